@@ -1,0 +1,22 @@
+// How bad input is told: one line that names the file, the offset and what was expected.
+#ifndef HEAPTAPE_ERROR_H
+#define HEAPTAPE_ERROR_H
+
+#include <stdint.h>
+
+// Exit statuses of every program here.
+enum ht_exit { HT_EXIT_DONE = 0, HT_EXIT_FAILED = 1, HT_EXIT_USAGE = 2, HT_EXIT_INPUT = 3 };
+
+struct ht_error {
+    int status;        // the exit status this error deserves: HT_EXIT_FAILED or HT_EXIT_INPUT
+    char message[512]; // without a trailing newline
+};
+
+// "PATH: offset N: MESSAGE", status HT_EXIT_INPUT. Returns -1 for the caller to return.
+int ht_error_input(struct ht_error *error, const char *path, uint64_t offset, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+// "PATH: MESSAGE: strerror(errno)" where errno is not 0, status HT_EXIT_FAILED. Returns -1.
+int ht_error_system(struct ht_error *error, const char *path, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

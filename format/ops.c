@@ -1,0 +1,63 @@
+#include "ops.h"
+
+#define ALLOC HT_KIND_ALLOC
+#define FREE HT_KIND_FREE
+
+const struct ht_function_info ht_functions[HT_FUNCTIONS] = {
+    //                             name                          kind   size   extra  pseudo
+    [HT_MALLOC] = {"malloc", ALLOC, true, false, false},
+    [HT_CALLOC] = {"calloc", ALLOC, true, true, false},
+    [HT_REALLOC] = {"realloc", HT_KIND_REALLOC, true, false, false},
+    [HT_REALLOCARRAY] = {"reallocarray", HT_KIND_REALLOC, true, true, false},
+    [HT_FREE] = {"free", FREE, false, false, false},
+    [HT_POSIX_MEMALIGN] = {"posix_memalign", ALLOC, true, true, false},
+    [HT_ALIGNED_ALLOC] = {"aligned_alloc", ALLOC, true, true, false},
+    [HT_MEMALIGN] = {"memalign", ALLOC, true, true, false},
+    [HT_VALLOC] = {"valloc", ALLOC, true, false, false},
+    [HT_PVALLOC] = {"pvalloc", ALLOC, true, false, false},
+    [HT_FREE_SIZED] = {"free_sized", FREE, true, false, false},
+    [HT_FREE_ALIGNED_SIZED] = {"free_aligned_sized", FREE, true, true, false},
+    [HT_CFREE] = {"cfree", FREE, false, false, false},
+    [HT_NEW] = {"new", ALLOC, true, false, false},
+    [HT_NEW_ARRAY] = {"new[]", ALLOC, true, false, false},
+    [HT_NEW_ALIGNED] = {"new_aligned", ALLOC, true, true, false},
+    [HT_NEW_ARRAY_ALIGNED] = {"new[]_aligned", ALLOC, true, true, false},
+    [HT_DELETE] = {"delete", FREE, false, false, false},
+    [HT_DELETE_ARRAY] = {"delete[]", FREE, false, false, false},
+    [HT_DELETE_SIZED] = {"delete_sized", FREE, true, false, false},
+    [HT_DELETE_ARRAY_SIZED] = {"delete[]_sized", FREE, true, false, false},
+    [HT_DELETE_ALIGNED] = {"delete_aligned", FREE, false, true, false},
+    [HT_DELETE_ARRAY_ALIGNED] = {"delete[]_aligned", FREE, false, true, false},
+    [HT_DELETE_SIZED_ALIGNED] = {"delete_sized_aligned", FREE, true, true, false},
+    [HT_DELETE_ARRAY_SIZED_ALIGNED] = {"delete[]_sized_aligned", FREE, true, true, false},
+    [HT_DROP] = {"drop", FREE, false, false, true},
+    [HT_INHERIT] = {"inherit", ALLOC, true, false, true},
+};
+
+struct ht_op_shape ht_op_shape(uint8_t op) {
+    struct ht_op_shape shape = {0};
+    unsigned variant = ht_op_variant(op);
+    const struct ht_function_info *info = &ht_functions[ht_op_function(op)];
+    if (!info->name || variant >= HT_VARIANTS || (info->pseudo && variant != HT_PLAIN)) return shape;
+    shape.size = info->size;
+    shape.extra = info->extra;
+    switch (info->kind) {
+    case HT_KIND_ALLOC:
+        shape.valid = variant == HT_PLAIN || variant == HT_FAILED;
+        shape.slot = shape.makes_object = variant == HT_PLAIN;
+        break;
+    case HT_KIND_REALLOC:
+        shape.valid = true;
+        shape.slot = variant != HT_FAILED;
+        shape.makes_object = variant == HT_NULL || variant == HT_FOREIGN;
+        shape.ends_object = variant == HT_RELEASED;
+        break;
+    case HT_KIND_FREE:
+        shape.valid = variant == HT_PLAIN || variant == HT_NULL || variant == HT_FOREIGN;
+        shape.slot = shape.ends_object = variant == HT_PLAIN;
+        break;
+    case HT_KIND_NONE: break;
+    }
+    if (!shape.valid) shape = (struct ht_op_shape){0};
+    return shape;
+}

@@ -1,0 +1,76 @@
+// The malloc family by number: the functions and variants that docs/trace-format.md tables.
+// Everything that knows "which event has a slot, a size, an extra" asks here.
+#ifndef HEAPTAPE_OPS_H
+#define HEAPTAPE_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ht_function {
+    HT_MALLOC = 1,
+    HT_CALLOC,
+    HT_REALLOC,
+    HT_REALLOCARRAY,
+    HT_FREE,
+    HT_POSIX_MEMALIGN,
+    HT_ALIGNED_ALLOC,
+    HT_MEMALIGN,
+    HT_VALLOC,
+    HT_PVALLOC,
+    HT_FREE_SIZED,
+    HT_FREE_ALIGNED_SIZED,
+    HT_CFREE,
+    HT_NEW,
+    HT_NEW_ARRAY,
+    HT_NEW_ALIGNED,
+    HT_NEW_ARRAY_ALIGNED,
+    HT_DELETE,
+    HT_DELETE_ARRAY,
+    HT_DELETE_SIZED,
+    HT_DELETE_ARRAY_SIZED,
+    HT_DELETE_ALIGNED,
+    HT_DELETE_ARRAY_ALIGNED,
+    HT_DELETE_SIZED_ALIGNED,
+    HT_DELETE_ARRAY_SIZED_ALIGNED,
+    HT_DROP = 30,     // pseudo event: a block whose free was not seen
+    HT_INHERIT = 31,  // pseudo event: a block live when the trace begins
+    HT_FUNCTIONS = 32
+};
+
+enum ht_variant {
+    HT_PLAIN = 0,
+    HT_NULL = 1,      // free(NULL), realloc(NULL, n)
+    HT_FAILED = 2,    // returned NULL, nothing changed
+    HT_RELEASED = 3,  // realloc(p, 0) that freed the block and returned NULL
+    HT_FOREIGN = 4,   // the block was allocated before the recording began
+    HT_VARIANTS = 5
+};
+
+enum ht_kind { HT_KIND_NONE, HT_KIND_ALLOC, HT_KIND_REALLOC, HT_KIND_FREE };
+
+// What an op carries; all zero for an op that does not exist.
+struct ht_op_shape {
+    bool valid, slot, size, extra;
+    bool makes_object;  // its slot is a new object's
+    bool ends_object;   // its slot is free afterwards
+};
+
+struct ht_function_info {
+    const char *name;  // NULL where the number is unused
+    enum ht_kind kind;
+    bool size, extra, pseudo;
+};
+
+extern const struct ht_function_info ht_functions[HT_FUNCTIONS];
+
+static inline uint8_t ht_op(enum ht_function function, enum ht_variant variant) {
+    return (uint8_t)(function | variant << 5);
+}
+static inline unsigned ht_op_function(uint8_t op) { return op & 31u; }
+static inline unsigned ht_op_variant(uint8_t op) { return op >> 5; }
+static inline bool ht_op_is_call(uint8_t op) { return ht_op_function(op) < HT_DROP; }
+
+// The shape of one op, computed from the table; build a table of 256 where it is hot.
+struct ht_op_shape ht_op_shape(uint8_t op);
+
+#endif

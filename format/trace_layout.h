@@ -1,0 +1,91 @@
+// The on-disk structs of trace.bin and their limits (docs/trace-format.md).
+#ifndef HEAPTAPE_TRACE_LAYOUT_H
+#define HEAPTAPE_TRACE_LAYOUT_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#define HT_TRACE_MAGIC "HTAPETRC"
+#define HT_TRACE_END_MAGIC "HTAPEEND"
+#define HT_SECTION_MAGIC 0x4b425448u  // "HTBK"
+
+enum {
+    HT_TRACE_VERSION = 1,
+    HT_TRACE_MIN_READER = 1,
+    HT_SECTION_ROWS_MAX = 65536,
+    HT_SECTION_PAYLOAD_BYTES_MAX = 64 << 20,
+    HT_COLUMNS_MAX = 8,
+    HT_THREADS_MAX = 1 << 24
+};
+
+enum ht_section_kind {
+    HT_SECTION_CONTEXT = 1,
+    HT_SECTION_EVENTS,
+    HT_SECTION_SAMPLES,
+    HT_SECTION_RESIDENCY,
+    HT_SECTION_THREADS,
+    HT_SECTION_TOTALS,
+    HT_SECTION_INDEX
+};
+
+enum ht_event_column {
+    HT_COLUMN_OP = 1,
+    HT_COLUMN_RUN_THREAD,
+    HT_COLUMN_RUN_LENGTH,
+    HT_COLUMN_TIME,
+    HT_COLUMN_SLOT,
+    HT_COLUMN_SIZE,
+    HT_COLUMN_EXTRA
+};
+
+enum ht_transform { HT_TRANSFORM_PLAIN, HT_TRANSFORM_DIFFERENCE };
+enum ht_compression { HT_STORED, HT_ZSTD };
+
+struct ht_trace_header {
+    char magic[8];
+    uint16_t version, min_reader;
+    uint32_t features;
+    uint32_t time_unit_ns;
+    uint32_t block_events_max;
+    uint8_t zero[32];
+    uint64_t checksum;
+};
+static_assert(sizeof(struct ht_trace_header) == 64, "trace header");
+
+struct ht_section_header {
+    uint32_t magic;
+    uint8_t kind, columns;
+    uint16_t zero16;
+    uint32_t payload_bytes;
+    uint32_t rows;
+    uint64_t first_event;
+    uint64_t first_time;
+    uint64_t zero64;
+    uint64_t checksum;
+};
+static_assert(sizeof(struct ht_section_header) == 48, "section header");
+
+struct ht_column_entry {
+    uint8_t id, width, transform, compression;
+    uint32_t values;
+    uint32_t stored_bytes;
+    uint32_t zero;
+};
+static_assert(sizeof(struct ht_column_entry) == 16, "column entry");
+
+struct ht_trace_footer {
+    char magic[8];
+    uint64_t index_offset;
+    uint64_t file_bytes;
+    uint64_t checksum;
+};
+static_assert(sizeof(struct ht_trace_footer) == 32, "trace footer");
+
+// Where a section lies: one row of the index.
+struct ht_section_place {
+    uint64_t offset;
+    uint32_t kind, rows;
+    uint64_t first_event, first_time;
+};
+
+#endif

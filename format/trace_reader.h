@@ -1,0 +1,77 @@
+// Reads trace.bin: section by section, checked, with array operations only (docs/trace-format.md).
+#ifndef HEAPTAPE_TRACE_READER_H
+#define HEAPTAPE_TRACE_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "trace_layout.h"
+
+struct ht_trace_reader;
+
+// One decoded events section: dense arrays of `rows` values, 0 where an event has no such value.
+struct ht_events {
+    uint32_t rows;
+    uint64_t first_event;
+    uint8_t *op;
+    uint32_t *thread;
+    uint64_t *time_ns;
+    uint32_t *slot;
+    uint64_t *size;
+    uint64_t *extra;
+};
+
+struct ht_sample {
+    uint64_t time_ns, event, rss_anon_bytes, own_rss_bytes, cpu_ns;
+    bool own_fresh;
+};
+
+struct ht_residency {
+    uint64_t event;  // the birth it belongs to
+    uint64_t pages_before, pages_after;
+};
+
+struct ht_thread {
+    uint32_t tid;
+    uint64_t first_event, start_ns, calls, end_ns;
+    bool ended;
+    char name[17];
+};
+
+// The trace's rare facts, read from the sections around the events.
+struct ht_trace_facts {
+    struct ht_sample *samples;      size_t samples_count;      // in time order
+    struct ht_residency *residency; size_t residency_count;    // sorted by event
+    struct ht_thread *threads;      size_t threads_count;      // derived from the events if cut short
+};
+
+// Opens and checks header, footer and index. A file without a footer opens with truncated set.
+// Returns NULL and fills error for anything that is not a trace.
+struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error);
+void ht_trace_close(struct ht_trace_reader *reader);
+
+bool ht_trace_truncated(const struct ht_trace_reader *reader);
+// Where the whole sections end: the file's size unless truncated.
+uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader);
+uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader);
+uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader);
+// The sections (whole ones), in file order.
+size_t ht_trace_sections(const struct ht_trace_reader *reader);
+const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *reader, size_t i);
+
+// JSON texts, zero-terminated, to be freed by the caller. NULL and an error if damaged; totals of a
+// truncated file are absent: NULL with error->status 0.
+char *ht_trace_context_json(struct ht_trace_reader *reader, struct ht_error *error);
+char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *error);
+
+// Decodes the i-th section, which must be of kind events. The arrays belong to the reader and last until the
+// next call. Returns 0, or -1 with error.
+int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events, struct ht_error *error);
+
+// Samples, residency and threads of the whole trace; free with ht_trace_facts_free.
+int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error);
+void ht_trace_facts_free(struct ht_trace_facts *facts);
+
+#endif
