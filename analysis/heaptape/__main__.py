@@ -1,0 +1,90 @@
+"""The verbs `report` and `compare`: what `heaptape report` and `heaptape compare` run.
+
+Exit status: 0 done; 1 the run failed; 2 bad usage; 3 bad input. Results go to stdout, talk to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from .comparison import SEED, experiments
+from .errors import EXIT_FAILED, HeaptapeError
+from .report import write_report
+from .results import read_results
+from .table import comparison_object, comparison_text
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The one table of verbs and options; --help is printed from it."""
+    parser = argparse.ArgumentParser(prog="heaptape", description="Reads replay results and says which allocator is better.")
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    report = verbs.add_parser("report", help="write a self-contained HTML report")
+    report.set_defaults(run=run_report)
+    _add_common(report)
+    report.add_argument("--trace", action="append", default=[], metavar="FILE",
+                        help="the trace replayed, if it is not where the results say; may be repeated")
+    report.add_argument("-o", "--output", default="report.html", metavar="FILE", help="where to write (report.html)")
+    report.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
+
+    compare = verbs.add_parser("compare", help="print ratios, intervals and verdicts")
+    compare.set_defaults(run=run_compare)
+    _add_common(compare)
+    compare.add_argument("--json", action="store_true", help="print JSON for machines")
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("results", nargs="+", metavar="RESULTS", help="results.jsonl as replay writes it")
+    parser.add_argument("--baseline", metavar="NAME", help="allocator to compare with (glibc, else the first)")
+    parser.add_argument("--seed", type=_seed, default=SEED, metavar="N", help=f"of the bootstrap ({SEED})")
+
+
+def _seed(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError("a seed is not negative")
+    return value
+
+
+def run_report(options: argparse.Namespace) -> None:
+    """heaptape report"""
+    frame = read_results(options.results)
+    path = write_report(frame, options.output, options.trace, options.baseline, options.seed)
+    if not options.quiet:
+        print(f"{path}: {path.stat().st_size / 1e6:.2f} MB, {len(frame):,} runs", file=sys.stderr)
+
+
+def run_compare(options: argparse.Namespace) -> None:
+    """heaptape compare"""
+    found = experiments(read_results(options.results))
+    if options.json:
+        print(json.dumps([comparison_object(item, options.baseline, options.seed) for item in found], indent=1))
+    else:
+        print("\n\n".join(comparison_text(item, options.baseline, options.seed) for item in found))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; returns the exit status."""
+    options = build_parser().parse_args(arguments)
+    try:
+        options.run(options)
+        sys.stdout.flush()
+    except HeaptapeError as error:
+        print(f"heaptape {options.verb}: {error}", file=sys.stderr)
+        return error.exit_status
+    except BrokenPipeError:
+        # The reader of our output has gone, as `| head` does; closing stderr too keeps the interpreter quiet about it.
+        sys.stderr.close()
+        return EXIT_FAILED
+    except (KeyboardInterrupt, MemoryError, OSError) as error:
+        print(f"heaptape {options.verb}: {error or type(error).__name__}", file=sys.stderr)
+        return EXIT_FAILED
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

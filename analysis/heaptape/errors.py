@@ -1,0 +1,45 @@
+"""The errors that a user sees as one line. Each carries the exit status of the command that it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_BAD_INPUT = 3
+
+
+class HeaptapeError(Exception):
+    """Anything that ends a command with one clear line."""
+
+    exit_status = EXIT_FAILED
+
+
+class UsageError(HeaptapeError):
+    """The command line asks for what the input does not have, such as an unknown baseline."""
+
+    exit_status = EXIT_USAGE
+
+
+class TraceError(HeaptapeError):
+    """A trace that can't be read: names the file, the offset in bytes and what was expected there."""
+
+    exit_status = EXIT_BAD_INPUT
+
+    def __init__(self, path: str | Path, offset: int, expected: str) -> None:
+        self.path = Path(path)
+        self.offset = offset
+        self.expected = expected
+        super().__init__(f"{path}: offset {offset}: {expected}")
+
+
+class ResultsError(HeaptapeError):
+    """A results file that can't be read: names the file, the line (from 1; 0 for the whole file) and why."""
+
+    exit_status = EXIT_BAD_INPUT
+
+    def __init__(self, path: str | Path, line: int, why: str) -> None:
+        self.path = Path(path)
+        self.line = line
+        self.why = why
+        super().__init__(f"{path}:{line}: {why}" if line else f"{path}: {why}")

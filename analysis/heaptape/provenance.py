@@ -1,0 +1,158 @@
+"""Where the figures come from, and what to beware of: the last two parts of the report."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+
+from .comparison import BASELINE, BOOTSTRAP_ROUNDS_MIN, SAME, Experiment, identical_pairs
+from .results import NULL_ALLOCATOR
+from .trace import Trace
+from .units import MISSING, byte_count, count, listing, nanoseconds, percent
+
+_CONTEXT_TITLES = {
+    "command": "command", "executable": "executable", "build_id": "build id", "allocator_name": "recorded under",
+    "allocator_version": "its version", "allocator": "its library", "allocator_build_id": "its build id", "cpu": "CPU",
+    "kernel": "kernel", "libc": "libc", "thp": "transparent huge pages", "page_bytes": "page size (bytes)",
+    "shim_version": "shim version", "pid": "process id",
+}
+
+HARNESS_SHARE_MAX = 1.0
+"""Harness time beyond that of the allocator itself: then more than half of what was measured was subtracted."""
+
+LAZYFREE_SHARE_MAX = 0.05
+
+Facts = list[tuple[str, str]]
+
+
+def trace_facts(trace: Trace | None, experiment: Experiment) -> Facts:
+    """What was replayed and where it was recorded."""
+    facts = [("trace", experiment.trace_path or MISSING), ("sha256", experiment.trace_sha256 or MISSING)]
+    if trace is None:
+        return facts + [("events", count(experiment.runs["trace_events"].iloc[0]))]
+    totals = trace.totals or {}
+    facts.append(("events", count(totals.get("events", trace.records))))
+    for key, title in (("threads", "threads"), ("peak_live_objects", "peak live blocks")):
+        if key in totals:
+            facts.append((title, count(totals[key])))
+    if "peak_live_bytes" in totals:
+        facts.append(("peak live bytes", byte_count(totals["peak_live_bytes"])))
+    if "duration_ns" in totals:
+        facts.append(("duration", nanoseconds(totals["duration_ns"])))
+    started = trace.context.get("start_realtime_ns")
+    if isinstance(started, (int, float)) and started > 0:
+        moment = datetime.fromtimestamp(started / 1e9, UTC)
+        facts.append(("recorded at", moment.strftime("%Y-%m-%d %H:%M:%S UTC")))
+    facts += [(title, str(trace.context[key])) for key, title in _CONTEXT_TITLES.items() if trace.context.get(key)]
+    facts += [(key[4:], str(value)) for key, value in trace.context.items() if key.startswith("env.")]
+    return facts
+
+
+def replay_facts(experiment: Experiment, seed: int) -> Facts:
+    """How and on what machine it was replayed."""
+    runs = experiment.runs
+    rounds = runs.drop_duplicates(["seed", "round", "pass"]).groupby("pass").size()
+    facts = [(f"rounds, {name} pass", str(number)) for name, number in rounds.items()]
+    facts += [(name, value) for name, value in experiment.settings.items()]
+    for column, title in (("pace", "pace"), ("seed", "schedule seed"), ("source", "results"), ("schema", "schema")):
+        values = [str(value) for value in dict.fromkeys(runs[column])] if column in runs else []
+        values = [value for value in values if value]
+        if values and title not in dict(facts):
+            shown = values if len(values) <= 8 else [*values[:8], f"and {len(values) - 8} more"]
+            facts.append((title, ", ".join(shown)))
+    facts.append(("bootstrap seed", str(seed)))
+    first, last = runs["started_at"].min(), runs["started_at"].max()
+    if first:
+        facts.append(("started", first if first == last else f"{first} to {last}"))
+    machine: dict[str, Any] = next((value for value in runs["machine"] if value), {})
+    return facts + [(str(key), _plain(value)) for key, value in machine.items()]
+
+
+def _plain(value: Any) -> str:
+    return " ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
+def allocator_rows(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, str]]:
+    """One row per allocator, the null replayer last where it ran: name, version, path, build_id, knobs."""
+    keys = ("version", "path", "build_id", "knobs")
+    names = [*allocators, NULL_ALLOCATOR] if (runs["allocator"] == NULL_ALLOCATOR).any() else allocators
+    rows = []
+    for name in names:
+        first = runs[runs["allocator"] == name].iloc[0]
+        rows.append({"name": name} | {key: str(first[f"allocator_{key}"]) or "–" for key in keys})
+    return rows
+
+
+def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
+    """What in the results makes their figures doubtful, each with its remedy."""
+    runs = experiment.runs
+    found = []
+    failed = runs[runs["failures"] > 0].groupby("allocator", sort=False).size()
+    for name, number in failed.items():
+        found.append(f"{number} {_plural(number, 'run')} of {name} had calls that failed in replay but not when recorded; "
+                     f"left out of every comparison.")
+    few = comparison[(comparison["verdict"] != BASELINE) & (comparison["rounds"] < BOOTSTRAP_ROUNDS_MIN)]
+    if len(few):
+        found.append(f"Fewer than {BOOTSTRAP_ROUNDS_MIN} rounds: too few to resample, so intervals assume that the ratios "
+                     f"scatter log-normally. Replay with --rounds {2 * BOOTSTRAP_ROUNDS_MIN} for better ones.")
+    found += _control_warnings(runs, comparison)
+    found += _harness_warnings(runs)
+    machines = {repr(_identity(machine)) for machine in runs["machine"] if machine}
+    if len(machines) > 1:
+        found.append("The runs come from more than one machine or set-up; ratios within rounds stay valid, times do not.")
+    lazy = runs[runs["lazyfree_bytes"] > LAZYFREE_SHARE_MAX * runs["rss_end_bytes"]]["allocator"]
+    if len(lazy):
+        found.append(f"{listing(list(dict.fromkeys(lazy)))} had given memory back lazily at the end (MADV_FREE): the "
+                     f"kernel still counts it as resident until it needs it.")
+    if (runs["major_faults"] > 0).any():
+        found.append("Some runs had major page faults, which read from disk: close other programs and replay again.")
+    return found
+
+
+def _identity(machine: dict[str, Any]) -> dict[str, Any]:
+    return {key: machine.get(key) for key in ("cpu", "cores", "kernel", "libc", "thp")}
+
+
+def _control_warnings(runs: pd.DataFrame, comparison: pd.DataFrame) -> list[str]:
+    """The same allocator under two names must come out the same; where it does not, the machine is too noisy."""
+    found = []
+    for one, other in identical_pairs(runs):
+        rows = comparison[(comparison["allocator"] == other) & (comparison["baseline"] == one)]
+        for _, row in rows[~rows["verdict"].isin([SAME, BASELINE])].iterrows():
+            found.append(f"{other} is the same allocator as {one}, yet its {row['measure']} came out "
+                         f"“{row['verdict']}” ({row['ratio']:.3f}): differences of that size mean nothing here.")
+    return found
+
+
+def _harness_warnings(runs: pd.DataFrame) -> list[str]:
+    timed = runs[(runs["pass"] == "time") & (runs["allocator"] != NULL_ALLOCATOR)]
+    shares = (timed["harness_time_ns"] / timed["alloc_time_ns"]).groupby(timed["allocator"], sort=False).median()
+    heavy = shares[shares > HARNESS_SHARE_MAX]
+    if heavy.empty:
+        return []
+    return [f"Replaying itself took longer than the allocator's own work for {listing([str(n) for n in heavy.index])} "
+            f"(subtracted: {percent(float(heavy.max()))} of the result at most); small differences in time are uncertain."]
+
+
+def trace_warnings(trace: Trace) -> list[str]:
+    """What in the recording makes a replay of it doubtful."""
+    found = []
+    if trace.truncated:
+        found.append(f"The trace was cut short: it was read up to its last whole section (byte {trace.whole_bytes:,}), "
+                     f"{trace.records:,} events.")
+    totals = trace.totals or {}
+    for key, words in (
+        ("anomalies", "events that no program order explains"),
+        ("lost_calls", "calls that were not recorded"),
+        ("foreign_frees", "frees of blocks from before the recording began"),
+    ):
+        number = totals.get(key) or 0
+        if number:
+            found.append(f"The trace has {number:,} {words}.")
+    return found
+
+
+def _plural(number: int, word: str) -> str:
+    return word if number == 1 else f"{word}s"

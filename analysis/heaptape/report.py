@@ -1,0 +1,248 @@
+"""The report: one HTML file that answers first and explains afterwards, and opens without a network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from . import provenance, units
+from .comparison import (
+    MEASURES,
+    SEED,
+    Experiment,
+    allocator_order,
+    choose_baseline,
+    compare,
+    experiments,
+)
+from .errors import TraceError
+from .figures import Figure, colour_classes, memory_curves, memory_figure, ratio_figures, stylesheet
+from .files import write_atomically
+from .functions import function_table
+from .live import live_bytes_curve
+from .results import NULL_ALLOCATOR
+from .timeline import recorded_curves, replayed_curves
+from .trace import Trace, read_trace
+from .verdicts import headline, in_words
+from .worth import Worth, worth
+
+LIVE_POINTS = 4_000
+"""Points kept of the live-bytes curve: more than any screen shows, peaks kept exactly."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Everything that the template says about one experiment."""
+
+    headline: str
+    subject: str
+    baseline: str
+    comparison: list[dict[str, str]]
+    worth: Worth | None
+    worth_unknown: str
+    ratio_figures: list[Figure]
+    memory_figure: Figure | None
+    functions: list[dict[str, Any]]
+    harness: str
+    trace_facts: provenance.Facts
+    replay_facts: provenance.Facts
+    allocators: list[dict[str, str]]
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class FoundTrace:
+    """A trace for an experiment, or the reason why there is none."""
+
+    trace: Trace | None
+    why_not: str
+
+
+def find_trace(experiment: Experiment, given: Sequence[Path]) -> FoundTrace:
+    """The trace that an experiment replayed: one of those given, else the path in its results, tried as it stands and
+    beside the results file. A file with another checksum is not taken for it."""
+    for path in given:
+        if not experiment.trace_sha256 or _sha256(path) == experiment.trace_sha256:
+            return FoundTrace(read_trace(path), "")
+    if given:
+        return FoundTrace(None, f"none of the traces given is the one replayed (sha256 {experiment.trace_sha256})")
+    if not experiment.trace_path:
+        return FoundTrace(None, "the results do not say where the trace is")
+    beside = Path(str(experiment.runs["source"].iloc[0])).parent / experiment.trace_path
+    for path in (Path(experiment.trace_path), beside):
+        if not path.is_file():
+            continue
+        if experiment.trace_sha256 and _sha256(path) != experiment.trace_sha256:
+            return FoundTrace(None, f"{path} is no longer the file that was replayed: its checksum differs")
+        try:
+            return FoundTrace(read_trace(path), "")
+        except TraceError as error:
+            return FoundTrace(None, str(error))
+    return FoundTrace(None, f"{experiment.trace_path} is not there")
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise TraceError(path, 0, f"can't open: {error.strerror}") from error
+
+
+def build_chapter(experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int) -> Chapter:
+    """All figures and words about one experiment."""
+    runs = experiment.runs
+    base = choose_baseline(runs, baseline)
+    comparison = compare(runs, base, seed)
+    allocators = allocator_order(runs, base)
+    classes = colour_classes(allocators, base)
+    trace = found.trace
+    value = worth(runs, trace.context, trace.totals, base) if trace else None
+    live = live_bytes_curve(trace, LIVE_POINTS) if trace else None
+    curves = memory_curves(replayed_curves(runs, allocators), recorded_curves(trace) if trace else {}, live, classes)
+    warnings = provenance.result_warnings(experiment, comparison)
+    if trace:
+        warnings = provenance.trace_warnings(trace) + warnings
+    else:
+        warnings.insert(0, f"The trace was not read ({found.why_not}), so the recorded program's own memory and CPU time "
+                           f"are missing here. Name it with --trace.")
+    return Chapter(
+        headline=headline(runs, comparison, base, seed),
+        subject=_subject(experiment, trace),
+        baseline=base,
+        comparison=comparison_rows(runs, comparison, allocators, classes, base),
+        worth=value,
+        worth_unknown="" if value else _why_unknown(trace, found),
+        ratio_figures=ratio_figures(runs, comparison, classes),
+        memory_figure=memory_figure(curves),
+        functions=_function_tables(runs, allocators),
+        harness=_harness(runs),
+        trace_facts=provenance.trace_facts(trace, experiment),
+        replay_facts=provenance.replay_facts(experiment, seed),
+        allocators=provenance.allocator_rows(runs, allocators),
+        warnings=warnings,
+    )
+
+
+def _subject(experiment: Experiment, trace: Trace | None) -> str:
+    command = str(trace.context.get("command", "")) if trace else ""
+    return command or Path(experiment.trace_path).name or "a trace"
+
+
+def _why_unknown(trace: Trace | None, found: FoundTrace) -> str:
+    if trace is None:
+        return f"unknown, as the trace was not read ({found.why_not})"
+    if not (trace.totals or {}).get("recorded_cpu_ns"):
+        return "unknown, as the recording does not know how much CPU time the program used"
+    return "unknown, as the time pass was not run"
+
+
+def comparison_rows(
+    runs: pd.DataFrame, comparison: pd.DataFrame, allocators: list[str], classes: dict[str, str], baseline: str
+) -> list[dict[str, str]]:
+    """One row of text cells per allocator for the main table."""
+    by_key = {(row["measure"], row["allocator"]): row for _, row in comparison.iterrows()}
+    others = _other_medians(runs)
+    rows = []
+    for name in allocators:
+        row = {"name": name, "css": classes[name], "baseline": "yes" if name == baseline else ""}
+        row["version"] = str(runs.loc[runs["allocator"] == name, "allocator_version"].iloc[0])
+        for measure in MEASURES.values():
+            row |= _measure_cells(measure.name, by_key.get((measure.name, name)))
+        row["ns_per_call"] = units.decimal(others["ns_per_call"].get(name), 1)
+        row["faults"] = units.count(others["minor_faults"].get(name))
+        row["f4"] = units.decimal(others["fragmentation_f4"].get(name))
+        rows.append(row)
+    return rows
+
+
+def _measure_cells(measure: str, row: Any) -> dict[str, str]:
+    """Value, ratio, interval and verdict of one measure, all n/a where it was not measured."""
+    if row is None:
+        return {measure: units.MISSING} | {f"{measure}_{key}": "" for key in ("ratio", "ci", "words", "verdict")}
+    baseline = row["verdict"] == "baseline"
+    return {
+        measure: units.figure(row["value"], row["unit"]),
+        f"{measure}_ratio": "1.00" if baseline else units.decimal(row["ratio"]),
+        f"{measure}_ci": "" if baseline else units.interval(row["ci_low"], row["ci_high"]),
+        f"{measure}_words": in_words(row),
+        f"{measure}_verdict": str(row["verdict"]).split()[0],
+    }
+
+
+def _other_medians(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Median over the rounds of figures that are shown beside the compared ones: column → allocator → value."""
+    valid = runs[runs["failures"] == 0]
+    passes = {"ns_per_call": "time", "minor_faults": "memory", "fragmentation_f4": "memory"}
+    return {
+        column: valid[valid["pass"] == name].groupby("allocator")[column].median().to_dict()
+        for column, name in passes.items()
+    }
+
+
+def _function_tables(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, Any]]:
+    tables = []
+    for name in allocators:
+        table = function_table(runs, name)
+        if table.empty:
+            continue
+        rows = [
+            [units.decimal(100 * row["share"]), units.seconds(row["time_ns"]), units.seconds(row["touch_ns"]), units.decimal(row["ns_per_call"], 1),
+             units.count(row["calls"]), str(row["function"])]
+            for _, row in table.iterrows()
+        ]
+        time, calls = table["time_ns"].sum(min_count=1), table["calls"].sum()
+        touch = table["touch_ns"].sum(min_count=1)
+        total = ["100.00", units.seconds(time), units.seconds(touch), units.decimal(time / calls, 1), units.count(calls), "total"]
+        tables.append({"name": name, "rows": rows, "total": total})
+    return tables
+
+
+def _harness(runs: pd.DataFrame) -> str:
+    timed = runs[(runs["pass"] == "time") & (runs["allocator"] != NULL_ALLOCATOR)]["harness_time_ns"].dropna()
+    if timed.empty:
+        return ""
+    return (f"Replaying itself, measured with an allocator that does nothing, took "
+            f"{units.nanoseconds(float(timed.median()))}; it is already subtracted.")
+
+
+def render(chapters: list[Chapter]) -> str:
+    """The HTML of a report."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )
+    environment.globals["nanoseconds"] = units.nanoseconds
+    environment.globals["percent"] = units.percent
+    return environment.get_template("report.html.j2").render(
+        chapters=chapters, figure_style=stylesheet(), title=chapters[0].subject)
+
+
+def write_report(
+    frame: pd.DataFrame,
+    output: str | Path,
+    traces: Sequence[str | Path] = (),
+    baseline: str | None = None,
+    seed: int = SEED,
+) -> Path:
+    """Write the report on `frame` (from `read_results`) to `output`, whole or not at all; returns its path.
+
+    `traces` names the traces replayed; without, they are looked for where the results say. Raises UsageError, TraceError
+    (for a trace that was named and can't be read) or HeaptapeError (output can't be written)."""
+    given = [Path(path) for path in traces]
+    for path in given:
+        read_trace(path).close()
+    chapters = []
+    for experiment in experiments(frame):
+        found = find_trace(experiment, given)
+        chapters.append(build_chapter(experiment, found, baseline, seed))
+        if found.trace:
+            found.trace.close()
+    write_atomically(output, render(chapters))
+    return Path(output)

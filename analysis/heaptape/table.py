@@ -1,0 +1,64 @@
+"""Comparisons as plain text and as JSON, for the terminal and for scripts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from .comparison import BASELINE, MEASURES, SEED, Experiment, choose_baseline, compare
+from .units import figure, interval
+from .verdicts import headline, in_words
+
+
+def comparison_text(experiment: Experiment, baseline: str | None, seed: int = SEED) -> str:
+    """The table of verdicts of one experiment, one block per measure, and the answer below."""
+    base = choose_baseline(experiment.runs, baseline)
+    comparison = compare(experiment.runs, base, seed)
+    title = experiment.trace_path or experiment.trace_sha256 or "trace"
+    settings = "".join(f", {name} {value}" for name, value in experiment.settings.items())
+    lines = [f"{title}{settings}; bootstrap seed {seed}"]
+    for measure in MEASURES.values():
+        rows = comparison[comparison["measure"] == measure.name]
+        if not rows.empty:
+            cells = [[measure.title, "", f"vs {base}", "", "rounds", "verdict"]]
+            cells += [_cells(row) for _, row in rows.iterrows()]
+            lines += ["", *_aligned(cells)]
+    return "\n".join([*lines, "", headline(experiment.runs, comparison, base, seed)])
+
+
+def _cells(row: pd.Series) -> list[str]:
+    is_baseline = row["verdict"] == BASELINE
+    ratio = "1.00" if is_baseline else f"{row['ratio']:.2f}" if math.isfinite(row["ratio"]) else "n/a"
+    bounds = "" if is_baseline else interval(row["ci_low"], row["ci_high"])
+    return [row["allocator"], figure(row["value"], row["unit"]), ratio, bounds, str(row["rounds"]), in_words(row)]
+
+
+def _aligned(cells: list[list[str]]) -> list[str]:
+    """Columns padded to their widest cell; names, intervals and verdicts to the left, figures to the right."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    right = {1, 2, 4}
+    return [
+        "  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        .rstrip()
+        for row in cells
+    ]
+
+
+def comparison_object(experiment: Experiment, baseline: str | None, seed: int = SEED) -> dict[str, Any]:
+    """One experiment as JSON values; figures that are not known are null."""
+    base = choose_baseline(experiment.runs, baseline)
+    comparison = compare(experiment.runs, base, seed)
+    return {
+        "trace": {"path": experiment.trace_path, "sha256": experiment.trace_sha256},
+        "settings": experiment.settings,
+        "baseline": base,
+        "bootstrap_seed": seed,
+        "headline": headline(experiment.runs, comparison, base, seed),
+        "comparisons": [_nulls(row) for row in comparison.drop(columns="baseline").to_dict("records")],
+    }
+
+
+def _nulls(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

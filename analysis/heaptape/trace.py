@@ -1,0 +1,258 @@
+"""Traces as tables: `read_trace` opens one, `Trace.events` walks through its calls in chunks.
+
+Units: times are ns since the recording's start, sizes are bytes, residency is in pages of `context["page_bytes"]`.
+Memory stays bounded whatever the trace's length: one section of at most 65,536 events is decoded at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from . import ops
+from .errors import TraceError
+from .sections import HEADER, U64, Kind, Section, TraceFile
+
+__all__ = ["EVENT_COLUMNS", "Trace", "TraceError", "read_trace"]
+
+EVENT_COLUMNS = ("event", "op", "function", "variant", "thread", "time_ns", "slot", "size", "extra")
+
+_OP, _RUN_THREAD, _RUN_LENGTH, _TIME, _SLOT, _SIZE, _EXTRA = range(1, 8)
+_STORED_FOR = {
+    "thread": {_RUN_THREAD, _RUN_LENGTH},
+    "time_ns": {_TIME},
+    "slot": {_SLOT},
+    "size": {_SIZE},
+    "extra": {_EXTRA},
+}
+_INDEX_COLUMNS = 5
+SLOT_LIMIT = 1 << 32
+THREAD_LIMIT = 1 << 24
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class Trace:
+    """An open trace. Use `read_trace`, or `with read_trace(path) as trace:` to close the file early.
+
+    Attributes:
+        path: where it was read from.
+        context: command, executable, machine and recording allocator, as recorded ({} where cut off).
+        totals: the converter's own counts; None in a file that was cut short before them.
+        truncated: the file has no footer; everything up to `whole_bytes` was read.
+        whole_bytes: bytes of the file up to the end of its last whole section (with the footer, all of them).
+        sections: what the file holds, in file order, the index not included.
+    """
+
+    def __init__(self, file: TraceFile) -> None:
+        self._file = file
+        self.path: Path = file.path
+        self.header = file.header
+        index_offset = file.footer()
+        self.truncated = index_offset is None
+        if index_offset is None:
+            sections, self.whole_bytes = file.scan()
+            self.sections = [section for section in sections if section.kind != Kind.INDEX]
+        else:
+            self.sections, self.whole_bytes = self._read_index(index_offset), file.bytes
+        self._check_order()
+        self.context: dict[str, Any] = self._one_object(Kind.CONTEXT) or {}
+        self.totals: dict[str, Any] | None = self._one_object(Kind.TOTALS)
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; tables already read stay valid."""
+        self._file.close()
+
+    def _read_index(self, offset: int) -> list[Section]:
+        index = self._file.section_at(offset)
+        if index is None or index.kind != Kind.INDEX:
+            raise self._file.fail(offset, "expected the index where the footer names it")
+        columns = self._file.columns(index)
+        # The index's own header says 0 rows, as it may have more than a section may: its first column says how many.
+        count = columns[1].size if 1 in columns else 0
+        rows = [_required(self._file, index, columns, id_, count) for id_ in range(1, _INDEX_COLUMNS + 1)]
+        return [Section(*(int(value) for value in row)) for row in zip(*rows, strict=True)]
+
+    def _check_order(self) -> None:
+        """Events sections must number their events without a gap, or a table of them would be silently wrong."""
+        expected = 0
+        for section in self.sections:
+            if section.kind != Kind.EVENTS:
+                continue
+            if section.first_event != expected:
+                raise self._file.fail(
+                    section.offset, f"expected event {expected} to begin here, found {section.first_event}"
+                )
+            expected += section.rows
+        self.records = expected
+
+    records: int
+    """Number of events in the readable part, pseudo events included."""
+
+    def _of_kind(self, kind: Kind) -> list[Section]:
+        return [section for section in self.sections if section.kind == kind]
+
+    def _one_object(self, kind: Kind) -> dict[str, Any] | None:
+        found = self._of_kind(kind)
+        if len(found) > 1:
+            raise self._file.fail(found[1].offset, f"expected one {kind.name.lower()} section only")
+        return self._file.json_object(found[0]) if found else None
+
+    def event_arrays(self, columns: Sequence[str] | None = None) -> Iterator[Arrays]:
+        """Like `events`, as a dict of arrays per chunk, for those who need no DataFrame."""
+        wanted = tuple(columns) if columns is not None else EVENT_COLUMNS
+        unknown = [name for name in wanted if name not in EVENT_COLUMNS]
+        if unknown:
+            raise ValueError(f"no such event column: {', '.join(unknown)}; there are {', '.join(EVENT_COLUMNS)}")
+        for section in self._of_kind(Kind.EVENTS):
+            yield self._decode_events(section, wanted)
+
+    def events(self, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+        """The events, one DataFrame per section of at most 65,536 rows; only the columns asked for are decoded.
+
+        event (int64) number of the event; op (uint8) the op byte, function and variant (uint8) its two parts (names in
+        `heaptape.ops`); thread (uint32); time_ns (int64); slot (uint32), size and extra (uint64), which are 0 where the
+        event has none (`ops.OP_HAS_SLOT[op]` and its like tell).
+        """
+        for arrays in self.event_arrays(columns):
+            yield pd.DataFrame(arrays, copy=False)
+
+    def _decode_events(self, section: Section, wanted: tuple[str, ...]) -> Arrays:
+        stored = frozenset({_OP}.union(*(_STORED_FOR.get(name, set()) for name in wanted)))
+        columns = self._file.columns(section, stored)
+        op = _required(self._file, section, columns, _OP, section.rows).astype(np.uint8)
+        if not ops.OP_EXISTS[op].all():
+            row = int(np.argmin(ops.OP_EXISTS[op]))
+            raise self._file.fail(
+                section.offset, f"expected a known op for event {section.first_event + row}, found {int(op[row])}"
+            )
+        makers: dict[str, Callable[[], NDArray[Any]]] = {
+            "event": lambda: np.arange(section.rows, dtype=np.int64) + section.first_event,
+            "op": lambda: op,
+            "function": lambda: op & np.uint8(ops.FUNCTION_MASK),
+            "variant": lambda: op >> np.uint8(ops.FUNCTION_BITS),
+            "thread": lambda: self._threads_of_runs(section, columns),
+            "time_ns": lambda: self._times(section, columns),
+            "slot": lambda: self._spread(section, columns, _SLOT, ops.OP_HAS_SLOT[op]).astype(np.uint32),
+            "size": lambda: self._spread(section, columns, _SIZE, ops.OP_HAS_SIZE[op]),
+            "extra": lambda: self._spread(section, columns, _EXTRA, ops.OP_HAS_EXTRA[op]),
+        }
+        return {name: makers[name]() for name in wanted}
+
+    def _spread(self, section: Section, columns: dict[int, U64], id_: int, has: NDArray[np.bool_]) -> U64:
+        """Give the values of a sparse column to the events that have one, 0 to the others. Shape (rows,)."""
+        values = _required(self._file, section, columns, id_, int(np.count_nonzero(has)))
+        if id_ == _SLOT and values.size and int(values.max()) >= SLOT_LIMIT:
+            raise self._file.fail(section.offset, f"expected slots below 2^32, found {int(values.max())}")
+        spread = np.zeros(section.rows, dtype=np.uint64)
+        spread[has] = values
+        return spread
+
+    def _threads_of_runs(self, section: Section, columns: dict[int, U64]) -> NDArray[np.uint32]:
+        threads = columns.get(_RUN_THREAD)
+        lengths = columns.get(_RUN_LENGTH)
+        if threads is None or lengths is None or threads.shape != lengths.shape:
+            raise self._file.fail(section.offset, "expected a length for every run of a thread")
+        # Each length is checked before the sum, which could otherwise wrap to the right figure.
+        if (lengths > section.rows).any() or int(lengths.sum()) != section.rows:
+            raise self._file.fail(section.offset, f"expected runs that add up to {section.rows} events")
+        if threads.size and int(threads.max()) >= THREAD_LIMIT:
+            raise self._file.fail(section.offset, f"expected threads below 2^24, found {int(threads.max())}")
+        return np.repeat(threads.astype(np.uint32), lengths.astype(np.int64))
+
+    def _times(self, section: Section, columns: dict[int, U64]) -> NDArray[np.int64]:
+        steps = _required(self._file, section, columns, _TIME, section.rows)
+        units = np.cumsum(steps, dtype=np.uint64) + np.uint64(section.first_time)
+        return (units * np.uint64(self.header.time_unit_ns)).astype(np.int64)
+
+    def _table(self, kind: Kind, names: dict[int, str]) -> Arrays:
+        """All sections of a kind as one set of arrays; columns this reader does not know are left out."""
+        parts: dict[str, list[U64]] = {name: [np.zeros(0, dtype=np.uint64)] for name in names.values()}
+        for section in self._of_kind(kind):
+            columns = self._file.columns(section, frozenset(names))
+            for id_, name in names.items():
+                parts[name].append(_required(self._file, section, columns, id_, section.rows))
+        return {name: np.concatenate(chunks) for name, chunks in parts.items()}
+
+    def _ns(self, units: NDArray[Any]) -> NDArray[np.int64]:
+        return (units * np.uint64(self.header.time_unit_ns)).astype(np.int64)
+
+    @cached_property
+    def samples(self) -> pd.DataFrame:
+        """The recorded process's own memory and CPU: one row per sample.
+
+        time_ns, event (events before it), rss_anon_bytes, own_rss_bytes (of it, in the program's own mappings, data and
+        bss), cpu_ns, own_fresh (own_rss_bytes was measured for this very sample), and heap_rss_bytes, their difference:
+        what malloc's share of the process held.
+        """
+        names = {1: "time", 2: "event", 3: "rss_anon_bytes", 4: "own_rss_bytes", 5: "cpu_ns", 6: "own_fresh"}
+        table = self._table(Kind.SAMPLES, names)
+        rss, own = (table[name].astype(np.int64) for name in ("rss_anon_bytes", "own_rss_bytes"))
+        return pd.DataFrame({
+            "time_ns": self._ns(table["time"]),
+            "event": table["event"].astype(np.int64),
+            "rss_anon_bytes": rss,
+            "own_rss_bytes": own,
+            "heap_rss_bytes": np.maximum(rss - own, 0),
+            "cpu_ns": table["cpu_ns"].astype(np.int64),
+            "own_fresh": table["own_fresh"].astype(bool),
+        })
+
+    @cached_property
+    def residency(self) -> pd.DataFrame:
+        """Blocks of 64 KiB and more, one row per birth whose end was seen: birth_event, pages_at_birth, pages_at_end."""
+        names = {1: "birth_event", 2: "pages_at_birth", 3: "pages_at_end"}
+        table = self._table(Kind.RESIDENCY, names)
+        return pd.DataFrame({name: values.astype(np.int64) for name, values in table.items()})
+
+    @cached_property
+    def threads(self) -> pd.DataFrame:
+        """One row per thread, by number: tid, first_event, start_ns, calls, end_ns, ended (before the process), name."""
+        names = {
+            1: "tid", 2: "first_event", 3: "start", 4: "calls", 5: "end", 6: "ended", 7: "name_low", 8: "name_high",
+        }
+        table = self._table(Kind.THREADS, names)
+        names_raw = np.stack([table["name_low"], table["name_high"]], axis=1).astype("<u8")
+        return pd.DataFrame({
+            "tid": table["tid"].astype(np.int64),
+            "first_event": table["first_event"].astype(np.int64),
+            "start_ns": self._ns(table["start"]),
+            "calls": table["calls"].astype(np.int64),
+            "end_ns": self._ns(table["end"]),
+            "ended": table["ended"].astype(bool),
+            "name": [row.tobytes().split(b"\0")[0].decode("utf-8", "replace") for row in names_raw],
+        })
+
+
+def _required(file: TraceFile, section: Section, columns: dict[int, U64], id_: int, values: int) -> U64:
+    """A column that must be there with so many values."""
+    column = columns.get(id_)
+    if column is None:
+        raise file.fail(section.offset, f"expected column {id_} in this section")
+    if column.size != values:
+        raise file.fail(section.offset, f"expected {values} values in column {id_}, found {column.size}")
+    return column
+
+
+def read_trace(path: str | Path) -> Trace:
+    """Open a trace. Raises TraceError for what is no trace, is corrupt or needs a newer reader; a file that was cut
+    short is read up to its last whole section, and `truncated` says so."""
+    return Trace(TraceFile(path))
+
+
+assert HEADER.size == 64

@@ -1,0 +1,65 @@
+// The one program: heaptape VERB, and replay under its other name.
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "verbs.h"
+
+// The shim looks for this symbol: our own programs are never what somebody wants to record.
+__attribute__((visibility("default"), used)) const int heaptape_is_itself = 1;
+
+struct verb {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+};
+
+static const struct verb verbs[] = {
+    {"record", "run a program and record its heap calls", ht_verb_record},
+    {"convert", "turn a raw log into a trace", ht_verb_convert},
+    {"info", "say what a trace holds", ht_verb_info},
+    {"dump", "print a trace, one line an event", ht_verb_dump},
+    {"replay", "replay a trace against allocators and compare them (also: replay)", ht_verb_replay},
+    {"compare", "compare the runs of a results file", ht_verb_python},
+    {"report", "write the comparison as one HTML page", ht_verb_python},
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static void print_help(FILE *to) {
+    fputs("Usage: heaptape VERB [OPTION...]\n\n"
+          "Record a program's heap calls once, replay them against any malloc, and read off\n"
+          "which allocator serves that program best in time and in memory.\n\n", to);
+    for (unsigned i = 0; i < VERBS; i++) fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].summary);
+    fputs("\n  heaptape VERB --help    the options of a verb\n"
+          "  heaptape --version      the version\n", to);
+}
+
+static int run_verb(const struct verb *verb, int argc, char **argv) {
+    static char name[64];  // argp prints it in usage lines
+    snprintf(name, sizeof name, "heaptape %s", verb->name);
+    // The Python verbs read their own name from argv.
+    if (verb->run != ht_verb_python) argv[0] = name;
+    return verb->run(argc, argv);
+}
+
+int main(int argc, char **argv) {
+    const char *slash = strrchr(argv[0], '/'), *own_name = slash ? slash + 1 : argv[0];
+    argp_err_exit_status = HT_EXIT_USAGE;
+    argp_program_version = "heaptape " HEAPTAPE_VERSION;
+    if (!strcmp(own_name, "replay")) return ht_verb_replay(argc, argv);
+    const char *wanted = argc > 1 ? argv[1] : "";
+    for (unsigned i = 0; i < VERBS; i++)
+        if (!strcmp(wanted, verbs[i].name)) return run_verb(&verbs[i], argc - 1, argv + 1);
+    if (!strcmp(wanted, "--help") || !strcmp(wanted, "-h") || !strcmp(wanted, "-?") || !strcmp(wanted, "help")) {
+        print_help(stdout);
+        return HT_EXIT_DONE;
+    }
+    if (!strcmp(wanted, "--version") || !strcmp(wanted, "-V")) {
+        puts(argp_program_version);
+        return HT_EXIT_DONE;
+    }
+    if (*wanted) fprintf(stderr, "heaptape: there is no verb '%s'\n\n", wanted);
+    print_help(stderr);
+    return HT_EXIT_USAGE;
+}

@@ -1,0 +1,144 @@
+// heaptape convert: a raw log becomes a trace.
+#include <argp.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "merge.h"
+#include "talk.h"
+#include "trace_json.h"
+#include "verbs.h"
+
+struct options {
+    const char *raw, *output;
+    int level;
+    uint32_t time_unit_ns;
+    bool quiet;
+};
+
+static const struct argp_option option_table[] = {
+    {"output", 'o', "FILE", 0, "Write the trace to FILE (default: beside the log, .bin for .mraw)", 0},
+    {"level", 'l', "LEVEL", 0, "Compression: fast, default or max", 0},
+    {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default 16)", 0},
+    {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
+    {0}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct options *options = state->input;
+    char *end;
+    switch (key) {
+    case 'o': options->output = value; return 0;
+    case 'q': options->quiet = true; return 0;
+    case 'l':
+        options->level = !strcmp(value, "fast") ? 1 : !strcmp(value, "default") ? 6 : !strcmp(value, "max") ? 19 : 0;
+        if (!options->level) argp_error(state, "--level takes fast, default or max, not '%s'", value);
+        return 0;
+    case 'u': {
+        unsigned long unit = strtoul(value, &end, 10);
+        if (*end || end == value || unit < 1 || unit > 1000000000) argp_error(state, "--time-unit takes 1 to 1000000000, not '%s'", value);
+        options->time_unit_ns = (uint32_t)unit;
+        return 0;
+    }
+    case ARGP_KEY_ARG:
+        if (options->raw) argp_error(state, "one raw log makes one trace: convert '%s' by itself", value);
+        options->raw = value;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "which raw log? (malloc-footprint.PID.mraw)"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {option_table, parse_option, "RAW", "Turn the raw log RAW into a trace.", NULL, NULL, NULL};
+
+struct shown {
+    struct ht_progress progress;
+};
+
+static void show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
+    struct shown *shown = context;
+    char count[32];
+    if (!ht_progress_due(&shown->progress)) return;
+    ht_progress_draw(&shown->progress, "%3.0f %%  %s events", total ? 100.0 * (double)done / (double)total : 0.0,
+                     ht_grouped(count, events));
+}
+
+static void say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes, double seconds) {
+    char events[32], size[32], peak[32], blocks[32], anomalies[32];
+    fprintf(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies", output,
+            ht_grouped(events, totals->events), ht_bytes(size, (double)file_bytes),
+            totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
+            ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
+            ht_grouped(anomalies, totals->anomalies));
+    if (totals->foreign_frees) fprintf(stderr, ", %s foreign frees", ht_grouped(anomalies, totals->foreign_frees));
+    fprintf(stderr, "\nnext: replay --alloc all %s\n", output);
+}
+
+static void warn_about(const struct ht_raw_log *log) {
+    if (log->header.state == HT_RAW_STOPPED)
+        fprintf(stderr, "heaptape convert: warning: %s: the recording stopped early (%s%s): the trace ends there\n", log->path,
+                log->header.stop_reason == HT_STOP_NO_SPACE ? "no space: " : "size limit",
+                log->header.stop_reason == HT_STOP_NO_SPACE ? strerror((int)log->header.stop_errno) : "");
+    if (log->header.parent_pid)
+        fprintf(stderr, "heaptape convert: warning: %s: process %u was forked from %u: frees of inherited blocks are foreign\n",
+                log->path, log->header.pid, log->header.parent_pid);
+}
+
+static int write_trace(const struct options *options, const struct ht_raw_log *log, struct ht_error *error) {
+    double started_s = ht_now_s();
+    struct shown shown;
+    struct merge_result result;
+    uint64_t file_bytes;
+    struct ht_trace_writer *writer = ht_trace_create(options->output, options->time_unit_ns, options->level, error);
+    if (!writer) return -1;
+    json_t *context = trace_json_context(log);
+    char *text = json_dumps(context, JSON_COMPACT);
+    json_decref(context);
+    ht_trace_put_context(writer, text ? text : "{}");
+    free(text);
+    ht_progress_start(&shown.progress);
+    int status = merge_log(log, writer, &result, options->quiet ? NULL : show_progress, &shown, error);
+    ht_progress_end(&shown.progress);
+    if (status) {
+        ht_trace_abandon(writer);
+        return -1;
+    }
+    if (result.totals.events == 0) {
+        ht_trace_abandon(writer);
+        free(result.threads);
+        return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "at least one call expected, but the log holds none");
+    }
+    json_t *totals = trace_json_totals(&result.totals, log);
+    text = json_dumps(totals, JSON_COMPACT);
+    json_decref(totals);
+    status = ht_trace_finish(writer, result.threads, result.totals.threads, text ? text : "{}", &file_bytes, error);
+    free(text);
+    free(result.threads);
+    if (!status && !options->quiet) say_result(options->output, &result.totals, file_bytes, ht_now_s() - started_s);
+    return status;
+}
+
+// job.mraw becomes job.bin, in the same folder.
+static char *default_output(const char *raw) {
+    size_t length = strlen(raw);
+    if (length > 5 && !strcmp(raw + length - 5, ".mraw")) length -= 5;
+    char *output = malloc(length + 5);
+    if (!output) return NULL;
+    memcpy(output, raw, length);
+    memcpy(output + length, ".bin", 5);
+    return output;
+}
+
+int ht_verb_convert(int argc, char **argv) {
+    struct options options = {.level = 6, .time_unit_ns = 16};
+    struct ht_error error;
+    struct ht_raw_log log;
+    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    if (ht_raw_open(&log, options.raw, &error)) return ht_complain("heaptape convert", &error);
+    if (!options.quiet) warn_about(&log);
+    char *chosen = options.output ? NULL : default_output(options.raw);
+    if (chosen) options.output = chosen;
+    int status = write_trace(&options, &log, &error) ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
+    free(chosen);
+    ht_raw_close(&log);
+    return status;
+}

@@ -1,0 +1,104 @@
+// heaptape dump: one line per event, for eyes and diffs.
+#include <argp.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ops.h"
+#include "talk.h"
+#include "trace_reader.h"
+#include "verbs.h"
+
+struct options {
+    const char *trace;
+    bool no_time;
+};
+
+static const struct argp_option option_table[] = {
+    {"no-time", 't', NULL, 0, "Leave out the event's number and time, so that two dumps can be compared", 0}, {0}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct options *options = state->input;
+    switch (key) {
+    case 't': options->no_time = true; return 0;
+    case ARGP_KEY_ARG:
+        if (options->trace) argp_error(state, "one trace at a time, please: '%s' is too many", value);
+        options->trace = value;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "which trace?"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    option_table, parse_option, "TRACE",
+    "Print every event of TRACE on a line: EVENT TIME_NS tTHREAD CALL. Objects are named by slot, as #N.\v"
+    "The second operand of an aligned allocation is the size, the first the alignment.", NULL, NULL, NULL};
+
+static void print_object(const char *name, unsigned variant, uint32_t slot) {
+    if (variant == HT_NULL) printf("%s(NULL", name);
+    else if (variant == HT_PLAIN || variant == HT_RELEASED) printf("%s(#%" PRIu32, name, slot);
+    else printf("%s(?", name);
+}
+
+static void print_realloc(const struct ht_events *events, uint32_t row, const struct ht_function_info *info, unsigned variant) {
+    print_object(info->name, variant, events->slot[row]);
+    if (info->extra) printf(", %" PRIu64, events->extra[row]);
+    printf(", %" PRIu64 ") = ", events->size[row]);
+    if (variant == HT_FAILED) puts("NULL (failed)");
+    else if (variant == HT_RELEASED) puts("NULL (released)");
+    else if (variant == HT_FOREIGN) printf("#%" PRIu32 " (foreign)\n", events->slot[row]);
+    else printf("#%" PRIu32 "\n", events->slot[row]);
+}
+
+static void print_free(const struct ht_events *events, uint32_t row, const struct ht_function_info *info, unsigned variant) {
+    print_object(info->name, variant, events->slot[row]);
+    if (info->size) printf(", %" PRIu64, events->size[row]);
+    if (info->extra) printf(", align %" PRIu64, events->extra[row]);
+    puts(variant == HT_FOREIGN ? ") (foreign)" : ")");
+}
+
+static void print_event(const struct ht_events *events, uint32_t row) {
+    uint8_t op = events->op[row];
+    unsigned variant = ht_op_variant(op);
+    const struct ht_function_info *info = &ht_functions[ht_op_function(op)];
+    if (info->kind == HT_KIND_REALLOC) {
+        print_realloc(events, row, info, variant);
+    } else if (info->kind == HT_KIND_FREE) {
+        print_free(events, row, info, variant);
+    } else {
+        printf("%s(", info->name);
+        if (info->extra) printf("%" PRIu64 ", ", events->extra[row]);
+        if (variant == HT_FAILED) printf("%" PRIu64 ") = NULL (failed)\n", events->size[row]);
+        else printf("%" PRIu64 ") = #%" PRIu32 "\n", events->size[row], events->slot[row]);
+    }
+}
+
+static int dump(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
+    for (size_t i = 0; i < ht_trace_sections(reader); i++) {
+        struct ht_events events;
+        if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
+        if (ht_trace_events(reader, i, &events, error)) return -1;
+        for (uint32_t row = 0; row < events.rows; row++) {
+            if (!options->no_time) printf("%" PRIu64 " %" PRIu64 " ", events.first_event + row, events.time_ns[row]);
+            printf("t%" PRIu32 " ", events.thread[row]);
+            print_event(&events, row);
+        }
+    }
+    return 0;
+}
+
+int ht_verb_dump(int argc, char **argv) {
+    struct options options = {0};
+    struct ht_error error;
+    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
+    if (!reader) return ht_complain("heaptape dump", &error);
+    int status = dump(reader, &options, &error) ? ht_complain("heaptape dump", &error) : HT_EXIT_DONE;
+    if (!status && ht_trace_truncated(reader))
+        fprintf(stderr, "heaptape dump: warning: %s: the file is cut short; whole sections end at offset %" PRIu64 "\n",
+                options.trace, ht_trace_valid_bytes(reader));
+    ht_trace_close(reader);
+    if (fflush(stdout) && !status) status = HT_EXIT_FAILED;
+    return status;
+}

@@ -1,0 +1,96 @@
+#include "heap_model.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages resident then below
+static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
+
+bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer) {
+    *heap = (struct heap_model){.writer = writer};
+    return map64_init(&heap->addresses) && map64_init(&heap->births) && slots_init(&heap->slots);
+}
+
+void heap_model_free(struct heap_model *heap) {
+    map64_free(&heap->addresses);
+    map64_free(&heap->births);
+    slots_free(&heap->slots);
+}
+
+uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t time_ns) {
+    if (heap->threads_count == heap->threads_room) {
+        uint32_t room = heap->threads_room ? heap->threads_room * 2 : 16;
+        struct ht_thread *larger = realloc(heap->threads, room * sizeof *larger);
+        if (!larger) return UINT32_MAX;
+        heap->threads = larger;
+        heap->threads_room = room;
+    }
+    if (heap->threads_count >= HT_THREADS_MAX || !slots_add_thread(&heap->slots)) return UINT32_MAX;
+    if (time_ns < heap->last_time_ns) time_ns = heap->last_time_ns;
+    heap->threads[heap->threads_count] = (struct ht_thread){
+        .tid = tid, .first_event = ht_trace_next_event(heap->writer), .start_ns = time_ns, .end_ns = time_ns};
+    return heap->threads_count++;
+}
+
+void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
+                      uint64_t size, uint64_t extra) {
+    if (time_ns > heap->last_time_ns) heap->last_time_ns = time_ns;
+    ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, size, extra);
+    struct ht_thread *who = &heap->threads[thread];
+    who->end_ns = heap->last_time_ns;
+    if (!ht_op_is_call(op)) return;
+    who->calls++;
+    heap->totals.events++;
+    heap->totals.ops[ht_op_function(op)]++;
+    heap->totals.failed_calls += ht_op_variant(op) == HT_FAILED;
+}
+
+void heap_model_forget(struct heap_model *heap, uint64_t address) {
+    size_t i = map64_find(&heap->addresses, address);
+    if (map64_has(&heap->addresses, i)) map64_remove_at(&heap->addresses, i);
+}
+
+static void count_live(struct heap_model *heap, uint64_t bytes) {
+    heap->live_bytes += bytes;
+    if (heap->live_bytes > heap->totals.peak_live_bytes) heap->totals.peak_live_bytes = heap->live_bytes;
+}
+
+uint32_t heap_model_make(struct heap_model *heap, uint64_t address, uint64_t bytes, uint32_t thread) {
+    uint32_t slot = slots_take(&heap->slots, thread, bytes);
+    if (!slot || !map64_put(&heap->addresses, address, slot)) return 0;
+    count_live(heap, bytes);
+    return slot;
+}
+
+bool heap_model_place(struct heap_model *heap, uint64_t address, uint32_t slot, uint64_t bytes) {
+    heap->live_bytes -= heap->slots.state[slot].size;
+    heap->slots.state[slot].size = bytes;
+    count_live(heap, bytes);
+    return map64_put(&heap->addresses, address, slot);
+}
+
+void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread) {
+    heap->live_bytes -= heap->slots.state[slot].size;
+    slots_give(&heap->slots, slot, by_thread);
+}
+
+bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before) {
+    uint64_t pages = pages_before < PAGES_MASK ? pages_before : PAGES_MASK;
+    return map64_put(&heap->births, slot, ht_trace_next_event(heap->writer) << PAGES_BITS | pages);
+}
+
+void heap_model_drop_birth(struct heap_model *heap, uint32_t slot) {
+    size_t i = map64_find(&heap->births, slot);
+    if (map64_has(&heap->births, i)) map64_remove_at(&heap->births, i);
+}
+
+void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after) {
+    size_t i = map64_find(&heap->births, slot);
+    if (!map64_has(&heap->births, i)) return;
+    uint64_t birth = heap->births.entry[i].value;
+    ht_trace_put_residency(heap->writer, &(struct ht_residency){.event = birth >> PAGES_BITS,
+                                                                .pages_before = birth & PAGES_MASK,
+                                                                .pages_after = pages_after});
+    map64_remove_at(&heap->births, i);
+}

@@ -1,0 +1,56 @@
+// The recorded program's heap as the merge sees it: which address holds which slot, what is live, what the large
+// blocks' births were. It writes the events that change it.
+#ifndef HEAPTAPE_HEAP_MODEL_H
+#define HEAPTAPE_HEAP_MODEL_H
+
+#include "map64.h"
+#include "merge.h"
+#include "slots.h"
+
+struct heap_model {
+    struct ht_trace_writer *writer;
+    struct merge_totals totals;
+    struct map64 addresses;  // live address -> slot
+    struct map64 births;     // slot of a large block -> its birth event and pages resident then
+    struct slots slots;
+    uint64_t live_bytes;
+    uint64_t last_time_ns;
+    struct ht_thread *threads;
+    uint32_t threads_count, threads_room;
+};
+
+bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer);
+// Leaves threads and totals to the caller.
+void heap_model_free(struct heap_model *heap);
+
+// A thread that has just made its first event; UINT32_MAX for want of memory.
+uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t time_ns);
+
+// Writes one event and counts it. Times that step back are held at the last one.
+void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
+                      uint64_t size, uint64_t extra);
+
+// The slot at an address, 0 if nothing is live there.
+static inline uint32_t heap_model_slot(const struct heap_model *heap, uint64_t address) {
+    size_t i = map64_find(&heap->addresses, address);
+    return map64_has(&heap->addresses, i) ? (uint32_t)heap->addresses.entry[i].value : 0;
+}
+
+// Takes the address out of the map; the object lives on, nameless.
+void heap_model_forget(struct heap_model *heap, uint64_t address);
+
+// A new object of `bytes` at address, named by a slot of `thread`'s; 0 for want of memory.
+uint32_t heap_model_make(struct heap_model *heap, uint64_t address, uint64_t bytes, uint32_t thread);
+
+// An object whose slot is known is now at address with `bytes`. False for want of memory.
+bool heap_model_place(struct heap_model *heap, uint64_t address, uint32_t slot, uint64_t bytes);
+
+// The object is no more.
+void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread);
+
+// Residency of large blocks: noted at birth (the event about to be written) and told at the end.
+bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before);
+void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);
+void heap_model_drop_birth(struct heap_model *heap, uint32_t slot);
+
+#endif

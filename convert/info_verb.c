@@ -1,0 +1,110 @@
+// heaptape info: what a trace holds, from its index and totals.
+#include <argp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "talk.h"
+#include "trace_json.h"
+#include "verbs.h"
+
+struct options {
+    const char *trace;
+    bool json;
+};
+
+static const struct argp_option option_table[] = {{"json", 'j', NULL, 0, "Print one JSON object", 0}, {0}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct options *options = state->input;
+    switch (key) {
+    case 'j': options->json = true; return 0;
+    case ARGP_KEY_ARG:
+        if (options->trace) argp_error(state, "one trace at a time, please: '%s' is too many", value);
+        options->trace = value;
+        return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "which trace?"); return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {option_table, parse_option, "TRACE", "Say what TRACE holds.", NULL, NULL, NULL};
+
+static uint64_t number(const json_t *info, const char *key) {
+    return (uint64_t)json_integer_value(json_object_get(info, key));
+}
+
+static const char *text_of(const json_t *info, const char *key) {
+    const char *text = json_string_value(json_object_get(info, key));
+    return text ? text : "unknown";
+}
+
+static void print_ops(const json_t *info) {
+    const char *name;
+    json_t *count;
+    char text[32];
+    json_object_foreach(json_object_get(info, "ops"), name, count)
+        printf("  %-22s %14s\n", name, ht_grouped(text, (uint64_t)json_integer_value(count)));
+}
+
+static void print_bytes(const json_t *info, const char *label, const char *key) {
+    char text[32];
+    json_t *value = json_object_get(info, key);
+    if (json_is_integer(value)) printf("%-24s %s\n", label, ht_bytes(text, (double)json_integer_value(value)));
+    else printf("%-24s unknown\n", label);
+}
+
+static void print_count(const json_t *info, const char *label, const char *key) {
+    char text[32];
+    json_t *value = json_object_get(info, key);
+    if (json_is_integer(value)) printf("%-24s %s\n", label, ht_grouped(text, (uint64_t)json_integer_value(value)));
+    else printf("%-24s unknown\n", label);
+}
+
+static void print_for_people(const json_t *info) {
+    const json_t *context = json_object_get(info, "context");
+    printf("%-24s %s\n", "command", text_of(info, "command"));
+    printf("%-24s %s %s\n", "recorded under", text_of(info, "recorded_allocator"),
+           json_string_value(json_object_get(context, "allocator_version")) ? text_of(context, "allocator_version") : "");
+    print_count(info, "events", "events");
+    print_ops(info);
+    print_count(info, "threads", "threads");
+    print_count(info, "slots", "slots");
+    print_bytes(info, "peak live", "peak_live_bytes");
+    print_count(info, "peak live objects", "peak_live_objects");
+    print_count(info, "live objects at the end", "end_live_objects");
+    printf("%-24s %.3f s\n", "duration", (double)number(info, "duration_ns") / 1e9);
+    printf("%-24s %.3f s\n", "recorded CPU time", (double)number(info, "recorded_cpu_ns") / 1e9);
+    print_bytes(info, "recorded peak RssAnon", "recorded_rss_peak_bytes");
+    print_bytes(info, "  of it heap", "recorded_heap_rss_peak_bytes");
+    print_count(info, "repairs", "repairs");
+    print_count(info, "anomalies", "anomalies");
+    print_count(info, "foreign frees", "foreign_frees");
+    print_count(info, "failed calls", "failed_calls");
+    print_bytes(info, "file", "file_bytes");
+    if (number(info, "events"))
+        printf("%-24s %.3f\n", "bytes per event", json_real_value(json_object_get(info, "bytes_per_event")));
+    if (json_is_true(json_object_get(info, "truncated"))) {
+        char text[32];
+        printf("%-24s the file is cut short after %s bytes of whole sections\n", "truncated",
+               ht_grouped(text, number(info, "valid_bytes")));
+    }
+}
+
+int ht_verb_info(int argc, char **argv) {
+    struct options options = {0};
+    struct ht_error error;
+    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
+    if (!reader) return ht_complain("heaptape info", &error);
+    json_t *info = trace_json_info(reader, &error);
+    ht_trace_close(reader);
+    if (!info) return ht_complain("heaptape info", &error);
+    if (options.json) {
+        json_dumpf(info, stdout, JSON_INDENT(2));
+        putchar('\n');
+    } else {
+        print_for_people(info);
+    }
+    json_decref(info);
+    return fflush(stdout) ? HT_EXIT_FAILED : HT_EXIT_DONE;
+}

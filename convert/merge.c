@@ -1,0 +1,496 @@
+#include "merge.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "heap_model.h"
+#include "streams.h"
+
+enum { NO_THREAD = UINT32_MAX, TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
+
+// How long a stream may wait for another's record before the merge decides that there is none. The inversions come
+// from reading the counter out of order: well below a microsecond. A millisecond leaves room for a stalled core.
+static const uint64_t WAIT_WINDOW_NS = 1000000;
+
+enum applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER };
+
+// A realloc between its two records.
+struct open_realloc {
+    bool open;
+    uint8_t function;
+    uint32_t slot;  // 0: the block was foreign
+    uint64_t address, size, count;
+};
+
+struct lane {
+    struct stream *stream;
+    uint64_t key;          // stamp of its next record, or a bound below it
+    uint32_t thread;
+    bool waited;           // its next record has been waited for
+    uint64_t wait_address;
+    uint64_t wait_stamp;
+    uint32_t next_waiter;  // another lane that waits for the same address, plus one
+    struct open_realloc realloc;
+};
+
+struct merge {
+    const struct ht_raw_log *log;
+    struct streams streams;
+    struct heap_model heap;
+    struct lane *lane;
+    uint32_t *order;         // a binary heap of lanes by key
+    uint32_t order_count;
+    struct map64 waiters;    // address -> first waiting lane plus one
+    uint32_t *blocked;       // lanes that wait, longest first
+    uint32_t blocked_count;
+    bool woke;               // the heap has new lanes in it
+    uint64_t first_stamp;
+    double ns_per_stamp;
+    uint64_t wait_window_stamps;
+};
+
+// ---- lanes by time ----
+
+static bool earlier(const struct merge *m, uint32_t a, uint32_t b) {
+    // Ties go by stream number, which makes the order defined.
+    return m->lane[a].key != m->lane[b].key ? m->lane[a].key < m->lane[b].key : a < b;
+}
+
+static void sift_down(struct merge *m, uint32_t at) {
+    uint32_t moving = m->order[at];
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= m->order_count) break;
+        if (child + 1 < m->order_count && earlier(m, m->order[child + 1], m->order[child])) child++;
+        if (!earlier(m, m->order[child], moving)) break;
+        m->order[at] = m->order[child];
+        at = child;
+    }
+    m->order[at] = moving;
+}
+
+static void push_lane(struct merge *m, uint32_t lane) {
+    uint32_t at = m->order_count++;
+    while (at && earlier(m, lane, m->order[(at - 1) / 2])) {
+        m->order[at] = m->order[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    m->order[at] = lane;
+}
+
+static void pop_lane(struct merge *m) {
+    m->order[0] = m->order[--m->order_count];
+    if (m->order_count) sift_down(m, 0);
+}
+
+// The key up to which the first lane may run before another's turn comes.
+static uint64_t second_key(const struct merge *m) {
+    uint64_t key = UINT64_MAX;
+    for (uint32_t i = 1; i < 3 && i < m->order_count; i++)
+        if (m->lane[m->order[i]].key < key) key = m->lane[m->order[i]].key;
+    return key;
+}
+
+// ---- waiting ----
+
+static bool block_lane(struct merge *m, uint32_t number, uint64_t address) {
+    struct lane *lane = &m->lane[number];
+    size_t i = map64_find(&m->waiters, address);
+    lane->next_waiter = map64_has(&m->waiters, i) ? (uint32_t)m->waiters.entry[i].value : 0;
+    lane->wait_address = address;
+    lane->wait_stamp = lane->key;
+    lane->waited = true;
+    m->blocked[m->blocked_count++] = number;
+    return map64_put(&m->waiters, address, (uint64_t)number + 1);
+}
+
+static void unblock(struct merge *m, uint32_t number) {
+    uint32_t i = 0;
+    while (m->blocked[i] != number) i++;
+    memmove(&m->blocked[i], &m->blocked[i + 1], (--m->blocked_count - i) * sizeof *m->blocked);
+}
+
+// The address has changed hands: all that waited for it look again.
+static void wake(struct merge *m, uint64_t address) {
+    if (!m->blocked_count) return;
+    size_t i = map64_find(&m->waiters, address);
+    if (!map64_has(&m->waiters, i)) return;
+    uint32_t number = (uint32_t)m->waiters.entry[i].value;
+    map64_remove_at(&m->waiters, i);
+    while (number) {
+        uint32_t next = m->lane[number - 1].next_waiter;
+        unblock(m, number - 1);
+        push_lane(m, number - 1);
+        m->woke = true;
+        number = next;
+    }
+}
+
+// ---- one record ----
+
+// Bounded, so that a damaged log's stamps stay within 64 bits.
+static uint64_t scaled(double value) { return value < 9e18 ? (uint64_t)value : UINT64_C(9000000000000000000); }
+
+static uint64_t time_of(const struct merge *m, uint64_t stamp) {
+    return stamp <= m->first_stamp ? 0 : scaled((double)(stamp - m->first_stamp) * m->ns_per_stamp);
+}
+
+// The thread of a lane that is about to have its first event. A signal handler's lane belongs to the thread it interrupted.
+static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
+    if (lane->thread != NO_THREAD) return true;
+    if (lane->stream->lane)
+        for (uint32_t i = m->heap.threads_count; i-- > 0;)
+            if (m->heap.threads[i].tid == lane->stream->tid) {
+                lane->thread = i;
+                return true;
+            }
+    lane->thread = heap_model_add_thread(&m->heap, lane->stream->tid, time_of(m, stamp));
+    return lane->thread != NO_THREAD;
+}
+
+static void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsigned function, unsigned variant,
+                 uint32_t slot, uint64_t size, uint64_t extra) {
+    heap_model_event(&m->heap, ht_op((enum ht_function)function, (enum ht_variant)variant), lane->thread,
+                     time_of(m, stamp), slot, size, extra);
+}
+
+// May another stream still deliver what this one lacks?
+static bool others(const struct merge *m) { return m->order_count > 1 || m->blocked_count > 0; }
+
+static void settle_wait(struct merge *m, struct lane *lane, bool forced) {
+    if (lane->waited && !forced) m->heap.totals.repairs++;
+    lane->waited = false;
+}
+
+// The block's address is taken: whoever held it was freed without our seeing it.
+static void drop(struct merge *m, struct lane *lane, uint64_t address, uint32_t slot, uint64_t stamp) {
+    m->heap.totals.anomalies++;
+    emit(m, lane, stamp, HT_DROP, HT_PLAIN, slot, 0, 0);
+    heap_model_drop_birth(&m->heap, slot);
+    heap_model_forget(&m->heap, address);
+    heap_model_end(&m->heap, slot, lane->thread);
+}
+
+static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, uint32_t resident_before) {
+    if (bytes < HT_LARGE_BLOCK_BYTES) return true;
+    return heap_model_note_birth(&m->heap, slot, resident_before ? resident_before - 1 : 0);
+}
+
+static unsigned default_function(unsigned op) {
+    switch (op) {
+    case HT_RAW_FREE:
+    case HT_RAW_FREE_NULL: return HT_FREE;
+    case HT_RAW_MALLOC: return HT_MALLOC;
+    case HT_RAW_CALLOC: return HT_CALLOC;
+    case HT_RAW_ALIGNED: return HT_POSIX_MEMALIGN;
+    default: return HT_REALLOC;
+    }
+}
+
+static unsigned function_of(const struct ht_raw_record *record) {
+    return record->function ? record->function : default_function(record->op);
+}
+
+// What the trace keeps as extra: an alignment for those that have one, else the count.
+static uint64_t extra_of(const struct ht_raw_record *record, unsigned function) {
+    return function == HT_CALLOC || function == HT_REALLOCARRAY ? record->count : record->alignment;
+}
+
+static enum applied apply_allocation(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+    struct lane *lane = &m->lane[number];
+    unsigned function = function_of(record), variant = record->op == HT_RAW_REALLOC_NULL ? HT_NULL : HT_PLAIN;
+    uint64_t extra = extra_of(record, function), bytes = record->size * record->count;
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
+    if (record->failed) {
+        emit(m, lane, record->stamp, function, HT_FAILED, 0, record->size, extra);
+        return APPLIED;
+    }
+    uint32_t taken = heap_model_slot(&m->heap, record->address);
+    if (taken) {
+        if (!force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+        drop(m, lane, record->address, taken, record->stamp);
+    }
+    settle_wait(m, lane, force);
+    uint32_t slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
+    if (!slot || !note_large(m, slot, bytes, record->resident_before)) return NO_MEMORY;
+    emit(m, lane, record->stamp, function, variant, slot, record->size, extra);
+    wake(m, record->address);
+    return APPLIED;
+}
+
+static enum applied apply_free(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+    struct lane *lane = &m->lane[number];
+    unsigned function = function_of(record);
+    uint64_t extra = extra_of(record, function);
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
+    if (record->op == HT_RAW_FREE_NULL) {
+        emit(m, lane, record->stamp, function, HT_NULL, 0, record->size, extra);
+        return APPLIED;
+    }
+    uint32_t slot = heap_model_slot(&m->heap, record->address);
+    if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    settle_wait(m, lane, force);
+    if (!slot) {
+        m->heap.totals.foreign_frees++;
+        emit(m, lane, record->stamp, function, HT_FOREIGN, 0, record->size, extra);
+        return APPLIED;
+    }
+    if (m->heap.slots.state[slot].size >= HT_LARGE_BLOCK_BYTES) {
+        if (record->resident_after) heap_model_tell_residency(&m->heap, slot, record->resident_after - 1);
+        else heap_model_drop_birth(&m->heap, slot);
+    }
+    heap_model_forget(&m->heap, record->address);
+    emit(m, lane, record->stamp, function, HT_PLAIN, slot, record->size, extra);
+    heap_model_end(&m->heap, slot, lane->thread);
+    wake(m, record->address);
+    return APPLIED;
+}
+
+static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+    struct lane *lane = &m->lane[number];
+    if (lane->realloc.open) return BAD_ORDER;
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
+    uint32_t slot = heap_model_slot(&m->heap, record->address);
+    if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    settle_wait(m, lane, force);
+    lane->realloc = (struct open_realloc){.open = true, .function = (uint8_t)function_of(record), .slot = slot,
+                                          .address = record->address, .size = record->size, .count = record->count};
+    if (slot) {
+        if (record->resident_after) heap_model_tell_residency(&m->heap, slot, record->resident_after - 1);
+        heap_model_forget(&m->heap, record->address);
+        wake(m, record->address);
+    }
+    return APPLIED;
+}
+
+static enum applied end_failed_realloc(struct merge *m, struct lane *lane, const struct ht_raw_record *record) {
+    const struct open_realloc *old = &lane->realloc;
+    bool released = record->failed == HT_FAILED_RELEASED && old->slot;
+    emit(m, lane, record->stamp, old->function, released ? HT_RELEASED : HT_FAILED, released ? old->slot : 0, old->size, old->count);
+    lane->realloc.open = false;
+    if (released) {
+        heap_model_drop_birth(&m->heap, old->slot);
+        heap_model_end(&m->heap, old->slot, lane->thread);
+    } else if (old->slot && !map64_put(&m->heap.addresses, old->address, old->slot)) {
+        return NO_MEMORY;
+    }
+    return APPLIED;
+}
+
+static enum applied apply_realloc_end(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+    struct lane *lane = &m->lane[number];
+    struct open_realloc *old = &lane->realloc;
+    if (!old->open) return BAD_ORDER;
+    if (record->failed) return end_failed_realloc(m, lane, record);
+    uint64_t bytes = old->size * old->count;
+    uint32_t taken = heap_model_slot(&m->heap, record->address), slot = old->slot;
+    if (taken) {
+        if (!force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+        drop(m, lane, record->address, taken, record->stamp);
+    }
+    settle_wait(m, lane, force);
+    if (slot) {
+        heap_model_drop_birth(&m->heap, slot);
+        if (!heap_model_place(&m->heap, record->address, slot, bytes)) return NO_MEMORY;
+    } else {
+        m->heap.totals.foreign_frees++;
+        slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
+    }
+    if (!slot || !note_large(m, slot, bytes, record->resident_before)) return NO_MEMORY;
+    emit(m, lane, record->stamp, old->function, old->slot ? HT_PLAIN : HT_FOREIGN, slot, old->size, old->count);
+    old->open = false;
+    wake(m, record->address);
+    return APPLIED;
+}
+
+static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
+    struct merge_totals *totals = &m->heap.totals;
+    uint64_t time_ns = time_of(m, record->stamp), anon = record->word[0], own = record->word[1];
+    if (time_ns < m->heap.last_time_ns) time_ns = m->heap.last_time_ns;
+    if (own > anon) own = anon;
+    ht_trace_put_sample(m->heap.writer, &(struct ht_sample){.time_ns = time_ns, .event = ht_trace_next_event(m->heap.writer),
+                                                            .rss_anon_bytes = anon, .own_rss_bytes = own,
+                                                            .cpu_ns = record->word[2], .own_fresh = record->word[3] != 0});
+    if (anon > totals->rss_peak_bytes) totals->rss_peak_bytes = anon;
+    if (own > totals->own_peak_bytes) totals->own_peak_bytes = own;
+    if (anon - own > totals->heap_rss_peak_bytes) totals->heap_rss_peak_bytes = anon - own;
+    if (record->word[2] > totals->cpu_ns) totals->cpu_ns = record->word[2];
+}
+
+static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_record *record) {
+    if (record->long_kind == HT_LONG_SAMPLE && record->long_words >= 4) {
+        apply_sample(m, record);
+    } else if (record->long_kind == HT_LONG_THREAD_END && record->long_words >= 2 && lane->thread != NO_THREAD) {
+        struct ht_thread *thread = &m->heap.threads[lane->thread];
+        uint64_t time_ns = time_of(m, record->stamp);
+        thread->ended = true;
+        if (time_ns > thread->end_ns) thread->end_ns = time_ns;
+        memcpy(thread->name, record->word, 16);
+        slots_thread_ended(&m->heap.slots, lane->thread);
+    } else if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT && record->long_words >= 2) {
+        uint32_t slot = heap_model_slot(&m->heap, record->word[0]);
+        if (slot) heap_model_tell_residency(&m->heap, slot, (uint32_t)record->word[1]);
+    }
+}
+
+static enum applied apply(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+    switch (record->op) {
+    case HT_RAW_FREE:
+    case HT_RAW_FREE_NULL: return apply_free(m, number, record, force);
+    case HT_RAW_REALLOC_BEGIN: return apply_realloc_begin(m, number, record, force);
+    case HT_RAW_REALLOC_END: return apply_realloc_end(m, number, record, force);
+    case HT_RAW_LONG: apply_long(m, &m->lane[number], record); return APPLIED;
+    default: return apply_allocation(m, number, record, force);
+    }
+}
+
+// ---- the pass ----
+
+static int fail(const struct merge *m, const struct lane *lane, enum applied how, struct ht_error *error) {
+    if (how == BAD_ORDER)
+        return ht_error_input(error, m->log->path, lane->stream->chunk_offset, "a realloc's two records in turn expected");
+    errno = ENOMEM;
+    return ht_error_system(error, m->log->path, "cannot follow the heap");
+}
+
+// Nobody else will deliver what the longest waiting lane waits for: its record is taken as it is.
+static int force_oldest(struct merge *m, struct ht_error *error) {
+    uint32_t number = m->blocked[0];
+    struct lane *lane = &m->lane[number];
+    uint64_t address = lane->wait_address;
+    // Take the lane out of its address's list; the others stay.
+    size_t i = map64_find(&m->waiters, address);
+    uint32_t first = (uint32_t)m->waiters.entry[i].value, previous = 0;
+    for (uint32_t at = first; at != number + 1; at = m->lane[at - 1].next_waiter) previous = at;
+    if (previous) m->lane[previous - 1].next_waiter = lane->next_waiter;
+    else if (lane->next_waiter) m->waiters.entry[i].value = lane->next_waiter;
+    else map64_remove_at(&m->waiters, i);
+    unblock(m, number);
+    enum applied how = apply(m, number, &lane->stream->batch[lane->stream->batch_at], true);
+    if (how != APPLIED) return fail(m, lane, how, error);
+    lane->stream->batch_at++;
+    push_lane(m, number);
+    return 0;
+}
+
+// The lane's next batch. Returns 1, 0 at its end, -1 with error. Addresses are fetched ahead of their use.
+static int refill(struct merge *m, struct lane *lane, struct ht_error *error) {
+    struct stream *stream = lane->stream;
+    int more = streams_refill(&m->streams, stream, error);
+    for (uint32_t i = stream->batch_at; i < stream->batch_end; i++)
+        map64_prefetch(&m->heap.addresses, stream->batch[i].address);
+    return more;
+}
+
+// A process that was killed inside a realloc leaves its first half: the block is as it was.
+static void end_lane(struct merge *m, struct lane *lane) {
+    if (!lane->realloc.open) return;
+    m->heap.totals.unfinished++;
+    if (lane->realloc.slot && !heap_model_slot(&m->heap, lane->realloc.address))
+        map64_put(&m->heap.addresses, lane->realloc.address, lane->realloc.slot);
+}
+
+// Runs the first lane until another's turn comes. Returns 0 or -1 with error.
+static int run_first(struct merge *m, struct ht_error *error) {
+    uint32_t number = m->order[0];
+    struct lane *lane = &m->lane[number];
+    struct stream *stream = lane->stream;
+    uint64_t limit = second_key(m);
+    unsigned batches = 0;
+    m->woke = false;
+    for (;;) {
+        if (stream->batch_at == stream->batch_end) {
+            // Even a lone stream pauses now and then, for progress to be shown.
+            if (batches++ == TURN_BATCHES_MAX) return 0;
+            int more = refill(m, lane, error);
+            if (more < 0) return -1;
+            if (more == 0) {
+                pop_lane(m);
+                end_lane(m, lane);
+                return 0;
+            }
+        }
+        const struct ht_raw_record *record = &stream->batch[stream->batch_at];
+        lane->key = record->stamp;
+        if (record->stamp > limit) {
+            sift_down(m, 0);
+            return 0;
+        }
+        if (m->blocked_count && record->stamp > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
+            return force_oldest(m, error);
+        // A lane is taken out of the order before it can be blocked: woken lanes are pushed meanwhile.
+        enum applied how = apply(m, number, record, false);
+        if (how == BLOCKED) {
+            pop_lane(m);
+            return 0;
+        }
+        if (how != APPLIED) return fail(m, lane, how, error);
+        stream->batch_at++;
+        if (m->woke) {
+            // Woken lanes are older and now stand first; this one keeps its place in the heap.
+            return 0;
+        }
+    }
+}
+
+static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_error *error) {
+    m->first_stamp = m->log->header.first_pair.stamp;
+    m->ns_per_stamp = ht_raw_ns_per_stamp(m->log);
+    m->wait_window_stamps = scaled((double)WAIT_WINDOW_NS / m->ns_per_stamp);
+    if (streams_open(&m->streams, m->log, error)) return -1;
+    size_t lanes = m->streams.count + 1;
+    m->lane = calloc(lanes, sizeof *m->lane);
+    m->order = calloc(lanes, sizeof *m->order);
+    m->blocked = calloc(lanes, sizeof *m->blocked);
+    if (!heap_model_init(&m->heap, writer) || !map64_init(&m->waiters) || !m->lane || !m->order || !m->blocked) {
+        errno = ENOMEM;
+        return ht_error_system(error, m->log->path, "cannot merge");
+    }
+    for (uint32_t i = 0; i < m->streams.count; i++) {
+        m->lane[i] = (struct lane){.stream = &m->streams.stream[i], .thread = NO_THREAD,
+                                   .key = m->streams.stream[i].first_stamp};
+        if (m->streams.stream[i].windows) push_lane(m, i);
+    }
+    return 0;
+}
+
+static void fill_totals(struct merge *m) {
+    struct merge_totals *totals = &m->heap.totals;
+    totals->records = ht_trace_next_event(m->heap.writer);
+    totals->threads = m->heap.threads_count;
+    totals->slots = m->heap.slots.total;
+    totals->peak_live_objects = m->heap.slots.live_peak;
+    totals->end_live_objects = m->heap.slots.live;
+    totals->end_live_bytes = m->heap.live_bytes;
+    totals->duration_ns = m->heap.last_time_ns;
+}
+
+int merge_log(const struct ht_raw_log *log, struct ht_trace_writer *writer, struct merge_result *result,
+              merge_progress *progress, void *progress_context, struct ht_error *error) {
+    struct merge m = {.log = log};
+    int status = set_up(&m, writer, error);
+    uint64_t told = 0;
+    while (!status && (m.order_count || m.blocked_count)) {
+        status = m.order_count ? run_first(&m, error) : force_oldest(&m, error);
+        if (progress && m.streams.bytes_read - told >= PROGRESS_BYTES) {
+            told = m.streams.bytes_read;
+            progress(progress_context, told, m.streams.bytes_total, m.heap.totals.events);
+        }
+    }
+    if (!status) {
+        fill_totals(&m);
+        result->totals = m.heap.totals;
+        result->threads = m.heap.threads;
+    } else {
+        free(m.heap.threads);
+    }
+    heap_model_free(&m.heap);
+    map64_free(&m.waiters);
+    streams_close(&m.streams);
+    free(m.lane);
+    free(m.order);
+    free(m.blocked);
+    return status;
+}

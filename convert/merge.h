@@ -1,0 +1,37 @@
+// One pass from a raw log to a trace: merges the streams by time, repairs their order, turns addresses into slots.
+//
+// Stamps alone are not an exact order: an allocation of an address may be stamped before the free that made it possible,
+// and a free before its allocation, because the counter is read without a fence. In program order the other record was
+// already written, so the stream that is too early waits until the others have delivered it, within a bounded window.
+// What no wait explains is a foreign free (allocated before recording began) or an anomaly (a free that was not seen).
+#ifndef HEAPTAPE_MERGE_H
+#define HEAPTAPE_MERGE_H
+
+#include <stdint.h>
+
+#include "raw_reader.h"
+#include "trace_writer.h"
+
+struct merge_totals {
+    uint64_t events, records;
+    uint64_t ops[HT_FUNCTIONS];
+    uint64_t threads, slots;
+    uint64_t peak_live_bytes, peak_live_objects, end_live_bytes, end_live_objects;
+    uint64_t repairs, anomalies, foreign_frees, unfinished, failed_calls;
+    uint64_t duration_ns;
+    uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
+};
+
+struct merge_result {
+    struct merge_totals totals;
+    struct ht_thread *threads;  // totals.threads of them, to be freed by the caller
+};
+
+// Called now and then; bytes of the log done and in all.
+typedef void merge_progress(void *context, uint64_t bytes_done, uint64_t bytes_total, uint64_t events);
+
+// Writes all events, samples and residency of the log. Returns 0 or -1 with error.
+int merge_log(const struct ht_raw_log *log, struct ht_trace_writer *writer, struct merge_result *result,
+              merge_progress *progress, void *progress_context, struct ht_error *error);
+
+#endif

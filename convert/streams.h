@@ -1,0 +1,50 @@
+// The streams of one raw log, read side by side in bounded memory: a chunk of the current window for each stream that
+// is under way, and a batch of decoded records.
+#ifndef HEAPTAPE_STREAMS_H
+#define HEAPTAPE_STREAMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "raw_reader.h"
+
+enum { STREAM_BATCH = 32 };
+
+struct stream_window {
+    uint64_t offset;
+    uint32_t bytes, used;
+};
+
+struct stream {
+    uint32_t tid, lane;
+    uint64_t first_stamp;            // no record is stamped earlier
+    struct stream_window *window;    // in order
+    uint32_t windows, windows_room, next_window;
+    // The chunk being decoded.
+    uint8_t *chunk;
+    uint64_t chunk_offset;           // where in the file its first byte lies
+    uint64_t window_left;            // bytes of the window behind the chunk
+    struct ht_raw_decoder decoder;
+    bool in_window;
+    // Records decoded ahead.
+    struct ht_raw_record *batch;
+    uint32_t batch_at, batch_end;
+    bool ended;
+};
+
+struct streams {
+    const struct ht_raw_log *log;
+    struct stream *stream;
+    size_t count, room;
+    uint64_t bytes_total, bytes_read;  // for progress
+};
+
+// Finds all windows. Returns 0 or -1 with error.
+int streams_open(struct streams *streams, const struct ht_raw_log *log, struct ht_error *error);
+void streams_close(struct streams *streams);
+
+// Decodes the stream's next batch. Returns 1, 0 at its end (its memory is then released), -1 with error.
+int streams_refill(struct streams *streams, struct stream *stream, struct ht_error *error);
+
+#endif

@@ -1,0 +1,162 @@
+#include "trace_json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Strings of the recorded program may be any bytes; JSON wants UTF-8.
+static json_t *any_string(const char *bytes, size_t length) {
+    json_t *string = json_stringn(bytes, length);
+    if (string) return string;
+    char *clean = malloc(length + 1);
+    if (!clean) return NULL;
+    for (size_t i = 0; i < length; i++) clean[i] = (unsigned char)bytes[i] < 0x80 ? bytes[i] : '?';
+    clean[length] = 0;
+    string = json_stringn(clean, length);
+    free(clean);
+    return string;
+}
+
+static void set_number(json_t *object, const char *key, uint64_t value) {
+    json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+static const char *stop_text(const struct ht_raw_header *header) {
+    switch (header->stop_reason) {
+    case HT_STOP_NO_SPACE: return "no space";
+    case HT_STOP_SIZE_LIMIT: return "size limit";
+    case HT_STOP_MAPPING: return "mapping failed";
+    default: return NULL;
+    }
+}
+
+json_t *trace_json_context(const struct ht_raw_log *log) {
+    json_t *context = json_object();
+    const char *at = log->context, *end = at + log->header.context_bytes;
+    while (at < end && *at) {
+        size_t length = strlen(at);
+        const char *equals = memchr(at, '=', length);
+        if (equals) {
+            char key[128];
+            size_t key_length = (size_t)(equals - at);
+            if (key_length < sizeof key) {
+                memcpy(key, at, key_length);
+                key[key_length] = 0;
+                // A key that is not UTF-8 is refused by the library and left out.
+                json_object_set_new(context, key, any_string(equals + 1, length - key_length - 1));
+            }
+        }
+        at += length + 1;
+    }
+    const struct ht_raw_header *header = &log->header;
+    set_number(context, "pid", header->pid);
+    if (header->parent_pid) set_number(context, "parent_pid", header->parent_pid);
+    set_number(context, "page_bytes", header->page_bytes);
+    set_number(context, "start_realtime_ns", header->start_realtime_ns);
+    double stamp_ns = ht_raw_ns_per_stamp(log);
+    json_object_set_new(context, "clock_hz", json_real(1e9 / stamp_ns * (double)(UINT64_C(1) << header->clock_shift)));
+    if (header->state == HT_RAW_STOPPED && stop_text(header))
+        json_object_set_new(context, "stopped", json_string(stop_text(header)));
+    return context;
+}
+
+json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log) {
+    json_t *object = json_object(), *ops = json_object();
+    set_number(object, "events", totals->events);
+    set_number(object, "records", totals->records);
+    for (unsigned i = 0; i < HT_DROP; i++)
+        if (totals->ops[i]) set_number(ops, ht_functions[i].name, totals->ops[i]);
+    json_object_set_new(object, "ops", ops);
+    const struct {
+        const char *key;
+        uint64_t value;
+    } numbers[] = {
+        {"threads", totals->threads},
+        {"slots", totals->slots},
+        {"peak_live_bytes", totals->peak_live_bytes},
+        {"peak_live_objects", totals->peak_live_objects},
+        {"end_live_bytes", totals->end_live_bytes},
+        {"end_live_objects", totals->end_live_objects},
+        {"repairs", totals->repairs},
+        {"anomalies", totals->anomalies},
+        {"foreign_frees", totals->foreign_frees},
+        {"unfinished", totals->unfinished},
+        {"failed_calls", totals->failed_calls},
+        {"lost_calls", log->header.lost_calls},
+        {"duration_ns", totals->duration_ns},
+        {"recorded_rss_peak_bytes", totals->rss_peak_bytes},
+        {"recorded_own_peak_bytes", totals->own_peak_bytes},
+        {"recorded_heap_rss_peak_bytes", totals->heap_rss_peak_bytes},
+        {"recorded_cpu_ns", totals->cpu_ns},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) set_number(object, numbers[i].key, numbers[i].value);
+    return object;
+}
+
+static json_t *parse(char *text) {
+    json_t *object = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return json_is_object(object) ? object : NULL;
+}
+
+// A trace cut short has no totals: what can be counted is counted.
+static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *error) {
+    struct merge_totals totals = {0};
+    struct ht_trace_facts facts;
+    if (ht_trace_facts(reader, &facts, error)) return NULL;
+    totals.threads = facts.threads_count;
+    for (size_t i = 0; i < facts.samples_count; i++) {
+        if (facts.samples[i].rss_anon_bytes > totals.rss_peak_bytes) totals.rss_peak_bytes = facts.samples[i].rss_anon_bytes;
+        totals.cpu_ns = facts.samples[i].cpu_ns;
+    }
+    ht_trace_facts_free(&facts);
+    for (size_t i = 0; i < ht_trace_sections(reader); i++) {
+        struct ht_events events;
+        if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
+        if (ht_trace_events(reader, i, &events, error)) return NULL;
+        for (uint32_t row = 0; row < events.rows; row++) {
+            totals.records++;
+            totals.duration_ns = events.time_ns[row];
+            if (events.slot[row] > totals.slots) totals.slots = events.slot[row];
+            if (!ht_op_is_call(events.op[row])) continue;
+            totals.events++;
+            totals.ops[ht_op_function(events.op[row])]++;
+            totals.failed_calls += ht_op_variant(events.op[row]) == HT_FAILED;
+            totals.foreign_frees += ht_op_variant(events.op[row]) == HT_FOREIGN;
+        }
+    }
+    const struct ht_raw_log none = {.fd = -1};
+    json_t *object = trace_json_totals(&totals, &none);
+    // These need the whole heap followed from the start; a cut trace does not say them.
+    const char *const unknown[] = {"peak_live_bytes", "peak_live_objects", "end_live_bytes", "end_live_objects", "repairs",
+                                   "anomalies", "unfinished", "lost_calls", "recorded_own_peak_bytes", "recorded_heap_rss_peak_bytes"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) json_object_set_new(object, unknown[i], json_null());
+    return object;
+}
+
+json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) {
+    char *text = ht_trace_totals_json(reader, error);
+    json_t *info = text ? parse(text) : error->status ? NULL : count_totals(reader, error);
+    if (!info) {
+        if (!error->status) ht_error_input(error, "trace", 0, "totals in JSON expected");
+        return NULL;
+    }
+    char *context_text = ht_trace_context_json(reader, error);
+    if (!context_text && error->status) {
+        json_decref(info);
+        return NULL;
+    }
+    json_t *context = parse(context_text);
+    uint64_t bytes = ht_trace_file_bytes(reader);
+    json_int_t events = json_integer_value(json_object_get(info, "events"));
+    json_object_set_new(info, "truncated", json_boolean(ht_trace_truncated(reader)));
+    set_number(info, "valid_bytes", ht_trace_valid_bytes(reader));
+    set_number(info, "file_bytes", bytes);
+    json_object_set_new(info, "bytes_per_event", events ? json_real((double)bytes / (double)events) : json_null());
+    set_number(info, "time_unit_ns", ht_trace_time_unit_ns(reader));
+    json_t *command = json_object_get(context, "command"), *allocator = json_object_get(context, "allocator_name");
+    if (!allocator) allocator = json_object_get(context, "allocator");
+    json_object_set(info, "command", command ? command : json_null());
+    json_object_set(info, "recorded_allocator", allocator ? allocator : json_null());
+    json_object_set_new(info, "context", context ? context : json_object());
+    return info;
+}

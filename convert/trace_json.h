@@ -1,0 +1,18 @@
+// The JSON texts inside a trace (context, totals), and info's view of them.
+#ifndef HEAPTAPE_TRACE_JSON_H
+#define HEAPTAPE_TRACE_JSON_H
+
+#include <jansson.h>
+
+#include "merge.h"
+#include "raw_reader.h"
+#include "trace_reader.h"
+
+// The raw log's context and header as the trace's context object.
+json_t *trace_json_context(const struct ht_raw_log *log);
+json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log);
+
+// What `info --json` prints. Returns NULL with error for a damaged trace.
+json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error);
+
+#endif

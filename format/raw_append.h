@@ -1,0 +1,127 @@
+// Appends records to a window of the raw log: the shim's fast path. No calls, no locks, no allocation.
+//
+//  bit  0    4    8    12   16
+//       +----+----+----+----+-----------+--------------+---------+
+//       | op | nt | na | ns | time      | address      | size    |     example: docs/raw-log-format.md
+//       +----+----+----+----+-----------+--------------+---------+
+//
+// A process may be killed between any two instructions. Each record therefore becomes visible by one store of eight
+// bytes that holds its head; longer records write their tail before it.
+#ifndef HEAPTAPE_RAW_APPEND_H
+#define HEAPTAPE_RAW_APPEND_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "raw_layout.h"
+
+struct ht_cursor {
+    uint8_t *at;
+    uint64_t last_stamp;
+    uint64_t last_address;
+};
+
+// Nibbles that hold a value; 0 takes one, which keeps this free of branches.
+static inline unsigned ht_nibbles(uint64_t value) { return (63u - (unsigned)__builtin_clzll(value | 1)) / 4 + 1; }
+
+static inline uint64_t ht_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (uint64_t)(value >> 63); }
+
+static inline void ht_store8(uint8_t *at, uint64_t word) { memcpy(at, &word, sizeof word); }
+
+// The general form: any widths. `nibbles` of 15 take 16, because the code 15 means 16.
+__attribute__((noinline, unused, cold)) static void ht_append_wide(struct ht_cursor *cursor, uint64_t head,
+                                                                   const unsigned nibbles[3], const uint64_t value[3]) {
+    uint64_t word[5] = {head};
+    unsigned bit = 16;
+    for (unsigned field = 0; field < 3; field++) {
+        unsigned bits = 4 * nibbles[field];
+        if (!bits) continue;
+        word[bit / 64] |= value[field] << bit % 64;
+        if (bit % 64 + bits > 64) word[bit / 64 + 1] |= value[field] >> (64 - bit % 64);
+        bit += bits;
+    }
+    for (unsigned i = 4; i > 0; i--) ht_store8(cursor->at + 8 * i, word[i]);
+    // The compiler must not move the head's store before the tail's.
+    __asm__ volatile("" ::: "memory");
+    ht_store8(cursor->at, word[0]);
+    cursor->at += (bit + 7) / 8;
+}
+
+// Packs one record of three fields; a field of width 0 is absent.
+static inline void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt, uint64_t address,
+                                    unsigned na, uint64_t size, unsigned ns) {
+    unsigned bits = 16 + 4 * (nt + na + ns);
+    if (__builtin_expect(bits <= 64, 1)) {
+        uint64_t word = op | nt << 4 | na << 8 | (uint64_t)ns << 12 | time << 16 | address << (16 + 4 * nt);
+        // A shift by 64 is undefined, and happens only where there is no size.
+        word |= ns ? size << (16 + 4 * (nt + na)) : 0;
+        ht_store8(cursor->at, word);
+        cursor->at += (bits + 7) / 8;
+        return;
+    }
+    unsigned code[3] = {nt, na, ns};
+    for (unsigned i = 0; i < 3; i++) code[i] += code[i] == 15;
+    uint64_t head = op;
+    for (unsigned i = 0; i < 3; i++) head |= (uint64_t)(code[i] > 15 ? 15 : code[i]) << (4 + 4 * i);
+    ht_append_wide(cursor, head, code, (uint64_t[3]){time, address, size});
+}
+
+static inline uint64_t ht_time_step(struct ht_cursor *cursor, uint64_t stamp) {
+    // Counters of two cores may differ by a little when the thread moves: time never steps back.
+    uint64_t step = stamp - cursor->last_stamp;
+    step = (int64_t)step < 0 ? 0 : step;
+    cursor->last_stamp += step;
+    return step;
+}
+
+static inline uint64_t ht_address_step(struct ht_cursor *cursor, uint64_t address) {
+    uint64_t aligned = address & ~UINT64_C(7);
+    int64_t step = (int64_t)(aligned - cursor->last_address) >> 3;
+    cursor->last_address = aligned;
+    return ht_zigzag(step);
+}
+
+static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, uint64_t value) {
+    unsigned na = ht_nibbles(value), code = na >= 15 ? 15 : na;
+    if (na == 15) na = 16;
+    uint64_t head = HT_RAW_MODIFIER | code << 8 | kind << 12;
+    if (na <= 12) {
+        ht_store8(cursor->at, head | value << 16);
+        cursor->at += (16 + 4 * na + 7) / 8;
+    } else {
+        ht_append_wide(cursor, head, (unsigned[3]){0, na, 0}, (uint64_t[3]){0, value, 0});
+    }
+}
+
+// A call with an address; its low bits, rarely set, travel as a modifier.
+static inline void ht_append_call(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address, uint64_t size) {
+    if (__builtin_expect((address & 7) != 0, 0)) ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
+    uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);
+    ht_append_fields(cursor, op, time, ht_nibbles(time), step, ht_nibbles(step), size, ht_nibbles(size));
+}
+
+// A call that carries an address and no size: free, the ends of a realloc.
+static inline void ht_append_bare(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address) {
+    if (__builtin_expect((address & 7) != 0, 0)) ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
+    uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);
+    ht_append_fields(cursor, op, time, ht_nibbles(time), step, ht_nibbles(step), 0, 0);
+}
+
+// A call without address: free(NULL), and every call that failed (after its modifier).
+static inline void ht_append_unaddressed(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t size) {
+    uint64_t time = ht_time_step(cursor, stamp);
+    ht_append_fields(cursor, op, time, ht_nibbles(time), 0, 0, size, ht_nibbles(size));
+}
+
+// A long record of `words` words, the first of which is a stamp.
+static inline void ht_append_long(struct ht_cursor *cursor, unsigned kind, const uint64_t *word, unsigned words) {
+    uint8_t *at = cursor->at;
+    memcpy(at + 2, word, 8 * words);
+    memset(at + 2 + 8 * words, 0, 2);
+    __asm__ volatile("" ::: "memory");
+    uint16_t head = (uint16_t)(HT_RAW_LONG | kind << 4 | words << 8);
+    memcpy(at, &head, sizeof head);
+    cursor->at = at + 2 + 8 * words;
+}
+
+#endif

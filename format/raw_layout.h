@@ -1,0 +1,100 @@
+// The on-disk structs and record numbers of the raw log (docs/raw-log-format.md).
+#ifndef HEAPTAPE_RAW_LAYOUT_H
+#define HEAPTAPE_RAW_LAYOUT_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#define HT_RAW_MAGIC "HTAPERAW"
+#define HT_WINDOW_MAGIC 0x4e575448u  // "HTWN"
+
+enum {
+    HT_RAW_VERSION = 1,
+    HT_RAW_MIN_READER = 1,
+    HT_RAW_HEADER_BYTES = 16384,
+    HT_RAW_CONTEXT_OFFSET = 4096,
+    HT_WINDOW_ALIGN = 4096,
+    HT_WINDOW_BYTES_MAX = 1 << 24,
+    HT_RECORD_BYTES_MAX = 32,      // a call record: 16 + 3 * 64 bits
+    HT_MODIFIERS_MAX = 5,
+    // Every append needs this much room: modifiers, the record, the zero that ends the window, one wide store.
+    HT_APPEND_ROOM_BYTES = HT_RECORD_BYTES_MAX * (HT_MODIFIERS_MAX + 1) + 32,
+    HT_LARGE_BLOCK_BYTES = 65536   // residency is noted from this size on
+};
+
+enum ht_clock_kind { HT_CLOCK_TSC = 1, HT_CLOCK_CNTVCT = 2, HT_CLOCK_GETTIME = 3 };
+enum ht_raw_state { HT_RAW_RECORDING = 1, HT_RAW_STOPPED = 2, HT_RAW_EXITED = 3 };
+enum ht_stop_reason { HT_STOP_NONE = 0, HT_STOP_NO_SPACE = 1, HT_STOP_SIZE_LIMIT = 2, HT_STOP_MAPPING = 3 };
+
+enum ht_raw_op {
+    HT_RAW_END = 0,
+    HT_RAW_FREE = 1,
+    HT_RAW_MALLOC = 2,
+    HT_RAW_CALLOC = 3,
+    HT_RAW_REALLOC_BEGIN = 4,
+    HT_RAW_REALLOC_END = 5,
+    HT_RAW_FREE_NULL = 6,
+    HT_RAW_ALIGNED = 7,
+    HT_RAW_REALLOC_NULL = 8,
+    HT_RAW_LONG = 14,
+    HT_RAW_MODIFIER = 15
+};
+
+enum ht_raw_modifier {
+    HT_MODIFIER_FUNCTION = 1,
+    HT_MODIFIER_COUNT = 2,
+    HT_MODIFIER_ALIGNMENT = 3,
+    HT_MODIFIER_FAILED = 4,
+    HT_MODIFIER_LOW_BITS = 5,
+    HT_MODIFIER_RESIDENT_BEFORE = 6,
+    HT_MODIFIER_RESIDENT_AFTER = 7
+};
+
+enum { HT_FAILED_NULL = 1, HT_FAILED_RELEASED = 2 };
+
+enum ht_raw_long {
+    HT_LONG_SAMPLE = 1,
+    HT_LONG_THREAD_END = 2,
+    HT_LONG_RESIDENT_AT_EXIT = 3,
+    HT_LONG_FORK = 4,
+    HT_LONG_EXIT = 5
+};
+
+struct ht_clock_pair {
+    uint64_t stamp, mono_ns;
+};
+
+struct ht_raw_header {
+    char magic[8];
+    uint16_t version, min_reader;
+    uint32_t features;
+    uint32_t header_bytes, page_bytes;
+    uint32_t pid, sequence;
+    uint32_t parent_pid, parent_sequence;
+    uint64_t fork_stamp;
+    uint64_t start_realtime_ns;
+    uint32_t clock_kind, clock_shift;
+    struct ht_clock_pair first_pair;
+    struct ht_clock_pair last_pair[2];
+    uint64_t windows_end;
+    uint64_t reserve_bytes;
+    uint32_t state, stop_reason, stop_errno, streams;
+    uint64_t stop_stamp;
+    uint64_t lost_calls;
+    uint32_t context_bytes, zero;
+};
+static_assert(sizeof(struct ht_raw_header) == 168, "raw header");
+static_assert(__builtin_offsetof(struct ht_raw_header, windows_end) == 112, "raw header");
+static_assert(__builtin_offsetof(struct ht_raw_header, context_bytes) == 160, "raw header");
+
+struct ht_window {
+    uint32_t magic, stream, tid, index;
+    uint64_t bytes;
+    uint64_t base_stamp, base_address;
+    uint32_t used, lane;
+    uint64_t calls_before;
+    uint64_t zero;
+};
+static_assert(sizeof(struct ht_window) == 64, "window header");
+
+#endif

@@ -1,0 +1,290 @@
+#include "raw_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool read_at(const struct ht_raw_log *log, void *to, size_t bytes, uint64_t offset) {
+    uint8_t *at = to;
+    while (bytes) {
+        ssize_t got = pread(log->fd, at, bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        at += got;
+        offset += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return true;
+}
+
+static int check_header(struct ht_raw_log *log, struct ht_error *error) {
+    const struct ht_raw_header *header = &log->header;
+    const char *path = log->path;
+    if (header->min_reader > HT_RAW_VERSION)
+        return ht_error_input(error, path, 10, "raw log version %u needs a newer reader (this one knows version %d)",
+                              header->version, HT_RAW_VERSION);
+    if (header->features)
+        return ht_error_input(error, path, 12, "raw log uses unknown features 0x%" PRIx32, header->features);
+    if (header->header_bytes != HT_RAW_HEADER_BYTES)
+        return ht_error_input(error, path, 16, "a header of %d bytes expected", HT_RAW_HEADER_BYTES);
+    if (header->clock_kind < HT_CLOCK_TSC || header->clock_kind > HT_CLOCK_GETTIME || header->clock_shift > 32)
+        return ht_error_input(error, path, 56, "a known clock expected");
+    // A recording that ran out of room has handed out one window more than there was room for.
+    if (header->windows_end > log->file_bytes && header->state != HT_RAW_STOPPED)
+        return ht_error_input(error, path, log->file_bytes, "windows up to offset %" PRIu64 " expected, but the file ends",
+                              header->windows_end);
+    if (header->context_bytes > HT_RAW_HEADER_BYTES - HT_RAW_CONTEXT_OFFSET)
+        return ht_error_input(error, path, 160, "a context within the header expected");
+    return 0;
+}
+
+int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error) {
+    *log = (struct ht_raw_log){.fd = -1};
+    log->path = strdup(path);
+    log->fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    if (!log->path || log->fd < 0 || fstat(log->fd, &status)) {
+        ht_error_system(error, path, "cannot open");
+        error->status = HT_EXIT_INPUT;
+        ht_raw_close(log);
+        return -1;
+    }
+    int result = -1;
+    log->file_bytes = (uint64_t)status.st_size;
+    if (!S_ISREG(status.st_mode))
+        ht_error_input(error, path, 0, "a raw log expected, but this is not a regular file");
+    else if (log->file_bytes == 0)
+        ht_error_input(error, path, 0, "a raw log expected, but the file is empty");
+    else if (!read_at(log, &log->header, sizeof log->header.magic, 0) ||
+             memcmp(log->header.magic, HT_RAW_MAGIC, sizeof log->header.magic))
+        ht_error_input(error, path, 0, "not a raw log: HTAPERAW expected");
+    else if (log->file_bytes < HT_RAW_HEADER_BYTES || !read_at(log, &log->header, sizeof log->header, 0))
+        ht_error_input(error, path, log->file_bytes, "a header of %d bytes expected, but the file ends", HT_RAW_HEADER_BYTES);
+    else
+        result = check_header(log, error);
+    if (!result) {
+        log->windows_end = log->header.windows_end;
+        if (log->windows_end > log->file_bytes) log->windows_end = log->file_bytes;
+        log->context = calloc(1, (size_t)log->header.context_bytes + 1);
+        if (!log->context || !read_at(log, log->context, log->header.context_bytes, HT_RAW_CONTEXT_OFFSET))
+            result = ht_error_system(error, path, "cannot read the context");
+    }
+    if (result) ht_raw_close(log);
+    return result;
+}
+
+void ht_raw_close(struct ht_raw_log *log) {
+    if (log->fd >= 0) close(log->fd);
+    free(log->path);
+    free(log->context);
+    *log = (struct ht_raw_log){.fd = -1};
+}
+
+const char *ht_raw_context(const struct ht_raw_log *log, const char *key) {
+    size_t length = strlen(key);
+    const char *at = log->context, *end = at + log->header.context_bytes;
+    while (at < end) {
+        if (!strncmp(at, key, length) && at[length] == '=') return at + length + 1;
+        at += strlen(at) + 1;
+    }
+    return NULL;
+}
+
+double ht_raw_ns_per_stamp(const struct ht_raw_log *log) {
+    if (log->header.clock_kind == HT_CLOCK_GETTIME) return (double)(UINT64_C(1) << log->header.clock_shift);
+    const struct ht_clock_pair first = log->header.first_pair;
+    struct ht_clock_pair last = log->header.last_pair[0];
+    if (log->header.last_pair[1].stamp > last.stamp) last = log->header.last_pair[1];
+    // A log without a second pair (killed at once) falls back on a rate of one stamp per quantum of a 2.5 GHz counter.
+    if (last.stamp <= first.stamp || last.mono_ns <= first.mono_ns)
+        return (double)(UINT64_C(1) << log->header.clock_shift) / 2.5;
+    return (double)(last.mono_ns - first.mono_ns) / (double)(last.stamp - first.stamp);
+}
+
+int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_window *window, uint64_t *at,
+                       struct ht_error *error) {
+    if (offset < HT_RAW_HEADER_BYTES) offset = HT_RAW_HEADER_BYTES;
+    for (; offset + sizeof *window <= log->windows_end; offset += HT_WINDOW_ALIGN) {
+        if (!read_at(log, window, sizeof *window, offset)) return ht_error_system(error, log->path, "cannot read");
+        if (window->magic == 0) continue;  // handed out, never begun
+        if (window->magic != HT_WINDOW_MAGIC || window->bytes < HT_WINDOW_ALIGN || window->bytes % HT_WINDOW_ALIGN ||
+            window->used > window->bytes || (window->used && window->used < sizeof *window) || window->bytes > HT_WINDOW_BYTES_MAX)
+            return ht_error_input(error, log->path, offset, "a window (HTWN) expected");
+        *at = offset;
+        return 1;
+    }
+    return 0;
+}
+
+void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window *window, const uint8_t *bytes) {
+    uint64_t used = window->used ? window->used : window->bytes;
+    *decoder = (struct ht_raw_decoder){.at = bytes + sizeof *window, .end = bytes + used, .stamp = window->base_stamp,
+                                       .address = window->base_address};
+}
+
+static uint64_t load8(const uint8_t *at) {
+    uint64_t word;
+    memcpy(&word, at, sizeof word);
+    return word;
+}
+
+// Takes `nibbles` nibbles from bit position *bit on.
+static uint64_t take(const uint8_t *at, unsigned *bit, unsigned nibbles) {
+    unsigned bits = 4 * nibbles, shift = *bit % 8;
+    if (!bits) return 0;
+    const uint8_t *from = at + *bit / 8;
+    uint64_t value = load8(from) >> shift;
+    if (shift && bits > 64 - shift) value |= (uint64_t)from[8] << (64 - shift);
+    *bit += bits;
+    return bits == 64 ? value : value & ((UINT64_C(1) << bits) - 1);
+}
+
+static bool op_known(unsigned op) { return (op >= HT_RAW_FREE && op <= HT_RAW_REALLOC_NULL) || op == HT_RAW_MODIFIER; }
+
+static bool op_addressed(unsigned op) { return op != HT_RAW_FREE_NULL; }
+
+static int decode_long(struct ht_raw_decoder *decoder, struct ht_raw_record *record, uint64_t head) {
+    unsigned words = head >> 8 & 0xff;
+    if (words < 1 || words > 5 || decoder->at + 2 + 8 * words > decoder->end) return -1;
+    record->op = HT_RAW_LONG;
+    record->long_kind = head >> 4 & 15;
+    record->long_words = (uint8_t)(words - 1);
+    record->stamp = load8(decoder->at + 2);
+    for (unsigned i = 0; i + 1 < words; i++) record->word[i] = load8(decoder->at + 10 + 8 * i);
+    decoder->at += 2 + 8 * words;
+    return 1;
+}
+
+static bool apply_modifier(struct ht_raw_record *record, unsigned kind, uint64_t value) {
+    switch (kind) {
+    case HT_MODIFIER_FUNCTION: record->function = (uint8_t)value; return value > 0 && value < HT_DROP && ht_functions[value].name;
+    case HT_MODIFIER_COUNT: record->count = value; return true;
+    case HT_MODIFIER_ALIGNMENT: record->alignment = value; return true;
+    case HT_MODIFIER_FAILED: record->failed = (uint8_t)value; return value == HT_FAILED_NULL || value == HT_FAILED_RELEASED;
+    case HT_MODIFIER_LOW_BITS: return value < 8;
+    case HT_MODIFIER_RESIDENT_BEFORE: record->resident_before = (uint32_t)value + 1; return value < UINT32_MAX;
+    case HT_MODIFIER_RESIDENT_AFTER: record->resident_after = (uint32_t)value + 1; return value < UINT32_MAX;
+    default: return false;
+    }
+}
+
+// A record that the shim could have written: its function is one of the op's kind, only allocations and the ends of
+// reallocs fail, and a block has an address.
+static bool makes_sense(const struct ht_raw_record *record) {
+    bool frees = record->op == HT_RAW_FREE || record->op == HT_RAW_FREE_NULL;
+    bool reallocs = record->op == HT_RAW_REALLOC_BEGIN || record->op == HT_RAW_REALLOC_END || record->op == HT_RAW_REALLOC_NULL;
+    enum ht_kind kind = frees ? HT_KIND_FREE : reallocs ? HT_KIND_REALLOC : HT_KIND_ALLOC;
+    if (record->function && ht_functions[record->function].kind != kind) return false;
+    if (record->failed) return !frees && record->op != HT_RAW_REALLOC_BEGIN;
+    return record->address != 0 || record->op == HT_RAW_FREE_NULL;
+}
+
+int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) {
+    uint64_t low_bits = 0;
+    const uint8_t *start = decoder->at;
+    record->function = record->failed = 0;
+    record->resident_before = record->resident_after = 0;
+    record->count = 1;
+    record->alignment = 0;
+    for (;;) {
+        // A window's room ends before its bytes do, so that the zero after the last record is always there.
+        if (decoder->at + 2 > decoder->end) return decoder->at == start ? 0 : -1;
+        uint64_t head = load8(decoder->at);
+        unsigned op = head & 15;
+        if ((head & 0xffff) == 0) {
+            // Modifiers without their call: the process was killed between them.
+            return 0;
+        }
+        if (op == HT_RAW_LONG) return decode_long(decoder, record, head);
+        if (!op_known(op)) return -1;
+        unsigned nt = head >> 4 & 15, na = head >> 8 & 15, ns = head >> 12 & 15;
+        nt += nt == 15;
+        na += na == 15;
+        if (op == HT_RAW_MODIFIER) {
+            unsigned bit = 16;
+            uint64_t value = take(decoder->at, &bit, na);
+            if (nt || decoder->at + (bit + 7) / 8 > decoder->end || !apply_modifier(record, ns, value)) return -1;
+            if (ns == HT_MODIFIER_LOW_BITS) low_bits = value;
+            decoder->at += (bit + 7) / 8;
+            continue;
+        }
+        ns += ns == 15;
+        unsigned bits = 16 + 4 * (nt + na + ns);
+        if (decoder->at + (bits + 7) / 8 > decoder->end) return -1;
+        uint64_t time, step;
+        if (bits <= 64) {
+            uint64_t rest = head >> 16;
+            time = rest & ((UINT64_C(1) << 4 * nt) - 1);
+            rest >>= 4 * nt;
+            step = rest & ((UINT64_C(1) << 4 * na) - 1);
+            rest >>= 4 * na;
+            record->size = rest & ((UINT64_C(1) << 4 * ns) - 1);
+        } else {
+            unsigned bit = 16;
+            time = take(decoder->at, &bit, nt);
+            step = take(decoder->at, &bit, na);
+            record->size = take(decoder->at, &bit, ns);
+        }
+        decoder->at += (bits + 7) / 8;
+        record->op = (uint8_t)op;
+        record->stamp = decoder->stamp += time;
+        if (op_addressed(op) && !record->failed) {
+            decoder->address += (step >> 1 ^ -(step & 1)) << 3;
+            record->address = decoder->address | low_bits;
+        } else {
+            record->address = 0;
+        }
+        return makes_sense(record) ? 1 : -1;
+    }
+}
+
+// Is this record a call of its own? A realloc is counted where it ends.
+static bool counts(const struct ht_raw_record *record) {
+    return record->op != HT_RAW_LONG && record->op != HT_RAW_REALLOC_BEGIN;
+}
+
+int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *streams, struct ht_error *error) {
+    struct ht_window window;
+    uint64_t at, offset = 0, *per_stream = NULL;
+    size_t room = 0;
+    int more;
+    *calls = 0;
+    *streams = 0;
+    while ((more = ht_raw_next_window(log, offset, &window, &at, error)) > 0) {
+        offset = at + window.bytes;
+        if (window.stream >= room) {
+            size_t wanted = ((size_t)window.stream + 1) * 2;
+            uint64_t *larger = window.stream > (1u << 24) ? NULL : realloc(per_stream, wanted * sizeof *larger);
+            if (!larger) {
+                free(per_stream);
+                return ht_error_input(error, log->path, at, "a stream number below 2^24 expected");
+            }
+            memset(larger + room, 0, (wanted - room) * sizeof *larger);
+            per_stream = larger;
+            room = wanted;
+        }
+        if (window.stream >= *streams) *streams = window.stream + 1;
+        per_stream[window.stream] = window.calls_before;
+        if (window.used) continue;  // a later window of the stream says how many there were
+        uint64_t bytes = window.bytes;
+        if (bytes > log->windows_end - at) bytes = log->windows_end - at;
+        uint8_t *buffer = calloc(1, (size_t)window.bytes + 64);
+        if (!buffer || !read_at(log, buffer, (size_t)bytes, at)) {
+            free(buffer);
+            free(per_stream);
+            return ht_error_system(error, log->path, "cannot read a window");
+        }
+        struct ht_raw_decoder decoder;
+        struct ht_raw_record record;
+        ht_raw_decode_window(&decoder, &window, buffer);
+        while (ht_raw_decode(&decoder, &record) > 0) per_stream[window.stream] += counts(&record);
+        free(buffer);
+    }
+    for (size_t i = 0; i < room; i++) *calls += per_stream[i];
+    free(per_stream);
+    return more;
+}

@@ -1,0 +1,66 @@
+#include "talk.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const char *ht_grouped(char text[32], uint64_t number) {
+    char digits[24];
+    int length = snprintf(digits, sizeof digits, "%" PRIu64, number), at = 0;
+    for (int i = 0; i < length; i++) {
+        if (i && (length - i) % 3 == 0) text[at++] = ',';
+        text[at++] = digits[i];
+    }
+    text[at] = 0;
+    return text;
+}
+
+const char *ht_bytes(char text[32], double bytes) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+    unsigned unit = 0;
+    while (bytes >= 999.5 && unit < 6) {
+        bytes /= 1000;
+        unit++;
+    }
+    snprintf(text, 32, unit == 0 ? "%.0f %s" : bytes < 9.95 ? "%.2f %s" : "%.1f %s", bytes, units[unit]);
+    return text;
+}
+
+int ht_complain(const char *program, const struct ht_error *error) {
+    fprintf(stderr, "%s: %s\n", program, error->message);
+    return error->status;
+}
+
+double ht_now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+void ht_progress_start(struct ht_progress *progress) {
+    *progress = (struct ht_progress){.started_s = ht_now_s(), .terminal = isatty(STDERR_FILENO)};
+    progress->drawn_s = progress->started_s + 1.0 - 1.0 / 6;
+}
+
+bool ht_progress_due(struct ht_progress *progress) {
+    return progress->terminal && ht_now_s() >= progress->drawn_s + 1.0 / 6;
+}
+
+void ht_progress_draw(struct ht_progress *progress, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("\r\033[K", stderr);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fflush(stderr);
+    progress->drawn = true;
+    progress->drawn_s = ht_now_s();
+}
+
+void ht_progress_end(struct ht_progress *progress) {
+    if (progress->drawn) fputs("\r\033[K", stderr);
+    progress->drawn = false;
+}

@@ -1,0 +1,31 @@
+// How the verbs talk: numbers for people, progress on a terminal, errors in one line on stderr.
+#ifndef HEAPTAPE_TALK_H
+#define HEAPTAPE_TALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+
+// "6,364,276" into text, which holds 32 bytes.
+const char *ht_grouped(char text[32], uint64_t number);
+// "5.4 MB": decimal units, three figures.
+const char *ht_bytes(char text[32], double bytes);
+
+// Prints "PROGRAM: MESSAGE" and returns the error's status.
+int ht_complain(const char *program, const struct ht_error *error);
+
+// A line on stderr that redraws about six times a second, from the first second on, and only on a terminal.
+struct ht_progress {
+    double started_s, drawn_s;
+    bool terminal, drawn;
+};
+void ht_progress_start(struct ht_progress *progress);
+// True if it is time to draw: then print one line without newline by ht_progress_draw.
+bool ht_progress_due(struct ht_progress *progress);
+void ht_progress_draw(struct ht_progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ht_progress_end(struct ht_progress *progress);
+double ht_now_s(void);
+
+#endif

@@ -1,0 +1,512 @@
+#include "trace_reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "columns.h"
+#include "ops.h"
+
+enum { ROWS = HT_SECTION_ROWS_MAX };
+
+struct ht_trace_reader {
+    char *path;
+    int fd;
+    bool truncated;
+    uint64_t file_bytes, valid_bytes;
+    struct ht_trace_header header;
+    struct ht_section_place *places;
+    size_t places_count, places_room;
+    struct ht_unpacker *unpacker;
+    struct ht_op_shape shape[256];
+    // The section last read.
+    struct ht_section_header section;
+    uint8_t *payload;
+    size_t payload_room;
+    // The dense arrays of the section last decoded, and the sparse columns they came from.
+    uint8_t op[ROWS];
+    uint32_t thread[ROWS], slot[ROWS];
+    uint64_t time_ns[ROWS], size[ROWS], extra[ROWS];
+    uint32_t run_thread[ROWS], run_length[ROWS], time[ROWS], sparse_slot[ROWS];
+    uint64_t sparse[ROWS];
+};
+
+static bool read_at(const struct ht_trace_reader *reader, void *to, size_t bytes, uint64_t offset) {
+    uint8_t *at = to;
+    while (bytes) {
+        ssize_t got = pread(reader->fd, at, bytes, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        at += got;
+        offset += (uint64_t)got;
+        bytes -= (size_t)got;
+    }
+    return true;
+}
+
+static int bad(const struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error, const char *what) {
+    return ht_error_input(error, reader->path, offset, "%s", what);
+}
+
+// Reads and checks the section at offset. Returns the offset behind it, or 0 with error.
+static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error) {
+    struct ht_section_header *header = &reader->section;
+    if (reader->file_bytes < sizeof *header || offset > reader->file_bytes - sizeof *header ||
+        !read_at(reader, header, sizeof *header, offset)) {
+        bad(reader, offset, error, "a section header of 48 bytes expected, but the file ends");
+        return 0;
+    }
+    if (header->magic != HT_SECTION_MAGIC) {
+        bad(reader, offset, error, "a section (HTBK) expected");
+        return 0;
+    }
+    size_t directory_bytes = header->columns * sizeof(struct ht_column_entry);
+    if (header->payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX || header->columns > HT_COLUMNS_MAX ||
+        header->payload_bytes < directory_bytes || header->rows > HT_SECTION_ROWS_MAX) {
+        bad(reader, offset, error, "a section within the format's limits expected");
+        return 0;
+    }
+    uint64_t payload_offset = offset + sizeof *header;
+    if (header->payload_bytes > reader->file_bytes - payload_offset) {
+        ht_error_input(error, reader->path, payload_offset, "a payload of %" PRIu32 " bytes expected, but the file ends",
+                       header->payload_bytes);
+        return 0;
+    }
+    if (reader->payload_room < header->payload_bytes) {
+        free(reader->payload);
+        reader->payload_room = 0;
+        reader->payload = malloc(header->payload_bytes);
+        if (!reader->payload) {
+            errno = ENOMEM;
+            ht_error_system(error, reader->path, "cannot read a section");
+            return 0;
+        }
+        reader->payload_room = header->payload_bytes;
+    }
+    if (!read_at(reader, reader->payload, header->payload_bytes, payload_offset)) {
+        ht_error_system(error, reader->path, "cannot read");
+        return 0;
+    }
+    XXH64_state_t hash;
+    XXH64_reset(&hash, 0);
+    XXH64_update(&hash, header, offsetof(struct ht_section_header, checksum));
+    if (header->payload_bytes) XXH64_update(&hash, reader->payload, header->payload_bytes);
+    if (XXH64_digest(&hash) != header->checksum) {
+        bad(reader, offset, error, "the section's checksum expected to match");
+        return 0;
+    }
+    return payload_offset + header->payload_bytes;
+}
+
+// Finds a column in the section last read. *stored points at its bytes. NULL if absent or out of bounds.
+static const struct ht_column_entry *find_column(const struct ht_trace_reader *reader, uint8_t id,
+                                                 struct ht_column_entry *entry, const uint8_t **stored) {
+    size_t at = reader->section.columns * sizeof *entry;
+    for (unsigned i = 0; i < reader->section.columns; i++) {
+        memcpy(entry, reader->payload + i * sizeof *entry, sizeof *entry);
+        if (entry->stored_bytes > reader->section.payload_bytes - at) return NULL;
+        if (entry->id == id) {
+            *stored = reader->payload + at;
+            return entry;
+        }
+        at += entry->stored_bytes;
+    }
+    return NULL;
+}
+
+// Decodes a column that must hold `count` values (or up to `count` if exact is false; *got tells).
+static const char *column_u64(struct ht_trace_reader *reader, uint8_t id, uint64_t *values, size_t count) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    if (!find_column(reader, id, &entry, &stored)) return "a column is missing";
+    if (entry.values != count) return "a column of another length expected";
+    return ht_unpack_u64(reader->unpacker, &entry, stored, values);
+}
+
+static const char *column_u32(struct ht_trace_reader *reader, uint8_t id, uint32_t *values, size_t count) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    if (!find_column(reader, id, &entry, &stored)) return "a column is missing";
+    if (entry.values != count) return "a column of another length expected";
+    return ht_unpack_u32(reader->unpacker, &entry, stored, values);
+}
+
+static bool add_place(struct ht_trace_reader *reader, struct ht_section_place place) {
+    if (reader->places_count == reader->places_room) {
+        size_t room = reader->places_room ? reader->places_room * 2 : 64;
+        void *larger = realloc(reader->places, room * sizeof *reader->places);
+        if (!larger) return false;
+        reader->places = larger;
+        reader->places_room = room;
+    }
+    reader->places[reader->places_count++] = place;
+    return true;
+}
+
+// The index section has been read: takes its rows. Returns what is wrong, or NULL.
+static const char *take_index(struct ht_trace_reader *reader, uint64_t index_offset) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    if (reader->section.kind != HT_SECTION_INDEX) return "an index section expected";
+    if (!find_column(reader, 1, &entry, &stored)) return "an index with offsets expected";
+    // A section takes at least its header's bytes, which bounds the rows that a hostile index may claim.
+    size_t count = entry.values;
+    if (count > reader->file_bytes / sizeof(struct ht_section_header)) return "an index that fits the file expected";
+    uint64_t *values = malloc(5 * (count + 1) * sizeof *values);
+    if (!values) return "not enough memory for the index";
+    const char *wrong = NULL;
+    for (uint8_t column = 0; column < 5 && !wrong; column++)
+        wrong = column_u64(reader, column + 1, values + column * count, count);
+    for (size_t i = 0; i < count && !wrong; i++) {
+        struct ht_section_place place = {.offset = values[i], .kind = (uint32_t)values[count + i],
+                                         .rows = (uint32_t)values[2 * count + i],
+                                         .first_event = values[3 * count + i], .first_time = values[4 * count + i]};
+        if (place.offset >= index_offset || values[2 * count + i] > ROWS) wrong = "an index of sections before it expected";
+        else if (!add_place(reader, place)) wrong = "not enough memory for the index";
+    }
+    free(values);
+    return wrong;
+}
+
+// Without a footer the sections are found one after the other, up to the first that is not whole.
+static void scan_sections(struct ht_trace_reader *reader) {
+    struct ht_error ignored;
+    uint64_t offset = sizeof reader->header;
+    reader->truncated = true;
+    while (offset < reader->file_bytes) {
+        uint64_t next = read_section(reader, offset, &ignored);
+        if (!next || reader->section.kind == HT_SECTION_INDEX) break;
+        struct ht_section_place place = {offset, reader->section.kind, reader->section.rows,
+                                         reader->section.first_event, reader->section.first_time};
+        if (!add_place(reader, place)) break;
+        offset = next;
+    }
+    reader->valid_bytes = offset;
+}
+
+static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
+    struct ht_trace_header *header = &reader->header;
+    if (reader->file_bytes < sizeof *header || !read_at(reader, header, sizeof *header, 0))
+        return bad(reader, 0, error, reader->file_bytes ? "a trace header of 64 bytes expected, but the file ends"
+                                                        : "a trace expected, but the file is empty");
+    if (memcmp(header->magic, HT_TRACE_MAGIC, sizeof header->magic))
+        return bad(reader, 0, error, "not a trace: HTAPETRC expected");
+    if (header->min_reader > HT_TRACE_VERSION)
+        return ht_error_input(error, reader->path, 10, "trace version %u needs a newer reader (this one knows version %d)",
+                              header->version, HT_TRACE_VERSION);
+    if (header->features)
+        return ht_error_input(error, reader->path, 12, "trace uses unknown features 0x%" PRIx32, header->features);
+    if (XXH64(header, offsetof(struct ht_trace_header, checksum), 0) != header->checksum)
+        return bad(reader, 56, error, "the header's checksum expected to match");
+    if (header->time_unit_ns == 0) return bad(reader, 16, error, "a time unit of at least 1 ns expected");
+    return 0;
+}
+
+static int read_structure(struct ht_trace_reader *reader, struct ht_error *error) {
+    if (read_header(reader, error)) return -1;
+    struct ht_trace_footer footer;
+    bool ended = reader->file_bytes >= sizeof reader->header + sizeof footer &&
+                 read_at(reader, &footer, sizeof footer, reader->file_bytes - sizeof footer) &&
+                 !memcmp(footer.magic, HT_TRACE_END_MAGIC, sizeof footer.magic) &&
+                 footer.checksum == XXH64(&footer, offsetof(struct ht_trace_footer, checksum), 0) &&
+                 footer.file_bytes == reader->file_bytes;
+    if (!ended) {
+        scan_sections(reader);
+        return 0;
+    }
+    reader->valid_bytes = reader->file_bytes;
+    if (!read_section(reader, footer.index_offset, error)) return -1;
+    const char *wrong = take_index(reader, footer.index_offset);
+    return wrong ? bad(reader, footer.index_offset, error, wrong) : 0;
+}
+
+struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error) {
+    struct ht_trace_reader *reader = calloc(1, sizeof *reader);
+    if (!reader) {
+        errno = ENOMEM;
+        ht_error_system(error, path, "cannot open");
+        return NULL;
+    }
+    for (unsigned op = 0; op < 256; op++) reader->shape[op] = ht_op_shape((uint8_t)op);
+    reader->path = strdup(path);
+    reader->unpacker = ht_unpacker_new();
+    reader->fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat status;
+    int result = -1;
+    if (reader->fd < 0 || fstat(reader->fd, &status) || !reader->path || !reader->unpacker) {
+        ht_error_system(error, path, "cannot open");
+        error->status = HT_EXIT_INPUT;
+    } else if (!S_ISREG(status.st_mode)) {
+        ht_error_input(error, path, 0, "a trace expected, but this is not a regular file");
+    } else {
+        reader->file_bytes = (uint64_t)status.st_size;
+        result = read_structure(reader, error);
+    }
+    if (result) {
+        ht_trace_close(reader);
+        return NULL;
+    }
+    return reader;
+}
+
+void ht_trace_close(struct ht_trace_reader *reader) {
+    if (!reader) return;
+    if (reader->fd >= 0) close(reader->fd);
+    ht_unpacker_free(reader->unpacker);
+    free(reader->payload);
+    free(reader->places);
+    free(reader->path);
+    free(reader);
+}
+
+bool ht_trace_truncated(const struct ht_trace_reader *reader) { return reader->truncated; }
+uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
+uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
+uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader) { return reader->header.time_unit_ns; }
+size_t ht_trace_sections(const struct ht_trace_reader *reader) { return reader->places_count; }
+const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *reader, size_t i) {
+    assert(i < reader->places_count);
+    return &reader->places[i];
+}
+
+static char *text_section(struct ht_trace_reader *reader, enum ht_section_kind kind, struct ht_error *error) {
+    error->status = 0;
+    for (size_t i = 0; i < reader->places_count; i++) {
+        if (reader->places[i].kind != kind) continue;
+        uint64_t offset = reader->places[i].offset;
+        if (!read_section(reader, offset, error)) return NULL;
+        struct ht_column_entry entry;
+        const uint8_t *stored;
+        const char *wrong = "a text expected";
+        char *text = NULL;
+        if (reader->section.kind == kind && find_column(reader, 1, &entry, &stored) &&
+            entry.values <= HT_SECTION_PAYLOAD_BYTES_MAX && (text = malloc((size_t)entry.values + 1))) {
+            wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, (uint8_t *)text);
+            text[entry.values] = 0;
+        }
+        if (!wrong) return text;
+        free(text);
+        bad(reader, offset, error, wrong);
+        return NULL;
+    }
+    return NULL;
+}
+
+char *ht_trace_context_json(struct ht_trace_reader *reader, struct ht_error *error) {
+    return text_section(reader, HT_SECTION_CONTEXT, error);
+}
+
+char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *error) {
+    return text_section(reader, HT_SECTION_TOTALS, error);
+}
+
+// Spreads the runs over the rows. Returns what is wrong, or NULL.
+static const char *spread_threads(struct ht_trace_reader *reader, uint32_t rows) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    if (!find_column(reader, HT_COLUMN_RUN_THREAD, &entry, &stored) || entry.values > rows) return "thread runs expected";
+    uint32_t runs = entry.values, row = 0;
+    const char *wrong = ht_unpack_u32(reader->unpacker, &entry, stored, reader->run_thread);
+    if (!wrong) wrong = column_u32(reader, HT_COLUMN_RUN_LENGTH, reader->run_length, runs);
+    for (uint32_t run = 0; run < runs && !wrong; run++) {
+        if (reader->run_length[run] > rows - row || reader->run_thread[run] >= HT_THREADS_MAX)
+            return "thread runs that add up to the rows expected";
+        for (uint32_t end = row + reader->run_length[run]; row < end; row++) reader->thread[row] = reader->run_thread[run];
+    }
+    if (!wrong && row != rows) wrong = "thread runs that add up to the rows expected";
+    return wrong;
+}
+
+// Spreads the sparse columns to dense arrays, by what each op has.
+static const char *spread_values(struct ht_trace_reader *reader, uint32_t rows) {
+    uint32_t slots = 0, sizes = 0, extras = 0;
+    for (uint32_t row = 0; row < rows; row++) {
+        const struct ht_op_shape shape = reader->shape[reader->op[row]];
+        if (!shape.valid) return "known ops expected";
+        slots += shape.slot;
+        sizes += shape.size;
+        extras += shape.extra;
+    }
+    const char *wrong = column_u32(reader, HT_COLUMN_SLOT, reader->sparse_slot, slots);
+    if (!wrong) wrong = column_u64(reader, HT_COLUMN_SIZE, reader->sparse, sizes);
+    if (wrong) return wrong;
+    uint32_t at_slot = 0, at_size = 0, at_extra = 0;
+    for (uint32_t row = 0; row < rows; row++) {
+        const struct ht_op_shape shape = reader->shape[reader->op[row]];
+        reader->slot[row] = shape.slot ? reader->sparse_slot[at_slot] : 0;
+        if (shape.slot && reader->slot[row] == 0) return "slots above 0 expected";
+        at_slot += shape.slot;
+        reader->size[row] = shape.size ? reader->sparse[at_size] : 0;
+        at_size += shape.size;
+    }
+    wrong = column_u64(reader, HT_COLUMN_EXTRA, reader->sparse, extras);
+    if (wrong) return wrong;
+    if (!extras) {
+        memset(reader->extra, 0, rows * sizeof *reader->extra);
+        return NULL;
+    }
+    for (uint32_t row = 0; row < rows; row++) {
+        const struct ht_op_shape shape = reader->shape[reader->op[row]];
+        reader->extra[row] = shape.extra ? reader->sparse[at_extra] : 0;
+        at_extra += shape.extra;
+    }
+    return NULL;
+}
+
+static const char *decode_events(struct ht_trace_reader *reader) {
+    uint32_t rows = reader->section.rows;
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    if (reader->section.kind != HT_SECTION_EVENTS) return "an events section expected";
+    if (!find_column(reader, HT_COLUMN_OP, &entry, &stored) || entry.values != rows) return "an op for each row expected";
+    const char *wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, reader->op);
+    if (!wrong) wrong = spread_threads(reader, rows);
+    if (!wrong) wrong = column_u32(reader, HT_COLUMN_TIME, reader->time, rows);
+    if (wrong) return wrong;
+    uint64_t time = reader->section.first_time, unit = reader->header.time_unit_ns;
+    for (uint32_t row = 0; row < rows; row++) {
+        time += reader->time[row];
+        reader->time_ns[row] = time * unit;
+    }
+    return spread_values(reader, rows);
+}
+
+int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events, struct ht_error *error) {
+    assert(i < reader->places_count);
+    uint64_t offset = reader->places[i].offset;
+    if (!read_section(reader, offset, error)) return -1;
+    const char *wrong = decode_events(reader);
+    if (wrong) return bad(reader, offset, error, wrong);
+    *events = (struct ht_events){.rows = reader->section.rows, .first_event = reader->section.first_event,
+                                 .op = reader->op, .thread = reader->thread, .time_ns = reader->time_ns,
+                                 .slot = reader->slot, .size = reader->size, .extra = reader->extra};
+    return 0;
+}
+
+// Reads the columns 1..columns of the section last read into `values`, column after column.
+static const char *read_columns(struct ht_trace_reader *reader, uint64_t *values, uint8_t columns) {
+    const char *wrong = NULL;
+    for (uint8_t column = 0; column < columns && !wrong; column++)
+        wrong = column_u64(reader, column + 1, values + (size_t)column * reader->section.rows, reader->section.rows);
+    return wrong;
+}
+
+static const char *take_samples(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
+    size_t n = reader->section.rows, unit = reader->header.time_unit_ns;
+    const char *wrong = read_columns(reader, v, 6);
+    struct ht_sample *larger = realloc(facts->samples, (facts->samples_count + n) * sizeof *larger);
+    if (!larger && n) return "not enough memory for the samples";
+    if (n) facts->samples = larger;
+    if (wrong) return wrong;
+    for (size_t i = 0; i < n; i++)
+        facts->samples[facts->samples_count++] =
+            (struct ht_sample){v[i] * unit, v[n + i], v[2 * n + i], v[3 * n + i], v[4 * n + i], v[5 * n + i] != 0};
+    return NULL;
+}
+
+static const char *take_residency(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
+    size_t n = reader->section.rows;
+    const char *wrong = read_columns(reader, v, 3);
+    struct ht_residency *larger = realloc(facts->residency, (facts->residency_count + n) * sizeof *larger);
+    if (!larger && n) return "not enough memory for the residency";
+    if (n) facts->residency = larger;
+    if (wrong) return wrong;
+    for (size_t i = 0; i < n; i++)
+        facts->residency[facts->residency_count++] = (struct ht_residency){v[i], v[n + i], v[2 * n + i]};
+    return NULL;
+}
+
+static const char *take_threads(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
+    size_t n = reader->section.rows, unit = reader->header.time_unit_ns;
+    const char *wrong = read_columns(reader, v, 8);
+    struct ht_thread *larger = realloc(facts->threads, (facts->threads_count + n) * sizeof *larger);
+    if (!larger && n) return "not enough memory for the threads";
+    if (n) facts->threads = larger;
+    if (wrong) return wrong;
+    for (size_t i = 0; i < n; i++) {
+        struct ht_thread thread = {.tid = (uint32_t)v[i], .first_event = v[n + i], .start_ns = v[2 * n + i] * unit,
+                                   .calls = v[3 * n + i], .end_ns = v[4 * n + i] * unit, .ended = v[5 * n + i] != 0};
+        memcpy(thread.name, &v[6 * n + i], 8);
+        memcpy(thread.name + 8, &v[7 * n + i], 8);
+        facts->threads[facts->threads_count++] = thread;
+    }
+    return NULL;
+}
+
+// A trace that was cut short has lost its threads section: they follow from the events.
+static int derive_threads(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error) {
+    for (size_t i = 0; i < reader->places_count; i++) {
+        struct ht_events events;
+        if (reader->places[i].kind != HT_SECTION_EVENTS) continue;
+        if (ht_trace_events(reader, i, &events, error)) return -1;
+        for (uint32_t row = 0; row < events.rows; row++) {
+            uint32_t thread = events.thread[row];
+            if (thread > facts->threads_count)
+                return bad(reader, reader->places[i].offset, error, "threads numbered by first event expected");
+            if (thread == facts->threads_count) {
+                struct ht_thread *larger = realloc(facts->threads, (thread + 1) * sizeof *larger);
+                if (!larger) {
+                    errno = ENOMEM;
+                    return ht_error_system(error, reader->path, "cannot count the threads");
+                }
+                facts->threads = larger;
+                facts->threads[facts->threads_count++] = (struct ht_thread){
+                    .first_event = events.first_event + row, .start_ns = events.time_ns[row]};
+            }
+            facts->threads[thread].calls += ht_op_is_call(events.op[row]);
+            facts->threads[thread].end_ns = events.time_ns[row];
+        }
+    }
+    return 0;
+}
+
+static int by_event(const void *a, const void *b) {
+    uint64_t left = ((const struct ht_residency *)a)->event, right = ((const struct ht_residency *)b)->event;
+    return (left > right) - (left < right);
+}
+
+int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error) {
+    *facts = (struct ht_trace_facts){0};
+    uint64_t *values = malloc((size_t)ROWS * 8 * sizeof *values);
+    if (!values) {
+        errno = ENOMEM;
+        return ht_error_system(error, reader->path, "cannot read the trace's facts");
+    }
+    int result = 0;
+    for (size_t i = 0; i < reader->places_count && !result; i++) {
+        uint32_t kind = reader->places[i].kind;
+        if (kind < HT_SECTION_SAMPLES || kind > HT_SECTION_THREADS) continue;
+        if (!read_section(reader, reader->places[i].offset, error)) {
+            result = -1;
+            break;
+        }
+        const char *wrong = reader->section.kind != kind      ? "a section of the kind that the index says expected"
+                            : kind == HT_SECTION_SAMPLES      ? take_samples(reader, facts, values)
+                            : kind == HT_SECTION_RESIDENCY    ? take_residency(reader, facts, values)
+                                                              : take_threads(reader, facts, values);
+        if (wrong) result = bad(reader, reader->places[i].offset, error, wrong);
+    }
+    free(values);
+    if (!result && reader->truncated && !facts->threads_count) result = derive_threads(reader, facts, error);
+    if (result) {
+        ht_trace_facts_free(facts);
+        return -1;
+    }
+    if (facts->residency_count)
+        qsort(facts->residency, facts->residency_count, sizeof *facts->residency, by_event);
+    return 0;
+}
+
+void ht_trace_facts_free(struct ht_trace_facts *facts) {
+    free(facts->samples);
+    free(facts->residency);
+    free(facts->threads);
+    *facts = (struct ht_trace_facts){0};
+}

@@ -1,0 +1,357 @@
+#include "trace_writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "columns.h"
+
+enum { ROWS = HT_SECTION_ROWS_MAX };
+
+// The events of the section under construction, column by column.
+struct event_buffer {
+    uint32_t rows, slots, sizes, extras, runs;
+    uint64_t first_event, first_time, last_time;
+    uint8_t op[ROWS];
+    uint32_t run_thread[ROWS], run_length[ROWS];
+    uint32_t time[ROWS];
+    uint32_t slot[ROWS];
+    uint64_t size[ROWS], extra[ROWS];
+};
+
+struct sample_buffer {
+    uint32_t rows;
+    uint64_t column[6][ROWS];
+};
+
+struct residency_buffer {
+    uint32_t rows;
+    uint64_t column[3][ROWS];
+};
+
+struct ht_trace_writer {
+    char *path, *partial_path;
+    int fd;
+    bool failed;
+    struct ht_error error;  // valid once failed
+    uint32_t time_unit_ns;
+    uint64_t offset;        // bytes written
+    uint64_t next_event;
+    struct ht_op_shape shape[256];
+    struct ht_packer *packer;
+    struct ht_payload payload;
+    struct ht_section_place *places;
+    size_t places_count, places_room;
+    struct event_buffer events;
+    struct sample_buffer samples;
+    struct residency_buffer residency;
+};
+
+static void fail(struct ht_trace_writer *writer, const char *what) {
+    if (writer->failed) return;
+    writer->failed = true;
+    ht_error_system(&writer->error, writer->path, "%s", what);
+}
+
+static void write_all(struct ht_trace_writer *writer, const void *bytes, size_t count) {
+    const uint8_t *from = bytes;
+    while (count && !writer->failed) {
+        ssize_t done = write(writer->fd, from, count);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0) {
+            fail(writer, "cannot write");
+            return;
+        }
+        from += done;
+        count -= (size_t)done;
+        writer->offset += (size_t)done;
+    }
+}
+
+static void remember_place(struct ht_trace_writer *writer, const struct ht_section_header *header) {
+    if (writer->places_count == writer->places_room) {
+        size_t room = writer->places_room ? writer->places_room * 2 : 256;
+        void *larger = realloc(writer->places, room * sizeof *writer->places);
+        if (!larger) {
+            errno = ENOMEM;
+            fail(writer, "cannot grow the index");
+            return;
+        }
+        writer->places = larger;
+        writer->places_room = room;
+    }
+    writer->places[writer->places_count++] = (struct ht_section_place){
+        .offset = writer->offset, .kind = header->kind, .rows = header->rows,
+        .first_event = header->first_event, .first_time = header->first_time};
+}
+
+// Writes the payload that has been packed as one section.
+static void put_section(struct ht_trace_writer *writer, enum ht_section_kind kind, uint32_t rows, uint64_t first_event,
+                        uint64_t first_time) {
+    const struct ht_payload *payload = &writer->payload;
+    size_t directory_bytes = payload->columns * sizeof *payload->entry;
+    assert(rows <= HT_SECTION_ROWS_MAX);
+    assert(directory_bytes + payload->used <= HT_SECTION_PAYLOAD_BYTES_MAX);
+    struct ht_section_header header = {.magic = HT_SECTION_MAGIC, .kind = (uint8_t)kind,
+                                       .columns = (uint8_t)payload->columns, .rows = rows,
+                                       .payload_bytes = (uint32_t)(directory_bytes + payload->used),
+                                       .first_event = first_event, .first_time = first_time};
+    XXH64_state_t hash;
+    XXH64_reset(&hash, 0);
+    XXH64_update(&hash, &header, offsetof(struct ht_section_header, checksum));
+    XXH64_update(&hash, payload->entry, directory_bytes);
+    if (payload->used) XXH64_update(&hash, payload->bytes, payload->used);
+    header.checksum = XXH64_digest(&hash);
+    if (kind != HT_SECTION_INDEX) remember_place(writer, &header);
+    write_all(writer, &header, sizeof header);
+    write_all(writer, payload->entry, directory_bytes);
+    write_all(writer, payload->bytes, payload->used);
+}
+
+static void check_packed(struct ht_trace_writer *writer, int result) {
+    if (result == 0) return;
+    errno = ENOMEM;
+    fail(writer, "cannot pack a column");
+}
+
+static void pack_u32(struct ht_trace_writer *writer, uint8_t id, const uint32_t *values, size_t count, int difference) {
+    check_packed(writer, ht_pack_u32(writer->packer, &writer->payload, id, values, count, difference));
+}
+
+static void pack_u64(struct ht_trace_writer *writer, uint8_t id, const uint64_t *values, size_t count, int difference) {
+    check_packed(writer, ht_pack_u64(writer->packer, &writer->payload, id, values, count, difference));
+}
+
+static void flush_events(struct ht_trace_writer *writer) {
+    struct event_buffer *events = &writer->events;
+    if (!events->rows) return;
+    ht_payload_reset(&writer->payload);
+    check_packed(writer, ht_pack_bytes(writer->packer, &writer->payload, HT_COLUMN_OP, events->op, events->rows));
+    pack_u32(writer, HT_COLUMN_RUN_THREAD, events->run_thread, events->runs, 0);
+    pack_u32(writer, HT_COLUMN_RUN_LENGTH, events->run_length, events->runs, 0);
+    pack_u32(writer, HT_COLUMN_TIME, events->time, events->rows, 0);
+    pack_u32(writer, HT_COLUMN_SLOT, events->slot, events->slots, 1);
+    pack_u64(writer, HT_COLUMN_SIZE, events->size, events->sizes, 0);
+    pack_u64(writer, HT_COLUMN_EXTRA, events->extra, events->extras, 0);
+    put_section(writer, HT_SECTION_EVENTS, events->rows, events->first_event, events->first_time);
+    events->rows = events->slots = events->sizes = events->extras = events->runs = 0;
+}
+
+static void flush_samples(struct ht_trace_writer *writer) {
+    struct sample_buffer *samples = &writer->samples;
+    if (!samples->rows) return;
+    ht_payload_reset(&writer->payload);
+    for (uint8_t i = 0; i < 6; i++) pack_u64(writer, i + 1, samples->column[i], samples->rows, 1);
+    put_section(writer, HT_SECTION_SAMPLES, samples->rows, 0, 0);
+    samples->rows = 0;
+}
+
+static void flush_residency(struct ht_trace_writer *writer) {
+    struct residency_buffer *residency = &writer->residency;
+    if (!residency->rows) return;
+    ht_payload_reset(&writer->payload);
+    for (uint8_t i = 0; i < 3; i++) pack_u64(writer, i + 1, residency->column[i], residency->rows, 1);
+    put_section(writer, HT_SECTION_RESIDENCY, residency->rows, 0, 0);
+    residency->rows = 0;
+}
+
+static void put_text_section(struct ht_trace_writer *writer, enum ht_section_kind kind, const char *text) {
+    ht_payload_reset(&writer->payload);
+    check_packed(writer, ht_pack_bytes(writer->packer, &writer->payload, 1, text, strlen(text)));
+    put_section(writer, kind, 0, 0, 0);
+}
+
+// Opens a file beside the final one; a device or pipe is written as it is, never renamed over.
+static int open_output(const char *path, char **partial_path) {
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) return open(path, O_WRONLY | O_CLOEXEC);
+    if (asprintf(partial_path, "%s.partial.%d", path, (int)getpid()) < 0) {
+        *partial_path = NULL;
+        return -1;
+    }
+    return open(*partial_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
+struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level, struct ht_error *error) {
+    assert(time_unit_ns > 0);
+    struct ht_trace_writer *writer = calloc(1, sizeof *writer);
+    if (!writer) {
+        errno = ENOMEM;
+        ht_error_system(error, path, "cannot create");
+        return NULL;
+    }
+    writer->fd = -1;
+    writer->time_unit_ns = time_unit_ns;
+    for (unsigned op = 0; op < 256; op++) writer->shape[op] = ht_op_shape((uint8_t)op);
+    writer->path = strdup(path);
+    writer->packer = ht_packer_new(level);
+    writer->fd = open_output(path, &writer->partial_path);
+    if (!writer->path || !writer->packer || writer->fd < 0) {
+        ht_error_system(error, path, "cannot create");
+        ht_trace_abandon(writer);
+        return NULL;
+    }
+    struct ht_trace_header header = {.magic = HT_TRACE_MAGIC, .version = HT_TRACE_VERSION,
+                                     .min_reader = HT_TRACE_MIN_READER, .time_unit_ns = time_unit_ns,
+                                     .block_events_max = HT_SECTION_ROWS_MAX};
+    header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
+    write_all(writer, &header, sizeof header);
+    return writer;
+}
+
+int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_json) {
+    put_text_section(writer, HT_SECTION_CONTEXT, context_json);
+    return writer->failed ? -1 : 0;
+}
+
+void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
+                        uint64_t size, uint64_t extra) {
+    struct event_buffer *events = &writer->events;
+    uint64_t time = time_ns / writer->time_unit_ns;
+    // A pause too long for the time column's 32 bits begins a new section, which has a time of its own.
+    if (events->rows == ROWS || (events->rows && time - events->last_time > UINT32_MAX)) flush_events(writer);
+    uint32_t row = events->rows++;
+    if (row == 0) {
+        events->first_event = writer->next_event;
+        events->first_time = events->last_time = time;
+    }
+    const struct ht_op_shape shape = writer->shape[op];
+    assert(shape.valid && time >= events->last_time && (!shape.slot || slot != 0));
+    events->op[row] = op;
+    events->time[row] = (uint32_t)(time - events->last_time);
+    events->last_time = time;
+    // Branch-free appends: the value is always written, the count moves only if it belongs.
+    events->slot[events->slots] = slot;
+    events->slots += shape.slot;
+    events->size[events->sizes] = size;
+    events->sizes += shape.size;
+    events->extra[events->extras] = extra;
+    events->extras += shape.extra;
+    if (row && events->run_thread[events->runs - 1] == thread) {
+        events->run_length[events->runs - 1]++;
+    } else {
+        events->run_thread[events->runs] = thread;
+        events->run_length[events->runs++] = 1;
+    }
+    writer->next_event++;
+}
+
+uint64_t ht_trace_next_event(const struct ht_trace_writer *writer) { return writer->next_event; }
+
+void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample) {
+    struct sample_buffer *samples = &writer->samples;
+    if (samples->rows == ROWS) flush_samples(writer);
+    uint32_t row = samples->rows++;
+    samples->column[0][row] = sample->time_ns / writer->time_unit_ns;
+    samples->column[1][row] = sample->event;
+    samples->column[2][row] = sample->rss_anon_bytes;
+    samples->column[3][row] = sample->own_rss_bytes;
+    samples->column[4][row] = sample->cpu_ns;
+    samples->column[5][row] = sample->own_fresh;
+}
+
+void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_residency *entry) {
+    struct residency_buffer *residency = &writer->residency;
+    if (residency->rows == ROWS) flush_residency(writer);
+    uint32_t row = residency->rows++;
+    residency->column[0][row] = entry->event;
+    residency->column[1][row] = entry->pages_before;
+    residency->column[2][row] = entry->pages_after;
+}
+
+static void put_threads(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t count) {
+    enum { COLUMNS = 8 };
+    for (size_t first = 0; first < count; first += ROWS) {
+        size_t rows = count - first < ROWS ? count - first : ROWS;
+        uint64_t *values = calloc(rows * COLUMNS, sizeof *values);
+        if (!values) {
+            errno = ENOMEM;
+            fail(writer, "cannot pack the threads");
+            return;
+        }
+        for (size_t i = 0; i < rows; i++) {
+            const struct ht_thread *thread = &threads[first + i];
+            char name[16] = {0};
+            memcpy(name, thread->name, sizeof name);
+            uint64_t row[COLUMNS] = {thread->tid, thread->first_event, thread->start_ns / writer->time_unit_ns,
+                                     thread->calls, thread->end_ns / writer->time_unit_ns, thread->ended};
+            memcpy(&row[6], name, sizeof name);
+            for (size_t column = 0; column < COLUMNS; column++) values[column * rows + i] = row[column];
+        }
+        ht_payload_reset(&writer->payload);
+        for (size_t column = 0; column < COLUMNS; column++)
+            pack_u64(writer, (uint8_t)(column + 1), values + column * rows, rows, 0);
+        free(values);
+        put_section(writer, HT_SECTION_THREADS, (uint32_t)rows, 0, 0);
+    }
+}
+
+// The index lists the sections before it, in as many rows as there are; it alone may hold more than 65,536.
+static void put_index_and_footer(struct ht_trace_writer *writer) {
+    size_t rows = writer->places_count;
+    uint64_t *values = malloc(5 * (rows + 1) * sizeof *values);
+    if (!values) {
+        errno = ENOMEM;
+        fail(writer, "cannot pack the index");
+        return;
+    }
+    for (size_t i = 0; i < rows; i++) {
+        const struct ht_section_place *place = &writer->places[i];
+        const uint64_t row[5] = {place->offset, place->kind, place->rows, place->first_event, place->first_time};
+        for (size_t column = 0; column < 5; column++) values[column * rows + i] = row[column];
+    }
+    ht_payload_reset(&writer->payload);
+    for (size_t column = 0; column < 5; column++)
+        pack_u64(writer, (uint8_t)(column + 1), values + column * rows, rows, column != 1);
+    free(values);
+    struct ht_trace_footer footer = {.magic = HT_TRACE_END_MAGIC, .index_offset = writer->offset};
+    put_section(writer, HT_SECTION_INDEX, 0, 0, 0);
+    footer.file_bytes = writer->offset + sizeof footer;
+    footer.checksum = XXH64(&footer, offsetof(struct ht_trace_footer, checksum), 0);
+    write_all(writer, &footer, sizeof footer);
+}
+
+// Puts the finished file under its final name, and only then.
+static void put_in_place(struct ht_trace_writer *writer) {
+    if (writer->failed) return;
+    if (writer->partial_path && fsync(writer->fd)) fail(writer, "cannot sync");
+    if (close(writer->fd)) fail(writer, "cannot close");
+    writer->fd = -1;
+    if (!writer->failed && writer->partial_path && rename(writer->partial_path, writer->path)) fail(writer, "cannot rename the finished file");
+}
+
+int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
+                    const char *totals_json, uint64_t *file_bytes, struct ht_error *error) {
+    flush_events(writer);
+    flush_samples(writer);
+    flush_residency(writer);
+    put_threads(writer, threads, threads_count);
+    put_text_section(writer, HT_SECTION_TOTALS, totals_json);
+    put_index_and_footer(writer);
+    put_in_place(writer);
+    if (file_bytes) *file_bytes = writer->offset;
+    int result = writer->failed ? -1 : 0;
+    if (writer->failed) *error = writer->error;
+    ht_trace_abandon(writer);
+    return result;
+}
+
+void ht_trace_abandon(struct ht_trace_writer *writer) {
+    if (!writer) return;
+    // After a successful rename the partial name no longer exists and unlink does nothing.
+    if (writer->fd >= 0) close(writer->fd);
+    if (writer->partial_path) unlink(writer->partial_path);
+    ht_payload_free(&writer->payload);
+    ht_packer_free(writer->packer);
+    free(writer->places);
+    free(writer->partial_path);
+    free(writer->path);
+    free(writer);
+}

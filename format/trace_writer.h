@@ -1,0 +1,38 @@
+// Writes trace.bin (docs/trace-format.md) beside its final name and puts it in place when it is complete.
+#ifndef HEAPTAPE_TRACE_WRITER_H
+#define HEAPTAPE_TRACE_WRITER_H
+
+#include <stdint.h>
+
+#include "error.h"
+#include "ops.h"
+#include "trace_layout.h"
+#include "trace_reader.h"  // ht_sample, ht_residency, ht_thread
+
+struct ht_trace_writer;
+
+// level: zstd's, 1 to 19. Returns NULL with error if the file can't be made.
+struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level, struct ht_error *error);
+
+// context_json: an object of the run's circumstances. To be called first.
+int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_json);
+
+// One event or pseudo event; times must not decrease. Values that the op does not have are ignored.
+// Errors are kept and told by ht_trace_finish.
+void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
+                        uint64_t size, uint64_t extra);
+void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample);
+void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_residency *residency);
+
+// Events and pseudo events put so far: the number of the next one.
+uint64_t ht_trace_next_event(const struct ht_trace_writer *writer);
+
+// Writes threads, totals, index and footer, syncs, renames. Frees the writer in every case.
+// *file_bytes (may be NULL): the finished file's size. Returns 0 or -1 with error.
+int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
+                    const char *totals_json, uint64_t *file_bytes, struct ht_error *error);
+
+// Gives up: removes the partial file, frees the writer.
+void ht_trace_abandon(struct ht_trace_writer *writer);
+
+#endif

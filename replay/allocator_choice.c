@@ -1,0 +1,151 @@
+#include "allocator_choice.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// The measured executables lie beside this one (build tree), or under the prefix in libexec.
+static const char *const places[] = {"", "/../libexec/heaptape"};
+static const char prefix[] = "replay-";
+
+static int fail(struct ht_error *error, int status, const char *format, const char *what, const char *more) {
+    error->status = status;
+    snprintf(error->message, sizeof error->message, format, what, more);
+    return -1;
+}
+
+static bool own_folder(char folder[PATH_MAX]) {
+    ssize_t got = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    if (got <= 0) return false;
+    folder[got] = 0;
+    char *slash = strrchr(folder, '/');
+    if (slash) *slash = 0;
+    return true;
+}
+
+static bool find_executable(const char *name, char *found, size_t room) {
+    char folder[PATH_MAX];
+    if (!own_folder(folder)) return false;
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (snprintf(found, room, "%s%s/%s%s", folder, places[i], prefix, name) >= (int)room) continue;
+        if (access(found, X_OK) == 0) return true;
+    }
+    return false;
+}
+
+static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+// The names of all that are built, sorted, null left out.
+static size_t built_names(char names[HT_CHOICES_MAX][64]) {
+    char folder[PATH_MAX], *sorted[HT_CHOICES_MAX], found[HT_CHOICES_MAX][64], path[PATH_MAX + 64];
+    size_t count = 0;
+    if (!own_folder(folder)) return 0;
+    for (size_t i = 0; i < sizeof places / sizeof *places && count == 0; i++) {
+        snprintf(path, sizeof path, "%s%s", folder, places[i]);
+        DIR *listing = opendir(path);
+        struct dirent *entry;
+        while (listing && (entry = readdir(listing)) && count < HT_CHOICES_MAX) {
+            const char *name = entry->d_name + sizeof prefix - 1;
+            if (strncmp(entry->d_name, prefix, sizeof prefix - 1) || strchr(name, '.') || !strcmp(name, "null")) continue;
+            if (strlen(name) >= sizeof found[0]) continue;
+            sorted[count] = strcpy(found[count], name);
+            count++;
+        }
+        if (listing) closedir(listing);
+    }
+    qsort(sorted, count, sizeof *sorted, by_text);
+    for (size_t i = 0; i < count; i++) strcpy(names[i], sorted[i]);
+    return count;
+}
+
+static struct ht_choice *add(struct ht_choices *choices, const char *name, struct ht_error *error) {
+    for (size_t i = 0; i < choices->count; i++) {
+        if (strcmp(choices->list[i].name, name)) continue;
+        fail(error, HT_EXIT_USAGE, "--alloc: %s is named twice%s", name, "");
+        return NULL;
+    }
+    if (choices->count == HT_CHOICES_MAX || strlen(name) >= sizeof choices->list[0].name) {
+        fail(error, HT_EXIT_USAGE, "--alloc: at most 64 allocators with names of at most 127 bytes expected%s%s", "", "");
+        return NULL;
+    }
+    struct ht_choice *choice = &choices->list[choices->count++];
+    *choice = (struct ht_choice){0};
+    strcpy(choice->name, name);
+    return choice;
+}
+
+int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_error *error) {
+    char executable[4096];
+    if (!*name || strchr(name, '/') || !find_executable(name, executable, sizeof executable)) {
+        char names[HT_CHOICES_MAX][64], all[1024] = "null";
+        size_t count = built_names(names);
+        for (size_t i = 0; i < count && strlen(all) + sizeof names[0] + 2 < sizeof all; i++) {
+            strcat(strcat(all, ", "), names[i]);
+        }
+        return fail(error, HT_EXIT_USAGE, "--alloc: %s is not built; expected one of %.300s, or the path of a library",
+                    *name ? name : "an empty name", all);
+    }
+    struct ht_choice *choice = add(choices, name, error);
+    if (!choice) return -1;
+    strcpy(choice->executable, executable);
+    return 0;
+}
+
+static int add_library(struct ht_choices *choices, const char *name, const char *path, struct ht_error *error) {
+    char whole[PATH_MAX], executable[4096];
+    struct stat status;
+    if (!realpath(path, whole) || stat(whole, &status)) {
+        return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: %s", path, strerror(errno));
+    }
+    // ld.so would split a preload at these.
+    if (strpbrk(whole, " :")) return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: a path without space or colon expected%s", whole, "");
+    if (!find_executable("glibc", executable, sizeof executable)) {
+        return fail(error, HT_EXIT_FAILED, "replay-glibc, which libraries are preloaded into, is not built%s%s", "", "");
+    }
+    struct ht_choice *choice = add(choices, name, error);
+    if (!choice) return -1;
+    strcpy(choice->executable, executable);
+    snprintf(choice->preload, sizeof choice->preload, "%s", whole);
+    choice->device = status.st_dev;
+    choice->inode = status.st_ino;
+    return 0;
+}
+
+static int add_one(struct ht_choices *choices, char *spec, struct ht_error *error) {
+    char *equals = strchr(spec, '=');
+    if (!strcmp(spec, "null")) {
+        choices->null_only = true;
+        return 0;
+    }
+    if (!strcmp(spec, "all")) {
+        char names[HT_CHOICES_MAX][64];
+        size_t count = built_names(names);
+        for (size_t i = 0; i < count; i++) {
+            if (ht_choices_add_name(choices, names[i], error)) return -1;
+        }
+        return count ? 0 : fail(error, HT_EXIT_FAILED, "no allocator is built beside this program%s%s", "", "");
+    }
+    if (*spec != '/' && equals && equals > spec && strchr(equals, '/') && !memchr(spec, ':', (size_t)(equals - spec))) {
+        *equals = 0;
+        return add_library(choices, spec, equals + 1, error);
+    }
+    if (strchr(spec, '/')) return add_library(choices, spec, spec, error);
+    if (strchr(spec, ':')) {
+        return fail(error, HT_EXIT_USAGE, "--alloc: %s: knobs (NAME:knobs) are not supported by this version%s", spec, "");
+    }
+    return ht_choices_add_name(choices, spec, error);
+}
+
+int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error *error) {
+    char *copy = strdup(spec), *rest = copy, *one;
+    int failed = copy ? 0 : fail(error, HT_EXIT_FAILED, "no memory%s%s", "", "");
+    while (!failed && (one = strsep(&rest, ","))) failed = add_one(choices, one, error);
+    free(copy);
+    return failed;
+}

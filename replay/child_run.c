@@ -1,0 +1,127 @@
+#include "child_run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { PADDING_BYTES_MAX = 4096, ENVIRONMENT_MAX = 4096 };
+
+// A signal handler has no argument to carry state in: hence these two.
+static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t child_pid;
+
+static void on_signal(int number) {
+    (void)number;
+    interrupted = 1;
+    if (child_pid > 0) kill((pid_t)child_pid, SIGKILL);
+}
+
+bool ht_child_interrupted(void) { return interrupted; }
+
+void ht_child_catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_t samples, struct ht_error *error) {
+    *channel = (struct ht_child_channel){.form_fd = form_fd, .exchange_fd = memfd_create("heaptape-exchange", 0)};
+    channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + samples * sizeof(uint64_t);
+    if (channel->exchange_fd < 0 || ftruncate(channel->exchange_fd, (off_t)channel->exchange_bytes)) {
+        return ht_error_system(error, "replay", "shared memory for the results");
+    }
+    void *map = mmap(NULL, channel->exchange_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, channel->exchange_fd, 0);
+    if (map == MAP_FAILED) return ht_error_system(error, "replay", "shared memory for the results");
+    channel->exchange = map;
+    channel->rss_bytes = (const uint64_t *)((char *)map + HT_EXCHANGE_RSS_OFFSET);
+    return 0;
+}
+
+void ht_child_channel_close(struct ht_child_channel *channel) {
+    if (channel->exchange) munmap(channel->exchange, channel->exchange_bytes);
+    if (channel->exchange_fd >= 0) close(channel->exchange_fd);
+}
+
+static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+// The environment of the child: ours without preloads, which would trace or replace what is measured, plus
+// padding of random length, because the length of the environment moves the stack and with it the caches' luck.
+static void make_environment(const struct ht_choice *choice, struct ht_random *random, char **environment,
+                             char *preload, size_t preload_room, char padding[PADDING_BYTES_MAX]) {
+    size_t count = 0;
+    for (char **at = environ; *at && count < ENVIRONMENT_MAX - 3; at++) {
+        if (!starts(*at, "LD_PRELOAD=") && !starts(*at, "MALLOC_WRAP_")) environment[count++] = *at;
+    }
+    uint32_t length = 16 + ht_random_below(random, PADDING_BYTES_MAX - 17);
+    memset(padding, 'x', length);
+    padding[length] = 0;
+    memcpy(padding, "HEAPTAPE_PAD=", 13);
+    environment[count++] = padding;
+    if (choice->preload[0]) {
+        snprintf(preload, preload_room, "LD_PRELOAD=%s", choice->preload);
+        environment[count++] = preload;
+    }
+    environment[count] = NULL;
+}
+
+static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
+                                 char **environment, pid_t launcher) {
+    char form[16], exchange[16];
+    snprintf(form, sizeof form, "%d", channel->form_fd);
+    snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != launcher) _exit(1);  // it died before that took effect
+    char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
+    execve(choice->executable, arguments, environment);
+    struct ht_outcome *outcome = &channel->exchange->outcome;
+    snprintf(outcome->message, sizeof outcome->message, "can't be run: %s", strerror(errno));
+    outcome->state = HT_OUTCOME_REFUSED;
+    _exit(127);
+}
+
+static bool judge(const struct ht_outcome *outcome, int status, char *problem, size_t room) {
+    if (WIFSIGNALED(status)) {
+        snprintf(problem, room, "killed by %s (SIG%s)", strsignal(WTERMSIG(status)), sigabbrev_np(WTERMSIG(status)));
+    } else if (outcome->state == HT_OUTCOME_REFUSED) {
+        snprintf(problem, room, "%.300s", outcome->message);
+    } else if (outcome->state != HT_OUTCOME_DONE) {
+        snprintf(problem, room, "ended with status %d before the replay was done", WEXITSTATUS(status));
+    } else if (outcome->failures) {
+        snprintf(problem, room, "%llu calls failed that did not when recorded; the first: %s",
+                 (unsigned long long)outcome->failures, outcome->first_failure);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
+                  struct ht_random *random, char *problem, size_t problem_room) {
+    char *environment[ENVIRONMENT_MAX], padding[PADDING_BYTES_MAX], preload[4200];
+    make_environment(choice, random, environment, preload, sizeof preload, padding);
+    memset(channel->exchange, 0, sizeof *channel->exchange);
+    channel->exchange->job = *job;
+    channel->exchange->job.preloaded = choice->preload[0] != 0;
+    channel->exchange->job.expected_device = choice->device;
+    channel->exchange->job.expected_inode = choice->inode;
+    pid_t launcher = getpid(), child = fork();
+    if (child == 0) exec_child(channel, choice, environment, launcher);
+    if (child < 0) {
+        snprintf(problem, problem_room, "no new process: %s", strerror(errno));
+        return false;
+    }
+    child_pid = child;
+    if (interrupted) kill(child, SIGKILL);  // the signal may have come before child_pid was set
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    child_pid = 0;
+    return judge(&channel->exchange->outcome, status, problem, problem_room) && !interrupted;
+}

@@ -1,0 +1,36 @@
+// Runs one measured child and brings back what it said.
+#ifndef HEAPTAPE_CHILD_RUN_H
+#define HEAPTAPE_CHILD_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator_choice.h"
+#include "random_numbers.h"
+#include "replay_job.h"
+
+// The memory that launcher and children talk through.
+struct ht_child_channel {
+    int form_fd;      // -1 while only describing
+    int exchange_fd;
+    uint64_t exchange_bytes;
+    struct ht_exchange *exchange;
+    const uint64_t *rss_bytes;  // the samples of the last memory pass
+};
+
+// samples: how many RSS samples there must be room for.
+int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_t samples, struct ht_error *error);
+void ht_child_channel_close(struct ht_child_channel *channel);
+
+// Runs choice's executable on the job, with a random amount of padding in its environment. Returns true if the
+// child replayed everything; the outcome is in the channel's exchange. Otherwise problem is one line saying
+// what became of it.
+bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
+                  struct ht_random *random, char *problem, size_t problem_room);
+
+// True once the user asked to stop (SIGINT, SIGTERM); the child running then has been killed.
+bool ht_child_interrupted(void);
+// From now on SIGINT and SIGTERM are noticed, not obeyed.
+void ht_child_catch_signals(void);
+
+#endif

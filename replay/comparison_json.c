@@ -1,0 +1,80 @@
+// The comparison as JSON for machines.
+#include <jansson.h>
+#include <math.h>
+
+#include "comparison.h"
+
+static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
+
+static json_t *verdict_json(enum ht_verdict verdict, const char *less, const char *more) {
+    switch (verdict) {
+    case HT_VERDICT_LESS: return json_string(less);
+    case HT_VERDICT_MORE: return json_string(more);
+    case HT_VERDICT_SAME: return json_string("same");
+    case HT_VERDICT_UNRESOLVED: return json_string("unresolved");
+    default: return json_null();
+    }
+}
+
+static json_t *estimate_json(const struct ht_estimate *estimate, const char *less, const char *more) {
+    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "median", figure(estimate->median), "ratio",
+                     figure(estimate->ratio.estimate), "ci_low", figure(estimate->ratio.low), "ci_high",
+                     figure(estimate->ratio.high), "pairs", (json_int_t)estimate->ratio.count, "verdict",
+                     verdict_json(estimate->verdict, less, more));
+}
+
+static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
+    const struct ht_choice *choice = &c->options->choices.list[i];
+    const struct ht_allocator_estimates *e = &c->allocators[i];
+    json_t *made = json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", choice->name, "version", choice->version, "path",
+                             choice->path, "build_id", choice->build_id, "baseline", (int)(i == c->baseline));
+    json_object_set_new(made, "time_runs", json_integer((json_int_t)e->time_runs));
+    json_object_set_new(made, "memory_runs", json_integer((json_int_t)e->memory_runs));
+    json_object_set_new(made, "alloc_time_ns", estimate_json(&e->time_ns, "faster", "slower"));
+    json_object_set_new(made, "rss_peak_bytes", estimate_json(&e->rss_peak, "smaller", "larger"));
+    json_object_set_new(made, "rss_mean_bytes", estimate_json(&e->rss_mean, "smaller", "larger"));
+    json_object_set_new(made, "rss_end_bytes", estimate_json(&e->rss_end, "smaller", "larger"));
+    json_object_set_new(made, "ns_per_call", figure(e->ns_per_call));
+    json_object_set_new(made, "faults", figure(e->faults));
+    json_object_set_new(made, "wait_time_ns", figure(e->wait_ns));
+    json_object_set_new(made, "fragmentation",
+                        json_pack("{s:o, s:o, s:o, s:o}", "f1", figure(e->fragmentation[0]), "f2",
+                                  figure(e->fragmentation[1]), "f3", figure(e->fragmentation[2]), "f4",
+                                  figure(e->fragmentation[3])));
+    json_t *calls = json_object();
+    for (int f = 0; f < HT_FUNCTIONS; f++) {
+        if (!e->functions[f].count) continue;
+        json_object_set_new(calls, ht_functions[f].name,
+                            json_pack("{s:I, s:o, s:o}", "count", (json_int_t)e->functions[f].count, "time_ns",
+                                      figure(e->functions[f].time_ns), "touch_ns", figure(e->functions[f].touch_ns)));
+    }
+    json_object_set_new(made, "calls", calls);
+    return made;
+}
+
+static json_t *recorded_json(const struct ht_comparison *c) {
+    int served = ht_comparison_recorded(c);
+    double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
+    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "command", c->program->command, "allocator",
+                     c->program->allocator, "allocator_version", c->program->allocator_version, "rss_peak_bytes",
+                     figure(c->program->rss_peak_bytes), "heap_peak_bytes", figure(c->program->heap_peak_bytes),
+                     "cpu_ns", figure(c->program->cpu_ns), "malloc_share", figure(malloc_ns / c->program->cpu_ns));
+}
+
+int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
+    const struct ht_choices *choices = &c->options->choices;
+    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:I}", "trace", c->options->trace_path, "calls",
+                             (json_int_t)c->built->calls_total, "rounds", (json_int_t)c->rounds, "seed",
+                             (json_int_t)c->options->seed, "failed_runs", (json_int_t)c->failed_runs);
+    json_object_set_new(root, "baseline", c->count ? json_string(choices->list[c->baseline].name) : json_null());
+    json_object_set_new(root, "harness",
+                        json_pack("{s:o, s:o, s:o}", "time_ns", figure(c->harness_ns), "rss_bytes",
+                                  figure(c->null_rss_bytes), "clock_cost_ns", figure(c->clock_cost_ns)));
+    json_object_set_new(root, "recorded", recorded_json(c));
+    json_t *allocators = json_array();
+    for (size_t i = 0; i < c->count; i++) json_array_append_new(allocators, allocator_json(c, i));
+    json_object_set_new(root, "allocators", allocators);
+    int failed = json_dumpf(root, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(root);
+    return failed || fputc('\n', out) == EOF || fflush(out) ? -1 : 0;
+}

@@ -1,0 +1,43 @@
+// Decodes a trace, once, into the replay form (replay_form.h), and tells what else the launcher needs from it.
+#ifndef HEAPTAPE_FORM_BUILDER_H
+#define HEAPTAPE_FORM_BUILDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "error.h"
+#include "ops.h"
+#include "replay_form.h"
+#include "trace_reader.h"
+
+struct ht_form_options {
+    bool one_thread;       // the whole trace in one stream, in its global order
+    uint32_t initial_tid;  // kernel id of the recorded program's initial thread, 0 if not known
+    uint32_t timed_one_in; // about one op in this many is timed in the timed pass
+    uint64_t seed;
+};
+
+// Where RSS is read, in recorded order.
+struct ht_sample_point {
+    uint64_t time_ns, event, live_bytes;
+};
+
+struct ht_built_form {
+    int fd;  // memfd with the form, not closed on exec
+    struct ht_form *form;
+    uint64_t mapped_bytes;           // of the form; the marks lie behind, for the children only
+    struct ht_sample_point *points;  // form->samples of them
+    uint64_t calls[HT_FUNCTIONS];    // replayed calls by function
+    uint64_t calls_total;
+    uint64_t failed_skipped, foreign_skipped, pseudo;
+    uint64_t live_peak_bytes;
+    uint64_t duration_ns;
+};
+
+// path: for messages. Returns 0, or -1 with error.
+int ht_form_build(struct ht_trace_reader *reader, const char *path, const struct ht_form_options *options,
+                  struct ht_built_form *built, struct ht_error *error);
+void ht_form_free(struct ht_built_form *built);
+
+#endif

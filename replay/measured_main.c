@@ -1,0 +1,181 @@
+// The measured child: maps the form and the exchange that the launcher passes it, proves who serves its calls,
+// replays, answers in the exchange and ends. It calls no malloc of its own.
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocator.h"
+#include "raw_clock.h"
+#include "replay_lane.h"
+#include "replay_window.h"
+#include "rss_probe.h"
+#include "service_proof.h"
+#include "virtual_clock.h"
+
+struct measured {
+    const struct ht_form *form;
+    struct ht_exchange *exchange;
+    struct ht_window window;
+    struct ht_lane *lanes;
+    int statm_fd;
+    struct rusage usage_before, usage_after;
+    uint64_t start_ns, start_ticks;
+};
+
+static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
+    snprintf(outcome->message, sizeof outcome->message, "%s: %s", what, strerrordesc_np(errno));
+    outcome->state = HT_OUTCOME_REFUSED;
+    _exit(1);
+}
+
+// Zeroed memory that is nobody's heap: shared mappings count as RssShmem. Real from the start, so that the
+// replay takes no fault for it.
+static void *shared_table(size_t bytes, struct ht_outcome *outcome) {
+    void *table = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (table == MAP_FAILED) refuse(outcome, "no memory for a table of the replay");
+    return table;
+}
+
+static void *map_fd(const char *text, int protection, size_t *bytes) {
+    int fd = atoi(text);
+    struct stat status;
+    if (fstat(fd, &status)) return NULL;
+    *bytes = (size_t)status.st_size;
+    void *map = mmap(NULL, *bytes, protection, MAP_SHARED, fd, 0);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+// Reads one byte of every page, so that the page tables are there before time is taken.
+static void fault_in(const void *start, size_t bytes) {
+    const volatile char *at = start;
+    for (size_t i = 0; i < bytes; i += HT_TOUCH_PAGE_BYTES) (void)at[i];
+    if (bytes) (void)at[bytes - 1];
+}
+
+static void prepare_lane(struct measured *run, uint32_t i, void **table, _Atomic uint32_t *handovers) {
+    const char *base = (const char *)run->form;
+    const struct ht_stream *stream = (const struct ht_stream *)(base + run->form->streams_offset) + i;
+    const struct ht_job *job = &run->exchange->job;
+    struct ht_lane *lane = &run->lanes[i];
+    lane->table = table;
+    lane->handovers = handovers;
+    lane->page_stride = ht_allocator.is_null ? 0 : HT_TOUCH_PAGE_BYTES;
+    lane->touch = job->touch;
+    lane->pass = job->pass;
+    lane->stream = stream;
+    lane->words = (const uint64_t *)(base + stream->words_offset);
+    lane->timed_marks = (const struct ht_mark *)(base + stream->timed_offset);
+    lane->sample_marks = (const struct ht_mark *)(base + stream->sample_offset);
+    lane->rss_bytes = (uint64_t *)((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET);
+    lane->statm_fd = run->statm_fd;
+    fault_in(lane->words, (stream->words_count + HT_WORDS_PADDING) * sizeof(uint64_t));
+    fault_in(lane->timed_marks, stream->timed_count * sizeof(struct ht_mark));
+    fault_in(lane->sample_marks, stream->sample_count * sizeof(struct ht_mark));
+}
+
+static void prepare(struct measured *run) {
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    uint32_t streams = run->form->streams, slots = run->form->slots;
+    run->statm_fd = ht_rss_open();
+    if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm can't be read");
+    void **table = shared_table((size_t)slots * sizeof(void *), outcome);
+    _Atomic uint32_t *handovers = shared_table(streams > 1 ? (size_t)slots * sizeof(uint32_t) : 1, outcome);
+    run->lanes = shared_table(streams * sizeof(struct ht_lane), outcome);
+    fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET, run->form->samples * sizeof(uint64_t));
+    for (uint32_t i = 0; i < streams; i++) prepare_lane(run, i, table, handovers);
+    ht_window_init(&run->window, run->lanes, streams, run->exchange->job.window_ns,
+                   shared_table(streams * sizeof(uint64_t), outcome), shared_table(streams * sizeof(uint32_t), outcome),
+                   outcome);
+    run->window.replaying = ht_allocator.replaying;
+}
+
+static uint64_t clock_cost_ticks(void) {
+    uint64_t lowest = UINT64_MAX;
+    for (int i = 0; i < 1000; i++) {
+        uint64_t before = ht_ticks(), ticks = ht_ticks() - before;
+        if (ticks < lowest) lowest = ticks;
+    }
+    return lowest;
+}
+
+// Everything has been executed; threads that lasted to the end of the program still exist.
+static void take_end(void *context) {
+    struct measured *run = context;
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    outcome->ticks = ht_ticks() - run->start_ticks;
+    outcome->ticks_ns = outcome->wall_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ns;
+    getrusage(RUSAGE_SELF, &run->usage_after);
+    outcome->rss_end_bytes = ht_rss_anon_bytes(run->statm_fd);
+}
+
+static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
+    double ns_per_tick = outcome->ticks ? (double)outcome->ticks_ns / (double)outcome->ticks : 0;
+    outcome->cpu_ns += lane->cpu_ns;
+    outcome->wait_ns += (uint64_t)((double)lane->wait_ticks * ns_per_tick);
+    outcome->operations += lane->stream->operations;
+    outcome->samples_taken += lane->samples_taken;
+    if (lane->failures && !outcome->failures) {
+        memcpy(outcome->first_failure, lane->first_failure, sizeof outcome->first_failure);
+    }
+    outcome->failures += lane->failures;
+    for (int i = 0; i < 32; i++) {
+        outcome->functions[i].count += lane->functions[i].count;
+        outcome->functions[i].call_ticks += lane->functions[i].call_ticks;
+        outcome->functions[i].touch_ticks += lane->functions[i].touch_ticks;
+    }
+}
+
+static void replay(struct measured *run) {
+    const struct ht_job *job = &run->exchange->job;
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    uint32_t first = run->form->initial_stream;
+    prepare(run);
+    outcome->clock_cost_ticks = clock_cost_ticks();
+    outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
+    if (job->virtual_time) ht_virtual_clock_start(&run->window.low_ns);
+    getrusage(RUSAGE_SELF, &run->usage_before);
+    run->start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
+    run->start_ticks = ht_ticks();
+    ht_window_run(&run->window, first == HT_NO_STREAM ? NULL : &run->lanes[first], take_end, run);
+    outcome->minor_faults = (uint64_t)(run->usage_after.ru_minflt - run->usage_before.ru_minflt);
+    outcome->major_faults = (uint64_t)(run->usage_after.ru_majflt - run->usage_before.ru_majflt);
+    outcome->threads_started = run->form->streams;
+    for (uint32_t i = 0; i < run->form->streams; i++) add_lane(outcome, &run->lanes[i]);
+}
+
+int main(int argc, char **argv) {
+    static struct measured run;
+    size_t form_bytes = 0, exchange_bytes = 0;
+    if (argc != 3) {
+        fprintf(stderr, "%s: started by `replay`, which passes it what to replay\n", argv[0]);
+        return 2;
+    }
+    run.exchange = map_fd(argv[2], PROT_READ | PROT_WRITE, &exchange_bytes);
+    if (!run.exchange || exchange_bytes < HT_EXCHANGE_RSS_OFFSET) {
+        fprintf(stderr, "%s: no exchange with the launcher\n", argv[0]);
+        return 2;
+    }
+    struct ht_outcome *outcome = &run.exchange->outcome;
+    outcome->state = HT_OUTCOME_RUNNING;
+    if (!ht_service_proof(&run.exchange->job, ht_allocator.soname, outcome)) {
+        outcome->state = HT_OUTCOME_REFUSED;
+        return 1;
+    }
+    if (run.exchange->job.pass == HT_PASS_DESCRIBE) {
+        ht_allocator.version(outcome->version, sizeof outcome->version);
+    } else {
+        run.form = map_fd(argv[1], PROT_READ, &form_bytes);
+        if (!run.form || form_bytes < sizeof *run.form || run.form->magic != HT_FORM_MAGIC ||
+            run.form->bytes > form_bytes) {
+            refuse(outcome, "no replay form from the launcher");
+        }
+        replay(&run);
+    }
+    outcome->state = HT_OUTCOME_DONE;
+    _exit(0);  // no destructors: they are not part of what is measured
+}

@@ -1,0 +1,48 @@
+#include "recorded_program.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void take_text(const json_t *object, const char *key, char *text, size_t room) {
+    const char *value = json_string_value(json_object_get(object, key));
+    snprintf(text, room, "%s", value ? value : "");
+    for (char *at = text; *at; at++) {
+        if ((unsigned char)*at < 32) *at = ' ';  // it goes to a terminal
+    }
+}
+
+static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_program *program) {
+    double rss = 0, heap = 0, cpu = 0;
+    for (size_t i = 0; i < facts->samples_count; i++) {
+        const struct ht_sample *sample = &facts->samples[i];
+        double in_heap = sample->rss_anon_bytes > sample->own_rss_bytes
+                             ? (double)(sample->rss_anon_bytes - sample->own_rss_bytes) : 0;
+        rss = fmax(rss, (double)sample->rss_anon_bytes);
+        heap = fmax(heap, in_heap);
+        cpu = fmax(cpu, (double)sample->cpu_ns);
+    }
+    program->rss_peak_bytes = rss > 0 ? rss : NAN;
+    program->heap_peak_bytes = heap > 0 ? heap : NAN;
+    program->cpu_ns = cpu > 0 ? cpu : NAN;
+}
+
+int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
+                             struct ht_error *error) {
+    *program = (struct ht_recorded_program){.rss_peak_bytes = NAN, .heap_peak_bytes = NAN, .cpu_ns = NAN};
+    char *context_text = ht_trace_context_json(reader, error);
+    if (!context_text && error->status) return -1;
+    json_t *context = context_text ? json_loads(context_text, 0, NULL) : NULL;
+    free(context_text);
+    take_text(context, "command", program->command, sizeof program->command);
+    take_text(context, "allocator_name", program->allocator, sizeof program->allocator);
+    take_text(context, "allocator_version", program->allocator_version, sizeof program->allocator_version);
+    program->pid = (uint32_t)json_integer_value(json_object_get(context, "pid"));
+    json_decref(context);
+    struct ht_trace_facts facts = {0};
+    if (ht_trace_facts(reader, &facts, error)) return -1;
+    take_samples(&facts, program);
+    ht_trace_facts_free(&facts);
+    return 0;
+}

@@ -1,0 +1,22 @@
+// What the trace says of the recorded program itself, to set beside the replays.
+#ifndef HEAPTAPE_RECORDED_PROGRAM_H
+#define HEAPTAPE_RECORDED_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trace_reader.h"
+
+struct ht_recorded_program {
+    char command[256], allocator[64], allocator_version[64];
+    uint32_t pid;
+    // NaN where the trace does not know.
+    double rss_peak_bytes;   // RssAnon
+    double heap_peak_bytes;  // of it, without the program's own data and bss
+    double cpu_ns;
+};
+
+int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
+                             struct ht_error *error);
+
+#endif

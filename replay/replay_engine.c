@@ -1,0 +1,279 @@
+// The loop that is measured. It runs to the next mark without looking at anything but the stream and the
+// slot table, so that what the null replayer costs is small and the same for every allocator.
+#include "replay_engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "allocator_calls.h"
+#include "raw_clock.h"
+#include "replay_window.h"
+#include "rss_probe.h"
+#include "slot_handover.h"
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+enum { WRITTEN = 0x5a };
+
+// Writes one byte in each page from first_page on, of a block of `size` bytes, but no page past `pages`.
+static void touch_pages(const struct ht_lane *lane, char *block, uint64_t first_page, uint64_t size, uint64_t pages) {
+    uint64_t block_pages = (size + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
+    if (pages > block_pages) pages = block_pages;
+    for (uint64_t page = first_page; page < pages; page++) {
+        ((volatile char *)block)[page * lane->page_stride] = WRITTEN;
+    }
+}
+
+// Writes all of a block from byte `from` on, page by page: in the null replayer they are all the same page.
+static void touch_whole(const struct ht_lane *lane, char *block, uint64_t from, uint64_t size) {
+    uint64_t at = from;
+    while (at < size) {
+        uint64_t in_page = at % HT_TOUCH_PAGE_BYTES;
+        uint64_t bytes = HT_TOUCH_PAGE_BYTES - in_page;
+        if (bytes > size - at) bytes = size - at;
+        memset(block + (at - in_page) / HT_TOUCH_PAGE_BYTES * lane->page_stride + in_page, WRITTEN, bytes);
+        at += bytes;
+    }
+}
+
+// First touch of what an allocation returned: its bytes from `from` on, where `from` is 0 for a new block
+// and the former size for a reallocated one. pages: how many of its pages the program had resident in the
+// end, or HT_PAGES_BY_RULE.
+static __attribute__((noinline)) void touch_block(const struct ht_lane *lane, char *block, uint64_t from,
+                                                  uint64_t size, uint64_t pages) {
+    if (from >= size) return;
+    uint64_t from_page = (from + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
+    switch (lane->touch) {
+    case HT_TOUCH_FIRST:
+        if (from == 0) *(volatile char *)block = WRITTEN;
+        break;
+    case HT_TOUCH_PAGES: touch_pages(lane, block, from_page, size, HT_PAGES_BY_RULE); break;
+    case HT_TOUCH_ALL: touch_whole(lane, block, from, size); break;
+    case HT_TOUCH_RECORDED:
+        if (size <= HT_TOUCH_PAGE_BYTES) memset(block + from, WRITTEN, size - from);
+        else touch_pages(lane, block, from_page, size, pages);
+        break;
+    default: break;
+    }
+}
+
+// calloc's memory is zero already, and many programs rely on it staying untouched: only pages known to have
+// been resident are written, unless everything is asked for.
+static void touch_zeroed(const struct ht_lane *lane, char *block, uint64_t size, uint64_t pages) {
+    if (lane->touch == HT_TOUCH_RECORDED) {
+        if (pages != HT_PAGES_BY_RULE) touch_pages(lane, block, 0, size, pages);
+    } else {
+        touch_block(lane, block, 0, size, pages);
+    }
+}
+
+static __attribute__((noinline, cold)) void call_failed(struct ht_lane *lane, const char *function, uint64_t size) {
+    if (size == 0) return;  // NULL is a good answer to malloc(0)
+    if (lane->failures++ == 0) {
+        snprintf(lane->first_failure, sizeof lane->first_failure, "%s of %llu bytes failed", function,
+                 (unsigned long long)size);
+    }
+}
+
+// Where the time of a timed op goes; NULL in the loop that is not timed, where all of it folds away.
+struct stopwatch {
+    uint64_t before, between, after;
+};
+#define STAMP(which)                              \
+    do {                                          \
+        if (watch) watch->which = ht_ticks();     \
+    } while (0)
+
+#define ENGINE_INLINE static inline __attribute__((always_inline))
+
+ENGINE_INLINE void do_malloc(struct ht_lane *lane, uint32_t slot, uint64_t size, uint64_t pages, bool touch,
+                             struct stopwatch *watch) {
+    STAMP(before);
+    char *block = HT_CALL_MALLOC(size);
+    STAMP(between);
+    lane->table[slot] = block;
+    if (UNLIKELY(!block)) call_failed(lane, "malloc", size);
+    else if (touch) touch_block(lane, block, 0, size, pages);
+    STAMP(after);
+}
+
+ENGINE_INLINE void do_calloc(struct ht_lane *lane, uint32_t slot, uint64_t count, uint64_t size, uint64_t pages,
+                             bool touch, struct stopwatch *watch) {
+    STAMP(before);
+    char *block = HT_CALL_CALLOC(count, size);
+    STAMP(between);
+    lane->table[slot] = block;
+    if (UNLIKELY(!block)) call_failed(lane, "calloc", count * size);
+    else if (touch) touch_zeroed(lane, block, count * size, pages);
+    STAMP(after);
+}
+
+ENGINE_INLINE void do_realloc(struct ht_lane *lane, uint32_t slot, uint64_t former, uint64_t size, uint64_t pages,
+                              bool touch, struct stopwatch *watch) {
+    void *old = lane->table[slot];
+    STAMP(before);
+    char *block = HT_CALL_REALLOC(old, size);
+    STAMP(between);
+    if (UNLIKELY(!block)) {
+        call_failed(lane, "realloc", size);  // the old block stays
+    } else {
+        lane->table[slot] = block;
+        if (touch) touch_block(lane, block, former, size, pages);
+    }
+    STAMP(after);
+}
+
+ENGINE_INLINE void do_realloc_null(struct ht_lane *lane, uint32_t slot, uint64_t size, uint64_t pages, bool touch,
+                                   struct stopwatch *watch) {
+    STAMP(before);
+    char *block = HT_CALL_REALLOC(NULL, size);
+    STAMP(between);
+    lane->table[slot] = block;
+    if (UNLIKELY(!block)) call_failed(lane, "realloc", size);
+    else if (touch) touch_block(lane, block, 0, size, pages);
+    STAMP(after);
+}
+
+ENGINE_INLINE void do_aligned(struct ht_lane *lane, uint32_t slot, uint64_t alignment, uint64_t size, uint64_t pages,
+                              bool touch, struct stopwatch *watch) {
+    void *block = NULL;
+    STAMP(before);
+    int failed = HT_CALL_POSIX_MEMALIGN(&block, alignment, size);
+    STAMP(between);
+    if (UNLIKELY(failed)) block = NULL;
+    lane->table[slot] = block;
+    if (UNLIKELY(!block)) call_failed(lane, "posix_memalign", size);
+    else if (touch) touch_block(lane, block, 0, size, pages);
+    STAMP(after);
+}
+
+ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
+    STAMP(before);
+    HT_CALL_FREE(block);
+    STAMP(between);
+    STAMP(after);
+}
+
+// Blocks of 4 GiB and more, and blocks whose resident pages are known.
+ENGINE_INLINE void do_wide(struct ht_lane *lane, uint64_t word, const uint64_t *rest, bool touch,
+                           struct stopwatch *watch) {
+    uint32_t slot = ht_word_slot(word);
+    uint64_t size = rest[0], extra = rest[1], pages = rest[2];
+    switch (ht_word_arg(word)) {
+    case HT_WORD_MALLOC: do_malloc(lane, slot, size, pages, touch, watch); break;
+    case HT_WORD_CALLOC: do_calloc(lane, slot, extra, size, pages, touch, watch); break;
+    case HT_WORD_REALLOC: do_realloc(lane, slot, extra, size, pages, touch, watch); break;
+    case HT_WORD_REALLOC_NULL: do_realloc_null(lane, slot, size, pages, touch, watch); break;
+    case HT_WORD_ALIGNED: do_aligned(lane, slot, extra, size, pages, touch, watch); break;
+    default: __builtin_unreachable();
+    }
+}
+
+static __attribute__((noinline)) void run_wide(struct ht_lane *lane, uint64_t word, const uint64_t *rest) {
+    do_wide(lane, word, rest, lane->touch != HT_TOUCH_NONE, NULL);
+}
+
+// The fast loop, from word to end. Both stand between ops.
+ENGINE_INLINE void run_words(struct ht_lane *lane, const uint64_t *word, const uint64_t *end, const bool touch) {
+    void **const table = lane->table;
+    while (LIKELY(word != end)) {
+        const uint64_t w = *word++;
+        __builtin_prefetch(&table[ht_word_slot(word[HT_WORDS_AHEAD - 1])], 1);
+        const uint32_t slot = ht_word_slot(w);
+        switch (ht_word_op(w)) {
+        case HT_WORD_FREE: do_free(table[slot], NULL); break;
+        case HT_WORD_MALLOC: do_malloc(lane, slot, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL); break;
+        case HT_WORD_CALLOC:
+            do_calloc(lane, slot, *word++, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL);
+            break;
+        case HT_WORD_REALLOC:
+            do_realloc(lane, slot, *word++, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL);
+            break;
+        case HT_WORD_REALLOC_NULL: do_realloc_null(lane, slot, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL); break;
+        case HT_WORD_ALIGNED:
+            do_aligned(lane, slot, *word++, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL);
+            break;
+        case HT_WORD_FREE_NULL: do_free(NULL, NULL); break;
+        case HT_WORD_WIDE:
+            run_wide(lane, w, word);
+            word += 3;
+            break;
+        case HT_WORD_TIME: ht_window_advance(lane, ht_word_time_ns(w)); break;
+        case HT_WORD_WAIT: ht_handover_wait(lane, slot, ht_word_arg(w)); break;
+        case HT_WORD_PUBLISH: ht_handover_publish(lane, slot, ht_word_arg(w)); break;
+        default: __builtin_unreachable();  // the launcher writes no other
+        }
+    }
+}
+
+static __attribute__((noinline)) void run_touching(struct ht_lane *lane, const uint64_t *word, const uint64_t *end) {
+    run_words(lane, word, end, true);
+}
+static __attribute__((noinline)) void run_untouched(struct ht_lane *lane, const uint64_t *word, const uint64_t *end) {
+    run_words(lane, word, end, false);
+}
+
+static void run_to(struct ht_lane *lane, const uint64_t *word, const uint64_t *end) {
+    if (lane->touch == HT_TOUCH_NONE) run_untouched(lane, word, end);
+    else run_touching(lane, word, end);
+}
+
+// One op with a stopwatch around the call and around the touch.
+static void run_timed(struct ht_lane *lane, const uint64_t *word, struct stopwatch *watch) {
+    const bool touch = lane->touch != HT_TOUCH_NONE;
+    const uint64_t w = word[0];
+    const uint32_t slot = ht_word_slot(w), size = ht_word_arg(w);
+    switch (ht_word_op(w)) {
+    case HT_WORD_FREE: do_free(lane->table[slot], watch); break;
+    case HT_WORD_MALLOC: do_malloc(lane, slot, size, HT_PAGES_BY_RULE, touch, watch); break;
+    case HT_WORD_CALLOC: do_calloc(lane, slot, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
+    case HT_WORD_REALLOC: do_realloc(lane, slot, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
+    case HT_WORD_REALLOC_NULL: do_realloc_null(lane, slot, size, HT_PAGES_BY_RULE, touch, watch); break;
+    case HT_WORD_ALIGNED: do_aligned(lane, slot, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
+    case HT_WORD_FREE_NULL: do_free(NULL, watch); break;
+    case HT_WORD_WIDE: do_wide(lane, w, word + 1, touch, watch); break;
+    default: __builtin_unreachable();  // only calls are timed
+    }
+}
+
+static void run_timed_pass(struct ht_lane *lane, const uint64_t *end) {
+    const uint64_t *word = lane->words;
+    for (uint64_t i = 0; i < lane->stream->timed_count; i++) {
+        struct ht_mark mark = lane->timed_marks[i];
+        const uint64_t *op = lane->words + mark.word;
+        struct stopwatch watch;
+        run_to(lane, word, op);
+        run_timed(lane, op, &watch);
+        word = op + ht_word_length(*op);
+        struct ht_function_sample *sample = &lane->functions[mark.value];
+        sample->count++;
+        sample->call_ticks += watch.between - watch.before;
+        sample->touch_ticks += watch.after - watch.between;
+    }
+    run_to(lane, word, end);
+}
+
+static void run_memory_pass(struct ht_lane *lane, const uint64_t *end) {
+    const uint64_t *word = lane->words;
+    for (uint64_t i = 0; i < lane->stream->sample_count; i++) {
+        struct ht_mark mark = lane->sample_marks[i];
+        const uint64_t *stop = lane->words + mark.word;
+        run_to(lane, word, stop);
+        lane->rss_bytes[mark.value] = ht_rss_anon_bytes(lane->statm_fd);
+        lane->samples_taken++;
+        word = stop;
+    }
+    run_to(lane, word, end);
+}
+
+void ht_engine_run(struct ht_lane *lane) {
+    const uint64_t *end = lane->words + lane->stream->words_count;
+    uint64_t cpu_before_ns = ht_thread_cpu_ns();
+    switch (lane->pass) {
+    case HT_PASS_TIMED: run_timed_pass(lane, end); break;
+    case HT_PASS_MEMORY: run_memory_pass(lane, end); break;
+    default: run_to(lane, lane->words, end); break;
+    }
+    lane->cpu_ns = ht_thread_cpu_ns() - cpu_before_ns - lane->wait_cpu_ns;
+}

@@ -1,0 +1,10 @@
+// Executes streams of the replay form.
+#ifndef HEAPTAPE_REPLAY_ENGINE_H
+#define HEAPTAPE_REPLAY_ENGINE_H
+
+#include "replay_lane.h"
+
+// Replays the lane's whole stream, in the way its pass asks for, and fills the lane's tallies.
+void ht_engine_run(struct ht_lane *lane);
+
+#endif

@@ -1,0 +1,65 @@
+// What the launcher asks of a measured child, and what the child answers: one page-aligned struct in a memfd
+// that both map, followed by the RSS samples.
+#ifndef HEAPTAPE_REPLAY_JOB_H
+#define HEAPTAPE_REPLAY_JOB_H
+
+#include <assert.h>
+#include <stdint.h>
+
+enum ht_pass {
+    HT_PASS_DESCRIBE = 1,  // prove who serves, say its version, replay nothing
+    HT_PASS_FLAT,          // total CPU time
+    HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch
+    HT_PASS_MEMORY         // RSS at the sample points
+};
+
+enum ht_touch { HT_TOUCH_NONE, HT_TOUCH_FIRST, HT_TOUCH_PAGES, HT_TOUCH_ALL, HT_TOUCH_RECORDED, HT_TOUCHES };
+
+enum ht_outcome_state {
+    HT_OUTCOME_NONE,     // the child ended before it could say anything
+    HT_OUTCOME_REFUSED,  // message says why
+    HT_OUTCOME_RUNNING,
+    HT_OUTCOME_DONE
+};
+
+struct ht_job {
+    uint32_t pass, touch;
+    uint32_t virtual_time;  // 1: the allocator sees trace time
+    uint32_t preloaded;     // 1: expect the object of expected_device and expected_inode to serve
+    uint64_t window_ns;
+    uint64_t expected_device, expected_inode;
+};
+
+struct ht_function_sample {
+    uint64_t count, call_ticks, touch_ticks;
+};
+
+struct ht_outcome {
+    uint32_t state;
+    uint32_t threads_started;
+    char message[320];
+    char path[512];
+    char build_id[80];
+    char version[128];
+    uint64_t cpu_ns;   // of the replay threads, from first to last op, without waiting
+    uint64_t wait_ns;  // real time that threads spent waiting for each other
+    uint64_t wall_ns;
+    uint64_t operations;
+    uint64_t failures;
+    char first_failure[128];
+    uint64_t minor_faults, major_faults;
+    uint64_t rss_start_bytes, rss_end_bytes;
+    uint64_t samples_taken;
+    uint64_t clock_cost_ticks;  // what two clock readings in a row show
+    uint64_t ticks, ticks_ns;   // the cycle counter and the clock over the same span
+    struct ht_function_sample functions[32];
+};
+
+struct ht_exchange {
+    struct ht_job job;
+    struct ht_outcome outcome;
+};
+#define HT_EXCHANGE_RSS_OFFSET 4096  // uint64_t rss_bytes[samples]
+static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");
+
+#endif

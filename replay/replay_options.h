@@ -1,0 +1,29 @@
+// The options of `replay`, from one table.
+#ifndef HEAPTAPE_REPLAY_OPTIONS_H
+#define HEAPTAPE_REPLAY_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator_choice.h"
+#include "replay_job.h"
+
+struct ht_replay_options {
+    const char *trace_path, *results_path, *baseline;
+    struct ht_choices choices;
+    uint32_t rounds;
+    uint64_t seed;
+    bool time_pass, memory_pass;
+    bool one_thread;
+    enum ht_touch touch;
+    bool virtual_time;
+    uint64_t window_ns;  // 0: each pass has its own default
+    bool json, list, quiet, verbose;
+};
+
+extern const char *const ht_touch_names[HT_TOUCHES];
+
+// Parses the command line; ends the program itself on bad usage (status 2) and on --help.
+void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *options);
+
+#endif

@@ -1,0 +1,177 @@
+#include "replay_verb.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "comparison.h"
+#include "experiment.h"
+#include "sha256.h"
+
+static int say(const struct ht_error *error) {
+    fprintf(stderr, "replay: %s\n", error->message);
+    return error->status ? error->status : HT_EXIT_FAILED;
+}
+
+// Lists what is built. Needs no trace.
+static int list_allocators(struct ht_experiment *x, struct ht_replay_options *options) {
+    struct ht_error error = {0};
+    int status = HT_EXIT_DONE;
+    if (ht_child_channel_open(&x->channel, -1, 0, &error)) return say(&error);
+    for (size_t i = 0; i < options->choices.count; i++) {
+        struct ht_choice *choice = &options->choices.list[i];
+        char problem[512];
+        if (ht_experiment_describe(x, choice, problem, sizeof problem)) {
+            printf("%-12s %-10s %s\n", choice->name, choice->version, choice->path);
+        } else {
+            fprintf(stderr, "replay: %s: %s\n", choice->name, problem);
+            status = HT_EXIT_FAILED;
+        }
+    }
+    ht_child_channel_close(&x->channel);
+    return status;
+}
+
+// Takes those out that can't prove who serves them: there must be no figures of them.
+static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *options, struct ht_choice *null_choice) {
+    char problem[512];
+    size_t kept = 0, refused = 0;
+    if (!ht_experiment_describe(x, null_choice, problem, sizeof problem)) {
+        fprintf(stderr, "replay: null: %s\n", problem);
+        refused++;
+    }
+    for (size_t i = 0; i < options->choices.count; i++) {
+        struct ht_choice *choice = &options->choices.list[i];
+        if (ht_experiment_describe(x, choice, problem, sizeof problem)) {
+            if (kept != i) options->choices.list[kept] = *choice;
+            kept++;
+        } else {
+            fprintf(stderr, "replay: %s: %s\n", choice->name, problem);
+            refused++;
+        }
+    }
+    options->choices.count = kept;
+    return refused;
+}
+
+static int find_choice(const struct ht_choices *choices, const char *name) {
+    for (size_t i = 0; i < choices->count; i++) {
+        if (!strcmp(choices->list[i].name, name)) return (int)i;
+    }
+    return -1;
+}
+
+// Its place is looked up before anything runs: a slip of the pen must not cost an hour of replays.
+static int check_baseline(const struct ht_replay_options *options) {
+    if (!options->baseline || find_choice(&options->choices, options->baseline) >= 0) return HT_EXIT_DONE;
+    fprintf(stderr, "replay: --baseline: %s is not among the allocators to replay\n", options->baseline);
+    return HT_EXIT_USAGE;
+}
+
+static size_t baseline_of(const struct ht_replay_options *options) {
+    int found = find_choice(&options->choices, options->baseline ? options->baseline : "glibc");
+    return found < 0 ? 0 : (size_t)found;
+}
+
+struct loaded_trace {
+    struct ht_recorded_program program;
+    struct ht_built_form built;
+    char sha256[65];
+};
+
+static int load_trace(const struct ht_replay_options *options, struct loaded_trace *trace, struct ht_error *error) {
+    const char *path = options->trace_path;
+    struct ht_trace_reader *reader = ht_trace_open(path, error);
+    if (!reader) return -1;
+    if (ht_trace_truncated(reader)) {
+        fprintf(stderr, "replay: %s: cut short at offset %llu; what is whole before it is replayed\n", path,
+                (unsigned long long)ht_trace_valid_bytes(reader));
+    }
+    int failed = ht_recorded_program_read(reader, &trace->program, error);
+    if (!failed) {
+        struct ht_form_options form = {.one_thread = options->one_thread, .initial_tid = trace->program.pid,
+                                       .timed_one_in = 64, .seed = options->seed};
+        failed = ht_form_build(reader, path, &form, &trace->built, error);
+    }
+    ht_trace_close(reader);
+    if (!failed && ht_sha256_file(path, trace->sha256)) failed = ht_error_system(error, path, "reading it again");
+    return failed;
+}
+
+static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early) {
+    static struct ht_comparison comparison;
+    comparison.options = x->options;
+    comparison.program = &trace->program;
+    comparison.built = &trace->built;
+    comparison.baseline = baseline_of(x->options);
+    comparison.failed_runs = x->failed_runs;
+    if (!ht_compare(&x->measurements, &comparison)) {
+        fprintf(stderr, "replay: no memory for the comparison\n");
+        return -1;
+    }
+    if (early && x->measurements.rounds < 2) return 0;  // half a round compares nothing
+    if (x->options->json) return ht_comparison_print_json(stdout, &comparison);
+    ht_comparison_print(stdout, &comparison);
+    return fflush(stdout);
+}
+
+static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused) {
+    const char *results = x->options->results_path;
+    if (ht_child_interrupted()) {
+        fprintf(stderr, "replay: stopped in round %u of %u%s%s\n", x->measurements.rounds, x->options->rounds,
+                results ? "; the runs that ended are kept in " : "", results ? results : "");
+    }
+    int unprinted = print_comparison(x, trace, early);
+    if (unprinted) fprintf(stderr, "replay: the comparison can't be written\n");
+    if (results && !early && !x->options->quiet && !x->results_failed) {
+        fprintf(stderr, "next: heaptape report %s -o report.html\n", results);
+    }
+    return early || refused || unprinted || x->failed_runs || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
+}
+
+static int replay_all(struct ht_experiment *x, struct ht_replay_options *options, struct ht_choice *null_choice) {
+    static struct loaded_trace trace;
+    struct ht_error error = {0};
+    if (load_trace(options, &trace, &error)) return say(&error);
+    x->built = &trace.built;
+    x->trace_sha256 = trace.sha256;
+    if (ht_child_channel_open(&x->channel, trace.built.fd, trace.built.form->samples, &error)) return say(&error);
+    ht_machine_read(&x->machine);
+    size_t refused = describe_all(x, options, null_choice);
+    if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
+    if (options->results_path) {
+        x->results_fd = open(options->results_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (x->results_fd < 0) {
+            ht_error_system(&error, options->results_path, "results can't be appended");
+            return say(&error);
+        }
+    }
+    if (!options->quiet) fprintf(stderr, "seed %llu\n", (unsigned long long)options->seed);
+    int early = ht_experiment_run(x);
+    int status = finish(x, &trace, early, refused);
+    if (x->results_fd >= 0) close(x->results_fd);
+    ht_form_free(&trace.built);
+    ht_experiment_free(x);
+    return status;
+}
+
+int ht_verb_replay(int argc, char **argv) {
+    static struct ht_replay_options options;
+    static struct ht_choices null_choices;
+    struct ht_error error = {0};
+    ht_replay_options_parse(argc, argv, &options);
+    struct ht_experiment x = {.options = &options, .results_fd = -1, .random = {options.seed}};
+    ht_child_catch_signals();
+    if (options.list) return list_allocators(&x, &options);
+    int status = check_baseline(&options);
+    if (status) return status;
+    if (ht_choices_add_name(&null_choices, "null", &error)) {
+        error.status = HT_EXIT_FAILED;
+        return say(&error);
+    }
+    x.null_choice = &null_choices.list[0];
+    return replay_all(&x, &options, &null_choices.list[0]);
+}

@@ -1,0 +1,174 @@
+#include "results_line.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { RESULTS_SCHEMA = 1, TIMELINE_POINTS_MAX = 2000 };
+
+// A figure that was not measured is null, never 0.
+static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
+
+static json_t *whole(double value) { return isnan(value) ? json_null() : json_integer((json_int_t)llround(value)); }
+
+static json_t *text_or_null(const char *text) {
+    json_t *made = *text ? json_string(text) : NULL;
+    return made ? made : json_null();
+}
+
+static json_t *trace_json(const struct ht_results_line *line) {
+    char *absolute = realpath(line->options->trace_path, NULL);
+    json_t *trace = json_pack("{s:o, s:s, s:I}", "path",
+                              text_or_null(absolute ? absolute : line->options->trace_path), "sha256",
+                              line->trace_sha256, "events",
+                              (json_int_t)(line->built->calls_total + line->built->failed_skipped +
+                                           line->built->foreign_skipped));
+    free(absolute);
+    return trace;
+}
+
+// Knobs that the environment sets, which the child inherits: they belong to the result.
+static json_t *knobs_json(void) {
+    static const char *const names[] = {"MALLOC_CONF", "GLIBC_TUNABLES", "MALLOC_ARENA_", "MALLOC_MMAP_", "MALLOC_TOP_PAD_",
+                                        "MALLOC_TRIM_", "TCMALLOC_", "MIMALLOC_"};
+    extern char **environ;
+    json_t *knobs = json_object();
+    for (char **at = environ; *at; at++) {
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            const char *equals = strchr(*at, '=');
+            if (strncmp(*at, names[i], strlen(names[i])) || !equals) continue;
+            char name[128];
+            snprintf(name, sizeof name, "%.*s", (int)(equals - *at), *at);
+            json_object_set_new(knobs, name, text_or_null(equals + 1));
+        }
+    }
+    return knobs;
+}
+
+static json_t *allocator_json(const struct ht_results_line *line) {
+    const struct ht_choice *choice = line->choice;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
+                     text_or_null(choice->path), "version", text_or_null(choice->version), "build_id",
+                     text_or_null(choice->build_id), "knobs", knobs_json());
+}
+
+static json_t *machine_json(const struct ht_results_line *line) {
+    const struct ht_machine *machine = line->machine;
+    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores", machine->cores,
+                     "kernel", text_or_null(machine->kernel), "libc", text_or_null(machine->libc), "thp",
+                     text_or_null(machine->thp), "load", figure(line->load));
+}
+
+static json_t *calls_json(const struct ht_results_line *line) {
+    json_t *calls = json_object();
+    for (int i = 0; i < HT_FUNCTIONS; i++) {
+        if (!line->built->calls[i]) continue;
+        const struct ht_function_figures *of = line->time ? &line->time->functions[i] : NULL;
+        json_object_set_new(calls, ht_functions[i].name,
+                            json_pack("{s:I, s:o, s:o}", "count", (json_int_t)line->built->calls[i], "time_ns",
+                                      whole(of ? of->time_ns : NAN), "touch_ns", whole(of ? of->touch_ns : NAN)));
+    }
+    return calls;
+}
+
+// The curve with at most TIMELINE_POINTS_MAX points: of each stretch the point where RSS is highest, so that
+// no peak is lost, and the very last.
+static json_t *timeline_json(const struct ht_results_line *line) {
+    const struct ht_memory_figures *memory = line->memory;
+    const struct ht_sample_point *points = line->built->points;
+    json_t *time = json_array(), *event = json_array(), *live = json_array(), *rss = json_array();
+    size_t stretch = memory->count / (TIMELINE_POINTS_MAX - 1) + 1;
+    for (size_t first = 0; first < memory->count; first += stretch) {
+        size_t end = first + stretch < memory->count ? first + stretch : memory->count, chosen = first;
+        for (size_t i = first; i < end; i++) {
+            if (memory->rss_bytes[i] > memory->rss_bytes[chosen]) chosen = i;
+        }
+        if (end == memory->count) chosen = end - 1;
+        json_array_append_new(time, json_integer((json_int_t)points[chosen].time_ns));
+        json_array_append_new(event, json_integer((json_int_t)points[chosen].event));
+        json_array_append_new(live, json_integer((json_int_t)points[chosen].live_bytes));
+        json_array_append_new(rss, json_integer((json_int_t)memory->rss_bytes[chosen]));
+    }
+    return json_pack("{s:o, s:o, s:o, s:o}", "time_ns", time, "event", event, "live_bytes", live, "rss_bytes", rss);
+}
+
+static json_t *fragmentation_json(const struct ht_memory_figures *memory) {
+    if (!memory) return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o}", "f1", figure(memory->fragmentation[0]), "f2",
+                     figure(memory->fragmentation[1]), "f3", figure(memory->fragmentation[2]), "f4",
+                     figure(memory->fragmentation[3]));
+}
+
+static void add_figures(json_t *run, const struct ht_results_line *line) {
+    const struct ht_time_figures *time = line->time;
+    const struct ht_memory_figures *memory = line->memory;
+    json_object_set_new(run, "alloc_time_ns", whole(time ? time->alloc_time_ns : NAN));
+    json_object_set_new(run, "harness_time_ns", whole(time ? time->harness_time_ns : NAN));
+    json_object_set_new(run, "touch_time_ns", whole(time ? time->touch_time_ns : NAN));
+    json_object_set_new(run, "ns_per_call", figure(time ? time->ns_per_call : NAN));
+    json_object_set_new(run, "clock_cost_ns", figure(time ? time->clock_cost_ns : NAN));
+    json_object_set_new(run, "timed_calls", time ? json_integer((json_int_t)time->timed_calls) : json_null());
+    json_object_set_new(run, "wait_time_ns", whole(time ? time->wait_time_ns : memory ? memory->wait_time_ns : NAN));
+    json_object_set_new(run, "wall_ns", whole(time ? time->wall_ns : memory ? memory->wall_ns : NAN));
+    json_object_set_new(run, "rss_peak_bytes", whole(memory ? memory->rss_peak_bytes : NAN));
+    json_object_set_new(run, "rss_mean_bytes", whole(memory ? memory->rss_mean_bytes : NAN));
+    json_object_set_new(run, "rss_start_bytes", whole(memory ? memory->rss_start_bytes : NAN));
+    json_object_set_new(run, "rss_end_bytes", whole(memory ? memory->rss_end_bytes : NAN));
+    json_object_set_new(run, "live_peak_bytes", json_integer((json_int_t)line->built->live_peak_bytes));
+    json_object_set_new(run, "fragmentation", fragmentation_json(memory));
+    json_object_set_new(run, "timeline", memory ? timeline_json(line) : json_null());
+    bool measured = time || memory;
+    json_object_set_new(run, "minor_faults", measured ? json_integer((json_int_t)line->outcome->minor_faults) : json_null());
+    json_object_set_new(run, "major_faults", measured ? json_integer((json_int_t)line->outcome->major_faults) : json_null());
+}
+
+static json_t *started_json(uint64_t realtime_ns) {
+    char text[64];
+    time_t seconds = (time_t)(realtime_ns / 1000000000u);
+    struct tm utc;
+    gmtime_r(&seconds, &utc);
+    size_t used = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+    snprintf(text + used, sizeof text - used, ".%03uZ", (unsigned)(realtime_ns / 1000000u % 1000u));
+    return json_string(text);
+}
+
+static json_t *run_json(const struct ht_results_line *line) {
+    const struct ht_replay_options *options = line->options;
+    json_t *run = json_pack(
+        "{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape", HEAPTAPE_VERSION,
+        "trace", trace_json(line), "allocator", allocator_json(line), "pass", line->memory_pass ? "memory" : "time",
+        "round", (json_int_t)line->round, "seed", (json_int_t)options->seed, "threads",
+        options->one_thread ? "1" : "trace", "touch", ht_touch_names[options->touch], "pace",
+        options->virtual_time ? "virtual" : "none");
+    json_object_set_new(run, "replay_threads", json_integer(line->built->form->streams));
+    json_object_set_new(run, "calls", calls_json(line));
+    add_figures(run, line);
+    // A run that did not come to its end failed at least once.
+    uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
+    json_object_set_new(run, "failures", json_integer((json_int_t)failures));
+    json_object_set_new(run, "problem", line->problem ? json_string(line->problem) : json_null());
+    json_object_set_new(run, "machine", machine_json(line));
+    json_object_set_new(run, "started_at", started_json(line->started_realtime_ns));
+    return run;
+}
+
+int ht_results_line_write(int fd, const struct ht_results_line *line) {
+    json_t *run = run_json(line);
+    char *text = json_dumps(run, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    json_decref(run);
+    if (!text) {
+        errno = ENOMEM;
+        return -1;
+    }
+    size_t bytes = strlen(text);
+    text[bytes++] = '\n';  // over the terminating zero
+    ssize_t written = write(fd, text, bytes);
+    free(text);
+    if (written >= 0 && (size_t)written < bytes) errno = ENOSPC;
+    return written == (ssize_t)bytes ? 0 : -1;
+}

@@ -1,0 +1,32 @@
+// One run as one line of results.jsonl, written the moment it ends.
+#ifndef HEAPTAPE_RESULTS_LINE_H
+#define HEAPTAPE_RESULTS_LINE_H
+
+#include <stdbool.h>
+
+#include "allocator_choice.h"
+#include "form_builder.h"
+#include "machine_facts.h"
+#include "replay_options.h"
+#include "run_figures.h"
+
+struct ht_results_line {
+    const struct ht_replay_options *options;
+    const struct ht_built_form *built;
+    const struct ht_choice *choice;
+    const struct ht_outcome *outcome;  // faults, failures, who served
+    const struct ht_machine *machine;
+    const char *trace_sha256;
+    bool memory_pass;
+    uint32_t round;
+    double load;
+    uint64_t started_realtime_ns;
+    const struct ht_time_figures *time;      // NULL if not measured or failed
+    const struct ht_memory_figures *memory;  // likewise
+    const char *problem;                     // what went wrong, or NULL
+};
+
+// Appends to fd with one write. Returns 0, or -1 with errno.
+int ht_results_line_write(int fd, const struct ht_results_line *line);
+
+#endif

@@ -1,0 +1,127 @@
+#include "run_figures.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double ns_per_tick(const struct ht_outcome *outcome) {
+    return outcome->ticks ? (double)outcome->ticks_ns / (double)outcome->ticks : NAN;
+}
+
+// Mean time of one call of a function, the clock's own cost off. NaN where none was timed.
+static double mean_ns(const struct ht_outcome *timed, int function, bool touch) {
+    const struct ht_function_sample *sample = &timed->functions[function];
+    if (!sample->count) return NAN;
+    uint64_t ticks = touch ? sample->touch_ticks : sample->call_ticks;
+    return ((double)ticks / (double)sample->count - (double)timed->clock_cost_ticks) * ns_per_tick(timed);
+}
+
+// All calls of a function by the mean of its timed ones, the null replayer's off. Less than nothing is noise.
+static double whole_ns(const struct ht_outcome *timed, const struct ht_outcome *null_timed, int function, bool touch,
+                       uint64_t count) {
+    double mean = mean_ns(timed, function, touch);
+    if (timed != null_timed) {
+        double null_mean = mean_ns(null_timed, function, touch);
+        if (!isnan(null_mean)) mean -= null_mean;
+    }
+    return isnan(mean) ? NAN : fmax(mean, 0) * (double)count;
+}
+
+// The timed calls say how the total divides; the total itself is the flat run's.
+static void divide_total(const struct ht_built_form *built, const struct ht_outcome *timed,
+                         const struct ht_outcome *null_timed, struct ht_time_figures *figures) {
+    double total = timed == null_timed ? figures->harness_time_ns : figures->alloc_time_ns, sum = 0, touch_sum = 0;
+    for (int i = 0; i < HT_FUNCTIONS; i++) {
+        struct ht_function_figures *function = &figures->functions[i];
+        function->count = built->calls[i];
+        function->time_ns = function->touch_ns = NAN;
+        if (!function->count) continue;
+        figures->timed_calls += timed->functions[i].count;
+        function->time_ns = whole_ns(timed, null_timed, i, false, function->count);
+        function->touch_ns = whole_ns(timed, null_timed, i, true, function->count);
+        if (!isnan(function->time_ns)) sum += function->time_ns + function->touch_ns;
+    }
+    double scale = sum > 0 && total > 0 ? total / sum : 0;
+    for (int i = 0; i < HT_FUNCTIONS; i++) {
+        figures->functions[i].time_ns *= scale;
+        figures->functions[i].touch_ns *= scale;
+        if (!isnan(figures->functions[i].touch_ns)) touch_sum += figures->functions[i].touch_ns;
+    }
+    figures->touch_time_ns = figures->timed_calls ? touch_sum : NAN;
+}
+
+void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome *flat, const struct ht_outcome *timed,
+                     const struct ht_outcome *null_flat, const struct ht_outcome *null_timed,
+                     struct ht_time_figures *figures) {
+    *figures = (struct ht_time_figures){
+        .alloc_time_ns = NAN,
+        .ns_per_call = NAN,
+        .harness_time_ns = (double)null_flat->cpu_ns,
+        .wait_time_ns = (double)flat->wait_ns,
+        .wall_ns = (double)flat->wall_ns,
+        .clock_cost_ns = (double)timed->clock_cost_ticks * ns_per_tick(timed),
+    };
+    if (flat != null_flat) {
+        figures->alloc_time_ns = (double)flat->cpu_ns - (double)null_flat->cpu_ns;
+        if (built->calls_total) figures->ns_per_call = figures->alloc_time_ns / (double)built->calls_total;
+    }
+    divide_total(built, timed, null_timed, figures);
+}
+
+// Johnstone & Wilson, "The Memory Fragmentation Problem: Solved?" (1998), section 4: memory used over memory live,
+// (1) on average over time, (2) where most is live, (3) most used over live at that point, (4) most used over
+// most live.
+static void fragmentation(const struct ht_built_form *built, struct ht_memory_figures *figures) {
+    const struct ht_sample_point *points = built->points;
+    size_t most_live = 0, most_used = 0;
+    double ratios = 0, weights = 0;
+    for (size_t i = 0; i < figures->count; i++) {
+        if (points[i].live_bytes > points[most_live].live_bytes) most_live = i;
+        if (figures->rss_bytes[i] > figures->rss_bytes[most_used]) most_used = i;
+        double weight = i + 1 < figures->count ? (double)(points[i + 1].time_ns - points[i].time_ns) : 0;
+        if (points[i].live_bytes == 0) continue;
+        ratios += weight * (double)figures->rss_bytes[i] / (double)points[i].live_bytes;
+        weights += weight;
+    }
+    double peak = figures->rss_peak_bytes, live = (double)built->live_peak_bytes;
+    figures->fragmentation[0] = weights > 0 ? ratios / weights : NAN;
+    figures->fragmentation[1] = points[most_live].live_bytes
+                                    ? (double)figures->rss_bytes[most_live] / (double)points[most_live].live_bytes
+                                    : NAN;
+    figures->fragmentation[2] = points[most_used].live_bytes ? peak / (double)points[most_used].live_bytes : NAN;
+    figures->fragmentation[3] = live > 0 ? peak / live : NAN;
+}
+
+static void mean_and_peak(const struct ht_built_form *built, struct ht_memory_figures *figures) {
+    double sum = 0, weights = 0, plain = 0, peak = 0;
+    for (size_t i = 0; i < figures->count; i++) {
+        double bytes = (double)figures->rss_bytes[i];
+        double weight = i + 1 < figures->count ? (double)(built->points[i + 1].time_ns - built->points[i].time_ns) : 0;
+        sum += weight * bytes;
+        weights += weight;
+        plain += bytes;
+        if (bytes > peak) peak = bytes;
+    }
+    figures->rss_peak_bytes = peak;
+    // A trace that took no time at all still has a mean.
+    figures->rss_mean_bytes = weights > 0 ? sum / weights : plain / (double)figures->count;
+}
+
+static uint64_t less(uint64_t bytes, uint64_t off) { return bytes > off ? bytes - off : 0; }
+
+bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome, const uint64_t *rss,
+                       const struct ht_outcome *null_outcome, const uint64_t *null_rss,
+                       struct ht_memory_figures *figures) {
+    size_t count = built->form->samples;
+    *figures = (struct ht_memory_figures){.count = count, .rss_bytes = malloc((count ? count : 1) * sizeof(uint64_t))};
+    if (!figures->rss_bytes) return false;
+    for (size_t i = 0; i < count; i++) figures->rss_bytes[i] = null_rss ? less(rss[i], null_rss[i]) : rss[i];
+    bool own = !null_rss;
+    figures->rss_end_bytes = (double)less(outcome->rss_end_bytes, own ? 0 : null_outcome->rss_end_bytes);
+    figures->rss_start_bytes = (double)less(outcome->rss_start_bytes, own ? 0 : null_outcome->rss_start_bytes);
+    figures->wait_time_ns = (double)outcome->wait_ns;
+    figures->wall_ns = (double)outcome->wall_ns;
+    mean_and_peak(built, figures);
+    fragmentation(built, figures);
+    return true;
+}

@@ -1,0 +1,45 @@
+// From what a child said, and what the null child of the same round said, to the figures of one run.
+#ifndef HEAPTAPE_RUN_FIGURES_H
+#define HEAPTAPE_RUN_FIGURES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "form_builder.h"
+#include "replay_job.h"
+
+// A figure that was not measured is NaN here and null in JSON, never 0.
+struct ht_function_figures {
+    uint64_t count;
+    double time_ns, touch_ns;  // of all calls of the function together
+};
+
+struct ht_time_figures {
+    double alloc_time_ns, harness_time_ns, touch_time_ns, wait_time_ns, wall_ns, ns_per_call;
+    double clock_cost_ns;
+    uint64_t timed_calls;
+    struct ht_function_figures functions[HT_FUNCTIONS];
+};
+
+struct ht_memory_figures {
+    double rss_peak_bytes, rss_mean_bytes, rss_end_bytes, rss_start_bytes;
+    double fragmentation[4];  // Johnstone & Wilson's F1 to F4
+    double wait_time_ns, wall_ns;
+    uint64_t *rss_bytes;      // by sample point, the null replayer's taken off
+    size_t count;
+};
+
+// flat and timed: the outcomes of the two children of a time pass; null_*: the null replayer's, or the same
+// pointers where this is the null replayer's own run.
+void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome *flat, const struct ht_outcome *timed,
+                     const struct ht_outcome *null_flat, const struct ht_outcome *null_timed,
+                     struct ht_time_figures *figures);
+
+// rss, null_rss: samples of this child and of the null child; null_rss NULL for the null's own run, whose
+// figures are then all of its anonymous memory. Returns false without memory.
+bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome, const uint64_t *rss,
+                       const struct ht_outcome *null_outcome, const uint64_t *null_rss,
+                       struct ht_memory_figures *figures);
+
+#endif

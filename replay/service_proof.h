@@ -1,0 +1,14 @@
+// Proof of who serves the calls: every function that the engine calls must resolve into one object, and that
+// object must be the intended one. A preload or link that silently fell back to libc must never give figures.
+#ifndef HEAPTAPE_SERVICE_PROOF_H
+#define HEAPTAPE_SERVICE_PROOF_H
+
+#include <stdbool.h>
+
+#include "replay_job.h"
+
+// Fills outcome's path and build_id, and its message if the proof fails. soname: how the intended object's
+// file name begins; a preloaded one is known by the job's device and inode instead.
+bool ht_service_proof(const struct ht_job *job, const char *soname, struct ht_outcome *outcome);
+
+#endif

@@ -1,0 +1,27 @@
+// Order between threads, slot by slot: an op waits only for the op on the same slot that precedes it in the
+// trace, and only where another thread did that one. The launcher numbers these handovers per slot; the thread
+// that hands over publishes the number, the one that takes over waits for it. Only one thread can wait for
+// a slot at a time, because the ops on a slot are in one order.
+#ifndef HEAPTAPE_SLOT_HANDOVER_H
+#define HEAPTAPE_SLOT_HANDOVER_H
+
+#include "futex_word.h"
+#include "replay_lane.h"
+
+void ht_handover_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint32_t handover);
+
+// The word holds the number's lower 31 bits, and in bit 0 whether somebody sleeps.
+static inline void ht_handover_wait(struct ht_lane *lane, uint32_t slot, uint32_t handover) {
+    _Atomic uint32_t *word = &lane->handovers[slot];
+    if (__builtin_expect(atomic_load_explicit(word, memory_order_acquire) != handover << 1, 0)) {
+        ht_handover_wait_slowly(lane, word, handover);
+    }
+}
+
+static inline void ht_handover_publish(struct ht_lane *lane, uint32_t slot, uint32_t handover) {
+    _Atomic uint32_t *word = &lane->handovers[slot];
+    uint32_t before = atomic_exchange_explicit(word, handover << 1, memory_order_acq_rel);
+    if (__builtin_expect(before & 1, 0)) ht_futex_wake(word);
+}
+
+#endif

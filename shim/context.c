@@ -1,0 +1,218 @@
+// The circumstances of the run, as key=value strings in the log's header.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "recorder.h"
+
+extern char **environ;
+
+struct text {
+    char *at, *end;
+};
+
+static void put_char(struct text *text, char c) {
+    if (text->at < text->end) *text->at++ = c;
+}
+
+static void put_string(struct text *text, const char *string) {
+    while (*string) put_char(text, *string++);
+}
+
+// The strings end with a zero byte each; a value that does not fit is cut.
+static void put(struct text *text, const char *key, const char *value) {
+    if (!value || text->end - text->at < 64) return;
+    put_string(text, key);
+    put_char(text, '=');
+    put_string(text, value);
+    if (text->at == text->end) text->at--;
+    put_char(text, 0);
+}
+
+static long read_file(const char *path, char *to, size_t room) {
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    long got = 0, more;
+    while ((size_t)got < room && (more = syscall(SYS_read, fd, to + got, room - (size_t)got)) > 0) got += more;
+    syscall(SYS_close, fd);
+    return got;
+}
+
+// Arguments separated by one blank; a blank or control character within one is written as \xNN.
+static void put_command(struct text *text) {
+    static const char digits[] = "0123456789abcdef";
+    char raw[3072];
+    long got = read_file("/proc/self/cmdline", raw, sizeof raw);
+    if (got <= 0) return;
+    put_string(text, "command=");
+    for (long i = 0; i < got - (raw[got - 1] == 0); i++) {
+        unsigned char c = (unsigned char)raw[i];
+        if (c == 0) {
+            put_char(text, ' ');
+        } else if (c <= ' ' || c == 127 || c == '\\') {
+            put_string(text, "\\x");
+            put_char(text, digits[c >> 4]);
+            put_char(text, digits[c & 15]);
+        } else {
+            put_char(text, (char)c);
+        }
+    }
+    put_char(text, 0);
+}
+
+static void put_cpu(struct text *text) {
+    char raw[2048];
+    long got = read_file("/proc/cpuinfo", raw, sizeof raw - 1);
+    if (got <= 0) return;
+    raw[got] = 0;
+    char *name = strstr(raw, "model name");
+    if (!name || !(name = strchr(name, ':'))) return;
+    name += 2;
+    char *end = strchr(name, '\n');
+    if (end) *end = 0;
+    put(text, "cpu", name);
+}
+
+static void put_first_line(struct text *text, const char *key, const char *path) {
+    char raw[256];
+    long got = read_file(path, raw, sizeof raw - 1);
+    if (got <= 0) return;
+    raw[got] = 0;
+    char *end = strchr(raw, '\n');
+    if (end) *end = 0;
+    put(text, key, raw);
+}
+
+struct build_id {
+    uintptr_t base;  // 0: the executable, which comes first
+    char hex[129];
+    bool found;
+};
+
+static int find_build_id(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size;
+    struct build_id *id = context;
+    bool wanted = !id->base;
+    for (unsigned i = 0; i < info->dlpi_phnum && !wanted; i++)
+        wanted = info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_offset == 0 &&
+                 info->dlpi_addr + info->dlpi_phdr[i].p_vaddr == id->base;
+    if (!wanted) return 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type != PT_NOTE) continue;
+        const char *at = (const char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        const char *end = at + info->dlpi_phdr[i].p_memsz;
+        while (at + sizeof(ElfW(Nhdr)) < end) {
+            const ElfW(Nhdr) *note = (const void *)at;
+            const unsigned char *name = (const void *)(note + 1), *bytes = name + ((note->n_namesz + 3) & ~3u);
+            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4) && note->n_descsz <= 64) {
+                for (unsigned k = 0; k < note->n_descsz; k++) snprintf(id->hex + 2 * k, 3, "%02x", bytes[k]);
+                id->found = true;
+                return 1;
+            }
+            at = (const char *)(bytes + ((note->n_descsz + 3) & ~3u));
+        }
+    }
+    return 1;
+}
+
+static void put_build_id(struct text *text, const char *key, uintptr_t base) {
+    struct build_id id = {.base = base};
+    dl_iterate_phdr(find_build_id, &id);
+    if (id.found) put(text, key, id.hex);
+}
+
+// The allocator's own word for its version, where it has one that can be asked without allocating.
+static void put_allocator_version(struct text *text) {
+    char version[32];
+    const char *(*tc_version)(int *, int *, const char **);
+    int (*mi_version)(void);
+    int (*mallctl)(const char *, void *, size_t *, void *, size_t);
+    *(void **)&tc_version = dlsym(RTLD_NEXT, "tc_version");
+    *(void **)&mi_version = dlsym(RTLD_NEXT, "mi_version");
+    *(void **)&mallctl = dlsym(RTLD_NEXT, "mallctl");
+    if (mallctl) {
+        const char *own = NULL;
+        size_t bytes = sizeof own;
+        put(text, "allocator_name", "jemalloc");
+        if (!mallctl("version", (void *)&own, &bytes, NULL, 0)) put(text, "allocator_version", own);
+    } else if (tc_version) {
+        put(text, "allocator_name", "tcmalloc");
+        put(text, "allocator_version", tc_version(NULL, NULL, NULL));
+    } else if (mi_version) {
+        int number = mi_version();
+        snprintf(version, sizeof version, "%d.%d.%d", number / 100, number / 10 % 10, number % 10);
+        put(text, "allocator_name", "mimalloc");
+        put(text, "allocator_version", version);
+    }
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void put_allocator(struct text *text) {
+    Dl_info info;
+    if (!dladdr(*(void **)&real.malloc, &info) || !info.dli_fname) return;
+    put(text, "allocator", info.dli_fname);
+    put_build_id(text, "allocator_build_id", (uintptr_t)info.dli_fbase);
+    if (!strncmp(base_name(info.dli_fname), "libc.so", 7) || !strncmp(base_name(info.dli_fname), "libc-", 5)) {
+        put(text, "allocator_name", "glibc");
+        put(text, "allocator_version", gnu_get_libc_version());
+    } else {
+        put_allocator_version(text);
+    }
+}
+
+static void put_environment(struct text *text) {
+    static const char *const prefixes[] = {"MALLOC_", "GLIBC_TUNABLES=", "MIMALLOC_", "TCMALLOC_", "JE_MALLOC_CONF=",
+                                           "_RJEM_MALLOC_CONF=", "LD_PRELOAD=", "PYTHONMALLOC=", "SCUDO_OPTIONS=",
+                                           "TBB_MALLOC_"};
+    for (char **variable = environ; variable && *variable; variable++)
+        for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+            if (strncmp(*variable, prefixes[i], strlen(prefixes[i])) || !strncmp(*variable, "MALLOC_WRAP_", 12)) continue;
+            const char *value = strchr(*variable, '=');
+            if (!value || text->end - text->at < 64) continue;
+            put_string(text, "env.");
+            for (const char *c = *variable; c < value; c++) put_char(text, *c);
+            put_string(text, value);
+            if (text->at == text->end) text->at--;
+            put_char(text, 0);
+        }
+}
+
+// `heaptape record` names its run, to find the logs of all its processes again.
+static const char *value_of(const char *name) {
+    size_t length = strlen(name);
+    for (char **variable = environ; variable && *variable; variable++)
+        if (!strncmp(*variable, name, length) && (*variable)[length] == '=') return *variable + length + 1;
+    return NULL;
+}
+
+uint32_t context_write(char *to, size_t room) {
+    struct text text = {to, to + room};
+    char path[1024];
+    struct utsname kernel;
+    put_command(&text);
+    ssize_t got = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (got > 0) {
+        path[got] = 0;
+        put(&text, "executable", path);
+    }
+    put_build_id(&text, "build_id", 0);
+    put_allocator(&text);
+    put(&text, "libc", gnu_get_libc_version());
+    if (!uname(&kernel)) put(&text, "kernel", kernel.release);
+    put_cpu(&text);
+    put_first_line(&text, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
+    put(&text, "shim_version", HEAPTAPE_VERSION);
+    put(&text, "run", value_of("MALLOC_WRAP_RUN"));
+    put_environment(&text);
+    return (uint32_t)(text.at - to);
+}

@@ -1,0 +1,106 @@
+// The live blocks of 64 KiB and more: an open-addressing table under a spin lock, and a counting filter that lets
+// free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
+#include <sched.h>
+#include <sys/mman.h>
+
+#include "recorder.h"
+
+uint8_t large_filter[1 << LARGE_FILTER_BITS];
+
+struct entry {
+    uintptr_t block;  // 0 empty
+    size_t bytes;
+};
+
+static struct {
+    atomic_flag lock;
+    struct entry *entry;
+    size_t room, count;  // room is a power of two
+} table = {.lock = ATOMIC_FLAG_INIT};
+
+static void lock(void) {
+    while (atomic_flag_test_and_set_explicit(&table.lock, memory_order_acquire)) sched_yield();
+}
+static void unlock(void) { atomic_flag_clear_explicit(&table.lock, memory_order_release); }
+
+static uint64_t hash(uintptr_t block) { return block * UINT64_C(0x9e3779b97f4a7c15); }
+static uint8_t *filter_of(uintptr_t block) { return &large_filter[hash(block) >> (64 - LARGE_FILTER_BITS)]; }
+static size_t home(uintptr_t block) { return (size_t)(hash(block) >> 20) & (table.room - 1); }
+
+static void put(uintptr_t block, size_t bytes) {
+    size_t i = home(block);
+    while (table.entry[i].block && table.entry[i].block != block) i = (i + 1) & (table.room - 1);
+    table.count += table.entry[i].block == 0;
+    table.entry[i] = (struct entry){block, bytes};
+}
+
+static bool grow(void) {
+    size_t old_room = table.room, room = old_room ? old_room * 2 : 256;
+    struct entry *old = table.entry;
+    void *fresh = mmap(NULL, room * sizeof *old, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED) return false;
+    table.entry = fresh;
+    table.room = room;
+    table.count = 0;
+    for (size_t i = 0; i < old_room; i++)
+        if (old[i].block) put(old[i].block, old[i].bytes);
+    if (old) munmap(old, old_room * sizeof *old);
+    return true;
+}
+
+void large_add(const void *block, size_t bytes) {
+    uintptr_t key = (uintptr_t)block;
+    lock();
+    // Where the table cannot grow the block is forgotten: its residency stays unknown.
+    if (2 * table.count < table.room || grow()) {
+        uint8_t *filter = filter_of(key);
+        put(key, bytes);
+        if (*filter < 255) ++*filter;  // a saturated counter stays
+    }
+    unlock();
+}
+
+// Closes the gap that a removal leaves in its run of entries.
+static void close_gap(size_t gap) {
+    size_t mask = table.room - 1;
+    for (size_t i = (gap + 1) & mask; table.entry[i].block; i = (i + 1) & mask) {
+        size_t wanted = home(table.entry[i].block);
+        if (((i - wanted) & mask) < ((i - gap) & mask)) continue;
+        table.entry[gap] = table.entry[i];
+        gap = i;
+    }
+    table.entry[gap] = (struct entry){0};
+}
+
+size_t large_remove(const void *block) {
+    uintptr_t key = (uintptr_t)block;
+    size_t bytes = 0;
+    lock();
+    for (size_t i = table.room ? home(key) : 0; table.room && table.entry[i].block; i = (i + 1) & (table.room - 1)) {
+        if (table.entry[i].block != key) continue;
+        bytes = table.entry[i].bytes;
+        uint8_t *filter = filter_of(key);
+        if (*filter < 255) --*filter;
+        close_gap(i);
+        table.count--;
+        break;
+    }
+    unlock();
+    return bytes;
+}
+
+void large_after_fork(void) {
+    // A thread that exists no more may have held the lock. What it was changing is at worst one entry.
+    atomic_flag_clear(&table.lock);
+}
+
+void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context) {
+    // At exit the lock's holder may be a thread that this one interrupted: wait for a while, not for ever.
+    for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&table.lock, memory_order_acquire); tries++) {
+        if (tries == 1000) return;
+        sched_yield();
+    }
+    for (size_t i = 0; i < table.room; i++)
+        if (table.entry[i].block) visit(context, (const void *)table.entry[i].block, table.entry[i].bytes);
+    unlock();
+}

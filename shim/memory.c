@@ -1,0 +1,223 @@
+// What the program's memory looks like beside its calls: RssAnon along the run, the part of it that the program
+// mapped for itself, and how much of a large block was ever touched. Every figure comes from the kernel.
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "recorder.h"
+
+enum {
+    RANGES_MAX = 4096,
+    // Counting the program's own pages may take at most one part in this many of the run.
+    OWN_COST_SHARE = 100
+};
+
+struct range {
+    uintptr_t start, end;
+};
+
+// The program's own anonymous mappings and the zero-initialised data of its objects, sorted by address.
+static struct {
+    atomic_flag lock;
+    struct range range[RANGES_MAX];
+    size_t count;
+    bool overflowed;  // too many to follow: own memory is unknown
+    uint64_t static_bytes;        // anonymous memory before the first allocation
+    uint64_t last_bytes, last_stamp, last_cost_stamps;
+} own = {.lock = ATOMIC_FLAG_INIT};
+
+static void lock(void) {
+    while (atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire)) sched_yield();
+}
+static void unlock(void) { atomic_flag_clear_explicit(&own.lock, memory_order_release); }
+
+uint32_t memory_resident_pages(const void *block, size_t bytes) {
+    enum { CHUNK = 512 };
+    unsigned char present[CHUNK];
+    uintptr_t page = recording.page_bytes, at = (uintptr_t)block & ~(page - 1);
+    uintptr_t end = ((uintptr_t)block + bytes + page - 1) & ~(page - 1);
+    uint32_t pages = 0;
+    while (at < end) {
+        size_t count = (end - at) / page < CHUNK ? (end - at) / page : CHUNK;
+        if (syscall(SYS_mincore, at, count * page, present)) return pages;  // ENOMEM: not mapped, so not resident
+        for (size_t i = 0; i < count; i++) pages += present[i] & 1;
+        at += count * page;
+    }
+    return pages;
+}
+
+// Index of the first range that ends after start.
+static size_t find(uintptr_t start) {
+    size_t low = 0, high = own.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (own.range[middle].end > start) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+static void insert(size_t at, struct range range) {
+    if (own.count == RANGES_MAX) {
+        own.overflowed = true;
+        return;
+    }
+    memmove(&own.range[at + 1], &own.range[at], (own.count - at) * sizeof range);
+    own.range[at] = range;
+    own.count++;
+}
+
+// Cuts [start, end) out of the ranges.
+static void cut(uintptr_t start, uintptr_t end) {
+    size_t i = find(start);
+    while (i < own.count && own.range[i].start < end) {
+        struct range old = own.range[i];
+        if (old.start < start && old.end > end) {
+            own.range[i].end = start;
+            insert(i + 1, (struct range){end, old.end});
+            return;
+        }
+        if (old.start < start) {
+            own.range[i++].end = start;
+        } else if (old.end > end) {
+            own.range[i].start = end;
+            return;
+        } else {
+            memmove(&own.range[i], &own.range[i + 1], (--own.count - i) * sizeof old);
+        }
+    }
+}
+
+static uintptr_t page_up(uintptr_t address) {
+    uintptr_t mask = recording.page_bytes - 1;
+    return (address + mask) & ~mask;
+}
+
+void memory_map(uintptr_t start, size_t bytes) {
+    uintptr_t end = page_up(start + bytes);
+    lock();
+    cut(start, end);
+    size_t at = find(start);
+    // Neighbours grow together: page-wise mapping must not fill the table.
+    if (at > 0 && own.range[at - 1].end == start) own.range[at - 1].end = end;
+    else if (at < own.count && own.range[at].start == end) own.range[at].start = start;
+    else insert(at, (struct range){start, end});
+    unlock();
+}
+
+void memory_unmap(uintptr_t start, size_t bytes) {
+    lock();
+    cut(start, page_up(start + bytes));
+    unlock();
+}
+
+bool memory_is_own(uintptr_t address) {
+    lock();
+    size_t at = find(address);
+    bool found = at < own.count && own.range[at].start <= address;
+    unlock();
+    return found;
+}
+
+static uint64_t ranges_resident_bytes(void) {
+    uint64_t pages = 0;
+    for (size_t i = 0; i < own.count; i++)
+        pages += memory_resident_pages((void *)own.range[i].start, own.range[i].end - own.range[i].start);
+    return pages * recording.page_bytes;
+}
+
+// The pages of an object's zero-initialised data that are not backed by its file.
+static int add_zero_data(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size;
+    (void)context;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W) || segment->p_memsz <= segment->p_filesz) continue;
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr + segment->p_filesz;
+        uintptr_t end = info->dlpi_addr + segment->p_vaddr + segment->p_memsz;
+        start = page_up(start);
+        if (start < end) memory_map(start, end - start);
+    }
+    return 0;
+}
+
+static uint64_t parse_number(const char **at) {
+    uint64_t value = 0;
+    while (**at == ' ') ++*at;
+    while (**at >= '0' && **at <= '9') value = value * 10 + (uint64_t)(*(*at)++ - '0');
+    return value;
+}
+
+// Resident less shared of statm is RssAnon, and the file is the cheapest one that tells. 0 where /proc is out of reach.
+static uint64_t rss_anon_bytes(void) {
+    char text[128];
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    long got = syscall(SYS_read, fd, text, sizeof text - 1);
+    syscall(SYS_close, fd);
+    if (got <= 0) return 0;
+    text[got] = 0;
+    const char *at = text;
+    parse_number(&at);
+    uint64_t resident = parse_number(&at), shared = parse_number(&at);
+    return (resident - shared) * recording.page_bytes;
+}
+
+void memory_start(void) {
+    dl_iterate_phdr(add_zero_data, NULL);
+    uint64_t anon = rss_anon_bytes(), zero_data = ranges_resident_bytes();
+    own.static_bytes = anon > zero_data ? anon - zero_data : 0;
+}
+
+void memory_after_fork(void) { atomic_flag_clear(&own.lock); }
+
+// Bytes resident outside the heap. Counting them costs a look at every page, so an old figure serves until it is cheap again.
+static uint64_t own_bytes(uint64_t stamp, bool final, bool *fresh) {
+    *fresh = false;
+    if (!final && stamp - own.last_stamp < OWN_COST_SHARE * own.last_cost_stamps) return own.last_bytes;
+    lock();
+    if (!own.overflowed) {
+        own.last_bytes = own.static_bytes + ranges_resident_bytes();
+        own.last_stamp = stamp_now();
+        own.last_cost_stamps = own.last_stamp - stamp;
+        *fresh = true;
+    }
+    unlock();
+    return own.last_bytes;
+}
+
+static void update_clock_pair(uint64_t stamp, uint64_t mono_ns) {
+    // Two pairs in turn: a process killed in the middle of a store leaves the other whole.
+    struct ht_clock_pair *pair = recording.header->last_pair;
+    unsigned older = pair[0].stamp > pair[1].stamp;
+    pair[older].mono_ns = mono_ns;
+    atomic_thread_fence(memory_order_release);
+    pair[older].stamp = stamp;
+}
+
+void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
+    uint64_t last = atomic_load_explicit(&recording.sample_last_stamp, memory_order_relaxed);
+    t->sample_due_stamp = stamp + recording.sample_interval_stamps;
+    // One thread at a time, and never so often that sampling itself would show.
+    if (!final && (stamp < last + recording.sample_gap_stamps ||
+                   !atomic_compare_exchange_strong(&recording.sample_last_stamp, &last, stamp))) {
+        if (t->sample_budget_bytes < 0) t->sample_budget_bytes = 64 << 10;
+        return;
+    }
+    int saved = errno;
+    bool fresh;
+    uint64_t anon = rss_anon_bytes(), own_rss = own_bytes(stamp, final, &fresh);
+    // The counter first: a delay between the two would otherwise read as a slow clock.
+    uint64_t mono = clock_mono_ns();
+    update_clock_pair(stamp_now(), mono);
+    uint64_t word[5] = {stamp, anon, own_rss, clock_process_cpu_ns(), fresh};
+    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
+    int64_t step = (int64_t)(anon / 200);
+    t->sample_budget_bytes = step > (1 << 20) ? step : 1 << 20;
+    errno = saved;
+}

@@ -1,0 +1,90 @@
+// Finds the functions behind ours, and serves the few allocations that dlsym itself makes meanwhile.
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "recorder.h"
+
+struct real_functions real;
+
+// dlsym may call calloc before it has told us where calloc is. These blocks are few, small and never given back.
+enum { BOOT_BYTES = 256 << 10, BOOT_ALIGN = 16 };
+static _Alignas(4096) char boot_arena[BOOT_BYTES];
+static _Atomic size_t boot_used;
+
+void *boot_allocate(size_t size, size_t alignment) {
+    if (alignment < BOOT_ALIGN) alignment = BOOT_ALIGN;
+    if (size > BOOT_BYTES || alignment > 4096) return NULL;
+    // The size stands in the 16 bytes before the block, for realloc.
+    size_t need = (size + BOOT_ALIGN - 1) / BOOT_ALIGN * BOOT_ALIGN + alignment + BOOT_ALIGN;
+    size_t start = atomic_fetch_add(&boot_used, need);
+    if (start > BOOT_BYTES - need) return NULL;
+    uintptr_t block = ((uintptr_t)boot_arena + start + BOOT_ALIGN + alignment - 1) / alignment * alignment;
+    memcpy((void *)(block - sizeof size), &size, sizeof size);
+    return (void *)block;
+}
+
+bool boot_owns(const void *block) { return (uintptr_t)block - (uintptr_t)boot_arena < BOOT_BYTES; }
+
+size_t boot_size(const void *block) {
+    size_t size;
+    memcpy(&size, (const char *)block - sizeof size, sizeof size);
+    return size;
+}
+
+static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
+
+// Itanium C++ names; size_t is j on 32-bit machines and m on 64-bit ones.
+#if __SIZEOF_SIZE_T__ == 8
+#define SZ "m"
+#else
+#define SZ "j"
+#endif
+
+static const char *const new_names[8] = {
+    "_Znw" SZ, "_Zna" SZ, "_Znw" SZ "RKSt9nothrow_t", "_Zna" SZ "RKSt9nothrow_t",
+    "_Znw" SZ "St11align_val_t", "_Zna" SZ "St11align_val_t",
+    "_Znw" SZ "St11align_val_tRKSt9nothrow_t", "_Zna" SZ "St11align_val_tRKSt9nothrow_t"};
+static const char *const delete_names[12] = {
+    "_ZdlPv", "_ZdaPv", "_ZdlPv" SZ, "_ZdaPv" SZ,
+    "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPv" SZ "St11align_val_t", "_ZdaPv" SZ "St11align_val_t",
+    "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t",
+    "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
+
+// A C++ library may be loaded late and privately, where RTLD_NEXT does not look: ask for it by name, without loading it.
+static void *next_cxx(const char *name) {
+    void *symbol = next(name);
+    if (symbol) return symbol;
+    void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    if (!library) library = dlopen("libc++.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    return library ? dlsym(library, name) : NULL;
+}
+
+// libstdc++'s operator new calls malloc, which our hook sees; an allocator's own does not, and is logged as new.
+// The two are told apart by the object that they live in: an allocator's new lives beside its malloc.
+void real_resolve_cxx(void);
+void real_resolve_cxx(void) {
+    Dl_info of_new, of_malloc;
+    for (unsigned i = 0; i < 8; i++) *(void **)&real.new_[i] = next_cxx(new_names[i]);
+    for (unsigned i = 0; i < 12; i++) *(void **)&real.delete_[i] = next_cxx(delete_names[i]);
+    real.new_logged = real.new_[0] && dladdr(*(void **)&real.new_[0], &of_new) &&
+                      dladdr(*(void **)&real.malloc, &of_malloc) && of_new.dli_fbase == of_malloc.dli_fbase;
+}
+
+void real_resolve(void) {
+    *(void **)&real.calloc = next("calloc");
+    *(void **)&real.realloc = next("realloc");
+    *(void **)&real.free = next("free");
+    *(void **)&real.posix_memalign = next("posix_memalign");
+    *(void **)&real.aligned_alloc = next("aligned_alloc");
+    *(void **)&real.memalign = next("memalign");
+    *(void **)&real.valloc = next("valloc");
+    *(void **)&real.pvalloc = next("pvalloc");
+    *(void **)&real.cfree = next("cfree");
+    *(void **)&real.free_sized = next("free_sized");
+    *(void **)&real.free_aligned_sized = next("free_aligned_sized");
+    // malloc last: once it is set, calls from other threads pass through instead of using the boot arena.
+    void *found = next("malloc");
+    *(void **)&real.malloc = found;
+    real_resolve_cxx();
+}

@@ -1,0 +1,359 @@
+// The hooks: every function of the malloc family, each around the allocator's own.
+//
+// Only the outermost call is recorded; inner ones find the gate busy and pass through. A free is stamped before the real
+// free, an allocation after the real malloc, a realloc on both sides.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wrap.h"
+
+// True if the call is to be recorded; then leave() must follow. One comparison tells a known, recording, idle thread
+// of this very process from everything else.
+static inline bool enter(struct thread_state *t) {
+    if (likely(t->gate == atomic_load_explicit(&epoch_page->epoch, memory_order_relaxed))) {
+        t->gate = GATE_BUSY;
+        return true;
+    }
+    return recorder_enter_slowly(t);
+}
+
+static inline void leave(struct thread_state *t) { t->gate = t->epoch; }
+
+// What a call carries beyond op, address and size.
+struct extras {
+    enum ht_function function;  // 0 where the op alone tells
+    bool has_count, has_alignment;
+    size_t count, alignment;
+};
+
+static void put_extras(struct thread_state *t, const struct extras *extras) {
+    if (extras->function) ht_append_modifier(&t->cursor, HT_MODIFIER_FUNCTION, extras->function);
+    if (extras->has_count) ht_append_modifier(&t->cursor, HT_MODIFIER_COUNT, extras->count);
+    if (extras->has_alignment) ht_append_modifier(&t->cursor, HT_MODIFIER_ALIGNMENT, extras->alignment);
+}
+
+static const struct extras no_extras;
+
+// An allocation that failed, is large, or carries extras: everything but the common case.
+static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsigned op, void *block, size_t size,
+                                                        size_t bytes, const struct extras *extras) {
+    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
+    uint64_t stamp = stamp_now();
+    int saved = errno;
+    uint32_t resident = large ? memory_resident_pages(block, bytes) : 0;
+    if (large) large_add(block, bytes);
+    if (recorder_room(t)) {
+        put_extras(t, extras);
+        if (large) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident);
+        if (block) {
+            ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
+        } else {
+            ht_append_modifier(&t->cursor, HT_MODIFIER_FAILED, HT_FAILED_NULL);
+            ht_append_unaddressed(&t->cursor, op, stamp, size);
+        }
+        t->calls++;
+    }
+    if (block) t->sample_budget_bytes -= (int64_t)bytes;
+    if (t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp) memory_sample(t, stamp, false);
+    errno = saved;
+}
+
+// The fast path: `size` is what is logged, `bytes` what was allocated.
+static inline void put_allocation(struct thread_state *t, unsigned op, void *block, size_t size, size_t bytes) {
+    if (unlikely(!block || bytes >= HT_LARGE_BLOCK_BYTES)) {
+        put_unusual(t, op, block, size, bytes, &no_extras);
+        return;
+    }
+    uint64_t stamp = stamp_now();
+    if (recorder_room(t)) {
+        ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
+        t->calls++;
+    }
+    t->sample_budget_bytes -= (int64_t)bytes;
+    if (unlikely(t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
+}
+
+// Takes a block out of the table of large ones, if it is there. Returns its resident pages plus one, 0 for a small one.
+static __attribute__((noinline, cold)) uint32_t forget_large(const void *block, size_t *bytes) {
+    int saved = errno;
+    *bytes = large_remove(block);
+    uint32_t resident = *bytes ? memory_resident_pages(block, *bytes) + 1 : 0;
+    errno = saved;
+    return resident;
+}
+
+static __attribute__((noinline, cold)) void put_large_or_odd_free(struct thread_state *t, const void *block, bool sized,
+                                                                  size_t size, const struct extras *extras) {
+    size_t bytes;
+    uint32_t resident = forget_large(block, &bytes);
+    if (recorder_room(t)) {
+        put_extras(t, extras);
+        if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
+        if (sized) ht_append_call(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block, size);
+        else ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
+        t->calls++;
+    }
+}
+
+static inline void put_free(struct thread_state *t, const void *block) {
+    if (unlikely(large_maybe(block))) {
+        put_large_or_odd_free(t, block, false, 0, &no_extras);
+        return;
+    }
+    uint64_t stamp = stamp_now();
+    if (recorder_room(t)) {
+        ht_append_bare(&t->cursor, HT_RAW_FREE, stamp, (uintptr_t)block);
+        t->calls++;
+    }
+}
+
+static __attribute__((noinline)) void put_free_null(struct thread_state *t) {
+    if (recorder_room(t)) {
+        ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), 0);
+        t->calls++;
+    }
+}
+
+// Before the real functions are known, blocks come from the boot arena.
+static void *pass_malloc(size_t size) { return real.malloc ? real.malloc(size) : boot_allocate(size, 16); }
+
+static void *pass_aligned(size_t alignment, size_t size) {
+    if (real.memalign) return real.memalign(alignment, size);
+    return boot_allocate(size, alignment);
+}
+
+EXPORT void *malloc(size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(!enter(t))) return pass_malloc(size);
+    void *block = real.malloc(size);
+    put_allocation(t, HT_RAW_MALLOC, block, size, size);
+    leave(t);
+    return block;
+}
+
+EXPORT void *calloc(size_t count, size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(!enter(t))) {
+        if (real.calloc) return real.calloc(count, size);
+        size_t bytes;
+        // The arena has never been used before, so it is zero.
+        return __builtin_mul_overflow(count, size, &bytes) ? NULL : boot_allocate(bytes, 16);
+    }
+    void *block = real.calloc(count, size);
+    if (likely(count == 1)) {
+        put_allocation(t, HT_RAW_CALLOC, block, size, size);
+    } else {
+        put_unusual(t, HT_RAW_CALLOC, block, size, block ? count * size : 0,
+                    &(struct extras){.has_count = true, .count = count});
+    }
+    leave(t);
+    return block;
+}
+
+EXPORT void free(void *block) {
+    struct thread_state *t = &self;
+    if (unlikely(boot_owns(block))) return;
+    if (unlikely(!enter(t))) {
+        if (real.free) real.free(block);
+        return;
+    }
+    if (unlikely(!block)) put_free_null(t);
+    else put_free(t, block);
+    real.free(block);
+    leave(t);
+}
+
+static void *boot_realloc(void *block, size_t size) {
+    void *moved = malloc(size);
+    size_t old = boot_size(block);
+    if (moved) memcpy(moved, block, old < size ? old : size);
+    return moved;
+}
+
+static void put_realloc_begin(struct thread_state *t, void *block, size_t size, const struct extras *extras, size_t *large_bytes) {
+    uint32_t resident = 0;
+    *large_bytes = 0;
+    if (unlikely(large_maybe(block))) resident = forget_large(block, large_bytes);
+    uint64_t stamp = stamp_now();
+    if (recorder_room(t)) {
+        put_extras(t, extras);
+        if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
+        ht_append_call(&t->cursor, HT_RAW_REALLOC_BEGIN, stamp, (uintptr_t)block, size);
+    }
+}
+
+static void put_realloc_end(struct thread_state *t, void *old, void *block, size_t bytes, size_t old_large_bytes) {
+    uint64_t stamp = stamp_now();
+    int saved = errno;
+    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
+    uint32_t resident = 0;
+    if (unlikely(large)) {
+        resident = memory_resident_pages(block, bytes);
+        large_add(block, bytes);
+    }
+    bool released = !block && bytes == 0;
+    if (unlikely(!block && !released && old_large_bytes)) large_add(old, old_large_bytes);
+    if (recorder_room(t)) {
+        if (unlikely(large)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident);
+        if (likely(block)) {
+            ht_append_bare(&t->cursor, HT_RAW_REALLOC_END, stamp, (uintptr_t)block);
+        } else {
+            ht_append_modifier(&t->cursor, HT_MODIFIER_FAILED, released ? HT_FAILED_RELEASED : HT_FAILED_NULL);
+            ht_append_unaddressed(&t->cursor, HT_RAW_REALLOC_END, stamp, 0);
+        }
+        t->calls++;
+    }
+    if (block) t->sample_budget_bytes -= (int64_t)bytes;
+    if (unlikely(t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
+    errno = saved;
+}
+
+EXPORT void *realloc(void *block, size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(boot_owns(block))) return boot_realloc(block, size);
+    if (unlikely(!enter(t))) return real.realloc ? real.realloc(block, size) : pass_malloc(size);
+    void *moved;
+    if (!block) {
+        moved = real.realloc(NULL, size);
+        put_allocation(t, HT_RAW_REALLOC_NULL, moved, size, size);
+    } else {
+        size_t large_bytes;
+        put_realloc_begin(t, block, size, &no_extras, &large_bytes);
+        moved = real.realloc(block, size);
+        put_realloc_end(t, block, moved, size, large_bytes);
+    }
+    leave(t);
+    return moved;
+}
+
+EXPORT void *reallocarray(void *block, size_t count, size_t size) {
+    struct thread_state *t = &self;
+    size_t bytes;
+    bool overflows = __builtin_mul_overflow(count, size, &bytes);
+    if (unlikely(boot_owns(block))) return overflows ? NULL : boot_realloc(block, bytes);
+    bool recorded = enter(t);
+    if (!recorded && !real.realloc) return overflows ? NULL : boot_allocate(bytes, 16);
+    struct extras extras = {HT_REALLOCARRAY, .has_count = true, .count = count};
+    size_t large_bytes = 0;
+    if (recorded && block) put_realloc_begin(t, block, size, &extras, &large_bytes);
+    void *moved = NULL;
+    if (overflows) errno = ENOMEM;
+    else moved = real.realloc(block, bytes);
+    if (!recorded) return moved;
+    // An overflow frees nothing, however small the product looks.
+    if (block) put_realloc_end(t, block, moved, overflows ? SIZE_MAX : bytes, large_bytes);
+    else put_unusual(t, HT_RAW_REALLOC_NULL, moved, size, moved ? bytes : 0, &extras);
+    leave(t);
+    return moved;
+}
+
+static void put_aligned(struct thread_state *t, enum ht_function function, void *block, size_t alignment, size_t size) {
+    bool has_alignment = function != HT_VALLOC && function != HT_PVALLOC;
+    put_unusual(t, HT_RAW_ALIGNED, block, size, size,
+                &(struct extras){function, .has_alignment = has_alignment, .alignment = alignment});
+}
+
+EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(!enter(t))) {
+        if (real.posix_memalign) return real.posix_memalign(result, alignment, size);
+        *result = boot_allocate(size, alignment);
+        return *result ? 0 : ENOMEM;
+    }
+    int failed = real.posix_memalign(result, alignment, size);
+    put_aligned(t, HT_POSIX_MEMALIGN, failed ? NULL : *result, alignment, size);
+    leave(t);
+    return failed;
+}
+
+EXPORT void *aligned_alloc(size_t alignment, size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(!enter(t))) return real.aligned_alloc ? real.aligned_alloc(alignment, size) : pass_aligned(alignment, size);
+    void *block = real.aligned_alloc(alignment, size);
+    put_aligned(t, HT_ALIGNED_ALLOC, block, alignment, size);
+    leave(t);
+    return block;
+}
+
+EXPORT void *memalign(size_t alignment, size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(!enter(t))) return pass_aligned(alignment, size);
+    void *block = real.memalign(alignment, size);
+    put_aligned(t, HT_MEMALIGN, block, alignment, size);
+    leave(t);
+    return block;
+}
+
+EXPORT void *valloc(size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(!enter(t))) return real.valloc ? real.valloc(size) : boot_allocate(size, 4096);
+    void *block = real.valloc(size);
+    put_aligned(t, HT_VALLOC, block, 0, size);
+    leave(t);
+    return block;
+}
+
+EXPORT void *pvalloc(size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(!enter(t))) return real.pvalloc ? real.pvalloc(size) : boot_allocate((size + 4095) & ~(size_t)4095, 4096);
+    void *block = real.pvalloc(size);
+    put_aligned(t, HT_PVALLOC, block, 0, size);
+    leave(t);
+    return block;
+}
+
+EXPORT void cfree(void *block) {
+    struct thread_state *t = &self;
+    if (unlikely(boot_owns(block))) return;
+    void (*function)(void *) = real.cfree ? real.cfree : real.free;
+    if (unlikely(!enter(t))) {
+        if (function) function(block);
+        return;
+    }
+    // The first call of a process resolves the real functions in enter().
+    function = real.cfree ? real.cfree : real.free;
+    wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0);
+    function(block);
+    leave(t);
+}
+
+EXPORT void free_sized(void *block, size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(boot_owns(block))) return;
+    bool recorded = enter(t);
+    if (recorded) wrap_put_delete(t, HT_FREE_SIZED, block, true, size, false, 0);
+    if (real.free_sized) real.free_sized(block, size);
+    else if (real.free) real.free(block);
+    if (recorded) leave(t);
+}
+
+EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
+    struct thread_state *t = &self;
+    if (unlikely(boot_owns(block))) return;
+    bool recorded = enter(t);
+    if (recorded) wrap_put_delete(t, HT_FREE_ALIGNED_SIZED, block, true, size, true, alignment);
+    if (real.free_aligned_sized) real.free_aligned_sized(block, alignment, size);
+    else if (real.free) real.free(block);
+    if (recorded) leave(t);
+}
+
+struct thread_state *wrap_enter(void) { return enter(&self) ? &self : NULL; }
+void wrap_leave(struct thread_state *t) { leave(t); }
+
+void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment, size_t size) {
+    put_unusual(t, alignment ? HT_RAW_ALIGNED : HT_RAW_MALLOC, block, size, size,
+                &(struct extras){function, .has_alignment = alignment != 0, .alignment = alignment});
+}
+
+void wrap_put_delete(struct thread_state *t, enum ht_function function, void *block, bool sized, size_t size,
+                     bool aligned, size_t alignment) {
+    struct extras extras = {function, .has_alignment = aligned, .alignment = alignment};
+    if (block) {
+        put_large_or_odd_free(t, block, sized, size, &extras);
+    } else if (recorder_room(t)) {
+        put_extras(t, &extras);
+        ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), size);
+        t->calls++;
+    }
+}

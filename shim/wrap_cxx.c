@@ -1,0 +1,119 @@
+// operator new and delete. libstdc++'s are built on malloc, which wrap.c sees: those pass through. An allocator's own
+// (tcmalloc's, jemalloc's, mimalloc's) never call malloc: those are recorded here.
+#include <stdlib.h>
+
+#include "ops.h"
+#include "recorder.h"
+#include "wrap.h"
+
+HIDDEN void real_resolve_cxx(void);
+
+enum new_form { NEW, NEW_ARRAY, NEW_NOTHROW, NEW_ARRAY_NOTHROW, NEW_ALIGN, NEW_ARRAY_ALIGN, NEW_ALIGN_NOTHROW, NEW_ARRAY_ALIGN_NOTHROW };
+enum delete_form {
+    DELETE, DELETE_ARRAY, DELETE_SIZED, DELETE_ARRAY_SIZED, DELETE_ALIGN, DELETE_ARRAY_ALIGN, DELETE_SIZED_ALIGN,
+    DELETE_ARRAY_SIZED_ALIGN, DELETE_NOTHROW, DELETE_ARRAY_NOTHROW, DELETE_ALIGN_NOTHROW, DELETE_ARRAY_ALIGN_NOTHROW
+};
+
+static const enum ht_function new_function[8] = {HT_NEW, HT_NEW_ARRAY, HT_NEW, HT_NEW_ARRAY, HT_NEW_ALIGNED,
+                                                 HT_NEW_ARRAY_ALIGNED, HT_NEW_ALIGNED, HT_NEW_ARRAY_ALIGNED};
+static const enum ht_function delete_function[12] = {
+    HT_DELETE, HT_DELETE_ARRAY, HT_DELETE_SIZED, HT_DELETE_ARRAY_SIZED, HT_DELETE_ALIGNED, HT_DELETE_ARRAY_ALIGNED,
+    HT_DELETE_SIZED_ALIGNED, HT_DELETE_ARRAY_SIZED_ALIGNED, HT_DELETE, HT_DELETE_ARRAY, HT_DELETE_ALIGNED, HT_DELETE_ARRAY_ALIGNED};
+
+// operator new may throw: then the call is recorded as failed and the gate opened on the way out.
+struct new_call {
+    struct thread_state *t;  // NULL: not recorded
+    enum ht_function function;
+    size_t size, alignment;
+    void *block;
+};
+
+static void finish_new(struct new_call *call) {
+    if (!call->t) return;
+    wrap_put_new(call->t, call->function, call->block, call->alignment, call->size);
+    wrap_leave(call->t);
+}
+
+static void *do_new(enum new_form form, size_t size, size_t second, const void *third) {
+    if (unlikely(!real.new_[form])) {
+        if (!real.malloc) free(malloc(1));  // the very first call of the process
+        if (!real.new_[form]) real_resolve_cxx();
+        if (!real.new_[form]) {
+            // No C++ library anywhere: memory it is, and there is nobody who could catch an exception.
+            void *block = form < NEW_ALIGN ? malloc(size) : aligned_alloc(second, size);
+            if (!block && form % 4 < NEW_NOTHROW) abort();
+            return block;
+        }
+    }
+    if (!real.new_logged) return real.new_[form](size, second, third);
+    struct new_call call __attribute__((cleanup(finish_new))) = {
+        wrap_enter(), new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL};
+    call.block = real.new_[form](size, second, third);
+    return call.block;
+}
+
+static void do_delete(enum delete_form form, void *block, size_t second, size_t third) {
+    if (boot_owns(block)) return;
+    if (unlikely(!real.delete_[form])) {
+        if (!real.malloc) free(malloc(1));
+        if (!real.delete_[form]) real_resolve_cxx();
+        if (!real.delete_[form]) {
+            free(block);
+            return;
+        }
+    }
+    struct thread_state *t = real.new_logged ? wrap_enter() : NULL;
+    if (t) {
+        bool sized = form == DELETE_SIZED || form == DELETE_ARRAY_SIZED || form == DELETE_SIZED_ALIGN || form == DELETE_ARRAY_SIZED_ALIGN;
+        bool both = form == DELETE_SIZED_ALIGN || form == DELETE_ARRAY_SIZED_ALIGN;
+        bool aligned = both || form == DELETE_ALIGN || form == DELETE_ARRAY_ALIGN || form == DELETE_ALIGN_NOTHROW || form == DELETE_ARRAY_ALIGN_NOTHROW;
+        wrap_put_delete(t, delete_function[form], block, sized, second, aligned, both ? third : second);
+    }
+    real.delete_[form](block, second, third);
+    if (t) wrap_leave(t);
+}
+
+#if __SIZEOF_SIZE_T__ == 8
+#define SZ "m"
+#else
+#define SZ "j"
+#endif
+#define NEW_1(name, symbol, form)                                                                    \
+    EXPORT void *name(size_t size) __asm__(symbol);                                                  \
+    void *name(size_t size) { return do_new(form, size, 0, NULL); }
+#define NEW_2(name, symbol, form)                                                                    \
+    EXPORT void *name(size_t size, size_t second) __asm__(symbol);                                   \
+    void *name(size_t size, size_t second) { return do_new(form, size, second, NULL); }
+#define NEW_3(name, symbol, form)                                                                    \
+    EXPORT void *name(size_t size, size_t second, const void *third) __asm__(symbol);                \
+    void *name(size_t size, size_t second, const void *third) { return do_new(form, size, second, third); }
+#define DELETE_1(name, symbol, form)                                                                 \
+    EXPORT void name(void *block) __asm__(symbol);                                                   \
+    void name(void *block) { do_delete(form, block, 0, 0); }
+#define DELETE_2(name, symbol, form)                                                                 \
+    EXPORT void name(void *block, size_t second) __asm__(symbol);                                    \
+    void name(void *block, size_t second) { do_delete(form, block, second, 0); }
+#define DELETE_3(name, symbol, form)                                                                 \
+    EXPORT void name(void *block, size_t second, size_t third) __asm__(symbol);                      \
+    void name(void *block, size_t second, size_t third) { do_delete(form, block, second, third); }
+
+NEW_1(wrap_new, "_Znw" SZ, NEW)
+NEW_1(wrap_new_array, "_Zna" SZ, NEW_ARRAY)
+NEW_2(wrap_new_nothrow, "_Znw" SZ "RKSt9nothrow_t", NEW_NOTHROW)
+NEW_2(wrap_new_array_nothrow, "_Zna" SZ "RKSt9nothrow_t", NEW_ARRAY_NOTHROW)
+NEW_2(wrap_new_align, "_Znw" SZ "St11align_val_t", NEW_ALIGN)
+NEW_2(wrap_new_array_align, "_Zna" SZ "St11align_val_t", NEW_ARRAY_ALIGN)
+NEW_3(wrap_new_align_nothrow, "_Znw" SZ "St11align_val_tRKSt9nothrow_t", NEW_ALIGN_NOTHROW)
+NEW_3(wrap_new_array_align_nothrow, "_Zna" SZ "St11align_val_tRKSt9nothrow_t", NEW_ARRAY_ALIGN_NOTHROW)
+DELETE_1(wrap_delete, "_ZdlPv", DELETE)
+DELETE_1(wrap_delete_array, "_ZdaPv", DELETE_ARRAY)
+DELETE_2(wrap_delete_sized, "_ZdlPv" SZ, DELETE_SIZED)
+DELETE_2(wrap_delete_array_sized, "_ZdaPv" SZ, DELETE_ARRAY_SIZED)
+DELETE_2(wrap_delete_align, "_ZdlPvSt11align_val_t", DELETE_ALIGN)
+DELETE_2(wrap_delete_array_align, "_ZdaPvSt11align_val_t", DELETE_ARRAY_ALIGN)
+DELETE_3(wrap_delete_sized_align, "_ZdlPv" SZ "St11align_val_t", DELETE_SIZED_ALIGN)
+DELETE_3(wrap_delete_array_sized_align, "_ZdaPv" SZ "St11align_val_t", DELETE_ARRAY_SIZED_ALIGN)
+DELETE_2(wrap_delete_nothrow, "_ZdlPvRKSt9nothrow_t", DELETE_NOTHROW)
+DELETE_2(wrap_delete_array_nothrow, "_ZdaPvRKSt9nothrow_t", DELETE_ARRAY_NOTHROW)
+DELETE_3(wrap_delete_align_nothrow, "_ZdlPvSt11align_val_tRKSt9nothrow_t", DELETE_ALIGN_NOTHROW)
+DELETE_3(wrap_delete_array_align_nothrow, "_ZdaPvSt11align_val_tRKSt9nothrow_t", DELETE_ARRAY_ALIGN_NOTHROW)

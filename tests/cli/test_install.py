@@ -1,0 +1,83 @@
+"""The three commands of the README, from any folder, from the build tree and once installed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tool_runner import Tools, logs_in, outcome_of, run
+
+
+def walk_the_path(heaptape: Path, replay: Path, shim: str, program: Path, folder: Path,
+                  env: dict[str, str] | None = None) -> None:
+    """Record by LD_PRELOAD, convert, replay: in a folder that is not the repository's."""
+    folder.mkdir()
+    variables = {"LD_PRELOAD": shim, "MALLOC_WRAP_OUT": ".", **(env or {})}
+    done = run([program, "counts"], env=variables, cwd=folder)
+    assert outcome_of(done) == outcome_of(run([program, "counts"], cwd=folder))
+    [log] = logs_in(folder)
+    done = run([heaptape, "convert", log.name, "-o", "trace.bin"], cwd=folder)
+    assert done.returncode == 0, done.stderr
+    done = run([replay, "--alloc", "tcmalloc", "--rounds", "1", "trace.bin", "-o", "r.jsonl"],
+               cwd=folder)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (folder / "r.jsonl").read_text().splitlines()]
+    served = [row for row in rows if row["allocator"]["name"] == "tcmalloc"]
+    assert {row["pass"] for row in served} == {"time", "memory"}
+    assert all("tcmalloc" in row["allocator"]["path"] for row in served)
+
+
+def test_from_another_folder(tools: Tools, tmp_path: Path) -> None:
+    walk_the_path(tools.heaptape, tools.replay_program, str(tools.shim), tools.target("exit_quick"),
+                  tmp_path / "elsewhere")
+
+
+def test_relative_paths_of_the_tools(tools: Tools, tmp_path: Path) -> None:
+    """Called by a relative path, and through a symbolic link, the tools find their own parts."""
+    link = tmp_path / "bin"
+    link.symlink_to(tools.build)
+    folder = tmp_path / "elsewhere"
+    relative = Path(os.path.relpath(link, folder))
+    walk_the_path(relative / "heaptape", relative / "replay", str(tools.shim),
+                  tools.target("exit_quick"), folder)
+
+
+@pytest.fixture(scope="module")
+def prefix(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prefix")
+    tools.succeed(["cmake", "--install", tools.build, "--prefix", folder])
+    return folder
+
+
+def test_installed(tools: Tools, prefix: Path, tmp_path: Path) -> None:
+    [shim] = [p for p in prefix.rglob("libmalloc_wrap.so") if not p.is_symlink()]
+    walk_the_path(prefix / "bin" / "heaptape", prefix / "bin" / "replay", str(shim),
+                  tools.target("exit_quick"), tmp_path / "elsewhere")
+
+
+def test_installed_by_bare_name(tools: Tools, prefix: Path, tmp_path: Path) -> None:
+    """On the loader's path, as ldconfig would make it, the name alone is enough."""
+    [shim] = [p for p in prefix.rglob("libmalloc_wrap.so") if not p.is_symlink()]
+    walk_the_path(prefix / "bin" / "heaptape", prefix / "bin" / "replay", "libmalloc_wrap.so",
+                  tools.target("exit_quick"), tmp_path / "elsewhere",
+                  env={"LD_LIBRARY_PATH": str(shim.parent)})
+
+
+def test_installed_record_finds_its_shim(tools: Tools, prefix: Path, tmp_path: Path) -> None:
+    done = run([prefix / "bin" / "heaptape", "record", "-o", tmp_path, "--",
+                tools.target("exit_quick")])
+    assert done.returncode == 14, done.stderr
+    [log] = logs_in(tmp_path)
+    assert tools.convert_clean(log, tmp_path / "t.bin")["events"] >= 2000
+
+
+def test_installed_tree_does_not_need_the_build(prefix: Path, build: Path) -> None:
+    """No file that was installed may name the build folder as a place to load things from."""
+    for program in prefix.rglob("*"):
+        if not program.is_file() or program.is_symlink():
+            continue
+        done = run(["readelf", "-d", program])
+        assert str(build).encode() not in done.stdout, program

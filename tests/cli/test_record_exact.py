@@ -1,0 +1,78 @@
+"""What was recorded is what the program did: call for call, and count for count."""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+
+from tool_runner import Tools, between_markers, by_birth
+
+ALLOCATORS = ["", "_jemalloc", "_tcmalloc", "_mimalloc"]
+
+
+def assert_same_lines(printed: list[str], dumped: list[str]) -> None:
+    """Fails with the first line that differs: a diff of a million lines helps nobody."""
+    for number, (want, got) in enumerate(zip_longest(printed, dumped), 1):
+        assert want == got, f"line {number} of {len(printed)}: made {want!r}, dumped {got!r}"
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_every_call_is_dumped(tools: Tools, tmp_path: Path, allocator: str) -> None:
+    """A program that prints every call it makes, and the dump of its recording, line for line."""
+    calls = 200_000 if allocator else 1_000_000
+    printed = tmp_path / "printed"
+    recording = tools.preload([tools.target(f"calls_printed{allocator}"), printed, str(calls)],
+                              tmp_path / "logs")
+    assert recording.outcome.status == 0, recording.outcome.stderr
+    assert recording.outcome.stdout == recording.outcome.stderr == b""
+    assert len(recording.logs) == 1
+    info = tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    lines = tools.dump(tmp_path / "t.bin")
+    made = printed.read_text().splitlines()
+    assert len(made) >= calls
+    assert_same_lines(made, list(by_birth(between_markers(lines))))
+    assert len(lines) == info["events"]
+
+
+def test_counts_of_record_info_and_dump_agree(tools: Tools, tmp_path: Path) -> None:
+    command = [tools.target("calls_printed"), tmp_path / "printed", "50000", "7"]
+    recording = tools.record(command, tmp_path / "logs")
+    told = re.search(rb"recorded ([\d,]+) calls", recording.outcome.stderr)
+    assert told, recording.outcome.stderr
+    info = tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    assert int(told[1].replace(b",", b"")) == info["events"]
+    dumped: dict[str, int] = {}
+    for line in tools.dump(tmp_path / "t.bin"):
+        name = line.split()[1].partition("(")[0]
+        dumped[name] = dumped.get(name, 0) + 1
+    assert dumped == {name: count for name, count in info["ops"].items() if count}
+
+
+def test_no_address_in_dump_with_time(tools: Tools, tmp_path: Path) -> None:
+    """With times a line has event, time and thread before the same call; times never go back."""
+    recording = tools.preload([tools.target("calls_printed"), tmp_path / "printed", "2000"],
+                              tmp_path / "logs")
+    trace = tools.convert(recording.logs[0], tmp_path / "t.bin")
+    timed = tools.succeed([tools.heaptape, "dump", trace]).stdout.decode().splitlines()
+    words = [line.split(maxsplit=2) for line in timed]
+    assert [int(w[0]) for w in words] == list(range(len(words)))
+    times = [int(w[1]) for w in words]
+    assert times == sorted(times) and times[-1] > times[0]
+    assert [w[2] for w in words] == tools.dump(trace)
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_cpp_new_and_delete(tools: Tools, tmp_path: Path, allocator: str) -> None:
+    """Every form of new is recorded once, whether the library builds it on malloc or not."""
+    from tool_runner import read_tallies, tallies_in
+
+    counts = tmp_path / "counts"
+    recording = tools.preload([tools.target(f"cpp_new{allocator}"), counts], tmp_path / "logs")
+    assert recording.outcome.status == 16, recording.outcome.stderr
+    info = tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    # A size was asked for as often as counted, neither lost nor seen twice.
+    assert tallies_in(tools.dump(tmp_path / "t.bin")) == read_tallies(counts)
+    assert info["end_live_objects"] < 100

@@ -1,0 +1,186 @@
+"""Programs that break recorders: each must behave as it does alone, and be recorded whole."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tool_runner import (Outcome, Recording, Tools, logs_in, outcome_of,
+                         read_tallies, run, tallies_in)
+
+# name, and how many process images it consists of: each image has a log of its own
+TARGETS = {
+    "fork_children": 3,
+    "exec_self": 4,
+    "vfork_spawn": 3,
+    "tls_destructors": 1,
+    "thread_churn": 1,
+    "early_late": 1,
+    "signal_malloc": 1,
+    "close_all_fds": 1,
+    "exit_quick": 1,
+}
+# What these do depends on time, so two runs of them count differently.
+UNREPEATABLE = {"signal_malloc"}
+
+
+def command_of(tools: Tools, name: str, counts: Path) -> list[Path]:
+    command = [tools.target(name), counts]
+    if name == "early_late":
+        command.append(tools.targets / "early_late_plugin.so")
+    return command
+
+
+def recorded_tallies(tools: Tools, logs: list[Path], folder: Path) -> Counter[int]:
+    """Allocations of tallied sizes over all logs, every log converted and without anomaly."""
+    total: Counter[int] = Counter()
+    for log in logs:
+        trace = folder / f"{log.stem}.bin"
+        tools.convert_clean(log, trace)
+        total += tallies_in(tools.dump(trace))
+    return total
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_preload(tools: Tools, tmp_path: Path, name: str) -> None:
+    alone = outcome_of(run(command_of(tools, name, tmp_path / "alone")))
+    assert alone.status not in (0, 1, 99), alone.stderr
+    recording = tools.preload(command_of(tools, name, tmp_path / "counts"), tmp_path / "logs")
+    assert recording.outcome == alone
+    assert len(recording.logs) == TARGETS[name]
+    counted = read_tallies(tmp_path / "counts")
+    assert recorded_tallies(tools, recording.logs, tmp_path) == counted
+    if name not in UNREPEATABLE:
+        assert counted == read_tallies(tmp_path / "alone")
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_record_verb(tools: Tools, tmp_path: Path, name: str) -> None:
+    """record passes on stdout and exit status; its own talk is on stderr, after the program's."""
+    alone = outcome_of(run(command_of(tools, name, tmp_path / "alone")))
+    recording = tools.record(command_of(tools, name, tmp_path / "counts"), tmp_path / "logs")
+    assert recording.outcome.status == alone.status
+    assert recording.outcome.stdout == alone.stdout
+    assert recording.outcome.stderr.startswith(alone.stderr)
+    assert b"heaptape convert" in recording.outcome.stderr  # the next command to run
+    assert len(recording.logs) == TARGETS[name]
+    assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
+def test_killed(tools: Tools, tmp_path: Path, number: signal.Signals) -> None:
+    """All that a killed process did is there, but for the one call that each thread was in."""
+    recording = tools.preload([tools.target("kill_self"), tmp_path / "counts", "50000",
+                               str(int(number))], tmp_path / "logs", cwd=tmp_path)
+    assert recording.outcome == Outcome(-number, b"", b"")
+    assert len(recording.logs) == 1
+    counted = read_tallies(tmp_path / "counts")
+    recorded = recorded_tallies(tools, recording.logs, tmp_path)
+    assert recorded[7910] == counted[7910] == 50_000
+    assert set(recorded) == set(counted)
+    for size, count in counted.items():
+        assert 0 <= recorded[size] - count <= 1, f"size {size}"
+
+
+def test_killed_under_record(tools: Tools, tmp_path: Path) -> None:
+    recording = tools.record([tools.target("kill_self"), tmp_path / "counts", "1000"],
+                             tmp_path / "logs")
+    assert recording.outcome.status in (-signal.SIGKILL, 128 + signal.SIGKILL)
+    assert recorded_tallies(tools, recording.logs, tmp_path)[7910] == 1000
+
+
+def test_nothing_is_overwritten(tools: Tools, tmp_path: Path) -> None:
+    """Names are never reused: logs of earlier runs, and files that bear a log's name, stay."""
+    def digests(recording: Recording) -> dict[Path, str]:
+        return {log: hashlib.sha256(log.read_bytes()).hexdigest() for log in recording.logs}
+
+    logs = tmp_path / "logs"
+    before = digests(tools.preload(command_of(tools, "exec_self", tmp_path / "a"), logs))
+    after = digests(tools.preload(command_of(tools, "exec_self", tmp_path / "b"), logs))
+    assert len(before) == 4 and len(after) == 8
+    assert {log: after[log] for log in before} == before
+
+
+def test_logs_are_private_and_not_through_links(tools: Tools, tmp_path: Path) -> None:
+    recording = tools.preload(command_of(tools, "exit_quick", tmp_path / "counts"),
+                              tmp_path / "logs")
+    assert recording.logs[0].stat().st_mode & 0o777 == 0o600
+
+
+def test_big_blocks(tools: Tools, tmp_path: Path) -> None:
+    command = [tools.target("big_blocks"), tmp_path / "expected.json"]
+    recording = tools.preload(command, tmp_path / "logs")
+    assert recording.outcome == Outcome(15, b"", b"")
+    info = tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    sizes = Counter(line.split()[1] for line in tools.dump(tmp_path / "t.bin"))
+    assert sizes["malloc(1048576)"] == 32
+    assert sizes["malloc(102400)"] == 20
+    assert info["peak_live_bytes"] >= 2 * 1048576
+
+
+def test_memory_of_its_own_is_sampled(tools: Tools, tmp_path: Path) -> None:
+    """64 MiB mapped and 32 MiB of heap, all of it touched, show up in the recorded RSS."""
+    recording = tools.preload([tools.target("mmap_own"), "64", "32"], tmp_path / "logs")
+    assert recording.outcome == Outcome(17, b"", b"")
+    info = tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    assert 96 << 20 <= info["recorded_rss_peak_bytes"] < 110 << 20
+    assert 0 < info["recorded_cpu_ns"] < info["duration_ns"] * 4
+    assert info["peak_live_bytes"] >= 32 << 20
+
+
+def test_missing_output_folder_changes_nothing(tools: Tools, tmp_path: Path) -> None:
+    """A recording that can't be made is no reason to disturb the program."""
+    command = command_of(tools, "close_all_fds", tmp_path / "counts")
+    alone = outcome_of(run(command))
+    done = run(command, env={"LD_PRELOAD": str(tools.shim),
+                             "MALLOC_WRAP_OUT": str(tmp_path / "not" / "there")})
+    assert outcome_of(done) == alone
+    assert not (tmp_path / "not").exists()
+
+
+def test_full_disk(tools: Tools, tmp_path: Path) -> None:
+    """On a full disk the program goes on as if nothing were; what was recorded until then is good."""
+    disk = tmp_path / "disk"
+    kept = tmp_path / "kept"
+    disk.mkdir()
+    kept.mkdir()
+    mount = ["unshare", "-rm", "sh", "-c", "mount -t tmpfs -o size=2m none \"$0\" && exec \"$@\"", disk]
+    try:
+        if run([*mount, "true"]).returncode:
+            pytest.skip("this machine lets nobody mount a small file system")
+    except FileNotFoundError:
+        pytest.skip("unshare is not installed")
+    script = ('MALLOC_WRAP_OUT="$1" LD_PRELOAD="$2" "$3" "$4" 1000000; status=$?; '
+              'cp --sparse=always "$1"/*.mraw "$5"; exit $status')
+    done = run([*mount, "sh", "-c", script, "sh", disk, tools.shim, tools.target("calls_printed"),
+                tmp_path / "printed", kept])
+    assert outcome_of(done) == Outcome(0, b"", b"")
+    assert len((tmp_path / "printed").read_text().splitlines()) >= 1_000_000
+    [log] = logs_in(kept)
+    assert log.stat().st_blocks * 512 <= 2 << 20
+    tools.convert(log, tmp_path / "t.bin")
+    info = tools.info(tmp_path / "t.bin")
+    assert info["anomalies"] == 0 and info["foreign_frees"] == 0
+    assert 50_000 < info["events"] < 1_000_000
+    first_lines = (tmp_path / "printed").read_text().splitlines()[:20_000]
+    from tool_runner import MARKER_BEGIN, by_birth
+
+    lines = [line.partition(" ")[2] for line in tools.dump(tmp_path / "t.bin")]
+    start = next(i for i, line in enumerate(lines) if line.startswith(MARKER_BEGIN)) + 2
+    assert list(by_birth(lines[start:start + 20_000])) == first_lines
+
+
+def test_own_tools_do_not_record_themselves(tools: Tools, tmp_path: Path) -> None:
+    """LD_PRELOAD set in a shell reaches the tools that come next; they must leave no logs."""
+    logs = tmp_path / "logs"
+    recording = tools.preload(command_of(tools, "exit_quick", tmp_path / "counts"), logs)
+    trace = tools.convert(recording.logs[0], tmp_path / "t.bin")
+    environment = {"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs)}
+    for command in (["info", trace], ["dump", trace], ["convert", recording.logs[0], "-o", trace]):
+        tools.succeed([tools.heaptape, *command], env=environment)
+    tools.succeed([tools.replay_program, "--alloc", "glibc", "--rounds", "1", trace], env=environment)
+    assert logs_in(logs) == recording.logs

@@ -1,0 +1,67 @@
+"""Threads that free and reallocate each other's blocks: nothing lost, nothing out of order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tool_runner import Tools, clean_environment
+
+
+def counts_between_markers(tools: Tools, trace: Path) -> list[dict[str, int]]:
+    """Calls per function of every thread that set markers, counted from the dump in a pipe."""
+    dump = subprocess.Popen([tools.heaptape, "dump", "--no-time", trace], stdout=subprocess.PIPE,
+                            env=clean_environment())
+    count = subprocess.run([tools.target("count_dump_lines")], stdin=dump.stdout,
+                           capture_output=True, check=False)
+    assert dump.stdout is not None
+    dump.stdout.close()
+    assert dump.wait() == 0 and count.returncode == 0, count.stderr
+    return [thread["calls"] for thread in json.loads(count.stdout)]
+
+
+def in_any_order(threads: list[dict[str, int]]) -> list[list[tuple[str, int]]]:
+    """Threads of the trace are numbered by first event, the program's by creation."""
+    return sorted(sorted((name, n) for name, n in calls.items() if n) for calls in threads)
+
+
+def record_and_compare(tools: Tools, folder: Path, name: str, calls: int, seed: int) -> dict:
+    counted_file = folder / "counted.json"
+    command = [tools.target(name), counted_file, str(calls), "4", str(seed)]
+    recording = tools.preload(command, folder / "logs", timeout=600)
+    assert recording.outcome.status == 0, recording.outcome.stderr
+    assert len(recording.logs) == 1
+    info = tools.convert_clean(recording.logs[0], folder / "t.bin")
+    counted = json.loads(counted_file.read_text())
+    assert counted["total"] >= calls
+    assert in_any_order(counts_between_markers(tools, folder / "t.bin")) == in_any_order(
+        [thread["calls"] for thread in counted["threads"]])
+    assert info["threads"] == 5
+    # Outside the markers there are libc's own calls, a few for each thread, and nothing else.
+    assert 0 <= info["events"] - counted["total"] < 200
+    return info
+
+
+@pytest.mark.parametrize("allocator", ["", "_jemalloc", "_tcmalloc", "_mimalloc"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_exchange(tools: Tools, tmp_path: Path, allocator: str, seed: int) -> None:
+    record_and_compare(tools, tmp_path, f"threads_exchange{allocator}", 400_000, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("allocator", ["", "_jemalloc", "_tcmalloc", "_mimalloc"])
+@pytest.mark.parametrize("repetition", range(20))
+def test_exchange_24_million(tools: Tools, tmp_path: Path, allocator: str, repetition: int) -> None:
+    info = record_and_compare(tools, tmp_path, f"threads_exchange{allocator}", 24_000_000,
+                              repetition + 100)
+    print(f"{info['events']} events, {info['repairs']} repairs")
+    for path in [tmp_path / "t.bin", *(tmp_path / "logs").iterdir()]:
+        path.unlink()  # pytest keeps folders; 80 of these would fill a disk
+
+
+def test_slots_stay_near_the_peak(tools: Tools, tmp_path: Path) -> None:
+    info = record_and_compare(tools, tmp_path, "threads_exchange", 400_000, 3)
+    assert info["slots"] <= 1.25 * info["peak_live_objects"] + 64 * info["threads"]

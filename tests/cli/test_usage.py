@@ -1,0 +1,83 @@
+"""Help, usage errors, and exit statuses, alike for every verb."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tool_runner import Tools, run
+
+VERBS = ["record", "convert", "info", "dump", "replay"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_is_a_result(tools: Tools, verb: str) -> None:
+    """Help that was asked for goes to stdout, where a pager can have it."""
+    done = run([tools.heaptape, verb, "--help"])
+    assert done.returncode == 0
+    assert done.stderr == b""
+    text = done.stdout.decode()
+    assert verb in text and "--help" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_front_end_help_names_every_verb(tools: Tools) -> None:
+    done = run([tools.heaptape, "--help"])
+    assert done.returncode == 0 and done.stderr == b""
+    for verb in VERBS:
+        assert verb in done.stdout.decode()
+
+
+def test_replay_is_heaptape_replay(tools: Tools) -> None:
+    own = run([tools.replay_program, "--help"])
+    assert own.returncode == 0
+    assert own.stderr == b""
+    assert b"--alloc" in own.stdout
+    assert b"--alloc" in run([tools.heaptape, "replay", "--help"]).stdout
+
+
+def test_version(tools: Tools) -> None:
+    done = run([tools.heaptape, "--version"])
+    assert done.returncode == 0 and done.stderr == b""
+    assert any(c.isdigit() for c in done.stdout.decode())
+
+
+@pytest.mark.parametrize("words", [
+    [],
+    ["no-such-verb"],
+    ["--no-such-option"],
+    *([verb] for verb in VERBS),
+    *([verb, "--no-such-option"] for verb in VERBS),
+    ["convert", "a.mraw", "-o"],
+    ["record", "--"],
+    ["replay", "--alloc", "glibc"],
+    ["replay", "--alloc", "no-such-allocator", "t.bin"],
+    ["replay", "--alloc", "glibc", "--rounds", "many", "t.bin"],
+    ["replay", "--alloc", "glibc", "--pass", "sideways", "t.bin"],
+], ids=" ".join)
+def test_bad_usage(tools: Tools, tmp_path: Path, words: list[str]) -> None:
+    done = run([tools.heaptape, *words], cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == b""
+    assert done.stderr.strip()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_talk_is_on_stderr(tools: Tools, tmp_path: Path) -> None:
+    """stdout is for results: convert has none, so that a pipeline sees only what it asked for."""
+    recording = tools.preload([tools.target("exit_quick"), tmp_path / "counts"], tmp_path / "logs")
+    done = run([tools.heaptape, "convert", recording.logs[0], "-o", tmp_path / "t.bin"])
+    assert done.returncode == 0
+    assert done.stdout == b""
+    assert b"events" in done.stderr and b"replay" in done.stderr
+    assert b"\x1b" not in done.stderr and b"\r" not in done.stderr  # no terminal, no redraws
+    quiet = run([tools.heaptape, "convert", "-q", recording.logs[0], "-o", tmp_path / "t.bin"])
+    assert quiet.returncode == 0 and quiet.stdout == quiet.stderr == b""
+
+
+def test_recorded_program_not_found(tools: Tools, tmp_path: Path) -> None:
+    done = run([tools.heaptape, "record", "-o", tmp_path, "--", "no-such-program"])
+    assert done.returncode not in (0, 3)
+    assert b"no-such-program" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,36 @@
+"""Shared fixtures. The package is taken from the tree where it is not installed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# Hypothesis keeps its examples in the working directory unless told otherwise; the tree is to stay as it is.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "heaptape-hypothesis"))
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT / "analysis"), str(HERE)]
+
+
+@pytest.fixture(scope="session")
+def heaptape_binary() -> Path:
+    """The built front end; tests that need it are skipped, with the reason, where it was not built."""
+    binary = Path(os.environ.get("HEAPTAPE_BUILD", ROOT / "build")) / "heaptape"
+    if not binary.is_file():
+        pytest.skip(f"{binary} was not built")
+    return binary
+
+
+@pytest.fixture(scope="session")
+def recorded_traces() -> list[Path]:
+    """Real traces of the repository, with those that HEAPTAPE_TEST_TRACES names (separated by colons)."""
+    named = [Path(name) for name in os.environ.get("HEAPTAPE_TEST_TRACES", "").split(":") if name]
+    found = named + sorted((ROOT / "traces").glob("**/*.bin"))
+    if not found:
+        pytest.skip("there is no recorded trace under traces/ and HEAPTAPE_TEST_TRACES names none")
+    return found

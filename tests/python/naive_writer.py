@@ -1,0 +1,157 @@
+"""A tiny writer of traces for the tests, from docs/trace-format.md and from nothing else: one value at a time, slow and
+plain, so that it shares neither code nor cleverness with the reader that it checks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import struct
+from dataclasses import dataclass, field
+
+import xxhash
+import zstandard
+
+# (function, variant) → which values an event carries; the table of the specification, written out.
+CARRIES: dict[tuple[int, int], str] = {}
+for _row in """
+1 SZ - Z - -|2 SZX - ZX - -|3 SZ SZ Z SZ SZ|4 SZX SZX ZX SZX SZX|5 S 0 - - 0|6 SZX - ZX - -|7 SZX - ZX - -
+8 SZX - ZX - -|9 SZ - Z - -|10 SZ - Z - -|11 SZ Z - - Z|12 SZX ZX - - ZX|13 S 0 - - 0|14 SZ - Z - -|15 SZ - Z - -
+16 SZX - ZX - -|17 SZX - ZX - -|18 S 0 - - 0|19 S 0 - - 0|20 SZ Z - - Z|21 SZ Z - - Z|22 SX X - - X|23 SX X - - X
+24 SZX ZX - - ZX|25 SZX ZX - - ZX|30 S - - - -|31 SZ - - - -
+""".replace("\n", "|").strip("|").split("|"):
+    _function, *_cells = _row.split()
+    for _variant, _cell in enumerate(_cells):
+        if _cell != "-":
+            CARRIES[int(_function), _variant] = _cell.replace("0", "")
+
+
+@dataclass(frozen=True)
+class Event:
+    function: int
+    variant: int = 0
+    thread: int = 0
+    time: int = 0
+    """In units."""
+    slot: int = 0
+    size: int = 0
+    extra: int = 0
+
+
+@dataclass
+class ColumnSpec:
+    id: int
+    values: list[int]
+    difference: bool = False
+    compress: bool = False
+    width: int | None = None
+
+
+def zigzag(value: int) -> int:
+    signed = value - (1 << 64) if value >= 1 << 63 else value
+    return (signed << 1 ^ signed >> 63) & (1 << 64) - 1
+
+
+def encode_column(spec: ColumnSpec) -> tuple[bytes, bytes]:
+    """Directory entry and bytes."""
+    values, before = [], 0
+    for value in spec.values:
+        values.append(zigzag((value - before) % (1 << 64)) if spec.difference else value)
+        before = value
+    width = spec.width if spec.width is not None else max((-(-v.bit_length() // 8) for v in values), default=0)
+    raw = b"".join(bytes(v >> 8 * plane & 255 for v in values) for plane in range(width))
+    stored = zstandard.ZstdCompressor().compress(raw) if spec.compress and raw else raw
+    compression = 1 if spec.compress and raw else 0
+    return struct.pack("<BBBBIII", spec.id, width, spec.difference, compression, len(values), len(stored), 0), stored
+
+
+def encode_section(
+    kind: int, columns: list[ColumnSpec], rows: int, first_event: int = 0, first_time: int = 0
+) -> bytes:
+    entries, stored = zip(*(encode_column(spec) for spec in columns), strict=True) if columns else ((), ())
+    payload = b"".join(entries) + b"".join(stored)
+    head = struct.pack("<4sBBHIIQQQ", b"HTBK", kind, len(columns), 0, len(payload), rows, first_event, first_time, 0)
+    return head + struct.pack("<Q", xxhash.xxh64_intdigest(head + payload)) + payload
+
+
+def encode_header(version: int = 1, min_reader: int = 1, features: int = 0, unit_ns: int = 1) -> bytes:
+    head = struct.pack("<8sHHIII32s", b"HTAPETRC", version, min_reader, features, unit_ns, 65_536, b"")
+    return head + struct.pack("<Q", xxhash.xxh64_intdigest(head))
+
+
+def encode_json(kind: int, value: object, compress: bool = False) -> bytes:
+    return encode_section(kind, [ColumnSpec(1, list(json.dumps(value).encode()), compress=compress, width=1)], 0)
+
+
+def encode_events(events: list[Event], first_event: int, compress: bool = False, difference: bool = False) -> bytes:
+    runs: list[list[int]] = []
+    for event in events:
+        if runs and runs[-1][0] == event.thread:
+            runs[-1][1] += 1
+        else:
+            runs.append([event.thread, 1])
+    carried = [CARRIES[e.function, e.variant] for e in events]
+    steps = [0] + [b.time - a.time for a, b in itertools.pairwise(events)]
+    columns = [
+        ColumnSpec(1, [e.function | e.variant << 5 for e in events], compress=compress),
+        ColumnSpec(2, [run[0] for run in runs], compress=compress),
+        ColumnSpec(3, [run[1] for run in runs], compress=compress),
+        ColumnSpec(4, steps, compress=compress),
+        ColumnSpec(5, [e.slot for e, c in zip(events, carried, strict=True) if "S" in c], difference, compress),
+        ColumnSpec(6, [e.size for e, c in zip(events, carried, strict=True) if "Z" in c], difference, compress),
+        ColumnSpec(7, [e.extra for e, c in zip(events, carried, strict=True) if "X" in c], difference, compress),
+    ]
+    return encode_section(2, columns, len(events), first_event, events[0].time if events else 0)
+
+
+@dataclass
+class TraceSpec:
+    events: list[Event]
+    context: dict[str, object] = field(default_factory=lambda: {"command": "job", "page_bytes": 4096, "pid": 7})
+    totals: dict[str, object] | None = None
+    samples: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    residency: list[tuple[int, int, int]] = field(default_factory=list)
+    threads: list[tuple[int, int, int, int, int, int, str]] = field(default_factory=list)
+    unit_ns: int = 1
+    block: int = 65_536
+    compress: bool = False
+    difference: bool = False
+
+
+def build(spec: TraceSpec) -> tuple[bytes, list[int]]:
+    """The file and the offsets at which its sections end (the header's end first)."""
+    sections = [encode_json(1, spec.context, spec.compress)]
+    for start in range(0, len(spec.events), spec.block):
+        sections.append(
+            encode_events(spec.events[start : start + spec.block], start, spec.compress, spec.difference))
+    if spec.samples:
+        columns = [ColumnSpec(i + 1, list(c), i < 5) for i, c in enumerate(zip(*spec.samples, strict=True))]
+        sections.append(encode_section(3, columns, len(spec.samples)))
+    if spec.residency:
+        columns = [ColumnSpec(i + 1, list(c)) for i, c in enumerate(zip(*spec.residency, strict=True))]
+        sections.append(encode_section(4, columns, len(spec.residency)))
+    if spec.threads:
+        columns = [ColumnSpec(i + 1, list(c)) for i, c in enumerate(zip(*(t[:6] for t in spec.threads), strict=True))]
+        names = [t[6].encode()[:16].ljust(16, b"\0") for t in spec.threads]
+        columns.append(ColumnSpec(7, [int.from_bytes(name[:8], "little") for name in names]))
+        columns.append(ColumnSpec(8, [int.from_bytes(name[8:], "little") for name in names]))
+        sections.append(encode_section(5, columns, len(spec.threads)))
+    calls = sum(1 for event in spec.events if event.function < 30)
+    totals = spec.totals if spec.totals is not None else {"events": calls, "records": len(spec.events)}
+    sections.append(encode_json(6, totals, spec.compress))
+    return assemble(encode_header(unit_ns=spec.unit_ns), sections)
+
+
+def assemble(header: bytes, sections: list[bytes]) -> tuple[bytes, list[int]]:
+    """Header, sections, their index and the footer."""
+    data, ends, rows = header, [len(header)], []
+    for section in sections:
+        kind, count, first_event, first_time = (
+            section[4], *struct.unpack_from("<I", section, 12), *struct.unpack_from("<QQ", section, 16))
+        rows.append((len(data), kind, count, first_event, first_time))
+        data += section
+        ends.append(len(data))
+    index_offset = len(data)
+    data += encode_section(7, [ColumnSpec(i + 1, list(c)) for i, c in enumerate(zip(*rows, strict=True))], 0)
+    ends.append(len(data))
+    foot = b"HTAPEEND" + struct.pack("<QQ", index_offset, len(data) + 32)
+    return data + foot + struct.pack("<Q", xxhash.xxh64_intdigest(foot)), ends

@@ -1,0 +1,103 @@
+"""The verbs as a user types them: output, exit status, one line on bad input, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import results_factory
+import story
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "analysis")}
+    return subprocess.run([sys.executable, "-m", "heaptape", *map(str, arguments)], cwd=cwd, env=environment,
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+def _one_line(done: subprocess.CompletedProcess[str], status: int, words: str) -> None:
+    assert done.returncode == status, done.stderr
+    assert done.stdout == "" and done.stderr.count("\n") == 1
+    assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_report(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    done = _run("report", results, "-o", "out.html", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "") and done.stderr.startswith("out.html: 0.")
+    assert "mimalloc is fastest" in (tmp_path / "out.html").read_text()
+    assert _run("report", results, "-q", cwd=tmp_path).stderr == "" and (tmp_path / "report.html").exists()
+
+
+def test_report_finds_the_trace_beside_the_results_from_anywhere(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    results, trace = story.write_story(tmp_path / "deep")
+    assert _run("report", results, "-o", "a.html", cwd=tmp_path).returncode == 0
+    assert "recorded heap" in (tmp_path / "a.html").read_text()
+    moved = trace.rename(tmp_path / "moved.bin")
+    assert _run("report", results, "--trace", moved, "-o", "b.html", cwd=tmp_path).returncode == 0
+    assert "recorded heap" in (tmp_path / "b.html").read_text()
+
+
+def test_compare(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    done = _run("compare", results, cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == ""
+    assert "mimalloc is fastest" in done.stdout.splitlines()[-1]
+    assert any(line.split()[0] == "tcmalloc" and "same within 1 %" in line for line in done.stdout.splitlines() if line)
+    assert not any(line != line.rstrip() for line in done.stdout.splitlines())
+
+
+def test_compare_json(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path, rounds=1)
+    found = json.loads(_run("compare", results, "--json", "--baseline", "jemalloc", cwd=tmp_path).stdout)
+    assert found[0]["baseline"] == "jemalloc"
+    row = next(r for r in found[0]["comparisons"] if (r["measure"], r["allocator"]) == ("time", "glibc"))
+    assert row["verdict"] == "unresolved" and row["ci_low"] is None and row["ratio"] > 1
+    assert {"measure", "allocator", "rounds", "value", "unit", "ratio", "ci_low", "ci_high", "verdict"} <= set(row)
+
+
+def test_same_seed_same_output(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    one, other = (_run("compare", results, "--seed", "7", cwd=tmp_path).stdout for _ in range(2))
+    assert one == other and "bootstrap seed 7" in one
+
+
+@pytest.mark.parametrize("verb", ["report", "compare"])
+def test_bad_input(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"trace": {}\n')
+    _one_line(_run(verb, "bad.jsonl", cwd=tmp_path), 3, "bad.jsonl:1: expected one JSON object")
+    _one_line(_run(verb, "absent.jsonl", cwd=tmp_path), 3, "absent.jsonl: can't read")
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.jsonl"]
+
+
+def test_bad_trace(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    _one_line(_run("report", results, "--trace", results, cwd=tmp_path), 3, "offset 0: expected a trace")
+    _one_line(_run("report", results, "--trace", "absent.bin", cwd=tmp_path), 3, "absent.bin: offset 0: can't open")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_bad_usage(tmp_path: Path) -> None:
+    results = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=2))
+    _one_line(_run("compare", results, "--baseline", "hoard", cwd=tmp_path), 2, "no runs of baseline 'hoard'")
+    for arguments in ((), ("frob",), ("report",), ("compare", results, "--seed", "-1"), ("report", results, "--frob")):
+        done = _run(*arguments, cwd=tmp_path)
+        assert done.returncode == 2 and done.stdout == "" and "usage: heaptape" in done.stderr
+
+
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    _one_line(_run("report", results, "-o", "no/such/folder/r.html", cwd=tmp_path), 1, "can't write")
+
+
+@pytest.mark.parametrize("verb", [[], ["report"], ["compare"]])
+def test_help_goes_to_stdout(tmp_path: Path, verb: list[str]) -> None:
+    done = _run(*verb, "--help", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("usage: heaptape") and done.stderr == ""

@@ -1,0 +1,211 @@
+"""Pairing, intervals and verdicts, on data of known truth."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import results_factory
+from heaptape import UsageError, compare, read_results
+from heaptape.comparison import (
+    MEASURES,
+    SAME,
+    UNRESOLVED,
+    Estimate,
+    bootstrap_medians,
+    estimate_ratio,
+    experiments,
+    identical_pairs,
+    leaders,
+    more_rounds,
+    round_table,
+    verdict,
+)
+from heaptape.verdicts import headline
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+TIME = MEASURES["time"]
+_ratios = st.lists(st.floats(0.01, 100), min_size=2, max_size=30).map(np.array)
+
+
+def _frame(tmp_path: Path, rows: list) -> pd.DataFrame:
+    return read_results(results_factory.write(tmp_path / "r.jsonl", rows))
+
+
+@settings(deadline=None, max_examples=200)
+@given(ratios=_ratios, seed=st.integers(0, 99))
+def test_an_interval_holds_its_median(ratios: np.ndarray, seed: int) -> None:
+    estimate = estimate_ratio(ratios, seed, 500)
+    assert estimate.ci_low <= estimate.ratio * (1 + 1e-9) and estimate.ratio <= estimate.ci_high * (1 + 1e-9)
+    if ratios.size >= 6:
+        assert ratios.min() <= estimate.ci_low and estimate.ci_high <= ratios.max()
+
+
+@settings(deadline=None, max_examples=100)
+@given(ratios=_ratios, factor=st.sampled_from([0.25, 2.0, 1024.0]))
+def test_intervals_scale_with_their_data(ratios: np.ndarray, factor: float) -> None:
+    one, other = estimate_ratio(ratios, 1, 300), estimate_ratio(ratios * factor, 1, 300)
+    assert np.allclose([one.ratio * factor, one.ci_low * factor, one.ci_high * factor],
+                       [other.ratio, other.ci_low, other.ci_high])
+
+
+@settings(deadline=None, max_examples=50)
+@given(value=st.floats(0.1, 10), count=st.integers(2, 20))
+def test_equal_ratios_have_no_width(value: float, count: int) -> None:
+    estimate = estimate_ratio(np.full(count, value), 1, 100)
+    assert np.allclose([estimate.ratio, estimate.ci_low, estimate.ci_high], value)
+
+
+def test_a_seed_repeats_its_interval_and_another_differs_little() -> None:
+    ratios = np.random.default_rng(1).lognormal(0, 0.1, 15)
+    assert estimate_ratio(ratios, 5) == estimate_ratio(ratios, 5)
+    one, other = estimate_ratio(ratios, 5), estimate_ratio(ratios, 6)
+    assert abs(one.ci_low - other.ci_low) < 0.02 and abs(one.ci_high - other.ci_high) < 0.02
+
+
+def test_blocks_of_resamples_make_one_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("heaptape.comparison._BLOCK_VALUES", 64)
+    medians = bootstrap_medians(np.arange(10.0), 100, np.random.default_rng(0))
+    assert medians.shape == (100,) and 0 <= medians.min() and medians.max() <= 9
+
+
+@pytest.mark.parametrize("rounds", [4, 12, 20])
+def test_intervals_cover_the_truth_as_often_as_they_say(rounds: int) -> None:
+    rng = np.random.default_rng(rounds)
+    trials = 600
+    hits = 0
+    for trial in range(trials):
+        estimate = estimate_ratio(rng.lognormal(math.log(0.8), 0.05, rounds), trial, 999)
+        hits += estimate.ci_low <= 0.8 <= estimate.ci_high
+    assert 0.92 <= hits / trials <= 0.98
+
+
+@pytest.mark.parametrize(("low", "high", "words"), [
+    (0.50, 0.60, "faster"), (0.95, 0.999, "faster"), (1.001, 1.2, "slower"), (0.992, 1.008, SAME), (0.991, 0.998, SAME),
+    (0.98, 1.005, UNRESOLVED), (0.9, 1.1, UNRESOLVED), (1.0, 1.05, UNRESOLVED), (math.nan, math.nan, UNRESOLVED),
+])
+def test_verdicts(low: float, high: float, words: str) -> None:
+    assert verdict(Estimate((low + high) / 2, low, high, 12), TIME) == words
+
+
+def test_more_rounds_shrink_with_the_distance() -> None:
+    near, far = Estimate(0.97, 0.93, 1.01, 10), Estimate(0.95, 0.90, 1.01, 10)
+    assert more_rounds(near) > more_rounds(far) >= 1
+    assert more_rounds(Estimate(1.0, math.nan, math.nan, 1)) is None
+    centred = Estimate(1.0, 0.98, 1.02, 10)
+    assert 25 <= more_rounds(centred) <= 35
+
+
+def test_known_truth_is_found(tmp_path: Path) -> None:
+    frame = _frame(tmp_path, results_factory.schedule(rounds=15))
+    table = compare(frame).set_index(["measure", "allocator"])
+    assert set(table["baseline"]) == {"glibc"}
+    assert ("time", "null") not in table.index
+    for name, (_, time_ratio, peak_ratio) in results_factory.TRUTH.items():
+        if name in ("null", "glibc"):
+            continue
+        assert table.loc[("time", name), "verdict"] == "faster"
+        assert table.loc[("time", name), "ratio"] == pytest.approx(time_ratio, rel=0.03)
+        assert table.loc[("rss_peak", name), "ratio"] == pytest.approx(peak_ratio, rel=0.01)
+    assert table.loc[("rss_peak", "tcmalloc"), "verdict"] == SAME
+    assert table.loc[("rss_peak", "jemalloc"), "verdict"] == "larger"
+    assert table.loc[("time", "glibc"), "verdict"] == "baseline"
+
+
+def test_pairing_takes_out_what_a_round_shares() -> None:
+    """A round that is three times slower for everybody changes no ratio."""
+    rows = []
+    rng = np.random.default_rng(2)
+    for number, weather in enumerate(rng.lognormal(0, 1, 12)):
+        for name, ratio in (("glibc", 1.0), ("other", 0.9)):
+            rows.append({"allocator": name, "pass": "time", "seed": "1", "round": number, "failures": 0,
+                         "alloc_time_ns": 1e9 * weather * ratio})
+    frame = pd.DataFrame(rows)
+    table = round_table(frame, TIME)
+    estimate = estimate_ratio((table["other"] / table["glibc"]).to_numpy())
+    assert estimate.ci_low == pytest.approx(0.9) and estimate.ci_high == pytest.approx(0.9)
+
+
+def test_rounds_of_a_second_schedule_are_kept_apart(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=4) + results_factory.schedule(rounds=4, seed=9)
+    assert round_table(_frame(tmp_path, rows), TIME).shape == (8, 4)
+
+
+def test_rounds_without_a_partner_and_failed_runs_are_left_out(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=8)
+    rows = [r for r in rows if not (r["allocator"]["name"] == "jemalloc" and r["round"] == 0)]
+    for row in rows:
+        if row["allocator"]["name"] == "mimalloc" and row["round"] in (1, 2):
+            row["failures"] = 1
+    table = compare(_frame(tmp_path, rows)).set_index(["measure", "allocator"])
+    assert table.loc[("time", "jemalloc"), "rounds"] == 7
+    assert table.loc[("time", "mimalloc"), "rounds"] == 6
+
+
+def test_one_round_resolves_nothing(tmp_path: Path) -> None:
+    table = compare(_frame(tmp_path, results_factory.schedule(rounds=1)))
+    others = table[table["allocator"] != "glibc"]
+    assert set(others["verdict"]) == {UNRESOLVED} and others["ci_low"].isna().all()
+
+
+def test_baselines(tmp_path: Path) -> None:
+    frame = _frame(tmp_path, results_factory.schedule(rounds=6, names=("null", "jemalloc", "mimalloc")))
+    assert set(compare(frame)["baseline"]) <= {"jemalloc", "mimalloc"}
+    assert set(compare(frame, "mimalloc")["baseline"]) == {"mimalloc"}
+    with pytest.raises(UsageError, match="no runs of baseline 'glibc'; there are"):
+        compare(frame, "glibc")
+    with pytest.raises(UsageError, match="null allocator only"):
+        experiments(_frame(tmp_path, results_factory.schedule(rounds=1, names=("null",))))
+
+
+def test_experiments_are_never_mixed(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=2)
+    other = results_factory.schedule(rounds=2, touch="none")
+    third = results_factory.schedule(rounds=2)
+    for row in third:
+        row["trace"] = {"path": "other.bin", "sha256": "ff", "events": 1}
+    found = experiments(_frame(tmp_path, rows + other + third))
+    assert [(e.trace_path, e.settings["touch"], len(e.runs)) for e in found] == [
+        ("job.bin", "recorded", 20), ("job.bin", "none", 20), ("other.bin", "recorded", 20)]
+
+
+def test_passes_may_differ_in_pace_but_runs_of_a_pass_may_not(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=2)
+    for row in rows:
+        row["pace"] = "virtual" if row["pass"] == "time" else "real"
+    assert len(experiments(_frame(tmp_path, rows))) == 1
+    assert len(experiments(_frame(tmp_path, rows + results_factory.schedule(rounds=2, pace="none")))) >= 2
+
+
+def test_leaders_and_headline(tmp_path: Path) -> None:
+    frame = _frame(tmp_path, results_factory.schedule(rounds=12))
+    assert leaders(frame, TIME) == ["mimalloc"]
+    assert set(leaders(frame, MEASURES["rss_peak"])) == {"glibc", "tcmalloc"}
+    words = headline(frame, compare(frame), "glibc")
+    assert words.startswith("mimalloc is fastest, 2.2") and "share the smallest peak RSS" in words
+
+
+def test_headline_where_nothing_differs(tmp_path: Path) -> None:
+    names = ("glibc", "other")
+    frame = _frame(tmp_path, results_factory.schedule(rounds=12, names=names, noise=0.002))
+    words = headline(frame, compare(frame), "glibc")
+    assert "No allocator was shown to be faster than glibc" in words
+
+
+def test_headline_of_a_single_allocator(tmp_path: Path) -> None:
+    frame = _frame(tmp_path, results_factory.schedule(rounds=3, names=("null", "glibc")))
+    assert headline(frame, compare(frame), "glibc") == "Only glibc was measured, so there is nothing to compare it with."
+
+
+def test_the_control_is_recognised(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=6, names=("glibc", "again", "jemalloc"))
+    for row in rows:
+        if row["allocator"]["name"] == "again":
+            row["allocator"] |= {"path": "/usr/lib/libglibc.so", "version": "2.36"}
+        row["allocator"]["build_id"] = row["allocator"]["path"]
+    pairs = identical_pairs(_frame(tmp_path, rows))
+    assert [set(pair) for pair in pairs] == [{"glibc", "again"}]

@@ -1,0 +1,242 @@
+"""The report: self-contained, complete, and still there when the trace is not."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import naive_writer
+import numpy as np
+import pytest
+import results_factory
+import story
+from heaptape import read_results, read_trace, write_report
+from heaptape.functions import function_table
+from heaptape.svg import nice_ticks, ratio_ticks, spread_labels
+from heaptape.timeline import thin
+from heaptape.units import byte_count, nanoseconds, percent, seconds, three_digits
+from heaptape.worth import worth
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+
+class _Page(HTMLParser):
+    """What a browser would load, and whether every element that was opened is closed."""
+
+    VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in ("src", "href", "xlink:href", "data", "poster", "srcset"):
+                self.loads.append(value or "")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+
+def _report(folder: Path, results: Path, **more: object) -> str:
+    path = write_report(read_results(results), folder / "report.html", **more)
+    return path.read_text(encoding="utf-8")
+
+
+def test_everything_is_there_and_nothing_is_fetched(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    text = _report(tmp_path, results)
+    page = _Page(text)
+    assert page.open == []
+    assert all(load.startswith(("#", "data:")) for load in page.loads)
+    assert not re.search(r"url\(|@import|<script|<iframe", text)
+    assert set(re.findall(r"https?://[^\"'\s<]+", text)) <= {"http://www.w3.org/2000/svg"}
+    for words in ("mimalloc is fastest", "What malloc is worth", "12 %", "recorded heap", "live bytes", "realloc",
+                  "MALLOC_ARENA_MAX", "Where the figures come from", "Warnings", "python3 job.py", "20817"):
+        assert words in text
+    assert text.index("mimalloc is fastest") < text.index("What malloc is worth") < text.index('class="warnings"')
+    assert page.tags.count("figure") == 3 and page.tags.count("details") >= 3 + page.tags.count("figure")
+    assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
+
+
+def test_five_allocators_and_twenty_rounds_are_quick_and_small(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path, rounds=20, points=20_000)
+    started = time.monotonic()
+    text = _report(tmp_path, results)
+    assert time.monotonic() - started < 10
+    assert len(text.encode()) < 1_000_000
+
+
+@pytest.mark.parametrize("how", ["gone", "changed", "corrupt", "unnamed"])
+def test_without_its_trace_the_report_says_so(tmp_path: Path, how: str) -> None:
+    results, trace = story.write_story(tmp_path)
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    if how == "gone":
+        trace.unlink()
+    elif how == "changed":
+        story.write_trace(trace, blocks=10)
+    else:
+        for row in rows:
+            row["trace"] = {"path": "job.bin" if how == "corrupt" else "", "sha256": "", "events": 1}
+        results_factory.write(results, rows)
+        trace.write_bytes(trace.read_bytes()[:200] + b"?" + trace.read_bytes()[201:])
+    text = _report(tmp_path, results)
+    words = {"gone": "is not there", "changed": "no longer the file that was replayed", "corrupt": "checksum does not match",
+             "unnamed": "do not say where"}[how]
+    assert words in text and "Name it with --trace" in text and "recorded heap" not in text
+    assert "mimalloc is fastest" in text and "live bytes" in text
+    assert _Page(text).open == []
+
+
+def test_a_trace_cut_short_is_used_and_named(tmp_path: Path) -> None:
+    results, trace = story.write_story(tmp_path)
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    for row in rows:
+        row["trace"]["sha256"] = ""
+    results_factory.write(results, rows)
+    trace.write_bytes(trace.read_bytes()[:-40])
+    text = _report(tmp_path, results)
+    assert "was cut short" in text and "recorded heap" in text
+
+
+def test_names_are_escaped(tmp_path: Path) -> None:
+    name = "<b>x</b>&amp;"
+    rows = results_factory.schedule(rounds=6, names=("glibc", name))
+    text = _report(tmp_path, results_factory.write(tmp_path / "r.jsonl", rows))
+    assert "<b>x" not in text and "&lt;b&gt;x" in text
+
+
+def test_two_experiments_make_two_chapters(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=6) + results_factory.schedule(rounds=6, touch="none")
+    page = _Page(_report(tmp_path, results_factory.write(tmp_path / "r.jsonl", rows)))
+    assert page.tags.count("main") == 2 and page.open == []
+
+
+@pytest.mark.parametrize("kept", ["time", "memory"])
+def test_one_pass_alone(tmp_path: Path, kept: str) -> None:
+    rows = [row for row in results_factory.schedule(rounds=6) if row["pass"] == kept]
+    text = _report(tmp_path, results_factory.write(tmp_path / "r.jsonl", rows))
+    assert ("Memory was not measured." in text) == (kept == "time")
+    assert ("Time was not measured." in text) == (kept == "memory")
+    assert "nan" not in re.sub(r"<style>.*?</style>", "", text, flags=re.S).lower().replace("nanosec", "")
+
+
+def test_least_lines_and_single_allocator(tmp_path: Path) -> None:
+    row = {"trace": {}, "allocator": {"name": "a"}, "pass": "time", "round": 0, "alloc_time_ns": 5}
+    text = _report(tmp_path, results_factory.write(tmp_path / "r.jsonl", [row]))
+    assert "Only a was measured" in text and _Page(text).open == []
+
+
+def test_many_allocators_keep_their_colours_apart(tmp_path: Path) -> None:
+    names = ("glibc", *(f"allocator-{n}:with=a,long=name" for n in range(11)))
+    text = _report(tmp_path, results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(6, names)))
+    assert "c7" in text and "c1 dashed" in text
+
+
+def test_warnings(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=4)
+    for row in rows:
+        if row["allocator"]["name"] == "mimalloc" and row["round"] == 1:
+            row["failures"] = {"malloc": 2}
+        if row["allocator"]["name"] == "jemalloc" and row["pass"] == "memory":
+            row |= {"lazyfree_bytes": 20_000_000, "major_faults": 3}
+        if row["allocator"]["name"] == "tcmalloc" and row["pass"] == "time":
+            row["harness_time_ns"] = 2 * row["alloc_time_ns"]
+        row["machine"] = row["machine"] | {"cores": 2 + row["round"] % 2}
+    text = _report(tmp_path, results_factory.write(tmp_path / "r.jsonl", rows))
+    for words in ("2 runs of mimalloc had calls that failed", "Fewer than 6 rounds", "MADV_FREE", "major page faults",
+                  "more than one machine", "Replaying itself took longer"):
+        assert words in text
+
+
+def test_what_malloc_is_worth(tmp_path: Path) -> None:
+    results, trace_path = story.write_story(tmp_path)
+    runs, trace = read_results(results), read_trace(trace_path)
+    value = worth(runs, trace.context, trace.totals, "glibc")
+    assert value.reference == "glibc" and not value.stands_in
+    assert value.share == pytest.approx(0.67e9 / story.CPU_NS, rel=0.03)
+    saving = value.rows.set_index("allocator")["saving"]
+    assert saving["glibc"] == 0 and saving["mimalloc"] == pytest.approx(0.55 * value.share, rel=0.05)
+    assert "mimalloc would save about" in value.sentence()
+    other = worth(runs, trace.context | {"allocator_name": "snmalloc"}, trace.totals, "jemalloc")
+    assert other.stands_in and other.reference == "jemalloc"
+    assert worth(runs, {}, {"recorded_cpu_ns": 0}, "glibc") is None
+    assert worth(runs, {}, None, "glibc") is None
+
+
+def test_functions_in_the_shape_of_ltrace(tmp_path: Path) -> None:
+    runs = read_results(results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=5)))
+    table = function_table(runs, "glibc")
+    assert table["function"].tolist() == ["malloc", "free", "realloc", "calloc"]
+    assert table["share"].sum() == pytest.approx(1)
+    assert (table["ns_per_call"] * table["calls"]).tolist() == pytest.approx(table["time_ns"].tolist())
+    assert function_table(runs, "absent").empty
+
+
+def test_a_failed_write_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    results, _ = story.write_story(tmp_path)
+    target = tmp_path / "report.html"
+    target.write_text("old")
+    monkeypatch.setattr("os.fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    from heaptape import HeaptapeError
+
+    with pytest.raises(HeaptapeError, match="No space left"):
+        write_report(read_results(results), target)
+    assert target.read_text() == "old"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["job.bin", "report.html", "results.jsonl"]
+
+
+def test_a_trace_named_must_be_readable(tmp_path: Path) -> None:
+    from heaptape import TraceError
+
+    results, _ = story.write_story(tmp_path)
+    (tmp_path / "bad.bin").write_bytes(naive_writer.encode_header()[:50])
+    with pytest.raises(TraceError):
+        write_report(read_results(results), tmp_path / "report.html", [tmp_path / "bad.bin"])
+    assert not (tmp_path / "report.html").exists()
+
+
+@settings(deadline=None)
+@given(values=st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=3000), buckets=st.integers(1, 50))
+def test_thinning_keeps_both_extremes_and_ends(values: list[float], buckets: int) -> None:
+    value = np.array(values)
+    rows = thin(np.arange(value.size, dtype=float), value, buckets)
+    assert value[rows].max() == value.max() and value[rows].min() == value.min()
+    assert rows[0] == 0 and rows[-1] == value.size - 1 and rows.size <= max(4 * buckets, 1)
+    assert (np.diff(rows) > 0).all()
+
+
+@given(wanted=st.lists(st.floats(0, 400), min_size=1, max_size=12))
+def test_labels_never_overlap(wanted: list[float]) -> None:
+    placed = spread_labels(wanted, 16, 0, 400)
+    ordered = sorted(placed)
+    assert all(b - a >= 15.999 for a, b in itertools.pairwise(ordered))
+    assert ordered[0] >= -0.001 and ordered[-1] <= 400.001
+
+
+@given(high=st.floats(1e-6, 1e12), count=st.integers(2, 10))
+def test_ticks_are_few_and_within(high: float, count: int) -> None:
+    ticks = nice_ticks(high, count)
+    assert ticks[0] == 0 and ticks[-1] <= high * (1 + 1e-9) and 1 < len(ticks) <= count + 1
+    assert 1.0 in ratio_ticks(0.2, 3, 300)
+
+
+def test_units() -> None:
+    assert [byte_count(v) for v in (0, 999, 63_200_000, 999_999, None, float("nan"))] == [
+        "0 B", "999 B", "63.2 MB", "1.00 MB", "n/a", "n/a"]
+    assert [nanoseconds(v) for v in (12.345, 671e6, 1.5e9, -2e6)] == ["12.3 ns", "671 ms", "1.50 s", "-2.00 ms"]
+    assert three_digits(99.97) == "100" and percent(0.0999) == "10 %" and seconds(1_500_000) == "0.001500"

@@ -1,0 +1,93 @@
+"""Reading results.jsonl."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import results_factory
+from heaptape import ResultsError, read_results
+from heaptape.results import count_failures
+
+
+def test_one_row_per_run_flattened(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=3)
+    frame = read_results(results_factory.write(tmp_path / "r.jsonl", rows))
+    assert len(frame) == len(rows) == 3 * 5 * 2
+    for (_, read), row in zip(frame.iterrows(), rows, strict=True):
+        assert read["allocator"] == row["allocator"]["name"]
+        assert read["allocator_path"] == row["allocator"]["path"]
+        assert (read["pass"], read["round"], read["seed"]) == (row["pass"], row["round"], str(row["seed"]))
+        assert read["machine"]["cores"] == 2
+        if row["pass"] == "time":
+            assert read["alloc_time_ns"] == row["alloc_time_ns"] and read["calls"] == row["calls"]
+            assert read["rss_peak_bytes"] != read["rss_peak_bytes"]
+        else:
+            assert read["rss_peak_bytes"] == row["rss_peak_bytes"]
+            assert read["fragmentation_f4"] == row["fragmentation"]["f4"]
+            assert read["timeline"]["rss_bytes"] == row["timeline"]["rss_bytes"]
+    assert frame["line"].tolist() == list(range(1, 31))
+
+
+def test_several_files_and_blank_lines(tmp_path: Path) -> None:
+    row = json.dumps(results_factory.schedule(rounds=1)[0])
+    (tmp_path / "a.jsonl").write_text(f"{row}\n\n{row}\n")
+    (tmp_path / "b.jsonl").write_text(row)
+    frame = read_results([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    assert frame["line"].tolist() == [1, 3, 1]
+    assert [Path(source).name for source in frame["source"]] == ["a.jsonl", "a.jsonl", "b.jsonl"]
+
+
+def test_the_least_that_a_line_must_have(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text('{"trace": {}, "allocator": {"name": "new", "knobs": {"narenas": 1}}, "pass": "time", "round": 0, '
+                    '"alloc_time_ns": null, "calls": null, "later": 3}\n')
+    row = read_results(path).iloc[0]
+    assert row["allocator_knobs"] == "narenas=1" and row["calls"] == {} and row["later"] == 3
+    assert row["alloc_time_ns"] != row["alloc_time_ns"] and row["trace_sha256"] == "" and row["failures"] == 0
+
+
+_GOOD = {"trace": {}, "allocator": {"name": "a"}, "pass": "time", "round": 0}
+
+
+@pytest.mark.parametrize(("bad", "words"), [
+    ("{", "expected one JSON object"),
+    ("[]", "expected one JSON object, found list"),
+    ("[" * 100_000, "expected one JSON object"),
+    ("\x00\x01", "expected one JSON object"),
+    (json.dumps(_GOOD | {"trace": "t.bin"}), 'an object "trace"'),
+    (json.dumps(_GOOD | {"allocator": {}}), '"name"'),
+    (json.dumps(_GOOD | {"pass": "speed"}), '"pass" to be "time" or "memory"'),
+    (json.dumps(_GOOD | {"round": None}), 'a number "round"'),
+    (json.dumps(_GOOD | {"alloc_time_ns": "12"}), '"alloc_time_ns" to be a number, found str'),
+    (json.dumps(_GOOD | {"fragmentation": {"f4": []}}), '"fragmentation_f4" to be a number, found list'),
+    (json.dumps(_GOOD | {"timeline": 5}), '"timeline" to be an object, found int'),
+    (json.dumps(_GOOD | {"schema": 2}), "schema 1, found 2"),
+])
+def test_a_bad_line_is_named(tmp_path: Path, bad: str, words: str) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps(_GOOD) + "\n" + bad + "\n")
+    with pytest.raises(ResultsError) as caught:
+        read_results(path)
+    assert str(caught.value).startswith(f"{path}:2: ") and words in str(caught.value)
+
+
+def test_a_line_cut_short_is_named(tmp_path: Path) -> None:
+    path = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=1))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ResultsError, match=":10: "):
+        read_results(path)
+
+
+def test_nothing_to_read(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_text("\n")
+    with pytest.raises(ResultsError, match="at least one run"):
+        read_results(tmp_path / "empty.jsonl")
+    with pytest.raises(ResultsError, match="can't read"):
+        read_results(tmp_path / "absent.jsonl")
+
+
+def test_failures_in_any_shape() -> None:
+    assert [count_failures(v) for v in (None, 0, 3, [], ["a", "b"], {"malloc": 2, "free": 1}, float("nan"))] == [
+        0, 0, 3, 0, 2, 3, 0]
