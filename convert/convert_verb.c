@@ -30,7 +30,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'o': options->output = value; return 0;
     case 'q': options->quiet = true; return 0;
     case 'l':
-        options->level = !strcmp(value, "fast") ? 1 : !strcmp(value, "default") ? 6 : !strcmp(value, "max") ? 19 : 0;
+        options->level = !strcmp(value, "fast") ? 1 : !strcmp(value, "default") ? 3 : !strcmp(value, "max") ? 19 : 0;
         if (!options->level) argp_error(state, "--level takes fast, default or max, not '%s'", value);
         return 0;
     case 'u': {
@@ -129,7 +129,7 @@ static char *default_output(const char *raw) {
 }
 
 int ht_verb_convert(int argc, char **argv) {
-    struct options options = {.level = 6, .time_unit_ns = 16};
+    struct options options = {.level = 3, .time_unit_ns = 16};
     struct ht_error error;
     struct ht_raw_log log;
     argp_parse(&parser, argc, argv, 0, NULL, &options);

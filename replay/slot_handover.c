@@ -5,21 +5,20 @@
 // Long enough for a thread on another core to finish the op we wait for, short beside a sleep.
 enum { SPINS_MAX = 100 };
 
-static bool spin(_Atomic uint32_t *word, uint32_t wanted) {
+static bool spin(_Atomic uint32_t *word, uint32_t handover) {
     for (int i = 0; i < SPINS_MAX; i++) {
-        if (atomic_load_explicit(word, memory_order_acquire) == wanted) return true;
+        if (ht_handover_is(atomic_load_explicit(word, memory_order_acquire), handover)) return true;
         ht_cpu_relax();
     }
     return false;
 }
 
 void ht_handover_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint32_t handover) {
-    const uint32_t wanted = handover << 1;
     uint64_t cpu_before_ns = ht_thread_cpu_ns(), ticks_before = ht_ticks();
-    if (!spin(word, wanted)) {
+    if (!spin(word, handover)) {
         uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
-        while (seen != wanted) {
-            // The publisher replaces the whole word, so our bit goes with the value that we sleep on.
+        while (!ht_handover_is(seen, handover)) {
+            // The publisher replaces the whole word and wakes all; whoever finds another's number says so again.
             if ((seen & 1) || atomic_compare_exchange_strong(word, &seen, seen | 1)) ht_futex_wait(word, seen | 1);
             seen = atomic_load_explicit(word, memory_order_acquire);
         }

@@ -1,7 +1,8 @@
 // Order between threads, slot by slot: an op waits only for the op on the same slot that precedes it in the
 // trace, and only where another thread did that one. The launcher numbers these handovers per slot; the thread
-// that hands over publishes the number, the one that takes over waits for it. Only one thread can wait for
-// a slot at a time, because the ops on a slot are in one order.
+// that hands over publishes the number, the one that takes over waits for it. Several threads may wait for the same
+// slot, each for a number of its own; the numbers are published in order, and the next one only by a thread
+// that has found its own, so nobody's number is passed by.
 #ifndef HEAPTAPE_SLOT_HANDOVER_H
 #define HEAPTAPE_SLOT_HANDOVER_H
 
@@ -11,9 +12,11 @@
 void ht_handover_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint32_t handover);
 
 // The word holds the number's lower 31 bits, and in bit 0 whether somebody sleeps.
+static inline bool ht_handover_is(uint32_t word, uint32_t handover) { return (word ^ handover << 1) <= 1; }
+
 static inline void ht_handover_wait(struct ht_lane *lane, uint32_t slot, uint32_t handover) {
     _Atomic uint32_t *word = &lane->handovers[slot];
-    if (__builtin_expect(atomic_load_explicit(word, memory_order_acquire) != handover << 1, 0)) {
+    if (__builtin_expect(!ht_handover_is(atomic_load_explicit(word, memory_order_acquire), handover), 0)) {
         ht_handover_wait_slowly(lane, word, handover);
     }
 }

@@ -136,6 +136,7 @@ static void put_allocator_version(struct text *text) {
     *(void **)&tc_version = dlsym(RTLD_NEXT, "tc_version");
     *(void **)&mi_version = dlsym(RTLD_NEXT, "mi_version");
     *(void **)&mallctl = dlsym(RTLD_NEXT, "mallctl");
+    real_forget_dlerror();
     if (mallctl) {
         const char *own = NULL;
         size_t bytes = sizeof own;

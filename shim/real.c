@@ -60,15 +60,22 @@ static void *next_cxx(const char *name) {
     return library ? dlsym(library, name) : NULL;
 }
 
+// A look-up that failed leaves a message, which the program's next dl call would free: a block that we allocated. The
+// first call hands the message out, the second frees it.
+void real_forget_dlerror(void) {
+    dlerror();
+    dlerror();
+}
+
 // libstdc++'s operator new calls malloc, which our hook sees; an allocator's own does not, and is logged as new.
 // The two are told apart by the object that they live in: an allocator's new lives beside its malloc.
-void real_resolve_cxx(void);
 void real_resolve_cxx(void) {
     Dl_info of_new, of_malloc;
     for (unsigned i = 0; i < 8; i++) *(void **)&real.new_[i] = next_cxx(new_names[i]);
     for (unsigned i = 0; i < 12; i++) *(void **)&real.delete_[i] = next_cxx(delete_names[i]);
     real.new_logged = real.new_[0] && dladdr(*(void **)&real.new_[0], &of_new) &&
                       dladdr(*(void **)&real.malloc, &of_malloc) && of_new.dli_fbase == of_malloc.dli_fbase;
+    real_forget_dlerror();
 }
 
 void real_resolve(void) {

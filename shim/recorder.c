@@ -214,7 +214,9 @@ static void start(void) {
     atomic_store(&fresh->epoch, EPOCH_OFF);
     epoch_page = fresh;
     // Our own programs, run from a shell that has LD_PRELOAD set, are not what the user wants to record.
-    if (dlsym(RTLD_DEFAULT, "heaptape_is_itself") || !choose_directory()) return;
+    bool itself = dlsym(RTLD_DEFAULT, "heaptape_is_itself") != NULL;
+    real_forget_dlerror();
+    if (itself || !choose_directory()) return;
     recording.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
     memory_start();
     if (!open_recording(0, 0, 0)) return;

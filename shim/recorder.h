@@ -99,6 +99,8 @@ static inline bool recorder_room(struct thread_state *t) {
 
 // real.c
 HIDDEN void real_resolve(void);
+HIDDEN void real_resolve_cxx(void);
+HIDDEN void real_forget_dlerror(void);
 HIDDEN void *boot_allocate(size_t size, size_t alignment);
 HIDDEN bool boot_owns(const void *block);
 HIDDEN size_t boot_size(const void *block);

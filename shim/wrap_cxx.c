@@ -6,8 +6,6 @@
 #include "recorder.h"
 #include "wrap.h"
 
-HIDDEN void real_resolve_cxx(void);
-
 enum new_form { NEW, NEW_ARRAY, NEW_NOTHROW, NEW_ARRAY_NOTHROW, NEW_ALIGN, NEW_ARRAY_ALIGN, NEW_ALIGN_NOTHROW, NEW_ARRAY_ALIGN_NOTHROW };
 enum delete_form {
     DELETE, DELETE_ARRAY, DELETE_SIZED, DELETE_ARRAY_SIZED, DELETE_ALIGN, DELETE_ARRAY_ALIGN, DELETE_SIZED_ALIGN,
@@ -34,10 +32,17 @@ static void finish_new(struct new_call *call) {
     wrap_leave(call->t);
 }
 
+// A C++ library that came later than the first call. The look-ups' own allocations are not the program's.
+static void resolve_late(void) {
+    if (!real.malloc) free(malloc(1));  // the very first call of the process resolves everything
+    struct thread_state *t = wrap_enter();
+    real_resolve_cxx();
+    if (t) wrap_leave(t);
+}
+
 static void *do_new(enum new_form form, size_t size, size_t second, const void *third) {
     if (unlikely(!real.new_[form])) {
-        if (!real.malloc) free(malloc(1));  // the very first call of the process
-        if (!real.new_[form]) real_resolve_cxx();
+        resolve_late();
         if (!real.new_[form]) {
             // No C++ library anywhere: memory it is, and there is nobody who could catch an exception.
             void *block = form < NEW_ALIGN ? malloc(size) : aligned_alloc(second, size);
@@ -55,8 +60,7 @@ static void *do_new(enum new_form form, size_t size, size_t second, const void *
 static void do_delete(enum delete_form form, void *block, size_t second, size_t third) {
     if (boot_owns(block)) return;
     if (unlikely(!real.delete_[form])) {
-        if (!real.malloc) free(malloc(1));
-        if (!real.delete_[form]) real_resolve_cxx();
+        resolve_late();
         if (!real.delete_[form]) {
             free(block);
             return;
