@@ -116,10 +116,10 @@ static int count_section(struct builder *b, const struct ht_section_place *place
         if (!shape->valid) return bad_event(b, place, event, "a function of the malloc family expected");
         if (event != b->events) return bad_event(b, place, event, "events in unbroken order expected");
         if (shape->slot && (slot == 0 || slot >= HT_SLOTS_LIMIT)) {
-            return bad_event(b, place, event, "a slot from 1 to 134217727 expected (replay's limit)");
+            return bad_event(b, place, event, "a slot from 1 to 536870911 expected (replay's limit)");
         }
         if (events->time_ns[i] >= HT_TIME_LIMIT_NS) {
-            return bad_event(b, place, event, "a time within 18 years of the start expected");
+            return bad_event(b, place, event, "a time within 73 years of the start expected");
         }
         if (count_event(b, stream_of(b, events->thread[i]), slot, shape, event)) return -1;
         b->events++;
@@ -177,7 +177,8 @@ static int put_mark(struct builder *b, struct ht_mark **marks, size_t *count, si
 
 // One event, made ready to be put.
 struct op {
-    enum ht_word_op word;
+    bool frees;
+    enum ht_wide call;  // if not
     unsigned function;
     uint32_t slot;
     uint64_t size;   // of the call: calloc's element size
@@ -200,7 +201,7 @@ static uint64_t product(uint64_t a, uint64_t b) {
 static void make_allocation(struct op *op, uint64_t extra, long page_bytes) {
     switch (op->function) {
     case HT_CALLOC:
-        op->word = HT_WORD_CALLOC;
+        op->call = HT_WIDE_CALLOC;
         op->extra = extra;
         op->bytes = product(op->size, extra);
         break;
@@ -210,35 +211,35 @@ static void make_allocation(struct op *op, uint64_t extra, long page_bytes) {
     case HT_NEW_ALIGNED:
     case HT_NEW_ARRAY_ALIGNED:
         // All as posix_memalign: memalign, valloc and pvalloc of some allocators are the C library's.
-        op->word = HT_WORD_ALIGNED;
+        op->call = HT_WIDE_ALIGNED;
         op->extra = fit_alignment(extra);
         break;
     case HT_PVALLOC:
         op->size = op->bytes = op->size > UINT64_MAX - (uint64_t)page_bytes
                                    ? op->size
                                    : (op->size + (uint64_t)page_bytes - 1) / (uint64_t)page_bytes * (uint64_t)page_bytes;
-        op->word = HT_WORD_ALIGNED;
+        op->call = HT_WIDE_ALIGNED;
         op->extra = (uint64_t)page_bytes;
         break;
     case HT_VALLOC:
-        op->word = HT_WORD_ALIGNED;
+        op->call = HT_WIDE_ALIGNED;
         op->extra = (uint64_t)page_bytes;
         break;
-    default: op->word = HT_WORD_MALLOC; break;  // malloc, operator new, a block live at the start
+    default: op->call = HT_WIDE_MALLOC; break;  // malloc, operator new, a block live at the start
     }
 }
 
 static void make_realloc(struct op *op, unsigned variant, uint64_t count, uint64_t former) {
     if (op->function == HT_REALLOCARRAY) op->size = op->bytes = product(op->size, count);
     if (variant == HT_RELEASED) {
-        op->word = HT_WORD_FREE;  // by what it did when recorded, whatever this allocator makes of size 0
+        op->frees = true;  // by what it did when recorded, whatever this allocator makes of size 0
         return;
     }
     if (variant == HT_NULL || variant == HT_FOREIGN) {
-        op->word = HT_WORD_REALLOC_NULL;
+        op->call = HT_WIDE_REALLOC_NULL;
         return;
     }
-    op->word = HT_WORD_REALLOC;
+    op->call = HT_WIDE_REALLOC;
     op->extra = former;
     if (op->size == 0) op->size = 1;  // it returned a block; some allocators would free it
 }
@@ -255,18 +256,18 @@ static uint64_t pages_of_birth(struct builder *b, uint64_t event) {
 }
 
 static void put_op(struct stream_state *stream, const struct op *op) {
-    bool frees = op->word == HT_WORD_FREE || op->word == HT_WORD_FREE_NULL;
-    if (frees) {
-        put(stream, ht_word(op->word, op->slot, 0));
-    } else if (op->size > UINT32_MAX || op->pages != HT_PAGES_BY_RULE) {
-        put(stream, ht_word(HT_WORD_WIDE, op->slot, op->word));
+    static const enum ht_word_op narrow[] = {HT_WORD_MALLOC, HT_WORD_CALLOC, HT_WORD_REALLOC};
+    static_assert(HT_WIDE_MALLOC == 0 && HT_WIDE_CALLOC == 1 && HT_WIDE_REALLOC == 2, "the calls in narrow");
+    if (op->frees) {
+        put(stream, ht_word(HT_WORD_FREE, op->slot, 0));
+    } else if (op->call > HT_WIDE_REALLOC || op->size > UINT32_MAX || op->pages != HT_PAGES_BY_RULE) {
+        put(stream, ht_word(HT_WORD_WIDE, op->slot, op->call));
         put(stream, op->size);
         put(stream, op->extra);
         put(stream, op->pages);
     } else {
-        uint64_t first = ht_word(op->word, op->slot, (uint32_t)op->size);
-        put(stream, first);
-        if (ht_word_length(first) == 2) put(stream, op->extra);
+        put(stream, ht_word(narrow[op->call], op->slot, (uint32_t)op->size));
+        if (op->call != HT_WIDE_MALLOC) put(stream, op->extra);
     }
 }
 
@@ -343,15 +344,14 @@ static bool skipped(struct builder *b, const struct ht_op_shape *shape, uint8_t 
     return false;
 }
 
-static struct op read_op(struct builder *b, const struct ht_events *events, uint32_t i,
-                         const struct ht_op_shape *shape) {
+static struct op read_op(struct builder *b, const struct ht_events *events, uint32_t i) {
     uint8_t code = events->op[i];
     struct op op = {.function = ht_op_function(code), .slot = events->slot[i], .pages = HT_PAGES_BY_RULE};
     enum ht_kind kind = ht_functions[op.function].kind;
     op.size = op.bytes = events->size[i];
     bool release = op.function == HT_DROP || kind == HT_KIND_FREE;
     if (release) {
-        op.word = shape->slot ? HT_WORD_FREE : HT_WORD_FREE_NULL;
+        op.frees = true;
         op.size = op.bytes = 0;
     } else if (kind == HT_KIND_REALLOC) {
         make_realloc(&op, ht_op_variant(code), events->extra[i], b->slots[op.slot].size);
@@ -371,7 +371,7 @@ static int write_event(struct builder *b, const struct ht_section_place *place, 
     struct stream_state *stream = &b->streams[thread];
     built->duration_ns = stream->last_ns = time_ns;
     if (skipped(b, shape, events->op[i])) return 0;
-    struct op op = read_op(b, events, i, shape);
+    struct op op = read_op(b, events, i);
     const char *expected = shape->slot ? follow_slot(b, &op, shape) : NULL;
     if (expected) return bad_event(b, place, event, expected);
     tell_time(stream, time_ns);

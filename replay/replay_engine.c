@@ -11,7 +11,6 @@
 #include "rss_probe.h"
 #include "slot_handover.h"
 
-#define LIKELY(x) __builtin_expect(!!(x), 1)
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 enum { WRITTEN = 0x5a };
@@ -87,62 +86,62 @@ struct stopwatch {
 
 #define ENGINE_INLINE static inline __attribute__((always_inline))
 
-ENGINE_INLINE void do_malloc(struct ht_lane *lane, uint32_t slot, uint64_t size, uint64_t pages, bool touch,
+ENGINE_INLINE void do_malloc(struct ht_lane *lane, void **entry, uint64_t size, uint64_t pages, bool touch,
                              struct stopwatch *watch) {
     STAMP(before);
     char *block = HT_CALL_MALLOC(size);
     STAMP(between);
-    lane->table[slot] = block;
+    *entry = block;
     if (UNLIKELY(!block)) call_failed(lane, "malloc", size);
     else if (touch) touch_block(lane, block, 0, size, pages);
     STAMP(after);
 }
 
-ENGINE_INLINE void do_calloc(struct ht_lane *lane, uint32_t slot, uint64_t count, uint64_t size, uint64_t pages,
+ENGINE_INLINE void do_calloc(struct ht_lane *lane, void **entry, uint64_t count, uint64_t size, uint64_t pages,
                              bool touch, struct stopwatch *watch) {
     STAMP(before);
     char *block = HT_CALL_CALLOC(count, size);
     STAMP(between);
-    lane->table[slot] = block;
+    *entry = block;
     if (UNLIKELY(!block)) call_failed(lane, "calloc", count * size);
     else if (touch) touch_zeroed(lane, block, count * size, pages);
     STAMP(after);
 }
 
-ENGINE_INLINE void do_realloc(struct ht_lane *lane, uint32_t slot, uint64_t former, uint64_t size, uint64_t pages,
+ENGINE_INLINE void do_realloc(struct ht_lane *lane, void **entry, uint64_t former, uint64_t size, uint64_t pages,
                               bool touch, struct stopwatch *watch) {
-    void *old = lane->table[slot];
+    void *old = *entry;
     STAMP(before);
     char *block = HT_CALL_REALLOC(old, size);
     STAMP(between);
     if (UNLIKELY(!block)) {
         call_failed(lane, "realloc", size);  // the old block stays
     } else {
-        lane->table[slot] = block;
+        *entry = block;
         if (touch) touch_block(lane, block, former, size, pages);
     }
     STAMP(after);
 }
 
-ENGINE_INLINE void do_realloc_null(struct ht_lane *lane, uint32_t slot, uint64_t size, uint64_t pages, bool touch,
+ENGINE_INLINE void do_realloc_null(struct ht_lane *lane, void **entry, uint64_t size, uint64_t pages, bool touch,
                                    struct stopwatch *watch) {
     STAMP(before);
     char *block = HT_CALL_REALLOC(NULL, size);
     STAMP(between);
-    lane->table[slot] = block;
+    *entry = block;
     if (UNLIKELY(!block)) call_failed(lane, "realloc", size);
     else if (touch) touch_block(lane, block, 0, size, pages);
     STAMP(after);
 }
 
-ENGINE_INLINE void do_aligned(struct ht_lane *lane, uint32_t slot, uint64_t alignment, uint64_t size, uint64_t pages,
+ENGINE_INLINE void do_aligned(struct ht_lane *lane, void **entry, uint64_t alignment, uint64_t size, uint64_t pages,
                               bool touch, struct stopwatch *watch) {
     void *block = NULL;
     STAMP(before);
     int failed = HT_CALL_POSIX_MEMALIGN(&block, alignment, size);
     STAMP(between);
     if (UNLIKELY(failed)) block = NULL;
-    lane->table[slot] = block;
+    *entry = block;
     if (UNLIKELY(!block)) call_failed(lane, "posix_memalign", size);
     else if (touch) touch_block(lane, block, 0, size, pages);
     STAMP(after);
@@ -155,17 +154,16 @@ ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
     STAMP(after);
 }
 
-// Blocks of 4 GiB and more, and blocks whose resident pages are known.
 ENGINE_INLINE void do_wide(struct ht_lane *lane, uint64_t word, const uint64_t *rest, bool touch,
                            struct stopwatch *watch) {
-    uint32_t slot = ht_word_slot(word);
+    void **entry = lane->table + ht_word_slot(word);
     uint64_t size = rest[0], extra = rest[1], pages = rest[2];
     switch (ht_word_arg(word)) {
-    case HT_WORD_MALLOC: do_malloc(lane, slot, size, pages, touch, watch); break;
-    case HT_WORD_CALLOC: do_calloc(lane, slot, extra, size, pages, touch, watch); break;
-    case HT_WORD_REALLOC: do_realloc(lane, slot, extra, size, pages, touch, watch); break;
-    case HT_WORD_REALLOC_NULL: do_realloc_null(lane, slot, size, pages, touch, watch); break;
-    case HT_WORD_ALIGNED: do_aligned(lane, slot, extra, size, pages, touch, watch); break;
+    case HT_WIDE_MALLOC: do_malloc(lane, entry, size, pages, touch, watch); break;
+    case HT_WIDE_CALLOC: do_calloc(lane, entry, extra, size, pages, touch, watch); break;
+    case HT_WIDE_REALLOC: do_realloc(lane, entry, extra, size, pages, touch, watch); break;
+    case HT_WIDE_REALLOC_NULL: do_realloc_null(lane, entry, size, pages, touch, watch); break;
+    case HT_WIDE_ALIGNED: do_aligned(lane, entry, extra, size, pages, touch, watch); break;
     default: __builtin_unreachable();
     }
 }
@@ -174,45 +172,12 @@ static __attribute__((noinline)) void run_wide(struct ht_lane *lane, uint64_t wo
     do_wide(lane, word, rest, lane->touch != HT_TOUCH_NONE, NULL);
 }
 
-// The fast loop, from word to end. Both stand between ops.
-ENGINE_INLINE void run_words(struct ht_lane *lane, const uint64_t *word, const uint64_t *end, const bool touch) {
-    void **const table = lane->table;
-    while (LIKELY(word != end)) {
-        const uint64_t w = *word++;
-        __builtin_prefetch(&table[ht_word_slot(word[HT_WORDS_AHEAD - 1])], 1);
-        const uint32_t slot = ht_word_slot(w);
-        switch (ht_word_op(w)) {
-        case HT_WORD_FREE: do_free(table[slot], NULL); break;
-        case HT_WORD_MALLOC: do_malloc(lane, slot, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL); break;
-        case HT_WORD_CALLOC:
-            do_calloc(lane, slot, *word++, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL);
-            break;
-        case HT_WORD_REALLOC:
-            do_realloc(lane, slot, *word++, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL);
-            break;
-        case HT_WORD_REALLOC_NULL: do_realloc_null(lane, slot, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL); break;
-        case HT_WORD_ALIGNED:
-            do_aligned(lane, slot, *word++, ht_word_arg(w), HT_PAGES_BY_RULE, touch, NULL);
-            break;
-        case HT_WORD_FREE_NULL: do_free(NULL, NULL); break;
-        case HT_WORD_WIDE:
-            run_wide(lane, w, word);
-            word += 3;
-            break;
-        case HT_WORD_TIME: ht_window_advance(lane, ht_word_time_ns(w)); break;
-        case HT_WORD_WAIT: ht_handover_wait(lane, slot, ht_word_arg(w)); break;
-        case HT_WORD_PUBLISH: ht_handover_publish(lane, slot, ht_word_arg(w)); break;
-        default: __builtin_unreachable();  // the launcher writes no other
-        }
-    }
-}
-
-static __attribute__((noinline)) void run_touching(struct ht_lane *lane, const uint64_t *word, const uint64_t *end) {
-    run_words(lane, word, end, true);
-}
-static __attribute__((noinline)) void run_untouched(struct ht_lane *lane, const uint64_t *word, const uint64_t *end) {
-    run_words(lane, word, end, false);
-}
+#define LOOP_NAME run_touching
+#define LOOP_TOUCHES true
+#include "replay_loop.h"
+#define LOOP_NAME run_untouched
+#define LOOP_TOUCHES false
+#include "replay_loop.h"
 
 static void run_to(struct ht_lane *lane, const uint64_t *word, const uint64_t *end) {
     if (lane->touch == HT_TOUCH_NONE) run_untouched(lane, word, end);
@@ -223,15 +188,13 @@ static void run_to(struct ht_lane *lane, const uint64_t *word, const uint64_t *e
 static void run_timed(struct ht_lane *lane, const uint64_t *word, struct stopwatch *watch) {
     const bool touch = lane->touch != HT_TOUCH_NONE;
     const uint64_t w = word[0];
-    const uint32_t slot = ht_word_slot(w), size = ht_word_arg(w);
+    void **entry = lane->table + ht_word_slot(w);
+    const uint32_t size = ht_word_arg(w);
     switch (ht_word_op(w)) {
-    case HT_WORD_FREE: do_free(lane->table[slot], watch); break;
-    case HT_WORD_MALLOC: do_malloc(lane, slot, size, HT_PAGES_BY_RULE, touch, watch); break;
-    case HT_WORD_CALLOC: do_calloc(lane, slot, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
-    case HT_WORD_REALLOC: do_realloc(lane, slot, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
-    case HT_WORD_REALLOC_NULL: do_realloc_null(lane, slot, size, HT_PAGES_BY_RULE, touch, watch); break;
-    case HT_WORD_ALIGNED: do_aligned(lane, slot, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
-    case HT_WORD_FREE_NULL: do_free(NULL, watch); break;
+    case HT_WORD_FREE: do_free(*entry, watch); break;
+    case HT_WORD_MALLOC: do_malloc(lane, entry, size, HT_PAGES_BY_RULE, touch, watch); break;
+    case HT_WORD_CALLOC: do_calloc(lane, entry, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
+    case HT_WORD_REALLOC: do_realloc(lane, entry, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
     case HT_WORD_WIDE: do_wide(lane, w, word + 1, touch, watch); break;
     default: __builtin_unreachable();  // only calls are timed
     }

@@ -3,11 +3,12 @@
 //
 // A stream is an array of 64-bit words, one stream per replay thread:
 //
-//     63            32 31  27 26         0
-//     [      arg      ][  op ][   slot   ]
+//     63            32 31            3 2  0
+//     [      arg      ][    slot     ][ op ]
 //
-// Ops of more than one word carry their rare operands as plain 64-bit words behind the first. Every stream
-// ends in HT_WORDS_PADDING unused words, because the engine reads ahead to prefetch the slot table.
+// The low half less the op is the slot's offset in a table of pointers, so that finding it costs the engine
+// nothing. Rarer operands follow as plain 64-bit words. free(NULL) is a free of slot 0. Every stream ends in
+// HT_WORDS_PADDING unused words, because the engine reads ahead to prefetch the slot table.
 #ifndef HEAPTAPE_REPLAY_FORM_H
 #define HEAPTAPE_REPLAY_FORM_H
 
@@ -15,28 +16,33 @@
 #include <stdint.h>
 
 enum ht_word_op {
-    HT_WORD_FREE = 1,      // slot
-    HT_WORD_MALLOC,        // slot, arg: size
-    HT_WORD_CALLOC,        // slot, arg: size; then the count
-    HT_WORD_REALLOC,       // slot, arg: size; then the size so far
-    HT_WORD_REALLOC_NULL,  // slot, arg: size: realloc(NULL, size)
-    HT_WORD_ALIGNED,       // slot, arg: size; then the alignment
-    HT_WORD_FREE_NULL,     // free(NULL)
-    HT_WORD_WIDE,          // slot, arg: the op it widens; then size, its extra word, pages to touch
-    HT_WORD_TIME,          // arg and slot: trace time in ns of the op that comes next
-    HT_WORD_WAIT,          // slot, arg: the handover that must have happened
-    HT_WORD_PUBLISH,       // slot, arg: the number of this handover
-    HT_WORD_OPS
+    HT_WORD_FREE,     // slot
+    HT_WORD_MALLOC,   // slot, arg: size
+    HT_WORD_CALLOC,   // slot, arg: size; then the count
+    HT_WORD_REALLOC,  // slot, arg: size; then the size so far
+    HT_WORD_WIDE,     // slot, arg: enum ht_wide; then size, its extra operand, pages to touch
+    HT_WORD_TIME,     // arg and slot: trace time in ns of the op that comes next
+    HT_WORD_WAIT,     // slot, arg: the handover that must have happened
+    HT_WORD_PUBLISH   // slot, arg: the number of this handover
+};
+
+// The calls of which any operand can have 64 bits; the only form of the rarer ones. In brackets the extra operand.
+enum ht_wide {
+    HT_WIDE_MALLOC,
+    HT_WIDE_CALLOC,        // (count)
+    HT_WIDE_REALLOC,       // (size so far)
+    HT_WIDE_REALLOC_NULL,  // realloc(NULL, size)
+    HT_WIDE_ALIGNED        // posix_memalign (alignment)
 };
 
 enum {
-    HT_WORD_SLOT_BITS = 27,
-    HT_WORD_OP_BITS = 5,
+    HT_WORD_OP_BITS = 3,
+    HT_WORD_SLOT_BITS = 29,
     HT_WORDS_PADDING = 16,
     HT_WORDS_AHEAD = 8,  // how far ahead the slot table is prefetched, in words
     HT_TOUCH_PAGE_BYTES = 4096
 };
-static_assert(HT_WORD_OPS <= 1 << HT_WORD_OP_BITS, "ops fit");
+static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the low half less the op");
 static_assert(HT_WORDS_AHEAD < HT_WORDS_PADDING, "reading ahead stays inside the stream");
 
 #define HT_SLOTS_LIMIT (1u << HT_WORD_SLOT_BITS)
@@ -84,23 +90,20 @@ struct ht_form {
 static_assert(sizeof(struct ht_form) == 56, "form");
 
 static inline uint64_t ht_word(enum ht_word_op op, uint32_t slot, uint32_t arg) {
-    return (uint64_t)arg << 32 | (uint32_t)op << HT_WORD_SLOT_BITS | slot;
+    return (uint64_t)arg << 32 | slot << HT_WORD_OP_BITS | (uint32_t)op;
 }
-static inline uint64_t ht_word_time(uint64_t time_ns) {
-    return ht_word(HT_WORD_TIME, (uint32_t)(time_ns & (HT_SLOTS_LIMIT - 1)), (uint32_t)(time_ns >> HT_WORD_SLOT_BITS));
+static inline uint64_t ht_word_time(uint64_t time_ns) { return time_ns << HT_WORD_OP_BITS | HT_WORD_TIME; }
+static inline uint32_t ht_word_slot(uint64_t word) { return (uint32_t)word >> HT_WORD_OP_BITS; }
+static inline enum ht_word_op ht_word_op(uint64_t word) {
+    return (enum ht_word_op)(word & ((1u << HT_WORD_OP_BITS) - 1));
 }
-static inline uint32_t ht_word_slot(uint64_t word) { return (uint32_t)word & (HT_SLOTS_LIMIT - 1); }
-static inline uint32_t ht_word_op(uint64_t word) { return (uint32_t)word >> HT_WORD_SLOT_BITS; }
 static inline uint32_t ht_word_arg(uint64_t word) { return (uint32_t)(word >> 32); }
-static inline uint64_t ht_word_time_ns(uint64_t word) {
-    return (word >> 32) << HT_WORD_SLOT_BITS | ht_word_slot(word);
-}
+static inline uint64_t ht_word_time_ns(uint64_t word) { return word >> HT_WORD_OP_BITS; }
 // Words that an op takes, the first included.
 static inline unsigned ht_word_length(uint64_t word) {
     switch (ht_word_op(word)) {
     case HT_WORD_CALLOC:
-    case HT_WORD_REALLOC:
-    case HT_WORD_ALIGNED: return 2;
+    case HT_WORD_REALLOC: return 2;
     case HT_WORD_WIDE: return 4;
     default: return 1;
     }

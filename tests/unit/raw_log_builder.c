@@ -1,0 +1,59 @@
+#include "raw_log_builder.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void builder_open(struct raw_log_builder *builder, const char *path) {
+    memset(builder, 0, sizeof *builder);
+    builder->fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert(builder->fd >= 0);
+    builder->header = (struct ht_raw_header){.version = HT_RAW_VERSION, .min_reader = HT_RAW_MIN_READER,
+                                             .header_bytes = HT_RAW_HEADER_BYTES, .page_bytes = 4096, .pid = 1,
+                                             .clock_kind = HT_CLOCK_GETTIME, .clock_shift = 0,
+                                             .windows_end = HT_RAW_HEADER_BYTES, .state = HT_RAW_EXITED};
+    memcpy(builder->header.magic, HT_RAW_MAGIC, sizeof builder->header.magic);
+}
+
+static void flush(struct raw_log_builder *builder, struct builder_stream *stream, uint32_t used) {
+    ((struct ht_window *)(void *)stream->window)->used = used;
+    ssize_t written = pwrite(builder->fd, stream->window, BUILDER_WINDOW_BYTES, (off_t)stream->offset);
+    assert(written == BUILDER_WINDOW_BYTES);
+    (void)written;
+    free(stream->window);
+    stream->window = NULL;
+}
+
+struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t number) {
+    assert(number < BUILDER_STREAMS_MAX);
+    struct builder_stream *stream = &builder->stream[number];
+    if (number >= builder->streams) builder->streams = number + 1;
+    uint8_t *limit = stream->window ? stream->window + BUILDER_WINDOW_BYTES - HT_APPEND_ROOM_BYTES : NULL;
+    if (stream->window && stream->cursor.at >= limit) flush(builder, stream, (uint32_t)(stream->cursor.at - stream->window));
+    if (!stream->window) {
+        stream->window = calloc(1, BUILDER_WINDOW_BYTES);
+        assert(stream->window);
+        *(struct ht_window *)(void *)stream->window = (struct ht_window){
+            .magic = HT_WINDOW_MAGIC, .stream = number, .tid = 100 + number, .index = stream->index++,
+            .bytes = BUILDER_WINDOW_BYTES, .base_stamp = stream->cursor.last_stamp,
+            .base_address = stream->cursor.last_address, .calls_before = stream->calls};
+        stream->cursor.at = stream->window + sizeof(struct ht_window);
+        stream->offset = builder->header.windows_end;
+        builder->header.windows_end += BUILDER_WINDOW_BYTES;
+    }
+    return &stream->cursor;
+}
+
+void builder_count(struct raw_log_builder *builder, uint32_t stream) { builder->stream[stream].calls++; }
+
+void builder_close(struct raw_log_builder *builder) {
+    for (uint32_t i = 0; i < builder->streams; i++)
+        if (builder->stream[i].window) flush(builder, &builder->stream[i], 0);
+    builder->header.streams = builder->streams;
+    ssize_t written = pwrite(builder->fd, &builder->header, sizeof builder->header, 0);
+    assert(written == sizeof builder->header);
+    (void)written;
+    close(builder->fd);
+}

@@ -1,0 +1,157 @@
+// The raw log's records: what is appended is what is read, for all widths of all fields.
+#include "unit_support.h"
+
+#include <string.h>
+
+#include "raw_append.h"
+#include "raw_reader.h"
+
+enum { ROOM = 1 << 20, RECORDS = 20000 };
+
+struct expected {
+    unsigned op;
+    uint64_t stamp, address, size, count;
+};
+
+static void decodes_what_was_appended(void **state) {
+    (void)state;
+    uint64_t seed = 1, stamp = 1000;
+    uint8_t *window = calloc(1, ROOM + 64);
+    struct expected *expected = calloc(RECORDS, sizeof *expected);
+    struct ht_window header = {.bytes = ROOM, .base_stamp = stamp, .base_address = 0x7000};
+    struct ht_cursor cursor = {window + sizeof header, stamp, 0x7000};
+    unsigned records = 0;
+    while (records < RECORDS && cursor.at < window + ROOM - HT_APPEND_ROOM_BYTES) {
+        struct expected *e = &expected[records++];
+        stamp += unit_random_width(&seed) >> (20 + unit_random(&seed) % 40);
+        *e = (struct expected){.stamp = stamp, .count = 1};
+        e->address = unit_random_width(&seed) | 1u << (unit_random(&seed) % 5);
+        switch (unit_random(&seed) % 4) {
+        case 0:
+            e->op = HT_RAW_FREE;
+            ht_append_bare(&cursor, e->op, stamp, e->address);
+            break;
+        case 1:
+            e->op = HT_RAW_FREE_NULL;
+            e->address = 0;
+            ht_append_unaddressed(&cursor, e->op, stamp, 0);
+            break;
+        case 2:
+            e->count = unit_random_width(&seed);
+            ht_append_modifier(&cursor, HT_MODIFIER_COUNT, e->count);
+            e->op = HT_RAW_CALLOC;
+            e->size = unit_random_width(&seed);
+            ht_append_call(&cursor, e->op, stamp, e->address, e->size);
+            break;
+        default:
+            e->op = HT_RAW_MALLOC;
+            e->size = unit_random_width(&seed);
+            ht_append_call(&cursor, e->op, stamp, e->address, e->size);
+        }
+    }
+    struct ht_raw_decoder decoder;
+    struct ht_raw_record record;
+    ht_raw_decode_window(&decoder, &header, window);
+    for (unsigned i = 0; i < records; i++) {
+        assert_int_equal(ht_raw_decode(&decoder, &record), 1);
+        assert_int_equal(record.op, expected[i].op);
+        assert_int_equal(record.stamp, expected[i].stamp);
+        assert_int_equal(record.address, expected[i].address);
+        assert_int_equal(record.size, expected[i].size);
+        assert_int_equal(record.count, expected[i].count);
+    }
+    assert_int_equal(ht_raw_decode(&decoder, &record), 0);
+    assert_true(records > 5000);
+    free(window);
+    free(expected);
+}
+
+static void example_of_the_specification(void **state) {
+    (void)state;
+    uint8_t window[128] = {0};
+    struct ht_cursor cursor = {window, 1000, 0x5010};
+    ht_append_call(&cursor, HT_RAW_MALLOC, 1037, 0x5090, 100);
+    static const uint8_t bytes[] = {0x22, 0x22, 0x25, 0x20, 0x64};
+    assert_int_equal(cursor.at - window, sizeof bytes);
+    assert_memory_equal(window, bytes, sizeof bytes);
+}
+
+static void a_call_without_its_modifiers_end_is_no_call(void **state) {
+    (void)state;
+    // Killed between a modifier and its call: the window ends there, without an error.
+    uint8_t window[4096 + 64] = {0};
+    struct ht_window header = {.bytes = 4096};
+    struct ht_cursor cursor = {window + sizeof header, 0, 0};
+    ht_append_modifier(&cursor, HT_MODIFIER_COUNT, 3);
+    struct ht_raw_decoder decoder;
+    struct ht_raw_record record;
+    ht_raw_decode_window(&decoder, &header, window);
+    assert_int_equal(ht_raw_decode(&decoder, &record), 0);
+}
+
+static void nonsense_is_refused(void **state) {
+    (void)state;
+    static const uint8_t nonsense[][8] = {
+        {0x09, 0x11, 0x11},              // no such op
+        {0x0d, 0x00},                    // nor this
+        {0x0f, 0x81, 0x01},              // no such modifier
+        {0x01, 0x01, 0x00},              // a free of address 0
+        {0xff, 0xff, 0xff, 0xff, 0xff},  // a modifier with a time
+        {0x0e, 0xff},                    // a long record longer than any
+    };
+    for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
+        uint8_t window[4096 + 64] = {0};
+        struct ht_window header = {.bytes = 4096};
+        memcpy(window + sizeof header, nonsense[i], sizeof nonsense[i]);
+        struct ht_raw_decoder decoder;
+        struct ht_raw_record record;
+        ht_raw_decode_window(&decoder, &header, window);
+        assert_int_equal(ht_raw_decode(&decoder, &record), -1);
+    }
+}
+
+static void random_bytes_never_run_over(void **state) {
+    (void)state;
+    uint64_t seed = 7;
+    for (unsigned round = 0; round < 2000; round++) {
+        size_t bytes = 64 + unit_random(&seed) % 200;
+        uint8_t *window = calloc(1, bytes + 64);
+        for (size_t i = 0; i < bytes; i++) window[i] = (uint8_t)unit_random(&seed);
+        struct ht_window header = {.bytes = bytes};
+        struct ht_raw_decoder decoder;
+        struct ht_raw_record record;
+        ht_raw_decode_window(&decoder, &header, window);
+        while (ht_raw_decode(&decoder, &record) > 0) assert_true(decoder.at <= window + bytes);
+        free(window);
+    }
+}
+
+static void long_records_keep_their_words(void **state) {
+    (void)state;
+    uint8_t window[4096 + 64] = {0};
+    struct ht_window header = {.bytes = 4096};
+    struct ht_cursor cursor = {window + sizeof header, 5, 0};
+    const uint64_t word[5] = {99, UINT64_MAX, 2, 3, 4};
+    ht_append_long(&cursor, HT_LONG_SAMPLE, word, 5);
+    ht_append_bare(&cursor, HT_RAW_FREE, 7, 0x1000);
+    struct ht_raw_decoder decoder;
+    struct ht_raw_record record;
+    ht_raw_decode_window(&decoder, &header, window);
+    decoder.stamp = 5;
+    assert_int_equal(ht_raw_decode(&decoder, &record), 1);
+    assert_int_equal(record.op, HT_RAW_LONG);
+    assert_int_equal(record.long_kind, HT_LONG_SAMPLE);
+    assert_int_equal(record.stamp, 99);
+    assert_memory_equal(record.word, word + 1, 4 * sizeof *word);
+    assert_int_equal(ht_raw_decode(&decoder, &record), 1);
+    assert_int_equal(record.stamp, 7);  // long records leave the calls' time alone
+    assert_int_equal(record.address, 0x1000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decodes_what_was_appended), cmocka_unit_test(example_of_the_specification),
+        cmocka_unit_test(a_call_without_its_modifiers_end_is_no_call), cmocka_unit_test(nonsense_is_refused),
+        cmocka_unit_test(random_bytes_never_run_over), cmocka_unit_test(long_records_keep_their_words)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,186 @@
+// trace.bin: what is written is what is read; cut anywhere or damaged anywhere, it is whole sections or one clear error.
+#include "unit_support.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "trace_reader.h"
+#include "trace_writer.h"
+
+enum { EVENTS = 150000 };
+
+struct event {
+    uint8_t op;
+    uint32_t thread, slot;
+    uint64_t time, size, extra;
+};
+
+static struct event random_event(uint64_t *seed, uint64_t *time) {
+    struct event e;
+    struct ht_op_shape shape;
+    do e.op = (uint8_t)unit_random(seed);
+    while (!(shape = ht_op_shape(e.op)).valid);
+    // A pause beyond the time column's 32 bits now and then.
+    *time += unit_random(seed) % 5000 == 0 ? UINT64_C(1) << 40 : unit_random(seed) % 1000;
+    e.time = *time / 7 * 7;
+    e.thread = (uint32_t)(unit_random(seed) % 16 ? 3 : unit_random(seed) % 500);
+    e.slot = shape.slot ? 1 + (uint32_t)(unit_random(seed) % (unit_random(seed) % 100 ? 5000 : 4000000000u)) : 0;
+    e.size = shape.size ? unit_random_width(seed) : 0;
+    e.extra = shape.extra ? unit_random_width(seed) : 0;
+    return e;
+}
+
+static void write_trace(const char *path, struct event *event, size_t events) {
+    struct ht_error error;
+    uint64_t seed = 9, time = 0;
+    struct ht_trace_writer *writer = ht_trace_create(path, 7, 3, &error);
+    assert_non_null(writer);
+    assert_int_equal(ht_trace_put_context(writer, "{\"command\":\"unit\"}"), 0);
+    for (size_t i = 0; i < events; i++) {
+        event[i] = random_event(&seed, &time);
+        ht_trace_put_event(writer, event[i].op, event[i].thread, event[i].time, event[i].slot, event[i].size, event[i].extra);
+        if (i % 1000 == 0)
+            ht_trace_put_sample(writer, &(struct ht_sample){.time_ns = event[i].time, .event = i, .rss_anon_bytes = 4096 * i,
+                                                            .own_rss_bytes = i, .cpu_ns = 3 * i, .own_fresh = i % 2});
+        if (i % 500 == 0)
+            ht_trace_put_residency(writer, &(struct ht_residency){.event = events - i, .pages_before = i % 7, .pages_after = i});
+    }
+    const struct ht_thread threads[2] = {{.tid = 5, .calls = 7, .end_ns = 700, .ended = true, .name = "sixteen letters."},
+                                         {.tid = 6, .first_event = 1, .start_ns = 7}};
+    assert_int_equal(ht_trace_finish(writer, threads, 2, "{\"events\":1}", NULL, &error), 0);
+}
+
+// Reads everything. Returns events read, or -1 on an error.
+static long read_all(const char *path, const struct event *event, bool *truncated) {
+    struct ht_error error = {0};
+    struct ht_trace_reader *reader = ht_trace_open(path, &error);
+    long read = 0;
+    if (!reader) {
+        assert_int_equal(error.status, HT_EXIT_INPUT);
+        assert_non_null(strstr(error.message, path));
+        return -1;
+    }
+    *truncated = ht_trace_truncated(reader);
+    for (size_t i = 0; i < ht_trace_sections(reader) && read >= 0; i++) {
+        struct ht_events e;
+        if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
+        if (ht_trace_events(reader, i, &e, &error)) {
+            read = -1;
+            break;
+        }
+        for (uint32_t row = 0; row < e.rows; row++, read++) {
+            const struct event *x = &event[read];
+            if (e.op[row] != x->op || e.thread[row] != x->thread || e.time_ns[row] != x->time || e.slot[row] != x->slot ||
+                e.size[row] != x->size || e.extra[row] != x->extra)
+                fail_msg("event %ld differs", read);
+        }
+    }
+    ht_trace_close(reader);
+    return read;
+}
+
+static void everything_comes_back(void **state) {
+    (void)state;
+    char path[256];
+    struct event *event = calloc(EVENTS, sizeof *event);
+    write_trace(unit_path(path, "whole.bin"), event, EVENTS);
+    bool truncated;
+    assert_int_equal(read_all(path, event, &truncated), EVENTS);
+    assert_false(truncated);
+    struct ht_error error;
+    struct ht_trace_reader *reader = ht_trace_open(path, &error);
+    struct ht_trace_facts facts;
+    assert_int_equal(ht_trace_facts(reader, &facts, &error), 0);
+    assert_int_equal(facts.samples_count, EVENTS / 1000);
+    assert_int_equal(facts.samples[3].rss_anon_bytes, 4096 * 3000);
+    assert_int_equal(facts.residency_count, EVENTS / 500);
+    for (size_t i = 1; i < facts.residency_count; i++) assert_true(facts.residency[i - 1].event < facts.residency[i].event);
+    assert_int_equal(facts.threads_count, 2);
+    assert_string_equal(facts.threads[0].name, "sixteen letters.");
+    assert_true(facts.threads[0].ended);
+    ht_trace_facts_free(&facts);
+    char *text = ht_trace_context_json(reader, &error);
+    assert_string_equal(text, "{\"command\":\"unit\"}");
+    free(text);
+    ht_trace_close(reader);
+    free(event);
+    unlink(path);
+}
+
+static void every_cut_leaves_whole_sections_or_one_error(void **state) {
+    (void)state;
+    enum { SMALL = 300 };
+    char path[256];
+    struct event event[SMALL];
+    write_trace(unit_path(path, "cut.bin"), event, SMALL);
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    long last = -1;
+    for (off_t bytes = status.st_size - 1; bytes >= 0; bytes--) {
+        assert_int_equal(truncate(path, bytes), 0);
+        bool truncated = false;
+        long read = read_all(path, event, &truncated);
+        if (bytes < 64) assert_int_equal(read, -1);
+        else assert_true(truncated && read >= 0 && (last < 0 || read <= last));
+        last = read;
+    }
+    unlink(path);
+}
+
+static void every_damaged_byte_is_noticed_or_harmless(void **state) {
+    (void)state;
+    enum { SMALL = 300 };
+    char path[256];
+    struct event event[SMALL];
+    write_trace(unit_path(path, "damage.bin"), event, SMALL);
+    struct stat status;
+    assert_int_equal(stat(path, &status), 0);
+    int fd = open(path, O_RDWR);
+    for (off_t at = 0; at < status.st_size; at++) {
+        uint8_t byte, wrong;
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        wrong = byte ^ 0x41;
+        assert_int_equal(pwrite(fd, &wrong, 1, at), 1);
+        bool truncated;
+        read_all(path, event, &truncated);  // fails by itself where an event comes back different
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+    unlink(path);
+}
+
+static void nothing_is_left_under_the_final_name_until_it_is_complete(void **state) {
+    (void)state;
+    char path[256];
+    struct ht_error error;
+    struct ht_trace_writer *writer = ht_trace_create(unit_path(path, "partial.bin"), 1, 1, &error);
+    assert_non_null(writer);
+    ht_trace_put_event(writer, ht_op(HT_MALLOC, HT_PLAIN), 0, 0, 1, 1, 0);
+    assert_int_equal(access(path, F_OK), -1);
+    ht_trace_abandon(writer);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_null(ht_trace_create("/nonexistent/folder/t.bin", 1, 1, &error));
+    assert_int_equal(error.status, HT_EXIT_FAILED);
+}
+
+static void a_full_disk_is_told(void **state) {
+    (void)state;
+    struct ht_error error = {0};
+    struct ht_trace_writer *writer = ht_trace_create("/dev/full", 1, 1, &error);
+    assert_non_null(writer);
+    ht_trace_put_event(writer, ht_op(HT_MALLOC, HT_PLAIN), 0, 0, 1, 1, 0);
+    assert_int_equal(ht_trace_finish(writer, NULL, 0, "{}", NULL, &error), -1);
+    assert_non_null(strstr(error.message, "/dev/full"));
+    struct stat status;
+    assert_int_equal(stat("/dev/full", &status), 0);
+    assert_true(S_ISCHR(status.st_mode));  // and the device is still one
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(everything_comes_back), cmocka_unit_test(every_cut_leaves_whole_sections_or_one_error),
+        cmocka_unit_test(every_damaged_byte_is_noticed_or_harmless),
+        cmocka_unit_test(nothing_is_left_under_the_final_name_until_it_is_complete), cmocka_unit_test(a_full_disk_is_told)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
