@@ -93,7 +93,7 @@ static void simulate(struct simulation *s, const char *path, uint64_t jitter_ns,
     for (unsigned i = 0; i < ADDRESSES; i++) s->free_address[s->free_count++] = 0x10000 + 32 * (uint64_t)(ADDRESSES - i);
     for (unsigned step = 0; step < STEPS; step++) {
         unsigned thread = (unsigned)(unit_random(&s->seed) % THREADS);
-        s->now += 1 + unit_random(&s->seed) % 40;
+        s->now += 10 + unit_random(&s->seed) % 20;
         unsigned wanted = (unsigned)(unit_random(&s->seed) % 10);
         if (s->realloc_of[thread].open) step_realloc(s, thread);
         else if (s->live_count < 10 || (wanted < 5 && s->live_count < LIVE_MAX - THREADS)) step_malloc(s, thread);
@@ -189,12 +189,12 @@ static void true_stamps_need_no_repair(void **state) {
 
 static void wrong_stamps_are_repaired(void **state) {
     (void)state;
-    // A call every 20 ns, stamps wrong by up to 20 ns to 20 us. Once the error exceeds the time in which an address can
+    // A call every 20 ns, stamps wrong by up to 9 ns to 9 us. Once the error exceeds the time in which an address can
     // go through free, malloc and free again in three threads, stamps no longer tell which of two objects a free
     // meant; the calls, their threads and the heap's state come out right all the same.
     for (uint64_t seed = 2; seed < 8; seed++) {
         struct merge_totals totals;
-        run_simulation(20 << 2 * (seed - 2), seed, seed == 2, &totals);
+        run_simulation(9 << 2 * (seed - 2), seed, seed == 2, &totals);
         assert_true(totals.repairs > 100);
     }
 }
