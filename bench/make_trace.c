@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
     for (uint32_t i = 0; i < made.threads; i++) {
         made.rows[i].tid = 100 + i;
         made.rows[i].ended = i % 3 == 2;
-        snprintf(made.rows[i].name, sizeof made.rows[i].name, "thread-%u", i);
+        snprintf(made.rows[i].name, sizeof made.rows[i].name, "thread-%u", i % THREADS_MAX);
     }
     if (ht_trace_finish(made.writer, made.rows, made.threads, "{}", NULL, &error)) {
         fprintf(stderr, "make_trace: %s\n", error.message);

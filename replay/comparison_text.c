@@ -59,7 +59,7 @@ static void print_time(FILE *out, const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
         char name[160];
-        snprintf(name, sizeof name, "%s %s", list[i].name, list[i].version);
+        snprintf(name, sizeof name, "%.100s %.50s", list[i].name, list[i].version);
         fprintf(out, "%-18s %9s %12s   %-20s %9s  %s\n", name, seconds_text(e->time_ns.median, a),
                 number_text(e->ns_per_call, 1, "%.1f ns", b), ratio_text(&e->time_ns.ratio, i == c->baseline, r),
                 number_text(e->faults, 1, "%.0f", f), verdict_text(e->time_ns.verdict, "faster", "slower"));
@@ -75,7 +75,7 @@ static void print_memory(FILE *out, const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *of = &c->allocators[i];
         char name[160];
-        snprintf(name, sizeof name, "%s %s", list[i].name, list[i].version);
+        snprintf(name, sizeof name, "%.100s %.50s", list[i].name, list[i].version);
         fprintf(out, "%-18s %9s   %-20s %9s %9s %7s  %s\n", name, number_text(of->rss_peak.median, 1e6, "%.1f MB", p),
                 ratio_text(&of->rss_peak.ratio, i == c->baseline, r),
                 number_text(of->rss_mean.median, 1e6, "%.1f MB", m), number_text(of->rss_end.median, 1e6, "%.1f MB", e),

@@ -25,7 +25,8 @@
 #include "raw_clock.h"
 #include "replay_engine.h"
 
-enum { STACK_BYTES = 256 << 10 };
+// Only what is used becomes real; a library with much thread-local storage, which lies on the stack, must fit.
+enum { STACK_BYTES = 2 << 20 };
 
 static uint64_t lowest_place(const struct ht_window *window) {
     uint64_t low_ns = UINT64_MAX;

@@ -1,0 +1,147 @@
+// The launcher's arithmetic: random order, intervals and verdicts, run figures, SHA-256.
+#include "unit_support.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "random_numbers.h"
+#include "ratio_interval.h"
+#include "run_figures.h"
+#include "sha256.h"
+
+static void every_allocator_runs_once_in_a_round(void **state) {
+    (void)state;
+    enum { COUNT = 5, ROUNDS = 5000 };
+    struct ht_random random = {42};
+    int at_place[COUNT][COUNT] = {{0}};
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t order[COUNT];
+        bool seen[COUNT] = {false};
+        ht_random_order(&random, order, COUNT);
+        for (int i = 0; i < COUNT; i++) {
+            assert_true(order[i] < COUNT && !seen[order[i]]);
+            seen[order[i]] = true;
+            at_place[order[i]][i]++;
+        }
+    }
+    for (int a = 0; a < COUNT; a++) {
+        for (int i = 0; i < COUNT; i++) assert_in_range(at_place[a][i], ROUNDS / COUNT * 9 / 10, ROUNDS / COUNT * 11 / 10);
+    }
+}
+
+static void one_seed_gives_one_order(void **state) {
+    (void)state;
+    struct ht_random a = {7}, b = {7};
+    for (int i = 0; i < 100; i++) {
+        uint32_t x[8], y[8];
+        ht_random_order(&a, x, 8);
+        ht_random_order(&b, y, 8);
+        assert_memory_equal(x, y, sizeof x);
+    }
+}
+
+static void medians(void **state) {
+    (void)state;
+    double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2};
+    assert_true(ht_median(odd, 3) == 2);
+    assert_true(ht_median(even, 4) == 2.5);
+    assert_true(isnan(ht_median(odd, 0)));
+}
+
+// Of many experiments with a known ratio, about 95 % of the intervals must hold it.
+static void intervals_cover_the_truth(void **state) {
+    (void)state;
+    enum { EXPERIMENTS = 300, ROUNDS = 15 };
+    struct ht_random random = {11};
+    uint64_t seed = 5;
+    int covered = 0;
+    for (int i = 0; i < EXPERIMENTS; i++) {
+        double ratios[ROUNDS];
+        for (int k = 0; k < ROUNDS; k++) ratios[k] = 0.8 * (0.9 + 0.2 * (double)(unit_random(&seed) % 1000) / 999);
+        struct ht_interval interval = ht_ratio_interval(ratios, ROUNDS, &random);
+        assert_true(interval.low <= interval.estimate && interval.estimate <= interval.high);
+        covered += interval.low <= 0.8 && 0.8 <= interval.high;
+    }
+    assert_in_range(covered, EXPERIMENTS * 90 / 100, EXPERIMENTS);
+}
+
+static enum ht_verdict verdict(double low, double high) {
+    return ht_verdict(&(struct ht_interval){(low + high) / 2, low, high, 5});
+}
+
+static void verdicts_say_when_they_do_not_know(void **state) {
+    (void)state;
+    assert_int_equal(verdict(0.5, 0.6), HT_VERDICT_LESS);
+    assert_int_equal(verdict(1.2, 1.3), HT_VERDICT_MORE);
+    assert_int_equal(verdict(0.995, 1.005), HT_VERDICT_SAME);
+    assert_int_equal(verdict(0.9, 1.1), HT_VERDICT_UNRESOLVED);
+    assert_int_equal(ht_verdict(&(struct ht_interval){0.5, NAN, NAN, 1}), HT_VERDICT_UNRESOLVED);
+    assert_int_equal(ht_verdict(&(struct ht_interval){NAN, NAN, NAN, 0}), HT_VERDICT_NONE);
+}
+
+static void the_nulls_time_is_taken_off(void **state) {
+    (void)state;
+    struct ht_built_form built = {.fd = -1, .calls_total = 100};
+    struct ht_outcome flat = {.cpu_ns = 5000}, null_flat = {.cpu_ns = 1000};
+    struct ht_outcome timed = {.ticks = 1000, .ticks_ns = 1000, .clock_cost_ticks = 10};
+    struct ht_outcome null_timed = timed;
+    struct ht_time_figures figures;
+    built.calls[HT_MALLOC] = built.calls[HT_FREE] = 50;
+    timed.functions[HT_MALLOC] = (struct ht_function_sample){5, 5 * (10 + 32), 5 * (10 + 20)};
+    timed.functions[HT_FREE] = (struct ht_function_sample){5, 5 * (10 + 32), 5 * 10};
+    null_timed.functions[HT_MALLOC] = null_timed.functions[HT_FREE] = (struct ht_function_sample){5, 5 * 12, 5 * 10};
+    ht_time_figures(&built, &flat, &timed, &null_flat, &null_timed, &figures);
+    assert_true(figures.alloc_time_ns == 4000 && figures.harness_time_ns == 1000 && figures.ns_per_call == 40);
+    // malloc 30 and 20 for the touch, free 30, of 80 in all: shares of the 4000.
+    assert_true(fabs(figures.functions[HT_MALLOC].time_ns - 1500) < 1e-6);
+    assert_true(fabs(figures.functions[HT_MALLOC].touch_ns - 1000) < 1e-6);
+    assert_true(fabs(figures.functions[HT_FREE].time_ns - 1500) < 1e-6);
+    assert_true(fabs(figures.touch_time_ns - 1000) < 1e-6);
+    ht_time_figures(&built, &null_flat, &null_timed, &null_flat, &null_timed, &figures);
+    assert_true(isnan(figures.alloc_time_ns) && figures.harness_time_ns == 1000);
+}
+
+static void memory_figures_by_hand(void **state) {
+    (void)state;
+    struct ht_form form = {.samples = 3};
+    struct ht_sample_point points[] = {{0, 0, 100}, {10, 1, 200}, {40, 2, 50}};
+    struct ht_built_form built = {.fd = -1, .form = &form, .points = points, .live_peak_bytes = 200};
+    const uint64_t rss[] = {210, 410, 610}, null_rss[] = {10, 10, 10};
+    struct ht_outcome outcome = {.rss_end_bytes = 510}, null_outcome = {.rss_end_bytes = 10};
+    struct ht_memory_figures figures;
+    assert_true(ht_memory_figures(&built, &outcome, rss, &null_outcome, null_rss, &figures));
+    assert_true(figures.rss_peak_bytes == 600 && figures.rss_end_bytes == 500);
+    assert_true(figures.rss_mean_bytes == (200 * 10 + 400 * 30) / 40.0);
+    assert_true(figures.fragmentation[0] == 2 && figures.fragmentation[1] == 2);
+    assert_true(figures.fragmentation[2] == 12 && figures.fragmentation[3] == 3);
+    free(figures.rss_bytes);
+}
+
+static void sha256_of_known_texts(void **state) {
+    (void)state;
+    char hex[65];
+    char million[1000];
+    ht_sha256("", 0, hex);
+    assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    ht_sha256("abc", 3, hex);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    ht_sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, hex);
+    assert_string_equal(hex, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    memset(million, 'a', sizeof million);
+    ht_sha256(million, sizeof million, hex);
+    assert_string_equal(hex, "41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_allocator_runs_once_in_a_round),
+        cmocka_unit_test(one_seed_gives_one_order),
+        cmocka_unit_test(medians),
+        cmocka_unit_test(intervals_cover_the_truth),
+        cmocka_unit_test(verdicts_say_when_they_do_not_know),
+        cmocka_unit_test(the_nulls_time_is_taken_off),
+        cmocka_unit_test(memory_figures_by_hand),
+        cmocka_unit_test(sha256_of_known_texts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+// The replay form: what each event becomes, in which thread's stream, and who waits for whom.
+#include "unit_support.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "form_builder.h"
+#include "trace_writer.h"
+
+struct event {
+    uint8_t op;
+    uint32_t thread;
+    uint64_t time_ns;
+    uint32_t slot;
+    uint64_t size, extra;
+};
+
+#define OP(function, variant) ((uint8_t)(HT_##function | HT_##variant << 5))
+
+static void write_trace(const char *path, const struct event *events, size_t count, uint32_t threads,
+                        const struct ht_residency *residency) {
+    struct ht_error error = {0};
+    struct ht_trace_writer *writer = ht_trace_create(path, 1, 1, &error);
+    assert_non_null(writer);
+    assert_int_equal(ht_trace_put_context(writer, "{}"), 0);
+    for (size_t i = 0; i < count; i++) {
+        const struct event *e = &events[i];
+        ht_trace_put_event(writer, e->op, e->thread, e->time_ns, e->slot, e->size, e->extra);
+    }
+    if (residency) ht_trace_put_residency(writer, residency);
+    struct ht_thread rows[16] = {0};
+    for (uint32_t i = 0; i < threads; i++) {
+        rows[i].tid = 500 + i;
+        rows[i].ended = i == 2;
+        rows[i].end_ns = 900000000;
+    }
+    assert_int_equal(ht_trace_finish(writer, rows, threads, "{}", NULL, &error), 0);
+}
+
+static int try_build(const struct event *events, size_t count, uint32_t threads, const struct ht_residency *residency,
+                     struct ht_form_options options, struct ht_built_form *built, struct ht_error *error) {
+    char path[256];
+    write_trace(unit_path(path, "form.bin"), events, count, threads, residency);
+    struct ht_trace_reader *reader = ht_trace_open(path, error);
+    assert_non_null(reader);
+    int failed = ht_form_build(reader, path, &options, built, error);
+    ht_trace_close(reader);
+    unlink(path);
+    return failed;
+}
+
+static void build(const struct event *events, size_t count, uint32_t threads, const struct ht_residency *residency,
+                  struct ht_form_options options, struct ht_built_form *built) {
+    struct ht_error error = {0};
+    if (try_build(events, count, threads, residency, options, built, &error)) fail_msg("%s", error.message);
+}
+
+static const struct ht_stream *stream_of(const struct ht_built_form *built, uint32_t i) {
+    return (const struct ht_stream *)((const char *)built->form + built->form->streams_offset) + i;
+}
+static const uint64_t *words_of(const struct ht_built_form *built, uint32_t i) {
+    return (const uint64_t *)((const char *)built->form + stream_of(built, i)->words_offset);
+}
+
+#define BUILD(events, threads, residency, options, built) \
+    build(events, sizeof(events) / sizeof *(events), threads, residency, options, built)
+
+static void each_call_becomes_its_words(void **state) {
+    (void)state;
+    const struct event events[] = {
+        {OP(MALLOC, PLAIN), 0, 0, 1, 100, 0},
+        {OP(CALLOC, PLAIN), 0, 10, 2, 24, 3},
+        {OP(REALLOC, PLAIN), 0, 20, 1, 200, 0},
+        {OP(FREE, NULL), 0, 30, 0, 0, 0},
+        {OP(REALLOC, NULL), 0, 40, 3, 50, 0},
+        {OP(MEMALIGN, PLAIN), 0, 50, 4, 64, 3},
+        {OP(REALLOC, RELEASED), 0, 60, 3, 0, 0},
+        {OP(MALLOC, PLAIN), 0, 70, 3, 5ull << 32, 0},
+        {OP(MALLOC, FAILED), 0, 80, 0, 1ull << 50, 0},
+        {OP(FREE, FOREIGN), 0, 90, 0, 0, 0},
+        {OP(NEW, PLAIN), 0, 100, 5, 8, 0},
+        {OP(DELETE, PLAIN), 0, 110, 5, 0, 0},
+    };
+    const uint64_t expected[] = {
+        ht_word_time(0),
+        ht_word(HT_WORD_MALLOC, 1, 100),
+        ht_word(HT_WORD_CALLOC, 2, 24), 3,
+        ht_word(HT_WORD_REALLOC, 1, 200), 100,
+        ht_word(HT_WORD_FREE, 0, 0),
+        ht_word(HT_WORD_WIDE, 3, HT_WIDE_REALLOC_NULL), 50, 0, HT_PAGES_BY_RULE,
+        ht_word(HT_WORD_WIDE, 4, HT_WIDE_ALIGNED), 64, 8, HT_PAGES_BY_RULE,
+        ht_word(HT_WORD_FREE, 3, 0),
+        ht_word(HT_WORD_WIDE, 3, HT_WIDE_MALLOC), 5ull << 32, 0, HT_PAGES_BY_RULE,
+        ht_word(HT_WORD_MALLOC, 5, 8),
+        ht_word(HT_WORD_FREE, 5, 0),
+    };
+    struct ht_built_form built;
+    BUILD(events, 1, NULL, (struct ht_form_options){0}, &built);
+    assert_int_equal(built.form->streams, 1);
+    assert_int_equal(built.form->initial_stream, 0);
+    assert_int_equal(stream_of(&built, 0)->words_count, sizeof expected / sizeof *expected);
+    assert_memory_equal(words_of(&built, 0), expected, sizeof expected);
+    assert_int_equal(built.calls_total, 10);
+    assert_int_equal(built.calls[HT_REALLOC], 3);
+    assert_int_equal(built.calls[HT_NEW], 1);
+    assert_int_equal(built.failed_skipped, 1);
+    assert_int_equal(built.foreign_skipped, 1);
+    assert_int_equal(built.form->slots, 6);
+    assert_int_equal(built.live_peak_bytes, 200 + 72 + 64 + (5ull << 32) + 8);
+    ht_form_free(&built);
+}
+
+static void known_resident_pages_make_a_call_wide(void **state) {
+    (void)state;
+    const struct event events[] = {
+        {OP(MALLOC, PLAIN), 0, 0, 1, 100, 0},
+        {OP(MALLOC, PLAIN), 0, 10, 2, 1 << 20, 0},
+    };
+    const struct ht_residency row = {.event = 1, .pages_before = 1, .pages_after = 17};
+    struct ht_built_form built;
+    BUILD(events, 1, &row, (struct ht_form_options){0}, &built);
+    const uint64_t *words = words_of(&built, 0);
+    assert_int_equal(words[1], ht_word(HT_WORD_MALLOC, 1, 100));
+    assert_int_equal(words[2], ht_word(HT_WORD_WIDE, 2, HT_WIDE_MALLOC));
+    assert_int_equal(words[5], 17);
+    ht_form_free(&built);
+}
+
+static void only_slots_that_change_thread_are_handed_over(void **state) {
+    (void)state;
+    const struct event events[] = {
+        {OP(MALLOC, PLAIN), 0, 0, 1, 100, 0},   // thread 1 frees it: handed over
+        {OP(MALLOC, PLAIN), 0, 10, 2, 100, 0},  // stays with thread 0
+        {OP(FREE, PLAIN), 1, 20, 1, 0, 0},
+        {OP(MALLOC, PLAIN), 1, 30, 1, 10, 0},   // thread 2 frees it
+        {OP(FREE, PLAIN), 0, 40, 2, 0, 0},
+        {OP(FREE, PLAIN), 2, 50, 1, 0, 0},
+    };
+    const uint64_t first[] = {ht_word_time(0), ht_word(HT_WORD_MALLOC, 1, 100), ht_word(HT_WORD_PUBLISH, 1, 1),
+                              ht_word(HT_WORD_MALLOC, 2, 100), ht_word(HT_WORD_FREE, 2, 0)};
+    const uint64_t second[] = {ht_word_time(20), ht_word(HT_WORD_WAIT, 1, 1), ht_word(HT_WORD_FREE, 1, 0),
+                               ht_word(HT_WORD_MALLOC, 1, 10), ht_word(HT_WORD_PUBLISH, 1, 2)};
+    const uint64_t third[] = {ht_word_time(50), ht_word(HT_WORD_WAIT, 1, 2), ht_word(HT_WORD_FREE, 1, 0),
+                              ht_word_time(900000000)};  // it ended there
+    struct ht_built_form built;
+    BUILD(events, 3, NULL, ((struct ht_form_options){.initial_tid = 501}), &built);
+    assert_int_equal(built.form->streams, 3);
+    assert_int_equal(built.form->initial_stream, 1);
+    assert_memory_equal(words_of(&built, 0), first, sizeof first);
+    assert_memory_equal(words_of(&built, 1), second, sizeof second);
+    assert_memory_equal(words_of(&built, 2), third, sizeof third);
+    assert_int_equal(stream_of(&built, 2)->words_count, 4);
+    assert_int_equal(stream_of(&built, 0)->stays, 1);
+    assert_int_equal(stream_of(&built, 2)->stays, 0);
+    ht_form_free(&built);
+    BUILD(events, 3, NULL, ((struct ht_form_options){.one_thread = true}), &built);
+    assert_int_equal(built.form->streams, 1);
+    assert_int_equal(stream_of(&built, 0)->words_count, 7);  // a time and six calls, nobody to wait for
+    ht_form_free(&built);
+}
+
+static void time_is_told_in_steps(void **state) {
+    (void)state;
+    const struct event events[] = {
+        {OP(FREE, NULL), 0, 5, 0, 0, 0},
+        {OP(FREE, NULL), 0, 5 + HT_TIME_STEP_NS - 1, 0, 0, 0},
+        {OP(FREE, NULL), 0, 5 + HT_TIME_STEP_NS, 0, 0, 0},
+    };
+    const uint64_t expected[] = {ht_word_time(5), ht_word(HT_WORD_FREE, 0, 0), ht_word(HT_WORD_FREE, 0, 0),
+                                 ht_word_time(5 + HT_TIME_STEP_NS), ht_word(HT_WORD_FREE, 0, 0)};
+    struct ht_built_form built;
+    BUILD(events, 1, NULL, (struct ht_form_options){0}, &built);
+    assert_memory_equal(words_of(&built, 0), expected, sizeof expected);
+    assert_int_equal(ht_word_time_ns(ht_word_time(HT_TIME_LIMIT_NS - 1)), HT_TIME_LIMIT_NS - 1);
+    ht_form_free(&built);
+}
+
+static void traces_that_contradict_themselves_are_refused(void **state) {
+    (void)state;
+    const struct event twice[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 8, 0}, {OP(MALLOC, PLAIN), 0, 1, 1, 8, 0}};
+    const struct event unborn[] = {{OP(FREE, PLAIN), 0, 0, 1, 0, 0}};
+    const struct event wide_slot[] = {{OP(MALLOC, PLAIN), 0, 0, HT_SLOTS_LIMIT, 8, 0}};
+    struct ht_error error = {0};
+    struct ht_built_form built;
+    assert_int_equal(try_build(twice, 2, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
+    assert_int_equal(error.status, HT_EXIT_INPUT);
+    assert_non_null(strstr(error.message, "event 1: an allocation into a free slot expected"));
+    assert_int_equal(try_build(unborn, 1, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
+    assert_non_null(strstr(error.message, "event 0: a slot with a live object expected"));
+    assert_int_equal(try_build(wide_slot, 1, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
+    assert_non_null(strstr(error.message, "(replay's limit)"));
+}
+
+enum { THREADS = 5, EVENTS = 20000, SLOTS = 60 };
+
+static size_t random_events(struct event *events, uint64_t seed) {
+    bool live[SLOTS + 1] = {false};
+    for (size_t i = 0; i < EVENTS; i++) {
+        uint32_t slot = 1 + (uint32_t)(unit_random(&seed) % SLOTS);
+        uint8_t op = live[slot] ? unit_random(&seed) % 4 ? OP(FREE, PLAIN) : OP(REALLOC, PLAIN) : OP(MALLOC, PLAIN);
+        if (op != OP(REALLOC, PLAIN)) live[slot] = !live[slot];
+        // The size of an allocation is its event, so that the words tell which event they came from.
+        events[i] = (struct event){op, (uint32_t)(unit_random(&seed) % THREADS), i * 1000, slot, i, 0};
+    }
+    return EVENTS;
+}
+
+// Lets random threads go on where they need not wait, as the scheduler might, and checks that the ops on every
+// slot come in the trace's order all the same, and that somebody can always go on.
+static void any_schedule_keeps_each_slots_order(void **state) {
+    (void)state;
+    static struct event events[EVENTS];
+    struct ht_built_form built;
+    uint64_t seed = 7;
+    build(events, random_events(events, 3), THREADS, NULL, (struct ht_form_options){0}, &built);
+    size_t at[THREADS] = {0}, order_at[SLOTS + 1] = {0};
+    static size_t order[SLOTS + 1][EVENTS];
+    size_t counts[SLOTS + 1] = {0};
+    uint32_t handed[SLOTS + 1] = {0};
+    for (size_t i = 0; i < EVENTS; i++) order[events[i].slot][counts[events[i].slot]++] = i;
+    size_t executed = 0, idle = 0;
+    while (executed < EVENTS) {
+        uint32_t thread = (uint32_t)(unit_random(&seed) % THREADS);
+        if (at[thread] >= stream_of(&built, thread)->words_count) continue;
+        uint64_t word = words_of(&built, thread)[at[thread]];
+        uint32_t slot = ht_word_slot(word);
+        assert_true(idle++ < 100000);
+        if (ht_word_op(word) == HT_WORD_WAIT && handed[slot] != ht_word_arg(word)) continue;
+        at[thread] += ht_word_length(word);
+        idle = 0;
+        if (ht_word_op(word) == HT_WORD_PUBLISH) assert_int_equal(++handed[slot], ht_word_arg(word));
+        if (ht_word_op(word) >= HT_WORD_WIDE) continue;
+        const struct event *expected = &events[order[slot][order_at[slot]++]];
+        assert_int_equal(expected->thread, thread);
+        if (ht_word_op(word) == HT_WORD_FREE) assert_int_equal(expected->op, OP(FREE, PLAIN));
+        else assert_int_equal(expected->size, ht_word_arg(word));
+        executed++;
+    }
+    ht_form_free(&built);
+}
+
+static void samples_follow_new_maxima(void **state) {
+    (void)state;
+    static struct event events[EVENTS];
+    struct ht_built_form built;
+    for (uint32_t i = 0; i < EVENTS; i++) {
+        bool up = i < EVENTS / 2;
+        events[i] = (struct event){up ? OP(MALLOC, PLAIN) : OP(FREE, PLAIN), 0, i * 1000ull, up ? i + 1 : EVENTS - i,
+                                   up ? 1000 : 0, 0};
+    }
+    build(events, EVENTS, 1, NULL, (struct ht_form_options){.timed_one_in = 50, .seed = 1}, &built);
+    assert_int_equal(built.live_peak_bytes, EVENTS / 2 * 1000);
+    uint64_t highest = 0;
+    for (uint32_t i = 0; i < built.form->samples; i++) {
+        if (built.points[i].live_bytes > highest) highest = built.points[i].live_bytes;
+        if (i > 0) assert_true(built.points[i].event > built.points[i - 1].event);
+        if (i > 0) assert_true(built.points[i].event - built.points[i - 1].event <= EVENTS / 10000 + 1);
+    }
+    assert_true((double)highest > 0.998 * (double)built.live_peak_bytes);
+    assert_int_equal(stream_of(&built, 0)->sample_count, built.form->samples);
+    assert_true(fabs((double)stream_of(&built, 0)->timed_count / (EVENTS / 50.0) - 1) < 0.2);
+    ht_form_free(&built);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_call_becomes_its_words),
+        cmocka_unit_test(known_resident_pages_make_a_call_wide),
+        cmocka_unit_test(only_slots_that_change_thread_are_handed_over),
+        cmocka_unit_test(time_is_told_in_steps),
+        cmocka_unit_test(traces_that_contradict_themselves_are_refused),
+        cmocka_unit_test(any_schedule_keeps_each_slots_order),
+        cmocka_unit_test(samples_follow_new_maxima),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
