@@ -24,7 +24,7 @@ static void version_of_preloaded(char *text, size_t room) {
     const char *jemalloc = NULL;
     size_t bytes = sizeof jemalloc;
     if (mallctl && mallctl("version", &jemalloc, &bytes, NULL, 0) == 0) {
-        snprintf(text, room, "%s", jemalloc);
+        snprintf(text, room, "%.*s", (int)strcspn(jemalloc, "-"), jemalloc);  // without the commit
     } else if (tc_version) {
         snprintf(text, room, "%s", tc_version(NULL, NULL, NULL));
     } else if (mi_version) {

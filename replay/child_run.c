@@ -92,8 +92,9 @@ static bool judge(const struct ht_outcome *outcome, int status, char *problem, s
         snprintf(problem, room, "killed by %s (SIG%s)", strsignal(WTERMSIG(status)), sigabbrev_np(WTERMSIG(status)));
     } else if (outcome->state == HT_OUTCOME_REFUSED) {
         snprintf(problem, room, "%.300s", outcome->message);
-    } else if (outcome->state != HT_OUTCOME_DONE) {
-        snprintf(problem, room, "ended with status %d before the replay was done", WEXITSTATUS(status));
+    } else if (outcome->state != HT_OUTCOME_DONE || WEXITSTATUS(status)) {
+        snprintf(problem, room, "ended with status %d%s", WEXITSTATUS(status),
+                 outcome->state == HT_OUTCOME_DONE ? "" : " before the replay was done");
     } else if (outcome->failures) {
         snprintf(problem, room, "%llu calls failed that did not when recorded; the first: %s",
                  (unsigned long long)outcome->failures, outcome->first_failure);

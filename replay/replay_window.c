@@ -227,5 +227,12 @@ void ht_window_run(struct ht_window *window, struct ht_lane *initial, void (*don
     }
     if (window->lanes_count > 0) wait_all_done(window);
     tell_replaying(window, false);
+    // What ended threads give back has been given back when the end is looked at.
+    pthread_mutex_lock(&window->lock);
+    for (struct ht_lane *leaver = window->leavers; leaver; leaver = leaver->next_leaver) {
+        pthread_join(leaver->thread, NULL);
+    }
+    window->leavers = NULL;
+    pthread_mutex_unlock(&window->lock);
     done(context);
 }

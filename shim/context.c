@@ -133,10 +133,9 @@ static void put_allocator_version(struct text *text) {
     const char *(*tc_version)(int *, int *, const char **);
     int (*mi_version)(void);
     int (*mallctl)(const char *, void *, size_t *, void *, size_t);
-    *(void **)&tc_version = dlsym(RTLD_NEXT, "tc_version");
-    *(void **)&mi_version = dlsym(RTLD_NEXT, "mi_version");
-    *(void **)&mallctl = dlsym(RTLD_NEXT, "mallctl");
-    real_forget_dlerror();
+    *(void **)&tc_version = symbol_behind_us("tc_version");
+    *(void **)&mi_version = symbol_behind_us("mi_version");
+    *(void **)&mallctl = symbol_behind_us("mallctl");
     if (mallctl) {
         const char *own = NULL;
         size_t bytes = sizeof own;

@@ -1,4 +1,4 @@
-// Finds the functions behind ours, and serves the few allocations that dlsym itself makes meanwhile.
+// The functions behind ours, and memory for calls that come before they are known.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,8 @@
 
 struct real_functions real;
 
-// dlsym may call calloc before it has told us where calloc is. These blocks are few, small and never given back.
+// Another thread, or a signal handler, may allocate while the first call is still looking for the real functions. Such
+// blocks are few, small and never given back.
 enum { BOOT_BYTES = 256 << 10, BOOT_ALIGN = 16 };
 static _Alignas(4096) char boot_arena[BOOT_BYTES];
 static _Atomic size_t boot_used;
@@ -32,8 +33,6 @@ size_t boot_size(const void *block) {
     return size;
 }
 
-static void *next(const char *name) { return dlsym(RTLD_NEXT, name); }
-
 // Itanium C++ names; size_t is j on 32-bit machines and m on 64-bit ones.
 #if __SIZEOF_SIZE_T__ == 8
 #define SZ "m"
@@ -51,47 +50,29 @@ static const char *const delete_names[12] = {
     "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t",
     "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
-// A C++ library may be loaded late and privately, where RTLD_NEXT does not look: ask for it by name, without loading it.
-static void *next_cxx(const char *name) {
-    void *symbol = next(name);
-    if (symbol) return symbol;
-    void *library = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    if (!library) library = dlopen("libc++.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    return library ? dlsym(library, name) : NULL;
-}
-
-// A look-up that failed leaves a message, which the program's next dl call would free: a block that we allocated. The
-// first call hands the message out, the second frees it.
-void real_forget_dlerror(void) {
-    dlerror();
-    dlerror();
-}
-
 // libstdc++'s operator new calls malloc, which our hook sees; an allocator's own does not, and is logged as new.
 // The two are told apart by the object that they live in: an allocator's new lives beside its malloc.
 void real_resolve_cxx(void) {
     Dl_info of_new, of_malloc;
-    for (unsigned i = 0; i < 8; i++) *(void **)&real.new_[i] = next_cxx(new_names[i]);
-    for (unsigned i = 0; i < 12; i++) *(void **)&real.delete_[i] = next_cxx(delete_names[i]);
+    for (unsigned i = 0; i < 8; i++) *(void **)&real.new_[i] = symbol_behind_us(new_names[i]);
+    for (unsigned i = 0; i < 12; i++) *(void **)&real.delete_[i] = symbol_behind_us(delete_names[i]);
     real.new_logged = real.new_[0] && dladdr(*(void **)&real.new_[0], &of_new) &&
                       dladdr(*(void **)&real.malloc, &of_malloc) && of_new.dli_fbase == of_malloc.dli_fbase;
-    real_forget_dlerror();
 }
 
 void real_resolve(void) {
-    *(void **)&real.calloc = next("calloc");
-    *(void **)&real.realloc = next("realloc");
-    *(void **)&real.free = next("free");
-    *(void **)&real.posix_memalign = next("posix_memalign");
-    *(void **)&real.aligned_alloc = next("aligned_alloc");
-    *(void **)&real.memalign = next("memalign");
-    *(void **)&real.valloc = next("valloc");
-    *(void **)&real.pvalloc = next("pvalloc");
-    *(void **)&real.cfree = next("cfree");
-    *(void **)&real.free_sized = next("free_sized");
-    *(void **)&real.free_aligned_sized = next("free_aligned_sized");
+    *(void **)&real.calloc = symbol_behind_us("calloc");
+    *(void **)&real.realloc = symbol_behind_us("realloc");
+    *(void **)&real.free = symbol_behind_us("free");
+    *(void **)&real.posix_memalign = symbol_behind_us("posix_memalign");
+    *(void **)&real.aligned_alloc = symbol_behind_us("aligned_alloc");
+    *(void **)&real.memalign = symbol_behind_us("memalign");
+    *(void **)&real.valloc = symbol_behind_us("valloc");
+    *(void **)&real.pvalloc = symbol_behind_us("pvalloc");
+    *(void **)&real.free_sized = symbol_behind_us("free_sized");
+    *(void **)&real.free_aligned_sized = symbol_behind_us("free_aligned_sized");
     // malloc last: once it is set, calls from other threads pass through instead of using the boot arena.
-    void *found = next("malloc");
+    void *found = symbol_behind_us("malloc");
     *(void **)&real.malloc = found;
     real_resolve_cxx();
 }

@@ -4,7 +4,6 @@
 // real before they are written, so that a full disk ends the recording instead of killing the program.
 #include "recorder.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -214,9 +213,7 @@ static void start(void) {
     atomic_store(&fresh->epoch, EPOCH_OFF);
     epoch_page = fresh;
     // Our own programs, run from a shell that has LD_PRELOAD set, are not what the user wants to record.
-    bool itself = dlsym(RTLD_DEFAULT, "heaptape_is_itself") != NULL;
-    real_forget_dlerror();
-    if (itself || !choose_directory()) return;
+    if (symbol_anywhere("heaptape_is_itself") || !choose_directory()) return;
     recording.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
     memory_start();
     if (!open_recording(0, 0, 0)) return;

@@ -15,7 +15,7 @@
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 #define HIDDEN __attribute__((visibility("hidden")))
 
-// The allocator behind us, found by dlsym(RTLD_NEXT).
+// The allocator behind us: the first definition after our own in the loader's order.
 struct real_functions {
     void *(*malloc)(size_t);
     void *(*calloc)(size_t, size_t);
@@ -26,7 +26,6 @@ struct real_functions {
     void *(*memalign)(size_t, size_t);
     void *(*valloc)(size_t);
     void *(*pvalloc)(size_t);
-    void (*cfree)(void *);
     void (*free_sized)(void *, size_t);
     void (*free_aligned_sized)(void *, size_t, size_t);
     // operator new and delete of another library, and whether they are built on its malloc (then malloc's hook sees them).
@@ -100,10 +99,13 @@ static inline bool recorder_room(struct thread_state *t) {
 // real.c
 HIDDEN void real_resolve(void);
 HIDDEN void real_resolve_cxx(void);
-HIDDEN void real_forget_dlerror(void);
 HIDDEN void *boot_allocate(size_t size, size_t alignment);
 HIDDEN bool boot_owns(const void *block);
 HIDDEN size_t boot_size(const void *block);
+
+// symbols.c: NULL if no loaded object defines the symbol.
+HIDDEN void *symbol_behind_us(const char *name);
+HIDDEN void *symbol_anywhere(const char *name);
 
 // clock.c
 static inline uint64_t clock_counter(void);

@@ -303,19 +303,14 @@ EXPORT void *pvalloc(size_t size) {
     return block;
 }
 
+// Gone from glibc since 2.26; old programs' cfree was free under another name.
 EXPORT void cfree(void *block) {
     struct thread_state *t = &self;
     if (unlikely(boot_owns(block))) return;
-    void (*function)(void *) = real.cfree ? real.cfree : real.free;
-    if (unlikely(!enter(t))) {
-        if (function) function(block);
-        return;
-    }
-    // The first call of a process resolves the real functions in enter().
-    function = real.cfree ? real.cfree : real.free;
-    wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0);
-    function(block);
-    leave(t);
+    bool recorded = enter(t);
+    if (recorded) wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0);
+    if (real.free) real.free(block);
+    if (recorded) leave(t);
 }
 
 EXPORT void free_sized(void *block, size_t size) {

@@ -238,7 +238,8 @@ class TraceFile:
             columns.append(Column(id_, width, transform, compression, values, stored, start))
             start += stored
         if start != len(payload):
-            raise self.fail(where + start, f"expected the payload to end with its columns, {len(payload) - start} bytes left")
+            left = len(payload) - start
+            raise self.fail(where + start, f"expected the payload to end with its columns, {left} bytes left")
         return columns
 
     def _decode(self, section: Section, column: Column, payload: bytes) -> U64:
