@@ -62,7 +62,7 @@ static void put_event(struct made *made, uint8_t op, uint32_t thread, uint32_t s
         row->start_ns = made->time_ns;
     }
     row->end_ns = made->time_ns;
-    ht_trace_put_event(made->writer, op, thread, made->time_ns, slot, size, extra);
+    ht_trace_put_event(made->writer, op, thread, made->time_ns, slot, true, size, extra);
     made->time_ns += made->step_ns;
 }
 

@@ -19,7 +19,7 @@ struct options {
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "Write the trace to FILE (default: beside the log, .bin for .mraw)", 0},
     {"level", 'l', "LEVEL", 0, "Compression: fast, default or max", 0},
-    {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default 16)", 0},
+    {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default 32)", 0},
     {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
     {0}};
 
@@ -129,7 +129,7 @@ static char *default_output(const char *raw) {
 }
 
 int ht_verb_convert(int argc, char **argv) {
-    struct options options = {.level = 3, .time_unit_ns = 16};
+    struct options options = {.level = 3, .time_unit_ns = 32};
     struct ht_error error;
     struct ht_raw_log log;
     argp_parse(&parser, argc, argv, 0, NULL, &options);

@@ -36,7 +36,8 @@ uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t t
 void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
                       uint64_t size, uint64_t extra) {
     if (time_ns > heap->last_time_ns) heap->last_time_ns = time_ns;
-    ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, size, extra);
+    bool own = slot && heap->slots.owner[slot] == thread;
+    ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
     struct ht_thread *who = &heap->threads[thread];
     who->end_ns = heap->last_time_ns;
     if (!ht_op_is_call(op)) return;

@@ -13,6 +13,7 @@
 
 #include "columns.h"
 #include "ops.h"
+#include "slot_coder.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 
@@ -34,8 +35,10 @@ struct ht_trace_reader {
     uint8_t op[ROWS];
     uint32_t thread[ROWS], slot[ROWS];
     uint64_t time_ns[ROWS], size[ROWS], extra[ROWS];
-    uint32_t run_thread[ROWS], run_length[ROWS], time[ROWS], sparse_slot[ROWS];
+    uint32_t runs, run_thread[ROWS], run_length[ROWS], time[ROWS];
+    uint32_t birth[ROWS], name[ROWS], explicit_slot[ROWS + 1];
     uint64_t sparse[ROWS];
+    struct slot_coder coder;
 };
 
 static bool read_at(const struct ht_trace_reader *reader, void *to, size_t bytes, uint64_t offset) {
@@ -312,7 +315,7 @@ static const char *spread_threads(struct ht_trace_reader *reader, uint32_t rows)
     struct ht_column_entry entry;
     const uint8_t *stored;
     if (!find_column(reader, HT_COLUMN_RUN_THREAD, &entry, &stored) || entry.values > rows) return "thread runs expected";
-    uint32_t runs = entry.values, row = 0;
+    uint32_t runs = reader->runs = entry.values, row = 0;
     const char *wrong = ht_unpack_u32(reader->unpacker, &entry, stored, reader->run_thread);
     if (!wrong) wrong = column_u32(reader, HT_COLUMN_RUN_LENGTH, reader->run_length, runs);
     for (uint32_t run = 0; run < runs && !wrong; run++) {
@@ -324,39 +327,84 @@ static const char *spread_threads(struct ht_trace_reader *reader, uint32_t rows)
     return wrong;
 }
 
-// Spreads the sparse columns to dense arrays, by what each op has.
-static const char *spread_values(struct ht_trace_reader *reader, uint32_t rows) {
-    uint32_t slots = 0, sizes = 0, extras = 0;
+// How many values each sparse column must have, by what each op has.
+struct value_counts {
+    uint32_t births, named, sizes, extras;
+};
+
+static const char *count_values(const struct ht_trace_reader *reader, uint32_t rows, struct value_counts *counts) {
+    *counts = (struct value_counts){0};
     for (uint32_t row = 0; row < rows; row++) {
         const struct ht_op_shape shape = reader->shape[reader->op[row]];
         if (!shape.valid) return "known ops expected";
-        slots += shape.slot;
-        sizes += shape.size;
-        extras += shape.extra;
+        counts->births += shape.makes_object;
+        counts->named += shape.slot && !shape.makes_object;
+        counts->sizes += shape.size;
+        counts->extras += shape.extra;
     }
-    const char *wrong = column_u32(reader, HT_COLUMN_SLOT, reader->sparse_slot, slots);
-    if (!wrong) wrong = column_u64(reader, HT_COLUMN_SIZE, reader->sparse, sizes);
+    return NULL;
+}
+
+// Reads the three columns that name objects. Explicit slots must be as many as the codes ask for.
+static const char *read_slot_columns(struct ht_trace_reader *reader, const struct value_counts *counts) {
+    uint32_t explicit = 0;
+    const char *wrong = column_u32(reader, HT_COLUMN_BIRTH, reader->birth, counts->births);
+    if (!wrong) wrong = column_u32(reader, HT_COLUMN_NAMED, reader->name, counts->named);
     if (wrong) return wrong;
-    uint32_t at_slot = 0, at_size = 0, at_extra = 0;
+    for (uint32_t i = 0; i < counts->births; i++) {
+        if (reader->birth[i] > HT_BIRTH_EXPLICIT) return "birth codes of 0 or 1 expected";
+        explicit += reader->birth[i];
+    }
+    for (uint32_t i = 0; i < counts->named; i++) explicit += reader->name[i] < HT_NAMED_BY_BIRTH;
+    return column_u32(reader, HT_COLUMN_SLOT, reader->explicit_slot, explicit);
+}
+
+static const char *decode_slots(struct ht_trace_reader *reader) {
+    const uint32_t *birth = reader->birth, *name = reader->name, *explicit = reader->explicit_slot;
+    struct slot_coder *coder = &reader->coder;
+    slot_coder_begin(coder);
+    for (uint32_t run = 0, row = 0; run < reader->runs; run++) {
+        uint32_t thread = slot_coder_thread(coder, reader->run_thread[run]);
+        for (uint32_t end = row + reader->run_length[run]; row < end; row++) {
+            uint8_t op = reader->op[row];
+            const struct ht_op_shape shape = reader->shape[op];
+            uint32_t slot = 0;
+            if (shape.makes_object)
+                slot = slot_coder_decode_birth(coder, thread, *birth++, &explicit);
+            else if (shape.slot)
+                slot = slot_coder_decode_named(coder, thread, *name++, shape.ends_object,
+                                               !shape.ends_object && ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC,
+                                               &explicit);
+            if (shape.slot && slot == 0) return "slot codes that name a slot above 0 expected";
+            reader->slot[row] = slot;
+        }
+    }
+    return NULL;
+}
+
+// Spreads a sparse column of sizes or extras to a dense array.
+static void spread(struct ht_trace_reader *reader, uint32_t rows, bool extras, uint64_t *dense) {
+    uint32_t at = 0;
     for (uint32_t row = 0; row < rows; row++) {
         const struct ht_op_shape shape = reader->shape[reader->op[row]];
-        reader->slot[row] = shape.slot ? reader->sparse_slot[at_slot] : 0;
-        if (shape.slot && reader->slot[row] == 0) return "slots above 0 expected";
-        at_slot += shape.slot;
-        reader->size[row] = shape.size ? reader->sparse[at_size] : 0;
-        at_size += shape.size;
+        bool has = extras ? shape.extra : shape.size;
+        dense[row] = has ? reader->sparse[at] : 0;
+        at += has;
     }
-    wrong = column_u64(reader, HT_COLUMN_EXTRA, reader->sparse, extras);
+}
+
+static const char *spread_values(struct ht_trace_reader *reader, uint32_t rows) {
+    struct value_counts counts;
+    const char *wrong = count_values(reader, rows, &counts);
+    if (!wrong) wrong = read_slot_columns(reader, &counts);
+    if (!wrong) wrong = decode_slots(reader);
+    if (!wrong) wrong = column_u64(reader, HT_COLUMN_SIZE, reader->sparse, counts.sizes);
     if (wrong) return wrong;
-    if (!extras) {
-        memset(reader->extra, 0, rows * sizeof *reader->extra);
-        return NULL;
-    }
-    for (uint32_t row = 0; row < rows; row++) {
-        const struct ht_op_shape shape = reader->shape[reader->op[row]];
-        reader->extra[row] = shape.extra ? reader->sparse[at_extra] : 0;
-        at_extra += shape.extra;
-    }
+    spread(reader, rows, false, reader->size);
+    wrong = column_u64(reader, HT_COLUMN_EXTRA, reader->sparse, counts.extras);
+    if (wrong) return wrong;
+    if (counts.extras) spread(reader, rows, true, reader->extra);
+    else memset(reader->extra, 0, rows * sizeof *reader->extra);
     return NULL;
 }
 

@@ -12,18 +12,21 @@
 #include <xxhash.h>
 
 #include "columns.h"
+#include "slot_coder.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 
 // The events of the section under construction, column by column.
 struct event_buffer {
-    uint32_t rows, slots, sizes, extras, runs;
+    uint32_t rows, births, named, slots, sizes, extras, runs;
+    uint32_t thread, local_thread;  // of the run under way; local: the slot coder's number
     uint64_t first_event, first_time, last_time;
     uint8_t op[ROWS];
     uint32_t run_thread[ROWS], run_length[ROWS];
     uint32_t time[ROWS];
-    uint32_t slot[ROWS];
+    uint32_t birth[ROWS], name[ROWS], slot[ROWS];
     uint64_t size[ROWS], extra[ROWS];
+    struct slot_coder coder;
 };
 
 struct sample_buffer {
@@ -137,11 +140,14 @@ static void flush_events(struct ht_trace_writer *writer) {
     pack_u32(writer, HT_COLUMN_RUN_THREAD, events->run_thread, events->runs, 0);
     pack_u32(writer, HT_COLUMN_RUN_LENGTH, events->run_length, events->runs, 0);
     pack_u32(writer, HT_COLUMN_TIME, events->time, events->rows, 0);
+    pack_u32(writer, HT_COLUMN_BIRTH, events->birth, events->births, 0);
+    pack_u32(writer, HT_COLUMN_NAMED, events->name, events->named, 0);
     pack_u32(writer, HT_COLUMN_SLOT, events->slot, events->slots, 1);
     pack_u64(writer, HT_COLUMN_SIZE, events->size, events->sizes, 0);
     pack_u64(writer, HT_COLUMN_EXTRA, events->extra, events->extras, 0);
     put_section(writer, HT_SECTION_EVENTS, events->rows, events->first_event, events->first_time);
-    events->rows = events->slots = events->sizes = events->extras = events->runs = 0;
+    events->rows = events->births = events->named = events->slots = 0;
+    events->sizes = events->extras = events->runs = 0;
 }
 
 static void flush_samples(struct ht_trace_writer *writer) {
@@ -211,8 +217,35 @@ int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_jso
     return writer->failed ? -1 : 0;
 }
 
+static void put_slot(struct event_buffer *events, const struct ht_op_shape shape, uint8_t op, uint32_t slot, bool own) {
+    uint32_t code;
+    if (shape.makes_object) {
+        code = slot_coder_encode_birth(&events->coder, events->local_thread, slot);
+        events->birth[events->births++] = code;
+        events->slot[events->slots] = slot;
+        events->slots += code == HT_BIRTH_EXPLICIT;
+    } else {
+        bool reborn = !shape.ends_object && ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC;
+        code = slot_coder_encode_named(&events->coder, events->local_thread, slot, shape.ends_object, reborn, own);
+        events->name[events->named++] = code;
+        events->slot[events->slots] = slot;
+        events->slots += code < HT_NAMED_BY_BIRTH;
+    }
+}
+
+static void put_thread(struct event_buffer *events, uint32_t row, uint32_t thread) {
+    if (row && events->thread == thread) {
+        events->run_length[events->runs - 1]++;
+        return;
+    }
+    events->thread = thread;
+    events->local_thread = slot_coder_thread(&events->coder, thread);
+    events->run_thread[events->runs] = thread;
+    events->run_length[events->runs++] = 1;
+}
+
 void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
-                        uint64_t size, uint64_t extra) {
+                        bool own_slot, uint64_t size, uint64_t extra) {
     struct event_buffer *events = &writer->events;
     uint64_t time = time_ns / writer->time_unit_ns;
     // A pause too long for the time column's 32 bits begins a new section, which has a time of its own.
@@ -221,25 +254,20 @@ void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thr
     if (row == 0) {
         events->first_event = writer->next_event;
         events->first_time = events->last_time = time;
+        slot_coder_begin(&events->coder);
     }
     const struct ht_op_shape shape = writer->shape[op];
     assert(shape.valid && time >= events->last_time && (!shape.slot || slot != 0));
+    put_thread(events, row, thread);
     events->op[row] = op;
     events->time[row] = (uint32_t)(time - events->last_time);
     events->last_time = time;
+    if (shape.slot) put_slot(events, shape, op, slot, own_slot);
     // Branch-free appends: the value is always written, the count moves only if it belongs.
-    events->slot[events->slots] = slot;
-    events->slots += shape.slot;
     events->size[events->sizes] = size;
     events->sizes += shape.size;
     events->extra[events->extras] = extra;
     events->extras += shape.extra;
-    if (row && events->run_thread[events->runs - 1] == thread) {
-        events->run_length[events->runs - 1]++;
-    } else {
-        events->run_thread[events->runs] = thread;
-        events->run_length[events->runs++] = 1;
-    }
     writer->next_event++;
 }
 

@@ -25,7 +25,7 @@ static void write_trace(const char *path, const struct event *events, size_t cou
     assert_int_equal(ht_trace_put_context(writer, "{}"), 0);
     for (size_t i = 0; i < count; i++) {
         const struct event *e = &events[i];
-        ht_trace_put_event(writer, e->op, e->thread, e->time_ns, e->slot, e->size, e->extra);
+        ht_trace_put_event(writer, e->op, e->thread, e->time_ns, e->slot, false, e->size, e->extra);
     }
     if (residency) ht_trace_put_residency(writer, residency);
     struct ht_thread rows[16] = {0};

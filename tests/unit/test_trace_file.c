@@ -39,7 +39,8 @@ static void write_trace(const char *path, struct event *event, size_t events) {
     assert_int_equal(ht_trace_put_context(writer, "{\"command\":\"unit\"}"), 0);
     for (size_t i = 0; i < events; i++) {
         event[i] = random_event(&seed, &time);
-        ht_trace_put_event(writer, event[i].op, event[i].thread, event[i].time, event[i].slot, event[i].size, event[i].extra);
+        ht_trace_put_event(writer, event[i].op, event[i].thread, event[i].time, event[i].slot,
+                           unit_random(&seed) % 2, event[i].size, event[i].extra);
         if (i % 1000 == 0)
             ht_trace_put_sample(writer, &(struct ht_sample){.time_ns = event[i].time, .event = i, .rss_anon_bytes = 4096 * i,
                                                             .own_rss_bytes = i, .cpu_ns = 3 * i, .own_fresh = i % 2});
@@ -156,7 +157,7 @@ static void nothing_is_left_under_the_final_name_until_it_is_complete(void **sta
     struct ht_error error;
     struct ht_trace_writer *writer = ht_trace_create(unit_path(path, "partial.bin"), 1, 1, &error);
     assert_non_null(writer);
-    ht_trace_put_event(writer, ht_op(HT_MALLOC, HT_PLAIN), 0, 0, 1, 1, 0);
+    ht_trace_put_event(writer, ht_op(HT_MALLOC, HT_PLAIN), 0, 0, 1, true, 1, 0);
     assert_int_equal(access(path, F_OK), -1);
     ht_trace_abandon(writer);
     assert_int_equal(access(path, F_OK), -1);
@@ -169,7 +170,7 @@ static void a_full_disk_is_told(void **state) {
     struct ht_error error = {0};
     struct ht_trace_writer *writer = ht_trace_create("/dev/full", 1, 1, &error);
     assert_non_null(writer);
-    ht_trace_put_event(writer, ht_op(HT_MALLOC, HT_PLAIN), 0, 0, 1, 1, 0);
+    ht_trace_put_event(writer, ht_op(HT_MALLOC, HT_PLAIN), 0, 0, 1, true, 1, 0);
     assert_int_equal(ht_trace_finish(writer, NULL, 0, "{}", NULL, &error), -1);
     assert_non_null(strstr(error.message, "/dev/full"));
     struct stat status;
