@@ -47,11 +47,6 @@ void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint
     heap->totals.failed_calls += ht_op_variant(op) == HT_FAILED;
 }
 
-void heap_model_forget(struct heap_model *heap, uint64_t address) {
-    size_t i = map64_find(&heap->addresses, address);
-    if (map64_has(&heap->addresses, i)) map64_remove_at(&heap->addresses, i);
-}
-
 static void count_live(struct heap_model *heap, uint64_t bytes) {
     heap->live_bytes += bytes;
     if (heap->live_bytes > heap->totals.peak_live_bytes) heap->totals.peak_live_bytes = heap->live_bytes;

@@ -30,16 +30,22 @@ uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t t
 void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
                       uint64_t size, uint64_t extra);
 
-// The slot at an address, 0 if nothing is live there.
-static inline uint32_t heap_model_slot(const struct heap_model *heap, uint64_t address) {
-    size_t i = map64_find(&heap->addresses, address);
-    return map64_has(&heap->addresses, i) ? (uint32_t)heap->addresses.entry[i].value : 0;
+// Where an address is in the map, or would go. Stays valid until the map changes.
+static inline size_t heap_model_find(const struct heap_model *heap, uint64_t address) {
+    return map64_find(&heap->addresses, address);
+}
+
+// The slot at a place, 0 if nothing is live there.
+static inline uint32_t heap_model_slot_at(const struct heap_model *heap, size_t place) {
+    return map64_has(&heap->addresses, place) ? (uint32_t)heap->addresses.entry[place].value : 0;
 }
 
 // Takes the address out of the map; the object lives on, nameless.
-void heap_model_forget(struct heap_model *heap, uint64_t address);
+static inline void heap_model_forget_at(struct heap_model *heap, size_t place) {
+    map64_remove_at(&heap->addresses, place);
+}
 
-// A new object of `bytes` at address, named by a slot of `thread`'s; 0 for want of memory.
+// A new object of `bytes` at address, named by a slot of `thread`'s; 0 for want of memory. Nothing is live there.
 uint32_t heap_model_make(struct heap_model *heap, uint64_t address, uint64_t bytes, uint32_t thread);
 
 // An object whose slot is known is now at address with `bytes`. False for want of memory.

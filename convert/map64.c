@@ -1,5 +1,6 @@
 #include "map64.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 
 static size_t bytes_of(const struct map64 *map) { return ((size_t)1 << map->bits) * sizeof *map->entry; }
@@ -23,13 +24,40 @@ void map64_free(struct map64 *map) {
     map->entry = NULL;
 }
 
+static void insert(struct map64 *map, struct map64_entry entry) { map->entry[map64_find(map, entry.key)] = entry; }
+
+// Doubles the table where it stands. An entry's home moves from i to 2i or 2i + 1, so going from the last entry to the
+// first, each goes to a part of the table that has been emptied already. The few near the start, whose new home is not
+// yet clear, wait until everything else is in place.
 bool map64_grow(struct map64 *map) {
-    struct map64 larger = {.bits = map->bits + 1, .count = map->count};
-    if (!allocate(&larger)) return false;
-    for (size_t i = 0; i < (size_t)1 << map->bits; i++)
-        if (map64_has(map, i)) larger.entry[map64_find(&larger, map->entry[i].key)] = map->entry[i];
-    map64_free(map);
-    *map = larger;
+    size_t old_room = (size_t)1 << map->bits, old_bytes = bytes_of(map), waiting = 0, waiting_room = 64;
+    struct map64_entry *wait = malloc(waiting_room * sizeof *wait);
+    void *larger = wait ? mremap(map->entry, old_bytes, 2 * old_bytes, MREMAP_MAYMOVE) : MAP_FAILED;
+    if (larger == MAP_FAILED) {
+        free(wait);
+        return false;
+    }
+    map->entry = larger;
+    madvise(larger, 2 * old_bytes, MADV_HUGEPAGE);
+    map->bits++;
+    for (size_t i = old_room; i-- > 0;) {
+        struct map64_entry entry = map->entry[i];
+        if (!entry.key) continue;
+        map->entry[i].key = 0;
+        if (map64_home(map, entry.key) > i) {
+            insert(map, entry);
+            continue;
+        }
+        if (waiting == waiting_room) {
+            struct map64_entry *more = realloc(wait, 2 * waiting_room * sizeof *more);
+            if (!more) abort();  // half grown: there is no way back
+            wait = more;
+            waiting_room *= 2;
+        }
+        wait[waiting++] = entry;
+    }
+    for (size_t i = 0; i < waiting; i++) insert(map, wait[i]);
+    free(wait);
     return true;
 }
 

@@ -1,5 +1,5 @@
 // A hash map from 64-bit keys (not 0) to 64-bit values: open addressing, linear probing, no tombstones.
-// 16 bytes an entry, at most 7/8 full.
+// 16 bytes an entry, at most 3/4 full; it grows in place, so that it never takes more than 43 bytes a key.
 #ifndef HEAPTAPE_MAP64_H
 #define HEAPTAPE_MAP64_H
 
@@ -38,10 +38,15 @@ static inline size_t map64_find(const struct map64 *map, uint64_t key) {
 }
 static inline bool map64_has(const struct map64 *map, size_t i) { return map->entry[i].key != 0; }
 
+// Room for one key more? If not, grows; indexes found before are then stale. False only for want of memory.
+static inline bool map64_reserve(struct map64 *map) {
+    size_t room = (size_t)1 << map->bits;
+    return __builtin_expect(map->count < room - room / 4, 1) || map64_grow(map);
+}
+
 // Adds or replaces. False only for want of memory.
 static inline bool map64_put(struct map64 *map, uint64_t key, uint64_t value) {
-    size_t room = (size_t)1 << map->bits;
-    if (__builtin_expect(map->count >= room - room / 8, 0) && !map64_grow(map)) return false;
+    if (!map64_reserve(map)) return false;
     size_t i = map64_find(map, key);
     map->count += !map64_has(map, i);
     map->entry[i] = (struct map64_entry){key, value};

@@ -165,11 +165,12 @@ static void settle_wait(struct merge *m, struct lane *lane, bool forced) {
 }
 
 // The block's address is taken: whoever held it was freed without our seeing it.
-static void drop(struct merge *m, struct lane *lane, uint64_t address, uint32_t slot, uint64_t stamp) {
+static void drop(struct merge *m, struct lane *lane, size_t place, uint64_t stamp) {
+    uint32_t slot = heap_model_slot_at(&m->heap, place);
     m->heap.totals.anomalies++;
     emit(m, lane, stamp, HT_DROP, HT_PLAIN, slot, 0, 0);
     heap_model_drop_birth(&m->heap, slot);
-    heap_model_forget(&m->heap, address);
+    heap_model_forget_at(&m->heap, place);
     heap_model_end(&m->heap, slot, lane->thread);
 }
 
@@ -207,10 +208,10 @@ static enum applied apply_allocation(struct merge *m, uint32_t number, const str
         emit(m, lane, record->stamp, function, HT_FAILED, 0, record->size, extra);
         return APPLIED;
     }
-    uint32_t taken = heap_model_slot(&m->heap, record->address);
-    if (taken) {
+    size_t place = heap_model_find(&m->heap, record->address);
+    if (heap_model_slot_at(&m->heap, place)) {
         if (!force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-        drop(m, lane, record->address, taken, record->stamp);
+        drop(m, lane, place, record->stamp);
     }
     settle_wait(m, lane, force);
     uint32_t slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
@@ -229,7 +230,8 @@ static enum applied apply_free(struct merge *m, uint32_t number, const struct ht
         emit(m, lane, record->stamp, function, HT_NULL, 0, record->size, extra);
         return APPLIED;
     }
-    uint32_t slot = heap_model_slot(&m->heap, record->address);
+    size_t place = heap_model_find(&m->heap, record->address);
+    uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
     settle_wait(m, lane, force);
     if (!slot) {
@@ -241,7 +243,7 @@ static enum applied apply_free(struct merge *m, uint32_t number, const struct ht
         if (record->resident_after) heap_model_tell_residency(&m->heap, slot, record->resident_after - 1);
         else heap_model_drop_birth(&m->heap, slot);
     }
-    heap_model_forget(&m->heap, record->address);
+    heap_model_forget_at(&m->heap, place);
     emit(m, lane, record->stamp, function, HT_PLAIN, slot, record->size, extra);
     heap_model_end(&m->heap, slot, lane->thread);
     wake(m, record->address);
@@ -252,14 +254,15 @@ static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const 
     struct lane *lane = &m->lane[number];
     if (lane->realloc.open) return BAD_ORDER;
     if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
-    uint32_t slot = heap_model_slot(&m->heap, record->address);
+    size_t place = heap_model_find(&m->heap, record->address);
+    uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
     settle_wait(m, lane, force);
     lane->realloc = (struct open_realloc){.open = true, .function = (uint8_t)function_of(record), .slot = slot,
                                           .address = record->address, .size = record->size, .count = record->count};
     if (slot) {
         if (record->resident_after) heap_model_tell_residency(&m->heap, slot, record->resident_after - 1);
-        heap_model_forget(&m->heap, record->address);
+        heap_model_forget_at(&m->heap, place);
         wake(m, record->address);
     }
     return APPLIED;
@@ -285,10 +288,11 @@ static enum applied apply_realloc_end(struct merge *m, uint32_t number, const st
     if (!old->open) return BAD_ORDER;
     if (record->failed) return end_failed_realloc(m, lane, record);
     uint64_t bytes = old->size * old->count;
-    uint32_t taken = heap_model_slot(&m->heap, record->address), slot = old->slot;
-    if (taken) {
+    uint32_t slot = old->slot;
+    size_t place = heap_model_find(&m->heap, record->address);
+    if (heap_model_slot_at(&m->heap, place)) {
         if (!force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-        drop(m, lane, record->address, taken, record->stamp);
+        drop(m, lane, place, record->stamp);
     }
     settle_wait(m, lane, force);
     if (slot) {
@@ -330,7 +334,7 @@ static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_r
         memcpy(thread->name, record->word, 16);
         slots_thread_ended(&m->heap.slots, lane->thread);
     } else if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT && record->long_words >= 2) {
-        uint32_t slot = heap_model_slot(&m->heap, record->word[0]);
+        uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->word[0]));
         if (slot) heap_model_tell_residency(&m->heap, slot, (uint32_t)record->word[1]);
     }
 }
@@ -388,7 +392,7 @@ static int refill(struct merge *m, struct lane *lane, struct ht_error *error) {
 static void end_lane(struct merge *m, struct lane *lane) {
     if (!lane->realloc.open) return;
     m->heap.totals.unfinished++;
-    if (lane->realloc.slot && !heap_model_slot(&m->heap, lane->realloc.address))
+    if (lane->realloc.slot && !heap_model_slot_at(&m->heap, heap_model_find(&m->heap, lane->realloc.address)))
         map64_put(&m->heap.addresses, lane->realloc.address, lane->realloc.slot);
 }
 

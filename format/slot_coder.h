@@ -11,7 +11,7 @@
 
 #include "trace_layout.h"
 
-enum { SLOT_CODER_HASH = 4 * HT_SECTION_ROWS_MAX };
+enum { SLOT_CODER_HASH = 2 * HT_SECTION_ROWS_MAX };
 
 // Codes of the two columns.
 enum { HT_BIRTH_FROM_STACK = 0, HT_BIRTH_EXPLICIT = 1 };
@@ -29,12 +29,13 @@ struct slot_coder {
     // The threads' stacks of freed slots: lists through nodes, 0 ends one.
     uint32_t nodes, node_slot[HT_SECTION_ROWS_MAX + 1], node_below[HT_SECTION_ROWS_MAX + 1];
     uint32_t threads, top[HT_SECTION_ROWS_MAX];
-    // thread -> its number in this section, and (encoder only) slot -> its latest birth. An entry counts only if it
-    // carries the section's own mark, so that a new section need not clear 3 MiB.
-    uint32_t mark;
-    uint32_t thread_mark[SLOT_CODER_HASH], thread_key[SLOT_CODER_HASH], thread_number[SLOT_CODER_HASH];
-    uint32_t slot_mark[SLOT_CODER_HASH], slot_key[SLOT_CODER_HASH], slot_birth[SLOT_CODER_HASH];
+    // Hash tables, open addressing: thread -> its number in this section, and (encoder only) slot -> its latest birth.
+    // An entry holds key, mark, value less one in 32, 16 and 16 bits; it counts only if it carries the section's own mark,
+    // so that a new section need not clear the tables.
+    uint16_t mark;
+    uint64_t thread_entry[SLOT_CODER_HASH], slot_entry[SLOT_CODER_HASH];
 };
+static_assert(HT_SECTION_ROWS_MAX <= 1 << 16, "births and threads of a section fit 16 bits");
 
 // A new section. The coder starts zeroed.
 void slot_coder_begin(struct slot_coder *coder);
@@ -55,20 +56,26 @@ static inline void slot_coder_born(struct slot_coder *coder, uint32_t slot, uint
 
 // ---- encoding ----
 
-static inline uint32_t slot_coder_home(uint32_t key) { return (uint32_t)(key * UINT32_C(0x9e3779b1)) >> 14; }
-static_assert(SLOT_CODER_HASH == 1 << 18, "slot_coder_home yields 18 bits");
+static inline uint32_t slot_coder_home(uint32_t key) { return (uint32_t)(key * UINT32_C(0x9e3779b1)) >> 15; }
+static_assert(SLOT_CODER_HASH == 1 << 17, "slot_coder_home yields 17 bits");
 
-// Where the slot's entry is, or would go.
-static inline uint32_t slot_coder_find(const struct slot_coder *coder, uint32_t slot) {
-    uint32_t i = slot_coder_home(slot);
-    while (coder->slot_mark[i] == coder->mark && coder->slot_key[i] != slot) i = (i + 1) % SLOT_CODER_HASH;
-    return i;
+static inline bool slot_coder_live(const struct slot_coder *coder, uint64_t entry) {
+    return (uint16_t)(entry >> 16) == coder->mark;
 }
 
-static inline void slot_coder_note_birth(struct slot_coder *coder, uint32_t i, uint32_t slot) {
-    coder->slot_mark[i] = coder->mark;
-    coder->slot_key[i] = slot;
-    coder->slot_birth[i] = coder->births;
+// Where the key's entry is, or would go.
+static inline uint64_t *slot_coder_find(const struct slot_coder *coder, uint64_t *table, uint32_t key) {
+    uint32_t i = slot_coder_home(key);
+    while (slot_coder_live(coder, table[i]) && table[i] >> 32 != key) i = (i + 1) % SLOT_CODER_HASH;
+    return &table[i];
+}
+
+static inline uint64_t slot_coder_entry(const struct slot_coder *coder, uint32_t key, uint32_t value) {
+    return (uint64_t)key << 32 | (uint64_t)coder->mark << 16 | (value - 1);
+}
+
+static inline void slot_coder_prefetch(const struct slot_coder *coder, uint32_t slot) {
+    __builtin_prefetch(&coder->slot_entry[slot_coder_home(slot)], 1);
 }
 
 // An event of `thread` (the section's number) makes an object in `slot`. Returns its code; HT_BIRTH_EXPLICIT: store the slot.
@@ -79,7 +86,7 @@ static inline uint32_t slot_coder_encode_birth(struct slot_coder *coder, uint32_
         code = HT_BIRTH_FROM_STACK;
     }
     slot_coder_born(coder, slot, thread);
-    slot_coder_note_birth(coder, slot_coder_find(coder, slot), slot);
+    *slot_coder_find(coder, coder->slot_entry, slot) = slot_coder_entry(coder, slot, coder->births);
     return code;
 }
 
@@ -87,9 +94,10 @@ static inline uint32_t slot_coder_encode_birth(struct slot_coder *coder, uint32_
 // caller knows. Returns its code; below HT_NAMED_BY_BIRTH: store the slot.
 static inline uint32_t slot_coder_encode_named(struct slot_coder *coder, uint32_t thread, uint32_t slot, bool ends,
                                                bool reborn, bool really_own) {
-    uint32_t i = slot_coder_find(coder, slot), owner, code;
-    if (coder->slot_mark[i] == coder->mark) {
-        uint32_t number = coder->slot_birth[i];
+    uint64_t *entry = slot_coder_find(coder, coder->slot_entry, slot);
+    uint32_t owner, code;
+    if (slot_coder_live(coder, *entry)) {
+        uint32_t number = (uint16_t)*entry + 1u;
         owner = coder->birth[number].owner;
         code = HT_NAMED_BY_BIRTH + coder->births - number;
     } else {
@@ -98,7 +106,7 @@ static inline uint32_t slot_coder_encode_named(struct slot_coder *coder, uint32_
     }
     if (reborn) {
         slot_coder_born(coder, slot, owner);
-        slot_coder_note_birth(coder, i, slot);
+        *entry = slot_coder_entry(coder, slot, coder->births);
     }
     if (ends && owner == thread) slot_coder_push(coder, thread, slot);
     return code;

@@ -19,11 +19,12 @@ enum { ROWS = HT_SECTION_ROWS_MAX };
 // The events of the section under construction, column by column.
 struct event_buffer {
     uint32_t rows, births, named, slots, sizes, extras, runs;
-    uint32_t thread, local_thread;  // of the run under way; local: the slot coder's number
     uint64_t first_event, first_time, last_time;
     uint8_t op[ROWS];
     uint32_t run_thread[ROWS], run_length[ROWS];
     uint32_t time[ROWS];
+    uint32_t object[ROWS];  // each event's slot, to be coded when the section is full
+    bool own[ROWS];
     uint32_t birth[ROWS], name[ROWS], slot[ROWS];
     uint64_t size[ROWS], extra[ROWS];
     struct slot_coder coder;
@@ -132,9 +133,42 @@ static void pack_u64(struct ht_trace_writer *writer, uint8_t id, const uint64_t 
     check_packed(writer, ht_pack_u64(writer->packer, &writer->payload, id, values, count, difference));
 }
 
+// Codes the slot of one event.
+static void code_slot(struct event_buffer *events, uint32_t thread, uint32_t row, const struct ht_op_shape shape) {
+    uint32_t slot = events->object[row], code;
+    if (shape.makes_object) {
+        code = slot_coder_encode_birth(&events->coder, thread, slot);
+        events->birth[events->births++] = code;
+        events->slot[events->slots] = slot;
+        events->slots += code == HT_BIRTH_EXPLICIT;
+    } else {
+        bool reborn = !shape.ends_object && ht_functions[ht_op_function(events->op[row])].kind == HT_KIND_REALLOC;
+        code = slot_coder_encode_named(&events->coder, thread, slot, shape.ends_object, reborn, events->own[row]);
+        events->name[events->named++] = code;
+        events->slot[events->slots] = slot;
+        events->slots += code < HT_NAMED_BY_BIRTH;
+    }
+}
+
+// Codes all slots of a full section at once: with the slots known, their hash entries can be fetched ahead.
+static void code_slots(struct ht_trace_writer *writer) {
+    enum { AHEAD = 12 };
+    struct event_buffer *events = &writer->events;
+    slot_coder_begin(&events->coder);
+    for (uint32_t run = 0, row = 0; run < events->runs; run++) {
+        uint32_t thread = slot_coder_thread(&events->coder, events->run_thread[run]);
+        for (uint32_t end = row + events->run_length[run]; row < end; row++) {
+            if (row + AHEAD < events->rows) slot_coder_prefetch(&events->coder, events->object[row + AHEAD]);
+            const struct ht_op_shape shape = writer->shape[events->op[row]];
+            if (shape.slot) code_slot(events, thread, row, shape);
+        }
+    }
+}
+
 static void flush_events(struct ht_trace_writer *writer) {
     struct event_buffer *events = &writer->events;
     if (!events->rows) return;
+    code_slots(writer);
     ht_payload_reset(&writer->payload);
     check_packed(writer, ht_pack_bytes(writer->packer, &writer->payload, HT_COLUMN_OP, events->op, events->rows));
     pack_u32(writer, HT_COLUMN_RUN_THREAD, events->run_thread, events->runs, 0);
@@ -217,33 +251,6 @@ int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_jso
     return writer->failed ? -1 : 0;
 }
 
-static void put_slot(struct event_buffer *events, const struct ht_op_shape shape, uint8_t op, uint32_t slot, bool own) {
-    uint32_t code;
-    if (shape.makes_object) {
-        code = slot_coder_encode_birth(&events->coder, events->local_thread, slot);
-        events->birth[events->births++] = code;
-        events->slot[events->slots] = slot;
-        events->slots += code == HT_BIRTH_EXPLICIT;
-    } else {
-        bool reborn = !shape.ends_object && ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC;
-        code = slot_coder_encode_named(&events->coder, events->local_thread, slot, shape.ends_object, reborn, own);
-        events->name[events->named++] = code;
-        events->slot[events->slots] = slot;
-        events->slots += code < HT_NAMED_BY_BIRTH;
-    }
-}
-
-static void put_thread(struct event_buffer *events, uint32_t row, uint32_t thread) {
-    if (row && events->thread == thread) {
-        events->run_length[events->runs - 1]++;
-        return;
-    }
-    events->thread = thread;
-    events->local_thread = slot_coder_thread(&events->coder, thread);
-    events->run_thread[events->runs] = thread;
-    events->run_length[events->runs++] = 1;
-}
-
 void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
                         bool own_slot, uint64_t size, uint64_t extra) {
     struct event_buffer *events = &writer->events;
@@ -254,15 +261,20 @@ void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thr
     if (row == 0) {
         events->first_event = writer->next_event;
         events->first_time = events->last_time = time;
-        slot_coder_begin(&events->coder);
     }
     const struct ht_op_shape shape = writer->shape[op];
     assert(shape.valid && time >= events->last_time && (!shape.slot || slot != 0));
-    put_thread(events, row, thread);
+    if (row && events->run_thread[events->runs - 1] == thread) {
+        events->run_length[events->runs - 1]++;
+    } else {
+        events->run_thread[events->runs] = thread;
+        events->run_length[events->runs++] = 1;
+    }
     events->op[row] = op;
     events->time[row] = (uint32_t)(time - events->last_time);
     events->last_time = time;
-    if (shape.slot) put_slot(events, shape, op, slot, own_slot);
+    events->object[row] = slot;
+    events->own[row] = own_slot;
     // Branch-free appends: the value is always written, the count moves only if it belongs.
     events->size[events->sizes] = size;
     events->sizes += shape.size;
