@@ -100,17 +100,35 @@ OP_HAS_EXTRA = _table("X")
 OP_IS_CALL = OP_EXISTS.copy()
 OP_IS_CALL[list(PSEUDO_FUNCTIONS)] = False
 
-# An event with a slot leaves an object there exactly when it also has a size and is neither a sized free nor a realloc
-# that released the block; every other event with a slot leaves the slot empty.
-OP_LEAVES_OBJECT = OP_HAS_SLOT & OP_HAS_SIZE
-for _function in (11, 12, 20, 21, 24, 25):
-    OP_LEAVES_OBJECT[op_byte(_function)] = False
-for _function in (3, 4):
-    OP_LEAVES_OBJECT[op_byte(_function, Variant.RELEASED)] = False
+_REALLOCS = (3, 4)
+_ALLOCATIONS = (1, 2, 6, 7, 8, 9, 10, 14, 15, 16, 17)
+
+
+def _among(*pairs: tuple[int, Variant]) -> NDArray[np.bool_]:
+    table = np.zeros(256, dtype=np.bool_)
+    table[[op_byte(function, variant) for function, variant in pairs]] = True
+    return table
+
+
+OP_MAKES = _among(
+    *((function, Variant.PLAIN) for function in (*_ALLOCATIONS, 31)),
+    *((function, variant) for function in _REALLOCS for variant in (Variant.NULL, Variant.FOREIGN)),
+)
+"""Events that make an object where there was none."""
+
+OP_REBORN = _among(*((function, Variant.PLAIN) for function in _REALLOCS))
+"""Events that give an object a new size and a new birth."""
+
+OP_ENDS = OP_HAS_SLOT & ~OP_MAKES & ~OP_REBORN
+"""Events that end an object: frees, reallocs that released, drop."""
+
+OP_LEAVES_OBJECT = OP_MAKES | OP_REBORN
+"""Events after which their slot holds an object."""
 
 OP_MULTIPLIES = np.zeros(256, dtype=np.bool_)
 for _op in np.flatnonzero(OP_EXISTS):
     OP_MULTIPLIES[_op] = int(_op) & FUNCTION_MASK in COUNTED_FUNCTIONS
 
-for _array in (OP_EXISTS, OP_HAS_SLOT, OP_HAS_SIZE, OP_HAS_EXTRA, OP_IS_CALL, OP_LEAVES_OBJECT, OP_MULTIPLIES):
+for _array in (OP_EXISTS, OP_HAS_SLOT, OP_HAS_SIZE, OP_HAS_EXTRA, OP_IS_CALL, OP_MAKES, OP_REBORN, OP_ENDS,
+               OP_LEAVES_OBJECT, OP_MULTIPLIES):
     _array.setflags(write=False)

@@ -19,16 +19,17 @@ from numpy.typing import NDArray
 from . import ops
 from .errors import TraceError
 from .sections import HEADER, U64, Kind, Section, TraceFile
+from .slot_coding import SlotCodingError, decode_slots
 
 __all__ = ["EVENT_COLUMNS", "Trace", "TraceError", "read_trace"]
 
 EVENT_COLUMNS = ("event", "op", "function", "variant", "thread", "time_ns", "slot", "size", "extra")
 
-_OP, _RUN_THREAD, _RUN_LENGTH, _TIME, _SLOT, _SIZE, _EXTRA = range(1, 8)
+_OP, _RUN_THREAD, _RUN_LENGTH, _TIME, _BIRTH, _NAMED, _SLOT, _SIZE, _EXTRA = range(1, 10)
 _STORED_FOR = {
     "thread": {_RUN_THREAD, _RUN_LENGTH},
     "time_ns": {_TIME},
-    "slot": {_SLOT},
+    "slot": {_BIRTH, _NAMED, _SLOT, _RUN_THREAD, _RUN_LENGTH},
     "size": {_SIZE},
     "extra": {_EXTRA},
 }
@@ -148,7 +149,7 @@ class Trace:
             "variant": lambda: op >> np.uint8(ops.FUNCTION_BITS),
             "thread": lambda: self._threads_of_runs(section, columns),
             "time_ns": lambda: self._times(section, columns),
-            "slot": lambda: self._spread(section, columns, _SLOT, ops.OP_HAS_SLOT[op]).astype(np.uint32),
+            "slot": lambda: self._slots(section, columns, op),
             "size": lambda: self._spread(section, columns, _SIZE, ops.OP_HAS_SIZE[op]),
             "extra": lambda: self._spread(section, columns, _EXTRA, ops.OP_HAS_EXTRA[op]),
         }
@@ -157,11 +158,23 @@ class Trace:
     def _spread(self, section: Section, columns: dict[int, U64], id_: int, has: NDArray[np.bool_]) -> U64:
         """Give the values of a sparse column to the events that have one, 0 to the others. Shape (rows,)."""
         values = _required(self._file, section, columns, id_, int(np.count_nonzero(has)))
-        if id_ == _SLOT and values.size and int(values.max()) >= SLOT_LIMIT:
-            raise self._file.fail(section.offset, f"expected slots below 2^32, found {int(values.max())}")
         spread = np.zeros(section.rows, dtype=np.uint64)
         spread[has] = values
         return spread
+
+    def _slots(self, section: Section, columns: dict[int, U64], op: NDArray[np.uint8]) -> NDArray[np.uint32]:
+        """The slot of every event, 0 for those that have none. Shape (rows,)."""
+        birth, named, column = (_required(self._file, section, columns, id_) for id_ in (_BIRTH, _NAMED, _SLOT))
+        if column.size and int(column.max()) >= SLOT_LIMIT:
+            raise self._file.fail(section.offset, f"expected slots below 2^32, found {int(column.max())}")
+        has = ops.OP_HAS_SLOT[op]
+        thread = self._threads_of_runs(section, columns)
+        slots = np.zeros(section.rows, dtype=np.uint32)
+        try:
+            slots[has] = decode_slots(op[has], thread[has], birth, named, column)
+        except SlotCodingError as error:
+            raise self._file.fail(section.offset, str(error)) from error
+        return slots
 
     def _threads_of_runs(self, section: Section, columns: dict[int, U64]) -> NDArray[np.uint32]:
         threads = columns.get(_RUN_THREAD)
@@ -239,12 +252,14 @@ class Trace:
         })
 
 
-def _required(file: TraceFile, section: Section, columns: dict[int, U64], id_: int, values: int) -> U64:
-    """A column that must be there with so many values."""
+def _required(
+    file: TraceFile, section: Section, columns: dict[int, U64], id_: int, values: int | None = None
+) -> U64:
+    """A column that must be there, with so many values where their number is known."""
     column = columns.get(id_)
     if column is None:
         raise file.fail(section.offset, f"expected column {id_} in this section")
-    if column.size != values:
+    if values is not None and column.size != values:
         raise file.fail(section.offset, f"expected {values} values in column {id_}, found {column.size}")
     return column
 

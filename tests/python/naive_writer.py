@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 import struct
 from dataclasses import dataclass, field
 
@@ -82,7 +83,53 @@ def encode_json(kind: int, value: object, compress: bool = False) -> bytes:
     return encode_section(kind, [ColumnSpec(1, list(json.dumps(value).encode()), compress=compress, width=1)], 0)
 
 
-def encode_events(events: list[Event], first_event: int, compress: bool = False, difference: bool = False) -> bytes:
+def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[list[int], list[int], list[int]]:
+    """The columns birth, named and slot, by walking through the events as the specification does. Where a slot could be
+    told without its number, `literal` may decide to write it all the same, as a writer is free to."""
+    stacks: dict[int, list[int]] = {}
+    births: list[tuple[int, int | None]] = []
+    birth, named, slots = [], [], []
+    for event in events:
+        if "S" not in CARRIES[event.function, event.variant]:
+            continue
+        stack = stacks.setdefault(event.thread, [])
+        plainly = literal is not None and literal.random() < 0.2
+        owner: int | None = event.thread
+        if makes_object(event):
+            if stack and stack[-1] == event.slot and not plainly:
+                stack.pop()
+                birth.append(0)
+            else:
+                birth.append(1)
+                slots.append(event.slot)
+            births.append((event.slot, owner))
+            continue
+        known = [number for number, (slot, _) in enumerate(births, start=1) if slot == event.slot]
+        if known and not plainly:
+            named.append(len(births) + 2 - known[-1])
+            owner = births[known[-1] - 1][1]
+        else:
+            nobody = literal is not None and literal.random() < 0.5
+            named.append(1 if nobody else 0)
+            owner = None if nobody else owner
+            slots.append(event.slot)
+        if event.function in (3, 4) and event.variant == 0:
+            births.append((event.slot, owner))
+        elif owner == event.thread:
+            stack.append(event.slot)
+    return birth, named, slots
+
+
+def makes_object(event: Event) -> bool:
+    if event.function in (3, 4):
+        return event.variant in (1, 4)
+    return event.variant == 0 and event.function in (1, 2, 6, 7, 8, 9, 10, 14, 15, 16, 17, 31)
+
+
+def encode_events(
+    events: list[Event], first_event: int, compress: bool = False, difference: bool = False,
+    literal: random.Random | None = None,
+) -> bytes:
     runs: list[list[int]] = []
     for event in events:
         if runs and runs[-1][0] == event.thread:
@@ -91,14 +138,17 @@ def encode_events(events: list[Event], first_event: int, compress: bool = False,
             runs.append([event.thread, 1])
     carried = [CARRIES[e.function, e.variant] for e in events]
     steps = [0] + [b.time - a.time for a, b in itertools.pairwise(events)]
+    birth, named, slot = encode_slots(events, literal)
     columns = [
         ColumnSpec(1, [e.function | e.variant << 5 for e in events], compress=compress),
         ColumnSpec(2, [run[0] for run in runs], compress=compress),
         ColumnSpec(3, [run[1] for run in runs], compress=compress),
         ColumnSpec(4, steps, compress=compress),
-        ColumnSpec(5, [e.slot for e, c in zip(events, carried, strict=True) if "S" in c], difference, compress),
-        ColumnSpec(6, [e.size for e, c in zip(events, carried, strict=True) if "Z" in c], difference, compress),
-        ColumnSpec(7, [e.extra for e, c in zip(events, carried, strict=True) if "X" in c], difference, compress),
+        ColumnSpec(5, birth, compress=compress),
+        ColumnSpec(6, named, compress=compress),
+        ColumnSpec(7, slot, difference, compress),
+        ColumnSpec(8, [e.size for e, c in zip(events, carried, strict=True) if "Z" in c], difference, compress),
+        ColumnSpec(9, [e.extra for e, c in zip(events, carried, strict=True) if "X" in c], difference, compress),
     ]
     return encode_section(2, columns, len(events), first_event, events[0].time if events else 0)
 
@@ -115,14 +165,16 @@ class TraceSpec:
     block: int = 65_536
     compress: bool = False
     difference: bool = False
+    literal_seed: int | None = None
 
 
 def build(spec: TraceSpec) -> tuple[bytes, list[int]]:
     """The file and the offsets at which its sections end (the header's end first)."""
     sections = [encode_json(1, spec.context, spec.compress)]
+    literal = None if spec.literal_seed is None else random.Random(spec.literal_seed)
     for start in range(0, len(spec.events), spec.block):
-        sections.append(
-            encode_events(spec.events[start : start + spec.block], start, spec.compress, spec.difference))
+        block = spec.events[start : start + spec.block]
+        sections.append(encode_events(block, start, spec.compress, spec.difference, literal))
     if spec.samples:
         columns = [ColumnSpec(i + 1, list(c), i < 5) for i, c in enumerate(zip(*spec.samples, strict=True))]
         sections.append(encode_section(3, columns, len(spec.samples)))

@@ -46,7 +46,7 @@ def _check(path: Path, spec: TraceSpec) -> None:
 @st.composite
 def _specs(draw: st.DrawFn) -> TraceSpec:
     events, time = [], 0
-    for _ in range(draw(st.integers(0, 40))):
+    for _ in range(draw(st.integers(0, 60))):
         function, variant = draw(st.sampled_from(sorted(CARRIES)))
         time += draw(st.integers(0, 1 << 40))
         events.append(Event(
@@ -54,7 +54,8 @@ def _specs(draw: st.DrawFn) -> TraceSpec:
             draw(st.integers(0, 9) | st.just((1 << 32) - 1)), draw(st.integers(0, U64_MAX)), draw(st.integers(0, U64_MAX))))
     return TraceSpec(
         events, unit_ns=draw(st.sampled_from([1, 16, 1000])), block=draw(st.sampled_from([1, 7, 65_536])),
-        compress=draw(st.booleans()), difference=draw(st.booleans()))
+        compress=draw(st.booleans()), difference=draw(st.booleans()),
+        literal_seed=draw(st.none() | st.integers(0, 99)))
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -70,6 +71,46 @@ def test_tables_of_ops_agree_with_the_specification() -> None:
         assert ops.OP_HAS_SLOT[byte] == ("S" in (carried or ""))
         assert ops.OP_HAS_SIZE[byte] == ("Z" in (carried or ""))
         assert ops.OP_HAS_EXTRA[byte] == ("X" in (carried or ""))
+
+
+def _section(path: Path, ops_: list[int], birth: list[int], named: list[int], slot: list[int]) -> list[int]:
+    """The slots that the reader finds in a section of one thread."""
+    columns = [
+        ColumnSpec(1, ops_), ColumnSpec(2, [0]), ColumnSpec(3, [len(ops_)]), ColumnSpec(4, [0] * len(ops_)),
+        ColumnSpec(5, birth), ColumnSpec(6, named), ColumnSpec(7, slot)]
+    _one_section(path, columns, len(ops_))
+    return [int(value) for chunk in read_trace(path).events(["slot"]) for value in chunk["slot"]]
+
+
+def test_the_example_of_the_specification(tmp_path: Path) -> None:
+    assert _section(tmp_path / "t.bin", [1, 1, 5, 1, 3, 5], [1, 1, 0], [3, 3, 2], [9, 10]) == [9, 10, 9, 9, 10, 10]
+
+
+def test_what_nobody_owns_is_not_pushed(tmp_path: Path) -> None:
+    """A free with code 1 pushes nothing, nor does the free of an object that was reallocated under that code."""
+    with pytest.raises(TraceError, match="found it empty"):
+        _section(tmp_path / "t.bin", [5, 1], [0], [1], [4])
+    with pytest.raises(TraceError, match="found it empty"):
+        _section(tmp_path / "t.bin", [3, 5, 1], [0], [1, 2], [4])
+    assert _section(tmp_path / "t.bin", [3, 5, 1], [0], [0, 2], [4]) == [4, 4, 4]
+
+
+@pytest.mark.parametrize("kind", ["take turns", "pile up", "realloc"])
+def test_long_chains(tmp_path: Path, kind: str) -> None:
+    """The deepest chains that a section can hold: one slot that two calls pass back and forth, a stack of half a section,
+    one object that is born again all the time."""
+    rows = 65_536
+    if kind == "take turns":
+        slots = _section(tmp_path / "t.bin", [1, 5] * (rows // 2), [1] + [0] * (rows // 2 - 1), [2] * (rows // 2), [7])
+        assert set(slots) == {7}
+    elif kind == "pile up":
+        third = rows // 4
+        slots = _section(
+            tmp_path / "t.bin", [1] * third + [5] * third + [1] * third, [1] * third + [0] * third,
+            [third + 1 - i for i in range(third)], list(range(1, third + 1)))
+        assert slots == [*range(1, third + 1), *range(1, third + 1), *range(third, 0, -1)]
+    else:
+        assert set(_section(tmp_path / "t.bin", [1] + [3] * (rows - 1), [1], [2] * (rows - 1), [7])) == {7}
 
 
 def _small() -> TraceSpec:
@@ -217,7 +258,8 @@ def _one_section(path: Path, columns: list[ColumnSpec], rows: int) -> Path:
 
 
 def _columns(**changed: list[int]) -> list[ColumnSpec]:
-    values = {"op": [1, 5], "thread": [0], "length": [2], "time": [0, 1], "slot": [1, 1], "size": [8], "extra": []} | changed
+    values = {"op": [1, 5], "thread": [0], "length": [2], "time": [0, 1], "birth": [1], "named": [2], "slot": [1],
+              "size": [8], "extra": []} | changed
     return [ColumnSpec(i, list(v)) for i, v in enumerate(values.values(), start=1)]
 
 
@@ -225,10 +267,16 @@ def _columns(**changed: list[int]) -> list[ColumnSpec]:
     ({"op": [1, 29]}, "expected a known op for event 1, found 29"),
     ({"length": [3]}, "runs that add up to 2"),
     ({"length": [1, 1]}, "a length for every run"),
-    ({"slot": [1]}, "expected 2 values in column 5, found 1"),
-    ({"slot": [1, 1 << 32]}, "slots below 2"),
+    ({"slot": [1, 1]}, "expected 1 values in the slot column, found 2"),
+    ({"slot": [1 << 32]}, "slots below 2"),
+    ({"birth": []}, "expected 1 values in the birth column, found 0"),
+    ({"birth": [2]}, "birth codes 0 and 1, found 2"),
+    ({"birth": [0], "slot": []}, "stack that an allocation pops"),
+    ({"named": []}, "expected 1 values in the named column, found 0"),
+    ({"named": [3]}, "a name among 1 births, found one 1 back"),
+    ({"named": [(1 << 64) - 1]}, "a name among 1 births"),
     ({"thread": [1 << 24]}, "threads below 2"),
-    ({"size": []}, "expected 1 values in column 6, found 0"),
+    ({"size": []}, "expected 1 values in column 8, found 0"),
     ({"time": [0]}, "expected 2 values in column 4"),
 ])
 def test_sections_that_contradict_themselves(tmp_path: Path, changed: dict, words: str) -> None:

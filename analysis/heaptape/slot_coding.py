@@ -1,0 +1,143 @@
+"""Which slot each event of a section names (docs/trace-format.md, "Slots"), by array operations.
+
+The specification describes a machine that walks through the events with one stack per thread. Here the same is told by
+*sources*: an event takes its slot either from the slot column or from an earlier event, which is
+
+- for a named object, the birth that the code counts back to;
+- for an allocation that pops its thread's stack, the event that pushed what it pops.
+
+Whether an event pushes depends on the object's owner only, and owners follow from named births alone; so owners come first,
+then the pushes that each pop takes are found as matching brackets are, and at last all slots follow their sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import ops
+
+U64 = NDArray[np.uint64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+NOBODY = -1
+_FROM_STACK = 0
+_NAMED_FROM_COLUMN, _NAMED_OF_NOBODY, _NAMED_BIRTH_MIN = 0, 1, 2
+
+# A row of a section fits into 16 bits and a level of a stack into 17, as sections have at most 65,536 rows.
+_ROW_BITS = 16
+_LEVEL_BITS = 17
+
+
+class SlotCodingError(ValueError):
+    """The three columns contradict one another or the ops; says what was expected."""
+
+
+@dataclass(frozen=True)
+class _Events:
+    """Those events of a section that have a slot. All arrays have the shape (events with a slot,)."""
+
+    op: NDArray[np.uint8]
+    thread: Ints
+    makes: Flags
+    births_before: Ints
+    birth_rows: Ints
+
+
+def decode_slots(op: NDArray[np.uint8], thread: NDArray[np.uint32], birth: U64, named: U64, column: U64) -> U64:
+    """The slots of the events that have one, in order. op and thread: (events with a slot,); the columns as stored."""
+    makes = ops.OP_MAKES[op]
+    born = makes | ops.OP_REBORN[op]
+    numbers = np.cumsum(born)
+    events = _Events(op, thread.astype(np.int64), makes, numbers - born, np.flatnonzero(born))
+    _expect_count("birth", birth, int(np.count_nonzero(makes)))
+    _expect_count("named", named, op.size - birth.size)
+    if birth.size and int(birth.max()) > 1:
+        raise SlotCodingError(f"expected birth codes 0 and 1, found {int(birth.max())}")
+
+    source, literal = np.arange(op.size, dtype=np.int64), np.zeros(op.size, dtype=np.bool_)
+    _follow_names(events, named, source, literal)
+    pushes = _pushes(events, named, source)
+    pops = np.zeros(op.size, dtype=np.bool_)
+    pops[makes] = birth == _FROM_STACK
+    literal[makes] = birth != _FROM_STACK
+    rows, taken = _match_stack(events.thread, pushes, pops)
+    source[rows] = taken
+
+    _expect_count("slot", column, int(np.count_nonzero(literal)))
+    slots = np.zeros(op.size, dtype=np.uint64)
+    slots[literal] = column
+    followed: U64 = slots[_roots(source)]
+    return followed
+
+
+def _expect_count(name: str, column: U64, values: int) -> None:
+    if column.size != values:
+        raise SlotCodingError(f"expected {values} values in the {name} column, found {column.size}")
+
+
+def _follow_names(events: _Events, named: U64, source: Ints, literal: Flags) -> None:
+    """Point every event that names a birth at that birth, and mark those that name a slot of the column."""
+    rows = np.flatnonzero(~events.makes)
+    by_birth = named >= _NAMED_BIRTH_MIN
+    literal[rows] = ~by_birth
+    rows, back = rows[by_birth], named[by_birth] - np.uint64(_NAMED_BIRTH_MIN)
+    before = events.births_before[rows]
+    if (back >= before.astype(np.uint64)).any():
+        worst = int(np.argmax(back >= before.astype(np.uint64)))
+        raise SlotCodingError(f"expected a name among {int(before[worst])} births, found one {int(back[worst])} back")
+    source[rows] = events.birth_rows[before - 1 - back.astype(np.int64)]
+
+
+def _pushes(events: _Events, named: U64, source: Ints) -> Flags:
+    """Which events push a slot: those that end an object of their own thread's."""
+    owner = events.thread.copy()
+    owner[np.flatnonzero(~events.makes)[named == _NAMED_OF_NOBODY]] = NOBODY
+    pushes: Flags = ops.OP_ENDS[events.op] & (owner[_roots(source)] == events.thread)
+    return pushes
+
+
+def _match_stack(thread: Ints, pushes: Flags, pops: Flags) -> tuple[Ints, Ints]:
+    """Rows that pop, and for each the row that pushed what it pops.
+
+    On one level of one stack pushes and pops take turns, so once the rows are sorted by thread, level and order, the row
+    before each pop is its push."""
+    rows = np.flatnonzero(pushes | pops)
+    if rows.size == 0:
+        return rows, rows
+    # A section has few threads, but their numbers may be large: ranks keep the sort key within 64 bits.
+    rank = np.unique(thread[rows], return_inverse=True)[1].reshape(-1).astype(np.uint64)
+    rows = _sorted_rows(rank, rows)
+    rank = np.sort(rank)
+    step = np.where(pushes[rows], 1, -1)
+    depth = np.cumsum(step)
+    first = np.append(True, rank[1:] != rank[:-1])
+    starts = np.flatnonzero(first)
+    before_thread = np.repeat(depth[starts] - step[starts], np.diff(starts, append=rows.size))
+    depth -= before_thread
+    if depth.min() < 0:
+        raise SlotCodingError("expected a slot on the stack that an allocation pops, found it empty")
+    level = (depth + (step < 0)).astype(np.uint64)
+    rows = _sorted_rows(rank << np.uint64(_LEVEL_BITS) | level, rows)
+    popping = np.flatnonzero(pops[rows])
+    return rows[popping], rows[popping - 1]
+
+
+def _sorted_rows(key: U64, rows: Ints) -> Ints:
+    """The rows by key and then by themselves. Sorting packed numbers is several times faster than a stable argsort."""
+    packed = np.sort(key << np.uint64(_ROW_BITS) | rows.astype(np.uint64))
+    result: Ints = (packed & np.uint64((1 << _ROW_BITS) - 1)).astype(np.int64)
+    return result
+
+
+def _roots(source: Ints) -> NDArray[Any]:
+    """Follow the sources of all rows to their ends; each round doubles the distance, so 16 rounds reach any."""
+    while True:
+        further = source[source]
+        if np.array_equal(further, source):
+            return source
+        source = further
