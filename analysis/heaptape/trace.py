@@ -165,8 +165,8 @@ class Trace:
     def _slots(self, section: Section, columns: dict[int, U64], op: NDArray[np.uint8]) -> NDArray[np.uint32]:
         """The slot of every event, 0 for those that have none. Shape (rows,)."""
         birth, named, column = (_required(self._file, section, columns, id_) for id_ in (_BIRTH, _NAMED, _SLOT))
-        if column.size and int(column.max()) >= SLOT_LIMIT:
-            raise self._file.fail(section.offset, f"expected slots below 2^32, found {int(column.max())}")
+        if column.size and (int(column.min()) < 1 or int(column.max()) >= SLOT_LIMIT):
+            raise self._file.fail(section.offset, "expected slots from 1 to 2^32 - 1, as 0 is NULL")
         has = ops.OP_HAS_SLOT[op]
         thread = self._threads_of_runs(section, columns)
         slots = np.zeros(section.rows, dtype=np.uint32)

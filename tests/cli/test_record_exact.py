@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tool_runner import Tools, between_markers, by_birth
+from tool_runner import Tools, between_markers, by_birth, read_tallies, tallies_in
 
 ALLOCATORS = ["", "_jemalloc", "_tcmalloc", "_mimalloc"]
 
@@ -67,8 +67,6 @@ def test_no_address_in_dump_with_time(tools: Tools, tmp_path: Path) -> None:
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_cpp_new_and_delete(tools: Tools, tmp_path: Path, allocator: str) -> None:
     """Every form of new is recorded once, whether the library builds it on malloc or not."""
-    from tool_runner import read_tallies, tallies_in
-
     counts = tmp_path / "counts"
     recording = tools.preload([tools.target(f"cpp_new{allocator}"), counts], tmp_path / "logs")
     assert recording.outcome.status == 16, recording.outcome.stderr

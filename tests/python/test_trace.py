@@ -51,7 +51,7 @@ def _specs(draw: st.DrawFn) -> TraceSpec:
         time += draw(st.integers(0, 1 << 40))
         events.append(Event(
             function, variant, draw(st.integers(0, 3) | st.just((1 << 24) - 1)), time,
-            draw(st.integers(0, 9) | st.just((1 << 32) - 1)), draw(st.integers(0, U64_MAX)), draw(st.integers(0, U64_MAX))))
+            draw(st.integers(1, 9) | st.just((1 << 32) - 1)), draw(st.integers(0, U64_MAX)), draw(st.integers(0, U64_MAX))))
     return TraceSpec(
         events, unit_ns=draw(st.sampled_from([1, 16, 1000])), block=draw(st.sampled_from([1, 7, 65_536])),
         compress=draw(st.booleans()), difference=draw(st.booleans()),
@@ -268,7 +268,8 @@ def _columns(**changed: list[int]) -> list[ColumnSpec]:
     ({"length": [3]}, "runs that add up to 2"),
     ({"length": [1, 1]}, "a length for every run"),
     ({"slot": [1, 1]}, "expected 1 values in the slot column, found 2"),
-    ({"slot": [1 << 32]}, "slots below 2"),
+    ({"slot": [1 << 32]}, "slots from 1 to 2"),
+    ({"slot": [0]}, "slots from 1 to 2"),
     ({"birth": []}, "expected 1 values in the birth column, found 0"),
     ({"birth": [2]}, "birth codes 0 and 1, found 2"),
     ({"birth": [0], "slot": []}, "stack that an allocation pops"),

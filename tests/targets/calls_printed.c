@@ -134,8 +134,8 @@ static void release(struct object *object) {
         writer_print(&out, "free_sized(#%lu, %zu)\n", object->birth, object->size);
         call_free_sized(object->block, object->size);
     } else if (kind < 4 && call_free_aligned_sized && object->origin == ORIGIN_ALIGNED_ALLOC) {
-        writer_print(&out, "free_aligned_sized(#%lu, %zu, %zu)\n", object->birth, object->alignment,
-                     object->size);
+        writer_print(&out, "free_aligned_sized(#%lu, %zu, align %zu)\n", object->birth, object->size,
+                     object->alignment);
         call_free_aligned_sized(object->block, object->alignment, object->size);
     } else if (kind == 1 && call_cfree) {
         writer_print(&out, "cfree(#%lu)\n", object->birth);
