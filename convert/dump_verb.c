@@ -95,9 +95,11 @@ int ht_verb_dump(int argc, char **argv) {
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
     if (!reader) return ht_complain("heaptape dump", &error);
     int status = dump(reader, &options, &error) ? ht_complain("heaptape dump", &error) : HT_EXIT_DONE;
-    if (!status && ht_trace_truncated(reader))
-        fprintf(stderr, "heaptape dump: warning: %s: the file is cut short; whole sections end at offset %" PRIu64 "\n",
-                options.trace, ht_trace_valid_bytes(reader));
+    if (!status && ht_trace_truncated(reader)) {
+        fflush(stdout);
+        ht_trace_tell_truncated(reader, &error);
+        status = ht_complain("heaptape dump", &error);
+    }
     ht_trace_close(reader);
     if (fflush(stdout) && !status) status = HT_EXIT_FAILED;
     return status;

@@ -97,6 +97,8 @@ int ht_verb_info(int argc, char **argv) {
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
     if (!reader) return ht_complain("heaptape info", &error);
     json_t *info = trace_json_info(reader, &error);
+    bool truncated = info && ht_trace_truncated(reader);
+    if (truncated) ht_trace_tell_truncated(reader, &error);
     ht_trace_close(reader);
     if (!info) return ht_complain("heaptape info", &error);
     if (options.json) {
@@ -106,5 +108,6 @@ int ht_verb_info(int argc, char **argv) {
         print_for_people(info);
     }
     json_decref(info);
-    return fflush(stdout) ? HT_EXIT_FAILED : HT_EXIT_DONE;
+    if (fflush(stdout)) return HT_EXIT_FAILED;
+    return truncated ? ht_complain("heaptape info", &error) : HT_EXIT_DONE;
 }

@@ -61,7 +61,9 @@ int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error
         ht_error_input(error, path, 0, "a raw log expected, but the file is empty");
     else if (!read_at(log, &log->header, sizeof log->header.magic, 0) ||
              memcmp(log->header.magic, HT_RAW_MAGIC, sizeof log->header.magic))
-        ht_error_input(error, path, 0, "not a raw log: HTAPERAW expected");
+        ht_error_input(error, path, 0, "%s", memcmp(log->header.magic, "HTAPETRC", sizeof log->header.magic)
+                                                 ? "not a raw log: HTAPERAW expected"
+                                                 : "a raw log expected, but this is a trace already");
     else if (log->file_bytes < HT_RAW_HEADER_BYTES || !read_at(log, &log->header, sizeof log->header, 0))
         ht_error_input(error, path, log->file_bytes, "a header of %d bytes expected, but the file ends", HT_RAW_HEADER_BYTES);
     else

@@ -199,6 +199,8 @@ static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
     if (reader->file_bytes < sizeof *header || !read_at(reader, header, sizeof *header, 0))
         return bad(reader, 0, error, reader->file_bytes ? "a trace header of 64 bytes expected, but the file ends"
                                                         : "a trace expected, but the file is empty");
+    if (!memcmp(header->magic, "HTAPERAW", sizeof header->magic))
+        return bad(reader, 0, error, "a trace expected, but this is a raw log: heaptape convert makes a trace of it");
     if (memcmp(header->magic, HT_TRACE_MAGIC, sizeof header->magic))
         return bad(reader, 0, error, "not a trace: HTAPETRC expected");
     if (header->min_reader > HT_TRACE_VERSION)
@@ -270,6 +272,10 @@ void ht_trace_close(struct ht_trace_reader *reader) {
 }
 
 bool ht_trace_truncated(const struct ht_trace_reader *reader) { return reader->truncated; }
+void ht_trace_tell_truncated(const struct ht_trace_reader *reader, struct ht_error *error) {
+    ht_error_input(error, reader->path, reader->valid_bytes, "a whole section or the footer expected: the file is cut short or "
+                                                             "damaged here, and only what comes before it was read");
+}
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader) { return reader->header.time_unit_ns; }

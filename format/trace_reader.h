@@ -53,6 +53,8 @@ struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error);
 void ht_trace_close(struct ht_trace_reader *reader);
 
 bool ht_trace_truncated(const struct ht_trace_reader *reader);
+// What a verb says of a truncated file once it has shown what is whole.
+void ht_trace_tell_truncated(const struct ht_trace_reader *reader, struct ht_error *error);
 // Where the whole sections end: the file's size unless truncated.
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader);
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader);

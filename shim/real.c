@@ -50,14 +50,14 @@ static const char *const delete_names[12] = {
     "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t",
     "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
-// libstdc++'s operator new calls malloc, which our hook sees; an allocator's own does not, and is logged as new.
-// The two are told apart by the object that they live in: an allocator's new lives beside its malloc.
+// libstdc++'s operator new calls malloc, which our hook sees; an allocator's own, which lives in the same object as its
+// malloc, mostly does not.
 void real_resolve_cxx(void) {
     Dl_info of_new, of_malloc;
     for (unsigned i = 0; i < 8; i++) *(void **)&real.new_[i] = symbol_behind_us(new_names[i]);
     for (unsigned i = 0; i < 12; i++) *(void **)&real.delete_[i] = symbol_behind_us(delete_names[i]);
-    real.new_logged = real.new_[0] && dladdr(*(void **)&real.new_[0], &of_new) &&
-                      dladdr(*(void **)&real.malloc, &of_malloc) && of_new.dli_fbase == of_malloc.dli_fbase;
+    real.new_beside_malloc = real.new_[0] && dladdr(*(void **)&real.new_[0], &of_new) &&
+                             dladdr(*(void **)&real.malloc, &of_malloc) && of_new.dli_fbase == of_malloc.dli_fbase;
 }
 
 void real_resolve(void) {

@@ -28,10 +28,18 @@ struct real_functions {
     void *(*pvalloc)(size_t);
     void (*free_sized)(void *, size_t);
     void (*free_aligned_sized)(void *, size_t, size_t);
-    // operator new and delete of another library, and whether they are built on its malloc (then malloc's hook sees them).
+    // operator new and delete of another library.
     void *(*new_[8])(size_t, size_t, const void *);
     void (*delete_[12])(void *, size_t, size_t);
-    bool new_logged;
+    bool new_beside_malloc;          // in the same object: an allocator's own
+    _Atomic unsigned char new_kind[8];  // enum new_kind of each form, where they are an allocator's own
+};
+// Where an allocator's operator new gets its memory decides who records it. Its forms differ: jemalloc's aligned ones call
+// aligned_alloc, the others do not.
+enum new_kind {
+    NEW_UNKNOWN,    // the first call will tell
+    NEW_ON_MALLOC,  // built on a function of the malloc family, whose hook records it
+    NEW_OWN         // recorded as new
 };
 extern HIDDEN struct real_functions real;
 
@@ -59,6 +67,7 @@ struct thread_state {
     struct ht_window *window;
     uint32_t stream, tid;
     uint32_t epoch;                // the recording that the fields above belong to
+    void *inner_block;             // what the last inner allocation returned: tells whether operator new is built on it
 };
 _Static_assert(sizeof(struct thread_state) <= 100, "static TLS is scarce");
 extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initial-exec")));

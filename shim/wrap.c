@@ -115,12 +115,13 @@ static __attribute__((noinline)) void put_free_null(struct thread_state *t) {
     }
 }
 
-// Before the real functions are known, blocks come from the boot arena.
-static void *pass_malloc(size_t size) { return real.malloc ? real.malloc(size) : boot_allocate(size, 16); }
+// A call that is not recorded: an inner one, or one made before the real functions are known.
+static __attribute__((noinline)) void *pass_malloc(size_t size) {
+    return self.inner_block = real.malloc ? real.malloc(size) : boot_allocate(size, 16);
+}
 
 static void *pass_aligned(size_t alignment, size_t size) {
-    if (real.memalign) return real.memalign(alignment, size);
-    return boot_allocate(size, alignment);
+    return self.inner_block = real.memalign ? real.memalign(alignment, size) : boot_allocate(size, alignment);
 }
 
 EXPORT void *malloc(size_t size) {
@@ -257,9 +258,11 @@ static void put_aligned(struct thread_state *t, enum ht_function function, void 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
     struct thread_state *t = &self;
     if (unlikely(!enter(t))) {
-        if (real.posix_memalign) return real.posix_memalign(result, alignment, size);
-        *result = boot_allocate(size, alignment);
-        return *result ? 0 : ENOMEM;
+        int status = ENOMEM;
+        if (real.posix_memalign) status = real.posix_memalign(result, alignment, size);
+        else if ((*result = boot_allocate(size, alignment))) status = 0;
+        if (!status) t->inner_block = *result;
+        return status;
     }
     int failed = real.posix_memalign(result, alignment, size);
     put_aligned(t, HT_POSIX_MEMALIGN, failed ? NULL : *result, alignment, size);
@@ -269,7 +272,10 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size) {
     struct thread_state *t = &self;
-    if (unlikely(!enter(t))) return real.aligned_alloc ? real.aligned_alloc(alignment, size) : pass_aligned(alignment, size);
+    if (unlikely(!enter(t))) {
+        if (!real.aligned_alloc) return pass_aligned(alignment, size);
+        return t->inner_block = real.aligned_alloc(alignment, size);
+    }
     void *block = real.aligned_alloc(alignment, size);
     put_aligned(t, HT_ALIGNED_ALLOC, block, alignment, size);
     leave(t);

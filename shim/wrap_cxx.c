@@ -18,18 +18,43 @@ static const enum ht_function delete_function[12] = {
     HT_DELETE, HT_DELETE_ARRAY, HT_DELETE_SIZED, HT_DELETE_ARRAY_SIZED, HT_DELETE_ALIGNED, HT_DELETE_ARRAY_ALIGNED,
     HT_DELETE_SIZED_ALIGNED, HT_DELETE_ARRAY_SIZED_ALIGNED, HT_DELETE, HT_DELETE_ARRAY, HT_DELETE_ALIGNED, HT_DELETE_ARRAY_ALIGNED};
 
-// operator new may throw: then the call is recorded as failed and the gate opened on the way out.
+// operator new may throw: then the call is recorded as failed on the way out. It runs with the gate open, because what it
+// allocates beside its block (the exception, whatever a new-handler does) is the program's to free.
 struct new_call {
-    struct thread_state *t;  // NULL: not recorded
     enum ht_function function;
     size_t size, alignment;
     void *block;
 };
 
 static void finish_new(struct new_call *call) {
-    if (!call->t) return;
-    wrap_put_new(call->t, call->function, call->block, call->alignment, call->size);
-    wrap_leave(call->t);
+    struct thread_state *t = wrap_enter();
+    if (!t) return;
+    wrap_put_new(t, call->function, call->block, call->alignment, call->size);
+    wrap_leave(t);
+}
+
+static void *new_own(enum new_form form, size_t size, size_t second, const void *third) {
+    struct new_call call __attribute__((cleanup(finish_new))) = {
+        new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL};
+    call.block = real.new_[form](size, second, third);
+    return call.block;
+}
+
+static void close_gate(struct thread_state **t) {
+    if (*t) wrap_leave(*t);
+}
+
+// The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block behind.
+// Later calls know.
+static void *new_first(enum new_form form, size_t size, size_t second, const void *third) {
+    struct thread_state *t __attribute__((cleanup(close_gate))) = wrap_enter();
+    if (!t) return real.new_[form](size, second, third);
+    t->inner_block = NULL;
+    void *block = real.new_[form](size, second, third);
+    bool on_malloc = block && block == t->inner_block;
+    real.new_kind[form] = on_malloc ? NEW_ON_MALLOC : NEW_OWN;
+    wrap_put_new(t, new_function[form], block, form >= NEW_ALIGN ? second : 0, size);
+    return block;
 }
 
 // A C++ library that came later than the first call. The look-ups' own allocations are not the program's.
@@ -50,11 +75,12 @@ static void *do_new(enum new_form form, size_t size, size_t second, const void *
             return block;
         }
     }
-    if (!real.new_logged) return real.new_[form](size, second, third);
-    struct new_call call __attribute__((cleanup(finish_new))) = {
-        wrap_enter(), new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL};
-    call.block = real.new_[form](size, second, third);
-    return call.block;
+    if (!real.new_beside_malloc) return real.new_[form](size, second, third);
+    switch (real.new_kind[form]) {
+    case NEW_OWN: return new_own(form, size, second, third);
+    case NEW_UNKNOWN: return new_first(form, size, second, third);
+    default: return real.new_[form](size, second, third);
+    }
 }
 
 static void do_delete(enum delete_form form, void *block, size_t second, size_t third) {
@@ -66,7 +92,7 @@ static void do_delete(enum delete_form form, void *block, size_t second, size_t 
             return;
         }
     }
-    struct thread_state *t = real.new_logged ? wrap_enter() : NULL;
+    struct thread_state *t = real.new_beside_malloc ? wrap_enter() : NULL;
     if (t) {
         bool sized = form == DELETE_SIZED || form == DELETE_ARRAY_SIZED || form == DELETE_SIZED_ALIGN || form == DELETE_ARRAY_SIZED_ALIGN;
         bool both = form == DELETE_SIZED_ALIGN || form == DELETE_ARRAY_SIZED_ALIGN;

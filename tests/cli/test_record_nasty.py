@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tool_runner import (MARKER_BEGIN, Outcome, Recording, Tools, by_birth, logs_in, outcome_of,
-                         read_tallies, run, tallies_in)
+from tool_runner import (MARKER_BEGIN, Outcome, Recording, Tools, by_birth, is_forked, logs_in,
+                         outcome_of, read_tallies, run, tallies_in)
 
 # name, and how many process images it consists of: each image has a log of its own
 TARGETS = {
@@ -21,13 +21,10 @@ TARGETS = {
     "tls_destructors": 1,
     "thread_churn": 1,
     "early_late": 1,
-    "signal_malloc": 1,
     "close_all_fds": 1,
     "exit_quick": 1,
 }
 WINDOWS_END_OFFSET = 112  # docs/raw-log-format.md
-# What these do depends on time, so two runs of them count differently.
-UNREPEATABLE = {"signal_malloc"}
 
 
 def command_of(tools: Tools, name: str, counts: Path) -> list[Path]:
@@ -56,8 +53,7 @@ def test_preload(tools: Tools, tmp_path: Path, name: str) -> None:
     assert len(recording.logs) == TARGETS[name]
     counted = read_tallies(tmp_path / "counts")
     assert recorded_tallies(tools, recording.logs, tmp_path) == counted
-    if name not in UNREPEATABLE:
-        assert counted == read_tallies(tmp_path / "alone")
+    assert counted == read_tallies(tmp_path / "alone")
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -71,6 +67,30 @@ def test_record_verb(tools: Tools, tmp_path: Path, name: str) -> None:
     assert b"heaptape convert" in recording.outcome.stderr  # the next command to run
     assert len(recording.logs) == TARGETS[name]
     assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
+
+
+def test_blocks_inherited_over_fork(tools: Tools, tmp_path: Path) -> None:
+    """The child frees 400 blocks that it inherited, the grandchild 100 of them, nothing else."""
+    recording = tools.preload(command_of(tools, "fork_children", tmp_path / "counts"),
+                              tmp_path / "logs")
+    foreign = {is_forked(log): [] for log in recording.logs}
+    for log in recording.logs:
+        foreign[is_forked(log)].append(tools.convert_clean(log, tmp_path / "t.bin")["foreign_frees"])
+    assert foreign == {False: [0], True: [100, 400]} or foreign == {False: [0], True: [400, 100]}
+
+
+def test_signal_handler_that_allocates(tools: Tools, tmp_path: Path) -> None:
+    """Signals at any instant, the recorder's own part of a call included. A handler's calls within
+    another call pass unrecorded, as an allocator's inner calls do; the others must be there."""
+    alone = outcome_of(run(command_of(tools, "signal_malloc", tmp_path / "alone")))
+    recording = tools.preload(command_of(tools, "signal_malloc", tmp_path / "counts"),
+                              tmp_path / "logs")
+    assert recording.outcome == alone == Outcome(12, b"", b"")
+    counted = read_tallies(tmp_path / "counts")
+    recorded = recorded_tallies(tools, recording.logs, tmp_path)
+    assert recorded[7700] == counted[7700]
+    assert counted[7701] == 2 * 3000
+    assert 0 < recorded[7701] <= counted[7701]
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])

@@ -64,6 +64,22 @@ void must_fail() {
     }
 #endif
 }
+
+void *reserve;
+
+void give_up_reserve() {
+    operator delete(reserve);
+    std::set_new_handler(nullptr);
+}
+
+// A handler that frees what was kept for hard times, from within operator new.
+void must_fail_with_a_handler() {
+    reserve = counted(operator new(PLAIN), PLAIN);
+    std::set_new_handler(give_up_reserve);
+    must_fail();
+    std::set_new_handler(nullptr);
+    for (int i = 0; i < 10; i++) operator delete(counted(operator new(PLAIN), PLAIN));
+}
 }  // namespace
 
 int main(int argc, char **argv) {
@@ -75,5 +91,6 @@ int main(int argc, char **argv) {
         one_of_each_aligned();
     }
     must_fail();
+    must_fail_with_a_handler();
     return 16;
 }

@@ -1,56 +1,113 @@
-// An allocator that a signal handler may call at any instant: one atomic addition per block, nothing
-// is ever reused. The program signal_malloc is linked with it, so that its handler is legal C.
+// An allocator that a signal handler may call at any instant, because it takes no lock: two lists of
+// blocks that were freed, changed by one compare-and-swap, and beyond them memory by one addition.
+// The program signal_malloc is linked with it, so that its handler is legal C.
 #include <errno.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HEADER = 16 };
+// Blocks lie on multiples of 16 and have their size in the eight bytes before them.
+enum { GRAIN = 16, SMALL_BYTES = 256, MEDIUM_BYTES = 8192, LISTS = 2 };
+static const size_t aligned_bit = (size_t)1 << 63;
 static const size_t arena_bytes = (size_t)4 << 30;
-static char *_Atomic arena;
-static _Atomic size_t arena_used;
+static char *arena;
+static size_t arena_used;
+
+// Place of the first block in the arena, in grains, and above bit 40 a count that every change
+// raises: a handler that pops and pushes the same block in between is noticed.
+static uint64_t lists[LISTS];
+static const uint64_t place_mask = ((uint64_t)1 << 40) - 1;
+
+// True while a call is within; see signal_malloc.c.
+volatile int signal_safe_malloc_inside;
 
 static char *arena_start(void) {
-    char *start = arena, *nothing = NULL;
+    char *start = __atomic_load_n(&arena, __ATOMIC_ACQUIRE), *nothing = NULL;
     if (start) return start;
     start = mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) return NULL;
-    if (!__atomic_compare_exchange_n(&arena, &nothing, start, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-        munmap(start, arena_bytes);
-        return nothing;
+    if (__atomic_compare_exchange_n(&arena, &nothing, start, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+        return start;
+    munmap(start, arena_bytes);
+    return nothing;
+}
+
+static uint64_t *list_for(size_t bytes) {
+    return bytes <= SMALL_BYTES ? &lists[0] : bytes <= MEDIUM_BYTES ? &lists[1] : NULL;
+}
+
+static void push(uint64_t *list, void *block) {
+    uint64_t place = (uint64_t)((char *)block - arena) / GRAIN;
+    uint64_t head = __atomic_load_n(list, __ATOMIC_ACQUIRE), next;
+    do {
+        *(uint64_t *)block = head & place_mask;
+        next = ((head & ~place_mask) + place_mask + 1) | place;
+    } while (!__atomic_compare_exchange_n(list, &head, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+}
+
+static void *pop(uint64_t *list) {
+    uint64_t head = __atomic_load_n(list, __ATOMIC_ACQUIRE), next;
+    uint64_t *block;
+    do {
+        if (!(head & place_mask)) return NULL;
+        block = (uint64_t *)(arena + (head & place_mask) * GRAIN);
+        next = ((head & ~place_mask) + place_mask + 1) | (*block & place_mask);
+    } while (!__atomic_compare_exchange_n(list, &head, next, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+    return block;
+}
+
+static void *take(size_t alignment, size_t size) {
+    char *start = arena_start();
+    uint64_t *list = alignment <= GRAIN ? list_for(size) : NULL;
+    void *block = start && list ? pop(list) : NULL;
+    if (!start || size > arena_bytes / 2) return errno = ENOMEM, NULL;
+    if (!block) {
+        size_t bytes = list ? list == lists ? SMALL_BYTES : MEDIUM_BYTES : (size + 15) & ~(size_t)15;
+        size_t taken = GRAIN + alignment + bytes;
+        size_t offset = __atomic_fetch_add(&arena_used, taken, __ATOMIC_RELAXED);
+        if (offset + taken > arena_bytes) return errno = ENOMEM, NULL;
+        uintptr_t after = (uintptr_t)start + offset + GRAIN + alignment - 1;
+        block = (void *)(after & ~(uintptr_t)(alignment - 1));
     }
-    return start;
+    ((size_t *)block)[-1] = size | (alignment > GRAIN ? aligned_bit : 0);
+    return block;
 }
 
 void *memalign(size_t alignment, size_t size) {
-    char *start = arena_start();
-    if (alignment < HEADER) alignment = HEADER;
-    size_t taken = HEADER + alignment + ((size + 15) & ~(size_t)15);
-    if (!start || size > arena_bytes / 2) return errno = ENOMEM, NULL;
-    size_t offset = __atomic_fetch_add(&arena_used, taken, __ATOMIC_RELAXED);
-    if (offset + taken > arena_bytes) return errno = ENOMEM, NULL;
-    uintptr_t block = ((uintptr_t)start + offset + HEADER + alignment - 1) & ~(alignment - 1);
-    ((size_t *)block)[-1] = size;
-    return (void *)block;
+    int before = signal_safe_malloc_inside;
+    signal_safe_malloc_inside = 1;
+    void *block = take(alignment < GRAIN ? GRAIN : alignment, size);
+    signal_safe_malloc_inside = before;
+    return block;
 }
 
-void *malloc(size_t size) { return memalign(HEADER, size); }
-void free(void *block) { (void)block; }
+void *malloc(size_t size) { return memalign(GRAIN, size); }
 void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
+
+// An aligned block has no full piece of its list's size, so its size word says that it is on none.
+void free(void *block) {
+    int before = signal_safe_malloc_inside;
+    signal_safe_malloc_inside = 1;
+    uint64_t *list = block ? list_for(((size_t *)block)[-1] & ~aligned_bit) : NULL;
+    if (list && !(((size_t *)block)[-1] & aligned_bit)) push(list, block);
+    signal_safe_malloc_inside = before;
+}
 
 void *calloc(size_t count, size_t size) {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes)) return errno = ENOMEM, NULL;
-    return memalign(HEADER, bytes);  // fresh from mmap, so zero
+    void *block = malloc(bytes);
+    return block ? memset(block, 0, bytes) : NULL;
 }
 
 void *realloc(void *old, size_t size) {
-    void *block = memalign(HEADER, size);
+    void *block = malloc(size);
     if (!old || !block) return block;
-    size_t kept = ((size_t *)old)[-1];
-    return memcpy(block, old, kept < size ? kept : size);
+    size_t kept = ((size_t *)old)[-1] & ~aligned_bit;
+    memcpy(block, old, kept < size ? kept : size);
+    free(old);
+    return block;
 }
 
 int posix_memalign(void **result, size_t alignment, size_t size) {

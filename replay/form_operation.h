@@ -1,0 +1,30 @@
+// One event as one call of the replay: what was recorded, made into what every allocator can be asked for.
+#ifndef HEAPTAPE_FORM_OPERATION_H
+#define HEAPTAPE_FORM_OPERATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "replay_form.h"
+#include "trace_reader.h"
+
+struct ht_operation {
+    bool frees;
+    enum ht_wide call;  // if not
+    unsigned function;  // as recorded: the figures are kept by it
+    uint32_t slot;
+    uint64_t size;   // of the call: calloc's element size
+    uint64_t extra;  // count, alignment or former size
+    uint64_t bytes;  // what the block holds afterwards
+    uint64_t pages;  // known to have been resident, or HT_PAGES_BY_RULE
+};
+
+// Row i of events. former_bytes: what the block in its slot holds before. pages is by rule: only the caller
+// knows what else the trace says.
+struct ht_operation ht_operation_of(const struct ht_events *events, uint32_t i, uint64_t former_bytes);
+
+// Writes the operation's words, four at most; returns how many.
+size_t ht_operation_put(const struct ht_operation *operation, uint64_t *words);
+
+#endif
