@@ -24,17 +24,41 @@ void map64_free(struct map64 *map) {
     map->entry = NULL;
 }
 
-static void insert(struct map64 *map, struct map64_entry entry) { map->entry[map64_find(map, entry.key)] = entry; }
+// Puts an entry between its home and the table's end; false if there is no room, which would mean going round to the start.
+static bool place_without_wrap(struct map64 *map, struct map64_entry entry) {
+    size_t room = (size_t)1 << map->bits, i = map64_home(map, entry.key);
+    while (i < room && map64_has(map, i)) i++;
+    if (i == room) return false;
+    map->entry[i] = entry;
+    return true;
+}
+
+// Entries that can be placed only when all others are.
+struct waiting {
+    struct map64_entry *entry;
+    size_t count, room;
+};
+
+static void wait_for_rest(struct waiting *waiting, struct map64_entry entry) {
+    if (waiting->count == waiting->room) {
+        struct map64_entry *more = realloc(waiting->entry, 2 * waiting->room * sizeof *more);
+        if (!more) abort();  // half grown: there is no way back
+        waiting->entry = more;
+        waiting->room *= 2;
+    }
+    waiting->entry[waiting->count++] = entry;
+}
 
 // Doubles the table where it stands. An entry's home moves from i to 2i or 2i + 1, so going from the last entry to the
-// first, each goes to a part of the table that has been emptied already. The few near the start, whose new home is not
-// yet clear, wait until everything else is in place.
+// first, each goes to a part of the table that has been emptied already. The few for which that is not so, at the
+// table's start and where a run reaches its end, wait until everything else is in place.
 bool map64_grow(struct map64 *map) {
-    size_t old_room = (size_t)1 << map->bits, old_bytes = bytes_of(map), waiting = 0, waiting_room = 64;
-    struct map64_entry *wait = malloc(waiting_room * sizeof *wait);
-    void *larger = wait ? mremap(map->entry, old_bytes, 2 * old_bytes, MREMAP_MAYMOVE) : MAP_FAILED;
+    size_t old_room = (size_t)1 << map->bits, old_bytes = bytes_of(map);
+    struct waiting waiting = {.room = 64};
+    waiting.entry = malloc(waiting.room * sizeof *waiting.entry);
+    void *larger = waiting.entry ? mremap(map->entry, old_bytes, 2 * old_bytes, MREMAP_MAYMOVE) : MAP_FAILED;
     if (larger == MAP_FAILED) {
-        free(wait);
+        free(waiting.entry);
         return false;
     }
     map->entry = larger;
@@ -44,20 +68,10 @@ bool map64_grow(struct map64 *map) {
         struct map64_entry entry = map->entry[i];
         if (!entry.key) continue;
         map->entry[i].key = 0;
-        if (map64_home(map, entry.key) > i) {
-            insert(map, entry);
-            continue;
-        }
-        if (waiting == waiting_room) {
-            struct map64_entry *more = realloc(wait, 2 * waiting_room * sizeof *more);
-            if (!more) abort();  // half grown: there is no way back
-            wait = more;
-            waiting_room *= 2;
-        }
-        wait[waiting++] = entry;
+        if (map64_home(map, entry.key) <= i || !place_without_wrap(map, entry)) wait_for_rest(&waiting, entry);
     }
-    for (size_t i = 0; i < waiting; i++) insert(map, wait[i]);
-    free(wait);
+    for (size_t i = 0; i < waiting.count; i++) map->entry[map64_find(map, waiting.entry[i].key)] = waiting.entry[i];
+    free(waiting.entry);
     return true;
 }
 

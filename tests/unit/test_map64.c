@@ -34,7 +34,26 @@ static void follows_a_plain_array(void **state) {
     free(key);
 }
 
+// Growing in place moves every entry; runs at the table's start and across its end are where one could get lost.
+static void growing_loses_nothing(void **state) {
+    (void)state;
+    enum { ROUNDS = 400, MANY = 14000 };
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t seed = round;
+        struct map64 map;
+        assert_true(map64_init(&map));
+        for (unsigned i = 0; i < MANY; i++) assert_true(map64_put(&map, unit_random(&seed) | 1, i));
+        seed = round;
+        for (unsigned i = 0; i < MANY; i++) {
+            size_t at = map64_find(&map, unit_random(&seed) | 1);
+            assert_true(map64_has(&map, at));
+            assert_int_equal(map.entry[at].value, i);
+        }
+        map64_free(&map);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(follows_a_plain_array)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(follows_a_plain_array), cmocka_unit_test(growing_loses_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

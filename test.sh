@@ -1,0 +1,46 @@
+#!/bin/sh
+# Sets up, builds, and runs every test of the fast tier: C unit tests, plain and under sanitizers,
+# then the tools themselves. Usage: ./test.sh [PYTEST OPTION...]
+set -eu
+cd "$(dirname "$0")"
+
+step() { printf '\n== %s\n' "$*"; }
+
+# Shows the command as one would type it, then runs it.
+run() {
+    printf '$ %s\n' "$*"
+    "$@" || stop "$1 failed with status $?"
+}
+
+stop() {
+    echo "test.sh: $*" >&2
+    exit 1
+}
+
+build() {
+    run cmake --preset "$1" --log-level=WARNING
+    run cmake --build --preset "$1" -- --quiet
+}
+
+step "Setting up: packages and a Python environment, where they are missing"
+run ./setup.sh --tests
+
+step "Unit tests of the release build"
+build release
+run ctest --preset release
+
+step "Unit tests under the address and undefined-behaviour sanitizers"
+build asan-ubsan
+run ctest --preset asan-ubsan
+
+step "Unit tests under the thread sanitizer"
+build tsan
+# gcc 12's thread sanitizer knows only the address layouts of older kernels: no randomisation for it.
+if setarch -R true 2>/dev/null; then
+    run setarch -R ctest --preset tsan
+else
+    run ctest --preset tsan
+fi
+
+step "Tests of the tools, end to end"
+run .venv/bin/python -m pytest -q -m "not slow" "$@"
