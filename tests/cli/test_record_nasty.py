@@ -23,6 +23,7 @@ TARGETS = {
     "early_late": 1,
     "close_all_fds": 1,
     "exit_quick": 1,
+    "setlocale_first": 1,
 }
 WINDOWS_END_OFFSET = 112  # docs/raw-log-format.md
 
