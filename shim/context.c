@@ -140,7 +140,11 @@ static void put_allocator_version(struct text *text) {
         const char *own = NULL;
         size_t bytes = sizeof own;
         put(text, "allocator_name", "jemalloc");
-        if (!mallctl("version", (void *)&own, &bytes, NULL, 0)) put(text, "allocator_version", own);
+        // "5.3.0-0-g54ea…": what follows the number is the commit.
+        if (!mallctl("version", (void *)&own, &bytes, NULL, 0) && own) {
+            snprintf(version, sizeof version, "%.*s", (int)strcspn(own, "-"), own);
+            put(text, "allocator_version", version);
+        }
     } else if (tc_version) {
         put(text, "allocator_name", "tcmalloc");
         put(text, "allocator_version", tc_version(NULL, NULL, NULL));

@@ -192,10 +192,11 @@ static void before_fork(void) {
     t->gate = t->epoch;
 }
 
-// Kernels that can't wipe a page on fork leave the parent's epoch in it.
+// Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has allocated before this
+// one, the child has its log already.
 static void in_forked_child(void) {
     uint32_t epoch = atomic_load(&epoch_page->epoch);
-    if (epoch != EPOCH_OFF && epoch != EPOCH_NOT_STARTED) atomic_store(&epoch_page->epoch, EPOCH_WIPED);
+    if ((uint32_t)getpid() != recording.pid && epoch != EPOCH_OFF && epoch != EPOCH_NOT_STARTED) atomic_store(&epoch_page->epoch, EPOCH_WIPED);
 }
 
 static void thread_ends(void *state) { recorder_thread_ends(state); }
