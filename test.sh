@@ -27,20 +27,22 @@ run ./setup.sh --tests
 
 step "Unit tests of the release build"
 build release
-run ctest --preset release
+run ctest -j "$(nproc)" --preset release
 
 step "Unit tests under the address and undefined-behaviour sanitizers"
 build asan-ubsan
-run ctest --preset asan-ubsan
+run ctest -j "$(nproc)" --preset asan-ubsan
 
 step "Unit tests under the thread sanitizer"
 build tsan
 # gcc 12's thread sanitizer knows only the address layouts of older kernels: no randomisation for it.
 if setarch -R true 2>/dev/null; then
-    run setarch -R ctest --preset tsan
+    run setarch -R ctest -j "$(nproc)" --preset tsan
 else
-    run ctest --preset tsan
+    run ctest -j "$(nproc)" --preset tsan
 fi
 
 step "Tests of the tools, end to end"
-run .venv/bin/python -m pytest -q -m "not slow" "$@"
+# exec: pytest's summary is then the last line, whatever it says.
+echo '$ .venv/bin/python -m pytest -q -m "not slow"'
+exec .venv/bin/python -m pytest -q -m "not slow" "$@"

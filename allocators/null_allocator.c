@@ -1,5 +1,5 @@
-// A malloc that costs as little as a call can: while a thread replays, every block is that thread's one scratch
-// page. It is a shared library, so that it is reached by the same call path as every real allocator.
+// A malloc that costs as little as a call can: while a thread replays, every block is that thread's one
+// scratch page. It is a shared library, so that it is reached by the same call path as every real allocator.
 // The C library itself allocates when threads start; outside of replay it gets real memory, of which freed
 // blocks are used again, so that traces with very many threads don't grow this process.
 #include "null_allocator.h"
@@ -18,8 +18,8 @@
 
 enum { SCRATCH_BYTES = 4096 + 64, REAL_BYTES = 16 << 20, UNIT_BYTES = 64, CLASSES = 64 };
 
-// Thread-local, because a page that all threads write would measure the contention for it. Interposition forces
-// these globals: malloc has no argument to carry state in.
+// Thread-local, because a page that all threads write would measure the contention for it. Interposition
+// forces these globals: malloc has no argument to carry state in.
 struct null_thread {
     _Alignas(64) char scratch[SCRATCH_BYTES];
     bool replaying;

@@ -4,8 +4,8 @@
 
 #include <stdbool.h>
 
-// While yes, this thread's calls are the trace's and all get the same page; otherwise they are the C library's
-// own and get real zeroed memory.
+// While yes, this thread's calls are the trace's and all get the same page; otherwise they are the C
+// library's own and get real zeroed memory.
 void ht_null_replaying(bool yes);
 
 #endif

@@ -1,5 +1,5 @@
-// Writes artificial traces for trying the replay engine: one thread, or producers and consumers that reallocate and
-// free each other's blocks.
+// Writes artificial traces for trying the replay engine: one thread, or producers and consumers that
+// reallocate and free each other's blocks.
 //
 //     make_trace OUT.bin EVENTS LIVE THREADS SEED [STEP_NS]
 //
@@ -55,7 +55,8 @@ static uint64_t some_size(void) {
     return 1 + below(400000);
 }
 
-static void put_event(struct made *made, uint8_t op, uint32_t thread, uint32_t slot, uint64_t size, uint64_t extra) {
+static void put_event(struct made *made, uint8_t op, uint32_t thread, uint32_t slot, uint64_t size,
+                      uint64_t extra) {
     struct ht_thread *row = &made->rows[thread];
     if (row->calls++ == 0) {
         row->first_event = ht_trace_next_event(made->writer);
@@ -118,7 +119,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "make_trace: %s\n", error.message);
         return 1;
     }
-    ht_trace_put_context(made.writer, "{\"command\": \"make_trace\", \"allocator_name\": \"glibc\", \"pid\": 100}");
+    ht_trace_put_context(made.writer,
+                         "{\"command\": \"make_trace\", \"allocator_name\": \"glibc\", \"pid\": 100}");
     make(&made, strtoull(argv[2], NULL, 10), (size_t)strtoull(argv[3], NULL, 10));
     for (uint32_t i = 0; i < made.threads; i++) {
         made.rows[i].tid = 100 + i;

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// The measured executables lie beside this one (build tree), or under the prefix in libexec.
-static const char *const places[] = {"", "/../libexec/heaptape"};
+// The measured executables lie beside this one (build tree), or in libexec under the prefix.
+static const char *const places[] = {"", "/" HEAPTAPE_CHILDREN_FROM_BIN};
 static const char prefix[] = "replay-";
 
 static int fail(struct ht_error *error, int status, const char *format, const char *what, const char *more) {
@@ -52,8 +51,8 @@ static size_t built_names(char names[HT_CHOICES_MAX][64]) {
         struct dirent *entry;
         while (listing && (entry = readdir(listing)) && count < HT_CHOICES_MAX) {
             const char *name = entry->d_name + sizeof prefix - 1;
-            if (strncmp(entry->d_name, prefix, sizeof prefix - 1) || strchr(name, '.') || !strcmp(name, "null")) continue;
-            if (strlen(name) >= sizeof found[0]) continue;
+            if (strncmp(entry->d_name, prefix, sizeof prefix - 1) || strchr(name, '.')) continue;
+            if (!strcmp(name, "null") || strlen(name) >= sizeof found[0]) continue;
             sorted[count] = strcpy(found[count], name);
             count++;
         }
@@ -71,7 +70,8 @@ static struct ht_choice *add(struct ht_choices *choices, const char *name, struc
         return NULL;
     }
     if (choices->count == HT_CHOICES_MAX || strlen(name) >= sizeof choices->list[0].name) {
-        fail(error, HT_EXIT_USAGE, "--alloc: at most 64 allocators with names of at most 127 bytes expected%s%s", "", "");
+        fail(error, HT_EXIT_USAGE,
+             "--alloc: at most 64 allocators with names of at most 127 bytes expected%s%s", "", "");
         return NULL;
     }
     struct ht_choice *choice = &choices->list[choices->count++];
@@ -88,7 +88,8 @@ int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_
         for (size_t i = 0; i < count && strlen(all) + sizeof names[0] + 2 < sizeof all; i++) {
             strcat(strcat(all, ", "), names[i]);
         }
-        return fail(error, HT_EXIT_USAGE, "--alloc: %s is not built; expected one of %.300s, or the path of a library",
+        return fail(error, HT_EXIT_USAGE,
+                    "--alloc: %s is not built; expected one of %.300s, or the path of a library",
                     *name ? name : "an empty name", all);
     }
     struct ht_choice *choice = add(choices, name, error);
@@ -97,16 +98,21 @@ int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_
     return 0;
 }
 
-static int add_library(struct ht_choices *choices, const char *name, const char *path, struct ht_error *error) {
+static int add_library(struct ht_choices *choices, const char *name, const char *path,
+                       struct ht_error *error) {
     char whole[PATH_MAX], executable[4096];
     struct stat status;
     if (!realpath(path, whole) || stat(whole, &status)) {
         return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: %s", path, strerror(errno));
     }
     // ld.so would split a preload at these.
-    if (strpbrk(whole, " :")) return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: a path without space or colon expected%s", whole, "");
+    if (strpbrk(whole, " :")) {
+        return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: a path without space or colon expected%s", whole,
+                    "");
+    }
     if (!find_executable("glibc", executable, sizeof executable)) {
-        return fail(error, HT_EXIT_FAILED, "replay-glibc, which libraries are preloaded into, is not built%s%s", "", "");
+        return fail(error, HT_EXIT_FAILED,
+                    "replay-glibc, which libraries are preloaded into, is not built%s%s", "", "");
     }
     struct ht_choice *choice = add(choices, name, error);
     if (!choice) return -1;
@@ -129,15 +135,18 @@ static int add_one(struct ht_choices *choices, char *spec, struct ht_error *erro
         for (size_t i = 0; i < count; i++) {
             if (ht_choices_add_name(choices, names[i], error)) return -1;
         }
-        return count ? 0 : fail(error, HT_EXIT_FAILED, "no allocator is built beside this program%s%s", "", "");
+        if (count) return 0;
+        return fail(error, HT_EXIT_FAILED, "no allocator is built beside this program%s%s", "", "");
     }
-    if (*spec != '/' && equals && equals > spec && strchr(equals, '/') && !memchr(spec, ':', (size_t)(equals - spec))) {
+    if (*spec != '/' && equals && equals > spec && strchr(equals, '/') &&
+        !memchr(spec, ':', (size_t)(equals - spec))) {
         *equals = 0;
         return add_library(choices, spec, equals + 1, error);
     }
     if (strchr(spec, '/')) return add_library(choices, spec, spec, error);
     if (strchr(spec, ':')) {
-        return fail(error, HT_EXIT_USAGE, "--alloc: %s: knobs (NAME:knobs) are not supported by this version%s", spec, "");
+        return fail(error, HT_EXIT_USAGE,
+                    "--alloc: %s: knobs (NAME:knobs) are not supported by this version%s", spec, "");
     }
     return ht_choices_add_name(choices, spec, error);
 }

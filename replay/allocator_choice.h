@@ -14,7 +14,7 @@ struct ht_choice {
     char name[128];         // as given: the name in results
     char executable[4096];  // its replay-NAME
     char preload[4096];     // the library to preload, or empty
-    uint64_t device, inode; // of that library
+    uint64_t device, inode;  // of that library
     // As the object itself says, once described.
     char path[4096], version[128], build_id[80];
 };

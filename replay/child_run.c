@@ -32,13 +32,15 @@ void ht_child_catch_signals(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_t samples, struct ht_error *error) {
-    *channel = (struct ht_child_channel){.form_fd = form_fd, .exchange_fd = memfd_create("heaptape-exchange", 0)};
+int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_t samples,
+                          struct ht_error *error) {
+    int fd = memfd_create("heaptape-exchange", 0);
+    *channel = (struct ht_child_channel){.form_fd = form_fd, .exchange_fd = fd};
     channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + samples * sizeof(uint64_t);
-    if (channel->exchange_fd < 0 || ftruncate(channel->exchange_fd, (off_t)channel->exchange_bytes)) {
+    if (fd < 0 || ftruncate(fd, (off_t)channel->exchange_bytes)) {
         return ht_error_system(error, "replay", "shared memory for the results");
     }
-    void *map = mmap(NULL, channel->exchange_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, channel->exchange_fd, 0);
+    void *map = mmap(NULL, channel->exchange_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) return ht_error_system(error, "replay", "shared memory for the results");
     channel->exchange = map;
     channel->rss_bytes = (const uint64_t *)((char *)map + HT_EXCHANGE_RSS_OFFSET);
@@ -53,7 +55,7 @@ void ht_child_channel_close(struct ht_child_channel *channel) {
 static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
 // The environment of the child: ours without preloads, which would trace or replace what is measured, plus
-// padding of random length, because the length of the environment moves the stack and with it the caches' luck.
+// padding of random length, because that length moves the stack, and with it the caches' luck.
 static void make_environment(const struct ht_choice *choice, struct ht_random *random, char **environment,
                              char *preload, size_t preload_room, char padding[PADDING_BYTES_MAX]) {
     size_t count = 0;
@@ -89,7 +91,8 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
 
 static bool judge(const struct ht_outcome *outcome, int status, char *problem, size_t room) {
     if (WIFSIGNALED(status)) {
-        snprintf(problem, room, "killed by %s (SIG%s)", strsignal(WTERMSIG(status)), sigabbrev_np(WTERMSIG(status)));
+        snprintf(problem, room, "killed by %s (SIG%s)", strsignal(WTERMSIG(status)),
+                 sigabbrev_np(WTERMSIG(status)));
     } else if (outcome->state == HT_OUTCOME_REFUSED) {
         snprintf(problem, room, "%.300s", outcome->message);
     } else if (outcome->state != HT_OUTCOME_DONE || WEXITSTATUS(status)) {

@@ -19,12 +19,13 @@ struct ht_child_channel {
 };
 
 // samples: how many RSS samples there must be room for.
-int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_t samples, struct ht_error *error);
+int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_t samples,
+                          struct ht_error *error);
 void ht_child_channel_close(struct ht_child_channel *channel);
 
-// Runs choice's executable on the job, with a random amount of padding in its environment. Returns true if the
-// child replayed everything; the outcome is in the channel's exchange. Otherwise problem is one line saying
-// what became of it.
+// Runs choice's executable on the job, with a random amount of padding in its environment. Returns true if
+// the child replayed everything; the outcome is in the channel's exchange. Otherwise problem is one line
+// saying what became of it.
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
                   struct ht_random *random, char *problem, size_t problem_room);
 

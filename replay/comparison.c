@@ -26,17 +26,19 @@ static size_t add_measured(double *values, size_t count, double value) {
     return count;
 }
 
-static double median_of(const struct ht_measurements *m, ptrdiff_t choice, figure_of figure, double *scratch) {
+static double median_of(const struct ht_measurements *m, ptrdiff_t choice, figure_of figure,
+                        double *scratch) {
     size_t count = 0;
     for (uint32_t round = 0; round < m->rounds; round++) {
-        count = add_measured(scratch, count, figure(choice < 0 ? ht_null_cell(m, round) : ht_cell(m, round, (size_t)choice)));
+        count = add_measured(scratch, count,
+                             figure(choice < 0 ? ht_null_cell(m, round) : ht_cell(m, round, (size_t)choice)));
     }
     return ht_median(scratch, count);
 }
 
 // Each round gives one ratio, so that what slowed the machine in that round slowed both.
-static struct ht_estimate estimate(const struct ht_measurements *m, size_t choice, size_t baseline, figure_of figure,
-                                   double *scratch, struct ht_random *random) {
+static struct ht_estimate estimate(const struct ht_measurements *m, size_t choice, size_t baseline,
+                                   figure_of figure, double *scratch, struct ht_random *random) {
     struct ht_estimate made = {.median = median_of(m, (ptrdiff_t)choice, figure, scratch)};
     size_t count = 0;
     for (uint32_t round = 0; round < m->rounds; round++) {
@@ -48,8 +50,8 @@ static struct ht_estimate estimate(const struct ht_measurements *m, size_t choic
     return made;
 }
 
-static void estimate_functions(const struct ht_measurements *m, size_t choice, struct ht_allocator_estimates *made,
-                               double *scratch) {
+static void estimate_functions(const struct ht_measurements *m, size_t choice,
+                               struct ht_allocator_estimates *made, double *scratch) {
     for (int i = 0; i < HT_FUNCTIONS; i++) {
         size_t count = 0;
         for (uint32_t round = 0; round < m->rounds; round++) {
@@ -68,8 +70,8 @@ static void estimate_functions(const struct ht_measurements *m, size_t choice, s
     }
 }
 
-static void estimate_allocator(const struct ht_measurements *m, size_t choice, struct ht_comparison *comparison,
-                               double *scratch, struct ht_random *random) {
+static void estimate_allocator(const struct ht_measurements *m, size_t choice,
+                               struct ht_comparison *comparison, double *scratch, struct ht_random *random) {
     static const figure_of fragmentation[] = {f1_of, f2_of, f3_of, f4_of};
     struct ht_allocator_estimates *made = &comparison->allocators[choice];
     size_t baseline = comparison->baseline;
@@ -84,7 +86,8 @@ static void estimate_allocator(const struct ht_measurements *m, size_t choice, s
     made->ns_per_call = median_of(m, (ptrdiff_t)choice, per_call_of, scratch);
     made->faults = median_of(m, (ptrdiff_t)choice, faults_of, scratch);
     made->wait_ns = median_of(m, (ptrdiff_t)choice, wait_of, scratch);
-    for (int i = 0; i < 4; i++) made->fragmentation[i] = median_of(m, (ptrdiff_t)choice, fragmentation[i], scratch);
+    for (int i = 0; i < 4; i++)
+        made->fragmentation[i] = median_of(m, (ptrdiff_t)choice, fragmentation[i], scratch);
     estimate_functions(m, choice, made, scratch);
 }
 

@@ -26,8 +26,9 @@ static json_t *estimate_json(const struct ht_estimate *estimate, const char *les
 static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     const struct ht_choice *choice = &c->options->choices.list[i];
     const struct ht_allocator_estimates *e = &c->allocators[i];
-    json_t *made = json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", choice->name, "version", choice->version, "path",
-                             choice->path, "build_id", choice->build_id, "baseline", (int)(i == c->baseline));
+    json_t *made =
+        json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", choice->name, "version", choice->version, "path",
+                  choice->path, "build_id", choice->build_id, "baseline", (int)(i == c->baseline));
     json_object_set_new(made, "time_runs", json_integer((json_int_t)e->time_runs));
     json_object_set_new(made, "memory_runs", json_integer((json_int_t)e->memory_runs));
     json_object_set_new(made, "alloc_time_ns", estimate_json(&e->time_ns, "faster", "slower"));
@@ -45,8 +46,9 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     for (int f = 0; f < HT_FUNCTIONS; f++) {
         if (!e->functions[f].count) continue;
         json_object_set_new(calls, ht_functions[f].name,
-                            json_pack("{s:I, s:o, s:o}", "count", (json_int_t)e->functions[f].count, "time_ns",
-                                      figure(e->functions[f].time_ns), "touch_ns", figure(e->functions[f].touch_ns)));
+                            json_pack("{s:I, s:o, s:o}", "count", (json_int_t)e->functions[f].count,
+                                      "time_ns", figure(e->functions[f].time_ns), "touch_ns",
+                                      figure(e->functions[f].touch_ns)));
     }
     json_object_set_new(made, "calls", calls);
     return made;
@@ -56,9 +58,10 @@ static json_t *recorded_json(const struct ht_comparison *c) {
     int served = ht_comparison_recorded(c);
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "command", c->program->command, "allocator",
-                     c->program->allocator, "allocator_version", c->program->allocator_version, "rss_peak_bytes",
-                     figure(c->program->rss_peak_bytes), "heap_peak_bytes", figure(c->program->heap_peak_bytes),
-                     "cpu_ns", figure(c->program->cpu_ns), "malloc_share", figure(malloc_ns / c->program->cpu_ns));
+                     c->program->allocator, "allocator_version", c->program->allocator_version,
+                     "rss_peak_bytes", figure(c->program->rss_peak_bytes), "heap_peak_bytes",
+                     figure(c->program->heap_peak_bytes), "cpu_ns", figure(c->program->cpu_ns),
+                     "malloc_share", figure(malloc_ns / c->program->cpu_ns));
 }
 
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
@@ -66,7 +69,8 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
     json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:I}", "trace", c->options->trace_path, "calls",
                              (json_int_t)c->built->calls_total, "rounds", (json_int_t)c->rounds, "seed",
                              (json_int_t)c->options->seed, "failed_runs", (json_int_t)c->failed_runs);
-    json_object_set_new(root, "baseline", c->count ? json_string(choices->list[c->baseline].name) : json_null());
+    json_object_set_new(root, "baseline",
+                        c->count ? json_string(choices->list[c->baseline].name) : json_null());
     json_object_set_new(root, "harness",
                         json_pack("{s:o, s:o, s:o}", "time_ns", figure(c->harness_ns), "rss_bytes",
                                   figure(c->null_rss_bytes), "clock_cost_ns", figure(c->clock_cost_ns)));

@@ -1,13 +1,13 @@
-// The comparison as a table for people.
+// The comparison as tables for people.
 #include <inttypes.h>
-#include <libgen.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "comparison.h"
+#include "talk.h"
+#include "text_table.h"
 
-enum { CELL_BYTES = 64 };
+enum { CELL_BYTES = 64, COMMAND_BYTES = 60 };
 
 static const char *ratio_text(const struct ht_interval *ratio, bool baseline, char *text) {
     if (isnan(ratio->estimate)) snprintf(text, CELL_BYTES, "-");
@@ -23,22 +23,45 @@ static const char *number_text(double value, double unit, const char *format, ch
     return text;
 }
 
-static const char *seconds_text(double ns, char *text) {
-    return number_text(ns, 1e9, fabs(ns) < 1e8 ? "%.4f s" : "%.2f s", text);
+// One unit for a whole column, so that its numbers can be compared by eye.
+struct time_unit {
+    double ns;
+    const char *format;
+};
+
+static struct time_unit time_unit_for(double largest_ns) {
+    if (largest_ns >= 1e9) return (struct time_unit){1e9, "%.2f s"};
+    return largest_ns >= 1e6 ? (struct time_unit){1e6, "%.1f ms"} : (struct time_unit){1e3, "%.1f us"};
+}
+
+static const char *time_text(double ns, char *text) {
+    struct time_unit unit = time_unit_for(fabs(ns));
+    return number_text(ns, unit.ns, unit.format, text);
+}
+
+static const char *count_text(double count, char *text) {
+    if (isnan(count)) return number_text(count, 1, "%.0f", text);
+    return ht_grouped(text, (uint64_t)llround(count));
 }
 
 static void print_heading(FILE *out, const struct ht_comparison *c) {
     const struct ht_recorded_program *program = c->program;
-    char *copy = strdup(c->options->trace_path);
-    fprintf(out, "%s", copy ? basename(copy) : c->options->trace_path);
-    free(copy);
-    if (program->command[0]) fprintf(out, "  %.70s", program->command);
+    const char *slash = strrchr(c->options->trace_path, '/');
+    char calls[CELL_BYTES];
+    size_t shown = strlen(program->command), whole = shown;
+    if (shown > COMMAND_BYTES) shown = COMMAND_BYTES;
+    // Not inside of a UTF-8 character.
+    while (shown < whole && shown > 0 && (program->command[shown] & 0xc0) == 0x80) shown--;
+    fprintf(out, "%s", slash ? slash + 1 : c->options->trace_path);
+    if (program->command[0]) {
+        fprintf(out, "  %.*s%s", (int)shown, program->command, shown < whole ? "..." : "");
+    }
     if (program->allocator[0]) {
         fprintf(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
                 program->allocator_version);
     }
-    fprintf(out, "; %" PRIu64 " calls, %zu round%s, seed %" PRIu64 "\n", c->built->calls_total, c->rounds,
-            c->rounds == 1 ? "" : "s", c->options->seed);
+    fprintf(out, "\n%s calls, %zu round%s, seed %" PRIu64 "\n", ht_grouped(calls, c->built->calls_total),
+            c->rounds, c->rounds == 1 ? "" : "s", c->options->seed);
 }
 
 static const char *verdict_text(enum ht_verdict verdict, const char *less, const char *more) {
@@ -51,44 +74,73 @@ static const char *verdict_text(enum ht_verdict verdict, const char *less, const
     }
 }
 
-static void print_time(FILE *out, const struct ht_comparison *c) {
-    char versus[160], a[CELL_BYTES], b[CELL_BYTES], r[CELL_BYTES], f[CELL_BYTES];
+// Both tables begin with who it is and are compared with the same one.
+struct row_names {
+    char allocator[HT_TABLE_CELL_BYTES], versus[HT_TABLE_CELL_BYTES];
+};
+
+static struct row_names names_of(const struct ht_comparison *c, size_t i) {
     const struct ht_choice *list = c->options->choices.list;
-    snprintf(versus, sizeof versus, "vs %s", list[c->baseline].name);
-    fprintf(out, "\n%-18s %9s %12s   %-20s %9s  %s\n", "allocator", "time", "per call", versus, "faults", "verdict");
+    struct row_names names;
+    snprintf(names.allocator, sizeof names.allocator, "%s %s", list[i].name, list[i].version);
+    snprintf(names.versus, sizeof names.versus, "vs %s", list[c->baseline].name);
+    return names;
+}
+
+static void print_time(FILE *out, const struct ht_comparison *c) {
+    static struct ht_text_table table;
+    struct row_names names = names_of(c, c->baseline);
+    double largest_ns = 0;
+    for (size_t i = 0; i < c->count; i++) largest_ns = fmax(largest_ns, c->allocators[i].time_ns.median);
+    struct time_unit unit = time_unit_for(largest_ns);
+    table = (struct ht_text_table){.alignments = "lrrlrl"};
+    ht_table_add(&table,
+                 (const char *[]){"allocator", "time", "per call", names.versus, "page faults", "verdict"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
-        char name[160];
-        snprintf(name, sizeof name, "%.100s %.50s", list[i].name, list[i].version);
-        fprintf(out, "%-18s %9s %12s   %-20s %9s  %s\n", name, seconds_text(e->time_ns.median, a),
-                number_text(e->ns_per_call, 1, "%.1f ns", b), ratio_text(&e->time_ns.ratio, i == c->baseline, r),
-                number_text(e->faults, 1, "%.0f", f), verdict_text(e->time_ns.verdict, "faster", "slower"));
+        char time[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES], faults[CELL_BYTES];
+        names = names_of(c, i);
+        ht_table_add(&table, (const char *[]){names.allocator,
+                                              number_text(e->time_ns.median, unit.ns, unit.format, time),
+                                              number_text(e->ns_per_call, 1, "%.1f ns", each),
+                                              ratio_text(&e->time_ns.ratio, i == c->baseline, ratio),
+                                              count_text(e->faults, faults),
+                                              verdict_text(e->time_ns.verdict, "faster", "slower")});
     }
+    fputc('\n', out);
+    ht_table_print(out, &table);
 }
 
 static void print_memory(FILE *out, const struct ht_comparison *c) {
-    char versus[160], p[CELL_BYTES], r[CELL_BYTES], m[CELL_BYTES], e[CELL_BYTES], f[CELL_BYTES];
-    const struct ht_choice *list = c->options->choices.list;
-    snprintf(versus, sizeof versus, "vs %s", list[c->baseline].name);
-    fprintf(out, "\n%-18s %9s   %-20s %9s %9s %7s  %s\n", "allocator", "peak RSS", versus, "mean RSS", "at end",
-            "frag F4", "verdict");
+    static struct ht_text_table table;
+    struct row_names names = names_of(c, c->baseline);
+    table = (struct ht_text_table){.alignments = "lrlrrrl"};
+    ht_table_add(&table, (const char *[]){"allocator", "peak RSS", names.versus, "mean RSS", "RSS at end",
+                                          "fragm. F4", "verdict"});
     for (size_t i = 0; i < c->count; i++) {
-        const struct ht_allocator_estimates *of = &c->allocators[i];
-        char name[160];
-        snprintf(name, sizeof name, "%.100s %.50s", list[i].name, list[i].version);
-        fprintf(out, "%-18s %9s   %-20s %9s %9s %7s  %s\n", name, number_text(of->rss_peak.median, 1e6, "%.1f MB", p),
-                ratio_text(&of->rss_peak.ratio, i == c->baseline, r),
-                number_text(of->rss_mean.median, 1e6, "%.1f MB", m), number_text(of->rss_end.median, 1e6, "%.1f MB", e),
-                number_text(of->fragmentation[3], 1, "%.2f", f),
-                verdict_text(of->rss_peak.verdict, "smaller", "larger"));
+        const struct ht_allocator_estimates *e = &c->allocators[i];
+        char peak[CELL_BYTES], ratio[CELL_BYTES], mean[CELL_BYTES], end[CELL_BYTES], f4[CELL_BYTES];
+        names = names_of(c, i);
+        ht_table_add(&table,
+                     (const char *[]){names.allocator, number_text(e->rss_peak.median, 1e6, "%.1f MB", peak),
+                                      ratio_text(&e->rss_peak.ratio, i == c->baseline, ratio),
+                                      number_text(e->rss_mean.median, 1e6, "%.1f MB", mean),
+                                      number_text(e->rss_end.median, 1e6, "%.1f MB", end),
+                                      number_text(e->fragmentation[3], 1, "%.2f", f4),
+                                      verdict_text(e->rss_peak.verdict, "smaller", "larger")});
     }
+    fputc('\n', out);
+    ht_table_print(out, &table);
 }
 
 static const struct ht_estimate *time_estimate(const struct ht_allocator_estimates *e) { return &e->time_ns; }
-static const struct ht_estimate *peak_estimate(const struct ht_allocator_estimates *e) { return &e->rss_peak; }
+static const struct ht_estimate *peak_estimate(const struct ht_allocator_estimates *e) {
+    return &e->rss_peak;
+}
 
 // The allocator with the least of something, or -1 if nothing was measured.
-static int least(const struct ht_comparison *c, const struct ht_estimate *(*of)(const struct ht_allocator_estimates *)) {
+static int least(const struct ht_comparison *c,
+                 const struct ht_estimate *(*of)(const struct ht_allocator_estimates *)) {
     int best = -1;
     for (size_t i = 0; i < c->count; i++) {
         double value = of(&c->allocators[i])->median;
@@ -97,21 +149,40 @@ static int least(const struct ht_comparison *c, const struct ht_estimate *(*of)(
     return best;
 }
 
+static const char *doubt(enum ht_verdict verdict) {
+    return verdict == HT_VERDICT_SAME         ? " (same within 1 %)"
+           : verdict == HT_VERDICT_UNRESOLVED ? " (unresolved)"
+                                              : "";
+}
+
+static void print_fastest(FILE *out, const struct ht_comparison *c, size_t fastest) {
+    const struct ht_choice *list = c->options->choices.list;
+    const struct ht_estimate *time = &c->allocators[fastest].time_ns;
+    fprintf(out, "fastest: %s", list[fastest].name);
+    if (fastest != c->baseline && time->ratio.estimate > 0) {
+        fprintf(out, ", %.2fx", 1 / time->ratio.estimate);
+        if (time->ratio.low > 0) fprintf(out, " [%.2f, %.2f]", 1 / time->ratio.high, 1 / time->ratio.low);
+        fprintf(out, " the speed of %s%s", list[c->baseline].name, doubt(time->verdict));
+    }
+    fprintf(out, ".  ");
+}
+
+static void print_smallest(FILE *out, const struct ht_comparison *c, size_t smallest) {
+    const struct ht_choice *list = c->options->choices.list;
+    const struct ht_estimate *peak = &c->allocators[smallest].rss_peak;
+    fprintf(out, "smallest peak: %s", list[smallest].name);
+    if (smallest != c->baseline && peak->ratio.estimate > 0) {
+        fprintf(out, ", %.2fx that of %s%s", peak->ratio.estimate, list[c->baseline].name,
+                doubt(peak->verdict));
+    }
+    fprintf(out, ".");
+}
+
 static void print_best(FILE *out, const struct ht_comparison *c) {
     int fastest = least(c, time_estimate), smallest = least(c, peak_estimate);
-    const struct ht_choice *list = c->options->choices.list;
     if (c->count < 2 || (fastest < 0 && smallest < 0)) return;
-    fprintf(out, "\n");
-    if (fastest >= 0) {
-        const struct ht_interval *ratio = &c->allocators[fastest].time_ns.ratio;
-        fprintf(out, "fastest: %s", list[fastest].name);
-        if ((size_t)fastest != c->baseline && ratio->estimate > 0) {
-            fprintf(out, ", %.2fx %s's speed", 1 / ratio->estimate, list[c->baseline].name);
-            if (!isnan(ratio->low) && ratio->low > 0) fprintf(out, " [%.2f, %.2f]", 1 / ratio->high, 1 / ratio->low);
-        }
-        fprintf(out, ".  ");
-    }
-    if (smallest >= 0) fprintf(out, "smallest peak: %s.", list[smallest].name);
+    if (fastest >= 0) print_fastest(out, c, (size_t)fastest);
+    if (smallest >= 0) print_smallest(out, c, (size_t)smallest);
     fprintf(out, "\n");
 }
 
@@ -119,10 +190,12 @@ static void print_recorded(FILE *out, const struct ht_comparison *c) {
     const struct ht_recorded_program *program = c->program;
     int served = ht_comparison_recorded(c);
     if (c->options->memory_pass && !isnan(program->rss_peak_bytes)) {
-        fprintf(out, "recorded program: %.1f MB peak RssAnon, of it %.1f MB heap", program->rss_peak_bytes / 1e6,
-                program->heap_peak_bytes / 1e6);
         double replayed = served >= 0 ? c->allocators[served].rss_peak.median : NAN;
-        if (!isnan(replayed)) {
+        fprintf(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
+        if (!isnan(program->heap_peak_bytes)) {
+            fprintf(out, ", of it %.1f MB heap", program->heap_peak_bytes / 1e6);
+        }
+        if (!isnan(replayed) && !isnan(program->heap_peak_bytes)) {
             fprintf(out, "; replayed under %s: %.1f MB (%+.1f %%)", program->allocator, replayed / 1e6,
                     100 * (replayed / program->heap_peak_bytes - 1));
         }
@@ -132,8 +205,8 @@ static void print_recorded(FILE *out, const struct ht_comparison *c) {
     if (isnan(malloc_ns) || isnan(program->cpu_ns)) return;
     int fastest = least(c, time_estimate);
     double saved_ns = malloc_ns - c->allocators[fastest].time_ns.median;
-    fprintf(out, "what malloc is worth: %s takes %.1f %% of the recorded program's %.2f s of CPU", program->allocator,
-            100 * malloc_ns / program->cpu_ns, program->cpu_ns / 1e9);
+    fprintf(out, "what malloc is worth: %s takes %.1f %% of the recorded program's %.2f s of CPU",
+            program->allocator, 100 * malloc_ns / program->cpu_ns, program->cpu_ns / 1e9);
     if (fastest != served) {
         fprintf(out, "; %s would save about %.1f %%", c->options->choices.list[fastest].name,
                 100 * saved_ns / program->cpu_ns);
@@ -142,44 +215,69 @@ static void print_recorded(FILE *out, const struct ht_comparison *c) {
 }
 
 static void print_harness(FILE *out, const struct ht_comparison *c) {
+    char time[CELL_BYTES];
     fprintf(out, "harness (null allocator):");
     if (!isnan(c->harness_ns)) {
-        fprintf(out, " %.4f s, %.1f ns per call, taken off every time", c->harness_ns / 1e9,
+        fprintf(out, " %s, %.1f ns per call, taken off every time", time_text(c->harness_ns, time),
                 c->built->calls_total ? c->harness_ns / (double)c->built->calls_total : 0);
     }
     if (!isnan(c->null_rss_bytes)) {
-        fprintf(out, "%s %.2f MB, taken off every RSS", isnan(c->harness_ns) ? "" : ";", c->null_rss_bytes / 1e6);
+        fprintf(out, "%s %.2f MB, taken off every RSS", isnan(c->harness_ns) ? "" : ";",
+                c->null_rss_bytes / 1e6);
     }
     fprintf(out, "\n");
 }
 
+// The most expensive function that is not printed yet, or -1.
+static int next_function(const struct ht_function_figures *functions, const bool *printed) {
+    int next = -1;
+    for (int i = 0; i < HT_FUNCTIONS; i++) {
+        if (printed[i] || !functions[i].count) continue;
+        if (next < 0 || functions[i].time_ns > functions[next].time_ns || isnan(functions[next].time_ns)) {
+            next = i;
+        }
+    }
+    return next;
+}
+
 // The shape of `ltrace -c`, most expensive first.
 static void print_functions(FILE *out, const struct ht_comparison *c, size_t allocator) {
+    static struct ht_text_table table;
     const struct ht_function_figures *functions = c->allocators[allocator].functions;
+    char share[CELL_BYTES], seconds[CELL_BYTES], each[CELL_BYTES], calls[CELL_BYTES];
     double sum = 0, touch = 0;
     bool printed[HT_FUNCTIONS] = {false};
     for (int i = 0; i < HT_FUNCTIONS; i++) {
         if (!isnan(functions[i].time_ns)) sum += functions[i].time_ns;
         if (!isnan(functions[i].touch_ns)) touch += functions[i].touch_ns;
     }
-    fprintf(out, "\n%s\n%% time     seconds  ns/call       calls  function\n", c->options->choices.list[allocator].name);
-    for (;;) {
-        int next = -1;
-        for (int i = 0; i < HT_FUNCTIONS; i++) {
-            if (printed[i] || !functions[i].count) continue;
-            if (next < 0 || functions[i].time_ns > functions[next].time_ns || isnan(functions[next].time_ns)) next = i;
-        }
-        if (next < 0) break;
-        printed[next] = true;
+    table = (struct ht_text_table){.alignments = "rrrrl"};
+    ht_table_add(&table, (const char *[]){"% time", "seconds", "ns/call", "calls", "function"});
+    for (int next; (next = next_function(functions, printed)) >= 0; printed[next] = true) {
         const struct ht_function_figures *f = &functions[next];
-        char share[CELL_BYTES], seconds[CELL_BYTES], each[CELL_BYTES];
-        fprintf(out, "%6s %11s %8s %11" PRIu64 "  %s\n", number_text(f->time_ns, (sum + touch) / 100, "%.2f", share),
-                number_text(f->time_ns, 1e9, "%.6f", seconds), number_text(f->time_ns, (double)f->count, "%.1f", each),
-                f->count, ht_functions[next].name);
+        ht_table_add(&table, (const char *[]){number_text(f->time_ns, (sum + touch) / 100, "%.2f", share),
+                                              number_text(f->time_ns, 1e9, "%.6f", seconds),
+                                              number_text(f->time_ns, (double)f->count, "%.1f", each),
+                                              ht_grouped(calls, f->count), ht_functions[next].name});
     }
     if (sum + touch > 0) {
-        fprintf(out, "%6.2f %11.6f                       (first touch of what they returned)\n",
-                100 * touch / (sum + touch), touch / 1e9);
+        ht_table_add(&table, (const char *[]){number_text(touch, (sum + touch) / 100, "%.2f", share),
+                                              number_text(touch, 1e9, "%.6f", seconds), "", "",
+                                              "(first touch of what they returned)"});
+    }
+    fprintf(out, "\n%s\n", c->options->choices.list[allocator].name);
+    ht_table_print(out, &table);
+}
+
+static void print_details(FILE *out, const struct ht_comparison *c) {
+    char timed[CELL_BYTES], waited[CELL_BYTES];
+    for (size_t i = 0; i < c->count; i++) print_functions(out, c, i);
+    fprintf(out,
+            "\nsplit by about %s timed calls per run; the clock's own %.1f ns are taken off each reading\n",
+            ht_grouped(timed, c->timed_calls), c->clock_cost_ns);
+    for (size_t i = 0; i < c->count && c->built->form->streams > 1; i++) {
+        fprintf(out, "%s: threads waited for each other %s in all, not counted above\n",
+                c->options->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
     }
 }
 
@@ -187,18 +285,9 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_heading(out, c);
     if (c->options->time_pass && c->count) print_time(out, c);
     if (c->options->memory_pass && c->count) print_memory(out, c);
+    fputc('\n', out);
     print_best(out, c);
     print_recorded(out, c);
     print_harness(out, c);
-    if (!c->options->verbose || !c->options->time_pass) return;
-    for (size_t i = 0; i < c->count; i++) print_functions(out, c, i);
-    fprintf(out, "\nsplit by %" PRIu64 " timed calls per run; the clock's own %.1f ns are taken off each reading\n",
-            c->timed_calls, c->clock_cost_ns);
-    if (c->built->form->streams > 1) {
-        for (size_t i = 0; i < c->count; i++) {
-            char waited[CELL_BYTES];
-            fprintf(out, "%s: threads waited for each other %s in all, not counted above\n",
-                    c->options->choices.list[i].name, seconds_text(c->allocators[i].wait_ns, waited));
-        }
-    }
+    if (c->options->verbose && c->options->time_pass) print_details(out, c);
 }

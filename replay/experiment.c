@@ -1,7 +1,6 @@
 #include "experiment.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +79,11 @@ static bool run_pass(struct ht_experiment *x, const struct ht_choice *choice, en
                  (unsigned long long)outcome->operations, (unsigned long long)x->built->form->operations);
         return false;
     }
+    if (pass == HT_PASS_MEMORY && outcome->samples_taken != x->built->form->samples) {
+        snprintf(problem, PROBLEM_BYTES, "RSS was read %llu times, %u expected",
+                 (unsigned long long)outcome->samples_taken, x->built->form->samples);
+        return false;
+    }
     return true;
 }
 
@@ -98,14 +102,15 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, struct p
     line->trace_sha256 = x->trace_sha256;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         wipe(progress);
-        fprintf(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path, strerror(errno));
+        fprintf(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
+                strerror(errno));
         x->results_failed = true;
     }
 }
 
 // Both children of a time pass. control is the null replayer's of this round; for its own run, what to fill.
-static void time_pass(struct ht_experiment *x, const struct ht_choice *choice, uint32_t round, struct control *control,
-                      struct ht_cell *cell, struct progress *progress) {
+static void time_pass(struct ht_experiment *x, const struct ht_choice *choice, uint32_t round,
+                      struct control *control, struct ht_cell *cell, struct progress *progress) {
     char problem[PROBLEM_BYTES] = "";
     bool own = choice == x->null_choice;
     struct ht_outcome flat = {0}, timed = {0};
@@ -118,7 +123,8 @@ static void time_pass(struct ht_experiment *x, const struct ht_choice *choice, u
         control->timed = timed;
     }
     if (cell->time_ok) {
-        const struct ht_outcome *mine = own ? &control->flat : &flat, *mine_timed = own ? &control->timed : &timed;
+        const struct ht_outcome *mine = own ? &control->flat : &flat,
+                                *mine_timed = own ? &control->timed : &timed;
         ht_time_figures(x->built, mine, mine_timed, &control->flat, &control->timed, &cell->time);
         cell->faults = (double)(flat.minor_faults + flat.major_faults);
         line.time = &cell->time;
@@ -138,8 +144,9 @@ static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice,
     struct ht_results_line line = {.choice = choice, .round = round, .memory_pass = true, .outcome = &outcome,
                                    .load = ht_machine_load(), .started_realtime_ns = now_ns(CLOCK_REALTIME)};
     cell->memory_ok = run_pass(x, choice, HT_PASS_MEMORY, &outcome, problem);
-    if (cell->memory_ok && !ht_memory_figures(x->built, &outcome, x->channel.rss_bytes, own ? NULL : &control->memory,
-                                              own ? NULL : control->rss_bytes, &cell->memory)) {
+    if (cell->memory_ok &&
+        !ht_memory_figures(x->built, &outcome, x->channel.rss_bytes, own ? NULL : &control->memory,
+                           own ? NULL : control->rss_bytes, &cell->memory)) {
         snprintf(problem, sizeof problem, "no memory for its figures");
         cell->memory_ok = false;
     }
@@ -164,12 +171,15 @@ static bool run_allocator(struct ht_experiment *x, const struct ht_choice *choic
     draw(x, progress, round, choice->name);
     cell->faults = NAN;
     if (x->options->time_pass) time_pass(x, choice, round, control, cell, progress);
-    if (x->options->memory_pass && !ht_child_interrupted()) memory_pass(x, choice, round, control, cell, progress);
+    if (x->options->memory_pass && !ht_child_interrupted()) {
+        memory_pass(x, choice, round, control, cell, progress);
+    }
     progress->runs_done++;
     return !ht_child_interrupted();
 }
 
-static bool run_round(struct ht_experiment *x, uint32_t round, struct control *control, struct progress *progress) {
+static bool run_round(struct ht_experiment *x, uint32_t round, struct control *control,
+                      struct progress *progress) {
     struct ht_measurements *m = &x->measurements;
     struct ht_cell *cells = realloc(m->cells, (round + 1) * (m->choices + 1) * sizeof *cells);
     if (!cells) {
@@ -183,7 +193,8 @@ static bool run_round(struct ht_experiment *x, uint32_t round, struct control *c
     ht_random_order(&x->random, order, (uint32_t)m->choices);
     struct ht_cell *null_cell = ht_null_cell(m, round);
     if (!run_allocator(x, x->null_choice, round, control, null_cell, progress)) return false;
-    if ((x->options->time_pass && !null_cell->time_ok) || (x->options->memory_pass && !null_cell->memory_ok)) {
+    if ((x->options->time_pass && !null_cell->time_ok) ||
+        (x->options->memory_pass && !null_cell->memory_ok)) {
         fprintf(stderr, "replay: without the null replayer there is nothing to compare with\n");
         return false;
     }
@@ -198,7 +209,8 @@ int ht_experiment_run(struct ht_experiment *x) {
     size_t choices = x->options->choices.count;
     x->measurements = (struct ht_measurements){.choices = choices};
     struct control control = {.rss_bytes = malloc((x->built->form->samples + 1) * sizeof(uint64_t))};
-    struct progress progress = {.begun_ns = now_ns(CLOCK_MONOTONIC), .runs = x->options->rounds * (choices + 1)};
+    struct progress progress = {.begun_ns = now_ns(CLOCK_MONOTONIC),
+                                .runs = x->options->rounds * (choices + 1)};
     int early = control.rss_bytes ? 0 : -1;
     for (uint32_t round = 0; round < x->options->rounds && !early; round++) {
         if (!run_round(x, round, &control, &progress)) early = -1;

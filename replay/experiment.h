@@ -24,10 +24,11 @@ struct ht_experiment {
 };
 
 // Asks a choice who it is: path, version and build id. False, with one line in problem, if it can't prove it.
-bool ht_experiment_describe(struct ht_experiment *experiment, struct ht_choice *choice, char *problem, size_t room);
+bool ht_experiment_describe(struct ht_experiment *experiment, struct ht_choice *choice, char *problem,
+                            size_t room);
 
-// Runs the rounds: the null replayer first in each, because its figures are taken off the others' as soon as they
-// are there, then each allocator once, in random order. Returns 0; -1 if it had to end early.
+// Runs the rounds: the null replayer first in each, because its figures are taken off the others' as soon as
+// they are there, then each allocator once, in random order. Returns 0; -1 if it had to end early.
 int ht_experiment_run(struct ht_experiment *experiment);
 
 void ht_experiment_free(struct ht_experiment *experiment);

@@ -1,4 +1,4 @@
-// Decodes a trace, once, into the replay form (replay_form.h), and tells what else the launcher needs from it.
+// Decodes a trace, once, into the replay form (replay_form.h), and tells what else the launcher must know.
 #ifndef HEAPTAPE_FORM_BUILDER_H
 #define HEAPTAPE_FORM_BUILDER_H
 
@@ -14,7 +14,7 @@
 struct ht_form_options {
     bool one_thread;       // the whole trace in one stream, in its global order
     uint32_t initial_tid;  // kernel id of the recorded program's initial thread, 0 if not known
-    uint32_t timed_one_in; // about one op in this many is timed in the timed pass
+    uint32_t timed_one_in;  // about one op in this many is timed in the timed pass
     uint64_t seed;
 };
 
@@ -30,9 +30,8 @@ struct ht_built_form {
     struct ht_sample_point *points;  // form->samples of them
     uint64_t calls[HT_FUNCTIONS];    // replayed calls by function
     uint64_t calls_total;
-    uint64_t failed_skipped, foreign_skipped, pseudo;
+    uint64_t failed_skipped, foreign_skipped;
     uint64_t live_peak_bytes;
-    uint64_t duration_ns;
 };
 
 // path: for messages. Returns 0, or -1 with error.

@@ -27,18 +27,25 @@ static int count_event(struct ht_form_state *form, uint32_t thread, uint32_t slo
     return 0;
 }
 
-static int count_section(void *context, const struct ht_section_place *place, const struct ht_events *events) {
+// What was expected instead, or NULL if the event can be replayed.
+static const char *what_is_wrong(const struct ht_form_state *form, const struct ht_op_shape *shape,
+                                 uint64_t event, uint32_t slot, uint64_t time_ns) {
+    if (!shape->valid) return "a function of the malloc family expected";
+    if (event != form->events) return "events in unbroken order expected";
+    if (shape->slot && (slot == 0 || slot >= HT_SLOTS_LIMIT)) {
+        return "a slot from 1 to 536870911 expected (replay's limit)";
+    }
+    return time_ns >= HT_TIME_LIMIT_NS ? "a time within 73 years of the start expected" : NULL;
+}
+
+static int count_section(void *context, const struct ht_section_place *place,
+                         const struct ht_events *events) {
     struct ht_form_state *form = context;
     for (uint32_t i = 0; i < events->rows; i++) {
         const struct ht_op_shape *shape = &form->shape[events->op[i]];
         uint64_t event = events->first_event + i;
         uint32_t slot = events->slot[i];
-        const char *expected = NULL;
-        if (!shape->valid) expected = "a function of the malloc family expected";
-        else if (event != form->events) expected = "events in unbroken order expected";
-        else if (shape->slot && (slot == 0 || slot >= HT_SLOTS_LIMIT))
-            expected = "a slot from 1 to 536870911 expected (replay's limit)";
-        else if (events->time_ns[i] >= HT_TIME_LIMIT_NS) expected = "a time within 73 years of the start expected";
+        const char *expected = what_is_wrong(form, shape, event, slot, events->time_ns[i]);
         if (expected) return ht_form_bad_event(form, place, event, expected);
         if (count_event(form, ht_form_stream_of(form, events->thread[i]), slot, shape, event)) return -1;
         form->events++;

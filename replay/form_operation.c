@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "ops.h"
+
 static uint64_t fit_alignment(uint64_t alignment) {
     uint64_t fitting = sizeof(void *);  // posix_memalign's least, and powers of two only
     while (fitting < alignment && fitting < 1ull << 62) fitting *= 2;

@@ -1,4 +1,4 @@
-// What the passes over a trace share while its replay form is built. Theirs alone: others include form_builder.h.
+// What the passes over a trace share while its replay form is built. Others include form_builder.h.
 #ifndef HEAPTAPE_FORM_STATE_H
 #define HEAPTAPE_FORM_STATE_H
 

@@ -66,3 +66,110 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
     struct ht_built_form *built = form->built;
     bool higher = writing->live_bytes > writing->step_above_bytes;
     if (!higher && event % writing->sample_every && event + 1 != form->events) return 0;
+    if (higher) {
+        uint64_t step = writing->live_bytes / 1000;
+        if (step < SAMPLE_STEP_BYTES_MIN) step = SAMPLE_STEP_BYTES_MIN;
+        writing->step_above_bytes = writing->live_bytes + step;
+    }
+    uint32_t number = built->form->samples++;
+    if (ht_form_grow(form, (void **)&built->points, &writing->points_room, (size_t)number + 1,
+                     sizeof *built->points)) {
+        return -1;
+    }
+    built->points[number] = (struct ht_sample_point){time_ns, event, writing->live_bytes};
+    return put_mark(form, &stream->samples, &stream->samples_count, &stream->samples_room, stream->used,
+                    number);
+}
+
+static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
+                          uint32_t slot) {
+    if (state->last_thread != HT_NOBODY && state->last_thread != thread) {
+        put(stream, ht_word(HT_WORD_WAIT, slot, state->handovers & INT32_MAX));
+    }
+    state->last_thread = thread;
+}
+
+// Follows what is live; returns what was expected instead, if the trace can't be replayed.
+static const char *follow_slot(struct writing *writing, const struct ht_operation *op,
+                               const struct ht_op_shape *shape) {
+    struct ht_built_form *built = writing->form->built;
+    struct ht_slot_state *state = &writing->form->slots[op->slot];
+    bool live = state->bytes != HT_NOT_LIVE;
+    if (shape->makes_object && live) return "an allocation into a free slot expected";
+    if (!shape->makes_object && !live) return "a slot with a live object expected";
+    if (live) writing->live_bytes -= state->bytes;
+    if (shape->ends_object) {
+        state->bytes = HT_NOT_LIVE;
+        return NULL;
+    }
+    if (op->bytes > INT64_MAX) return "a size below 2^63 expected";
+    state->bytes = op->bytes;
+    writing->live_bytes += op->bytes;
+    if (writing->live_bytes > built->live_peak_bytes) built->live_peak_bytes = writing->live_bytes;
+    return NULL;
+}
+
+// A failed call is not repeated, and what was allocated before recording began is not there to be freed.
+static bool skipped(struct ht_built_form *built, const struct ht_op_shape *shape, uint8_t op) {
+    if (ht_op_variant(op) == HT_FAILED) {
+        built->failed_skipped++;
+        return true;
+    }
+    if (ht_op_variant(op) == HT_FOREIGN && !shape->makes_object) {
+        built->foreign_skipped++;
+        return true;
+    }
+    return false;
+}
+
+// A drop, which stands for a free that was not seen, is replayed but was no call.
+static void count_call(struct ht_built_form *built, unsigned function) {
+    if (function >= HT_DROP) return;
+    built->calls[function]++;
+    built->calls_total++;
+}
+
+static int write_event(struct writing *writing, const struct ht_section_place *place,
+                       const struct ht_events *events, uint32_t i) {
+    struct ht_form_state *form = writing->form;
+    const struct ht_op_shape *shape = &form->shape[events->op[i]];
+    uint64_t event = events->first_event + i, time_ns = events->time_ns[i];
+    uint32_t thread = ht_form_stream_of(form, events->thread[i]);
+    struct ht_stream_state *stream = &form->streams[thread];
+    if (skipped(form->built, shape, events->op[i])) return 0;
+    struct ht_slot_state *slot = shape->slot ? &form->slots[events->slot[i]] : NULL;
+    struct ht_operation op = ht_operation_of(events, i, slot ? slot->bytes : 0);
+    if (!op.frees) op.pages = pages_of_birth(writing, event);
+    const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
+    if (expected) return ht_form_bad_event(form, place, event, expected);
+    tell_time(stream, time_ns);
+    if (slot) wait_for_slot(stream, slot, thread, op.slot);
+    if (mark_timed(writing, stream, op.function)) return -1;
+    stream->used += ht_operation_put(&op, stream->words + stream->used);
+    stream->operations++;
+    count_call(form->built, op.function);
+    if (form->publishing[event / 64] >> event % 64 & 1) {
+        put(stream, ht_word(HT_WORD_PUBLISH, op.slot, ++slot->handovers & INT32_MAX));
+    }
+    return mark_sample(writing, stream, event, time_ns);
+}
+
+static int write_section(void *context, const struct ht_section_place *place,
+                         const struct ht_events *events) {
+    for (uint32_t i = 0; i < events->rows; i++) {
+        if (write_event(context, place, events, i)) return -1;
+    }
+    return 0;
+}
+
+int ht_form_write(struct ht_form_state *form) {
+    struct writing writing = {.form = form,
+                              .sample_every = form->events / SAMPLES_PER_TRACE + 1,
+                              .random = {form->options->seed}};
+    uint32_t one_in = form->options->timed_one_in;
+    for (uint32_t i = 0; i < form->slots_count; i++) {
+        form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};
+    }
+    if (one_in) writing.until_timed = ht_random_below(&writing.random, 2 * one_in - 1);
+    return ht_form_each_section(form, write_section, &writing);
+}

@@ -38,7 +38,8 @@ void ht_machine_read(struct ht_machine *machine) {
     read_cpu(machine->cpu, sizeof machine->cpu);
     read_thp(machine->thp, sizeof machine->thp);
     if (uname(&system) == 0) {
-        snprintf(machine->kernel, sizeof machine->kernel, "%.20s %.90s %.40s", system.sysname, system.release, system.machine);
+        snprintf(machine->kernel, sizeof machine->kernel, "%.20s %.90s %.40s", system.sysname, system.release,
+                 system.machine);
     }
     snprintf(machine->libc, sizeof machine->libc, "glibc %s", gnu_get_libc_version());
     machine->cores = (int)sysconf(_SC_NPROCESSORS_ONLN);

@@ -1,5 +1,5 @@
-// The measured child: maps the form and the exchange that the launcher passes it, proves who serves its calls,
-// replays, answers in the exchange and ends. It calls no malloc of its own.
+// The measured child: maps the form and the exchange that the launcher passes it, proves who serves its
+// calls, replays, answers in the exchange and ends. It calls no malloc of its own.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +36,8 @@ static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
 // Zeroed memory that is nobody's heap: shared mappings count as RssShmem. Real from the start, so that the
 // replay takes no fault for it.
 static void *shared_table(size_t bytes, struct ht_outcome *outcome) {
-    void *table = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void *table = mmap(NULL, bytes ? bytes : 1, PROT_READ | PROT_WRITE,
+                       MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (table == MAP_FAILED) refuse(outcome, "no memory for a table of the replay");
     return table;
 }
@@ -89,8 +90,8 @@ static void prepare(struct measured *run) {
     fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET, run->form->samples * sizeof(uint64_t));
     for (uint32_t i = 0; i < streams; i++) prepare_lane(run, i, table, handovers);
     ht_window_init(&run->window, run->lanes, streams, run->exchange->job.window_ns,
-                   shared_table(streams * sizeof(uint64_t), outcome), shared_table(streams * sizeof(uint32_t), outcome),
-                   outcome);
+                   shared_table(streams * sizeof(uint64_t), outcome),
+                   shared_table(streams * sizeof(uint32_t), outcome), outcome);
     run->window.replaying = ht_allocator.replaying;
 }
 
@@ -119,6 +120,7 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
     outcome->wait_ns += (uint64_t)((double)lane->wait_ticks * ns_per_tick);
     outcome->operations += lane->stream->operations;
     outcome->samples_taken += lane->samples_taken;
+    outcome->readings_dropped += lane->readings_dropped;
     if (lane->failures && !outcome->failures) {
         memcpy(outcome->first_failure, lane->first_failure, sizeof outcome->first_failure);
     }
@@ -136,6 +138,9 @@ static void replay(struct measured *run) {
     uint32_t first = run->form->initial_stream;
     prepare(run);
     outcome->clock_cost_ticks = clock_cost_ticks();
+    for (uint32_t i = 0; i < run->form->streams; i++) {
+        run->lanes[i].clock_cost_ticks = outcome->clock_cost_ticks;
+    }
     outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
     if (job->virtual_time) ht_virtual_clock_start(&run->window.low_ns);
     getrusage(RUSAGE_SELF, &run->usage_before);
@@ -144,7 +149,6 @@ static void replay(struct measured *run) {
     ht_window_run(&run->window, first == HT_NO_STREAM ? NULL : &run->lanes[first], take_end, run);
     outcome->minor_faults = (uint64_t)(run->usage_after.ru_minflt - run->usage_before.ru_minflt);
     outcome->major_faults = (uint64_t)(run->usage_after.ru_majflt - run->usage_before.ru_majflt);
-    outcome->threads_started = run->form->streams;
     for (uint32_t i = 0; i < run->form->streams; i++) add_lane(outcome, &run->lanes[i]);
 }
 

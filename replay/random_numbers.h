@@ -1,4 +1,4 @@
-// Repeatable random numbers (splitmix64): one seed gives one schedule, one choice of timed ops, one bootstrap.
+// Repeatable random numbers (splitmix64): one seed gives one schedule, choice of timed ops, and bootstrap.
 #ifndef HEAPTAPE_RANDOM_NUMBERS_H
 #define HEAPTAPE_RANDOM_NUMBERS_H
 

@@ -1,4 +1,4 @@
-// Estimates with honest intervals: the median of paired ratios and its bootstrap interval, and what that says.
+// Estimates with honest intervals: the median of paired ratios, its bootstrap interval, and what that says.
 #ifndef HEAPTAPE_RATIO_INTERVAL_H
 #define HEAPTAPE_RATIO_INTERVAL_H
 
@@ -23,7 +23,7 @@ struct ht_interval {
 // The median of count values (which are reordered). NaN for none.
 double ht_median(double *values, size_t count);
 
-// Median of ratios[0..count), with a 95 % percentile interval from 2,000 resamples. One ratio has no interval.
+// Median of ratios[0..count), with a 95 % interval from 2,000 resamples. One ratio has no interval.
 struct ht_interval ht_ratio_interval(const double *ratios, size_t count, struct ht_random *random);
 
 enum ht_verdict ht_verdict(const struct ht_interval *ratio);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "allocator_calls.h"
 #include "raw_clock.h"
@@ -16,7 +17,8 @@
 enum { WRITTEN = 0x5a };
 
 // Writes one byte in each page from first_page on, of a block of `size` bytes, but no page past `pages`.
-static void touch_pages(const struct ht_lane *lane, char *block, uint64_t first_page, uint64_t size, uint64_t pages) {
+static void touch_pages(const struct ht_lane *lane, char *block, uint64_t first_page, uint64_t size,
+                        uint64_t pages) {
     uint64_t block_pages = (size + HT_TOUCH_PAGE_BYTES - 1) / HT_TOUCH_PAGE_BYTES;
     if (pages > block_pages) pages = block_pages;
     for (uint64_t page = first_page; page < pages; page++) {
@@ -67,7 +69,8 @@ static void touch_zeroed(const struct ht_lane *lane, char *block, uint64_t size,
     }
 }
 
-static __attribute__((noinline, cold)) void call_failed(struct ht_lane *lane, const char *function, uint64_t size) {
+static __attribute__((noinline, cold)) void call_failed(struct ht_lane *lane, const char *function,
+                                                        uint64_t size) {
     if (size == 0) return;  // NULL is a good answer to malloc(0)
     if (lane->failures++ == 0) {
         snprintf(lane->first_failure, sizeof lane->first_failure, "%s of %llu bytes failed", function,
@@ -97,8 +100,8 @@ ENGINE_INLINE void do_malloc(struct ht_lane *lane, void **entry, uint64_t size, 
     STAMP(after);
 }
 
-ENGINE_INLINE void do_calloc(struct ht_lane *lane, void **entry, uint64_t count, uint64_t size, uint64_t pages,
-                             bool touch, struct stopwatch *watch) {
+ENGINE_INLINE void do_calloc(struct ht_lane *lane, void **entry, uint64_t count, uint64_t size,
+                             uint64_t pages, bool touch, struct stopwatch *watch) {
     STAMP(before);
     char *block = HT_CALL_CALLOC(count, size);
     STAMP(between);
@@ -108,8 +111,8 @@ ENGINE_INLINE void do_calloc(struct ht_lane *lane, void **entry, uint64_t count,
     STAMP(after);
 }
 
-ENGINE_INLINE void do_realloc(struct ht_lane *lane, void **entry, uint64_t former, uint64_t size, uint64_t pages,
-                              bool touch, struct stopwatch *watch) {
+ENGINE_INLINE void do_realloc(struct ht_lane *lane, void **entry, uint64_t former, uint64_t size,
+                              uint64_t pages, bool touch, struct stopwatch *watch) {
     void *old = *entry;
     STAMP(before);
     char *block = HT_CALL_REALLOC(old, size);
@@ -123,8 +126,8 @@ ENGINE_INLINE void do_realloc(struct ht_lane *lane, void **entry, uint64_t forme
     STAMP(after);
 }
 
-ENGINE_INLINE void do_realloc_null(struct ht_lane *lane, void **entry, uint64_t size, uint64_t pages, bool touch,
-                                   struct stopwatch *watch) {
+ENGINE_INLINE void do_realloc_null(struct ht_lane *lane, void **entry, uint64_t size, uint64_t pages,
+                                   bool touch, struct stopwatch *watch) {
     STAMP(before);
     char *block = HT_CALL_REALLOC(NULL, size);
     STAMP(between);
@@ -134,8 +137,8 @@ ENGINE_INLINE void do_realloc_null(struct ht_lane *lane, void **entry, uint64_t 
     STAMP(after);
 }
 
-ENGINE_INLINE void do_aligned(struct ht_lane *lane, void **entry, uint64_t alignment, uint64_t size, uint64_t pages,
-                              bool touch, struct stopwatch *watch) {
+ENGINE_INLINE void do_aligned(struct ht_lane *lane, void **entry, uint64_t alignment, uint64_t size,
+                              uint64_t pages, bool touch, struct stopwatch *watch) {
     void *block = NULL;
     STAMP(before);
     int failed = HT_CALL_POSIX_MEMALIGN(&block, alignment, size);
@@ -200,15 +203,50 @@ static void run_timed(struct ht_lane *lane, const uint64_t *word, struct stopwat
     }
 }
 
+// Readings during which the thread lost its core are dropped. They divide a total that is CPU time, without
+// preemption and without sleep, and one reading preempted for 4 ms outweighs 100,000 honest ones. Being long
+// is no reason alone: a purge or a large unmapping takes as long. So the kernel's count of context switches
+// decides, asked for only after a reading above the limit, because asking costs as much as ten calls. The
+// count to compare with is taken before a reading whenever the last one is older than the limit; a switch
+// before the reading that took longer than that has made it so, and costs no reading. What stays in is at
+// most the limit.
+struct switch_watch {
+    uint64_t limit_ticks, seen_ticks;
+    long seen;  // context switches of this thread up to seen_ticks
+};
+enum { SWITCH_LIMIT_CLOCK_READINGS = 2000 };  // of some 20 ns each: 40 us
+
+static long context_switches(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) ? 0 : usage.ru_nvcsw + usage.ru_nivcsw;
+}
+
+static void before_reading(struct switch_watch *watch) {
+    uint64_t now = ht_ticks();
+    if (now - watch->seen_ticks <= watch->limit_ticks) return;
+    watch->seen_ticks = now;
+    watch->seen = context_switches();
+}
+
+static bool was_switched(const struct switch_watch *watch, const struct stopwatch *reading) {
+    return reading->after - reading->before > watch->limit_ticks && context_switches() != watch->seen;
+}
+
 static void run_timed_pass(struct ht_lane *lane, const uint64_t *end) {
     const uint64_t *word = lane->words;
+    struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};
     for (uint64_t i = 0; i < lane->stream->timed_count; i++) {
         struct ht_mark mark = lane->timed_marks[i];
         const uint64_t *op = lane->words + mark.word;
         struct stopwatch watch;
         run_to(lane, word, op);
+        before_reading(&switches);
         run_timed(lane, op, &watch);
         word = op + ht_word_length(*op);
+        if (UNLIKELY(was_switched(&switches, &watch))) {
+            lane->readings_dropped++;
+            continue;
+        }
         struct ht_function_sample *sample = &lane->functions[mark.value];
         sample->count++;
         sample->call_ticks += watch.between - watch.before;

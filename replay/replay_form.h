@@ -26,7 +26,8 @@ enum ht_word_op {
     HT_WORD_PUBLISH   // slot, arg: the number of this handover
 };
 
-// The calls of which any operand can have 64 bits; the only form of the rarer ones. In brackets the extra operand.
+// Calls of which any operand can have 64 bits; the only form of the rarer ones. In brackets the extra
+// operand.
 enum ht_wide {
     HT_WIDE_MALLOC,
     HT_WIDE_CALLOC,        // (count)

@@ -36,7 +36,7 @@ struct ht_function_sample {
 
 struct ht_outcome {
     uint32_t state;
-    uint32_t threads_started;
+    uint32_t zero;
     char message[320];
     char path[512];
     char build_id[80];
@@ -50,6 +50,7 @@ struct ht_outcome {
     uint64_t minor_faults, major_faults;
     uint64_t rss_start_bytes, rss_end_bytes;
     uint64_t samples_taken;
+    uint64_t readings_dropped;  // of the timed pass: the thread was switched out meanwhile
     uint64_t clock_cost_ticks;  // what two clock readings in a row show
     uint64_t ticks, ticks_ns;   // the cycle counter and the clock over the same span
     struct ht_function_sample functions[32];

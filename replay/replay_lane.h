@@ -50,7 +50,8 @@ struct ht_lane {
     int statm_fd;
     uint32_t pass;
     uint64_t cpu_ns;
-    uint64_t samples_taken;
+    uint64_t samples_taken, readings_dropped;
+    uint64_t clock_cost_ticks;     // what two readings in a row show
     char first_failure[128];
     struct ht_function_sample functions[32];
 

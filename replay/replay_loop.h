@@ -12,7 +12,8 @@
         goto *handlers[w & ((1u << HT_WORD_OP_BITS) - 1)];                         \
     } while (0)
 
-static __attribute__((noinline)) void LOOP_NAME(struct ht_lane *lane, const uint64_t *word, const uint64_t *end) {
+static __attribute__((noinline)) void LOOP_NAME(struct ht_lane *lane, const uint64_t *word,
+                                                const uint64_t *end) {
     static const void *const handlers[] = {
         [HT_WORD_FREE] = &&do_free_word,     [HT_WORD_MALLOC] = &&do_malloc_word,
         [HT_WORD_CALLOC] = &&do_calloc_word, [HT_WORD_REALLOC] = &&do_realloc_word,

@@ -11,19 +11,21 @@
 
 const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
 
+// clang-format off
 enum key {
-    KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE, KEY_WINDOW,
-    KEY_JSON, KEY_LIST
+    KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
+    KEY_WINDOW, KEY_JSON, KEY_LIST
 };
 
 enum { ROUNDS_MAX = 1000000 };
 
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "LIST", 0,
-     "Allocators, with commas between: names that --list shows, 'all', the path of a shared library, LABEL=PATH. "
-     "Default: all", 0},
+     "Allocators, with commas between: names that --list shows, all, the path of a shared library, "
+     "LABEL=PATH, or null, which takes part anyway. Default: all", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON per run to FILE", 0},
-    {"rounds", KEY_ROUNDS, "N", 0, "Replay each allocator N times, in random order within each round. Default: 5", 0},
+    {"rounds", KEY_ROUNDS, "N", 0,
+     "Replay each allocator N times, in random order within each round. Default: 5", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run. Default: random, and printed", 0},
     {"pass", KEY_PASS, "PASS", 0, "time, memory or both. Default: both", 0},
     {"threads", KEY_THREADS, "HOW", 0,
@@ -32,17 +34,20 @@ static const struct argp_option table[] = {
      "Which memory is written once allocated: recorded, none, first (byte), pages (a byte of each), all. "
      "Default: recorded", 0},
     {"pace", KEY_PACE, "CLOCK", 0,
-     "virtual: the allocator's clock shows the trace's time. none: the real time of the replay. Default: virtual", 0},
+     "virtual: the allocator's clock shows the trace's time. none: the real time of the replay. "
+     "Default: virtual", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
-     "How far in trace time a thread may be ahead of the slowest. Default: 10000000 in the time pass, 1000000 in "
-     "the memory pass", 0},
-    {"baseline", KEY_BASELINE, "NAME", 0, "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
+     "How far in trace time a thread may be ahead of the slowest, 100000 at least. Default: 10000000 in the "
+     "time pass, 1000000 in the memory pass", 0},
+    {"baseline", KEY_BASELINE, "NAME", 0,
+     "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end", 0},
-    {"quiet", 'q', NULL, 0, "Say only what went wrong", 0},
-    {"verbose", 'v', NULL, 0, "Print the time per function for each allocator too", 0},
+    {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
+    {"verbose", 'v', NULL, 0, "Print the time per function, too", 0},
     {0},
 };
+// clang-format on
 
 static uint64_t number(struct argp_state *state, const char *text, const char *option, uint64_t lowest,
                        uint64_t highest) {
@@ -83,14 +88,16 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case KEY_ALLOC: choose(state, text, &options->choices); break;
     case 'o': options->results_path = text; break;
     case KEY_ROUNDS: options->rounds = (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX); break;
-    case KEY_SEED: options->seed = number(state, text, "seed", 0, UINT64_MAX); break;
+    case KEY_SEED: options->seed = number(state, text, "seed", 0, INT64_MAX); break;
     case KEY_PASS:
         pass = one_of(state, text, "pass", passes, 3);
         options->time_pass = pass != 1;
         options->memory_pass = pass != 0;
         break;
     case KEY_THREADS: options->one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
-    case KEY_TOUCH: options->touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES); break;
+    case KEY_TOUCH:
+        options->touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
+        break;
     case KEY_PACE: options->virtual_time = one_of(state, text, "pace", paces, 2) == 1; break;
     case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
     case KEY_BASELINE: options->baseline = text; break;
@@ -103,7 +110,9 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         options->trace_path = text;
         break;
     case ARGP_KEY_END:
-        if (!options->trace_path && !options->list) argp_error(state, "a trace expected, as heaptape convert writes it");
+        if (!options->trace_path && !options->list) {
+            argp_error(state, "a trace expected, as heaptape convert writes it");
+        }
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -118,15 +127,21 @@ static uint64_t random_seed(void) {
 
 void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *options) {
     static const struct argp parser = {
-        table, parse_one, "TRACE",
-        "Replays a recorded trace against allocators, each in a process of its own, and compares them in time and "
-        "memory."
-        "\vThe comparison goes to stdout, everything else to stderr. Exit status: 0 done, 1 a run failed, 2 bad usage, "
-        "3 bad trace.",
-        NULL, NULL, NULL};
-    *options = (struct ht_replay_options){
-        .rounds = 5, .seed = random_seed(), .time_pass = true, .memory_pass = true, .touch = HT_TOUCH_RECORDED,
-        .virtual_time = true};
+        .options = table,
+        .parser = parse_one,
+        .args_doc = "TRACE",
+        .doc =
+            "Replays a recorded trace against allocators, each in a process of its own, and compares them in "
+            "time and memory."
+            "\vThe comparison goes to stdout, everything else to stderr. Exit status: 0 done, 1 a run "
+            "failed, "
+            "2 bad usage, 3 bad trace."};
+    *options = (struct ht_replay_options){.rounds = 5,
+                                          .seed = random_seed(),
+                                          .time_pass = true,
+                                          .memory_pass = true,
+                                          .touch = HT_TOUCH_RECORDED,
+                                          .virtual_time = true};
     argp_err_exit_status = HT_EXIT_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, options);
     bool chosen = options->choices.count > 0 || options->choices.null_only;

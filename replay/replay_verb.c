@@ -1,7 +1,5 @@
 #include "replay_verb.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +7,11 @@
 
 #include "comparison.h"
 #include "experiment.h"
-#include "sha256.h"
+#include "results_line.h"
+#include "trace_digest.h"
+
+// Seldom enough for the caches to be as without timing, often enough for the rarer functions.
+enum { TIMED_ONE_IN = 64 };
 
 static int say(const struct ht_error *error) {
     fprintf(stderr, "replay: %s\n", error->message);
@@ -36,7 +38,8 @@ static int list_allocators(struct ht_experiment *x, struct ht_replay_options *op
 }
 
 // Takes those out that can't prove who serves them: there must be no figures of them.
-static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *options, struct ht_choice *null_choice) {
+static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *options,
+                           struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
     if (!ht_experiment_describe(x, null_choice, problem, sizeof problem)) {
@@ -79,25 +82,33 @@ static size_t baseline_of(const struct ht_replay_options *options) {
 struct loaded_trace {
     struct ht_recorded_program program;
     struct ht_built_form built;
-    char sha256[65];
+    char sha256[HT_DIGEST_TEXT_BYTES];
 };
 
-static int load_trace(const struct ht_replay_options *options, struct loaded_trace *trace, struct ht_error *error) {
-    const char *path = options->trace_path;
-    struct ht_trace_reader *reader = ht_trace_open(path, error);
-    if (!reader) return -1;
+static int read_trace(const struct ht_replay_options *options, struct ht_trace_reader *reader,
+                      struct loaded_trace *trace, struct ht_error *error) {
     if (ht_trace_truncated(reader)) {
-        fprintf(stderr, "replay: %s: cut short at offset %llu; what is whole before it is replayed\n", path,
-                (unsigned long long)ht_trace_valid_bytes(reader));
+        // The peak may be in what is missing: better no figures than those of half a program.
+        return ht_error_input(
+            error, options->trace_path, ht_trace_valid_bytes(reader),
+            "a whole section or the footer expected: the file is cut short or damaged here, "
+            "and half a trace is not replayed");
     }
-    int failed = ht_recorded_program_read(reader, &trace->program, error);
-    if (!failed) {
-        struct ht_form_options form = {.one_thread = options->one_thread, .initial_tid = trace->program.pid,
-                                       .timed_one_in = 64, .seed = options->seed};
-        failed = ht_form_build(reader, path, &form, &trace->built, error);
-    }
+    if (ht_recorded_program_read(reader, &trace->program, error)) return -1;
+    struct ht_form_options form = {.one_thread = options->one_thread, .initial_tid = trace->program.pid,
+                                   .timed_one_in = TIMED_ONE_IN, .seed = options->seed};
+    return ht_form_build(reader, options->trace_path, &form, &trace->built, error);
+}
+
+static int load_trace(const struct ht_replay_options *options, struct loaded_trace *trace,
+                      struct ht_error *error) {
+    struct ht_trace_reader *reader = ht_trace_open(options->trace_path, error);
+    if (!reader) return -1;
+    int failed = read_trace(options, reader, trace, error);
     ht_trace_close(reader);
-    if (!failed && ht_sha256_file(path, trace->sha256)) failed = ht_error_system(error, path, "reading it again");
+    if (!failed && ht_file_sha256(options->trace_path, trace->sha256)) {
+        failed = ht_error_system(error, options->trace_path, "reading it again");
+    }
     return failed;
 }
 
@@ -118,38 +129,47 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     return fflush(stdout);
 }
 
+// What a user does next, as a command to copy.
+static void say_next(const struct ht_replay_options *options) {
+    if (options->results_path) {
+        fprintf(stderr, "next: heaptape report %s --trace %s -o report.html\n", options->results_path,
+                options->trace_path);
+    } else {
+        fprintf(stderr, "next: the same with -o results.jsonl, to keep every run for heaptape report\n");
+    }
+}
+
 static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused) {
     const char *results = x->options->results_path;
     if (ht_child_interrupted()) {
-        fprintf(stderr, "replay: stopped in round %u of %u%s%s\n", x->measurements.rounds, x->options->rounds,
+        fprintf(stderr, "replay: stopped in round %u of %u, seed %llu%s%s\n", x->measurements.rounds,
+                x->options->rounds, (unsigned long long)x->options->seed,
                 results ? "; the runs that ended are kept in " : "", results ? results : "");
     }
     int unprinted = print_comparison(x, trace, early);
     if (unprinted) fprintf(stderr, "replay: the comparison can't be written\n");
-    if (results && !early && !x->options->quiet && !x->results_failed) {
-        fprintf(stderr, "next: heaptape report %s -o report.html\n", results);
-    }
-    return early || refused || unprinted || x->failed_runs || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
+    bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
+    if (!failed && !x->options->quiet) say_next(x->options);
+    return failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
 
-static int replay_all(struct ht_experiment *x, struct ht_replay_options *options, struct ht_choice *null_choice) {
+static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
+                      struct ht_choice *null_choice) {
     static struct loaded_trace trace;
     struct ht_error error = {0};
     if (load_trace(options, &trace, &error)) return say(&error);
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
-    if (ht_child_channel_open(&x->channel, trace.built.fd, trace.built.form->samples, &error)) return say(&error);
+    if (ht_child_channel_open(&x->channel, trace.built.fd, trace.built.form->samples, &error)) {
+        return say(&error);
+    }
     ht_machine_read(&x->machine);
     size_t refused = describe_all(x, options, null_choice);
     if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
     if (options->results_path) {
-        x->results_fd = open(options->results_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (x->results_fd < 0) {
-            ht_error_system(&error, options->results_path, "results can't be appended");
-            return say(&error);
-        }
+        x->results_fd = ht_results_open(options->results_path, &error);
+        if (x->results_fd < 0) return say(&error);
     }
-    if (!options->quiet) fprintf(stderr, "seed %llu\n", (unsigned long long)options->seed);
     int early = ht_experiment_run(x);
     int status = finish(x, &trace, early, refused);
     if (x->results_fd >= 0) close(x->results_fd);

@@ -1,5 +1,5 @@
-// `replay`, the launcher: decodes a trace once, replays it against each allocator in processes of their own, and
-// compares. It is never measured itself.
+// `replay`, the launcher: decodes a trace once, replays it against each allocator in processes of their own,
+// and compares. It is never measured itself.
 #ifndef HEAPTAPE_REPLAY_VERB_H
 #define HEAPTAPE_REPLAY_VERB_H
 

@@ -1,17 +1,19 @@
 // Why this can't deadlock. Let e be the first op in trace order that has not been executed, and t its thread.
 // - Every op before e has been executed, so t does not wait for a slot.
-// - Let T be e's time. Every other thread u has a pending op f that is later in the trace, so f's time is T or
-//   more, and u's place is more than f's time less HT_TIME_STEP_NS, because the stream tells its place (a TIME
-//   word) before any op that is further from the place it told last. An ended thread's place is infinity. So
-//   low_ns > T - HT_TIME_STEP_NS once it has been brought up to date, and e is inside the window, whose width
-//   is not less than HT_TIME_STEP_NS. The same argument starts t if it does not exist yet: a thread is due
-//   as soon as low_ns + HT_TIME_STEP_NS reaches the time of its first op. Equal times change nothing in this.
+// - Let T be e's time. Every other thread u has a pending op f that is later in the trace, so f's time is T
+// or
+//   more, and u's place is more than f's time less HT_TIME_STEP_NS, because the stream tells its place (a
+//   TIME word) before any op that is further from the place it told last. An ended thread's place is
+//   infinity. So low_ns > T - HT_TIME_STEP_NS once it has been brought up to date, and e is inside the
+//   window, whose width is not less than HT_TIME_STEP_NS. The same argument starts t if it does not exist
+//   yet: a thread is due as soon as low_ns + HT_TIME_STEP_NS reaches the time of its first op. Equal times
+//   change nothing.
 // - A thread that ended before its process did tells the time of its end as a last place. It waits for
 //   nothing but the window, and as e, or as the slowest, it is inside it.
-// - low_ns is brought up to date: the slowest thread, when it moves on, sees that its former place is not above
-//   low_ns and comes to raise_low. It may read a low_ns that another thread is just about to raise to this very
-//   place; then that other thread sees the new place, because it looks at all places again after storing
-//   low_ns (both sides store before they load, sequentially consistent).
+// - low_ns is brought up to date: the slowest thread, when it moves on, sees that its former place is not
+//   above low_ns and comes to raise_low. It may read a low_ns that another thread is just about to raise to
+//   this very place; then that other thread sees the new place, because it looks at all places again after
+//   storing low_ns (both sides store before they load, sequentially consistent).
 #include "replay_window.h"
 
 #include <assert.h>
@@ -25,7 +27,7 @@
 #include "raw_clock.h"
 #include "replay_engine.h"
 
-// Only what is used becomes real; a library with much thread-local storage, which lies on the stack, must fit.
+// Only what is used becomes real. A library's thread-local storage lies on the stack too and must fit.
 enum { STACK_BYTES = 2 << 20 };
 
 static uint64_t lowest_place(const struct ht_window *window) {
@@ -67,14 +69,16 @@ static void *get_stack(struct ht_window *window) {
         pthread_join(leaver->thread, NULL);  // it is past its last op, and takes no lock any more
         return leaver->stack;
     }
-    void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *stack =
+        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return stack == MAP_FAILED ? NULL : stack;
 }
 
 // Others may already wait for this thread's ops, so without it the run ends here.
 static _Noreturn void refuse_start(struct ht_window *window, const struct ht_lane *lane, int reason) {
-    snprintf(window->outcome->message, sizeof window->outcome->message, "thread %u of %u can't be started: %s",
-             lane->number, window->lanes_count, strerrordesc_np(reason));
+    snprintf(window->outcome->message, sizeof window->outcome->message,
+             "thread %u of %u can't be started: %s", lane->number, window->lanes_count,
+             strerrordesc_np(reason));
     window->outcome->state = HT_OUTCOME_REFUSED;
     _exit(1);
 }
@@ -94,8 +98,8 @@ static void finish_all(struct ht_window *window) {
     ht_futex_wake(&window->all_done);
 }
 
-// Starts the threads that are due. Whoever raised low_ns does it, as a program's own threads start each other;
-// the time is not counted as the allocator's.
+// Starts the threads that are due. Whoever raised low_ns does it, as a program's own threads start each
+// other; the time is not counted as the allocator's.
 static void start_due(struct ht_window *window, uint64_t low_ns) {
     while (window->started < window->lanes_count) {
         struct ht_lane *lane = &window->lanes[window->start_order[window->started]];
@@ -112,7 +116,9 @@ static void start_due(struct ht_window *window, uint64_t low_ns) {
 static uint64_t raise_low(struct ht_window *window) {
     uint64_t low_ns = lowest_place(window);
     for (;;) {
-        if (low_ns < UINT64_MAX && low_ns > atomic_load(&window->low_ns)) atomic_store(&window->low_ns, low_ns);
+        if (low_ns < UINT64_MAX && low_ns > atomic_load(&window->low_ns)) {
+            atomic_store(&window->low_ns, low_ns);
+        }
         uint64_t again_ns = lowest_place(window);
         if (again_ns == low_ns) break;
         low_ns = again_ns;
@@ -124,7 +130,6 @@ static uint64_t raise_low(struct ht_window *window) {
 
 void ht_window_advance_slowly(struct ht_lane *lane, uint64_t time_ns, uint64_t place_before_ns) {
     struct ht_window *window = lane->window;
-    (void)place_before_ns;
     assert(place_before_ns <= time_ns);
     uint64_t cpu_before_ns = ht_thread_cpu_ns();
     pthread_mutex_lock(&window->lock);
@@ -166,7 +171,7 @@ static void wait_all_done(struct ht_window *window) {
     while (!atomic_load(&window->all_done)) ht_futex_wait(&window->all_done, 0);
 }
 
-// A thread that lived to the end of its process keeps what its allocator holds for it until the end of the run.
+// A thread that lived to the end of its process keeps what its allocator holds for it until the run ends.
 static void *run_lane_thread(void *argument) {
     struct ht_lane *lane = argument;
     tell_replaying(lane->window, true);

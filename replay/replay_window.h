@@ -8,8 +8,8 @@
 void ht_window_init(struct ht_window *window, struct ht_lane *lanes, uint32_t lanes_count, uint64_t width_ns,
                     _Atomic uint64_t *places_ns, uint32_t *start_order, struct ht_outcome *outcome);
 
-// Runs all lanes to their ends: `initial` (a lane or NULL) on this thread, the others on threads of their own.
-// Calls done (once, on this thread) when the last op has been executed and before lasting threads end.
+// Runs all lanes to their ends: `initial` (a lane or NULL) on this thread, the others on threads of their
+// own. Calls done (once, on this thread) when the last op has been executed and before lasting threads end.
 // A thread that can't be started ends the process, with the reason in the outcome.
 void ht_window_run(struct ht_window *window, struct ht_lane *initial, void (*done)(void *), void *context);
 

@@ -1,11 +1,13 @@
 #include "results_line.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,7 +16,9 @@ enum { RESULTS_SCHEMA = 1, TIMELINE_POINTS_MAX = 2000 };
 // A figure that was not measured is null, never 0.
 static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
 
-static json_t *whole(double value) { return isnan(value) ? json_null() : json_integer((json_int_t)llround(value)); }
+static json_t *whole(double value) {
+    return isnan(value) ? json_null() : json_integer((json_int_t)llround(value));
+}
 
 static json_t *text_or_null(const char *text) {
     json_t *made = *text ? json_string(text) : NULL;
@@ -34,8 +38,8 @@ static json_t *trace_json(const struct ht_results_line *line) {
 
 // Knobs that the environment sets, which the child inherits: they belong to the result.
 static json_t *knobs_json(void) {
-    static const char *const names[] = {"MALLOC_CONF", "GLIBC_TUNABLES", "MALLOC_ARENA_", "MALLOC_MMAP_", "MALLOC_TOP_PAD_",
-                                        "MALLOC_TRIM_", "TCMALLOC_", "MIMALLOC_"};
+    static const char *const names[] = {"MALLOC_CONF",     "GLIBC_TUNABLES", "MALLOC_ARENA_", "MALLOC_MMAP_",
+                                        "MALLOC_TOP_PAD_", "MALLOC_TRIM_",   "TCMALLOC_",     "MIMALLOC_"};
     extern char **environ;
     json_t *knobs = json_object();
     for (char **at = environ; *at; at++) {
@@ -59,9 +63,10 @@ static json_t *allocator_json(const struct ht_results_line *line) {
 
 static json_t *machine_json(const struct ht_results_line *line) {
     const struct ht_machine *machine = line->machine;
-    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores", machine->cores,
-                     "kernel", text_or_null(machine->kernel), "libc", text_or_null(machine->libc), "thp",
-                     text_or_null(machine->thp), "load", figure(line->load));
+    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores",
+                     machine->cores, "kernel", text_or_null(machine->kernel), "libc",
+                     text_or_null(machine->libc), "thp", text_or_null(machine->thp), "load",
+                     figure(line->load));
 }
 
 static json_t *calls_json(const struct ht_results_line *line) {
@@ -70,8 +75,9 @@ static json_t *calls_json(const struct ht_results_line *line) {
         if (!line->built->calls[i]) continue;
         const struct ht_function_figures *of = line->time ? &line->time->functions[i] : NULL;
         json_object_set_new(calls, ht_functions[i].name,
-                            json_pack("{s:I, s:o, s:o}", "count", (json_int_t)line->built->calls[i], "time_ns",
-                                      whole(of ? of->time_ns : NAN), "touch_ns", whole(of ? of->touch_ns : NAN)));
+                            json_pack("{s:I, s:o, s:o}", "count", (json_int_t)line->built->calls[i],
+                                      "time_ns", whole(of ? of->time_ns : NAN), "touch_ns",
+                                      whole(of ? of->touch_ns : NAN)));
     }
     return calls;
 }
@@ -94,7 +100,8 @@ static json_t *timeline_json(const struct ht_results_line *line) {
         json_array_append_new(live, json_integer((json_int_t)points[chosen].live_bytes));
         json_array_append_new(rss, json_integer((json_int_t)memory->rss_bytes[chosen]));
     }
-    return json_pack("{s:o, s:o, s:o, s:o}", "time_ns", time, "event", event, "live_bytes", live, "rss_bytes", rss);
+    return json_pack("{s:o, s:o, s:o, s:o}", "time_ns", time, "event", event, "live_bytes", live, "rss_bytes",
+                     rss);
 }
 
 static json_t *fragmentation_json(const struct ht_memory_figures *memory) {
@@ -102,6 +109,13 @@ static json_t *fragmentation_json(const struct ht_memory_figures *memory) {
     return json_pack("{s:o, s:o, s:o, s:o}", "f1", figure(memory->fragmentation[0]), "f2",
                      figure(memory->fragmentation[1]), "f3", figure(memory->fragmentation[2]), "f4",
                      figure(memory->fragmentation[3]));
+}
+
+// Figures that the schema promises and this version does not measure: null, so that readers need no case of
+// their own for them.
+static void add_unmeasured(json_t *run) {
+    static const char *const keys[] = {"latency_ns", "lazyfree_bytes", "slop_bytes", "allocator_stats"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) json_object_set_new(run, keys[i], json_null());
 }
 
 static void add_figures(json_t *run, const struct ht_results_line *line) {
@@ -113,7 +127,12 @@ static void add_figures(json_t *run, const struct ht_results_line *line) {
     json_object_set_new(run, "ns_per_call", figure(time ? time->ns_per_call : NAN));
     json_object_set_new(run, "clock_cost_ns", figure(time ? time->clock_cost_ns : NAN));
     json_object_set_new(run, "timed_calls", time ? json_integer((json_int_t)time->timed_calls) : json_null());
-    json_object_set_new(run, "wait_time_ns", whole(time ? time->wait_time_ns : memory ? memory->wait_time_ns : NAN));
+    json_object_set_new(run, "timed_calls_dropped",
+                        time ? json_integer((json_int_t)time->timed_calls_dropped) : json_null());
+    json_object_set_new(run, "wait_time_ns",
+                        whole(time     ? time->wait_time_ns
+                              : memory ? memory->wait_time_ns
+                                       : NAN));
     json_object_set_new(run, "wall_ns", whole(time ? time->wall_ns : memory ? memory->wall_ns : NAN));
     json_object_set_new(run, "rss_peak_bytes", whole(memory ? memory->rss_peak_bytes : NAN));
     json_object_set_new(run, "rss_mean_bytes", whole(memory ? memory->rss_mean_bytes : NAN));
@@ -123,8 +142,10 @@ static void add_figures(json_t *run, const struct ht_results_line *line) {
     json_object_set_new(run, "fragmentation", fragmentation_json(memory));
     json_object_set_new(run, "timeline", memory ? timeline_json(line) : json_null());
     bool measured = time || memory;
-    json_object_set_new(run, "minor_faults", measured ? json_integer((json_int_t)line->outcome->minor_faults) : json_null());
-    json_object_set_new(run, "major_faults", measured ? json_integer((json_int_t)line->outcome->major_faults) : json_null());
+    json_object_set_new(run, "minor_faults",
+                        measured ? json_integer((json_int_t)line->outcome->minor_faults) : json_null());
+    json_object_set_new(run, "major_faults",
+                        measured ? json_integer((json_int_t)line->outcome->major_faults) : json_null());
 }
 
 static json_t *started_json(uint64_t realtime_ns) {
@@ -139,15 +160,16 @@ static json_t *started_json(uint64_t realtime_ns) {
 
 static json_t *run_json(const struct ht_results_line *line) {
     const struct ht_replay_options *options = line->options;
-    json_t *run = json_pack(
-        "{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape", HEAPTAPE_VERSION,
-        "trace", trace_json(line), "allocator", allocator_json(line), "pass", line->memory_pass ? "memory" : "time",
-        "round", (json_int_t)line->round, "seed", (json_int_t)options->seed, "threads",
-        options->one_thread ? "1" : "trace", "touch", ht_touch_names[options->touch], "pace",
-        options->virtual_time ? "virtual" : "none");
+    json_t *run =
+        json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
+                  HEAPTAPE_VERSION, "trace", trace_json(line), "allocator", allocator_json(line), "pass",
+                  line->memory_pass ? "memory" : "time", "round", (json_int_t)line->round, "seed",
+                  (json_int_t)options->seed, "threads", options->one_thread ? "1" : "trace", "touch",
+                  ht_touch_names[options->touch], "pace", options->virtual_time ? "virtual" : "none");
     json_object_set_new(run, "replay_threads", json_integer(line->built->form->streams));
     json_object_set_new(run, "calls", calls_json(line));
     add_figures(run, line);
+    add_unmeasured(run);
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
     json_object_set_new(run, "failures", json_integer((json_int_t)failures));
@@ -155,6 +177,27 @@ static json_t *run_json(const struct ht_results_line *line) {
     json_object_set_new(run, "machine", machine_json(line));
     json_object_set_new(run, "started_at", started_json(line->started_realtime_ns));
     return run;
+}
+
+// A pipe or a device has nothing to look at.
+static const char *look_at(int fd) {
+    struct stat status;
+    char first = 0, last = 0;
+    if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size == 0) return NULL;
+    if (pread(fd, &first, 1, 0) != 1 || pread(fd, &last, 1, status.st_size - 1) != 1) return strerror(errno);
+    if (first != '{') return "there is something else in this file; lines of JSON expected";
+    // The line that a crash or a full disk cut off stays a line of its own.
+    return last == '\n' || write(fd, "\n", 1) == 1 ? NULL : strerror(errno);
+}
+
+int ht_results_open(const char *path, struct ht_error *error) {
+    int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) return ht_error_system(error, path, "results can't be appended");
+    const char *problem = look_at(fd);
+    if (!problem) return fd;
+    close(fd);
+    errno = 0;
+    return ht_error_system(error, path, "results can't be appended: %s", problem);
 }
 
 int ht_results_line_write(int fd, const struct ht_results_line *line) {

@@ -26,6 +26,10 @@ struct ht_results_line {
     const char *problem;                     // what went wrong, or NULL
 };
 
+// Opens path for appending. Refuses what is not a file of results, such as the trace itself by a slip of the
+// pen: appending would spoil it. Returns -1 with error.
+int ht_results_open(const char *path, struct ht_error *error);
+
 // Appends to fd with one write. Returns 0, or -1 with errno.
 int ht_results_line_write(int fd, const struct ht_results_line *line);
 

@@ -17,8 +17,8 @@ static double mean_ns(const struct ht_outcome *timed, int function, bool touch) 
 }
 
 // All calls of a function by the mean of its timed ones, the null replayer's off. Less than nothing is noise.
-static double whole_ns(const struct ht_outcome *timed, const struct ht_outcome *null_timed, int function, bool touch,
-                       uint64_t count) {
+static double whole_ns(const struct ht_outcome *timed, const struct ht_outcome *null_timed, int function,
+                       bool touch, uint64_t count) {
     double mean = mean_ns(timed, function, touch);
     if (timed != null_timed) {
         double null_mean = mean_ns(null_timed, function, touch);
@@ -30,7 +30,8 @@ static double whole_ns(const struct ht_outcome *timed, const struct ht_outcome *
 // The timed calls say how the total divides; the total itself is the flat run's.
 static void divide_total(const struct ht_built_form *built, const struct ht_outcome *timed,
                          const struct ht_outcome *null_timed, struct ht_time_figures *figures) {
-    double total = timed == null_timed ? figures->harness_time_ns : figures->alloc_time_ns, sum = 0, touch_sum = 0;
+    double total = timed == null_timed ? figures->harness_time_ns : figures->alloc_time_ns;
+    double sum = 0, touch_sum = 0;
     for (int i = 0; i < HT_FUNCTIONS; i++) {
         struct ht_function_figures *function = &figures->functions[i];
         function->count = built->calls[i];
@@ -50,9 +51,9 @@ static void divide_total(const struct ht_built_form *built, const struct ht_outc
     figures->touch_time_ns = figures->timed_calls ? touch_sum : NAN;
 }
 
-void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome *flat, const struct ht_outcome *timed,
-                     const struct ht_outcome *null_flat, const struct ht_outcome *null_timed,
-                     struct ht_time_figures *figures) {
+void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome *flat,
+                     const struct ht_outcome *timed, const struct ht_outcome *null_flat,
+                     const struct ht_outcome *null_timed, struct ht_time_figures *figures) {
     *figures = (struct ht_time_figures){
         .alloc_time_ns = NAN,
         .ns_per_call = NAN,
@@ -60,6 +61,7 @@ void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome 
         .wait_time_ns = (double)flat->wait_ns,
         .wall_ns = (double)flat->wall_ns,
         .clock_cost_ns = (double)timed->clock_cost_ticks * ns_per_tick(timed),
+        .timed_calls_dropped = timed->readings_dropped,
     };
     if (flat != null_flat) {
         figures->alloc_time_ns = (double)flat->cpu_ns - (double)null_flat->cpu_ns;
@@ -68,9 +70,18 @@ void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome 
     divide_total(built, timed, null_timed, figures);
 }
 
-// Johnstone & Wilson, "The Memory Fragmentation Problem: Solved?" (1998), section 4: memory used over memory live,
-// (1) on average over time, (2) where most is live, (3) most used over live at that point, (4) most used over
-// most live.
+static double ratio(double used_bytes, uint64_t live_bytes) {
+    return live_bytes ? used_bytes / (double)live_bytes : NAN;
+}
+
+// Trace time from a sample to the next: how much it counts in a mean.
+static double weight_of(const struct ht_built_form *built, size_t i, size_t count) {
+    return i + 1 < count ? (double)(built->points[i + 1].time_ns - built->points[i].time_ns) : 0;
+}
+
+// Johnstone & Wilson, "The Memory Fragmentation Problem: Solved?" (1998), section 4: memory used over memory
+// live, (1) on average over time, (2) where most is live, (3) most used over live at that point, (4) most
+// used over most live.
 static void fragmentation(const struct ht_built_form *built, struct ht_memory_figures *figures) {
     const struct ht_sample_point *points = built->points;
     size_t most_live = 0, most_used = 0;
@@ -78,25 +89,23 @@ static void fragmentation(const struct ht_built_form *built, struct ht_memory_fi
     for (size_t i = 0; i < figures->count; i++) {
         if (points[i].live_bytes > points[most_live].live_bytes) most_live = i;
         if (figures->rss_bytes[i] > figures->rss_bytes[most_used]) most_used = i;
-        double weight = i + 1 < figures->count ? (double)(points[i + 1].time_ns - points[i].time_ns) : 0;
+        double weight = weight_of(built, i, figures->count);
         if (points[i].live_bytes == 0) continue;
         ratios += weight * (double)figures->rss_bytes[i] / (double)points[i].live_bytes;
         weights += weight;
     }
-    double peak = figures->rss_peak_bytes, live = (double)built->live_peak_bytes;
+    double peak = figures->rss_peak_bytes;
     figures->fragmentation[0] = weights > 0 ? ratios / weights : NAN;
-    figures->fragmentation[1] = points[most_live].live_bytes
-                                    ? (double)figures->rss_bytes[most_live] / (double)points[most_live].live_bytes
-                                    : NAN;
-    figures->fragmentation[2] = points[most_used].live_bytes ? peak / (double)points[most_used].live_bytes : NAN;
-    figures->fragmentation[3] = live > 0 ? peak / live : NAN;
+    figures->fragmentation[1] = ratio((double)figures->rss_bytes[most_live], points[most_live].live_bytes);
+    figures->fragmentation[2] = ratio(peak, points[most_used].live_bytes);
+    figures->fragmentation[3] = ratio(peak, built->live_peak_bytes);
 }
 
 static void mean_and_peak(const struct ht_built_form *built, struct ht_memory_figures *figures) {
     double sum = 0, weights = 0, plain = 0, peak = 0;
     for (size_t i = 0; i < figures->count; i++) {
         double bytes = (double)figures->rss_bytes[i];
-        double weight = i + 1 < figures->count ? (double)(built->points[i + 1].time_ns - built->points[i].time_ns) : 0;
+        double weight = weight_of(built, i, figures->count);
         sum += weight * bytes;
         weights += weight;
         plain += bytes;
@@ -109,16 +118,18 @@ static void mean_and_peak(const struct ht_built_form *built, struct ht_memory_fi
 
 static uint64_t less(uint64_t bytes, uint64_t off) { return bytes > off ? bytes - off : 0; }
 
-bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome, const uint64_t *rss,
-                       const struct ht_outcome *null_outcome, const uint64_t *null_rss,
+bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome,
+                       const uint64_t *rss, const struct ht_outcome *null_outcome, const uint64_t *null_rss,
                        struct ht_memory_figures *figures) {
     size_t count = built->form->samples;
-    *figures = (struct ht_memory_figures){.count = count, .rss_bytes = malloc((count ? count : 1) * sizeof(uint64_t))};
+    *figures = (struct ht_memory_figures){.count = count,
+                                          .rss_bytes = malloc((count ? count : 1) * sizeof(uint64_t))};
     if (!figures->rss_bytes) return false;
     for (size_t i = 0; i < count; i++) figures->rss_bytes[i] = null_rss ? less(rss[i], null_rss[i]) : rss[i];
     bool own = !null_rss;
     figures->rss_end_bytes = (double)less(outcome->rss_end_bytes, own ? 0 : null_outcome->rss_end_bytes);
-    figures->rss_start_bytes = (double)less(outcome->rss_start_bytes, own ? 0 : null_outcome->rss_start_bytes);
+    figures->rss_start_bytes =
+        (double)less(outcome->rss_start_bytes, own ? 0 : null_outcome->rss_start_bytes);
     figures->wait_time_ns = (double)outcome->wait_ns;
     figures->wall_ns = (double)outcome->wall_ns;
     mean_and_peak(built, figures);

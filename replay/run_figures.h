@@ -18,7 +18,7 @@ struct ht_function_figures {
 struct ht_time_figures {
     double alloc_time_ns, harness_time_ns, touch_time_ns, wait_time_ns, wall_ns, ns_per_call;
     double clock_cost_ns;
-    uint64_t timed_calls;
+    uint64_t timed_calls, timed_calls_dropped;
     struct ht_function_figures functions[HT_FUNCTIONS];
 };
 
@@ -32,14 +32,14 @@ struct ht_memory_figures {
 
 // flat and timed: the outcomes of the two children of a time pass; null_*: the null replayer's, or the same
 // pointers where this is the null replayer's own run.
-void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome *flat, const struct ht_outcome *timed,
-                     const struct ht_outcome *null_flat, const struct ht_outcome *null_timed,
-                     struct ht_time_figures *figures);
+void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome *flat,
+                     const struct ht_outcome *timed, const struct ht_outcome *null_flat,
+                     const struct ht_outcome *null_timed, struct ht_time_figures *figures);
 
 // rss, null_rss: samples of this child and of the null child; null_rss NULL for the null's own run, whose
 // figures are then all of its anonymous memory. Returns false without memory.
-bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome, const uint64_t *rss,
-                       const struct ht_outcome *null_outcome, const uint64_t *null_rss,
+bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome,
+                       const uint64_t *rss, const struct ht_outcome *null_outcome, const uint64_t *null_rss,
                        struct ht_memory_figures *figures);
 
 #endif

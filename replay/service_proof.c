@@ -77,13 +77,14 @@ bool ht_service_proof(const struct ht_job *job, const char *soname, struct ht_ou
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         Dl_info found = {0};
         if (!dladdr(calls[i].address, &found) || !found.dli_fname) {
-            snprintf(outcome->message, sizeof outcome->message, "%s resolves into no known object", calls[i].name);
+            snprintf(outcome->message, sizeof outcome->message, "%s resolves into no known object",
+                     calls[i].name);
             return false;
         }
         if (!base) base = found.dli_fbase;
         if (found.dli_fbase != base || !intended(job, soname, found.dli_fname)) {
-            snprintf(outcome->message, sizeof outcome->message, "%s is served by %.200s, not by %s", calls[i].name,
-                     found.dli_fname, job->preloaded ? "the library asked for" : soname);
+            snprintf(outcome->message, sizeof outcome->message, "%s is served by %.200s, not by %s",
+                     calls[i].name, found.dli_fname, job->preloaded ? "the library asked for" : soname);
             return false;
         }
         snprintf(outcome->path, sizeof outcome->path, "%s", found.dli_fname);

@@ -18,8 +18,11 @@ void ht_handover_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint3
     if (!spin(word, handover)) {
         uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
         while (!ht_handover_is(seen, handover)) {
-            // The publisher replaces the whole word and wakes all; whoever finds another's number says so again.
-            if ((seen & 1) || atomic_compare_exchange_strong(word, &seen, seen | 1)) ht_futex_wait(word, seen | 1);
+            // The publisher replaces the whole word and wakes all; whoever finds another's number sleeps
+            // again.
+            if ((seen & 1) || atomic_compare_exchange_strong(word, &seen, seen | 1)) {
+                ht_futex_wait(word, seen | 1);
+            }
             seen = atomic_load_explicit(word, memory_order_acquire);
         }
     }

@@ -1,8 +1,8 @@
 // Order between threads, slot by slot: an op waits only for the op on the same slot that precedes it in the
-// trace, and only where another thread did that one. The launcher numbers these handovers per slot; the thread
-// that hands over publishes the number, the one that takes over waits for it. Several threads may wait for the same
-// slot, each for a number of its own; the numbers are published in order, and the next one only by a thread
-// that has found its own, so nobody's number is passed by.
+// trace, and only where another thread did that one. The launcher numbers these handovers per slot; the
+// thread that hands over publishes the number, the one that takes over waits for it. Several threads may wait
+// for the same slot, each for a number of its own; the numbers are published in order, and the next one only
+// by a thread that has found its own, so nobody's number is passed by.
 #ifndef HEAPTAPE_SLOT_HANDOVER_H
 #define HEAPTAPE_SLOT_HANDOVER_H
 

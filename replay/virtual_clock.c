@@ -1,5 +1,5 @@
-// The executable exports these names, so that every library in the process that reads the clock reads this one.
-// Interposition has no argument to carry state in: hence the one global here.
+// The executable exports these names, so that every library in the process that reads the clock reads this
+// one. Interposition has no argument to carry state in: hence the one global here.
 #include "virtual_clock.h"
 
 #include <errno.h>
@@ -18,11 +18,14 @@ static struct {
     bool running[CLOCKS];              // clocks that pass with time, unlike those that count CPU
 } virtual_clock;
 
-static int real_clock_gettime(clockid_t id, struct timespec *now) { return (int)syscall(SYS_clock_gettime, id, now); }
+static int real_clock_gettime(clockid_t id, struct timespec *now) {
+    return (int)syscall(SYS_clock_gettime, id, now);
+}
 
 void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
-    static const clockid_t running[] = {CLOCK_REALTIME,        CLOCK_MONOTONIC,        CLOCK_MONOTONIC_RAW,
-                                        CLOCK_REALTIME_COARSE, CLOCK_MONOTONIC_COARSE, CLOCK_BOOTTIME, CLOCK_TAI};
+    static const clockid_t running[] = {CLOCK_REALTIME,         CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW,
+                                        CLOCK_REALTIME_COARSE,  CLOCK_BOOTTIME,  CLOCK_TAI,
+                                        CLOCK_MONOTONIC_COARSE};
     for (size_t i = 0; i < sizeof running / sizeof *running; i++) {
         clockid_t id = running[i];
         virtual_clock.running[id] = real_clock_gettime(id, &virtual_clock.base[id]) == 0;

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-// From now on clock_gettime and gettimeofday, as seen by the allocator, show the present moment plus *trace_ns.
+// From now on clock_gettime and gettimeofday, as the allocator sees them, show this moment plus *trace_ns.
 void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns);
 
 #endif

@@ -1,4 +1,4 @@
-// The launcher's arithmetic: random order, intervals and verdicts, run figures, SHA-256.
+// The launcher's arithmetic: random order, intervals and verdicts, run figures, the digest of a trace.
 #include "unit_support.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include "random_numbers.h"
 #include "ratio_interval.h"
 #include "run_figures.h"
-#include "sha256.h"
+#include "trace_digest.h"
 
 static void every_allocator_runs_once_in_a_round(void **state) {
     (void)state;
@@ -25,7 +25,8 @@ static void every_allocator_runs_once_in_a_round(void **state) {
         }
     }
     for (int a = 0; a < COUNT; a++) {
-        for (int i = 0; i < COUNT; i++) assert_in_range(at_place[a][i], ROUNDS / COUNT * 9 / 10, ROUNDS / COUNT * 11 / 10);
+        for (int i = 0; i < COUNT; i++)
+            assert_in_range(at_place[a][i], ROUNDS / COUNT * 9 / 10, ROUNDS / COUNT * 11 / 10);
     }
 }
 
@@ -57,7 +58,8 @@ static void intervals_cover_the_truth(void **state) {
     int covered = 0;
     for (int i = 0; i < EXPERIMENTS; i++) {
         double ratios[ROUNDS];
-        for (int k = 0; k < ROUNDS; k++) ratios[k] = 0.8 * (0.9 + 0.2 * (double)(unit_random(&seed) % 1000) / 999);
+        for (int k = 0; k < ROUNDS; k++)
+            ratios[k] = 0.8 * (0.9 + 0.2 * (double)(unit_random(&seed) % 1000) / 999);
         struct ht_interval interval = ht_ratio_interval(ratios, ROUNDS, &random);
         assert_true(interval.low <= interval.estimate && interval.estimate <= interval.high);
         covered += interval.low <= 0.8 && 0.8 <= interval.high;
@@ -89,9 +91,11 @@ static void the_nulls_time_is_taken_off(void **state) {
     built.calls[HT_MALLOC] = built.calls[HT_FREE] = 50;
     timed.functions[HT_MALLOC] = (struct ht_function_sample){5, 5 * (10 + 32), 5 * (10 + 20)};
     timed.functions[HT_FREE] = (struct ht_function_sample){5, 5 * (10 + 32), 5 * 10};
-    null_timed.functions[HT_MALLOC] = null_timed.functions[HT_FREE] = (struct ht_function_sample){5, 5 * 12, 5 * 10};
+    null_timed.functions[HT_MALLOC] = null_timed.functions[HT_FREE] =
+        (struct ht_function_sample){5, 5 * 12, 5 * 10};
     ht_time_figures(&built, &flat, &timed, &null_flat, &null_timed, &figures);
-    assert_true(figures.alloc_time_ns == 4000 && figures.harness_time_ns == 1000 && figures.ns_per_call == 40);
+    assert_true(figures.alloc_time_ns == 4000 && figures.harness_time_ns == 1000 &&
+                figures.ns_per_call == 40);
     // malloc 30 and 20 for the touch, free 30, of 80 in all: shares of the 4000.
     assert_true(fabs(figures.functions[HT_MALLOC].time_ns - 1500) < 1e-6);
     assert_true(fabs(figures.functions[HT_MALLOC].touch_ns - 1000) < 1e-6);
@@ -117,19 +121,28 @@ static void memory_figures_by_hand(void **state) {
     free(figures.rss_bytes);
 }
 
-static void sha256_of_known_texts(void **state) {
+static void digest_of(const char *text, size_t bytes, char hex[HT_DIGEST_TEXT_BYTES]) {
+    char path[256];
+    FILE *file = fopen(unit_path(path, "digest"), "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(ht_file_sha256(path, hex), 0);
+    unlink(path);
+    assert_int_equal(ht_file_sha256(path, hex), -1);
+}
+
+static void sha256_of_known_files(void **state) {
     (void)state;
-    char hex[65];
-    char million[1000];
-    ht_sha256("", 0, hex);
+    char hex[HT_DIGEST_TEXT_BYTES];
+    static char many[1000000];
+    digest_of("", 0, hex);
     assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-    ht_sha256("abc", 3, hex);
+    digest_of("abc", 3, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-    ht_sha256("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56, hex);
-    assert_string_equal(hex, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-    memset(million, 'a', sizeof million);
-    ht_sha256(million, sizeof million, hex);
-    assert_string_equal(hex, "41edece42d63e8d9bf515a9ba6932e1c20cbc9f5a5d134645adb5db1b9737ea3");
+    memset(many, 'a', sizeof many);
+    digest_of(many, sizeof many, hex);
+    assert_string_equal(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
 int main(void) {
@@ -141,7 +154,7 @@ int main(void) {
         cmocka_unit_test(verdicts_say_when_they_do_not_know),
         cmocka_unit_test(the_nulls_time_is_taken_off),
         cmocka_unit_test(memory_figures_by_hand),
-        cmocka_unit_test(sha256_of_known_texts),
+        cmocka_unit_test(sha256_of_known_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

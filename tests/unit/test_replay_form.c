@@ -37,8 +37,9 @@ static void write_trace(const char *path, const struct event *events, size_t cou
     assert_int_equal(ht_trace_finish(writer, rows, threads, "{}", NULL, &error), 0);
 }
 
-static int try_build(const struct event *events, size_t count, uint32_t threads, const struct ht_residency *residency,
-                     struct ht_form_options options, struct ht_built_form *built, struct ht_error *error) {
+static int try_build(const struct event *events, size_t count, uint32_t threads,
+                     const struct ht_residency *residency, struct ht_form_options options,
+                     struct ht_built_form *built, struct ht_error *error) {
     char path[256];
     write_trace(unit_path(path, "form.bin"), events, count, threads, residency);
     struct ht_trace_reader *reader = ht_trace_open(path, error);
@@ -49,8 +50,9 @@ static int try_build(const struct event *events, size_t count, uint32_t threads,
     return failed;
 }
 
-static void build(const struct event *events, size_t count, uint32_t threads, const struct ht_residency *residency,
-                  struct ht_form_options options, struct ht_built_form *built) {
+static void build(const struct event *events, size_t count, uint32_t threads,
+                  const struct ht_residency *residency, struct ht_form_options options,
+                  struct ht_built_form *built) {
     struct ht_error error = {0};
     if (try_build(events, count, threads, residency, options, built, &error)) fail_msg("%s", error.message);
 }
@@ -136,8 +138,9 @@ static void only_slots_that_change_thread_are_handed_over(void **state) {
         {OP(FREE, PLAIN), 0, 40, 2, 0, 0},
         {OP(FREE, PLAIN), 2, 50, 1, 0, 0},
     };
-    const uint64_t first[] = {ht_word_time(0), ht_word(HT_WORD_MALLOC, 1, 100), ht_word(HT_WORD_PUBLISH, 1, 1),
-                              ht_word(HT_WORD_MALLOC, 2, 100), ht_word(HT_WORD_FREE, 2, 0)};
+    const uint64_t first[] = {ht_word_time(0), ht_word(HT_WORD_MALLOC, 1, 100),
+                              ht_word(HT_WORD_PUBLISH, 1, 1), ht_word(HT_WORD_MALLOC, 2, 100),
+                              ht_word(HT_WORD_FREE, 2, 0)};
     const uint64_t second[] = {ht_word_time(20), ht_word(HT_WORD_WAIT, 1, 1), ht_word(HT_WORD_FREE, 1, 0),
                                ht_word(HT_WORD_MALLOC, 1, 10), ht_word(HT_WORD_PUBLISH, 1, 2)};
     const uint64_t third[] = {ht_word_time(50), ht_word(HT_WORD_WAIT, 1, 2), ht_word(HT_WORD_FREE, 1, 0),
@@ -197,7 +200,8 @@ static size_t random_events(struct event *events, uint64_t seed) {
     bool live[SLOTS + 1] = {false};
     for (size_t i = 0; i < EVENTS; i++) {
         uint32_t slot = 1 + (uint32_t)(unit_random(&seed) % SLOTS);
-        uint8_t op = live[slot] ? unit_random(&seed) % 4 ? OP(FREE, PLAIN) : OP(REALLOC, PLAIN) : OP(MALLOC, PLAIN);
+        uint8_t op =
+            live[slot] ? unit_random(&seed) % 4 ? OP(FREE, PLAIN) : OP(REALLOC, PLAIN) : OP(MALLOC, PLAIN);
         if (op != OP(REALLOC, PLAIN)) live[slot] = !live[slot];
         // The size of an allocation is its event, so that the words tell which event they came from.
         events[i] = (struct event){op, (uint32_t)(unit_random(&seed) % THREADS), i * 1000, slot, i, 0};
@@ -205,8 +209,8 @@ static size_t random_events(struct event *events, uint64_t seed) {
     return EVENTS;
 }
 
-// Lets random threads go on where they need not wait, as the scheduler might, and checks that the ops on every
-// slot come in the trace's order all the same, and that somebody can always go on.
+// Lets random threads go on where they need not wait, as the scheduler might, and checks that the ops on
+// every slot come in the trace's order all the same, and that somebody can always go on.
 static void any_schedule_keeps_each_slots_order(void **state) {
     (void)state;
     static struct event events[EVENTS];
@@ -245,8 +249,12 @@ static void samples_follow_new_maxima(void **state) {
     struct ht_built_form built;
     for (uint32_t i = 0; i < EVENTS; i++) {
         bool up = i < EVENTS / 2;
-        events[i] = (struct event){up ? OP(MALLOC, PLAIN) : OP(FREE, PLAIN), 0, i * 1000ull, up ? i + 1 : EVENTS - i,
-                                   up ? 1000 : 0, 0};
+        events[i] = (struct event){up ? OP(MALLOC, PLAIN) : OP(FREE, PLAIN),
+                                   0,
+                                   i * 1000ull,
+                                   up ? i + 1 : EVENTS - i,
+                                   up ? 1000 : 0,
+                                   0};
     }
     build(events, EVENTS, 1, NULL, (struct ht_form_options){.timed_one_in = 50, .seed = 1}, &built);
     assert_int_equal(built.live_peak_bytes, EVENTS / 2 * 1000);

@@ -111,7 +111,7 @@ static void everything_comes_back(void **state) {
 
 static void every_cut_leaves_whole_sections_or_one_error(void **state) {
     (void)state;
-    enum { SMALL = 300 };
+    enum { SMALL = 100 };
     char path[256];
     struct event event[SMALL];
     write_trace(unit_path(path, "cut.bin"), event, SMALL);
@@ -131,7 +131,7 @@ static void every_cut_leaves_whole_sections_or_one_error(void **state) {
 
 static void every_damaged_byte_is_noticed_or_harmless(void **state) {
     (void)state;
-    enum { SMALL = 300 };
+    enum { SMALL = 100 };
     char path[256];
     struct event event[SMALL];
     write_trace(unit_path(path, "damage.bin"), event, SMALL);

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Replays an artificial trace, whose threads take over each other's blocks, with the null allocator, in this
+# build: with a sanitizer this is the check of the launcher and of the measured child as whole programs.
+#
+#     test_replay_null.sh BUILD
+set -eu
+build=$1
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+"$build/bench/make_trace" "$folder/t.bin" 200000 2000 6 1 1000
+
+replay() {
+    rm -f "$folder/r.jsonl"
+    if ! "$build/replay" --alloc null --rounds 1 "$@" -o "$folder/r.jsonl" "$folder/t.bin" >"$folder/out" 2>&1; then
+        echo "replay --alloc null $* failed:"
+        cat "$folder/out"
+        exit 1
+    fi
+    # A line for each pass, in which nothing failed.
+    if [ "$(grep -c '"failures":0,"problem":null' "$folder/r.jsonl")" != 2 ]; then
+        echo "replay --alloc null $*: two runs without failures expected:"
+        cut -c 1-300 "$folder/r.jsonl"
+        exit 1
+    fi
+}
+
+replay --threads trace
+replay --threads 1
+replay --threads trace --touch all --window-ns 100000 --pace none
+replay --threads 1 --touch none
