@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "heap_model.h"
+#include "sample_line.h"
 #include "streams.h"
 
 enum { NO_THREAD = UINT32_MAX, TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
@@ -49,6 +50,8 @@ struct merge {
     uint64_t first_stamp;
     double ns_per_stamp;
     uint64_t wait_window_stamps;
+    uint64_t last_sample_ns;
+    struct sample_line samples;
 };
 
 // ---- lanes by time ----
@@ -310,17 +313,14 @@ static enum applied apply_realloc_end(struct merge *m, uint32_t number, const st
 }
 
 static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
-    struct merge_totals *totals = &m->heap.totals;
-    uint64_t time_ns = time_of(m, record->stamp), anon = record->word[0], own = record->word[1];
+    uint64_t time_ns = time_of(m, record->stamp);
     if (time_ns < m->heap.last_time_ns) time_ns = m->heap.last_time_ns;
-    if (own > anon) own = anon;
-    ht_trace_put_sample(m->heap.writer, &(struct ht_sample){.time_ns = time_ns, .event = ht_trace_next_event(m->heap.writer),
-                                                            .rss_anon_bytes = anon, .own_rss_bytes = own,
-                                                            .cpu_ns = record->word[2], .own_fresh = record->word[3] != 0});
-    if (anon > totals->rss_peak_bytes) totals->rss_peak_bytes = anon;
-    if (own > totals->own_peak_bytes) totals->own_peak_bytes = own;
-    if (anon - own > totals->heap_rss_peak_bytes) totals->heap_rss_peak_bytes = anon - own;
-    if (record->word[2] > totals->cpu_ns) totals->cpu_ns = record->word[2];
+    // A sample is stamped before it is taken: another thread's may come between.
+    if (time_ns < m->last_sample_ns) time_ns = m->last_sample_ns;
+    m->last_sample_ns = time_ns;
+    sample_line_put(&m->samples, &(struct ht_sample){.time_ns = time_ns, .event = ht_trace_next_event(m->heap.writer),
+                                                     .rss_anon_bytes = record->word[0], .own_rss_bytes = record->word[1],
+                                                     .cpu_ns = record->word[2], .own_fresh = record->word[3] != 0});
 }
 
 static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_record *record) {
@@ -452,6 +452,8 @@ static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_err
         errno = ENOMEM;
         return ht_error_system(error, m->log->path, "cannot merge");
     }
+    m->samples.writer = writer;
+    m->samples.totals = &m->heap.totals;
     for (uint32_t i = 0; i < m->streams.count; i++) {
         m->lane[i] = (struct lane){.stream = &m->streams.stream[i], .thread = NO_THREAD,
                                    .key = m->streams.stream[i].first_stamp};
@@ -471,30 +473,43 @@ static void fill_totals(struct merge *m) {
     totals->duration_ns = m->heap.last_time_ns;
 }
 
-int merge_log(const struct ht_raw_log *log, struct ht_trace_writer *writer, struct merge_result *result,
-              merge_progress *progress, void *progress_context, struct ht_error *error) {
-    struct merge m = {.log = log};
-    int status = set_up(&m, writer, error);
+static int run_merge(struct merge *m, struct ht_trace_writer *writer, struct merge_result *result,
+                     merge_progress *progress, void *progress_context, struct ht_error *error) {
+    int status = set_up(m, writer, error);
     uint64_t told = 0;
-    while (!status && (m.order_count || m.blocked_count)) {
-        status = m.order_count ? run_first(&m, error) : force_oldest(&m, error);
-        if (progress && m.streams.bytes_read - told >= PROGRESS_BYTES) {
-            told = m.streams.bytes_read;
-            progress(progress_context, told, m.streams.bytes_total, m.heap.totals.events);
+    while (!status && (m->order_count || m->blocked_count)) {
+        status = m->order_count ? run_first(m, error) : force_oldest(m, error);
+        if (progress && m->streams.bytes_read - told >= PROGRESS_BYTES) {
+            told = m->streams.bytes_read;
+            progress(progress_context, told, m->streams.bytes_total, m->heap.totals.events);
         }
     }
     if (!status) {
-        fill_totals(&m);
-        result->totals = m.heap.totals;
-        result->threads = m.heap.threads;
+        sample_line_end(&m->samples);
+        fill_totals(m);
+        result->totals = m->heap.totals;
+        result->threads = m->heap.threads;
     } else {
-        free(m.heap.threads);
+        free(m->heap.threads);
     }
-    heap_model_free(&m.heap);
-    map64_free(&m.waiters);
-    streams_close(&m.streams);
-    free(m.lane);
-    free(m.order);
-    free(m.blocked);
+    return status;
+}
+
+int merge_log(const struct ht_raw_log *log, struct ht_trace_writer *writer, struct merge_result *result,
+              merge_progress *progress, void *progress_context, struct ht_error *error) {
+    struct merge *held = calloc(1, sizeof *held);
+    if (!held) {
+        errno = ENOMEM;
+        return ht_error_system(error, log->path, "cannot merge");
+    }
+    held->log = log;
+    int status = run_merge(held, writer, result, progress, progress_context, error);
+    heap_model_free(&held->heap);
+    map64_free(&held->waiters);
+    streams_close(&held->streams);
+    free(held->lane);
+    free(held->order);
+    free(held->blocked);
+    free(held);
     return status;
 }

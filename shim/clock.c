@@ -14,3 +14,4 @@ static uint64_t read_clock_ns(clockid_t clock) {
 uint64_t clock_mono_ns(void) { return read_clock_ns(CLOCK_MONOTONIC); }
 uint64_t clock_realtime_ns(void) { return read_clock_ns(CLOCK_REALTIME); }
 uint64_t clock_process_cpu_ns(void) { return read_clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
+uint64_t clock_thread_cpu_ns(void) { return read_clock_ns(CLOCK_THREAD_CPUTIME_ID); }

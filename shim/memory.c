@@ -13,6 +13,7 @@
 
 enum {
     RANGES_MAX = 4096,
+    SEGMENTS_MAX = 512,
     // Counting the program's own pages may take at most one part in this many of the run.
     OWN_COST_SHARE = 100
 };
@@ -21,13 +22,17 @@ struct range {
     uintptr_t start, end;
 };
 
-// The program's own anonymous mappings and the zero-initialised data of its objects, sorted by address.
+// The program's own anonymous mappings and the zero-initialised data of its objects, sorted by address; and its
+// objects' other data.
 static struct {
     atomic_flag lock;
     struct range range[RANGES_MAX];
     size_t count;
     bool overflowed;  // too many to follow: own memory is unknown
-    uint64_t static_bytes;        // anonymous memory before the first allocation
+    // Writable segments that are backed by their objects' files: a page of theirs is anonymous once it has been written.
+    struct range segment[SEGMENTS_MAX];
+    size_t segments;
+    uint64_t static_bytes;        // other anonymous memory before the first allocation: stacks, the loader's
     uint64_t last_bytes, last_stamp, last_cost_stamps;
 } own = {.lock = ATOMIC_FLAG_INIT};
 
@@ -131,17 +136,35 @@ static uint64_t ranges_resident_bytes(void) {
     return pages * recording.page_bytes;
 }
 
-// The pages of an object's zero-initialised data that are not backed by its file.
-static int add_zero_data(struct dl_phdr_info *info, size_t size, void *context) {
+// The written pages of the file-backed segments: those that pagemap calls present and not of a file. 0 without /proc.
+static uint64_t segments_anon_bytes(void) {
+    enum { CHUNK = 64 };
+    const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
+    uint64_t entry[CHUNK], pages = 0, page = recording.page_bytes;
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    for (size_t i = 0; i < own.segments; i++)
+        for (uintptr_t at = own.segment[i].start; at < own.segment[i].end; at += CHUNK * page) {
+            uint64_t left = (own.segment[i].end - at) / page, wanted = left < CHUNK ? left : CHUNK;
+            long got = syscall(SYS_pread64, fd, entry, wanted * sizeof *entry, at / page * sizeof *entry);
+            for (long k = 0; k < got / (long)sizeof *entry; k++) pages += (entry[k] & (present | of_file)) == present;
+        }
+    syscall(SYS_close, fd);
+    return pages * page;
+}
+
+// An object's writable memory: what its file backs, and the zero-initialised rest.
+static int add_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size;
     (void)context;
     for (unsigned i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W) || segment->p_memsz <= segment->p_filesz) continue;
-        uintptr_t start = info->dlpi_addr + segment->p_vaddr + segment->p_filesz;
-        uintptr_t end = info->dlpi_addr + segment->p_vaddr + segment->p_memsz;
-        start = page_up(start);
-        if (start < end) memory_map(start, end - start);
+        if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W)) continue;
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr, file_end = page_up(start + segment->p_filesz);
+        uintptr_t end = start + segment->p_memsz;
+        start &= ~(uintptr_t)(recording.page_bytes - 1);
+        if (own.segments < SEGMENTS_MAX) own.segment[own.segments++] = (struct range){start, file_end};
+        if (file_end < end) memory_map(file_end, end - file_end);
     }
     return 0;
 }
@@ -169,9 +192,9 @@ static uint64_t rss_anon_bytes(void) {
 }
 
 void memory_start(void) {
-    dl_iterate_phdr(add_zero_data, NULL);
-    uint64_t anon = rss_anon_bytes(), zero_data = ranges_resident_bytes();
-    own.static_bytes = anon > zero_data ? anon - zero_data : 0;
+    dl_iterate_phdr(add_object, NULL);
+    uint64_t anon = rss_anon_bytes(), data = ranges_resident_bytes() + segments_anon_bytes();
+    own.static_bytes = anon > data ? anon - data : 0;
 }
 
 void memory_after_fork(void) { atomic_flag_clear(&own.lock); }
@@ -180,11 +203,13 @@ void memory_after_fork(void) { atomic_flag_clear(&own.lock); }
 static uint64_t own_bytes(uint64_t stamp, bool final, bool *fresh) {
     *fresh = false;
     if (!final && stamp - own.last_stamp < OWN_COST_SHARE * own.last_cost_stamps) return own.last_bytes;
+    // The cost is CPU time: a thread that was preempted here has not cost more.
+    uint64_t started_ns = clock_thread_cpu_ns();
     lock();
     if (!own.overflowed) {
-        own.last_bytes = own.static_bytes + ranges_resident_bytes();
-        own.last_stamp = stamp_now();
-        own.last_cost_stamps = own.last_stamp - stamp;
+        own.last_bytes = own.static_bytes + ranges_resident_bytes() + segments_anon_bytes();
+        own.last_stamp = stamp;
+        own.last_cost_stamps = (clock_thread_cpu_ns() - started_ns) * recording.stamps_per_s / 1000000000u;
         *fresh = true;
     }
     unlock();

@@ -121,6 +121,7 @@ static inline uint64_t clock_counter(void);
 HIDDEN uint64_t clock_mono_ns(void);
 HIDDEN uint64_t clock_realtime_ns(void);
 HIDDEN uint64_t clock_process_cpu_ns(void);
+HIDDEN uint64_t clock_thread_cpu_ns(void);
 
 #if defined(__x86_64__)
 static inline uint64_t clock_counter(void) {

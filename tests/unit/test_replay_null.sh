@@ -11,7 +11,8 @@ trap 'rm -rf "$folder"' EXIT
 
 replay() {
     rm -f "$folder/r.jsonl"
-    if ! "$build/replay" --alloc null --rounds 1 "$@" -o "$folder/r.jsonl" "$folder/t.bin" >"$folder/out" 2>&1; then
+    if ! "$build/replay" --alloc null --rounds 1 "$@" -o "$folder/r.jsonl" "$folder/t.bin" \
+        >"$folder/out" 2>&1; then
         echo "replay --alloc null $* failed:"
         cat "$folder/out"
         exit 1

@@ -1,0 +1,23 @@
+// The recorded process's own samples on their way into the trace. What the program maps for itself is measured less often
+// than RssAnon; between two measurements it is taken to have moved in a straight line over time.
+#ifndef HEAPTAPE_SAMPLE_LINE_H
+#define HEAPTAPE_SAMPLE_LINE_H
+
+#include "merge.h"
+
+enum { SAMPLES_HELD_MAX = 4096 };
+
+struct sample_line {
+    struct ht_trace_writer *writer;
+    struct merge_totals *totals;
+    struct ht_sample last_fresh;
+    bool any_fresh;
+    size_t held_count;
+    struct ht_sample held[SAMPLES_HELD_MAX];  // since the last measurement
+};
+
+void sample_line_put(struct sample_line *line, const struct ht_sample *sample);
+// Writes what is held, as it is: no further measurement comes.
+void sample_line_end(struct sample_line *line);
+
+#endif
