@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "merge.h"
 #include "talk.h"
@@ -135,6 +136,12 @@ int ht_verb_convert(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     if (ht_raw_open(&log, options.raw, &error)) return ht_complain("heaptape convert", &error);
     if (!options.quiet) warn_about(&log);
+    struct stat in, out;
+    if (options.output && !fstat(log.fd, &in) && !stat(options.output, &out) && in.st_dev == out.st_dev && in.st_ino == out.st_ino) {
+        fprintf(stderr, "heaptape convert: %s: the trace would overwrite the raw log that it is made from\n", options.output);
+        ht_raw_close(&log);
+        return HT_EXIT_USAGE;
+    }
     char *chosen = options.output ? NULL : default_output(options.raw);
     if (chosen) options.output = chosen;
     int status = write_trace(&options, &log, &error) ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;

@@ -101,6 +101,5 @@ int ht_verb_dump(int argc, char **argv) {
         status = ht_complain("heaptape dump", &error);
     }
     ht_trace_close(reader);
-    if (fflush(stdout) && !status) status = HT_EXIT_FAILED;
-    return status;
+    return ht_stdout_status("heaptape dump", status);
 }

@@ -108,6 +108,5 @@ int ht_verb_info(int argc, char **argv) {
         print_for_people(info);
     }
     json_decref(info);
-    if (fflush(stdout)) return HT_EXIT_FAILED;
-    return truncated ? ht_complain("heaptape info", &error) : HT_EXIT_DONE;
+    return ht_stdout_status("heaptape info", truncated ? ht_complain("heaptape info", &error) : HT_EXIT_DONE);
 }

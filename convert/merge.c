@@ -140,15 +140,9 @@ static uint64_t time_of(const struct merge *m, uint64_t stamp) {
     return stamp <= m->first_stamp ? 0 : scaled((double)(stamp - m->first_stamp) * m->ns_per_stamp);
 }
 
-// The thread of a lane that is about to have its first event. A signal handler's lane belongs to the thread it interrupted.
+// The thread of a lane that is about to have its first event.
 static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     if (lane->thread != NO_THREAD) return true;
-    if (lane->stream->lane)
-        for (uint32_t i = m->heap.threads_count; i-- > 0;)
-            if (m->heap.threads[i].tid == lane->stream->tid) {
-                lane->thread = i;
-                return true;
-            }
     lane->thread = heap_model_add_thread(&m->heap, lane->stream->tid, time_of(m, stamp));
     return lane->thread != NO_THREAD;
 }
@@ -424,7 +418,6 @@ static int run_first(struct merge *m, struct ht_error *error) {
         }
         if (m->blocked_count && record->stamp > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
             return force_oldest(m, error);
-        // A lane is taken out of the order before it can be blocked: woken lanes are pushed meanwhile.
         enum applied how = apply(m, number, record, false);
         if (how == BLOCKED) {
             pop_lane(m);
@@ -483,6 +476,8 @@ static int run_merge(struct merge *m, struct ht_trace_writer *writer, struct mer
             told = m->streams.bytes_read;
             progress(progress_context, told, m->streams.bytes_total, m->heap.totals.events);
         }
+        // A full disk is told at the end; there is no point in reading on until then.
+        if (ht_trace_failed(writer)) break;
     }
     if (!status) {
         sample_line_end(&m->samples);

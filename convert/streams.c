@@ -11,8 +11,7 @@ enum {
     CHUNK_BYTES = 32 << 10,
     // A record with its modifiers is shorter: decoding stops this far from the chunk's end while more of the window follows.
     CHUNK_MARGIN_BYTES = 256,
-    PADDING_BYTES = 64,
-    STREAMS_MAX = 1 << 24
+    PADDING_BYTES = 64
 };
 
 static bool add_window(struct stream *stream, struct stream_window window) {
@@ -45,14 +44,13 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
     int more;
     while ((more = ht_raw_next_window(log, offset, &window, &at, error)) > 0) {
         offset = at + window.bytes;
-        if (window.stream >= STREAMS_MAX)
-            return ht_error_input(error, log->path, at, "a stream number below 2^24 expected");
+        if (!ht_raw_stream_possible(log, window.stream))
+            return ht_error_input(error, log->path, at, "a stream number that the windows account for expected");
         if (!grow_streams(streams, window.stream)) goto no_memory;
         if (window.stream >= streams->count) streams->count = (size_t)window.stream + 1;
         struct stream *stream = &streams->stream[window.stream];
         if (stream->windows == 0) {
             stream->tid = window.tid;
-            stream->lane = window.lane;
             stream->first_stamp = window.base_stamp;
         }
         if (window.index != stream->windows)

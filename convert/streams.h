@@ -17,7 +17,7 @@ struct stream_window {
 };
 
 struct stream {
-    uint32_t tid, lane;
+    uint32_t tid;
     uint64_t first_stamp;            // no record is stamped earlier
     struct stream_window *window;    // in order
     uint32_t windows, windows_room, next_window;

@@ -24,7 +24,6 @@ static const char *stop_text(const struct ht_raw_header *header) {
     switch (header->stop_reason) {
     case HT_STOP_NO_SPACE: return "no space";
     case HT_STOP_SIZE_LIMIT: return "size limit";
-    case HT_STOP_MAPPING: return "mapping failed";
     default: return NULL;
     }
 }
@@ -95,7 +94,9 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
 static json_t *parse(char *text) {
     json_t *object = text ? json_loads(text, 0, NULL) : NULL;
     free(text);
-    return json_is_object(object) ? object : NULL;
+    if (json_is_object(object)) return object;
+    json_decref(object);
+    return NULL;
 }
 
 // A trace cut short has no totals: what can be counted is counted.

@@ -33,10 +33,11 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
         return ht_error_input(error, path, 16, "a header of %d bytes expected", HT_RAW_HEADER_BYTES);
     if (header->clock_kind < HT_CLOCK_TSC || header->clock_kind > HT_CLOCK_GETTIME || header->clock_shift > 32)
         return ht_error_input(error, path, 56, "a known clock expected");
-    // A recording that ran out of room has handed out one window more than there was room for.
-    if (header->windows_end > log->file_bytes && header->state != HT_RAW_STOPPED)
+    // A recording that ran out of room has handed out more windows than there was room for.
+    uint64_t promised = header->windows_end < header->reserve_bytes ? header->windows_end : header->reserve_bytes;
+    if (promised > log->file_bytes && header->state != HT_RAW_STOPPED)
         return ht_error_input(error, path, log->file_bytes, "windows up to offset %" PRIu64 " expected, but the file ends",
-                              header->windows_end);
+                              promised);
     if (header->context_bytes > HT_RAW_HEADER_BYTES - HT_RAW_CONTEXT_OFFSET)
         return ht_error_input(error, path, 160, "a context within the header expected");
     return 0;
@@ -283,10 +284,10 @@ int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *
         offset = at + window.bytes;
         if (window.stream >= room) {
             size_t wanted = ((size_t)window.stream + 1) * 2;
-            uint64_t *larger = window.stream > (1u << 24) ? NULL : realloc(per_stream, wanted * sizeof *larger);
+            uint64_t *larger = ht_raw_stream_possible(log, window.stream) ? realloc(per_stream, wanted * sizeof *larger) : NULL;
             if (!larger) {
                 free(per_stream);
-                return ht_error_input(error, log->path, at, "a stream number below 2^24 expected");
+                return ht_error_input(error, log->path, at, "a stream number that the windows account for expected");
             }
             memset(larger + room, 0, (wanted - room) * sizeof *larger);
             per_stream = larger;

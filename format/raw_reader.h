@@ -31,6 +31,11 @@ double ht_raw_ns_per_stamp(const struct ht_raw_log *log);
 int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_window *window, uint64_t *at,
                        struct ht_error *error);
 
+// Every stream has a window, and a window has a page: higher numbers are damage.
+static inline bool ht_raw_stream_possible(const struct ht_raw_log *log, uint32_t stream) {
+    return stream < log->windows_end / HT_WINDOW_ALIGN;
+}
+
 // One decoded record. Modifiers have been applied to the call that follows them. One cache line, because the converter
 // decodes ahead in batches.
 struct ht_raw_record {

@@ -1,5 +1,6 @@
 #include "talk.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,6 +33,12 @@ const char *ht_bytes(char text[32], double bytes) {
 int ht_complain(const char *program, const struct ht_error *error) {
     fprintf(stderr, "%s: %s\n", program, error->message);
     return error->status;
+}
+
+int ht_stdout_status(const char *program, int status) {
+    if (!fflush(stdout) && !ferror(stdout)) return status;
+    fprintf(stderr, "%s: standard output: cannot write: %s\n", program, strerror(errno));
+    return HT_EXIT_FAILED;
 }
 
 double ht_now_s(void) {

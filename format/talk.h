@@ -16,6 +16,9 @@ const char *ht_bytes(char text[32], double bytes);
 // Prints "PROGRAM: MESSAGE" and returns the error's status.
 int ht_complain(const char *program, const struct ht_error *error);
 
+// Flushes stdout: the status given, or HT_EXIT_FAILED with a line on stderr if what was printed could not be written.
+int ht_stdout_status(const char *program, int status);
+
 // A line on stderr that redraws about six times a second, from the first second on, and only on a terminal.
 struct ht_progress {
     double started_s, drawn_s;

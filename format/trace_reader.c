@@ -124,7 +124,7 @@ static const struct ht_column_entry *find_column(const struct ht_trace_reader *r
     return NULL;
 }
 
-// Decodes a column that must hold `count` values (or up to `count` if exact is false; *got tells).
+// Decodes a column that must hold `count` values.
 static const char *column_u64(struct ht_trace_reader *reader, uint8_t id, uint64_t *values, size_t count) {
     struct ht_column_entry entry;
     const uint8_t *stored;
@@ -455,10 +455,10 @@ static const char *read_columns(struct ht_trace_reader *reader, uint64_t *values
 static const char *take_samples(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
     size_t n = reader->section.rows, unit = reader->header.time_unit_ns;
     const char *wrong = read_columns(reader, v, 6);
+    if (wrong || n == 0) return wrong;
     struct ht_sample *larger = realloc(facts->samples, (facts->samples_count + n) * sizeof *larger);
-    if (!larger && n) return "not enough memory for the samples";
-    if (n) facts->samples = larger;
-    if (wrong) return wrong;
+    if (!larger) return "not enough memory for the samples";
+    facts->samples = larger;
     for (size_t i = 0; i < n; i++)
         facts->samples[facts->samples_count++] =
             (struct ht_sample){v[i] * unit, v[n + i], v[2 * n + i], v[3 * n + i], v[4 * n + i], v[5 * n + i] != 0};
@@ -468,10 +468,10 @@ static const char *take_samples(struct ht_trace_reader *reader, struct ht_trace_
 static const char *take_residency(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
     size_t n = reader->section.rows;
     const char *wrong = read_columns(reader, v, 3);
+    if (wrong || n == 0) return wrong;
     struct ht_residency *larger = realloc(facts->residency, (facts->residency_count + n) * sizeof *larger);
-    if (!larger && n) return "not enough memory for the residency";
-    if (n) facts->residency = larger;
-    if (wrong) return wrong;
+    if (!larger) return "not enough memory for the residency";
+    facts->residency = larger;
     for (size_t i = 0; i < n; i++)
         facts->residency[facts->residency_count++] = (struct ht_residency){v[i], v[n + i], v[2 * n + i]};
     return NULL;
@@ -480,10 +480,10 @@ static const char *take_residency(struct ht_trace_reader *reader, struct ht_trac
 static const char *take_threads(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
     size_t n = reader->section.rows, unit = reader->header.time_unit_ns;
     const char *wrong = read_columns(reader, v, 8);
+    if (wrong || n == 0) return wrong;
     struct ht_thread *larger = realloc(facts->threads, (facts->threads_count + n) * sizeof *larger);
-    if (!larger && n) return "not enough memory for the threads";
-    if (n) facts->threads = larger;
-    if (wrong) return wrong;
+    if (!larger) return "not enough memory for the threads";
+    facts->threads = larger;
     for (size_t i = 0; i < n; i++) {
         struct ht_thread thread = {.tid = (uint32_t)v[i], .first_event = v[n + i], .start_ns = v[2 * n + i] * unit,
                                    .calls = v[3 * n + i], .end_ns = v[4 * n + i] * unit, .ended = v[5 * n + i] != 0};

@@ -216,7 +216,9 @@ static int open_output(const char *path, char **partial_path) {
         *partial_path = NULL;
         return -1;
     }
-    return open(*partial_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    // A name left by a process that was killed goes; one that somebody else made there does not lead us away.
+    unlink(*partial_path);
+    return open(*partial_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
 struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level, struct ht_error *error) {
@@ -284,6 +286,8 @@ void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thr
 }
 
 uint64_t ht_trace_next_event(const struct ht_trace_writer *writer) { return writer->next_event; }
+
+bool ht_trace_failed(const struct ht_trace_writer *writer) { return writer->failed; }
 
 void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample) {
     struct sample_buffer *samples = &writer->samples;

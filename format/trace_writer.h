@@ -28,6 +28,9 @@ void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_resi
 // Events and pseudo events put so far: the number of the next one.
 uint64_t ht_trace_next_event(const struct ht_trace_writer *writer);
 
+// Has a write failed? Then nothing more need be put.
+bool ht_trace_failed(const struct ht_trace_writer *writer);
+
 // Writes threads, totals, index and footer, syncs, renames. Frees the writer in every case.
 // *file_bytes (may be NULL): the finished file's size. Returns 0 or -1 with error.
 int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,

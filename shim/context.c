@@ -63,6 +63,7 @@ static void put_command(struct text *text) {
             put_char(text, (char)c);
         }
     }
+    if (text->at == text->end) text->at--;
     put_char(text, 0);
 }
 
@@ -191,19 +192,16 @@ static void put_environment(struct text *text) {
         }
 }
 
-// `heaptape record` names its run, to find the logs of all its processes again.
-static const char *value_of(const char *name) {
-    size_t length = strlen(name);
-    for (char **variable = environ; variable && *variable; variable++)
-        if (!strncmp(*variable, name, length) && (*variable)[length] == '=') return *variable + length + 1;
-    return NULL;
-}
-
 uint32_t context_write(char *to, size_t room) {
     struct text text = {to, to + room};
     char path[1024];
     struct utsname kernel;
-    put_command(&text);
+    // `heaptape record` names its run, to find the logs of all its processes again.
+    put(&text, "run", environment("MALLOC_WRAP_RUN"));
+    // However long the command line is, the rest must find room.
+    struct text command = {text.at, text.at + room / 4};
+    put_command(&command);
+    text.at = command.at;
     ssize_t got = readlink("/proc/self/exe", path, sizeof path - 1);
     if (got > 0) {
         path[got] = 0;
@@ -216,7 +214,6 @@ uint32_t context_write(char *to, size_t room) {
     put_cpu(&text);
     put_first_line(&text, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
     put(&text, "shim_version", HEAPTAPE_VERSION);
-    put(&text, "run", value_of("MALLOC_WRAP_RUN"));
     put_environment(&text);
     return (uint32_t)(text.at - to);
 }

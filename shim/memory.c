@@ -14,9 +14,13 @@
 enum {
     RANGES_MAX = 4096,
     SEGMENTS_MAX = 512,
+    LOCK_TRIES_MAX = 1 << 14,
     // Counting the program's own pages may take at most one part in this many of the run.
     OWN_COST_SHARE = 100
 };
+
+// Beyond this much mapped memory a look at every page would stall the program for tens of milliseconds.
+static const uint64_t OWN_BYTES_MAX = UINT64_C(16) << 30;
 
 struct range {
     uintptr_t start, end;
@@ -25,7 +29,7 @@ struct range {
 // The program's own anonymous mappings and the zero-initialised data of its objects, sorted by address; and its
 // objects' other data.
 static struct {
-    atomic_flag lock;
+    atomic_flag lock, measuring;
     struct range range[RANGES_MAX];
     size_t count;
     bool overflowed;  // too many to follow: own memory is unknown
@@ -34,10 +38,19 @@ static struct {
     size_t segments;
     uint64_t static_bytes;        // other anonymous memory before the first allocation: stacks, the loader's
     uint64_t last_bytes, last_stamp, last_cost_stamps;
-} own = {.lock = ATOMIC_FLAG_INIT};
+} own = {.lock = ATOMIC_FLAG_INIT, .measuring = ATOMIC_FLAG_INIT};
 
-static void lock(void) {
-    while (atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire)) sched_yield();
+// The lock is held for a copy of the table at most. Whoever still can't have it, because its holder will never run again,
+// goes without: then own memory is unknown from here on.
+static bool lock(void) {
+    for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire); tries++) {
+        if (tries == LOCK_TRIES_MAX) {
+            own.overflowed = true;
+            return false;
+        }
+        sched_yield();
+    }
+    return true;
 }
 static void unlock(void) { atomic_flag_clear_explicit(&own.lock, memory_order_release); }
 
@@ -105,7 +118,7 @@ static uintptr_t page_up(uintptr_t address) {
 
 void memory_map(uintptr_t start, size_t bytes) {
     uintptr_t end = page_up(start + bytes);
-    lock();
+    if (!lock()) return;
     cut(start, end);
     size_t at = find(start);
     // Neighbours grow together: page-wise mapping must not fill the table.
@@ -116,24 +129,33 @@ void memory_map(uintptr_t start, size_t bytes) {
 }
 
 void memory_unmap(uintptr_t start, size_t bytes) {
-    lock();
+    if (!lock()) return;
     cut(start, page_up(start + bytes));
     unlock();
 }
 
 bool memory_is_own(uintptr_t address) {
-    lock();
+    if (!lock()) return false;
     size_t at = find(address);
     bool found = at < own.count && own.range[at].start <= address;
     unlock();
     return found;
 }
 
-static uint64_t ranges_resident_bytes(void) {
-    uint64_t pages = 0;
-    for (size_t i = 0; i < own.count; i++)
-        pages += memory_resident_pages((void *)own.range[i].start, own.range[i].end - own.range[i].start);
-    return pages * recording.page_bytes;
+// Resident bytes of the program's own mappings. False if they are too large to look at: the time would show.
+static bool ranges_resident_bytes(uint64_t *resident) {
+    static struct range copy[RANGES_MAX];  // used by one measurement at a time
+    uint64_t pages = 0, bytes = 0;
+    if (!lock()) return false;
+    size_t count = own.count;
+    memcpy(copy, own.range, count * sizeof *copy);
+    unlock();
+    for (size_t i = 0; i < count; i++) bytes += copy[i].end - copy[i].start;
+    if (bytes > OWN_BYTES_MAX) return false;
+    for (size_t i = 0; i < count; i++)
+        pages += memory_resident_pages((void *)copy[i].start, copy[i].end - copy[i].start);
+    *resident = pages * recording.page_bytes;
+    return true;
 }
 
 // The written pages of the file-backed segments: those that pagemap calls present and not of a file. 0 without /proc.
@@ -193,36 +215,42 @@ static uint64_t rss_anon_bytes(void) {
 
 void memory_start(void) {
     dl_iterate_phdr(add_object, NULL);
-    uint64_t anon = rss_anon_bytes(), data = ranges_resident_bytes() + segments_anon_bytes();
+    uint64_t anon = rss_anon_bytes(), mapped = 0;
+    ranges_resident_bytes(&mapped);
+    uint64_t data = mapped + segments_anon_bytes();
     own.static_bytes = anon > data ? anon - data : 0;
 }
 
-void memory_after_fork(void) { atomic_flag_clear(&own.lock); }
+void memory_after_fork(void) {
+    atomic_flag_clear(&own.lock);
+    atomic_flag_clear(&own.measuring);
+}
 
 // Bytes resident outside the heap. Counting them costs a look at every page, so an old figure serves until it is cheap again.
 static uint64_t own_bytes(uint64_t stamp, bool final, bool *fresh) {
+    uint64_t mapped;
     *fresh = false;
-    if (!final && stamp - own.last_stamp < OWN_COST_SHARE * own.last_cost_stamps) return own.last_bytes;
+    if (own.overflowed || (!final && stamp - own.last_stamp < OWN_COST_SHARE * own.last_cost_stamps)) return own.last_bytes;
+    if (atomic_flag_test_and_set(&own.measuring)) return own.last_bytes;  // another thread is at it
     // The cost is CPU time: a thread that was preempted here has not cost more.
     uint64_t started_ns = clock_thread_cpu_ns();
-    lock();
-    if (!own.overflowed) {
-        own.last_bytes = own.static_bytes + ranges_resident_bytes() + segments_anon_bytes();
-        own.last_stamp = stamp;
-        own.last_cost_stamps = (clock_thread_cpu_ns() - started_ns) * recording.stamps_per_s / 1000000000u;
+    if (ranges_resident_bytes(&mapped)) {
+        own.last_bytes = own.static_bytes + mapped + segments_anon_bytes();
         *fresh = true;
     }
-    unlock();
+    own.last_stamp = stamp;
+    own.last_cost_stamps = (clock_thread_cpu_ns() - started_ns) * recording.stamps_per_s / 1000000000u;
+    atomic_flag_clear(&own.measuring);
     return own.last_bytes;
 }
 
-static void update_clock_pair(uint64_t stamp, uint64_t mono_ns) {
+static void update_clock_pair(struct ht_clock_pair now) {
     // Two pairs in turn: a process killed in the middle of a store leaves the other whole.
     struct ht_clock_pair *pair = recording.header->last_pair;
     unsigned older = pair[0].stamp > pair[1].stamp;
-    pair[older].mono_ns = mono_ns;
+    pair[older].mono_ns = now.mono_ns;
     atomic_thread_fence(memory_order_release);
-    pair[older].stamp = stamp;
+    pair[older].stamp = now.stamp;
 }
 
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
@@ -236,12 +264,14 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     }
     int saved = errno;
     bool fresh;
-    uint64_t anon = rss_anon_bytes(), own_rss = own_bytes(stamp, final, &fresh);
-    // The counter first: a delay between the two would otherwise read as a slow clock.
-    uint64_t mono = clock_mono_ns();
-    update_clock_pair(stamp_now(), mono);
-    uint64_t word[5] = {stamp, anon, own_rss, clock_process_cpu_ns(), fresh};
-    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
+    uint64_t anon = rss_anon_bytes();
+    update_clock_pair(clock_pair());
+    // Without /proc, or a descriptor to read it, there is no sample; 0 would be a wrong one.
+    if (anon) {
+        uint64_t own_rss = own_bytes(stamp, final, &fresh);
+        uint64_t word[5] = {stamp, anon, own_rss, clock_process_cpu_ns(), fresh};
+        if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
+    }
     int64_t step = (int64_t)(anon / 200);
     t->sample_budget_bytes = step > (1 << 20) ? step : 1 << 20;
     errno = saved;

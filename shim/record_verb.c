@@ -169,8 +169,9 @@ static int run_program(char **command, const char *shim, const char *directory, 
         sigaction(SIGQUIT, &old_quit, NULL);
         set_environment(shim, directory, run);
         execvp(command[0], command);
-        fprintf(stderr, "heaptape record: cannot run %s: %s\n", command[0], strerror(errno));
-        _exit(errno == ENOENT ? 127 : 126);
+        int why = errno;
+        fprintf(stderr, "heaptape record: cannot run %s: %s\n", command[0], strerror(why));
+        _exit(why == ENOENT ? 127 : 126);
     }
     child_pid = pid;
     sigaction(SIGTERM, &passed, NULL);
@@ -185,8 +186,11 @@ static int run_program(char **command, const char *shim, const char *directory, 
 
 // A log whose process is gone needs no more room than its windows take.
 static void trim(const struct ht_raw_log *log) {
+    struct ht_raw_header now;
     bool gone = kill((pid_t)log->header.pid, 0) && errno == ESRCH;
-    if (gone && log->windows_end < log->file_bytes && truncate(log->path, (off_t)log->windows_end)) { /* it stays sparse */ }
+    // Read again: it may have written on until it went.
+    if (!gone || pread(log->fd, &now, sizeof now, 0) != sizeof now || now.windows_end >= log->file_bytes) return;
+    if (truncate(log->path, (off_t)now.windows_end)) { /* it stays sparse */ }
 }
 
 static int add_log(struct found_logs *found, const char *path, const char *run) {
@@ -260,6 +264,10 @@ int ht_verb_record(int argc, char **argv) {
     uint64_t random[2];
     argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &options);
     char **command = argv + options.command_at;
+    if (find_shim(shim) && strpbrk(shim, " :")) {
+        fprintf(stderr, "heaptape record: LD_PRELOAD cannot hold the blank or colon in %s\n", shim);
+        return HT_EXIT_FAILED;
+    }
     if (!find_shim(shim)) {
         fputs("heaptape record: libmalloc_wrap.so is neither beside heaptape nor in its library folder\n", stderr);
         return HT_EXIT_FAILED;

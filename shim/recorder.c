@@ -26,6 +26,7 @@ extern char **environ;
 enum {
     WINDOW_BYTES_FIRST = 4096,       // what a short-lived thread costs
     WINDOW_BYTES_LAST = 256 << 10,   // about 0.1 ms of the kernel's work at once
+    WRITABLE_STEP_BYTES = 4 << 20,
     TAIL_BYTES = 16 << 20,           // room left in the file for calls made after our destructor
     EPOCH_NOT_STARTED = 0x80000001u
 };
@@ -34,7 +35,7 @@ static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN
 // Before the start the page is this one, whose epoch no gate equals.
 static struct epoch_page page_before_start = {EPOCH_NOT_STARTED};
 struct epoch_page *epoch_page = &page_before_start;
-__thread struct thread_state self __attribute__((tls_model("initial-exec")));
+__thread struct thread_state self __attribute__((tls_model("initial-exec"))) = {.gate = GATE_FRESH};
 struct recording recording;
 
 static atomic_flag starting = ATOMIC_FLAG_INIT;
@@ -43,8 +44,7 @@ static bool end_key_made;
 static _Atomic uint64_t fork_stamp;
 static char directory[3072];
 
-// The program may have replaced getenv (bash does).
-static const char *environment(const char *name) {
+const char *environment(const char *name) {
     size_t length = strlen(name);
     for (char **variable = environ; variable && *variable; variable++)
         if (!strncmp(*variable, name, length) && (*variable)[length] == '=') return *variable + length + 1;
@@ -109,10 +109,23 @@ static int reopen_log(void) {
     return fd;
 }
 
+// The mapping is without access but for its used part: a program's mlockall must not fill in 256 GiB of it.
+static int make_writable(uint64_t end) {
+    uint64_t now = atomic_load(&recording.writable_bytes);
+    if (end <= now) return 0;
+    end = (end + WRITABLE_STEP_BYTES - 1) / WRITABLE_STEP_BYTES * WRITABLE_STEP_BYTES;
+    if (end > recording.reserve_bytes) end = recording.reserve_bytes;
+    if (mprotect((char *)recording.header + now, end - now, PROT_READ | PROT_WRITE)) return errno;
+    // Threads may do this at once; all start from a part that is writable already.
+    while (now < end && !atomic_compare_exchange_weak(&recording.writable_bytes, &now, end)) continue;
+    return 0;
+}
+
 // Gives the file blocks (or pages) for [offset, offset + bytes). 0, or the errno that says why not.
 static int make_real(uint64_t offset, uint64_t bytes) {
     char *at = (char *)recording.header + offset;
-    int failed;
+    int failed = make_writable(offset + bytes);
+    if (failed) return failed;
     do failed = madvise(at, bytes, MADV_POPULATE_WRITE) ? errno : 0;
     while (failed == EINTR || failed == EAGAIN);
     if (failed != EINVAL) return failed == EFAULT ? ENOSPC : failed;
@@ -132,7 +145,7 @@ static bool map_log(int fd) {
     uint64_t bytes = reserve_limit();
     for (; bytes >= RESERVE_BYTES_MIN; bytes = (bytes / 2) & ~UINT64_C(4095)) {
         if (ftruncate(fd, (off_t)bytes)) continue;
-        mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+        mapping = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
         if (mapping != MAP_FAILED) break;
     }
     if (mapping == MAP_FAILED) return false;
@@ -140,6 +153,7 @@ static bool map_log(int fd) {
     madvise(mapping, bytes, MADV_DONTDUMP);
     recording.header = mapping;
     recording.reserve_bytes = bytes;
+    recording.writable_bytes = 0;
     if (!make_real(0, HT_RAW_HEADER_BYTES)) return true;
     munmap(mapping, bytes);
     return false;
@@ -155,8 +169,13 @@ static void write_header(uint32_t parent_pid, uint32_t parent_sequence, uint64_t
                                      .windows_end = HT_RAW_HEADER_BYTES, .reserve_bytes = recording.reserve_bytes,
                                      .state = HT_RAW_RECORDING};
     header->start_realtime_ns = clock_realtime_ns();
-    header->first_pair = (struct ht_clock_pair){.mono_ns = clock_mono_ns(), .stamp = stamp_now()};
-    header->context_bytes = context_write((char *)header + HT_RAW_CONTEXT_OFFSET, HT_RAW_HEADER_BYTES - HT_RAW_CONTEXT_OFFSET);
+    header->first_pair = clock_pair();
+    // Written once: a forked child's loader lock may be held by a thread that exists no more.
+    static char context[HT_RAW_HEADER_BYTES - HT_RAW_CONTEXT_OFFSET];
+    static uint32_t context_bytes;
+    if (!context_bytes) context_bytes = context_write(context, sizeof context);
+    memcpy((char *)header + HT_RAW_CONTEXT_OFFSET, context, context_bytes);
+    header->context_bytes = context_bytes;
     memcpy(header->magic, HT_RAW_MAGIC, sizeof header->magic);
 }
 
@@ -212,7 +231,8 @@ static void start(void) {
     struct epoch_page *fresh = page;
     madvise(page, 4096, MADV_WIPEONFORK);
     atomic_store(&fresh->epoch, EPOCH_OFF);
-    epoch_page = fresh;
+    // Another thread must not see the page before its epoch.
+    __atomic_store_n(&epoch_page, fresh, __ATOMIC_RELEASE);
     // Our own programs, run from a shell that has LD_PRELOAD set, are not what the user wants to record.
     if (symbol_anywhere("heaptape_is_itself") || !choose_directory()) return;
     recording.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
@@ -223,6 +243,11 @@ static void start(void) {
 }
 
 static void start_in_child(void) {
+    // The parent never recorded: the fork wiped that too.
+    if (atomic_load(&recording.epoch) == 0) {
+        atomic_store(&epoch_page->epoch, EPOCH_OFF);
+        return;
+    }
     uint32_t parent_pid = recording.pid, parent_sequence = recording.sequence;
     large_after_fork();
     memory_after_fork();
@@ -271,7 +296,7 @@ bool recorder_next_window(struct thread_state *t) {
     bool done = false;
     // Stopped meanwhile by another thread: the mapping's end may be full or gone.
     if (atomic_load(&epoch_page->epoch) == t->epoch) {
-        uint64_t offset = __atomic_fetch_add(&header->windows_end, bytes, __ATOMIC_RELAXED);
+        uint64_t offset = __atomic_fetch_add(&header->windows_end, bytes, __ATOMIC_SEQ_CST);
         int failed = 0;
         if (offset + bytes > recording.reserve_bytes) recorder_stop(HT_STOP_SIZE_LIMIT, 0);
         else if ((failed = make_real(offset, bytes))) recorder_stop(HT_STOP_NO_SPACE, failed);
@@ -326,8 +351,15 @@ static void note_resident(void *context, const void *block, size_t bytes) {
 static void shorten_log(void) {
     int fd = reopen_log();
     if (fd < 0) return;
-    uint64_t end = __atomic_load_n(&recording.header->windows_end, __ATOMIC_RELAXED) + TAIL_BYTES;
-    if (end < recording.reserve_bytes && ftruncate(fd, (off_t)end)) { /* it stays long, and sparse */ }
+    struct ht_raw_header *header = recording.header;
+    uint64_t old_reserve = recording.reserve_bytes;
+    uint64_t end = __atomic_load_n(&header->windows_end, __ATOMIC_SEQ_CST) + TAIL_BYTES;
+    if (end < old_reserve) {
+        // Other threads may be taking windows: they must see the new end before the file is cut, or not need it.
+        atomic_store(&recording.reserve_bytes, end);
+        if (__atomic_load_n(&header->windows_end, __ATOMIC_SEQ_CST) > end) atomic_store(&recording.reserve_bytes, old_reserve);
+        else if (!ftruncate(fd, (off_t)end)) header->reserve_bytes = end;
+    }
     close(fd);
 }
 

@@ -44,7 +44,7 @@ enum new_kind {
 extern HIDDEN struct real_functions real;
 
 enum {
-    GATE_FRESH = 0,            // a thread that has not been seen yet
+    GATE_FRESH = 0x7fffffffu,  // a thread that has not been seen yet; no epoch, and not what a wiped page reads
     GATE_BUSY = 0xffffffffu    // a hook of this thread is at work; inner calls pass through
 };
 
@@ -52,7 +52,7 @@ enum {
 struct epoch_page {
     _Atomic uint32_t epoch;  // 0 wiped by fork, EPOCH_OFF not recording, else recording
 };
-enum { EPOCH_WIPED = 0, EPOCH_OFF = 0x80000000u, EPOCH_FIRST = 1 };
+enum { EPOCH_WIPED = 0, EPOCH_OFF = 0x80000000u };
 extern HIDDEN struct epoch_page *epoch_page;
 
 // Everything that a thread needs on the fast path, in initial-exec TLS: two cache lines at most.
@@ -75,7 +75,8 @@ extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initia
 // The recording of this process.
 struct recording {
     struct ht_raw_header *header;       // start of the mapping
-    uint64_t reserve_bytes;
+    _Atomic uint64_t reserve_bytes;     // windows end before this; lowered at exit
+    _Atomic uint64_t writable_bytes;    // the mapping may be written up to here
     char path[4096];
     uint64_t device, inode;
     uint32_t pid, sequence;
@@ -119,6 +120,7 @@ HIDDEN void *symbol_anywhere(const char *name);
 // clock.c
 static inline uint64_t clock_counter(void);
 HIDDEN uint64_t clock_mono_ns(void);
+HIDDEN struct ht_clock_pair clock_pair(void);
 HIDDEN uint64_t clock_realtime_ns(void);
 HIDDEN uint64_t clock_process_cpu_ns(void);
 HIDDEN uint64_t clock_thread_cpu_ns(void);
@@ -168,6 +170,9 @@ HIDDEN void large_add(const void *block, size_t bytes);
 HIDDEN size_t large_remove(const void *block);
 HIDDEN void large_after_fork(void);
 HIDDEN void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context);
+
+// A variable of the environment. The program may have replaced getenv (bash does).
+HIDDEN const char *environment(const char *name);
 
 // context.c: the circumstances of the run, written into the header once.
 HIDDEN uint32_t context_write(char *to, size_t room);

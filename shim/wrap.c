@@ -193,7 +193,7 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
         resident = memory_resident_pages(block, bytes);
         large_add(block, bytes);
     }
-    bool released = !block && bytes == 0;
+    bool released = !block && bytes == 0 && errno == 0;
     if (unlikely(!block && !released && old_large_bytes)) large_add(old, old_large_bytes);
     if (recorder_room(t)) {
         if (unlikely(large)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident);
@@ -210,19 +210,28 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
     errno = saved;
 }
 
+// realloc(p, 0) may free the block and return NULL, or fail: only errno tells. It is 0 afterwards unless the call set it.
+static void *call_realloc(void *block, size_t bytes, int *saved) {
+    *saved = errno;
+    errno = 0;
+    return real.realloc(block, bytes);
+}
+
 EXPORT void *realloc(void *block, size_t size) {
     struct thread_state *t = &self;
     if (unlikely(boot_owns(block))) return boot_realloc(block, size);
     if (unlikely(!enter(t))) return real.realloc ? real.realloc(block, size) : pass_malloc(size);
     void *moved;
+    int saved;
     if (!block) {
         moved = real.realloc(NULL, size);
         put_allocation(t, HT_RAW_REALLOC_NULL, moved, size, size);
     } else {
         size_t large_bytes;
         put_realloc_begin(t, block, size, &no_extras, &large_bytes);
-        moved = real.realloc(block, size);
+        moved = call_realloc(block, size, &saved);
         put_realloc_end(t, block, moved, size, large_bytes);
+        if (errno == 0) errno = saved;
     }
     leave(t);
     return moved;
@@ -239,12 +248,13 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size) {
     size_t large_bytes = 0;
     if (recorded && block) put_realloc_begin(t, block, size, &extras, &large_bytes);
     void *moved = NULL;
+    int saved = errno;
     if (overflows) errno = ENOMEM;
-    else moved = real.realloc(block, bytes);
+    else moved = call_realloc(block, bytes, &saved);
+    if (recorded && block) put_realloc_end(t, block, moved, bytes, large_bytes);
+    else if (recorded) put_unusual(t, HT_RAW_REALLOC_NULL, moved, size, moved ? bytes : 0, &extras);
+    if (errno == 0) errno = saved;
     if (!recorded) return moved;
-    // An overflow frees nothing, however small the product looks.
-    if (block) put_realloc_end(t, block, moved, overflows ? SIZE_MAX : bytes, large_bytes);
-    else put_unusual(t, HT_RAW_REALLOC_NULL, moved, size, moved ? bytes : 0, &extras);
     leave(t);
     return moved;
 }

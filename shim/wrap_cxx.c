@@ -1,5 +1,6 @@
 // operator new and delete. libstdc++'s are built on malloc, which wrap.c sees: those pass through. An allocator's own
 // (tcmalloc's, jemalloc's, mimalloc's) never call malloc: those are recorded here.
+#include <dlfcn.h>
 #include <stdlib.h>
 
 #include "ops.h"
@@ -40,14 +41,14 @@ static void *new_own(enum new_form form, size_t size, size_t second, const void 
     return call.block;
 }
 
-static void close_gate(struct thread_state **t) {
+static void open_gate(struct thread_state **t) {
     if (*t) wrap_leave(*t);
 }
 
 // The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block behind.
 // Later calls know.
 static void *new_first(enum new_form form, size_t size, size_t second, const void *third) {
-    struct thread_state *t __attribute__((cleanup(close_gate))) = wrap_enter();
+    struct thread_state *t __attribute__((cleanup(open_gate))) = wrap_enter();
     if (!t) return real.new_[form](size, second, third);
     t->inner_block = NULL;
     void *block = real.new_[form](size, second, third);
@@ -57,11 +58,15 @@ static void *new_first(enum new_form form, size_t size, size_t second, const voi
     return block;
 }
 
-// A C++ library that came later than the first call. The look-ups' own allocations are not the program's.
+// A C++ library that came later than the first call. It must stay for as long as we remember its functions; what that
+// allocates is not the program's.
 static void resolve_late(void) {
     if (!real.malloc) free(malloc(1));  // the very first call of the process resolves everything
     struct thread_state *t = wrap_enter();
+    Dl_info library;
     real_resolve_cxx();
+    if (real.new_[NEW] && dladdr(*(void **)&real.new_[NEW], &library) && library.dli_fname)
+        dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     if (t) wrap_leave(t);
 }
 

@@ -1,5 +1,7 @@
 // mmap and its kin, watched (not recorded) so that the program's own anonymous memory can be told from its heap.
 // What an allocator maps inside one of its calls belongs to the heap: there the gate is busy.
+#include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -7,25 +9,36 @@
 
 #include "wrap.h"
 
-// Only while recording, and only between calls of the malloc family. The gate is then closed, so that a signal handler that
-// maps memory meanwhile does not wait for the lock that this thread holds; stop_watching must follow.
-static inline bool start_watching(struct thread_state *t) {
-    if (t->gate == GATE_BUSY || !t->epoch || t->gate != atomic_load_explicit(&epoch_page->epoch, memory_order_relaxed))
-        return false;
-    t->gate = GATE_BUSY;
-    return true;
+// Only while recording, and only between calls of the malloc family.
+static inline bool watching(void) {
+    const struct thread_state *t = &self;
+    return t->epoch && t->gate == t->epoch && t->gate == atomic_load_explicit(&epoch_page->epoch, memory_order_relaxed);
 }
 
-static inline void stop_watching(struct thread_state *t) { t->gate = t->epoch; }
+// Signals wait while the table is changed: a handler that maps memory, or leaves by siglongjmp, must not find its lock held.
+static uint64_t block_signals(void) {
+    uint64_t all = ~UINT64_C(0), old = 0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof old);
+    return old;
+}
+
+static void restore_signals(uint64_t old) { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old); }
+
+static void note_mapped(uintptr_t start, size_t bytes, bool own) {
+    int saved = errno;
+    uint64_t old = block_signals();
+    if (own) memory_map(start, bytes);
+    else memory_unmap(start, bytes);
+    restore_signals(old);
+    errno = saved;
+}
 
 static void *map(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset) {
-    struct thread_state *t = &self;
     void *at = (void *)syscall(SYS_mmap, hint, bytes, protection, flags, fd, offset);
-    if (at == MAP_FAILED || !start_watching(t)) return at;
+    if (at == MAP_FAILED || !watching()) return at;
     // A reservation without access holds no pages; the program maps over it what it uses.
-    if ((flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE) && protection != PROT_NONE) memory_map((uintptr_t)at, bytes);
-    else if (flags & MAP_FIXED) memory_unmap((uintptr_t)at, bytes);
-    stop_watching(t);
+    if ((flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE) && protection != PROT_NONE) note_mapped((uintptr_t)at, bytes, true);
+    else if (flags & MAP_FIXED) note_mapped((uintptr_t)at, bytes, false);
     return at;
 }
 
@@ -38,12 +51,8 @@ EXPORT void *mmap64(void *hint, size_t bytes, int protection, int flags, int fd,
 }
 
 EXPORT int munmap(void *at, size_t bytes) {
-    struct thread_state *t = &self;
     // Forgotten before it is gone: another thread may get the same addresses at once.
-    if (start_watching(t)) {
-        memory_unmap((uintptr_t)at, bytes);
-        stop_watching(t);
-    }
+    if (watching()) note_mapped((uintptr_t)at, bytes, false);
     return (int)syscall(SYS_munmap, at, bytes);
 }
 
@@ -53,12 +62,14 @@ EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...
     void *wanted = flags & MREMAP_FIXED ? va_arg(arguments, void *) : NULL;
     va_end(arguments);
     void *moved = (void *)syscall(SYS_mremap, at, old_bytes, new_bytes, flags, wanted);
-    struct thread_state *t = &self;
-    if (moved == MAP_FAILED || !start_watching(t)) return moved;
+    if (moved == MAP_FAILED || !watching()) return moved;
+    int saved = errno;
+    uint64_t old = block_signals();
     if (memory_is_own((uintptr_t)at)) {
         memory_unmap((uintptr_t)at, old_bytes);
         memory_map((uintptr_t)moved, new_bytes);
     }
-    stop_watching(t);
+    restore_signals(old);
+    errno = saved;
     return moved;
 }

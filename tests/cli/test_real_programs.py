@@ -108,8 +108,8 @@ def c_source(functions: int) -> str:
 
 
 @pytest.mark.parametrize("functions,events_min,allocators", [
-    (60, 20_000, "glibc"),
-    pytest.param(1500, 500_000, ALLOCATORS, marks=pytest.mark.slow),
+    (4, 200_000, "glibc"),
+    pytest.param(60, 5_000_000, ALLOCATORS, marks=pytest.mark.slow),
 ])
 def test_cc1(tools: Tools, tmp_path: Path, functions: int, events_min: int,
              allocators: str) -> None:

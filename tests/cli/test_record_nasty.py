@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 import struct
 from collections import Counter
@@ -151,6 +152,34 @@ def test_big_blocks(tools: Tools, tmp_path: Path) -> None:
     assert sizes["malloc(1048576)"] == 32
     assert sizes["malloc(102400)"] == 20
     assert info["peak_live_bytes"] >= 2 * 1048576
+
+
+def test_resident_pages_of_big_blocks(tools: Tools, tmp_path: Path) -> None:
+    """How much of a large block the program touched, as the Python reader gives it."""
+    read_trace = pytest.importorskip("heaptape.trace").read_trace
+    command = [tools.target("big_blocks"), tmp_path / "expected.json"]
+    recording = tools.preload(command, tmp_path / "logs")
+    expected = json.loads((tmp_path / "expected.json").read_text())
+    lines = tools.dump(tools.convert(recording.logs[0], tmp_path / "t.bin"))
+    with read_trace(tmp_path / "t.bin") as trace:
+        rows = trace.residency.to_dict("records")
+    pages: dict[str, list[tuple[int, int]]] = {}
+    for row in rows:
+        call = lines[row["birth_event"]].split()[1]
+        pages.setdefault(call, []).append((row["pages_at_birth"], row["pages_at_end"]))
+    # A block of a mapping of its own starts behind a header, on a page that malloc itself touches,
+    # and may reach into one page more than its size says.
+    fresh = expected["fresh"]
+    found = pages[f"malloc({fresh['size']})"]
+    assert len(found) == fresh["blocks"]
+    assert all(before <= 1 and fresh["pages"] <= after <= fresh["pages"] + 1
+               for before, after in found)
+    # The second and later of these got memory that the first had touched.
+    found = sorted(pages[f"malloc({expected['recycled']['size']})"])
+    assert len(found) == expected["recycled"]["blocks"]
+    assert sum(before >= expected["recycled"]["pages"] - 1 for before, _ in found) == len(found) - 1
+    [(before, after)] = pages[f"malloc({expected['live']['size']})"]
+    assert before <= 1 and expected["live"]["pages"] <= after <= expected["live"]["pages"] + 1
 
 
 def test_memory_of_its_own_is_sampled(tools: Tools, tmp_path: Path) -> None:

@@ -65,3 +65,16 @@ def test_exchange_24_million(tools: Tools, tmp_path: Path, allocator: str, repet
 def test_slots_stay_near_the_peak(tools: Tools, tmp_path: Path) -> None:
     info = record_and_compare(tools, tmp_path, "threads_exchange", 400_000, 3)
     assert info["slots"] <= 1.25 * info["peak_live_objects"] + 64 * info["threads"]
+
+
+def test_threads_keep_their_kernel_ids(tools: Tools, tmp_path: Path) -> None:
+    """Each thread's calls under the id that the kernel gave it, as the Python reader has them."""
+    read_trace = pytest.importorskip("heaptape.trace").read_trace
+    record_and_compare(tools, tmp_path, "threads_exchange", 100_000, 4)
+    counted = json.loads((tmp_path / "counted.json").read_text())["threads"]
+    with read_trace(tmp_path / "t.bin") as trace:
+        recorded = dict(zip(trace.threads["tid"], trace.threads["calls"]))
+    own = {thread["tid"]: sum(thread["calls"].values()) for thread in counted}
+    assert set(recorded) == set(own)
+    # The markers make four calls; libc makes some when a thread begins and ends.
+    assert all(4 <= recorded[tid] - own[tid] < 100 for tid in own)
