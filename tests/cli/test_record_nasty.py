@@ -25,6 +25,7 @@ TARGETS = {
     "close_all_fds": 1,
     "exit_quick": 1,
     "setlocale_first": 1,
+    "thread_forks_first": 9,
 }
 WINDOWS_END_OFFSET = 112  # docs/raw-log-format.md
 
@@ -242,3 +243,32 @@ def test_own_tools_do_not_record_themselves(tools: Tools, tmp_path: Path) -> Non
         tools.succeed([tools.heaptape, *command], env=environment)
     tools.succeed([tools.replay_program, "--alloc", "glibc", "--rounds", "1", trace], env=environment)
     assert logs_in(logs) == recording.logs
+
+
+def test_nothing_changes_where_nothing_can_be_recorded(tools: Tools, tmp_path: Path) -> None:
+    """No folder to write into: the program and its children run as ever, and nobody hears of it."""
+    script = ["bash", "-c", "x=$(echo hi); echo $x; exit 3"]
+    done = run(script, env={"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(tmp_path / "none")})
+    assert (done.returncode, done.stdout, done.stderr) == (3, b"hi\n", b"")
+
+
+def test_a_long_command_line_leaves_room_for_the_rest(tools: Tools, tmp_path: Path) -> None:
+    recording = tools.record(["bash", "-c", "exit 0", " " * 4000], tmp_path / "logs")
+    assert recording.outcome.status == 0, recording.outcome.stderr
+    info = tools.info(tools.convert(recording.logs[0], tmp_path / "t.bin"))
+    assert info["recorded_allocator"] == "glibc"
+    assert info["command"].startswith("bash -c exit\\x200")
+
+
+def head_of(log: Path) -> bytes:
+    """The first page only: the log of a program that ended by _exit is a sparse file of its whole reserve."""
+    with log.open("rb") as source:
+        return source.read(4096)
+
+
+def test_a_trace_never_overwrites_its_raw_log(tools: Tools, tmp_path: Path) -> None:
+    log = tools.preload([tools.target("exit_quick"), tmp_path / "counts"], tmp_path / "logs").logs[0]
+    before = head_of(log)
+    done = run([tools.heaptape, "convert", log, "-o", log])
+    assert done.returncode == 2 and b"overwrite" in done.stderr
+    assert head_of(log) == before
