@@ -25,7 +25,7 @@ static const struct argp_option table[] = {
      "LABEL=PATH, or null, which takes part anyway. Default: all", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON per run to FILE", 0},
     {"rounds", KEY_ROUNDS, "N", 0,
-     "Replay each allocator N times, in random order within each round. Default: 5", 0},
+     "Replay each allocator N times, in random order within each round. Default: 8", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run. Default: random, and printed", 0},
     {"pass", KEY_PASS, "PASS", 0, "time, memory or both. Default: both", 0},
     {"threads", KEY_THREADS, "HOW", 0,
@@ -136,7 +136,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
             "\vThe comparison goes to stdout, everything else to stderr. Exit status: 0 done, 1 a run "
             "failed, "
             "2 bad usage, 3 bad trace."};
-    *options = (struct ht_replay_options){.rounds = 5,
+    *options = (struct ht_replay_options){.rounds = 8,
                                           .seed = random_seed(),
                                           .time_pass = true,
                                           .memory_pass = true,
