@@ -5,7 +5,8 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "read_at.h"
 
 enum {
     CHUNK_BYTES = 32 << 10,
@@ -85,17 +86,9 @@ void streams_close(struct streams *streams) {
 }
 
 static int read_at(const struct ht_raw_log *log, void *to, size_t bytes, uint64_t offset, struct ht_error *error) {
-    uint8_t *at = to;
-    while (bytes) {
-        ssize_t got = pread(log->fd, at, bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return ht_error_system(error, log->path, "cannot read");
-        if (got == 0) return ht_error_input(error, log->path, offset, "more of the window expected, but the file ends");
-        at += got;
-        offset += (uint64_t)got;
-        bytes -= (size_t)got;
-    }
-    return 0;
+    if (ht_read_at(log->fd, to, bytes, offset)) return 0;
+    if (errno) return ht_error_system(error, log->path, "cannot read");
+    return ht_error_input(error, log->path, offset, "%zu bytes of a window expected, but the file ends", bytes);
 }
 
 // Fills the chunk: first what is left undecoded of it, then more of the window.

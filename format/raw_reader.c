@@ -8,18 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool read_at(const struct ht_raw_log *log, void *to, size_t bytes, uint64_t offset) {
-    uint8_t *at = to;
-    while (bytes) {
-        ssize_t got = pread(log->fd, at, bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        at += got;
-        offset += (uint64_t)got;
-        bytes -= (size_t)got;
-    }
-    return true;
-}
+#include "read_at.h"
 
 static int check_header(struct ht_raw_log *log, struct ht_error *error) {
     const struct ht_raw_header *header = &log->header;
@@ -60,12 +49,12 @@ int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error
         ht_error_input(error, path, 0, "a raw log expected, but this is not a regular file");
     else if (log->file_bytes == 0)
         ht_error_input(error, path, 0, "a raw log expected, but the file is empty");
-    else if (!read_at(log, &log->header, sizeof log->header.magic, 0) ||
+    else if (!ht_read_at(log->fd, &log->header, sizeof log->header.magic, 0) ||
              memcmp(log->header.magic, HT_RAW_MAGIC, sizeof log->header.magic))
         ht_error_input(error, path, 0, "%s", memcmp(log->header.magic, "HTAPETRC", sizeof log->header.magic)
                                                  ? "not a raw log: HTAPERAW expected"
                                                  : "a raw log expected, but this is a trace already");
-    else if (log->file_bytes < HT_RAW_HEADER_BYTES || !read_at(log, &log->header, sizeof log->header, 0))
+    else if (log->file_bytes < HT_RAW_HEADER_BYTES || !ht_read_at(log->fd, &log->header, sizeof log->header, 0))
         ht_error_input(error, path, log->file_bytes, "a header of %d bytes expected, but the file ends", HT_RAW_HEADER_BYTES);
     else
         result = check_header(log, error);
@@ -73,7 +62,7 @@ int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error
         log->windows_end = log->header.windows_end;
         if (log->windows_end > log->file_bytes) log->windows_end = log->file_bytes;
         log->context = calloc(1, (size_t)log->header.context_bytes + 1);
-        if (!log->context || !read_at(log, log->context, log->header.context_bytes, HT_RAW_CONTEXT_OFFSET))
+        if (!log->context || !ht_read_at(log->fd, log->context, log->header.context_bytes, HT_RAW_CONTEXT_OFFSET))
             result = ht_error_system(error, path, "cannot read the context");
     }
     if (result) ht_raw_close(log);
@@ -112,7 +101,7 @@ int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_
                        struct ht_error *error) {
     if (offset < HT_RAW_HEADER_BYTES) offset = HT_RAW_HEADER_BYTES;
     for (; offset + sizeof *window <= log->windows_end; offset += HT_WINDOW_ALIGN) {
-        if (!read_at(log, window, sizeof *window, offset)) return ht_error_system(error, log->path, "cannot read");
+        if (!ht_read_at(log->fd, window, sizeof *window, offset)) return ht_error_system(error, log->path, "cannot read");
         if (window->magic == 0) continue;  // handed out, never begun
         if (window->magic != HT_WINDOW_MAGIC || window->bytes < HT_WINDOW_ALIGN || window->bytes % HT_WINDOW_ALIGN ||
             window->used > window->bytes || (window->used && window->used < sizeof *window) || window->bytes > HT_WINDOW_BYTES_MAX)
@@ -299,7 +288,7 @@ int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *
         uint64_t bytes = window.bytes;
         if (bytes > log->windows_end - at) bytes = log->windows_end - at;
         uint8_t *buffer = calloc(1, (size_t)window.bytes + 64);
-        if (!buffer || !read_at(log, buffer, (size_t)bytes, at)) {
+        if (!buffer || !ht_read_at(log->fd, buffer, (size_t)bytes, at)) {
             free(buffer);
             free(per_stream);
             return ht_error_system(error, log->path, "cannot read a window");

@@ -13,6 +13,7 @@
 
 #include "columns.h"
 #include "ops.h"
+#include "read_at.h"
 #include "slot_coder.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
@@ -41,19 +42,6 @@ struct ht_trace_reader {
     struct slot_coder coder;
 };
 
-static bool read_at(const struct ht_trace_reader *reader, void *to, size_t bytes, uint64_t offset) {
-    uint8_t *at = to;
-    while (bytes) {
-        ssize_t got = pread(reader->fd, at, bytes, (off_t)offset);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        at += got;
-        offset += (uint64_t)got;
-        bytes -= (size_t)got;
-    }
-    return true;
-}
-
 static int bad(const struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error, const char *what) {
     return ht_error_input(error, reader->path, offset, "%s", what);
 }
@@ -62,7 +50,7 @@ static int bad(const struct ht_trace_reader *reader, uint64_t offset, struct ht_
 static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error) {
     struct ht_section_header *header = &reader->section;
     if (reader->file_bytes < sizeof *header || offset > reader->file_bytes - sizeof *header ||
-        !read_at(reader, header, sizeof *header, offset)) {
+        !ht_read_at(reader->fd, header, sizeof *header, offset)) {
         bad(reader, offset, error, "a section header of 48 bytes expected, but the file ends");
         return 0;
     }
@@ -93,7 +81,7 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
         }
         reader->payload_room = header->payload_bytes;
     }
-    if (!read_at(reader, reader->payload, header->payload_bytes, payload_offset)) {
+    if (!ht_read_at(reader->fd, reader->payload, header->payload_bytes, payload_offset)) {
         ht_error_system(error, reader->path, "cannot read");
         return 0;
     }
@@ -196,7 +184,7 @@ static void scan_sections(struct ht_trace_reader *reader) {
 
 static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
     struct ht_trace_header *header = &reader->header;
-    if (reader->file_bytes < sizeof *header || !read_at(reader, header, sizeof *header, 0))
+    if (reader->file_bytes < sizeof *header || !ht_read_at(reader->fd, header, sizeof *header, 0))
         return bad(reader, 0, error, reader->file_bytes ? "a trace header of 64 bytes expected, but the file ends"
                                                         : "a trace expected, but the file is empty");
     if (!memcmp(header->magic, "HTAPERAW", sizeof header->magic))
@@ -218,7 +206,7 @@ static int read_structure(struct ht_trace_reader *reader, struct ht_error *error
     if (read_header(reader, error)) return -1;
     struct ht_trace_footer footer;
     bool ended = reader->file_bytes >= sizeof reader->header + sizeof footer &&
-                 read_at(reader, &footer, sizeof footer, reader->file_bytes - sizeof footer) &&
+                 ht_read_at(reader->fd, &footer, sizeof footer, reader->file_bytes - sizeof footer) &&
                  !memcmp(footer.magic, HT_TRACE_END_MAGIC, sizeof footer.magic) &&
                  footer.checksum == XXH64(&footer, offsetof(struct ht_trace_footer, checksum), 0) &&
                  footer.file_bytes == reader->file_bytes;
