@@ -254,12 +254,13 @@ const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_e
     if (!planes) return wrong;
     JOIN_PLANES(uint32_t);
     if (entry->transform == HT_TRANSFORM_DIFFERENCE) {
-        // A sum modulo 2^32 equals the sum modulo 2^64 for values that fit, which is what a writer stores.
-        uint32_t sum = 0;
+        uint64_t sum = 0, over = 0;
         for (size_t i = 0; i < entry->values; i++) {
-            sum += values[i] >> 1 ^ -(values[i] & 1);
-            values[i] = sum;
+            sum += values[i] >> 1 ^ -(uint64_t)(values[i] & 1);
+            over |= sum >> 32;
+            values[i] = (uint32_t)sum;
         }
+        if (over) return "value of 2^32 or more in a column of 32-bit values";
     }
     return NULL;
 }
