@@ -10,7 +10,7 @@ struct ht_allocator {
     bool is_null;                              // hands out addresses only: every block is the same page
     void (*version)(char *text, size_t room);  // asks the library itself; leaves text empty if it can't tell
     void (*replaying)(bool yes);  // told when this thread's calls begin and cease to be the trace's;
-                                 // NULL for all that serve every call alike
+                                  // NULL for all that serve every call alike
 };
 
 extern const struct ht_allocator ht_allocator;

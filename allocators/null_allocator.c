@@ -40,7 +40,8 @@ static struct {
 void ht_null_replaying(bool yes) { self.replaying = yes; }
 
 static void lock_real(void) {
-    while (atomic_flag_test_and_set_explicit(&real.lock, memory_order_acquire)) {}
+    while (atomic_flag_test_and_set_explicit(&real.lock, memory_order_acquire)) {
+    }
 }
 static void unlock_real(void) { atomic_flag_clear_explicit(&real.lock, memory_order_release); }
 

@@ -29,10 +29,12 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 static void print_help(FILE *to) {
     fputs("Usage: heaptape VERB [OPTION...]\n\n"
           "Record a program's heap calls once, replay them against any malloc, and read off\n"
-          "which allocator serves that program best in time and in memory.\n\n", to);
+          "which allocator serves that program best in time and in memory.\n\n",
+          to);
     for (unsigned i = 0; i < VERBS; i++) fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].summary);
     fputs("\n  heaptape VERB --help    the options of a verb\n"
-          "  heaptape --version      the version\n", to);
+          "  heaptape --version      the version\n",
+          to);
 }
 
 static int run_verb(const struct verb *verb, int argc, char **argv) {
@@ -51,7 +53,8 @@ int main(int argc, char **argv) {
     const char *wanted = argc > 1 ? argv[1] : "";
     for (unsigned i = 0; i < VERBS; i++)
         if (!strcmp(wanted, verbs[i].name)) return run_verb(&verbs[i], argc - 1, argv + 1);
-    if (!strcmp(wanted, "--help") || !strcmp(wanted, "-h") || !strcmp(wanted, "-?") || !strcmp(wanted, "help")) {
+    if (!strcmp(wanted, "--help") || !strcmp(wanted, "-h") || !strcmp(wanted, "-?") ||
+        !strcmp(wanted, "help")) {
         print_help(stdout);
         return HT_EXIT_DONE;
     }

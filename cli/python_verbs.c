@@ -9,8 +9,8 @@
 #include "error.h"
 #include "verbs.h"
 
-// In order: $HEAPTAPE_PYTHON, the virtual environment of the source tree that this was built in, python3 from PATH with
-// the installed package.
+// In order: $HEAPTAPE_PYTHON, the virtual environment of the source tree that this was built in, python3 from
+// PATH with the installed package.
 static void choose(const char *folder, char python[PATH_MAX]) {
     const char *told = getenv("HEAPTAPE_PYTHON");
     if (told && *told) {

@@ -31,12 +31,16 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'o': options->output = value; return 0;
     case 'q': options->quiet = true; return 0;
     case 'l':
-        options->level = !strcmp(value, "fast") ? 1 : !strcmp(value, "default") ? 3 : !strcmp(value, "max") ? 19 : 0;
+        options->level = !strcmp(value, "fast")      ? 1
+                         : !strcmp(value, "default") ? 3
+                         : !strcmp(value, "max")     ? 19
+                                                     : 0;
         if (!options->level) argp_error(state, "--level takes fast, default or max, not '%s'", value);
         return 0;
     case 'u': {
         unsigned long unit = strtoul(value, &end, 10);
-        if (*end || end == value || unit < 1 || unit > 1000000000) argp_error(state, "--time-unit takes 1 to 1000000000, not '%s'", value);
+        if (*end || end == value || unit < 1 || unit > 1000000000)
+            argp_error(state, "--time-unit takes 1 to 1000000000, not '%s'", value);
         options->time_unit_ns = (uint32_t)unit;
         return 0;
     }
@@ -49,7 +53,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     }
 }
 
-static const struct argp parser = {option_table, parse_option, "RAW", "Turn the raw log RAW into a trace.", NULL, NULL, NULL};
+static const struct argp parser = {option_table, parse_option, "RAW", "Turn the raw log RAW into a trace.",
+                                   NULL,         NULL,         NULL};
 
 struct shown {
     struct ht_progress progress;
@@ -59,28 +64,33 @@ static void show_progress(void *context, uint64_t done, uint64_t total, uint64_t
     struct shown *shown = context;
     char count[32];
     if (!ht_progress_due(&shown->progress)) return;
-    ht_progress_draw(&shown->progress, "%3.0f %%  %s events", total ? 100.0 * (double)done / (double)total : 0.0,
-                     ht_grouped(count, events));
+    ht_progress_draw(&shown->progress, "%3.0f %%  %s events",
+                     total ? 100.0 * (double)done / (double)total : 0.0, ht_grouped(count, events));
 }
 
-static void say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes, double seconds) {
+static void say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,
+                       double seconds) {
     char events[32], size[32], peak[32], blocks[32], anomalies[32];
-    fprintf(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies", output,
-            ht_grouped(events, totals->events), ht_bytes(size, (double)file_bytes),
+    fprintf(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies",
+            output, ht_grouped(events, totals->events), ht_bytes(size, (double)file_bytes),
             totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
             ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
             ht_grouped(anomalies, totals->anomalies));
-    if (totals->foreign_frees) fprintf(stderr, ", %s foreign frees", ht_grouped(anomalies, totals->foreign_frees));
+    if (totals->foreign_frees)
+        fprintf(stderr, ", %s foreign frees", ht_grouped(anomalies, totals->foreign_frees));
     fprintf(stderr, "\nnext: replay --alloc all %s\n", output);
 }
 
 static void warn_about(const struct ht_raw_log *log) {
     if (log->header.state == HT_RAW_STOPPED)
-        fprintf(stderr, "heaptape convert: warning: %s: the recording stopped early (%s%s): the trace ends there\n", log->path,
-                log->header.stop_reason == HT_STOP_NO_SPACE ? "no space: " : "size limit",
+        fprintf(stderr,
+                "heaptape convert: warning: %s: the recording stopped early (%s%s): the trace ends there\n",
+                log->path, log->header.stop_reason == HT_STOP_NO_SPACE ? "no space: " : "size limit",
                 log->header.stop_reason == HT_STOP_NO_SPACE ? strerror((int)log->header.stop_errno) : "");
     if (log->header.parent_pid)
-        fprintf(stderr, "heaptape convert: warning: %s: process %u was forked from %u: frees of inherited blocks are foreign\n",
+        fprintf(stderr,
+                "heaptape convert: warning: %s: process %u was forked from %u: frees of inherited blocks are "
+                "foreign\n",
                 log->path, log->header.pid, log->header.parent_pid);
 }
 
@@ -89,7 +99,8 @@ static int write_trace(const struct options *options, const struct ht_raw_log *l
     struct shown shown;
     struct merge_result result;
     uint64_t file_bytes;
-    struct ht_trace_writer *writer = ht_trace_create(options->output, options->time_unit_ns, options->level, error);
+    struct ht_trace_writer *writer =
+        ht_trace_create(options->output, options->time_unit_ns, options->level, error);
     if (!writer) return -1;
     json_t *context = trace_json_context(log);
     char *text = json_dumps(context, JSON_COMPACT);
@@ -106,15 +117,18 @@ static int write_trace(const struct options *options, const struct ht_raw_log *l
     if (result.totals.events == 0) {
         ht_trace_abandon(writer);
         free(result.threads);
-        return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "at least one call expected, but the log holds none");
+        return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES,
+                              "at least one call expected, but the log holds none");
     }
     json_t *totals = trace_json_totals(&result.totals, log);
     text = json_dumps(totals, JSON_COMPACT);
     json_decref(totals);
-    status = ht_trace_finish(writer, result.threads, result.totals.threads, text ? text : "{}", &file_bytes, error);
+    status = ht_trace_finish(writer, result.threads, result.totals.threads, text ? text : "{}", &file_bytes,
+                             error);
     free(text);
     free(result.threads);
-    if (!status && !options->quiet) say_result(options->output, &result.totals, file_bytes, ht_now_s() - started_s);
+    if (!status && !options->quiet)
+        say_result(options->output, &result.totals, file_bytes, ht_now_s() - started_s);
     return status;
 }
 
@@ -137,8 +151,10 @@ int ht_verb_convert(int argc, char **argv) {
     if (ht_raw_open(&log, options.raw, &error)) return ht_complain("heaptape convert", &error);
     if (!options.quiet) warn_about(&log);
     struct stat in, out;
-    if (options.output && !fstat(log.fd, &in) && !stat(options.output, &out) && in.st_dev == out.st_dev && in.st_ino == out.st_ino) {
-        fprintf(stderr, "heaptape convert: %s: the trace would overwrite the raw log that it is made from\n", options.output);
+    if (options.output && !fstat(log.fd, &in) && !stat(options.output, &out) && in.st_dev == out.st_dev &&
+        in.st_ino == out.st_ino) {
+        fprintf(stderr, "heaptape convert: %s: the trace would overwrite the raw log that it is made from\n",
+                options.output);
         ht_raw_close(&log);
         return HT_EXIT_USAGE;
     }

@@ -15,7 +15,8 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"no-time", 't', NULL, 0, "Leave out the event's number and time, so that two dumps can be compared", 0}, {0}};
+    {"no-time", 't', NULL, 0, "Leave out the event's number and time, so that two dumps can be compared", 0},
+    {0}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
@@ -31,9 +32,14 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    option_table, parse_option, "TRACE",
+    option_table,
+    parse_option,
+    "TRACE",
     "Print every event of TRACE on a line: EVENT TIME_NS tTHREAD CALL. Objects are named by slot, as #N.\v"
-    "The second operand of an aligned allocation is the size, the first the alignment.", NULL, NULL, NULL};
+    "The second operand of an aligned allocation is the size, the first the alignment.",
+    NULL,
+    NULL,
+    NULL};
 
 static void print_object(const char *name, unsigned variant, uint32_t slot) {
     if (variant == HT_NULL) printf("%s(NULL", name);
@@ -41,7 +47,8 @@ static void print_object(const char *name, unsigned variant, uint32_t slot) {
     else printf("%s(?", name);
 }
 
-static void print_realloc(const struct ht_events *events, uint32_t row, const struct ht_function_info *info, unsigned variant) {
+static void print_realloc(const struct ht_events *events, uint32_t row, const struct ht_function_info *info,
+                          unsigned variant) {
     print_object(info->name, variant, events->slot[row]);
     if (info->extra) printf(", %" PRIu64, events->extra[row]);
     printf(", %" PRIu64 ") = ", events->size[row]);
@@ -51,7 +58,8 @@ static void print_realloc(const struct ht_events *events, uint32_t row, const st
     else printf("#%" PRIu32 "\n", events->slot[row]);
 }
 
-static void print_free(const struct ht_events *events, uint32_t row, const struct ht_function_info *info, unsigned variant) {
+static void print_free(const struct ht_events *events, uint32_t row, const struct ht_function_info *info,
+                       unsigned variant) {
     print_object(info->name, variant, events->slot[row]);
     if (info->size) printf(", %" PRIu64, events->size[row]);
     if (info->extra) printf(", align %" PRIu64, events->extra[row]);
@@ -80,7 +88,8 @@ static int dump(struct ht_trace_reader *reader, const struct options *options, s
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
         if (ht_trace_events(reader, i, &events, error)) return -1;
         for (uint32_t row = 0; row < events.rows; row++) {
-            if (!options->no_time) printf("%" PRIu64 " %" PRIu64 " ", events.first_event + row, events.time_ns[row]);
+            if (!options->no_time)
+                printf("%" PRIu64 " %" PRIu64 " ", events.first_event + row, events.time_ns[row]);
             printf("t%" PRIu32 " ", events.thread[row]);
             print_event(&events, row);
         }

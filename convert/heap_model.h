@@ -1,5 +1,5 @@
-// The recorded program's heap as the merge sees it: which address holds which slot, what is live, what the large
-// blocks' births were. It writes the events that change it.
+// The recorded program's heap as the merge sees it: which address holds which slot, what is live, what the
+// large blocks' births were. It writes the events that change it.
 #ifndef HEAPTAPE_HEAP_MODEL_H
 #define HEAPTAPE_HEAP_MODEL_H
 
@@ -45,7 +45,8 @@ static inline void heap_model_forget_at(struct heap_model *heap, size_t place) {
     map64_remove_at(&heap->addresses, place);
 }
 
-// A new object of `bytes` at address, named by a slot of `thread`'s; 0 for want of memory. Nothing is live there.
+// A new object of `bytes` at address, named by a slot of `thread`'s; 0 for want of memory. Nothing is live
+// there.
 uint32_t heap_model_make(struct heap_model *heap, uint64_t address, uint64_t bytes, uint32_t thread);
 
 // An object whose slot is known is now at address with `bytes`. False for want of memory.

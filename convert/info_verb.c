@@ -27,7 +27,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     }
 }
 
-static const struct argp parser = {option_table, parse_option, "TRACE", "Say what TRACE holds.", NULL, NULL, NULL};
+static const struct argp parser = {option_table, parse_option, "TRACE", "Say what TRACE holds.",
+                                   NULL,         NULL,         NULL};
 
 static uint64_t number(const json_t *info, const char *key) {
     return (uint64_t)json_integer_value(json_object_get(info, key));
@@ -49,14 +50,16 @@ static void print_ops(const json_t *info) {
 static void print_bytes(const json_t *info, const char *label, const char *key) {
     char text[32];
     json_t *value = json_object_get(info, key);
-    if (json_is_integer(value)) printf("%-24s %s\n", label, ht_bytes(text, (double)json_integer_value(value)));
+    if (json_is_integer(value))
+        printf("%-24s %s\n", label, ht_bytes(text, (double)json_integer_value(value)));
     else printf("%-24s unknown\n", label);
 }
 
 static void print_count(const json_t *info, const char *label, const char *key) {
     char text[32];
     json_t *value = json_object_get(info, key);
-    if (json_is_integer(value)) printf("%-24s %s\n", label, ht_grouped(text, (uint64_t)json_integer_value(value)));
+    if (json_is_integer(value))
+        printf("%-24s %s\n", label, ht_grouped(text, (uint64_t)json_integer_value(value)));
     else printf("%-24s unknown\n", label);
 }
 
@@ -64,7 +67,9 @@ static void print_for_people(const json_t *info) {
     const json_t *context = json_object_get(info, "context");
     printf("%-24s %s\n", "command", text_of(info, "command"));
     printf("%-24s %s %s\n", "recorded under", text_of(info, "recorded_allocator"),
-           json_string_value(json_object_get(context, "allocator_version")) ? text_of(context, "allocator_version") : "");
+           json_string_value(json_object_get(context, "allocator_version"))
+               ? text_of(context, "allocator_version")
+               : "");
     print_count(info, "events", "events");
     print_ops(info);
     print_count(info, "threads", "threads");

@@ -5,8 +5,8 @@
 
 static size_t bytes_of(const struct map64 *map) { return ((size_t)1 << map->bits) * sizeof *map->entry; }
 
-// Zeroed pages straight from the kernel, huge ones where it allows: every look-up is a random access, and with small
-// pages most of them would miss the TLB.
+// Zeroed pages straight from the kernel, huge ones where it allows: every look-up is a random access, and
+// with small pages most of them would miss the TLB.
 static bool allocate(struct map64 *map) {
     void *table = mmap(NULL, bytes_of(map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     map->entry = table == MAP_FAILED ? NULL : table;
@@ -24,7 +24,8 @@ void map64_free(struct map64 *map) {
     map->entry = NULL;
 }
 
-// Puts an entry between its home and the table's end; false if there is no room, which would mean going round to the start.
+// Puts an entry between its home and the table's end; false if there is no room, which would mean going round
+// to the start.
 static bool place_without_wrap(struct map64 *map, struct map64_entry entry) {
     size_t room = (size_t)1 << map->bits, i = map64_home(map, entry.key);
     while (i < room && map64_has(map, i)) i++;
@@ -49,9 +50,9 @@ static void wait_for_rest(struct waiting *waiting, struct map64_entry entry) {
     waiting->entry[waiting->count++] = entry;
 }
 
-// Doubles the table where it stands. An entry's home moves from i to 2i or 2i + 1, so going from the last entry to the
-// first, each goes to a part of the table that has been emptied already. The few for which that is not so, at the
-// table's start and where a run reaches its end, wait until everything else is in place.
+// Doubles the table where it stands. An entry's home moves from i to 2i or 2i + 1, so going from the last
+// entry to the first, each goes to a part of the table that has been emptied already. The few for which that
+// is not so, at the table's start and where a run reaches its end, wait until everything else is in place.
 bool map64_grow(struct map64 *map) {
     size_t old_room = (size_t)1 << map->bits, old_bytes = bytes_of(map);
     struct waiting waiting = {.room = 64};
@@ -68,9 +69,11 @@ bool map64_grow(struct map64 *map) {
         struct map64_entry entry = map->entry[i];
         if (!entry.key) continue;
         map->entry[i].key = 0;
-        if (map64_home(map, entry.key) <= i || !place_without_wrap(map, entry)) wait_for_rest(&waiting, entry);
+        if (map64_home(map, entry.key) <= i || !place_without_wrap(map, entry))
+            wait_for_rest(&waiting, entry);
     }
-    for (size_t i = 0; i < waiting.count; i++) map->entry[map64_find(map, waiting.entry[i].key)] = waiting.entry[i];
+    for (size_t i = 0; i < waiting.count; i++)
+        map->entry[map64_find(map, waiting.entry[i].key)] = waiting.entry[i];
     free(waiting.entry);
     return true;
 }

@@ -11,8 +11,9 @@
 
 enum { NO_THREAD = UINT32_MAX, TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 
-// How long a stream may wait for another's record before the merge decides that there is none. The inversions come
-// from reading the counter out of order: well below a microsecond. A millisecond leaves room for a stalled core.
+// How long a stream may wait for another's record before the merge decides that there is none. The inversions
+// come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
+// stalled core.
 static const uint64_t WAIT_WINDOW_NS = 1000000;
 
 enum applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER };
@@ -27,9 +28,9 @@ struct open_realloc {
 
 struct lane {
     struct stream *stream;
-    uint64_t key;          // stamp of its next record, or a bound below it
+    uint64_t key;  // stamp of its next record, or a bound below it
     uint32_t thread;
-    bool waited;           // its next record has been waited for
+    bool waited;  // its next record has been waited for
     uint64_t wait_address;
     uint64_t wait_stamp;
     uint32_t next_waiter;  // another lane that waits for the same address, plus one
@@ -41,12 +42,12 @@ struct merge {
     struct streams streams;
     struct heap_model heap;
     struct lane *lane;
-    uint32_t *order;         // a binary heap of lanes by key
+    uint32_t *order;  // a binary heap of lanes by key
     uint32_t order_count;
-    struct map64 waiters;    // address -> first waiting lane plus one
-    uint32_t *blocked;       // lanes that wait, longest first
+    struct map64 waiters;  // address -> first waiting lane plus one
+    uint32_t *blocked;     // lanes that wait, longest first
     uint32_t blocked_count;
-    bool woke;               // the heap has new lanes in it
+    bool woke;  // the heap has new lanes in it
     uint64_t first_stamp;
     double ns_per_stamp;
     uint64_t wait_window_stamps;
@@ -134,7 +135,9 @@ static void wake(struct merge *m, uint64_t address) {
 // ---- one record ----
 
 // Bounded, so that a damaged log's stamps stay within 64 bits.
-static uint64_t scaled(double value) { return value < 9e18 ? (uint64_t)value : UINT64_C(9000000000000000000); }
+static uint64_t scaled(double value) {
+    return value < 9e18 ? (uint64_t)value : UINT64_C(9000000000000000000);
+}
 
 static uint64_t time_of(const struct merge *m, uint64_t stamp) {
     return stamp <= m->first_stamp ? 0 : scaled((double)(stamp - m->first_stamp) * m->ns_per_stamp);
@@ -147,8 +150,8 @@ static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     return lane->thread != NO_THREAD;
 }
 
-static void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsigned function, unsigned variant,
-                 uint32_t slot, uint64_t size, uint64_t extra) {
+static void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsigned function,
+                 unsigned variant, uint32_t slot, uint64_t size, uint64_t extra) {
     heap_model_event(&m->heap, ht_op((enum ht_function)function, (enum ht_variant)variant), lane->thread,
                      time_of(m, stamp), slot, size, extra);
 }
@@ -196,7 +199,8 @@ static uint64_t extra_of(const struct ht_raw_record *record, unsigned function) 
     return function == HT_CALLOC || function == HT_REALLOCARRAY ? record->count : record->alignment;
 }
 
-static enum applied apply_allocation(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+static enum applied apply_allocation(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                                     bool force) {
     struct lane *lane = &m->lane[number];
     unsigned function = function_of(record), variant = record->op == HT_RAW_REALLOC_NULL ? HT_NULL : HT_PLAIN;
     uint64_t extra = extra_of(record, function), bytes = record->size * record->count;
@@ -218,7 +222,8 @@ static enum applied apply_allocation(struct merge *m, uint32_t number, const str
     return APPLIED;
 }
 
-static enum applied apply_free(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+static enum applied apply_free(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                               bool force) {
     struct lane *lane = &m->lane[number];
     unsigned function = function_of(record);
     uint64_t extra = extra_of(record, function);
@@ -247,7 +252,8 @@ static enum applied apply_free(struct merge *m, uint32_t number, const struct ht
     return APPLIED;
 }
 
-static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                                        bool force) {
     struct lane *lane = &m->lane[number];
     if (lane->realloc.open) return BAD_ORDER;
     if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
@@ -255,8 +261,12 @@ static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const 
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
     settle_wait(m, lane, force);
-    lane->realloc = (struct open_realloc){.open = true, .function = (uint8_t)function_of(record), .slot = slot,
-                                          .address = record->address, .size = record->size, .count = record->count};
+    lane->realloc = (struct open_realloc){.open = true,
+                                          .function = (uint8_t)function_of(record),
+                                          .slot = slot,
+                                          .address = record->address,
+                                          .size = record->size,
+                                          .count = record->count};
     if (slot) {
         if (record->resident_after) heap_model_tell_residency(&m->heap, slot, record->resident_after - 1);
         heap_model_forget_at(&m->heap, place);
@@ -265,10 +275,12 @@ static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const 
     return APPLIED;
 }
 
-static enum applied end_failed_realloc(struct merge *m, struct lane *lane, const struct ht_raw_record *record) {
+static enum applied end_failed_realloc(struct merge *m, struct lane *lane,
+                                       const struct ht_raw_record *record) {
     const struct open_realloc *old = &lane->realloc;
     bool released = record->failed == HT_FAILED_RELEASED && old->slot;
-    emit(m, lane, record->stamp, old->function, released ? HT_RELEASED : HT_FAILED, released ? old->slot : 0, old->size, old->count);
+    emit(m, lane, record->stamp, old->function, released ? HT_RELEASED : HT_FAILED, released ? old->slot : 0,
+         old->size, old->count);
     lane->realloc.open = false;
     if (released) {
         heap_model_drop_birth(&m->heap, old->slot);
@@ -279,7 +291,8 @@ static enum applied end_failed_realloc(struct merge *m, struct lane *lane, const
     return APPLIED;
 }
 
-static enum applied apply_realloc_end(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+static enum applied apply_realloc_end(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                                      bool force) {
     struct lane *lane = &m->lane[number];
     struct open_realloc *old = &lane->realloc;
     if (!old->open) return BAD_ORDER;
@@ -300,7 +313,8 @@ static enum applied apply_realloc_end(struct merge *m, uint32_t number, const st
         slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
     }
     if (!slot || !note_large(m, slot, bytes, record->resident_before)) return NO_MEMORY;
-    emit(m, lane, record->stamp, old->function, old->slot ? HT_PLAIN : HT_FOREIGN, slot, old->size, old->count);
+    emit(m, lane, record->stamp, old->function, old->slot ? HT_PLAIN : HT_FOREIGN, slot, old->size,
+         old->count);
     old->open = false;
     wake(m, record->address);
     return APPLIED;
@@ -312,15 +326,19 @@ static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
     // A sample is stamped before it is taken: another thread's may come between.
     if (time_ns < m->last_sample_ns) time_ns = m->last_sample_ns;
     m->last_sample_ns = time_ns;
-    sample_line_put(&m->samples, &(struct ht_sample){.time_ns = time_ns, .event = ht_trace_next_event(m->heap.writer),
-                                                     .rss_anon_bytes = record->word[0], .own_rss_bytes = record->word[1],
-                                                     .cpu_ns = record->word[2], .own_fresh = record->word[3] != 0});
+    sample_line_put(&m->samples, &(struct ht_sample){.time_ns = time_ns,
+                                                     .event = ht_trace_next_event(m->heap.writer),
+                                                     .rss_anon_bytes = record->word[0],
+                                                     .own_rss_bytes = record->word[1],
+                                                     .cpu_ns = record->word[2],
+                                                     .own_fresh = record->word[3] != 0});
 }
 
 static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_record *record) {
     if (record->long_kind == HT_LONG_SAMPLE && record->long_words >= 4) {
         apply_sample(m, record);
-    } else if (record->long_kind == HT_LONG_THREAD_END && record->long_words >= 2 && lane->thread != NO_THREAD) {
+    } else if (record->long_kind == HT_LONG_THREAD_END && record->long_words >= 2 &&
+               lane->thread != NO_THREAD) {
         struct ht_thread *thread = &m->heap.threads[lane->thread];
         uint64_t time_ns = time_of(m, record->stamp);
         thread->ended = true;
@@ -348,7 +366,8 @@ static enum applied apply(struct merge *m, uint32_t number, const struct ht_raw_
 
 static int fail(const struct merge *m, const struct lane *lane, enum applied how, struct ht_error *error) {
     if (how == BAD_ORDER)
-        return ht_error_input(error, m->log->path, lane->stream->chunk_offset, "a realloc's two records in turn expected");
+        return ht_error_input(error, m->log->path, lane->stream->chunk_offset,
+                              "a realloc's two records in turn expected");
     errno = ENOMEM;
     return ht_error_system(error, m->log->path, "cannot follow the heap");
 }
@@ -441,15 +460,16 @@ static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_err
     m->lane = calloc(lanes, sizeof *m->lane);
     m->order = calloc(lanes, sizeof *m->order);
     m->blocked = calloc(lanes, sizeof *m->blocked);
-    if (!heap_model_init(&m->heap, writer) || !map64_init(&m->waiters) || !m->lane || !m->order || !m->blocked) {
+    if (!heap_model_init(&m->heap, writer) || !map64_init(&m->waiters) || !m->lane || !m->order ||
+        !m->blocked) {
         errno = ENOMEM;
         return ht_error_system(error, m->log->path, "cannot merge");
     }
     m->samples.writer = writer;
     m->samples.totals = &m->heap.totals;
     for (uint32_t i = 0; i < m->streams.count; i++) {
-        m->lane[i] = (struct lane){.stream = &m->streams.stream[i], .thread = NO_THREAD,
-                                   .key = m->streams.stream[i].first_stamp};
+        m->lane[i] = (struct lane){
+            .stream = &m->streams.stream[i], .thread = NO_THREAD, .key = m->streams.stream[i].first_stamp};
         if (m->streams.stream[i].windows) push_lane(m, i);
     }
     return 0;

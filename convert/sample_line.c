@@ -8,7 +8,8 @@ static void write_sample(struct sample_line *line, struct ht_sample sample) {
     ht_trace_put_sample(line->writer, &sample);
     totals->rss_peak_bytes = larger(totals->rss_peak_bytes, sample.rss_anon_bytes);
     totals->own_peak_bytes = larger(totals->own_peak_bytes, sample.own_rss_bytes);
-    totals->heap_rss_peak_bytes = larger(totals->heap_rss_peak_bytes, sample.rss_anon_bytes - sample.own_rss_bytes);
+    totals->heap_rss_peak_bytes =
+        larger(totals->heap_rss_peak_bytes, sample.rss_anon_bytes - sample.own_rss_bytes);
     totals->cpu_ns = larger(totals->cpu_ns, sample.cpu_ns);
 }
 

@@ -135,9 +135,9 @@ uint32_t slots_take(struct slots *slots, uint32_t number, uint64_t size) {
 void slots_give(struct slots *slots, uint32_t slot, uint32_t by_thread) {
     assert(slot && slot <= slots->total);
     struct slot_thread *owner = &slots->thread[slots->owner[slot]];
-    struct slot_list *list = owner->ended                        ? &slots->pool
+    struct slot_list *list = owner->ended                      ? &slots->pool
                              : slots->owner[slot] == by_thread ? &owner->own
-                                                                 : &owner->remote;
+                                                               : &owner->remote;
     slots->live--;
     push_newest(slots, list, slot);
 }

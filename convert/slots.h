@@ -1,10 +1,10 @@
 // Hands out slots, the small recycled integers that name live objects in a trace.
 //
-// One shared last-freed-first stack would tie every allocation to the last free of any thread, and serialize threads in
-// replay. So a thread reuses the slots of its own blocks that it freed itself, last freed first; then those of its
-// blocks that others freed, oldest first; then the common pool, oldest first, which gets the surplus of ended and idle
-// threads; then new numbers, eight at a time (a cache line of the replay table).
-// Bound: slots <= 1.25 x peak live objects + 64 per thread.
+// One shared last-freed-first stack would tie every allocation to the last free of any thread, and serialize
+// threads in replay. So a thread reuses the slots of its own blocks that it freed itself, last freed first;
+// then those of its blocks that others freed, oldest first; then the common pool, oldest first, which gets
+// the surplus of ended and idle threads; then new numbers, eight at a time (a cache line of the replay
+// table). Bound: slots <= 1.25 x peak live objects + 64 per thread.
 #ifndef HEAPTAPE_SLOTS_H
 #define HEAPTAPE_SLOTS_H
 
@@ -25,17 +25,17 @@ struct slot_thread {
 };
 
 union slot_state {
-    uint64_t size;            // while live: the object's size in bytes
+    uint64_t size;  // while live: the object's size in bytes
     struct {
         uint32_t newer, older;
-    } link;                   // while free
+    } link;  // while free
 };
 
 struct slots {
     union slot_state *state;
-    uint32_t *owner;          // the thread that allocated it last
+    uint32_t *owner;  // the thread that allocated it last
     size_t room;
-    uint32_t total;           // slots handed out so far: numbers 1 to total
+    uint32_t total;  // slots handed out so far: numbers 1 to total
     uint64_t live, live_peak;
     struct slot_list pool;
     struct slot_thread *thread;

@@ -10,7 +10,8 @@
 
 enum {
     CHUNK_BYTES = 32 << 10,
-    // A record with its modifiers is shorter: decoding stops this far from the chunk's end while more of the window follows.
+    // A record with its modifiers is shorter: decoding stops this far from the chunk's end while more of the
+    // window follows.
     CHUNK_MARGIN_BYTES = 256,
     PADDING_BYTES = 64
 };
@@ -46,7 +47,8 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
     while ((more = ht_raw_next_window(log, offset, &window, &at, error)) > 0) {
         offset = at + window.bytes;
         if (!ht_raw_stream_possible(log, window.stream))
-            return ht_error_input(error, log->path, at, "a stream number that the windows account for expected");
+            return ht_error_input(error, log->path, at,
+                                  "a stream number that the windows account for expected");
         if (!grow_streams(streams, window.stream)) goto no_memory;
         if (window.stream >= streams->count) streams->count = (size_t)window.stream + 1;
         struct stream *stream = &streams->stream[window.stream];
@@ -55,7 +57,8 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
             stream->first_stamp = window.base_stamp;
         }
         if (window.index != stream->windows)
-            return ht_error_input(error, log->path, at, "window %" PRIu32 " of stream %" PRIu32 " expected, found %" PRIu32,
+            return ht_error_input(error, log->path, at,
+                                  "window %" PRIu32 " of stream %" PRIu32 " expected, found %" PRIu32,
                                   stream->windows, window.stream, window.index);
         uint64_t bytes = window.used ? window.used : window.bytes;
         if (bytes > log->windows_end - at) bytes = log->windows_end - at;  // a file cut short
@@ -85,10 +88,12 @@ void streams_close(struct streams *streams) {
     *streams = (struct streams){0};
 }
 
-static int read_at(const struct ht_raw_log *log, void *to, size_t bytes, uint64_t offset, struct ht_error *error) {
+static int read_at(const struct ht_raw_log *log, void *to, size_t bytes, uint64_t offset,
+                   struct ht_error *error) {
     if (ht_read_at(log->fd, to, bytes, offset)) return 0;
     if (errno) return ht_error_system(error, log->path, "cannot read");
-    return ht_error_input(error, log->path, offset, "%zu bytes of a window expected, but the file ends", bytes);
+    return ht_error_input(error, log->path, offset, "%zu bytes of a window expected, but the file ends",
+                          bytes);
 }
 
 // Fills the chunk: first what is left undecoded of it, then more of the window.
@@ -114,7 +119,9 @@ static int begin_window(struct streams *streams, struct stream *stream, struct h
     struct ht_window window;
     if (place->bytes <= sizeof window) return 1;
     if (read_at(streams->log, &window, sizeof window, place->offset, error)) return -1;
-    stream->decoder = (struct ht_raw_decoder){.at = stream->chunk, .end = stream->chunk, .stamp = window.base_stamp,
+    stream->decoder = (struct ht_raw_decoder){.at = stream->chunk,
+                                              .end = stream->chunk,
+                                              .stamp = window.base_stamp,
                                               .address = window.base_address};
     stream->chunk_offset = place->offset + sizeof window;
     stream->window_left = place->bytes - sizeof window;
@@ -131,7 +138,8 @@ static int decode_some(struct streams *streams, struct stream *stream, struct ht
         int decoded = ht_raw_decode(&stream->decoder, &stream->batch[stream->batch_end]);
         if (decoded < 0)
             return ht_error_input(error, streams->log->path,
-                                  stream->chunk_offset + (uint64_t)(stream->decoder.at - stream->chunk), "a record expected");
+                                  stream->chunk_offset + (uint64_t)(stream->decoder.at - stream->chunk),
+                                  "a record expected");
         if (decoded == 0) {
             stream->in_window = false;
             streams->bytes_read += stream->window_left;

@@ -1,5 +1,5 @@
-// The streams of one raw log, read side by side in bounded memory: a chunk of the current window for each stream that
-// is under way, and a batch of decoded records.
+// The streams of one raw log, read side by side in bounded memory: a chunk of the current window for each
+// stream that is under way, and a batch of decoded records.
 #ifndef HEAPTAPE_STREAMS_H
 #define HEAPTAPE_STREAMS_H
 
@@ -18,13 +18,13 @@ struct stream_window {
 
 struct stream {
     uint32_t tid;
-    uint64_t first_stamp;            // no record is stamped earlier
-    struct stream_window *window;    // in order
+    uint64_t first_stamp;          // no record is stamped earlier
+    struct stream_window *window;  // in order
     uint32_t windows, windows_room, next_window;
     // The chunk being decoded.
     uint8_t *chunk;
-    uint64_t chunk_offset;           // where in the file its first byte lies
-    uint64_t window_left;            // bytes of the window behind the chunk
+    uint64_t chunk_offset;  // where in the file its first byte lies
+    uint64_t window_left;   // bytes of the window behind the chunk
     struct ht_raw_decoder decoder;
     bool in_window;
     // Records decoded ahead.

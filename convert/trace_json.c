@@ -52,7 +52,8 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
     set_number(context, "page_bytes", header->page_bytes);
     set_number(context, "start_realtime_ns", header->start_realtime_ns);
     double stamp_ns = ht_raw_ns_per_stamp(log);
-    json_object_set_new(context, "clock_hz", json_real(1e9 / stamp_ns * (double)(UINT64_C(1) << header->clock_shift)));
+    json_object_set_new(context, "clock_hz",
+                        json_real(1e9 / stamp_ns * (double)(UINT64_C(1) << header->clock_shift)));
     if (header->state == HT_RAW_STOPPED && stop_text(header))
         json_object_set_new(context, "stopped", json_string(stop_text(header)));
     return context;
@@ -87,7 +88,8 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
         {"recorded_heap_rss_peak_bytes", totals->heap_rss_peak_bytes},
         {"recorded_cpu_ns", totals->cpu_ns},
     };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) set_number(object, numbers[i].key, numbers[i].value);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        set_number(object, numbers[i].key, numbers[i].value);
     return object;
 }
 
@@ -106,7 +108,8 @@ static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *err
     if (ht_trace_facts(reader, &facts, error)) return NULL;
     totals.threads = facts.threads_count;
     for (size_t i = 0; i < facts.samples_count; i++) {
-        if (facts.samples[i].rss_anon_bytes > totals.rss_peak_bytes) totals.rss_peak_bytes = facts.samples[i].rss_anon_bytes;
+        if (facts.samples[i].rss_anon_bytes > totals.rss_peak_bytes)
+            totals.rss_peak_bytes = facts.samples[i].rss_anon_bytes;
         totals.cpu_ns = facts.samples[i].cpu_ns;
     }
     ht_trace_facts_free(&facts);
@@ -128,9 +131,18 @@ static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *err
     const struct ht_raw_log none = {.fd = -1};
     json_t *object = trace_json_totals(&totals, &none);
     // These need the whole heap followed from the start; a cut trace does not say them.
-    const char *const unknown[] = {"peak_live_bytes", "peak_live_objects", "end_live_bytes", "end_live_objects", "repairs",
-                                   "anomalies", "unfinished", "lost_calls", "recorded_own_peak_bytes", "recorded_heap_rss_peak_bytes"};
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) json_object_set_new(object, unknown[i], json_null());
+    const char *const unknown[] = {"peak_live_bytes",
+                                   "peak_live_objects",
+                                   "end_live_bytes",
+                                   "end_live_objects",
+                                   "repairs",
+                                   "anomalies",
+                                   "unfinished",
+                                   "lost_calls",
+                                   "recorded_own_peak_bytes",
+                                   "recorded_heap_rss_peak_bytes"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        json_object_set_new(object, unknown[i], json_null());
     return object;
 }
 
@@ -152,9 +164,11 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     json_object_set_new(info, "truncated", json_boolean(ht_trace_truncated(reader)));
     set_number(info, "valid_bytes", ht_trace_valid_bytes(reader));
     set_number(info, "file_bytes", bytes);
-    json_object_set_new(info, "bytes_per_event", events ? json_real((double)bytes / (double)events) : json_null());
+    json_object_set_new(info, "bytes_per_event",
+                        events ? json_real((double)bytes / (double)events) : json_null());
     set_number(info, "time_unit_ns", ht_trace_time_unit_ns(reader));
-    json_t *command = json_object_get(context, "command"), *allocator = json_object_get(context, "allocator_name");
+    json_t *command = json_object_get(context, "command"),
+           *allocator = json_object_get(context, "allocator_name");
     if (!allocator) allocator = json_object_get(context, "allocator");
     json_object_set(info, "command", command ? command : json_null());
     json_object_set(info, "recorded_allocator", allocator ? allocator : json_null());

@@ -11,7 +11,7 @@ enum { COMPRESS_BYTES_MIN = 24 };
 struct ht_packer {
     ZSTD_CCtx *zstd;
     int level;
-    uint64_t *wide;       // values widened or differenced
+    uint64_t *wide;  // values widened or differenced
     uint64_t *difference;
     size_t wide_room;
     uint8_t *planes;
@@ -81,14 +81,16 @@ static void split_planes(const uint64_t *values, size_t count, unsigned width, u
         for (size_t i = 0; i < count; i++) planes[plane * count + i] = (uint8_t)(values[i] >> (8 * plane));
 }
 
-// Compresses `raw` onto the payload's end, or stores it where compression does not pay. Returns stored bytes or -1.
+// Compresses `raw` onto the payload's end, or stores it where compression does not pay. Returns stored bytes
+// or -1.
 static long put_bytes(struct ht_packer *packer, struct ht_payload *payload, const uint8_t *raw, size_t bytes,
                       uint8_t *compression) {
     size_t bound = ZSTD_compressBound(bytes);
     if (!grow(&payload->bytes, &payload->room, payload->used + bound, 1)) return -1;
     *compression = HT_STORED;
     if (bytes >= COMPRESS_BYTES_MIN) {
-        size_t size = ZSTD_compressCCtx(packer->zstd, payload->bytes + payload->used, bound, raw, bytes, packer->level);
+        size_t size =
+            ZSTD_compressCCtx(packer->zstd, payload->bytes + payload->used, bound, raw, bytes, packer->level);
         if (!ZSTD_isError(size) && size < bytes) {
             *compression = HT_ZSTD;
             return (long)size;
@@ -102,8 +104,8 @@ static int put_column(struct ht_packer *packer, struct ht_payload *payload, uint
                       unsigned width, uint8_t transform, size_t count) {
     assert(payload->columns < HT_COLUMNS_MAX);
     struct ht_column_entry *entry = &payload->entry[payload->columns];
-    *entry = (struct ht_column_entry){.id = id, .width = (uint8_t)width, .transform = transform,
-                                      .values = (uint32_t)count};
+    *entry = (struct ht_column_entry){
+        .id = id, .width = (uint8_t)width, .transform = transform, .values = (uint32_t)count};
     long stored = put_bytes(packer, payload, raw, width * count, &entry->compression);
     if (stored < 0) return -1;
     entry->stored_bytes = (uint32_t)stored;
@@ -112,8 +114,8 @@ static int put_column(struct ht_packer *packer, struct ht_payload *payload, uint
     return 0;
 }
 
-static int put_planes(struct ht_packer *packer, struct ht_payload *payload, uint8_t id, const uint64_t *values,
-                      size_t count, uint8_t transform) {
+static int put_planes(struct ht_packer *packer, struct ht_payload *payload, uint8_t id,
+                      const uint64_t *values, size_t count, uint8_t transform) {
     unsigned width = width_of(bits_of(values, count));
     if (!grow(&packer->planes, &packer->planes_room, width * count, 1)) return -1;
     split_planes(values, count, width, packer->planes);
@@ -190,7 +192,8 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
     if (entry->width > 8) *wrong = "column wider than 8 bytes";
     else if (entry->transform > HT_TRANSFORM_DIFFERENCE) *wrong = "unknown column transform";
     else if (entry->compression > HT_ZSTD) *wrong = "unknown column compression";
-    else if (entry->compression == HT_STORED && entry->stored_bytes != bytes) *wrong = "stored column of the wrong length";
+    else if (entry->compression == HT_STORED && entry->stored_bytes != bytes)
+        *wrong = "stored column of the wrong length";
     if (*wrong) return NULL;
     if (entry->compression == HT_STORED) return stored;
     if (!grow(&unpacker->planes, &unpacker->planes_room, bytes + 1, 1)) {
@@ -206,21 +209,21 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
 }
 
 // The first plane sets the values and each further one is or-ed in: plain loops that vectorise.
-#define JOIN_PLANES(type)                                                                               \
-    do {                                                                                                \
-        size_t n = entry->values;                                                                       \
-        if (entry->width == 0) memset(values, 0, n * sizeof *values);                                   \
-        for (unsigned plane = 0; plane < entry->width; plane++) {                                       \
-            const uint8_t *from = planes + plane * n;                                                   \
-            if (plane == 0)                                                                             \
-                for (size_t i = 0; i < n; i++) values[i] = from[i];                                     \
-            else                                                                                        \
-                for (size_t i = 0; i < n; i++) values[i] |= (type)from[i] << (8 * plane);               \
-        }                                                                                               \
+#define JOIN_PLANES(type)                                                                                    \
+    do {                                                                                                     \
+        size_t n = entry->values;                                                                            \
+        if (entry->width == 0) memset(values, 0, n * sizeof *values);                                        \
+        for (unsigned plane = 0; plane < entry->width; plane++) {                                            \
+            const uint8_t *from = planes + plane * n;                                                        \
+            if (plane == 0)                                                                                  \
+                for (size_t i = 0; i < n; i++) values[i] = from[i];                                          \
+            else                                                                                             \
+                for (size_t i = 0; i < n; i++) values[i] |= (type)from[i] << (8 * plane);                    \
+        }                                                                                                    \
     } while (0)
 
-const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_entry *entry, const uint8_t *stored,
-                          uint64_t *values) {
+const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
+                          const uint8_t *stored, uint64_t *values) {
     const char *wrong;
     const uint8_t *planes = planes_of(unpacker, entry, stored, &wrong);
     if (!planes) return wrong;
@@ -235,8 +238,8 @@ const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_e
     return NULL;
 }
 
-const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_entry *entry, const uint8_t *stored,
-                          uint32_t *values) {
+const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
+                          const uint8_t *stored, uint32_t *values) {
     const char *wrong;
     // Differences of 32-bit values may need five bytes; they are summed in 64 bits.
     if (entry->width > 4) {
@@ -265,8 +268,8 @@ const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_e
     return NULL;
 }
 
-const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column_entry *entry, const uint8_t *stored,
-                            uint8_t *values) {
+const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
+                            const uint8_t *stored, uint8_t *values) {
     const char *wrong;
     if (entry->width > 1 || entry->transform != HT_TRANSFORM_PLAIN) return "column of bytes expected";
     const uint8_t *planes = planes_of(unpacker, entry, stored, &wrong);

@@ -25,9 +25,7 @@ int ht_error_system(struct ht_error *error, const char *path, const char *format
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     error->status = HT_EXIT_FAILED;
-    if (number)
-        snprintf(error->message, sizeof error->message, "%s: %s: %s", path, what, strerror(number));
-    else
-        snprintf(error->message, sizeof error->message, "%s: %s", path, what);
+    if (number) snprintf(error->message, sizeof error->message, "%s: %s: %s", path, what, strerror(number));
+    else snprintf(error->message, sizeof error->message, "%s: %s", path, what);
     return -1;
 }

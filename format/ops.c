@@ -1,8 +1,9 @@
 #include "ops.h"
 
 #define ALLOC HT_KIND_ALLOC
-#define FREE HT_KIND_FREE
+#define FREE  HT_KIND_FREE
 
+// clang-format off
 const struct ht_function_info ht_functions[HT_FUNCTIONS] = {
     //                             name                          kind   size   extra  pseudo
     [HT_MALLOC] = {"malloc", ALLOC, true, false, false},
@@ -33,6 +34,7 @@ const struct ht_function_info ht_functions[HT_FUNCTIONS] = {
     [HT_DROP] = {"drop", FREE, false, false, true},
     [HT_INHERIT] = {"inherit", ALLOC, true, false, true},
 };
+// clang-format on
 
 struct ht_op_shape ht_op_shape(uint8_t op) {
     struct ht_op_shape shape = {0};

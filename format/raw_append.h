@@ -5,8 +5,8 @@
 //       | op | nt | na | ns | time      | address      | size    |     example: docs/raw-log-format.md
 //       +----+----+----+----+-----------+--------------+---------+
 //
-// A process may be killed between any two instructions. Each record therefore becomes visible by one store of eight
-// bytes that holds its head; longer records write their tail before it.
+// A process may be killed between any two instructions. Each record therefore becomes visible by one store of
+// eight bytes that holds its head; longer records write their tail before it.
 #ifndef HEAPTAPE_RAW_APPEND_H
 #define HEAPTAPE_RAW_APPEND_H
 
@@ -22,15 +22,17 @@ struct ht_cursor {
 };
 
 // Nibbles that hold a value; 0 takes one, which keeps this free of branches.
-static inline unsigned ht_nibbles(uint64_t value) { return (63u - (unsigned)__builtin_clzll(value | 1)) / 4 + 1; }
+static inline unsigned ht_nibbles(uint64_t value) {
+    return (63u - (unsigned)__builtin_clzll(value | 1)) / 4 + 1;
+}
 
 static inline uint64_t ht_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (uint64_t)(value >> 63); }
 
 static inline void ht_store8(uint8_t *at, uint64_t word) { memcpy(at, &word, sizeof word); }
 
 // The general form: any widths. `nibbles` of 15 take 16, because the code 15 means 16.
-__attribute__((noinline, unused, cold)) static void ht_append_wide(struct ht_cursor *cursor, uint64_t head,
-                                                                   const unsigned nibbles[3], const uint64_t value[3]) {
+__attribute__((noinline, unused, cold)) static void
+ht_append_wide(struct ht_cursor *cursor, uint64_t head, const unsigned nibbles[3], const uint64_t value[3]) {
     uint64_t word[5] = {head};
     unsigned bit = 16;
     for (unsigned field = 0; field < 3; field++) {
@@ -48,8 +50,8 @@ __attribute__((noinline, unused, cold)) static void ht_append_wide(struct ht_cur
 }
 
 // Packs one record of three fields; a field of width 0 is absent.
-static inline void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt, uint64_t address,
-                                    unsigned na, uint64_t size, unsigned ns) {
+static inline void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt,
+                                    uint64_t address, unsigned na, uint64_t size, unsigned ns) {
     unsigned bits = 16 + 4 * (nt + na + ns);
     if (__builtin_expect(bits <= 64, 1)) {
         uint64_t word = op | nt << 4 | na << 8 | (uint64_t)ns << 12 | time << 16 | address << (16 + 4 * nt);
@@ -94,27 +96,32 @@ static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, u
 }
 
 // A call with an address; its low bits, rarely set, travel as a modifier.
-static inline void ht_append_call(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address, uint64_t size) {
-    if (__builtin_expect((address & 7) != 0, 0)) ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
+static inline void ht_append_call(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address,
+                                  uint64_t size) {
+    if (__builtin_expect((address & 7) != 0, 0))
+        ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
     uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);
     ht_append_fields(cursor, op, time, ht_nibbles(time), step, ht_nibbles(step), size, ht_nibbles(size));
 }
 
 // A call that carries an address and no size: free, the ends of a realloc.
 static inline void ht_append_bare(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address) {
-    if (__builtin_expect((address & 7) != 0, 0)) ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
+    if (__builtin_expect((address & 7) != 0, 0))
+        ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
     uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);
     ht_append_fields(cursor, op, time, ht_nibbles(time), step, ht_nibbles(step), 0, 0);
 }
 
 // A call without address: free(NULL), and every call that failed (after its modifier).
-static inline void ht_append_unaddressed(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t size) {
+static inline void ht_append_unaddressed(struct ht_cursor *cursor, unsigned op, uint64_t stamp,
+                                         uint64_t size) {
     uint64_t time = ht_time_step(cursor, stamp);
     ht_append_fields(cursor, op, time, ht_nibbles(time), 0, 0, size, ht_nibbles(size));
 }
 
 // A long record of `words` words, the first of which is a stamp.
-static inline void ht_append_long(struct ht_cursor *cursor, unsigned kind, const uint64_t *word, unsigned words) {
+static inline void ht_append_long(struct ht_cursor *cursor, unsigned kind, const uint64_t *word,
+                                  unsigned words) {
     uint8_t *at = cursor->at;
     memcpy(at + 2, word, 8 * words);
     memset(at + 2 + 8 * words, 0, 2);

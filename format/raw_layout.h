@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define HT_RAW_MAGIC "HTAPERAW"
+#define HT_RAW_MAGIC    "HTAPERAW"
 #define HT_WINDOW_MAGIC 0x4e575448u  // "HTWN"
 
 enum {
@@ -15,11 +15,12 @@ enum {
     HT_RAW_CONTEXT_OFFSET = 4096,
     HT_WINDOW_ALIGN = 4096,
     HT_WINDOW_BYTES_MAX = 1 << 24,
-    HT_RECORD_BYTES_MAX = 32,      // a call record: 16 + 3 * 64 bits
+    HT_RECORD_BYTES_MAX = 32,  // a call record: 16 + 3 * 64 bits
     HT_MODIFIERS_MAX = 5,
-    // Every append needs this much room: modifiers, the record, the zero that ends the window, one wide store.
+    // Every append needs this much room: modifiers, the record, the zero that ends the window, one wide
+    // store.
     HT_APPEND_ROOM_BYTES = HT_RECORD_BYTES_MAX * (HT_MODIFIERS_MAX + 1) + 32,
-    HT_LARGE_BLOCK_BYTES = 65536   // residency is noted from this size on
+    HT_LARGE_BLOCK_BYTES = 65536  // residency is noted from this size on
 };
 
 enum ht_clock_kind { HT_CLOCK_TSC = 1, HT_CLOCK_CNTVCT = 2, HT_CLOCK_GETTIME = 3 };

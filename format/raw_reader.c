@@ -14,19 +14,22 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
     const struct ht_raw_header *header = &log->header;
     const char *path = log->path;
     if (header->min_reader > HT_RAW_VERSION)
-        return ht_error_input(error, path, 10, "raw log version %u needs a newer reader (this one knows version %d)",
+        return ht_error_input(error, path, 10,
+                              "raw log version %u needs a newer reader (this one knows version %d)",
                               header->version, HT_RAW_VERSION);
     if (header->features)
         return ht_error_input(error, path, 12, "raw log uses unknown features 0x%" PRIx32, header->features);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
         return ht_error_input(error, path, 16, "a header of %d bytes expected", HT_RAW_HEADER_BYTES);
-    if (header->clock_kind < HT_CLOCK_TSC || header->clock_kind > HT_CLOCK_GETTIME || header->clock_shift > 32)
+    if (header->clock_kind < HT_CLOCK_TSC || header->clock_kind > HT_CLOCK_GETTIME ||
+        header->clock_shift > 32)
         return ht_error_input(error, path, 56, "a known clock expected");
     // A recording that ran out of room has handed out more windows than there was room for.
-    uint64_t promised = header->windows_end < header->reserve_bytes ? header->windows_end : header->reserve_bytes;
+    uint64_t promised =
+        header->windows_end < header->reserve_bytes ? header->windows_end : header->reserve_bytes;
     if (promised > log->file_bytes && header->state != HT_RAW_STOPPED)
-        return ht_error_input(error, path, log->file_bytes, "windows up to offset %" PRIu64 " expected, but the file ends",
-                              promised);
+        return ht_error_input(error, path, log->file_bytes,
+                              "windows up to offset %" PRIu64 " expected, but the file ends", promised);
     if (header->context_bytes > HT_RAW_HEADER_BYTES - HT_RAW_CONTEXT_OFFSET)
         return ht_error_input(error, path, 160, "a context within the header expected");
     return 0;
@@ -51,18 +54,21 @@ int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error
         ht_error_input(error, path, 0, "a raw log expected, but the file is empty");
     else if (!ht_read_at(log->fd, &log->header, sizeof log->header.magic, 0) ||
              memcmp(log->header.magic, HT_RAW_MAGIC, sizeof log->header.magic))
-        ht_error_input(error, path, 0, "%s", memcmp(log->header.magic, "HTAPETRC", sizeof log->header.magic)
-                                                 ? "not a raw log: HTAPERAW expected"
-                                                 : "a raw log expected, but this is a trace already");
-    else if (log->file_bytes < HT_RAW_HEADER_BYTES || !ht_read_at(log->fd, &log->header, sizeof log->header, 0))
-        ht_error_input(error, path, log->file_bytes, "a header of %d bytes expected, but the file ends", HT_RAW_HEADER_BYTES);
-    else
-        result = check_header(log, error);
+        ht_error_input(error, path, 0, "%s",
+                       memcmp(log->header.magic, "HTAPETRC", sizeof log->header.magic)
+                           ? "not a raw log: HTAPERAW expected"
+                           : "a raw log expected, but this is a trace already");
+    else if (log->file_bytes < HT_RAW_HEADER_BYTES ||
+             !ht_read_at(log->fd, &log->header, sizeof log->header, 0))
+        ht_error_input(error, path, log->file_bytes, "a header of %d bytes expected, but the file ends",
+                       HT_RAW_HEADER_BYTES);
+    else result = check_header(log, error);
     if (!result) {
         log->windows_end = log->header.windows_end;
         if (log->windows_end > log->file_bytes) log->windows_end = log->file_bytes;
         log->context = calloc(1, (size_t)log->header.context_bytes + 1);
-        if (!log->context || !ht_read_at(log->fd, log->context, log->header.context_bytes, HT_RAW_CONTEXT_OFFSET))
+        if (!log->context ||
+            !ht_read_at(log->fd, log->context, log->header.context_bytes, HT_RAW_CONTEXT_OFFSET))
             result = ht_error_system(error, path, "cannot read the context");
     }
     if (result) ht_raw_close(log);
@@ -91,7 +97,8 @@ double ht_raw_ns_per_stamp(const struct ht_raw_log *log) {
     const struct ht_clock_pair first = log->header.first_pair;
     struct ht_clock_pair last = log->header.last_pair[0];
     if (log->header.last_pair[1].stamp > last.stamp) last = log->header.last_pair[1];
-    // A log without a second pair (killed at once) falls back on a rate of one stamp per quantum of a 2.5 GHz counter.
+    // A log without a second pair (killed at once) falls back on a rate of one stamp per quantum of a 2.5 GHz
+    // counter.
     if (last.stamp <= first.stamp || last.mono_ns <= first.mono_ns)
         return (double)(UINT64_C(1) << log->header.clock_shift) / 2.5;
     return (double)(last.mono_ns - first.mono_ns) / (double)(last.stamp - first.stamp);
@@ -101,10 +108,12 @@ int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_
                        struct ht_error *error) {
     if (offset < HT_RAW_HEADER_BYTES) offset = HT_RAW_HEADER_BYTES;
     for (; offset + sizeof *window <= log->windows_end; offset += HT_WINDOW_ALIGN) {
-        if (!ht_read_at(log->fd, window, sizeof *window, offset)) return ht_error_system(error, log->path, "cannot read");
+        if (!ht_read_at(log->fd, window, sizeof *window, offset))
+            return ht_error_system(error, log->path, "cannot read");
         if (window->magic == 0) continue;  // handed out, never begun
-        if (window->magic != HT_WINDOW_MAGIC || window->bytes < HT_WINDOW_ALIGN || window->bytes % HT_WINDOW_ALIGN ||
-            window->used > window->bytes || (window->used && window->used < sizeof *window) || window->bytes > HT_WINDOW_BYTES_MAX)
+        if (window->magic != HT_WINDOW_MAGIC || window->bytes < HT_WINDOW_ALIGN ||
+            window->bytes % HT_WINDOW_ALIGN || window->used > window->bytes ||
+            (window->used && window->used < sizeof *window) || window->bytes > HT_WINDOW_BYTES_MAX)
             return ht_error_input(error, log->path, offset, "a window (HTWN) expected");
         *at = offset;
         return 1;
@@ -112,9 +121,12 @@ int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_
     return 0;
 }
 
-void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window *window, const uint8_t *bytes) {
+void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window *window,
+                          const uint8_t *bytes) {
     uint64_t used = window->used ? window->used : window->bytes;
-    *decoder = (struct ht_raw_decoder){.at = bytes + sizeof *window, .end = bytes + used, .stamp = window->base_stamp,
+    *decoder = (struct ht_raw_decoder){.at = bytes + sizeof *window,
+                                       .end = bytes + used,
+                                       .stamp = window->base_stamp,
                                        .address = window->base_address};
 }
 
@@ -135,7 +147,9 @@ static uint64_t take(const uint8_t *at, unsigned *bit, unsigned nibbles) {
     return bits == 64 ? value : value & ((UINT64_C(1) << bits) - 1);
 }
 
-static bool op_known(unsigned op) { return (op >= HT_RAW_FREE && op <= HT_RAW_REALLOC_NULL) || op == HT_RAW_MODIFIER; }
+static bool op_known(unsigned op) {
+    return (op >= HT_RAW_FREE && op <= HT_RAW_REALLOC_NULL) || op == HT_RAW_MODIFIER;
+}
 
 static bool op_addressed(unsigned op) { return op != HT_RAW_FREE_NULL; }
 
@@ -153,22 +167,29 @@ static int decode_long(struct ht_raw_decoder *decoder, struct ht_raw_record *rec
 
 static bool apply_modifier(struct ht_raw_record *record, unsigned kind, uint64_t value) {
     switch (kind) {
-    case HT_MODIFIER_FUNCTION: record->function = (uint8_t)value; return value > 0 && value < HT_DROP && ht_functions[value].name;
+    case HT_MODIFIER_FUNCTION:
+        record->function = (uint8_t)value;
+        return value > 0 && value < HT_DROP && ht_functions[value].name;
     case HT_MODIFIER_COUNT: record->count = value; return true;
     case HT_MODIFIER_ALIGNMENT: record->alignment = value; return true;
-    case HT_MODIFIER_FAILED: record->failed = (uint8_t)value; return value == HT_FAILED_NULL || value == HT_FAILED_RELEASED;
+    case HT_MODIFIER_FAILED:
+        record->failed = (uint8_t)value;
+        return value == HT_FAILED_NULL || value == HT_FAILED_RELEASED;
     case HT_MODIFIER_LOW_BITS: return value < 8;
-    case HT_MODIFIER_RESIDENT_BEFORE: record->resident_before = (uint32_t)value + 1; return value < UINT32_MAX;
+    case HT_MODIFIER_RESIDENT_BEFORE:
+        record->resident_before = (uint32_t)value + 1;
+        return value < UINT32_MAX;
     case HT_MODIFIER_RESIDENT_AFTER: record->resident_after = (uint32_t)value + 1; return value < UINT32_MAX;
     default: return false;
     }
 }
 
-// A record that the shim could have written: its function is one of the op's kind, only allocations and the ends of
-// reallocs fail, and a block has an address.
+// A record that the shim could have written: its function is one of the op's kind, only allocations and the
+// ends of reallocs fail, and a block has an address.
 static bool makes_sense(const struct ht_raw_record *record) {
     bool frees = record->op == HT_RAW_FREE || record->op == HT_RAW_FREE_NULL;
-    bool reallocs = record->op == HT_RAW_REALLOC_BEGIN || record->op == HT_RAW_REALLOC_END || record->op == HT_RAW_REALLOC_NULL;
+    bool reallocs = record->op == HT_RAW_REALLOC_BEGIN || record->op == HT_RAW_REALLOC_END ||
+                    record->op == HT_RAW_REALLOC_NULL;
     enum ht_kind kind = frees ? HT_KIND_FREE : reallocs ? HT_KIND_REALLOC : HT_KIND_ALLOC;
     if (record->function && ht_functions[record->function].kind != kind) return false;
     if (record->failed) return !frees && record->op != HT_RAW_REALLOC_BEGIN;
@@ -192,7 +213,10 @@ static inline int decode_common(struct ht_raw_decoder *decoder, struct ht_raw_re
     decoder->at += (bits + 7) / 8;
     decoder->address = address;
     decoder->stamp += time;
-    *record = (struct ht_raw_record){.stamp = decoder->stamp, .address = address, .count = 1, .op = (uint8_t)op,
+    *record = (struct ht_raw_record){.stamp = decoder->stamp,
+                                     .address = address,
+                                     .count = 1,
+                                     .op = (uint8_t)op,
                                      .size = word & ((UINT64_C(1) << 4 * ns) - 1)};
     return 1;
 }
@@ -222,7 +246,8 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) 
         if (op == HT_RAW_MODIFIER) {
             unsigned bit = 16;
             uint64_t value = take(decoder->at, &bit, na);
-            if (nt || decoder->at + (bit + 7) / 8 > decoder->end || !apply_modifier(record, ns, value)) return -1;
+            if (nt || decoder->at + (bit + 7) / 8 > decoder->end || !apply_modifier(record, ns, value))
+                return -1;
             if (ns == HT_MODIFIER_LOW_BITS) low_bits = value;
             decoder->at += (bit + 7) / 8;
             continue;
@@ -262,7 +287,8 @@ static bool counts(const struct ht_raw_record *record) {
     return record->op != HT_RAW_LONG && record->op != HT_RAW_REALLOC_BEGIN;
 }
 
-int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *streams, struct ht_error *error) {
+int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *streams,
+                       struct ht_error *error) {
     struct ht_window window;
     uint64_t at, offset = 0, *per_stream = NULL;
     size_t room = 0;
@@ -273,10 +299,13 @@ int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *
         offset = at + window.bytes;
         if (window.stream >= room) {
             size_t wanted = ((size_t)window.stream + 1) * 2;
-            uint64_t *larger = ht_raw_stream_possible(log, window.stream) ? realloc(per_stream, wanted * sizeof *larger) : NULL;
+            uint64_t *larger = ht_raw_stream_possible(log, window.stream)
+                                   ? realloc(per_stream, wanted * sizeof *larger)
+                                   : NULL;
             if (!larger) {
                 free(per_stream);
-                return ht_error_input(error, log->path, at, "a stream number that the windows account for expected");
+                return ht_error_input(error, log->path, at,
+                                      "a stream number that the windows account for expected");
             }
             memset(larger + room, 0, (wanted - room) * sizeof *larger);
             per_stream = larger;

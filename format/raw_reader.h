@@ -1,4 +1,5 @@
-// Reads a raw log: header, context, windows, records (docs/raw-log-format.md). Everything is checked; nothing is trusted.
+// Reads a raw log: header, context, windows, records (docs/raw-log-format.md). Everything is checked; nothing
+// is trusted.
 #ifndef HEAPTAPE_RAW_READER_H
 #define HEAPTAPE_RAW_READER_H
 
@@ -14,9 +15,9 @@ struct ht_raw_log {
     char *path;
     int fd;
     uint64_t file_bytes;
-    uint64_t windows_end;   // no further than the file
+    uint64_t windows_end;  // no further than the file
     struct ht_raw_header header;
-    char *context;          // key=value strings, header.context_bytes long, ends with a zero byte
+    char *context;  // key=value strings, header.context_bytes long, ends with a zero byte
 };
 
 // Opens and checks the header. Returns 0 or -1 with error.
@@ -27,7 +28,8 @@ const char *ht_raw_context(const struct ht_raw_log *log, const char *key);
 // Nanoseconds per stamp, from the clock pairs.
 double ht_raw_ns_per_stamp(const struct ht_raw_log *log);
 
-// Finds the first window at or after `offset`. Returns 1 and fills window and *at, 0 at the end, -1 with error.
+// Finds the first window at or after `offset`. Returns 1 and fills window and *at, 0 at the end, -1 with
+// error.
 int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_window *window, uint64_t *at,
                        struct ht_error *error);
 
@@ -36,21 +38,21 @@ static inline bool ht_raw_stream_possible(const struct ht_raw_log *log, uint32_t
     return stream < log->windows_end / HT_WINDOW_ALIGN;
 }
 
-// One decoded record. Modifiers have been applied to the call that follows them. One cache line, because the converter
-// decodes ahead in batches.
+// One decoded record. Modifiers have been applied to the call that follows them. One cache line, because the
+// converter decodes ahead in batches.
 struct ht_raw_record {
     uint64_t stamp;
     union {
         struct {
             uint64_t address, size, count, alignment;  // count: 1 unless told; alignment: 0 unless told
         };
-        uint64_t word[4];                        // a long record's words behind its stamp
+        uint64_t word[4];  // a long record's words behind its stamp
     };
-    uint32_t resident_before, resident_after;    // pages plus one; 0: unknown
-    uint8_t op;                                  // enum ht_raw_op, never a modifier
-    uint8_t function;                            // enum ht_function, 0 where op alone tells
-    uint8_t failed;                              // 0, HT_FAILED_NULL, HT_FAILED_RELEASED
-    uint8_t long_kind, long_words;               // long_words: those in `word`
+    uint32_t resident_before, resident_after;  // pages plus one; 0: unknown
+    uint8_t op;                                // enum ht_raw_op, never a modifier
+    uint8_t function;                          // enum ht_function, 0 where op alone tells
+    uint8_t failed;                            // 0, HT_FAILED_NULL, HT_FAILED_RELEASED
+    uint8_t long_kind, long_words;             // long_words: those in `word`
 };
 static_assert(sizeof(struct ht_raw_record) <= 64, "decoded record");
 
@@ -60,11 +62,15 @@ struct ht_raw_decoder {
     uint64_t stamp, address;
 };
 
-void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window *window, const uint8_t *bytes);
-// Decodes the next record. Returns 1, 0 at the window's end, -1 where bytes are no record (decoder->at stays there).
+void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window *window,
+                          const uint8_t *bytes);
+// Decodes the next record. Returns 1, 0 at the window's end, -1 where bytes are no record (decoder->at stays
+// there).
 int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record);
 
-// Calls in the log (a realloc counts once), read from window headers, and from the records of windows still open.
-int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *streams, struct ht_error *error);
+// Calls in the log (a realloc counts once), read from window headers, and from the records of windows still
+// open.
+int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *streams,
+                       struct ht_error *error);
 
 #endif

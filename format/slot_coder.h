@@ -1,8 +1,9 @@
-// Names objects within one section of a trace: what the slot columns hold, and back (docs/trace-format.md, "Slots").
+// Names objects within one section of a trace: what the slot columns hold, and back (docs/trace-format.md,
+// "Slots").
 //
-// Two observations make slots nearly free. An allocation mostly gets the slot that its thread freed last, so within a
-// section the frees predict the allocations. And what is freed or reallocated was mostly born a little earlier in the
-// same section, so "how many births ago" names it. Only the rest is stored as a number.
+// Two observations make slots nearly free. An allocation mostly gets the slot that its thread freed last, so
+// within a section the frees predict the allocations. And what is freed or reallocated was mostly born a
+// little earlier in the same section, so "how many births ago" names it. Only the rest is stored as a number.
 #ifndef HEAPTAPE_SLOT_CODER_H
 #define HEAPTAPE_SLOT_CODER_H
 
@@ -29,9 +30,9 @@ struct slot_coder {
     // The threads' stacks of freed slots: lists through nodes, 0 ends one.
     uint32_t nodes, node_slot[HT_SECTION_ROWS_MAX + 1], node_below[HT_SECTION_ROWS_MAX + 1];
     uint32_t threads, top[HT_SECTION_ROWS_MAX];
-    // Hash tables, open addressing: thread -> its number in this section, and (encoder only) slot -> its latest birth.
-    // An entry holds key, mark, value less one in 32, 16 and 16 bits; it counts only if it carries the section's own mark,
-    // so that a new section need not clear the tables.
+    // Hash tables, open addressing: thread -> its number in this section, and (encoder only) slot -> its
+    // latest birth. An entry holds key, mark, value less one in 32, 16 and 16 bits; it counts only if it
+    // carries the section's own mark, so that a new section need not clear the tables.
     uint16_t mark;
     uint64_t thread_entry[SLOT_CODER_HASH], slot_entry[SLOT_CODER_HASH];
 };
@@ -78,7 +79,8 @@ static inline void slot_coder_prefetch(const struct slot_coder *coder, uint32_t 
     __builtin_prefetch(&coder->slot_entry[slot_coder_home(slot)], 1);
 }
 
-// An event of `thread` (the section's number) makes an object in `slot`. Returns its code; HT_BIRTH_EXPLICIT: store the slot.
+// An event of `thread` (the section's number) makes an object in `slot`. Returns its code; HT_BIRTH_EXPLICIT:
+// store the slot.
 static inline uint32_t slot_coder_encode_birth(struct slot_coder *coder, uint32_t thread, uint32_t slot) {
     uint32_t top = coder->top[thread], code = HT_BIRTH_EXPLICIT;
     if (top && coder->node_slot[top] == slot) {
@@ -90,10 +92,10 @@ static inline uint32_t slot_coder_encode_birth(struct slot_coder *coder, uint32_
     return code;
 }
 
-// An event of `thread` names the object in `slot`. really_own: the slot's last allocation was this thread's, for all the
-// caller knows. Returns its code; below HT_NAMED_BY_BIRTH: store the slot.
-static inline uint32_t slot_coder_encode_named(struct slot_coder *coder, uint32_t thread, uint32_t slot, bool ends,
-                                               bool reborn, bool really_own) {
+// An event of `thread` names the object in `slot`. really_own: the slot's last allocation was this thread's,
+// for all the caller knows. Returns its code; below HT_NAMED_BY_BIRTH: store the slot.
+static inline uint32_t slot_coder_encode_named(struct slot_coder *coder, uint32_t thread, uint32_t slot,
+                                               bool ends, bool reborn, bool really_own) {
     uint64_t *entry = slot_coder_find(coder, coder->slot_entry, slot);
     uint32_t owner, code;
     if (slot_coder_live(coder, *entry)) {
@@ -128,8 +130,8 @@ static inline uint32_t slot_coder_decode_birth(struct slot_coder *coder, uint32_
     return slot;
 }
 
-static inline uint32_t slot_coder_decode_named(struct slot_coder *coder, uint32_t thread, uint32_t code, bool ends,
-                                               bool reborn, const uint32_t **explicit_slot) {
+static inline uint32_t slot_coder_decode_named(struct slot_coder *coder, uint32_t thread, uint32_t code,
+                                               bool ends, bool reborn, const uint32_t **explicit_slot) {
     struct slot_birth named;
     if (code >= HT_NAMED_BY_BIRTH) {
         uint32_t ago = code - HT_NAMED_BY_BIRTH;

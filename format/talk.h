@@ -16,7 +16,8 @@ const char *ht_bytes(char text[32], double bytes);
 // Prints "PROGRAM: MESSAGE" and returns the error's status.
 int ht_complain(const char *program, const struct ht_error *error);
 
-// Flushes stdout: the status given, or HT_EXIT_FAILED with a line on stderr if what was printed could not be written.
+// Flushes stdout: the status given, or HT_EXIT_FAILED with a line on stderr if what was printed could not be
+// written.
 int ht_stdout_status(const char *program, int status);
 
 // A line on stderr that redraws about six times a second, from the first second on, and only on a terminal.
@@ -27,7 +28,8 @@ struct ht_progress {
 void ht_progress_start(struct ht_progress *progress);
 // True if it is time to draw: then print one line without newline by ht_progress_draw.
 bool ht_progress_due(struct ht_progress *progress);
-void ht_progress_draw(struct ht_progress *progress, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void ht_progress_draw(struct ht_progress *progress, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void ht_progress_end(struct ht_progress *progress);
 double ht_now_s(void);
 

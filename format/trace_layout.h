@@ -5,9 +5,9 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define HT_TRACE_MAGIC "HTAPETRC"
+#define HT_TRACE_MAGIC     "HTAPETRC"
 #define HT_TRACE_END_MAGIC "HTAPEEND"
-#define HT_SECTION_MAGIC 0x4b425448u  // "HTBK"
+#define HT_SECTION_MAGIC   0x4b425448u  // "HTBK"
 
 enum {
     HT_TRACE_VERSION = 1,

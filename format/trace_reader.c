@@ -42,7 +42,8 @@ struct ht_trace_reader {
     struct slot_coder coder;
 };
 
-static int bad(const struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error, const char *what) {
+static int bad(const struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error,
+               const char *what) {
     return ht_error_input(error, reader->path, offset, "%s", what);
 }
 
@@ -66,8 +67,8 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
     }
     uint64_t payload_offset = offset + sizeof *header;
     if (header->payload_bytes > reader->file_bytes - payload_offset) {
-        ht_error_input(error, reader->path, payload_offset, "a payload of %" PRIu32 " bytes expected, but the file ends",
-                       header->payload_bytes);
+        ht_error_input(error, reader->path, payload_offset,
+                       "a payload of %" PRIu32 " bytes expected, but the file ends", header->payload_bytes);
         return 0;
     }
     if (reader->payload_room < header->payload_bytes) {
@@ -149,17 +150,21 @@ static const char *take_index(struct ht_trace_reader *reader, uint64_t index_off
     if (!find_column(reader, 1, &entry, &stored)) return "an index with offsets expected";
     // A section takes at least its header's bytes, which bounds the rows that a hostile index may claim.
     size_t count = entry.values;
-    if (count > reader->file_bytes / sizeof(struct ht_section_header)) return "an index that fits the file expected";
+    if (count > reader->file_bytes / sizeof(struct ht_section_header))
+        return "an index that fits the file expected";
     uint64_t *values = malloc(5 * (count + 1) * sizeof *values);
     if (!values) return "not enough memory for the index";
     const char *wrong = NULL;
     for (uint8_t column = 0; column < 5 && !wrong; column++)
         wrong = column_u64(reader, column + 1, values + column * count, count);
     for (size_t i = 0; i < count && !wrong; i++) {
-        struct ht_section_place place = {.offset = values[i], .kind = (uint32_t)values[count + i],
+        struct ht_section_place place = {.offset = values[i],
+                                         .kind = (uint32_t)values[count + i],
                                          .rows = (uint32_t)values[2 * count + i],
-                                         .first_event = values[3 * count + i], .first_time = values[4 * count + i]};
-        if (place.offset >= index_offset || values[2 * count + i] > ROWS) wrong = "an index of sections before it expected";
+                                         .first_event = values[3 * count + i],
+                                         .first_time = values[4 * count + i]};
+        if (place.offset >= index_offset || values[2 * count + i] > ROWS)
+            wrong = "an index of sections before it expected";
         else if (!add_place(reader, place)) wrong = "not enough memory for the index";
     }
     free(values);
@@ -185,17 +190,21 @@ static void scan_sections(struct ht_trace_reader *reader) {
 static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
     struct ht_trace_header *header = &reader->header;
     if (reader->file_bytes < sizeof *header || !ht_read_at(reader->fd, header, sizeof *header, 0))
-        return bad(reader, 0, error, reader->file_bytes ? "a trace header of 64 bytes expected, but the file ends"
-                                                        : "a trace expected, but the file is empty");
+        return bad(reader, 0, error,
+                   reader->file_bytes ? "a trace header of 64 bytes expected, but the file ends"
+                                      : "a trace expected, but the file is empty");
     if (!memcmp(header->magic, "HTAPERAW", sizeof header->magic))
-        return bad(reader, 0, error, "a trace expected, but this is a raw log: heaptape convert makes a trace of it");
+        return bad(reader, 0, error,
+                   "a trace expected, but this is a raw log: heaptape convert makes a trace of it");
     if (memcmp(header->magic, HT_TRACE_MAGIC, sizeof header->magic))
         return bad(reader, 0, error, "not a trace: HTAPETRC expected");
     if (header->min_reader > HT_TRACE_VERSION)
-        return ht_error_input(error, reader->path, 10, "trace version %u needs a newer reader (this one knows version %d)",
+        return ht_error_input(error, reader->path, 10,
+                              "trace version %u needs a newer reader (this one knows version %d)",
                               header->version, HT_TRACE_VERSION);
     if (header->features)
-        return ht_error_input(error, reader->path, 12, "trace uses unknown features 0x%" PRIx32, header->features);
+        return ht_error_input(error, reader->path, 12, "trace uses unknown features 0x%" PRIx32,
+                              header->features);
     if (XXH64(header, offsetof(struct ht_trace_header, checksum), 0) != header->checksum)
         return bad(reader, 56, error, "the header's checksum expected to match");
     if (header->time_unit_ns == 0) return bad(reader, 16, error, "a time unit of at least 1 ns expected");
@@ -261,8 +270,9 @@ void ht_trace_close(struct ht_trace_reader *reader) {
 
 bool ht_trace_truncated(const struct ht_trace_reader *reader) { return reader->truncated; }
 void ht_trace_tell_truncated(const struct ht_trace_reader *reader, struct ht_error *error) {
-    ht_error_input(error, reader->path, reader->valid_bytes, "a whole section or the footer expected: the file is cut short or "
-                                                             "damaged here, and only what comes before it was read");
+    ht_error_input(error, reader->path, reader->valid_bytes,
+                   "a whole section or the footer expected: the file is cut short or "
+                   "damaged here, and only what comes before it was read");
 }
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
@@ -308,14 +318,16 @@ char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *erro
 static const char *spread_threads(struct ht_trace_reader *reader, uint32_t rows) {
     struct ht_column_entry entry;
     const uint8_t *stored;
-    if (!find_column(reader, HT_COLUMN_RUN_THREAD, &entry, &stored) || entry.values > rows) return "thread runs expected";
+    if (!find_column(reader, HT_COLUMN_RUN_THREAD, &entry, &stored) || entry.values > rows)
+        return "thread runs expected";
     uint32_t runs = reader->runs = entry.values, row = 0;
     const char *wrong = ht_unpack_u32(reader->unpacker, &entry, stored, reader->run_thread);
     if (!wrong) wrong = column_u32(reader, HT_COLUMN_RUN_LENGTH, reader->run_length, runs);
     for (uint32_t run = 0; run < runs && !wrong; run++) {
         if (reader->run_length[run] > rows - row || reader->run_thread[run] >= HT_THREADS_MAX)
             return "thread runs that add up to the rows expected";
-        for (uint32_t end = row + reader->run_length[run]; row < end; row++) reader->thread[row] = reader->run_thread[run];
+        for (uint32_t end = row + reader->run_length[run]; row < end; row++)
+            reader->thread[row] = reader->run_thread[run];
     }
     if (!wrong && row != rows) wrong = "thread runs that add up to the rows expected";
     return wrong;
@@ -326,7 +338,8 @@ struct value_counts {
     uint32_t births, named, sizes, extras;
 };
 
-static const char *count_values(const struct ht_trace_reader *reader, uint32_t rows, struct value_counts *counts) {
+static const char *count_values(const struct ht_trace_reader *reader, uint32_t rows,
+                                struct value_counts *counts) {
     *counts = (struct value_counts){0};
     for (uint32_t row = 0; row < rows; row++) {
         const struct ht_op_shape shape = reader->shape[reader->op[row]];
@@ -363,11 +376,11 @@ static const char *decode_slots(struct ht_trace_reader *reader) {
             uint8_t op = reader->op[row];
             const struct ht_op_shape shape = reader->shape[op];
             uint32_t slot = 0;
-            if (shape.makes_object)
-                slot = slot_coder_decode_birth(coder, thread, *birth++, &explicit);
+            if (shape.makes_object) slot = slot_coder_decode_birth(coder, thread, *birth++, &explicit);
             else if (shape.slot)
                 slot = slot_coder_decode_named(coder, thread, *name++, shape.ends_object,
-                                               !shape.ends_object && ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC,
+                                               !shape.ends_object &&
+                                                   ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC,
                                                &explicit);
             if (shape.slot && slot == 0) return "slot codes that name a slot above 0 expected";
             reader->slot[row] = slot;
@@ -407,7 +420,8 @@ static const char *decode_events(struct ht_trace_reader *reader) {
     struct ht_column_entry entry;
     const uint8_t *stored;
     if (reader->section.kind != HT_SECTION_EVENTS) return "an events section expected";
-    if (!find_column(reader, HT_COLUMN_OP, &entry, &stored) || entry.values != rows) return "an op for each row expected";
+    if (!find_column(reader, HT_COLUMN_OP, &entry, &stored) || entry.values != rows)
+        return "an op for each row expected";
     const char *wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, reader->op);
     if (!wrong) wrong = spread_threads(reader, rows);
     if (!wrong) wrong = column_u32(reader, HT_COLUMN_TIME, reader->time, rows);
@@ -420,15 +434,21 @@ static const char *decode_events(struct ht_trace_reader *reader) {
     return spread_values(reader, rows);
 }
 
-int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events, struct ht_error *error) {
+int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events,
+                    struct ht_error *error) {
     assert(i < reader->places_count);
     uint64_t offset = reader->places[i].offset;
     if (!read_section(reader, offset, error)) return -1;
     const char *wrong = decode_events(reader);
     if (wrong) return bad(reader, offset, error, wrong);
-    *events = (struct ht_events){.rows = reader->section.rows, .first_event = reader->section.first_event,
-                                 .op = reader->op, .thread = reader->thread, .time_ns = reader->time_ns,
-                                 .slot = reader->slot, .size = reader->size, .extra = reader->extra};
+    *events = (struct ht_events){.rows = reader->section.rows,
+                                 .first_event = reader->section.first_event,
+                                 .op = reader->op,
+                                 .thread = reader->thread,
+                                 .time_ns = reader->time_ns,
+                                 .slot = reader->slot,
+                                 .size = reader->size,
+                                 .extra = reader->extra};
     return 0;
 }
 
@@ -436,7 +456,8 @@ int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *
 static const char *read_columns(struct ht_trace_reader *reader, uint64_t *values, uint8_t columns) {
     const char *wrong = NULL;
     for (uint8_t column = 0; column < columns && !wrong; column++)
-        wrong = column_u64(reader, column + 1, values + (size_t)column * reader->section.rows, reader->section.rows);
+        wrong = column_u64(reader, column + 1, values + (size_t)column * reader->section.rows,
+                           reader->section.rows);
     return wrong;
 }
 
@@ -448,8 +469,8 @@ static const char *take_samples(struct ht_trace_reader *reader, struct ht_trace_
     if (!larger) return "not enough memory for the samples";
     facts->samples = larger;
     for (size_t i = 0; i < n; i++)
-        facts->samples[facts->samples_count++] =
-            (struct ht_sample){v[i] * unit, v[n + i], v[2 * n + i], v[3 * n + i], v[4 * n + i], v[5 * n + i] != 0};
+        facts->samples[facts->samples_count++] = (struct ht_sample){
+            v[i] * unit, v[n + i], v[2 * n + i], v[3 * n + i], v[4 * n + i], v[5 * n + i] != 0};
     return NULL;
 }
 
@@ -473,8 +494,12 @@ static const char *take_threads(struct ht_trace_reader *reader, struct ht_trace_
     if (!larger) return "not enough memory for the threads";
     facts->threads = larger;
     for (size_t i = 0; i < n; i++) {
-        struct ht_thread thread = {.tid = (uint32_t)v[i], .first_event = v[n + i], .start_ns = v[2 * n + i] * unit,
-                                   .calls = v[3 * n + i], .end_ns = v[4 * n + i] * unit, .ended = v[5 * n + i] != 0};
+        struct ht_thread thread = {.tid = (uint32_t)v[i],
+                                   .first_event = v[n + i],
+                                   .start_ns = v[2 * n + i] * unit,
+                                   .calls = v[3 * n + i],
+                                   .end_ns = v[4 * n + i] * unit,
+                                   .ended = v[5 * n + i] != 0};
         memcpy(thread.name, &v[6 * n + i], 8);
         memcpy(thread.name + 8, &v[7 * n + i], 8);
         facts->threads[facts->threads_count++] = thread;
@@ -483,7 +508,8 @@ static const char *take_threads(struct ht_trace_reader *reader, struct ht_trace_
 }
 
 // A trace that was cut short has lost its threads section: they follow from the events.
-static int derive_threads(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error) {
+static int derive_threads(struct ht_trace_reader *reader, struct ht_trace_facts *facts,
+                          struct ht_error *error) {
     for (size_t i = 0; i < reader->places_count; i++) {
         struct ht_events events;
         if (reader->places[i].kind != HT_SECTION_EVENTS) continue;
@@ -491,7 +517,8 @@ static int derive_threads(struct ht_trace_reader *reader, struct ht_trace_facts 
         for (uint32_t row = 0; row < events.rows; row++) {
             uint32_t thread = events.thread[row];
             if (thread > facts->threads_count)
-                return bad(reader, reader->places[i].offset, error, "threads numbered by first event expected");
+                return bad(reader, reader->places[i].offset, error,
+                           "threads numbered by first event expected");
             if (thread == facts->threads_count) {
                 struct ht_thread *larger = realloc(facts->threads, (thread + 1) * sizeof *larger);
                 if (!larger) {
@@ -529,10 +556,11 @@ int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts,
             result = -1;
             break;
         }
-        const char *wrong = reader->section.kind != kind      ? "a section of the kind that the index says expected"
-                            : kind == HT_SECTION_SAMPLES      ? take_samples(reader, facts, values)
-                            : kind == HT_SECTION_RESIDENCY    ? take_residency(reader, facts, values)
-                                                              : take_threads(reader, facts, values);
+        const char *wrong = reader->section.kind != kind
+                                ? "a section of the kind that the index says expected"
+                            : kind == HT_SECTION_SAMPLES   ? take_samples(reader, facts, values)
+                            : kind == HT_SECTION_RESIDENCY ? take_residency(reader, facts, values)
+                                                           : take_threads(reader, facts, values);
         if (wrong) result = bad(reader, reader->places[i].offset, error, wrong);
     }
     free(values);

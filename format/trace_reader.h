@@ -42,9 +42,12 @@ struct ht_thread {
 
 // The trace's rare facts, read from the sections around the events.
 struct ht_trace_facts {
-    struct ht_sample *samples;      size_t samples_count;      // in time order
-    struct ht_residency *residency; size_t residency_count;    // sorted by event
-    struct ht_thread *threads;      size_t threads_count;      // derived from the events if cut short
+    struct ht_sample *samples;
+    size_t samples_count;  // in time order
+    struct ht_residency *residency;
+    size_t residency_count;  // sorted by event
+    struct ht_thread *threads;
+    size_t threads_count;  // derived from the events if cut short
 };
 
 // Opens and checks header, footer and index. A file without a footer opens with truncated set.
@@ -70,7 +73,8 @@ char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *erro
 
 // Decodes the i-th section, which must be of kind events. The arrays belong to the reader and last until the
 // next call. Returns 0, or -1 with error.
-int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events, struct ht_error *error);
+int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events,
+                    struct ht_error *error);
 
 // Samples, residency and threads of the whole trace; free with ht_trace_facts_free.
 int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error);

@@ -46,7 +46,7 @@ struct ht_trace_writer {
     bool failed;
     struct ht_error error;  // valid once failed
     uint32_t time_unit_ns;
-    uint64_t offset;        // bytes written
+    uint64_t offset;  // bytes written
     uint64_t next_event;
     struct ht_op_shape shape[256];
     struct ht_packer *packer;
@@ -91,22 +91,27 @@ static void remember_place(struct ht_trace_writer *writer, const struct ht_secti
         writer->places = larger;
         writer->places_room = room;
     }
-    writer->places[writer->places_count++] = (struct ht_section_place){
-        .offset = writer->offset, .kind = header->kind, .rows = header->rows,
-        .first_event = header->first_event, .first_time = header->first_time};
+    writer->places[writer->places_count++] = (struct ht_section_place){.offset = writer->offset,
+                                                                       .kind = header->kind,
+                                                                       .rows = header->rows,
+                                                                       .first_event = header->first_event,
+                                                                       .first_time = header->first_time};
 }
 
 // Writes the payload that has been packed as one section.
-static void put_section(struct ht_trace_writer *writer, enum ht_section_kind kind, uint32_t rows, uint64_t first_event,
-                        uint64_t first_time) {
+static void put_section(struct ht_trace_writer *writer, enum ht_section_kind kind, uint32_t rows,
+                        uint64_t first_event, uint64_t first_time) {
     const struct ht_payload *payload = &writer->payload;
     size_t directory_bytes = payload->columns * sizeof *payload->entry;
     assert(rows <= HT_SECTION_ROWS_MAX);
     assert(directory_bytes + payload->used <= HT_SECTION_PAYLOAD_BYTES_MAX);
-    struct ht_section_header header = {.magic = HT_SECTION_MAGIC, .kind = (uint8_t)kind,
-                                       .columns = (uint8_t)payload->columns, .rows = rows,
+    struct ht_section_header header = {.magic = HT_SECTION_MAGIC,
+                                       .kind = (uint8_t)kind,
+                                       .columns = (uint8_t)payload->columns,
+                                       .rows = rows,
                                        .payload_bytes = (uint32_t)(directory_bytes + payload->used),
-                                       .first_event = first_event, .first_time = first_time};
+                                       .first_event = first_event,
+                                       .first_time = first_time};
     XXH64_state_t hash;
     XXH64_reset(&hash, 0);
     XXH64_update(&hash, &header, offsetof(struct ht_section_header, checksum));
@@ -125,16 +130,19 @@ static void check_packed(struct ht_trace_writer *writer, int result) {
     fail(writer, "cannot pack a column");
 }
 
-static void pack_u32(struct ht_trace_writer *writer, uint8_t id, const uint32_t *values, size_t count, int difference) {
+static void pack_u32(struct ht_trace_writer *writer, uint8_t id, const uint32_t *values, size_t count,
+                     int difference) {
     check_packed(writer, ht_pack_u32(writer->packer, &writer->payload, id, values, count, difference));
 }
 
-static void pack_u64(struct ht_trace_writer *writer, uint8_t id, const uint64_t *values, size_t count, int difference) {
+static void pack_u64(struct ht_trace_writer *writer, uint8_t id, const uint64_t *values, size_t count,
+                     int difference) {
     check_packed(writer, ht_pack_u64(writer->packer, &writer->payload, id, values, count, difference));
 }
 
 // Codes the slot of one event.
-static void code_slot(struct event_buffer *events, uint32_t thread, uint32_t row, const struct ht_op_shape shape) {
+static void code_slot(struct event_buffer *events, uint32_t thread, uint32_t row,
+                      const struct ht_op_shape shape) {
     uint32_t slot = events->object[row], code;
     if (shape.makes_object) {
         code = slot_coder_encode_birth(&events->coder, thread, slot);
@@ -142,8 +150,10 @@ static void code_slot(struct event_buffer *events, uint32_t thread, uint32_t row
         events->slot[events->slots] = slot;
         events->slots += code == HT_BIRTH_EXPLICIT;
     } else {
-        bool reborn = !shape.ends_object && ht_functions[ht_op_function(events->op[row])].kind == HT_KIND_REALLOC;
-        code = slot_coder_encode_named(&events->coder, thread, slot, shape.ends_object, reborn, events->own[row]);
+        bool reborn =
+            !shape.ends_object && ht_functions[ht_op_function(events->op[row])].kind == HT_KIND_REALLOC;
+        code = slot_coder_encode_named(&events->coder, thread, slot, shape.ends_object, reborn,
+                                       events->own[row]);
         events->name[events->named++] = code;
         events->slot[events->slots] = slot;
         events->slots += code < HT_NAMED_BY_BIRTH;
@@ -170,7 +180,8 @@ static void flush_events(struct ht_trace_writer *writer) {
     if (!events->rows) return;
     code_slots(writer);
     ht_payload_reset(&writer->payload);
-    check_packed(writer, ht_pack_bytes(writer->packer, &writer->payload, HT_COLUMN_OP, events->op, events->rows));
+    check_packed(writer,
+                 ht_pack_bytes(writer->packer, &writer->payload, HT_COLUMN_OP, events->op, events->rows));
     pack_u32(writer, HT_COLUMN_RUN_THREAD, events->run_thread, events->runs, 0);
     pack_u32(writer, HT_COLUMN_RUN_LENGTH, events->run_length, events->runs, 0);
     pack_u32(writer, HT_COLUMN_TIME, events->time, events->rows, 0);
@@ -221,7 +232,8 @@ static int open_output(const char *path, char **partial_path) {
     return open(*partial_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
-struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level, struct ht_error *error) {
+struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level,
+                                        struct ht_error *error) {
     assert(time_unit_ns > 0);
     struct ht_trace_writer *writer = calloc(1, sizeof *writer);
     if (!writer) {
@@ -240,8 +252,10 @@ struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns,
         ht_trace_abandon(writer);
         return NULL;
     }
-    struct ht_trace_header header = {.magic = HT_TRACE_MAGIC, .version = HT_TRACE_VERSION,
-                                     .min_reader = HT_TRACE_MIN_READER, .time_unit_ns = time_unit_ns,
+    struct ht_trace_header header = {.magic = HT_TRACE_MAGIC,
+                                     .version = HT_TRACE_VERSION,
+                                     .min_reader = HT_TRACE_MIN_READER,
+                                     .time_unit_ns = time_unit_ns,
                                      .block_events_max = HT_SECTION_ROWS_MAX};
     header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
     write_all(writer, &header, sizeof header);
@@ -253,8 +267,8 @@ int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_jso
     return writer->failed ? -1 : 0;
 }
 
-void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
-                        bool own_slot, uint64_t size, uint64_t extra) {
+void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns,
+                        uint32_t slot, bool own_slot, uint64_t size, uint64_t extra) {
     struct event_buffer *events = &writer->events;
     uint64_t time = time_ns / writer->time_unit_ns;
     // A pause too long for the time column's 32 bits begins a new section, which has a time of its own.
@@ -324,8 +338,12 @@ static void put_threads(struct ht_trace_writer *writer, const struct ht_thread *
             const struct ht_thread *thread = &threads[first + i];
             char name[16] = {0};
             memcpy(name, thread->name, sizeof name);
-            uint64_t row[COLUMNS] = {thread->tid, thread->first_event, thread->start_ns / writer->time_unit_ns,
-                                     thread->calls, thread->end_ns / writer->time_unit_ns, thread->ended};
+            uint64_t row[COLUMNS] = {thread->tid,
+                                     thread->first_event,
+                                     thread->start_ns / writer->time_unit_ns,
+                                     thread->calls,
+                                     thread->end_ns / writer->time_unit_ns,
+                                     thread->ended};
             memcpy(&row[6], name, sizeof name);
             for (size_t column = 0; column < COLUMNS; column++) values[column * rows + i] = row[column];
         }
@@ -348,7 +366,8 @@ static void put_index_and_footer(struct ht_trace_writer *writer) {
     }
     for (size_t i = 0; i < rows; i++) {
         const struct ht_section_place *place = &writer->places[i];
-        const uint64_t row[5] = {place->offset, place->kind, place->rows, place->first_event, place->first_time};
+        const uint64_t row[5] = {place->offset, place->kind, place->rows, place->first_event,
+                                 place->first_time};
         for (size_t column = 0; column < 5; column++) values[column * rows + i] = row[column];
     }
     ht_payload_reset(&writer->payload);
@@ -368,7 +387,8 @@ static void put_in_place(struct ht_trace_writer *writer) {
     if (writer->partial_path && fsync(writer->fd)) fail(writer, "cannot sync");
     if (close(writer->fd)) fail(writer, "cannot close");
     writer->fd = -1;
-    if (!writer->failed && writer->partial_path && rename(writer->partial_path, writer->path)) fail(writer, "cannot rename the finished file");
+    if (!writer->failed && writer->partial_path && rename(writer->partial_path, writer->path))
+        fail(writer, "cannot rename the finished file");
 }
 
 int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,

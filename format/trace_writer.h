@@ -12,16 +12,17 @@
 struct ht_trace_writer;
 
 // level: zstd's, 1 to 19. Returns NULL with error if the file can't be made.
-struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level, struct ht_error *error);
+struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level,
+                                        struct ht_error *error);
 
 // context_json: an object of the run's circumstances. To be called first.
 int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_json);
 
-// One event or pseudo event; times must not decrease. Values that the op does not have are ignored. own_slot: the object
-// was allocated by this same thread (a hint that makes the file smaller, never wrong).
-// Errors are kept and told by ht_trace_finish.
-void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
-                        bool own_slot, uint64_t size, uint64_t extra);
+// One event or pseudo event; times must not decrease. Values that the op does not have are ignored. own_slot:
+// the object was allocated by this same thread (a hint that makes the file smaller, never wrong). Errors are
+// kept and told by ht_trace_finish.
+void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns,
+                        uint32_t slot, bool own_slot, uint64_t size, uint64_t extra);
 void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample);
 void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_residency *residency);
 

@@ -13,16 +13,16 @@ void *ht_null_calloc(size_t count, size_t size);
 void *ht_null_realloc(void *block, size_t size);
 void ht_null_free(void *block);
 int ht_null_posix_memalign(void **block, size_t alignment, size_t size);
-#define HT_CALL_MALLOC ht_null_malloc
-#define HT_CALL_CALLOC ht_null_calloc
-#define HT_CALL_REALLOC ht_null_realloc
-#define HT_CALL_FREE ht_null_free
+#define HT_CALL_MALLOC         ht_null_malloc
+#define HT_CALL_CALLOC         ht_null_calloc
+#define HT_CALL_REALLOC        ht_null_realloc
+#define HT_CALL_FREE           ht_null_free
 #define HT_CALL_POSIX_MEMALIGN ht_null_posix_memalign
 #else
-#define HT_CALL_MALLOC malloc
-#define HT_CALL_CALLOC calloc
-#define HT_CALL_REALLOC realloc
-#define HT_CALL_FREE free
+#define HT_CALL_MALLOC         malloc
+#define HT_CALL_CALLOC         calloc
+#define HT_CALL_REALLOC        realloc
+#define HT_CALL_FREE           free
 #define HT_CALL_POSIX_MEMALIGN posix_memalign
 #endif
 

@@ -11,9 +11,9 @@
 enum { HT_CHOICES_MAX = 64 };
 
 struct ht_choice {
-    char name[128];         // as given: the name in results
-    char executable[4096];  // its replay-NAME
-    char preload[4096];     // the library to preload, or empty
+    char name[128];          // as given: the name in results
+    char executable[4096];   // its replay-NAME
+    char preload[4096];      // the library to preload, or empty
     uint64_t device, inode;  // of that library
     // As the object itself says, once described.
     char path[4096], version[128], build_id[80];

@@ -125,7 +125,8 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     child_pid = child;
     if (interrupted) kill(child, SIGKILL);  // the signal may have come before child_pid was set
     int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
     child_pid = 0;
     return judge(&channel->exchange->outcome, status, problem, problem_room) && !interrupted;
 }

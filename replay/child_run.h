@@ -11,7 +11,7 @@
 
 // The memory that launcher and children talk through.
 struct ht_child_channel {
-    int form_fd;      // -1 while only describing
+    int form_fd;  // -1 while only describing
     int exchange_fd;
     uint64_t exchange_bytes;
     struct ht_exchange *exchange;

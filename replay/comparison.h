@@ -20,7 +20,7 @@ struct ht_cell {
 };
 
 struct ht_measurements {
-    size_t choices;         // allocators; cells of a round: the null replayer first, then these
+    size_t choices;  // allocators; cells of a round: the null replayer first, then these
     uint32_t rounds;
     struct ht_cell *cells;  // [round * (choices + 1) + 1 + choice]
 };

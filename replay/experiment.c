@@ -114,7 +114,9 @@ static void time_pass(struct ht_experiment *x, const struct ht_choice *choice, u
     char problem[PROBLEM_BYTES] = "";
     bool own = choice == x->null_choice;
     struct ht_outcome flat = {0}, timed = {0};
-    struct ht_results_line line = {.choice = choice, .round = round, .load = ht_machine_load(),
+    struct ht_results_line line = {.choice = choice,
+                                   .round = round,
+                                   .load = ht_machine_load(),
                                    .started_realtime_ns = now_ns(CLOCK_REALTIME)};
     cell->time_ok = run_pass(x, choice, HT_PASS_FLAT, &flat, problem);
     if (cell->time_ok) cell->time_ok = run_pass(x, choice, HT_PASS_TIMED, &timed, problem);
@@ -141,8 +143,12 @@ static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice,
     char problem[PROBLEM_BYTES] = "";
     bool own = choice == x->null_choice;
     struct ht_outcome outcome = {0};
-    struct ht_results_line line = {.choice = choice, .round = round, .memory_pass = true, .outcome = &outcome,
-                                   .load = ht_machine_load(), .started_realtime_ns = now_ns(CLOCK_REALTIME)};
+    struct ht_results_line line = {.choice = choice,
+                                   .round = round,
+                                   .memory_pass = true,
+                                   .outcome = &outcome,
+                                   .load = ht_machine_load(),
+                                   .started_realtime_ns = now_ns(CLOCK_REALTIME)};
     cell->memory_ok = run_pass(x, choice, HT_PASS_MEMORY, &outcome, problem);
     if (cell->memory_ok &&
         !ht_memory_figures(x->built, &outcome, x->channel.rss_bytes, own ? NULL : &control->memory,

@@ -12,8 +12,8 @@
 #include "trace_reader.h"
 
 struct ht_form_options {
-    bool one_thread;       // the whole trace in one stream, in its global order
-    uint32_t initial_tid;  // kernel id of the recorded program's initial thread, 0 if not known
+    bool one_thread;        // the whole trace in one stream, in its global order
+    uint32_t initial_tid;   // kernel id of the recorded program's initial thread, 0 if not known
     uint32_t timed_one_in;  // about one op in this many is timed in the timed pass
     uint64_t seed;
 };

@@ -63,8 +63,8 @@ static void make_realloc(struct ht_operation *op, unsigned variant, uint64_t cou
 
 struct ht_operation ht_operation_of(const struct ht_events *events, uint32_t i, uint64_t former_bytes) {
     uint8_t code = events->op[i];
-    struct ht_operation op = {.function = ht_op_function(code), .slot = events->slot[i],
-                              .pages = HT_PAGES_BY_RULE};
+    struct ht_operation op = {
+        .function = ht_op_function(code), .slot = events->slot[i], .pages = HT_PAGES_BY_RULE};
     enum ht_kind kind = ht_functions[op.function].kind;
     if (op.function == HT_DROP || kind == HT_KIND_FREE) {
         op.frees = true;

@@ -5,7 +5,7 @@
 #include "form_builder.h"
 #include "random_numbers.h"
 
-#define HT_NOBODY UINT32_MAX
+#define HT_NOBODY   UINT32_MAX
 #define HT_NOT_LIVE UINT64_MAX
 
 struct ht_slot_state {

@@ -163,9 +163,8 @@ static int write_section(void *context, const struct ht_section_place *place,
 }
 
 int ht_form_write(struct ht_form_state *form) {
-    struct writing writing = {.form = form,
-                              .sample_every = form->events / SAMPLES_PER_TRACE + 1,
-                              .random = {form->options->seed}};
+    struct writing writing = {
+        .form = form, .sample_every = form->events / SAMPLES_PER_TRACE + 1, .random = {form->options->seed}};
     uint32_t one_in = form->options->timed_one_in;
     for (uint32_t i = 0; i < form->slots_count; i++) {
         form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};

@@ -8,11 +8,11 @@
 #include "random_numbers.h"
 
 enum ht_verdict {
-    HT_VERDICT_NONE,        // nothing to compare
-    HT_VERDICT_LESS,        // faster, smaller
-    HT_VERDICT_MORE,        // slower, larger
-    HT_VERDICT_SAME,        // within 1 %
-    HT_VERDICT_UNRESOLVED   // the interval allows more than one of these
+    HT_VERDICT_NONE,       // nothing to compare
+    HT_VERDICT_LESS,       // faster, smaller
+    HT_VERDICT_MORE,       // slower, larger
+    HT_VERDICT_SAME,       // within 1 %
+    HT_VERDICT_UNRESOLVED  // the interval allows more than one of these
 };
 
 struct ht_interval {

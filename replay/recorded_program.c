@@ -18,7 +18,8 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
     for (size_t i = 0; i < facts->samples_count; i++) {
         const struct ht_sample *sample = &facts->samples[i];
         double in_heap = sample->rss_anon_bytes > sample->own_rss_bytes
-                             ? (double)(sample->rss_anon_bytes - sample->own_rss_bytes) : 0;
+                             ? (double)(sample->rss_anon_bytes - sample->own_rss_bytes)
+                             : 0;
         rss = fmax(rss, (double)sample->rss_anon_bytes);
         heap = fmax(heap, in_heap);
         cpu = fmax(cpu, (double)sample->cpu_ns);

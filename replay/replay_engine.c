@@ -82,9 +82,9 @@ static __attribute__((noinline, cold)) void call_failed(struct ht_lane *lane, co
 struct stopwatch {
     uint64_t before, between, after;
 };
-#define STAMP(which)                              \
-    do {                                          \
-        if (watch) watch->which = ht_ticks();     \
+#define STAMP(which)                                                                                         \
+    do {                                                                                                     \
+        if (watch) watch->which = ht_ticks();                                                                \
     } while (0)
 
 #define ENGINE_INLINE static inline __attribute__((always_inline))
@@ -175,10 +175,10 @@ static __attribute__((noinline)) void run_wide(struct ht_lane *lane, uint64_t wo
     do_wide(lane, word, rest, lane->touch != HT_TOUCH_NONE, NULL);
 }
 
-#define LOOP_NAME run_touching
+#define LOOP_NAME    run_touching
 #define LOOP_TOUCHES true
 #include "replay_loop.h"
-#define LOOP_NAME run_untouched
+#define LOOP_NAME    run_untouched
 #define LOOP_TOUCHES false
 #include "replay_loop.h"
 

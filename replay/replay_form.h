@@ -46,7 +46,7 @@ enum {
 static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the low half less the op");
 static_assert(HT_WORDS_AHEAD < HT_WORDS_PADDING, "reading ahead stays inside the stream");
 
-#define HT_SLOTS_LIMIT (1u << HT_WORD_SLOT_BITS)
+#define HT_SLOTS_LIMIT   (1u << HT_WORD_SLOT_BITS)
 #define HT_TIME_LIMIT_NS (1ull << (HT_WORD_SLOT_BITS + 32))
 #define HT_PAGES_BY_RULE UINT64_MAX
 
@@ -69,13 +69,13 @@ struct ht_stream {
     uint64_t sample_offset, sample_count;  // struct ht_mark
     uint64_t start_ns;                     // trace time of its first op
     uint64_t operations;
-    uint32_t stays;                        // 1 if the thread lived to the end of the process
+    uint32_t stays;  // 1 if the thread lived to the end of the process
     uint32_t zero;
 };
 static_assert(sizeof(struct ht_stream) == 72, "stream");
 
 #define HT_FORM_MAGIC 0x316d726f66706174ull  // "tapform1"
-#define HT_NO_STREAM UINT32_MAX
+#define HT_NO_STREAM  UINT32_MAX
 
 struct ht_form {
     uint64_t magic;

@@ -4,12 +4,12 @@
 
 // A slot's entry is found without shifting or masking: the low half of a word is its offset plus the op.
 #define ENTRY(op) ((void **)((char *)table + (uint32_t)w - (op)))
-#define NEXT()                                                                     \
-    do {                                                                           \
-        if (UNLIKELY(word == end)) return;                                         \
-        w = *word++;                                                               \
-        __builtin_prefetch((char *)table + (uint32_t)word[HT_WORDS_AHEAD - 1], 1); \
-        goto *handlers[w & ((1u << HT_WORD_OP_BITS) - 1)];                         \
+#define NEXT()                                                                                               \
+    do {                                                                                                     \
+        if (UNLIKELY(word == end)) return;                                                                   \
+        w = *word++;                                                                                         \
+        __builtin_prefetch((char *)table + (uint32_t)word[HT_WORDS_AHEAD - 1], 1);                           \
+        goto *handlers[w & ((1u << HT_WORD_OP_BITS) - 1)];                                                   \
     } while (0)
 
 static __attribute__((noinline)) void LOOP_NAME(struct ht_lane *lane, const uint64_t *word,

@@ -95,8 +95,10 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
             "and half a trace is not replayed");
     }
     if (ht_recorded_program_read(reader, &trace->program, error)) return -1;
-    struct ht_form_options form = {.one_thread = options->one_thread, .initial_tid = trace->program.pid,
-                                   .timed_one_in = TIMED_ONE_IN, .seed = options->seed};
+    struct ht_form_options form = {.one_thread = options->one_thread,
+                                   .initial_tid = trace->program.pid,
+                                   .timed_one_in = TIMED_ONE_IN,
+                                   .seed = options->seed};
     return ht_form_build(reader, options->trace_path, &form, &trace->built, error);
 }
 

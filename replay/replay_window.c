@@ -105,7 +105,7 @@ static void start_due(struct ht_window *window, uint64_t low_ns) {
         struct ht_lane *lane = &window->lanes[window->start_order[window->started]];
         if (low_ns < UINT64_MAX && lane->stream->start_ns > low_ns + HT_TIME_STEP_NS) return;
         window->started++;
-        if (lane->thread) continue;  // the initial lane has its thread
+        if (lane->thread) continue;     // the initial lane has its thread
         tell_replaying(window, false);  // what the C library allocates for a thread is not the trace's
         start_lane(window, lane);
         tell_replaying(window, true);

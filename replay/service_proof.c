@@ -69,8 +69,10 @@ static bool intended(const struct ht_job *job, const char *soname, const char *p
 
 bool ht_service_proof(const struct ht_job *job, const char *soname, struct ht_outcome *outcome) {
     const struct called calls[] = {
-        {"malloc", (void *)HT_CALL_MALLOC},   {"calloc", (void *)HT_CALL_CALLOC},
-        {"realloc", (void *)HT_CALL_REALLOC}, {"free", (void *)HT_CALL_FREE},
+        {"malloc", (void *)HT_CALL_MALLOC},
+        {"calloc", (void *)HT_CALL_CALLOC},
+        {"realloc", (void *)HT_CALL_REALLOC},
+        {"free", (void *)HT_CALL_FREE},
         {"posix_memalign", (void *)HT_CALL_POSIX_MEMALIGN},
     };
     void *base = NULL;

@@ -15,7 +15,7 @@ enum { CLOCKS = 16 };
 static struct {
     const _Atomic uint64_t *trace_ns;  // NULL: real time
     struct timespec base[CLOCKS];
-    bool running[CLOCKS];              // clocks that pass with time, unlike those that count CPU
+    bool running[CLOCKS];  // clocks that pass with time, unlike those that count CPU
 } virtual_clock;
 
 static int real_clock_gettime(clockid_t id, struct timespec *now) {
@@ -23,8 +23,8 @@ static int real_clock_gettime(clockid_t id, struct timespec *now) {
 }
 
 void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
-    static const clockid_t running[] = {CLOCK_REALTIME,         CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW,
-                                        CLOCK_REALTIME_COARSE,  CLOCK_BOOTTIME,  CLOCK_TAI,
+    static const clockid_t running[] = {CLOCK_REALTIME,        CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW,
+                                        CLOCK_REALTIME_COARSE, CLOCK_BOOTTIME,  CLOCK_TAI,
                                         CLOCK_MONOTONIC_COARSE};
     for (size_t i = 0; i < sizeof running / sizeof *running; i++) {
         clockid_t id = running[i];

@@ -39,7 +39,8 @@ static long read_file(const char *path, char *to, size_t room) {
     int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -1;
     long got = 0, more;
-    while ((size_t)got < room && (more = syscall(SYS_read, fd, to + got, room - (size_t)got)) > 0) got += more;
+    while ((size_t)got < room && (more = syscall(SYS_read, fd, to + got, room - (size_t)got)) > 0)
+        got += more;
     syscall(SYS_close, fd);
     return got;
 }
@@ -110,8 +111,10 @@ static int find_build_id(struct dl_phdr_info *info, size_t size, void *context) 
         const char *end = at + info->dlpi_phdr[i].p_memsz;
         while (at + sizeof(ElfW(Nhdr)) < end) {
             const ElfW(Nhdr) *note = (const void *)at;
-            const unsigned char *name = (const void *)(note + 1), *bytes = name + ((note->n_namesz + 3) & ~3u);
-            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4) && note->n_descsz <= 64) {
+            const unsigned char *name = (const void *)(note + 1),
+                                *bytes = name + ((note->n_namesz + 3) & ~3u);
+            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4) &&
+                note->n_descsz <= 64) {
                 for (unsigned k = 0; k < note->n_descsz; k++) snprintf(id->hex + 2 * k, 3, "%02x", bytes[k]);
                 id->found = true;
                 return 1;
@@ -167,7 +170,8 @@ static void put_allocator(struct text *text) {
     if (!dladdr(*(void **)&real.malloc, &info) || !info.dli_fname) return;
     put(text, "allocator", info.dli_fname);
     put_build_id(text, "allocator_build_id", (uintptr_t)info.dli_fbase);
-    if (!strncmp(base_name(info.dli_fname), "libc.so", 7) || !strncmp(base_name(info.dli_fname), "libc-", 5)) {
+    if (!strncmp(base_name(info.dli_fname), "libc.so", 7) ||
+        !strncmp(base_name(info.dli_fname), "libc-", 5)) {
         put(text, "allocator_name", "glibc");
         put(text, "allocator_version", gnu_get_libc_version());
     } else {
@@ -176,12 +180,15 @@ static void put_allocator(struct text *text) {
 }
 
 static void put_environment(struct text *text) {
-    static const char *const prefixes[] = {"MALLOC_", "GLIBC_TUNABLES=", "MIMALLOC_", "TCMALLOC_", "JE_MALLOC_CONF=",
-                                           "_RJEM_MALLOC_CONF=", "LD_PRELOAD=", "PYTHONMALLOC=", "SCUDO_OPTIONS=",
-                                           "TBB_MALLOC_"};
+    static const char *const prefixes[] = {
+        "MALLOC_",         "GLIBC_TUNABLES=",    "MIMALLOC_",   "TCMALLOC_",
+        "JE_MALLOC_CONF=", "_RJEM_MALLOC_CONF=", "LD_PRELOAD=", "PYTHONMALLOC=",
+        "SCUDO_OPTIONS=",  "TBB_MALLOC_"};
     for (char **variable = environ; variable && *variable; variable++)
         for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
-            if (strncmp(*variable, prefixes[i], strlen(prefixes[i])) || !strncmp(*variable, "MALLOC_WRAP_", 12)) continue;
+            if (strncmp(*variable, prefixes[i], strlen(prefixes[i])) ||
+                !strncmp(*variable, "MALLOC_WRAP_", 12))
+                continue;
             const char *value = strchr(*variable, '=');
             if (!value || text->end - text->at < 64) continue;
             put_string(text, "env.");

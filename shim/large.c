@@ -1,5 +1,5 @@
-// The live blocks of 64 KiB and more: an open-addressing table under a spin lock, and a counting filter that lets
-// free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
+// The live blocks of 64 KiB and more: an open-addressing table under a spin lock, and a counting filter that
+// lets free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
 #include <sched.h>
 #include <sys/mman.h>
 
@@ -76,7 +76,8 @@ size_t large_remove(const void *block) {
     uintptr_t key = (uintptr_t)block;
     size_t bytes = 0;
     lock();
-    for (size_t i = table.room ? home(key) : 0; table.room && table.entry[i].block; i = (i + 1) & (table.room - 1)) {
+    for (size_t i = table.room ? home(key) : 0; table.room && table.entry[i].block;
+         i = (i + 1) & (table.room - 1)) {
         if (table.entry[i].block != key) continue;
         bytes = table.entry[i].bytes;
         uint8_t *filter = filter_of(key);

@@ -1,5 +1,6 @@
-// What the program's memory looks like beside its calls: RssAnon along the run, the part of it that the program
-// mapped for itself, and how much of a large block was ever touched. Every figure comes from the kernel.
+// What the program's memory looks like beside its calls: RssAnon along the run, the part of it that the
+// program mapped for itself, and how much of a large block was ever touched. Every figure comes from the
+// kernel.
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
@@ -26,22 +27,23 @@ struct range {
     uintptr_t start, end;
 };
 
-// The program's own anonymous mappings and the zero-initialised data of its objects, sorted by address; and its
-// objects' other data.
+// The program's own anonymous mappings and the zero-initialised data of its objects, sorted by address; and
+// its objects' other data.
 static struct {
     atomic_flag lock, measuring;
     struct range range[RANGES_MAX];
     size_t count;
     bool overflowed;  // too many to follow: own memory is unknown
-    // Writable segments that are backed by their objects' files: a page of theirs is anonymous once it has been written.
+    // Writable segments that are backed by their objects' files: a page of theirs is anonymous once it has
+    // been written.
     struct range segment[SEGMENTS_MAX];
     size_t segments;
-    uint64_t static_bytes;        // other anonymous memory before the first allocation: stacks, the loader's
+    uint64_t static_bytes;  // other anonymous memory before the first allocation: stacks, the loader's
     uint64_t last_bytes, last_stamp, last_cost_stamps;
 } own = {.lock = ATOMIC_FLAG_INIT, .measuring = ATOMIC_FLAG_INIT};
 
-// The lock is held for a copy of the table at most. Whoever still can't have it, because its holder will never run again,
-// goes without: then own memory is unknown from here on.
+// The lock is held for a copy of the table at most. Whoever still can't have it, because its holder will
+// never run again, goes without: then own memory is unknown from here on.
 static bool lock(void) {
     for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire); tries++) {
         if (tries == LOCK_TRIES_MAX) {
@@ -62,7 +64,8 @@ uint32_t memory_resident_pages(const void *block, size_t bytes) {
     uint32_t pages = 0;
     while (at < end) {
         size_t count = (end - at) / page < CHUNK ? (end - at) / page : CHUNK;
-        if (syscall(SYS_mincore, at, count * page, present)) return pages;  // ENOMEM: not mapped, so not resident
+        if (syscall(SYS_mincore, at, count * page, present))
+            return pages;  // ENOMEM: not mapped, so not resident
         for (size_t i = 0; i < count; i++) pages += present[i] & 1;
         at += count * page;
     }
@@ -158,7 +161,8 @@ static bool ranges_resident_bytes(uint64_t *resident) {
     return true;
 }
 
-// The written pages of the file-backed segments: those that pagemap calls present and not of a file. 0 without /proc.
+// The written pages of the file-backed segments: those that pagemap calls present and not of a file. 0
+// without /proc.
 static uint64_t segments_anon_bytes(void) {
     enum { CHUNK = 64 };
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
@@ -169,7 +173,8 @@ static uint64_t segments_anon_bytes(void) {
         for (uintptr_t at = own.segment[i].start; at < own.segment[i].end; at += CHUNK * page) {
             uint64_t left = (own.segment[i].end - at) / page, wanted = left < CHUNK ? left : CHUNK;
             long got = syscall(SYS_pread64, fd, entry, wanted * sizeof *entry, at / page * sizeof *entry);
-            for (long k = 0; k < got / (long)sizeof *entry; k++) pages += (entry[k] & (present | of_file)) == present;
+            for (long k = 0; k < got / (long)sizeof *entry; k++)
+                pages += (entry[k] & (present | of_file)) == present;
         }
     syscall(SYS_close, fd);
     return pages * page;
@@ -198,7 +203,8 @@ static uint64_t parse_number(const char **at) {
     return value;
 }
 
-// Resident less shared of statm is RssAnon, and the file is the cheapest one that tells. 0 where /proc is out of reach.
+// Resident less shared of statm is RssAnon, and the file is the cheapest one that tells. 0 where /proc is out
+// of reach.
 static uint64_t rss_anon_bytes(void) {
     char text[128];
     int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -226,11 +232,13 @@ void memory_after_fork(void) {
     atomic_flag_clear(&own.measuring);
 }
 
-// Bytes resident outside the heap. Counting them costs a look at every page, so an old figure serves until it is cheap again.
+// Bytes resident outside the heap. Counting them costs a look at every page, so an old figure serves until it
+// is cheap again.
 static uint64_t own_bytes(uint64_t stamp, bool final, bool *fresh) {
     uint64_t mapped;
     *fresh = false;
-    if (own.overflowed || (!final && stamp - own.last_stamp < OWN_COST_SHARE * own.last_cost_stamps)) return own.last_bytes;
+    if (own.overflowed || (!final && stamp - own.last_stamp < OWN_COST_SHARE * own.last_cost_stamps))
+        return own.last_bytes;
     if (atomic_flag_test_and_set(&own.measuring)) return own.last_bytes;  // another thread is at it
     // The cost is CPU time: a thread that was preempted here has not cost more.
     uint64_t started_ns = clock_thread_cpu_ns();

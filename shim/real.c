@@ -7,8 +7,8 @@
 
 struct real_functions real;
 
-// Another thread, or a signal handler, may allocate while the first call is still looking for the real functions. Such
-// blocks are few, small and never given back.
+// Another thread, or a signal handler, may allocate while the first call is still looking for the real
+// functions. Such blocks are few, small and never given back.
 enum { BOOT_BYTES = 256 << 10, BOOT_ALIGN = 16 };
 static _Alignas(4096) char boot_arena[BOOT_BYTES];
 static _Atomic size_t boot_used;
@@ -40,24 +40,36 @@ size_t boot_size(const void *block) {
 #define SZ "j"
 #endif
 
-static const char *const new_names[8] = {
-    "_Znw" SZ, "_Zna" SZ, "_Znw" SZ "RKSt9nothrow_t", "_Zna" SZ "RKSt9nothrow_t",
-    "_Znw" SZ "St11align_val_t", "_Zna" SZ "St11align_val_t",
-    "_Znw" SZ "St11align_val_tRKSt9nothrow_t", "_Zna" SZ "St11align_val_tRKSt9nothrow_t"};
-static const char *const delete_names[12] = {
-    "_ZdlPv", "_ZdaPv", "_ZdlPv" SZ, "_ZdaPv" SZ,
-    "_ZdlPvSt11align_val_t", "_ZdaPvSt11align_val_t", "_ZdlPv" SZ "St11align_val_t", "_ZdaPv" SZ "St11align_val_t",
-    "_ZdlPvRKSt9nothrow_t", "_ZdaPvRKSt9nothrow_t",
-    "_ZdlPvSt11align_val_tRKSt9nothrow_t", "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
+static const char *const new_names[8] = {"_Znw" SZ,
+                                         "_Zna" SZ,
+                                         "_Znw" SZ "RKSt9nothrow_t",
+                                         "_Zna" SZ "RKSt9nothrow_t",
+                                         "_Znw" SZ "St11align_val_t",
+                                         "_Zna" SZ "St11align_val_t",
+                                         "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
+                                         "_Zna" SZ "St11align_val_tRKSt9nothrow_t"};
+static const char *const delete_names[12] = {"_ZdlPv",
+                                             "_ZdaPv",
+                                             "_ZdlPv" SZ,
+                                             "_ZdaPv" SZ,
+                                             "_ZdlPvSt11align_val_t",
+                                             "_ZdaPvSt11align_val_t",
+                                             "_ZdlPv" SZ "St11align_val_t",
+                                             "_ZdaPv" SZ "St11align_val_t",
+                                             "_ZdlPvRKSt9nothrow_t",
+                                             "_ZdaPvRKSt9nothrow_t",
+                                             "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+                                             "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
-// libstdc++'s operator new calls malloc, which our hook sees; an allocator's own, which lives in the same object as its
-// malloc, mostly does not.
+// libstdc++'s operator new calls malloc, which our hook sees; an allocator's own, which lives in the same
+// object as its malloc, mostly does not.
 void real_resolve_cxx(void) {
     Dl_info of_new, of_malloc;
     for (unsigned i = 0; i < 8; i++) *(void **)&real.new_[i] = symbol_behind_us(new_names[i]);
     for (unsigned i = 0; i < 12; i++) *(void **)&real.delete_[i] = symbol_behind_us(delete_names[i]);
     real.new_beside_malloc = real.new_[0] && dladdr(*(void **)&real.new_[0], &of_new) &&
-                             dladdr(*(void **)&real.malloc, &of_malloc) && of_new.dli_fbase == of_malloc.dli_fbase;
+                             dladdr(*(void **)&real.malloc, &of_malloc) &&
+                             of_new.dli_fbase == of_malloc.dli_fbase;
 }
 
 void real_resolve(void) {

@@ -1,4 +1,5 @@
-// heaptape record: runs a program with the shim preloaded, passes on its signals and exit status, and says what came of it.
+// heaptape record: runs a program with the shim preloaded, passes on its signals and exit status, and says
+// what came of it.
 #include <argp.h>
 #include <dirent.h>
 #include <elf.h>
@@ -62,8 +63,13 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     }
 }
 
-static const struct argp parser = {option_table, parse_option, "[--] PROGRAM [ARGUMENT...]",
-                                   "Run PROGRAM and record every call of the malloc family that it makes.", NULL, NULL, NULL};
+static const struct argp parser = {option_table,
+                                   parse_option,
+                                   "[--] PROGRAM [ARGUMENT...]",
+                                   "Run PROGRAM and record every call of the malloc family that it makes.",
+                                   NULL,
+                                   NULL,
+                                   NULL};
 
 // The shim stands beside this program in the build tree, and in the library folder once installed.
 static bool find_shim(char path[PATH_MAX]) {
@@ -86,7 +92,8 @@ static bool find_program(const char *name, char path[PATH_MAX]) {
     const char *folders = getenv("PATH");
     for (const char *at = folders ? folders : "/usr/bin:/bin"; *at;) {
         size_t length = strcspn(at, ":");
-        if (snprintf(path, PATH_MAX, "%.*s/%s", (int)length, at, name) < PATH_MAX && !access(path, X_OK)) return true;
+        if (snprintf(path, PATH_MAX, "%.*s/%s", (int)length, at, name) < PATH_MAX && !access(path, X_OK))
+            return true;
         at += length + (at[length] == ':');
     }
     return false;
@@ -113,13 +120,16 @@ static const char *unreachable(const char *path) {
         bool interpreter = false;
         for (unsigned i = 0; i < header.e_phnum; i++) {
             elf_segment segment;
-            if (pread(fd, &segment, sizeof segment, (off_t)(header.e_phoff + i * sizeof segment)) != sizeof segment) break;
+            if (pread(fd, &segment, sizeof segment, (off_t)(header.e_phoff + i * sizeof segment)) !=
+                sizeof segment)
+                break;
             interpreter |= segment.p_type == PT_INTERP;
         }
         if (header.e_ident[EI_CLASS] != OWN_CLASS || header.e_machine != own.e_machine)
             why = "is built for another machine than the shim";
         else if (!interpreter) why = "is statically linked, so nothing can be preloaded into it";
-        else if (status.st_mode & (S_ISUID | S_ISGID)) why = "is set-user-ID, where the loader ignores LD_PRELOAD";
+        else if (status.st_mode & (S_ISUID | S_ISGID))
+            why = "is set-user-ID, where the loader ignores LD_PRELOAD";
     }
     if (fd >= 0) close(fd);
     if (own_fd >= 0) close(own_fd);
@@ -132,10 +142,12 @@ static void warn_about_directory(const char *directory) {
     if (statfs(directory, &status)) return;
     uint64_t available = (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
     if (status.f_type == TMPFS_MAGIC_NUMBER)
-        fprintf(stderr, "heaptape record: warning: %s is in memory: a long recording belongs on a disk (-o DIR)\n", directory);
+        fprintf(stderr,
+                "heaptape record: warning: %s is in memory: a long recording belongs on a disk (-o DIR)\n",
+                directory);
     if (available < LOW_SPACE_BYTES)
-        fprintf(stderr, "heaptape record: warning: %s has only %s left; the recording ends when it is full\n", directory,
-                ht_bytes(text, (double)available));
+        fprintf(stderr, "heaptape record: warning: %s has only %s left; the recording ends when it is full\n",
+                directory, ht_bytes(text, (double)available));
 }
 
 static volatile sig_atomic_t child_pid;
@@ -158,7 +170,8 @@ static void set_environment(const char *shim, const char *directory, const char 
 // Runs the program to its end. Returns its wait status, or -1.
 static int run_program(char **command, const char *shim, const char *directory, const char *run) {
     // The terminal sends its signals to the program as well; others are passed on.
-    struct sigaction ignored = {.sa_handler = SIG_IGN}, passed = {.sa_handler = forward, .sa_flags = SA_RESTART};
+    struct sigaction ignored = {.sa_handler = SIG_IGN},
+                     passed = {.sa_handler = forward, .sa_flags = SA_RESTART};
     struct sigaction old_interrupt, old_quit;
     sigaction(SIGINT, &ignored, &old_interrupt);
     sigaction(SIGQUIT, &ignored, &old_quit);
@@ -189,8 +202,10 @@ static void trim(const struct ht_raw_log *log) {
     struct ht_raw_header now;
     bool gone = kill((pid_t)log->header.pid, 0) && errno == ESRCH;
     // Read again: it may have written on until it went.
-    if (!gone || pread(log->fd, &now, sizeof now, 0) != sizeof now || now.windows_end >= log->file_bytes) return;
-    if (truncate(log->path, (off_t)now.windows_end)) { /* it stays sparse */ }
+    if (!gone || pread(log->fd, &now, sizeof now, 0) != sizeof now || now.windows_end >= log->file_bytes)
+        return;
+    if (truncate(log->path, (off_t)now.windows_end)) { /* it stays sparse */
+    }
 }
 
 static int add_log(struct found_logs *found, const char *path, const char *run) {
@@ -203,7 +218,8 @@ static int add_log(struct found_logs *found, const char *path, const char *run) 
     if (log_run && !strcmp(log_run, run)) {
         trim(&log);
         entry.stopped = log.header.state == HT_RAW_STOPPED;
-        if (ht_raw_count_calls(&log, &entry.calls, &entry.threads, &error)) ht_complain("heaptape record", &error);
+        if (ht_raw_count_calls(&log, &entry.calls, &entry.threads, &error))
+            ht_complain("heaptape record", &error);
         if (!stat(path, &status)) entry.bytes = (uint64_t)status.st_blocks * 512;
         entry.path = strdup(path);
         struct found_log *larger = realloc(found->log, (found->count + 1) * sizeof *larger);
@@ -221,7 +237,8 @@ static void find_logs(struct found_logs *found, const char *directory, const cha
     char path[PATH_MAX];
     while (folder && (entry = readdir(folder)))
         if (!strncmp(entry->d_name, "malloc-footprint.", 17) &&
-            snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < PATH_MAX && add_log(found, path, run))
+            snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < PATH_MAX &&
+            add_log(found, path, run))
             break;
     if (folder) closedir(folder);
 }
@@ -239,17 +256,19 @@ static void say_logs(const struct found_logs *found, bool verbose) {
         threads += found->log[i].threads;
     }
     const struct found_log *first = &found->log[0];
-    fprintf(stderr, "recorded %s calls, %zu process%s, %" PRIu64 " thread%s: %s (%s)\n", ht_grouped(text, calls),
-            found->count, found->count == 1 ? "" : "es", threads, threads == 1 ? "" : "s", first->path,
-            ht_bytes(size, (double)first->bytes));
+    fprintf(stderr, "recorded %s calls, %zu process%s, %" PRIu64 " thread%s: %s (%s)\n",
+            ht_grouped(text, calls), found->count, found->count == 1 ? "" : "es", threads,
+            threads == 1 ? "" : "s", first->path, ht_bytes(size, (double)first->bytes));
     for (size_t i = verbose ? 0 : found->count; i < found->count; i++)
         fprintf(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, found->log[i].calls), found->log[i].path,
                 ht_bytes(size, (double)found->log[i].bytes));
     if (found->count > 1 && !verbose)
-        fprintf(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n", found->count - 1);
+        fprintf(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
+                found->count - 1);
     for (size_t i = 0; i < found->count; i++)
         if (found->log[i].stopped)
-            fprintf(stderr, "heaptape record: warning: %s: the recording stopped early, for want of room\n", found->log[i].path);
+            fprintf(stderr, "heaptape record: warning: %s: the recording stopped early, for want of room\n",
+                    found->log[i].path);
     const char *name = strrchr(first->path, '/') + 1;
     fprintf(stderr, "next: heaptape convert %s -o %.*s.bin\n", first->path, (int)(strlen(name) - 5), name);
 }
@@ -269,7 +288,8 @@ int ht_verb_record(int argc, char **argv) {
         return HT_EXIT_FAILED;
     }
     if (!find_shim(shim)) {
-        fputs("heaptape record: libmalloc_wrap.so is neither beside heaptape nor in its library folder\n", stderr);
+        fputs("heaptape record: libmalloc_wrap.so is neither beside heaptape nor in its library folder\n",
+              stderr);
         return HT_EXIT_FAILED;
     }
     const char *wanted = options.directory ? options.directory : getenv("MALLOC_WRAP_OUT");
@@ -298,7 +318,9 @@ int ht_verb_record(int argc, char **argv) {
         qsort(found.log, found.count, sizeof *found.log, most_calls_first);
         if (!options.quiet) say_logs(&found, options.verbose);
     } else if (status != 127 && status != 126) {
-        fprintf(stderr, "heaptape record: %s made no call that could be recorded: no log was written into %s\n", command[0], directory);
+        fprintf(stderr,
+                "heaptape record: %s made no call that could be recorded: no log was written into %s\n",
+                command[0], directory);
         if (!status) status = HT_EXIT_FAILED;
     }
     for (size_t i = 0; i < found.count; i++) free(found.log[i].path);

@@ -1,7 +1,8 @@
 // Starts, follows and ends the recording: the log file, its windows, forks and exits.
 //
-// The log is a sparse file mapped once, with no descriptor kept. Windows are handed out by one atomic addition and made
-// real before they are written, so that a full disk ends the recording instead of killing the program.
+// The log is a sparse file mapped once, with no descriptor kept. Windows are handed out by one atomic
+// addition and made real before they are written, so that a full disk ends the recording instead of killing
+// the program.
 #include "recorder.h"
 
 #include <errno.h>
@@ -24,10 +25,10 @@
 extern char **environ;
 
 enum {
-    WINDOW_BYTES_FIRST = 4096,       // what a short-lived thread costs
-    WINDOW_BYTES_LAST = 256 << 10,   // about 0.1 ms of the kernel's work at once
+    WINDOW_BYTES_FIRST = 4096,      // what a short-lived thread costs
+    WINDOW_BYTES_LAST = 256 << 10,  // about 0.1 ms of the kernel's work at once
     WRITABLE_STEP_BYTES = 4 << 20,
-    TAIL_BYTES = 16 << 20,           // room left in the file for calls made after our destructor
+    TAIL_BYTES = 16 << 20,  // room left in the file for calls made after our destructor
     EPOCH_NOT_STARTED = 0x80000001u
 };
 static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(1) << 20;
@@ -72,10 +73,11 @@ static int create_log(void) {
     recording.pid = (uint32_t)getpid();
     for (recording.sequence = 0; recording.sequence < 10000; recording.sequence++) {
         if (recording.sequence)
-            snprintf(recording.path, sizeof recording.path, "%s/malloc-footprint.%u.%u.mraw", directory, recording.pid,
-                     recording.sequence);
+            snprintf(recording.path, sizeof recording.path, "%s/malloc-footprint.%u.%u.mraw", directory,
+                     recording.pid, recording.sequence);
         else
-            snprintf(recording.path, sizeof recording.path, "%s/malloc-footprint.%u.mraw", directory, recording.pid);
+            snprintf(recording.path, sizeof recording.path, "%s/malloc-footprint.%u.mraw", directory,
+                     recording.pid);
         int fd = open(recording.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd >= 0 || errno != EEXIST) return fd;
     }
@@ -96,7 +98,8 @@ static uint64_t reserve_limit(void) {
 
 static bool same_file(int fd) {
     struct stat status;
-    return !fstat(fd, &status) && (uint64_t)status.st_dev == recording.device && (uint64_t)status.st_ino == recording.inode;
+    return !fstat(fd, &status) && (uint64_t)status.st_dev == recording.device &&
+           (uint64_t)status.st_ino == recording.inode;
 }
 
 // The file once more, by its name; -1 if that is no longer our file.
@@ -161,12 +164,19 @@ static bool map_log(int fd) {
 
 static void write_header(uint32_t parent_pid, uint32_t parent_sequence, uint64_t forked_stamp) {
     struct ht_raw_header *header = recording.header;
-    *header = (struct ht_raw_header){.version = HT_RAW_VERSION, .min_reader = HT_RAW_MIN_READER,
-                                     .header_bytes = HT_RAW_HEADER_BYTES, .page_bytes = recording.page_bytes,
-                                     .pid = recording.pid, .sequence = recording.sequence, .parent_pid = parent_pid,
-                                     .parent_sequence = parent_sequence, .fork_stamp = forked_stamp,
-                                     .clock_kind = CLOCK_KIND, .clock_shift = CLOCK_SHIFT,
-                                     .windows_end = HT_RAW_HEADER_BYTES, .reserve_bytes = recording.reserve_bytes,
+    *header = (struct ht_raw_header){.version = HT_RAW_VERSION,
+                                     .min_reader = HT_RAW_MIN_READER,
+                                     .header_bytes = HT_RAW_HEADER_BYTES,
+                                     .page_bytes = recording.page_bytes,
+                                     .pid = recording.pid,
+                                     .sequence = recording.sequence,
+                                     .parent_pid = parent_pid,
+                                     .parent_sequence = parent_sequence,
+                                     .fork_stamp = forked_stamp,
+                                     .clock_kind = CLOCK_KIND,
+                                     .clock_shift = CLOCK_SHIFT,
+                                     .windows_end = HT_RAW_HEADER_BYTES,
+                                     .reserve_bytes = recording.reserve_bytes,
                                      .state = HT_RAW_RECORDING};
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
@@ -190,7 +200,8 @@ static bool open_recording(uint32_t parent_pid, uint32_t parent_sequence, uint64
         return false;
     }
     write_header(parent_pid, parent_sequence, forked_stamp);
-    // Intervals are in stamps; the counter's rate is not known yet, and a guess is near enough for a schedule.
+    // Intervals are in stamps; the counter's rate is not known yet, and a guess is near enough for a
+    // schedule.
     recording.stamps_per_s = CLOCK_COUNTS_PER_S >> CLOCK_SHIFT;
     recording.sample_gap_stamps = recording.stamps_per_s / 2000;
     recording.sample_interval_stamps = recording.stamps_per_s / 10;
@@ -211,11 +222,12 @@ static void before_fork(void) {
     t->gate = t->epoch;
 }
 
-// Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has allocated before this
-// one, the child has its log already.
+// Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has allocated
+// before this one, the child has its log already.
 static void in_forked_child(void) {
     uint32_t epoch = atomic_load(&epoch_page->epoch);
-    if ((uint32_t)getpid() != recording.pid && epoch != EPOCH_OFF && epoch != EPOCH_NOT_STARTED) atomic_store(&epoch_page->epoch, EPOCH_WIPED);
+    if ((uint32_t)getpid() != recording.pid && epoch != EPOCH_OFF && epoch != EPOCH_NOT_STARTED)
+        atomic_store(&epoch_page->epoch, EPOCH_WIPED);
 }
 
 static void thread_ends(void *state) { recorder_thread_ends(state); }
@@ -302,10 +314,15 @@ bool recorder_next_window(struct thread_state *t) {
         else if ((failed = make_real(offset, bytes))) recorder_stop(HT_STOP_NO_SPACE, failed);
         else {
             struct ht_window *window = (struct ht_window *)((char *)header + offset);
-            *window = (struct ht_window){.stream = t->stream, .tid = t->tid, .index = t->windows, .bytes = bytes,
-                                         .base_stamp = t->cursor.last_stamp, .base_address = t->cursor.last_address,
+            *window = (struct ht_window){.stream = t->stream,
+                                         .tid = t->tid,
+                                         .index = t->windows,
+                                         .bytes = bytes,
+                                         .base_stamp = t->cursor.last_stamp,
+                                         .base_address = t->cursor.last_address,
                                          .calls_before = t->calls};
-            // The old window is closed only now: had this one failed, its calls would be counted from its records.
+            // The old window is closed only now: had this one failed, its calls would be counted from its
+            // records.
             if (t->window) t->window->used = (uint32_t)(t->cursor.at - (uint8_t *)t->window);
             __atomic_store_n(&window->magic, HT_WINDOW_MAGIC, __ATOMIC_RELEASE);
             t->window = window;
@@ -355,9 +372,11 @@ static void shorten_log(void) {
     uint64_t old_reserve = recording.reserve_bytes;
     uint64_t end = __atomic_load_n(&header->windows_end, __ATOMIC_SEQ_CST) + TAIL_BYTES;
     if (end < old_reserve) {
-        // Other threads may be taking windows: they must see the new end before the file is cut, or not need it.
+        // Other threads may be taking windows: they must see the new end before the file is cut, or not need
+        // it.
         atomic_store(&recording.reserve_bytes, end);
-        if (__atomic_load_n(&header->windows_end, __ATOMIC_SEQ_CST) > end) atomic_store(&recording.reserve_bytes, old_reserve);
+        if (__atomic_load_n(&header->windows_end, __ATOMIC_SEQ_CST) > end)
+            atomic_store(&recording.reserve_bytes, old_reserve);
         else if (!ftruncate(fd, (off_t)end)) header->reserve_bytes = end;
     }
     close(fd);

@@ -1,6 +1,7 @@
 // The state of a recording and of each recorded thread, shared by the shim's files.
 //
-// Who may call what: wrap.c (the hooks) calls everything; nothing here calls a hooked function except through `real`.
+// Who may call what: wrap.c (the hooks) calls everything; nothing here calls a hooked function except through
+// `real`.
 #ifndef HEAPTAPE_RECORDER_H
 #define HEAPTAPE_RECORDER_H
 
@@ -11,9 +12,9 @@
 
 #include "raw_append.h"
 
-#define likely(condition) __builtin_expect(!!(condition), 1)
+#define likely(condition)   __builtin_expect(!!(condition), 1)
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
-#define HIDDEN __attribute__((visibility("hidden")))
+#define HIDDEN              __attribute__((visibility("hidden")))
 
 // The allocator behind us: the first definition after our own in the loader's order.
 struct real_functions {
@@ -31,11 +32,11 @@ struct real_functions {
     // operator new and delete of another library.
     void *(*new_[8])(size_t, size_t, const void *);
     void (*delete_[12])(void *, size_t, size_t);
-    bool new_beside_malloc;          // in the same object: an allocator's own
+    bool new_beside_malloc;             // in the same object: an allocator's own
     _Atomic unsigned char new_kind[8];  // enum new_kind of each form, where they are an allocator's own
 };
-// Where an allocator's operator new gets its memory decides who records it. Its forms differ: jemalloc's aligned ones call
-// aligned_alloc, the others do not.
+// Where an allocator's operator new gets its memory decides who records it. Its forms differ: jemalloc's
+// aligned ones call aligned_alloc, the others do not.
 enum new_kind {
     NEW_UNKNOWN,    // the first call will tell
     NEW_ON_MALLOC,  // built on a function of the malloc family, whose hook records it
@@ -44,8 +45,9 @@ enum new_kind {
 extern HIDDEN struct real_functions real;
 
 enum {
-    GATE_FRESH = 0x7fffffffu,  // a thread that has not been seen yet; no epoch, and not what a wiped page reads
-    GATE_BUSY = 0xffffffffu    // a hook of this thread is at work; inner calls pass through
+    GATE_FRESH =
+        0x7fffffffu,         // a thread that has not been seen yet; no epoch, and not what a wiped page reads
+    GATE_BUSY = 0xffffffffu  // a hook of this thread is at work; inner calls pass through
 };
 
 // One page that the kernel wipes in a forked child: its epoch then reads 0 and matches no thread's gate.
@@ -57,26 +59,26 @@ extern HIDDEN struct epoch_page *epoch_page;
 
 // Everything that a thread needs on the fast path, in initial-exec TLS: two cache lines at most.
 struct thread_state {
-    uint32_t gate;                 // equal to the page's epoch: record; anything else: look closer
-    uint32_t windows;              // windows taken so far
+    uint32_t gate;     // equal to the page's epoch: record; anything else: look closer
+    uint32_t windows;  // windows taken so far
     struct ht_cursor cursor;
-    uint8_t *limit;                // an append may start below it
+    uint8_t *limit;  // an append may start below it
     uint64_t calls;
-    int64_t sample_budget_bytes;   // bytes to allocate until memory is sampled again
+    int64_t sample_budget_bytes;  // bytes to allocate until memory is sampled again
     uint64_t sample_due_stamp;
     struct ht_window *window;
     uint32_t stream, tid;
-    uint32_t epoch;                // the recording that the fields above belong to
-    void *inner_block;             // what the last inner allocation returned: tells whether operator new is built on it
+    uint32_t epoch;     // the recording that the fields above belong to
+    void *inner_block;  // what the last inner allocation returned: tells whether operator new is built on it
 };
 _Static_assert(sizeof(struct thread_state) <= 100, "static TLS is scarce");
 extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initial-exec")));
 
 // The recording of this process.
 struct recording {
-    struct ht_raw_header *header;       // start of the mapping
-    _Atomic uint64_t reserve_bytes;     // windows end before this; lowered at exit
-    _Atomic uint64_t writable_bytes;    // the mapping may be written up to here
+    struct ht_raw_header *header;     // start of the mapping
+    _Atomic uint64_t reserve_bytes;   // windows end before this; lowered at exit
+    _Atomic uint64_t writable_bytes;  // the mapping may be written up to here
     char path[4096];
     uint64_t device, inode;
     uint32_t pid, sequence;
@@ -89,8 +91,8 @@ struct recording {
 };
 extern HIDDEN struct recording recording;
 
-// Decides what a call whose gate does not match means: starts the recording, opens the thread's stream, notices a fork.
-// Returns true if the call is to be recorded; the gate is then busy. errno is preserved.
+// Decides what a call whose gate does not match means: starts the recording, opens the thread's stream,
+// notices a fork. Returns true if the call is to be recorded; the gate is then busy. errno is preserved.
 HIDDEN bool recorder_enter_slowly(struct thread_state *t);
 
 // Makes room for one append (modifiers included). False if recording had to stop.

@@ -1,9 +1,9 @@
 // Finds the functions behind ours by reading the loaded objects' symbol tables.
 //
-// dlsym will not do: a look-up that fails leaves an error message in blocks that it allocates and the program's next dl
-// call frees, and dlerror, which would clear them, takes the locale lock, which the program holds where its first
-// allocation comes from setlocale (as binutils' as does). Reading the tables allocates nothing, locks nothing of the
-// program's and sees privately loaded libraries too.
+// dlsym will not do: a look-up that fails leaves an error message in blocks that it allocates and the
+// program's next dl call frees, and dlerror, which would clear them, takes the locale lock, which the program
+// holds where its first allocation comes from setlocale (as binutils' as does). Reading the tables allocates
+// nothing, locks nothing of the program's and sees privately loaded libraries too.
 #include <link.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@
 
 struct table {
     uintptr_t base;
-    const ElfW(Sym) *symbol;
+    const ElfW(Sym) * symbol;
     const char *names;
-    const ElfW(Half) *version;      // NULL: no versions
+    const ElfW(Half) * version;  // NULL: no versions
     const uint32_t *gnu_hash, *hash;
 };
 
@@ -25,13 +25,16 @@ struct search {
 };
 
 // Most loaders relocate the dynamic section in place; some leave offsets.
-static const void *at(uintptr_t base, ElfW(Addr) value) { return (const void *)(value < base ? base + value : value); }
+static const void *at(uintptr_t base, ElfW(Addr) value) {
+    return (const void *)(value < base ? base + value : value);
+}
 
 static bool read_tables(struct dl_phdr_info *info, struct table *table) {
     const ElfW(Dyn) *dynamic = NULL;
     *table = (struct table){.base = info->dlpi_addr};
     for (unsigned i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) dynamic = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
     for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
         const void *where = at(table->base, dynamic->d_un.d_ptr);
         switch (dynamic->d_tag) {
@@ -49,7 +52,8 @@ static bool read_tables(struct dl_phdr_info *info, struct table *table) {
 static void *take(const struct table *table, uint32_t i, const char *name) {
     const ElfW(Sym) *symbol = &table->symbol[i];
     unsigned type = symbol->st_info & 15;
-    if (symbol->st_shndx == SHN_UNDEF || symbol->st_value == 0 || (type != STT_FUNC && type != STT_OBJECT)) return NULL;
+    if (symbol->st_shndx == SHN_UNDEF || symbol->st_value == 0 || (type != STT_FUNC && type != STT_OBJECT))
+        return NULL;
     if (strcmp(table->names + symbol->st_name, name)) return NULL;
     if (table->version && (table->version[i] & 0x8000)) return NULL;
     return (void *)(table->base + symbol->st_value);

@@ -1,15 +1,15 @@
 // The hooks: every function of the malloc family, each around the allocator's own.
 //
-// Only the outermost call is recorded; inner ones find the gate busy and pass through. A free is stamped before the real
-// free, an allocation after the real malloc, a realloc on both sides.
+// Only the outermost call is recorded; inner ones find the gate busy and pass through. A free is stamped
+// before the real free, an allocation after the real malloc, a realloc on both sides.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "wrap.h"
 
-// True if the call is to be recorded; then leave() must follow. One comparison tells a known, recording, idle thread
-// of this very process from everything else.
+// True if the call is to be recorded; then leave() must follow. One comparison tells a known, recording, idle
+// thread of this very process from everything else.
 static inline bool enter(struct thread_state *t) {
     if (likely(t->gate == atomic_load_explicit(&epoch_page->epoch, memory_order_relaxed))) {
         t->gate = GATE_BUSY;
@@ -36,8 +36,8 @@ static void put_extras(struct thread_state *t, const struct extras *extras) {
 static const struct extras no_extras;
 
 // An allocation that failed, is large, or carries extras: everything but the common case.
-static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsigned op, void *block, size_t size,
-                                                        size_t bytes, const struct extras *extras) {
+static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsigned op, void *block,
+                                                  size_t size, size_t bytes, const struct extras *extras) {
     bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
     uint64_t stamp = stamp_now();
     int saved = errno;
@@ -60,7 +60,8 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
 }
 
 // The fast path: `size` is what is logged, `bytes` what was allocated.
-static inline void put_allocation(struct thread_state *t, unsigned op, void *block, size_t size, size_t bytes) {
+static inline void put_allocation(struct thread_state *t, unsigned op, void *block, size_t size,
+                                  size_t bytes) {
     if (unlikely(!block || bytes >= HT_LARGE_BLOCK_BYTES)) {
         put_unusual(t, op, block, size, bytes, &no_extras);
         return;
@@ -74,7 +75,8 @@ static inline void put_allocation(struct thread_state *t, unsigned op, void *blo
     if (unlikely(t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
 }
 
-// Takes a block out of the table of large ones, if it is there. Returns its resident pages plus one, 0 for a small one.
+// Takes a block out of the table of large ones, if it is there. Returns its resident pages plus one, 0 for a
+// small one.
 static __attribute__((noinline, cold)) uint32_t forget_large(const void *block, size_t *bytes) {
     int saved = errno;
     *bytes = large_remove(block);
@@ -83,8 +85,9 @@ static __attribute__((noinline, cold)) uint32_t forget_large(const void *block, 
     return resident;
 }
 
-static __attribute__((noinline, cold)) void put_large_or_odd_free(struct thread_state *t, const void *block, bool sized,
-                                                                  size_t size, const struct extras *extras) {
+static __attribute__((noinline, cold)) void put_large_or_odd_free(struct thread_state *t, const void *block,
+                                                                  bool sized, size_t size,
+                                                                  const struct extras *extras) {
     size_t bytes;
     uint32_t resident = forget_large(block, &bytes);
     if (recorder_room(t)) {
@@ -172,7 +175,8 @@ static void *boot_realloc(void *block, size_t size) {
     return moved;
 }
 
-static void put_realloc_begin(struct thread_state *t, void *block, size_t size, const struct extras *extras, size_t *large_bytes) {
+static void put_realloc_begin(struct thread_state *t, void *block, size_t size, const struct extras *extras,
+                              size_t *large_bytes) {
     uint32_t resident = 0;
     *large_bytes = 0;
     if (unlikely(large_maybe(block))) resident = forget_large(block, large_bytes);
@@ -184,7 +188,8 @@ static void put_realloc_begin(struct thread_state *t, void *block, size_t size, 
     }
 }
 
-static void put_realloc_end(struct thread_state *t, void *old, void *block, size_t bytes, size_t old_large_bytes) {
+static void put_realloc_end(struct thread_state *t, void *old, void *block, size_t bytes,
+                            size_t old_large_bytes) {
     uint64_t stamp = stamp_now();
     int saved = errno;
     bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
@@ -200,7 +205,8 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
         if (likely(block)) {
             ht_append_bare(&t->cursor, HT_RAW_REALLOC_END, stamp, (uintptr_t)block);
         } else {
-            ht_append_modifier(&t->cursor, HT_MODIFIER_FAILED, released ? HT_FAILED_RELEASED : HT_FAILED_NULL);
+            ht_append_modifier(&t->cursor, HT_MODIFIER_FAILED,
+                               released ? HT_FAILED_RELEASED : HT_FAILED_NULL);
             ht_append_unaddressed(&t->cursor, HT_RAW_REALLOC_END, stamp, 0);
         }
         t->calls++;
@@ -210,7 +216,8 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
     errno = saved;
 }
 
-// realloc(p, 0) may free the block and return NULL, or fail: only errno tells. It is 0 afterwards unless the call set it.
+// realloc(p, 0) may free the block and return NULL, or fail: only errno tells. It is 0 afterwards unless the
+// call set it.
 static void *call_realloc(void *block, size_t bytes, int *saved) {
     *saved = errno;
     errno = 0;
@@ -259,7 +266,8 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size) {
     return moved;
 }
 
-static void put_aligned(struct thread_state *t, enum ht_function function, void *block, size_t alignment, size_t size) {
+static void put_aligned(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
+                        size_t size) {
     bool has_alignment = function != HT_VALLOC && function != HT_PVALLOC;
     put_unusual(t, HT_RAW_ALIGNED, block, size, size,
                 &(struct extras){function, .has_alignment = has_alignment, .alignment = alignment});
@@ -312,7 +320,8 @@ EXPORT void *valloc(size_t size) {
 
 EXPORT void *pvalloc(size_t size) {
     struct thread_state *t = &self;
-    if (unlikely(!enter(t))) return real.pvalloc ? real.pvalloc(size) : boot_allocate((size + 4095) & ~(size_t)4095, 4096);
+    if (unlikely(!enter(t)))
+        return real.pvalloc ? real.pvalloc(size) : boot_allocate((size + 4095) & ~(size_t)4095, 4096);
     void *block = real.pvalloc(size);
     put_aligned(t, HT_PVALLOC, block, 0, size);
     leave(t);
@@ -349,10 +358,13 @@ EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (recorded) leave(t);
 }
 
-struct thread_state *wrap_enter(void) { return enter(&self) ? &self : NULL; }
+struct thread_state *wrap_enter(void) {
+    return enter(&self) ? &self : NULL;
+}
 void wrap_leave(struct thread_state *t) { leave(t); }
 
-void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment, size_t size) {
+void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
+                  size_t size) {
     put_unusual(t, alignment ? HT_RAW_ALIGNED : HT_RAW_MALLOC, block, size, size,
                 &(struct extras){function, .has_alignment = alignment != 0, .alignment = alignment});
 }

@@ -11,8 +11,9 @@
 HIDDEN struct thread_state *wrap_enter(void);
 HIDDEN void wrap_leave(struct thread_state *t);
 // block NULL: the call failed. alignment 0: none given.
-HIDDEN void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment, size_t size);
-HIDDEN void wrap_put_delete(struct thread_state *t, enum ht_function function, void *block, bool sized, size_t size,
-                            bool aligned, size_t alignment);
+HIDDEN void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
+                         size_t size);
+HIDDEN void wrap_put_delete(struct thread_state *t, enum ht_function function, void *block, bool sized,
+                            size_t size, bool aligned, size_t alignment);
 
 #endif

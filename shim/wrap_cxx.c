@@ -1,5 +1,5 @@
-// operator new and delete. libstdc++'s are built on malloc, which wrap.c sees: those pass through. An allocator's own
-// (tcmalloc's, jemalloc's, mimalloc's) never call malloc: those are recorded here.
+// operator new and delete. libstdc++'s are built on malloc, which wrap.c sees: those pass through. An
+// allocator's own (tcmalloc's, jemalloc's, mimalloc's) never call malloc: those are recorded here.
 #include <dlfcn.h>
 #include <stdlib.h>
 
@@ -7,20 +7,42 @@
 #include "recorder.h"
 #include "wrap.h"
 
-enum new_form { NEW, NEW_ARRAY, NEW_NOTHROW, NEW_ARRAY_NOTHROW, NEW_ALIGN, NEW_ARRAY_ALIGN, NEW_ALIGN_NOTHROW, NEW_ARRAY_ALIGN_NOTHROW };
+enum new_form {
+    NEW,
+    NEW_ARRAY,
+    NEW_NOTHROW,
+    NEW_ARRAY_NOTHROW,
+    NEW_ALIGN,
+    NEW_ARRAY_ALIGN,
+    NEW_ALIGN_NOTHROW,
+    NEW_ARRAY_ALIGN_NOTHROW
+};
 enum delete_form {
-    DELETE, DELETE_ARRAY, DELETE_SIZED, DELETE_ARRAY_SIZED, DELETE_ALIGN, DELETE_ARRAY_ALIGN, DELETE_SIZED_ALIGN,
-    DELETE_ARRAY_SIZED_ALIGN, DELETE_NOTHROW, DELETE_ARRAY_NOTHROW, DELETE_ALIGN_NOTHROW, DELETE_ARRAY_ALIGN_NOTHROW
+    DELETE,
+    DELETE_ARRAY,
+    DELETE_SIZED,
+    DELETE_ARRAY_SIZED,
+    DELETE_ALIGN,
+    DELETE_ARRAY_ALIGN,
+    DELETE_SIZED_ALIGN,
+    DELETE_ARRAY_SIZED_ALIGN,
+    DELETE_NOTHROW,
+    DELETE_ARRAY_NOTHROW,
+    DELETE_ALIGN_NOTHROW,
+    DELETE_ARRAY_ALIGN_NOTHROW
 };
 
-static const enum ht_function new_function[8] = {HT_NEW, HT_NEW_ARRAY, HT_NEW, HT_NEW_ARRAY, HT_NEW_ALIGNED,
-                                                 HT_NEW_ARRAY_ALIGNED, HT_NEW_ALIGNED, HT_NEW_ARRAY_ALIGNED};
+static const enum ht_function new_function[8] = {HT_NEW,         HT_NEW_ARRAY,        HT_NEW,
+                                                 HT_NEW_ARRAY,   HT_NEW_ALIGNED,      HT_NEW_ARRAY_ALIGNED,
+                                                 HT_NEW_ALIGNED, HT_NEW_ARRAY_ALIGNED};
 static const enum ht_function delete_function[12] = {
-    HT_DELETE, HT_DELETE_ARRAY, HT_DELETE_SIZED, HT_DELETE_ARRAY_SIZED, HT_DELETE_ALIGNED, HT_DELETE_ARRAY_ALIGNED,
-    HT_DELETE_SIZED_ALIGNED, HT_DELETE_ARRAY_SIZED_ALIGNED, HT_DELETE, HT_DELETE_ARRAY, HT_DELETE_ALIGNED, HT_DELETE_ARRAY_ALIGNED};
+    HT_DELETE,         HT_DELETE_ARRAY,         HT_DELETE_SIZED,         HT_DELETE_ARRAY_SIZED,
+    HT_DELETE_ALIGNED, HT_DELETE_ARRAY_ALIGNED, HT_DELETE_SIZED_ALIGNED, HT_DELETE_ARRAY_SIZED_ALIGNED,
+    HT_DELETE,         HT_DELETE_ARRAY,         HT_DELETE_ALIGNED,       HT_DELETE_ARRAY_ALIGNED};
 
-// operator new may throw: then the call is recorded as failed on the way out. It runs with the gate open, because what it
-// allocates beside its block (the exception, whatever a new-handler does) is the program's to free.
+// operator new may throw: then the call is recorded as failed on the way out. It runs with the gate open,
+// because what it allocates beside its block (the exception, whatever a new-handler does) is the program's to
+// free.
 struct new_call {
     enum ht_function function;
     size_t size, alignment;
@@ -35,8 +57,8 @@ static void finish_new(struct new_call *call) {
 }
 
 static void *new_own(enum new_form form, size_t size, size_t second, const void *third) {
-    struct new_call call __attribute__((cleanup(finish_new))) = {
-        new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL};
+    struct new_call call __attribute__((cleanup(finish_new))) = {new_function[form], size,
+                                                                 form >= NEW_ALIGN ? second : 0, NULL};
     call.block = real.new_[form](size, second, third);
     return call.block;
 }
@@ -45,8 +67,8 @@ static void open_gate(struct thread_state **t) {
     if (*t) wrap_leave(*t);
 }
 
-// The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block behind.
-// Later calls know.
+// The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block
+// behind. Later calls know.
 static void *new_first(enum new_form form, size_t size, size_t second, const void *third) {
     struct thread_state *t __attribute__((cleanup(open_gate))) = wrap_enter();
     if (!t) return real.new_[form](size, second, third);
@@ -58,8 +80,8 @@ static void *new_first(enum new_form form, size_t size, size_t second, const voi
     return block;
 }
 
-// A C++ library that came later than the first call. It must stay for as long as we remember its functions; what that
-// allocates is not the program's.
+// A C++ library that came later than the first call. It must stay for as long as we remember its functions;
+// what that allocates is not the program's.
 static void resolve_late(void) {
     if (!real.malloc) free(malloc(1));  // the very first call of the process resolves everything
     struct thread_state *t = wrap_enter();
@@ -99,9 +121,11 @@ static void do_delete(enum delete_form form, void *block, size_t second, size_t 
     }
     struct thread_state *t = real.new_beside_malloc ? wrap_enter() : NULL;
     if (t) {
-        bool sized = form == DELETE_SIZED || form == DELETE_ARRAY_SIZED || form == DELETE_SIZED_ALIGN || form == DELETE_ARRAY_SIZED_ALIGN;
+        bool sized = form == DELETE_SIZED || form == DELETE_ARRAY_SIZED || form == DELETE_SIZED_ALIGN ||
+                     form == DELETE_ARRAY_SIZED_ALIGN;
         bool both = form == DELETE_SIZED_ALIGN || form == DELETE_ARRAY_SIZED_ALIGN;
-        bool aligned = both || form == DELETE_ALIGN || form == DELETE_ARRAY_ALIGN || form == DELETE_ALIGN_NOTHROW || form == DELETE_ARRAY_ALIGN_NOTHROW;
+        bool aligned = both || form == DELETE_ALIGN || form == DELETE_ARRAY_ALIGN ||
+                       form == DELETE_ALIGN_NOTHROW || form == DELETE_ARRAY_ALIGN_NOTHROW;
         wrap_put_delete(t, delete_function[form], block, sized, second, aligned, both ? third : second);
     }
     real.delete_[form](block, second, third);
@@ -113,23 +137,23 @@ static void do_delete(enum delete_form form, void *block, size_t second, size_t 
 #else
 #define SZ "j"
 #endif
-#define NEW_1(name, symbol, form)                                                                    \
-    EXPORT void *name(size_t size) __asm__(symbol);                                                  \
+#define NEW_1(name, symbol, form)                                                                            \
+    EXPORT void *name(size_t size) __asm__(symbol);                                                          \
     void *name(size_t size) { return do_new(form, size, 0, NULL); }
-#define NEW_2(name, symbol, form)                                                                    \
-    EXPORT void *name(size_t size, size_t second) __asm__(symbol);                                   \
+#define NEW_2(name, symbol, form)                                                                            \
+    EXPORT void *name(size_t size, size_t second) __asm__(symbol);                                           \
     void *name(size_t size, size_t second) { return do_new(form, size, second, NULL); }
-#define NEW_3(name, symbol, form)                                                                    \
-    EXPORT void *name(size_t size, size_t second, const void *third) __asm__(symbol);                \
+#define NEW_3(name, symbol, form)                                                                            \
+    EXPORT void *name(size_t size, size_t second, const void *third) __asm__(symbol);                        \
     void *name(size_t size, size_t second, const void *third) { return do_new(form, size, second, third); }
-#define DELETE_1(name, symbol, form)                                                                 \
-    EXPORT void name(void *block) __asm__(symbol);                                                   \
+#define DELETE_1(name, symbol, form)                                                                         \
+    EXPORT void name(void *block) __asm__(symbol);                                                           \
     void name(void *block) { do_delete(form, block, 0, 0); }
-#define DELETE_2(name, symbol, form)                                                                 \
-    EXPORT void name(void *block, size_t second) __asm__(symbol);                                    \
+#define DELETE_2(name, symbol, form)                                                                         \
+    EXPORT void name(void *block, size_t second) __asm__(symbol);                                            \
     void name(void *block, size_t second) { do_delete(form, block, second, 0); }
-#define DELETE_3(name, symbol, form)                                                                 \
-    EXPORT void name(void *block, size_t second, size_t third) __asm__(symbol);                      \
+#define DELETE_3(name, symbol, form)                                                                         \
+    EXPORT void name(void *block, size_t second, size_t third) __asm__(symbol);                              \
     void name(void *block, size_t second, size_t third) { do_delete(form, block, second, third); }
 
 NEW_1(wrap_new, "_Znw" SZ, NEW)

@@ -1,5 +1,5 @@
-// mmap and its kin, watched (not recorded) so that the program's own anonymous memory can be told from its heap.
-// What an allocator maps inside one of its calls belongs to the heap: there the gate is busy.
+// mmap and its kin, watched (not recorded) so that the program's own anonymous memory can be told from its
+// heap. What an allocator maps inside one of its calls belongs to the heap: there the gate is busy.
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,17 +12,21 @@
 // Only while recording, and only between calls of the malloc family.
 static inline bool watching(void) {
     const struct thread_state *t = &self;
-    return t->epoch && t->gate == t->epoch && t->gate == atomic_load_explicit(&epoch_page->epoch, memory_order_relaxed);
+    return t->epoch && t->gate == t->epoch &&
+           t->gate == atomic_load_explicit(&epoch_page->epoch, memory_order_relaxed);
 }
 
-// Signals wait while the table is changed: a handler that maps memory, or leaves by siglongjmp, must not find its lock held.
+// Signals wait while the table is changed: a handler that maps memory, or leaves by siglongjmp, must not find
+// its lock held.
 static uint64_t block_signals(void) {
     uint64_t all = ~UINT64_C(0), old = 0;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, &old, sizeof old);
     return old;
 }
 
-static void restore_signals(uint64_t old) { syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old); }
+static void restore_signals(uint64_t old) {
+    syscall(SYS_rt_sigprocmask, SIG_SETMASK, &old, NULL, sizeof old);
+}
 
 static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     int saved = errno;
@@ -37,7 +41,8 @@ static void *map(void *hint, size_t bytes, int protection, int flags, int fd, of
     void *at = (void *)syscall(SYS_mmap, hint, bytes, protection, flags, fd, offset);
     if (at == MAP_FAILED || !watching()) return at;
     // A reservation without access holds no pages; the program maps over it what it uses.
-    if ((flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE) && protection != PROT_NONE) note_mapped((uintptr_t)at, bytes, true);
+    if ((flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE) && protection != PROT_NONE)
+        note_mapped((uintptr_t)at, bytes, true);
     else if (flags & MAP_FIXED) note_mapped((uintptr_t)at, bytes, false);
     return at;
 }

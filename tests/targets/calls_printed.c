@@ -177,16 +177,12 @@ static void resize(struct object *object) {
     void *block = array ? reallocarray(object->block, count, size) : realloc(object->block, size);
     int failed = !block && (bytes || errno);
     const char *name = array ? "reallocarray(" : "realloc(";
-    if (failed)
-        writer_print(&out, "%s?", name);
-    else
-        writer_print(&out, "%s#%lu", name, object->birth);
+    if (failed) writer_print(&out, "%s?", name);
+    else writer_print(&out, "%s#%lu", name, object->birth);
     if (array) writer_print(&out, ", %zu", count);
     writer_print(&out, ", %zu)", size);
-    if (failed)
-        writer_print(&out, " = NULL (failed)\n");
-    else
-        resized(object, block, bytes);
+    if (failed) writer_print(&out, " = NULL (failed)\n");
+    else resized(object, block, bytes);
 }
 
 static void must_fail(const void *block) {

@@ -43,8 +43,8 @@ void one_of_each_aligned() {
     operator delete(counted(operator new(ALIGNED, alignment), ALIGNED), alignment);
     operator delete(counted(operator new(ALIGNED, alignment), ALIGNED), ALIGNED, alignment);
     operator delete[](counted(operator new[](ALIGNED_ARRAY, alignment), ALIGNED_ARRAY), alignment);
-    operator delete[](counted(operator new[](ALIGNED_ARRAY, alignment), ALIGNED_ARRAY),
-                      size_t{ALIGNED_ARRAY}, alignment);
+    operator delete[](counted(operator new[](ALIGNED_ARRAY, alignment), ALIGNED_ARRAY), size_t{ALIGNED_ARRAY},
+                      alignment);
     void *block = operator new(ALIGNED_NOTHROW, alignment, std::nothrow);
     operator delete(counted(block, ALIGNED_NOTHROW), alignment, std::nothrow);
     block = operator new[](ALIGNED_NOTHROW_ARRAY, alignment, std::nothrow);

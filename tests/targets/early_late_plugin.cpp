@@ -13,6 +13,4 @@ struct InAndOut {
 InAndOut in_and_out;
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) void plugin_run() {
-    count_for_plugin(SIZE_PLUGIN_RUN, 10);
-}
+extern "C" __attribute__((visibility("default"))) void plugin_run() { count_for_plugin(SIZE_PLUGIN_RUN, 10); }

@@ -1,6 +1,6 @@
-// The program's first allocation comes from setlocale, which holds the locale lock, as in binutils' as. A recorder whose
-// start-up asks for a translated message (dlerror does) corrupts that lock, and the next setlocale never returns.
-// Usage: setlocale_first COUNTS
+// The program's first allocation comes from setlocale, which holds the locale lock, as in binutils' as. A
+// recorder whose start-up asks for a translated message (dlerror does) corrupts that lock, and the next
+// setlocale never returns. Usage: setlocale_first COUNTS
 #include <dlfcn.h>
 #include <locale.h>
 

@@ -24,8 +24,8 @@ volatile int signal_safe_malloc_inside;
 static char *arena_start(void) {
     char *start = __atomic_load_n(&arena, __ATOMIC_ACQUIRE), *nothing = NULL;
     if (start) return start;
-    start = mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    start =
+        mmap(NULL, arena_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (start == MAP_FAILED) return NULL;
     if (__atomic_compare_exchange_n(&arena, &nothing, start, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
         return start;

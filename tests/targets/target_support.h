@@ -100,8 +100,7 @@ __attribute__((format(printf, 2, 3))) static inline void writer_print(struct pla
     va_list values;
     if (sizeof out->bytes - out->used < 512) writer_flush(out);
     va_start(values, format);
-    out->used += (size_t)vsnprintf(out->bytes + out->used, sizeof out->bytes - out->used, format,
-                                   values);
+    out->used += (size_t)vsnprintf(out->bytes + out->used, sizeof out->bytes - out->used, format, values);
     va_end(values);
 }
 

@@ -1,5 +1,6 @@
-// Threads whose first act is fork, and whose children allocate: neither has been seen by the recorder before. Then the whole
-// process locks its memory, which must not fill in what the recorder has only reserved. Usage: thread_forks_first COUNTS
+// Threads whose first act is fork, and whose children allocate: neither has been seen by the recorder before.
+// Then the whole process locks its memory, which must not fill in what the recorder has only reserved. Usage:
+// thread_forks_first COUNTS
 #include <pthread.h>
 #include <sys/wait.h>
 

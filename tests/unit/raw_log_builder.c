@@ -10,10 +10,15 @@ void builder_open(struct raw_log_builder *builder, const char *path) {
     memset(builder, 0, sizeof *builder);
     builder->fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert(builder->fd >= 0);
-    builder->header = (struct ht_raw_header){.version = HT_RAW_VERSION, .min_reader = HT_RAW_MIN_READER,
-                                             .header_bytes = HT_RAW_HEADER_BYTES, .page_bytes = 4096, .pid = 1,
-                                             .clock_kind = HT_CLOCK_GETTIME, .clock_shift = 0,
-                                             .windows_end = HT_RAW_HEADER_BYTES, .state = HT_RAW_EXITED};
+    builder->header = (struct ht_raw_header){.version = HT_RAW_VERSION,
+                                             .min_reader = HT_RAW_MIN_READER,
+                                             .header_bytes = HT_RAW_HEADER_BYTES,
+                                             .page_bytes = 4096,
+                                             .pid = 1,
+                                             .clock_kind = HT_CLOCK_GETTIME,
+                                             .clock_shift = 0,
+                                             .windows_end = HT_RAW_HEADER_BYTES,
+                                             .state = HT_RAW_EXITED};
     memcpy(builder->header.magic, HT_RAW_MAGIC, sizeof builder->header.magic);
 }
 
@@ -31,14 +36,20 @@ struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t numbe
     struct builder_stream *stream = &builder->stream[number];
     if (number >= builder->streams) builder->streams = number + 1;
     uint8_t *limit = stream->window ? stream->window + BUILDER_WINDOW_BYTES - HT_APPEND_ROOM_BYTES : NULL;
-    if (stream->window && stream->cursor.at >= limit) flush(builder, stream, (uint32_t)(stream->cursor.at - stream->window));
+    if (stream->window && stream->cursor.at >= limit)
+        flush(builder, stream, (uint32_t)(stream->cursor.at - stream->window));
     if (!stream->window) {
         stream->window = calloc(1, BUILDER_WINDOW_BYTES);
         assert(stream->window);
-        *(struct ht_window *)(void *)stream->window = (struct ht_window){
-            .magic = HT_WINDOW_MAGIC, .stream = number, .tid = 100 + number, .index = stream->index++,
-            .bytes = BUILDER_WINDOW_BYTES, .base_stamp = stream->cursor.last_stamp,
-            .base_address = stream->cursor.last_address, .calls_before = stream->calls};
+        *(struct ht_window *)(void *)stream->window =
+            (struct ht_window){.magic = HT_WINDOW_MAGIC,
+                               .stream = number,
+                               .tid = 100 + number,
+                               .index = stream->index++,
+                               .bytes = BUILDER_WINDOW_BYTES,
+                               .base_stamp = stream->cursor.last_stamp,
+                               .base_address = stream->cursor.last_address,
+                               .calls_before = stream->calls};
         stream->cursor.at = stream->window + sizeof(struct ht_window);
         stream->offset = builder->header.windows_end;
         builder->header.windows_end += BUILDER_WINDOW_BYTES;

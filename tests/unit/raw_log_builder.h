@@ -10,10 +10,10 @@ enum { BUILDER_STREAMS_MAX = 16, BUILDER_WINDOW_BYTES = 8192 };
 
 struct builder_stream {
     struct ht_cursor cursor;
-    uint8_t *window;   // NULL until the first record
+    uint8_t *window;  // NULL until the first record
     uint32_t index;
     uint64_t calls;
-    uint64_t offset;   // where the window goes in the file
+    uint64_t offset;  // where the window goes in the file
 };
 
 struct raw_log_builder {

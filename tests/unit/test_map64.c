@@ -11,7 +11,8 @@ static void follows_a_plain_array(void **state) {
     struct map64 map;
     assert_true(map64_init(&map));
     // Addresses as an allocator gives them: near each other, 16 apart, some far away.
-    for (unsigned i = 0; i < KEYS; i++) key[i] = i % 7 ? 0x55550000 + 16 * (uint64_t)i : unit_random(&seed) | 1;
+    for (unsigned i = 0; i < KEYS; i++)
+        key[i] = i % 7 ? 0x55550000 + 16 * (uint64_t)i : unit_random(&seed) | 1;
     size_t count = 0;
     for (unsigned step = 0; step < STEPS; step++) {
         unsigned i = (unsigned)(unit_random(&seed) % KEYS);
@@ -34,7 +35,8 @@ static void follows_a_plain_array(void **state) {
     free(key);
 }
 
-// Growing in place moves every entry; runs at the table's start and across its end are where one could get lost.
+// Growing in place moves every entry; runs at the table's start and across its end are where one could get
+// lost.
 static void growing_loses_nothing(void **state) {
     (void)state;
     enum { ROUNDS = 400, MANY = 14000 };
@@ -54,6 +56,7 @@ static void growing_loses_nothing(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(follows_a_plain_array), cmocka_unit_test(growing_loses_nothing)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(follows_a_plain_array),
+                                       cmocka_unit_test(growing_loses_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-// The merge: a simulated heap of several threads is logged with stamps that are wrong on purpose; the trace must
-// have every thread's calls in order and every free naming the object that was freed.
+// The merge: a simulated heap of several threads is logged with stamps that are wrong on purpose; the trace
+// must have every thread's calls in order and every free naming the object that was freed.
 #include "unit_support.h"
 
 #include <string.h>
@@ -73,7 +73,8 @@ static void step_realloc(struct simulation *s, unsigned thread) {
         uint64_t address = take_live(s, &s->realloc_of[thread].old_size);
         s->realloc_of[thread].new_size = ++s->next_size;
         s->realloc_of[thread].open = true;
-        ht_append_call(builder_cursor(&s->builder, thread), HT_RAW_REALLOC_BEGIN, wrong_stamp(s), address, s->next_size);
+        ht_append_call(builder_cursor(&s->builder, thread), HT_RAW_REALLOC_BEGIN, wrong_stamp(s), address,
+                       s->next_size);
         return;
     }
     uint64_t address = take_address(s), size = s->realloc_of[thread].new_size;
@@ -90,13 +91,15 @@ static void simulate(struct simulation *s, const char *path, uint64_t jitter_ns,
     s->jitter_ns = jitter_ns;
     builder_open(&s->builder, path);
     for (unsigned i = 0; i < THREADS; i++) s->call[i] = calloc(STEPS, sizeof **s->call);
-    for (unsigned i = 0; i < ADDRESSES; i++) s->free_address[s->free_count++] = 0x10000 + 32 * (uint64_t)(ADDRESSES - i);
+    for (unsigned i = 0; i < ADDRESSES; i++)
+        s->free_address[s->free_count++] = 0x10000 + 32 * (uint64_t)(ADDRESSES - i);
     for (unsigned step = 0; step < STEPS; step++) {
         unsigned thread = (unsigned)(unit_random(&s->seed) % THREADS);
         s->now += 10 + unit_random(&s->seed) % 20;
         unsigned wanted = (unsigned)(unit_random(&s->seed) % 10);
         if (s->realloc_of[thread].open) step_realloc(s, thread);
-        else if (s->live_count < 10 || (wanted < 5 && s->live_count < LIVE_MAX - THREADS)) step_malloc(s, thread);
+        else if (s->live_count < 10 || (wanted < 5 && s->live_count < LIVE_MAX - THREADS))
+            step_malloc(s, thread);
         else if (wanted == 9) step_realloc(s, thread);
         else step_free(s, thread);
     }
@@ -114,14 +117,15 @@ static void convert(const char *raw, const char *trace, struct merge_totals *tot
     assert_non_null(writer);
     ht_trace_put_context(writer, "{}");
     if (merge_log(&log, writer, &result, NULL, NULL, &error)) fail_msg("%s", error.message);
-    if (ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error)) fail_msg("%s", error.message);
+    if (ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error))
+        fail_msg("%s", error.message);
     *totals = result.totals;
     free(result.threads);
     ht_raw_close(&log);
 }
 
-// Walks the trace and compares each thread's calls with what the simulation did; with `identity`, also that every free
-// ends the very object that was freed.
+// Walks the trace and compares each thread's calls with what the simulation did; with `identity`, also that
+// every free ends the very object that was freed.
 static void check_trace(const char *path, const struct simulation *s, bool identity) {
     struct ht_error error;
     struct ht_trace_reader *reader = ht_trace_open(path, &error);
@@ -189,9 +193,10 @@ static void true_stamps_need_no_repair(void **state) {
 
 static void wrong_stamps_are_repaired(void **state) {
     (void)state;
-    // A call every 20 ns in one of the threads, stamps wrong by up to 9 or 18 ns: neighbouring calls change places all the
-    // time. Beyond that an address could go through free, malloc and free again in other threads within the error; then
-    // stamps no longer tell which of its objects a free meant, and at 18 ns a test of identity would already fail.
+    // A call every 20 ns in one of the threads, stamps wrong by up to 9 or 18 ns: neighbouring calls change
+    // places all the time. Beyond that an address could go through free, malloc and free again in other
+    // threads within the error; then stamps no longer tell which of its objects a free meant, and at 18 ns a
+    // test of identity would already fail.
     for (uint64_t seed = 2; seed < 12; seed++) {
         struct merge_totals totals;
         run_simulation(seed % 2 ? 9 : 18, seed, seed % 2, &totals);
@@ -211,7 +216,8 @@ static void convert_lines(const struct line *line, size_t lines, struct merge_to
     builder_open(&builder, unit_path(raw, "lines.mraw"));
     for (size_t i = 0; i < lines; i++) {
         struct ht_cursor *cursor = builder_cursor(&builder, line[i].stream);
-        if (line[i].op == HT_RAW_FREE || line[i].op == HT_RAW_REALLOC_END) ht_append_bare(cursor, line[i].op, line[i].stamp, line[i].address);
+        if (line[i].op == HT_RAW_FREE || line[i].op == HT_RAW_REALLOC_END)
+            ht_append_bare(cursor, line[i].op, line[i].stamp, line[i].address);
         else ht_append_call(cursor, line[i].op, line[i].stamp, line[i].address, line[i].size);
         builder_count(&builder, line[i].stream);
     }
@@ -223,8 +229,10 @@ static void convert_lines(const struct line *line, size_t lines, struct merge_to
 
 static void a_free_that_nothing_explains_is_foreign(void **state) {
     (void)state;
-    static const struct line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 1}, {0, HT_RAW_FREE, 20, 0x900, 0},
-                                        {1, HT_RAW_MALLOC, 30, 0x200, 1}, {1, HT_RAW_FREE, 9000000, 0x100, 0}};
+    static const struct line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 1},
+                                        {0, HT_RAW_FREE, 20, 0x900, 0},
+                                        {1, HT_RAW_MALLOC, 30, 0x200, 1},
+                                        {1, HT_RAW_FREE, 9000000, 0x100, 0}};
     struct merge_totals totals;
     convert_lines(lines, 4, &totals);
     assert_int_equal(totals.foreign_frees, 1);
@@ -235,8 +243,8 @@ static void a_free_that_nothing_explains_is_foreign(void **state) {
 
 static void a_live_address_handed_out_again_is_an_anomaly(void **state) {
     (void)state;
-    static const struct line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 40}, {0, HT_RAW_MALLOC, 20, 0x100, 50},
-                                        {0, HT_RAW_FREE, 30, 0x100, 0}};
+    static const struct line lines[] = {
+        {0, HT_RAW_MALLOC, 10, 0x100, 40}, {0, HT_RAW_MALLOC, 20, 0x100, 50}, {0, HT_RAW_FREE, 30, 0x100, 0}};
     struct merge_totals totals;
     convert_lines(lines, 3, &totals);
     assert_int_equal(totals.anomalies, 1);
@@ -248,7 +256,8 @@ static void a_live_address_handed_out_again_is_an_anomaly(void **state) {
 
 static void a_realloc_cut_off_leaves_its_block_alive(void **state) {
     (void)state;
-    static const struct line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 40}, {0, HT_RAW_REALLOC_BEGIN, 20, 0x100, 80}};
+    static const struct line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 40},
+                                        {0, HT_RAW_REALLOC_BEGIN, 20, 0x100, 80}};
     struct merge_totals totals;
     convert_lines(lines, 2, &totals);
     assert_int_equal(totals.unfinished, 1);
@@ -259,18 +268,21 @@ static void a_realloc_cut_off_leaves_its_block_alive(void **state) {
 static void two_threads_that_wait_for_what_never_comes_both_end(void **state) {
     (void)state;
     // Each frees a block that was never allocated, at the same time: no wait may last.
-    static const struct line lines[] = {{0, HT_RAW_FREE, 10, 0x900, 0}, {1, HT_RAW_FREE, 10, 0xa00, 0},
-                                        {0, HT_RAW_FREE, 11, 0xa00, 0}, {1, HT_RAW_FREE, 11, 0x900, 0}};
+    static const struct line lines[] = {{0, HT_RAW_FREE, 10, 0x900, 0},
+                                        {1, HT_RAW_FREE, 10, 0xa00, 0},
+                                        {0, HT_RAW_FREE, 11, 0xa00, 0},
+                                        {1, HT_RAW_FREE, 11, 0x900, 0}};
     struct merge_totals totals;
     convert_lines(lines, 4, &totals);
     assert_int_equal(totals.foreign_frees, 4);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(true_stamps_need_no_repair), cmocka_unit_test(wrong_stamps_are_repaired),
-        cmocka_unit_test(a_free_that_nothing_explains_is_foreign), cmocka_unit_test(a_live_address_handed_out_again_is_an_anomaly),
-        cmocka_unit_test(a_realloc_cut_off_leaves_its_block_alive),
-        cmocka_unit_test(two_threads_that_wait_for_what_never_comes_both_end)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(true_stamps_need_no_repair),
+                                       cmocka_unit_test(wrong_stamps_are_repaired),
+                                       cmocka_unit_test(a_free_that_nothing_explains_is_foreign),
+                                       cmocka_unit_test(a_live_address_handed_out_again_is_an_anomaly),
+                                       cmocka_unit_test(a_realloc_cut_off_leaves_its_block_alive),
+                                       cmocka_unit_test(two_threads_that_wait_for_what_never_comes_both_end)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

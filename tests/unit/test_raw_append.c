@@ -149,9 +149,11 @@ static void long_records_keep_their_words(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(decodes_what_was_appended), cmocka_unit_test(example_of_the_specification),
-        cmocka_unit_test(a_call_without_its_modifiers_end_is_no_call), cmocka_unit_test(nonsense_is_refused),
-        cmocka_unit_test(random_bytes_never_run_over), cmocka_unit_test(long_records_keep_their_words)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decodes_what_was_appended),
+                                       cmocka_unit_test(example_of_the_specification),
+                                       cmocka_unit_test(a_call_without_its_modifiers_end_is_no_call),
+                                       cmocka_unit_test(nonsense_is_refused),
+                                       cmocka_unit_test(random_bytes_never_run_over),
+                                       cmocka_unit_test(long_records_keep_their_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

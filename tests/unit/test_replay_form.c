@@ -64,7 +64,7 @@ static const uint64_t *words_of(const struct ht_built_form *built, uint32_t i) {
     return (const uint64_t *)((const char *)built->form + stream_of(built, i)->words_offset);
 }
 
-#define BUILD(events, threads, residency, options, built) \
+#define BUILD(events, threads, residency, options, built)                                                    \
     build(events, sizeof(events) / sizeof *(events), threads, residency, options, built)
 
 static void each_call_becomes_its_words(void **state) {
@@ -86,13 +86,24 @@ static void each_call_becomes_its_words(void **state) {
     const uint64_t expected[] = {
         ht_word_time(0),
         ht_word(HT_WORD_MALLOC, 1, 100),
-        ht_word(HT_WORD_CALLOC, 2, 24), 3,
-        ht_word(HT_WORD_REALLOC, 1, 200), 100,
+        ht_word(HT_WORD_CALLOC, 2, 24),
+        3,
+        ht_word(HT_WORD_REALLOC, 1, 200),
+        100,
         ht_word(HT_WORD_FREE, 0, 0),
-        ht_word(HT_WORD_WIDE, 3, HT_WIDE_REALLOC_NULL), 50, 0, HT_PAGES_BY_RULE,
-        ht_word(HT_WORD_WIDE, 4, HT_WIDE_ALIGNED), 64, 8, HT_PAGES_BY_RULE,
+        ht_word(HT_WORD_WIDE, 3, HT_WIDE_REALLOC_NULL),
+        50,
+        0,
+        HT_PAGES_BY_RULE,
+        ht_word(HT_WORD_WIDE, 4, HT_WIDE_ALIGNED),
+        64,
+        8,
+        HT_PAGES_BY_RULE,
         ht_word(HT_WORD_FREE, 3, 0),
-        ht_word(HT_WORD_WIDE, 3, HT_WIDE_MALLOC), 5ull << 32, 0, HT_PAGES_BY_RULE,
+        ht_word(HT_WORD_WIDE, 3, HT_WIDE_MALLOC),
+        5ull << 32,
+        0,
+        HT_PAGES_BY_RULE,
         ht_word(HT_WORD_MALLOC, 5, 8),
         ht_word(HT_WORD_FREE, 5, 0),
     };
@@ -133,10 +144,8 @@ static void only_slots_that_change_thread_are_handed_over(void **state) {
     const struct event events[] = {
         {OP(MALLOC, PLAIN), 0, 0, 1, 100, 0},   // thread 1 frees it: handed over
         {OP(MALLOC, PLAIN), 0, 10, 2, 100, 0},  // stays with thread 0
-        {OP(FREE, PLAIN), 1, 20, 1, 0, 0},
-        {OP(MALLOC, PLAIN), 1, 30, 1, 10, 0},   // thread 2 frees it
-        {OP(FREE, PLAIN), 0, 40, 2, 0, 0},
-        {OP(FREE, PLAIN), 2, 50, 1, 0, 0},
+        {OP(FREE, PLAIN), 1, 20, 1, 0, 0},     {OP(MALLOC, PLAIN), 1, 30, 1, 10, 0},  // thread 2 frees it
+        {OP(FREE, PLAIN), 0, 40, 2, 0, 0},     {OP(FREE, PLAIN), 2, 50, 1, 0, 0},
     };
     const uint64_t first[] = {ht_word_time(0), ht_word(HT_WORD_MALLOC, 1, 100),
                               ht_word(HT_WORD_PUBLISH, 1, 1), ht_word(HT_WORD_MALLOC, 2, 100),

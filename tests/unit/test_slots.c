@@ -112,6 +112,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_thread_reuses_its_own_last_freed_first),
                                        cmocka_unit_test(blocks_that_others_freed_come_back_oldest_first),
                                        cmocka_unit_test(independent_threads_never_share_a_slot),
-                                       cmocka_unit_test(the_bound_holds), cmocka_unit_test(one_thread_hands_over_to_the_next)};
+                                       cmocka_unit_test(the_bound_holds),
+                                       cmocka_unit_test(one_thread_hands_over_to_the_next)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

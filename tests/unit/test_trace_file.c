@@ -1,4 +1,5 @@
-// trace.bin: what is written is what is read; cut anywhere or damaged anywhere, it is whole sections or one clear error.
+// trace.bin: what is written is what is read; cut anywhere or damaged anywhere, it is whole sections or one
+// clear error.
 #include "unit_support.h"
 
 #include <fcntl.h>
@@ -25,7 +26,8 @@ static struct event random_event(uint64_t *seed, uint64_t *time) {
     *time += unit_random(seed) % 5000 == 0 ? UINT64_C(1) << 40 : unit_random(seed) % 1000;
     e.time = *time / 7 * 7;
     e.thread = (uint32_t)(unit_random(seed) % 16 ? 3 : unit_random(seed) % 500);
-    e.slot = shape.slot ? 1 + (uint32_t)(unit_random(seed) % (unit_random(seed) % 100 ? 5000 : 4000000000u)) : 0;
+    e.slot =
+        shape.slot ? 1 + (uint32_t)(unit_random(seed) % (unit_random(seed) % 100 ? 5000 : 4000000000u)) : 0;
     e.size = shape.size ? unit_random_width(seed) : 0;
     e.extra = shape.extra ? unit_random_width(seed) : 0;
     return e;
@@ -42,13 +44,19 @@ static void write_trace(const char *path, struct event *event, size_t events) {
         ht_trace_put_event(writer, event[i].op, event[i].thread, event[i].time, event[i].slot,
                            unit_random(&seed) % 2, event[i].size, event[i].extra);
         if (i % 1000 == 0)
-            ht_trace_put_sample(writer, &(struct ht_sample){.time_ns = event[i].time, .event = i, .rss_anon_bytes = 4096 * i,
-                                                            .own_rss_bytes = i, .cpu_ns = 3 * i, .own_fresh = i % 2});
+            ht_trace_put_sample(writer, &(struct ht_sample){.time_ns = event[i].time,
+                                                            .event = i,
+                                                            .rss_anon_bytes = 4096 * i,
+                                                            .own_rss_bytes = i,
+                                                            .cpu_ns = 3 * i,
+                                                            .own_fresh = i % 2});
         if (i % 500 == 0)
-            ht_trace_put_residency(writer, &(struct ht_residency){.event = events - i, .pages_before = i % 7, .pages_after = i});
+            ht_trace_put_residency(
+                writer, &(struct ht_residency){.event = events - i, .pages_before = i % 7, .pages_after = i});
     }
-    const struct ht_thread threads[2] = {{.tid = 5, .calls = 7, .end_ns = 700, .ended = true, .name = "sixteen letters."},
-                                         {.tid = 6, .first_event = 1, .start_ns = 7}};
+    const struct ht_thread threads[2] = {
+        {.tid = 5, .calls = 7, .end_ns = 700, .ended = true, .name = "sixteen letters."},
+        {.tid = 6, .first_event = 1, .start_ns = 7}};
     assert_int_equal(ht_trace_finish(writer, threads, 2, "{\"events\":1}", NULL, &error), 0);
 }
 
@@ -72,8 +80,8 @@ static long read_all(const char *path, const struct event *event, bool *truncate
         }
         for (uint32_t row = 0; row < e.rows; row++, read++) {
             const struct event *x = &event[read];
-            if (e.op[row] != x->op || e.thread[row] != x->thread || e.time_ns[row] != x->time || e.slot[row] != x->slot ||
-                e.size[row] != x->size || e.extra[row] != x->extra)
+            if (e.op[row] != x->op || e.thread[row] != x->thread || e.time_ns[row] != x->time ||
+                e.slot[row] != x->slot || e.size[row] != x->size || e.extra[row] != x->extra)
                 fail_msg("event %ld differs", read);
         }
     }
@@ -96,7 +104,8 @@ static void everything_comes_back(void **state) {
     assert_int_equal(facts.samples_count, EVENTS / 1000);
     assert_int_equal(facts.samples[3].rss_anon_bytes, 4096 * 3000);
     assert_int_equal(facts.residency_count, EVENTS / 500);
-    for (size_t i = 1; i < facts.residency_count; i++) assert_true(facts.residency[i - 1].event < facts.residency[i].event);
+    for (size_t i = 1; i < facts.residency_count; i++)
+        assert_true(facts.residency[i - 1].event < facts.residency[i].event);
     assert_int_equal(facts.threads_count, 2);
     assert_string_equal(facts.threads[0].name, "sixteen letters.");
     assert_true(facts.threads[0].ended);
@@ -180,8 +189,10 @@ static void a_full_disk_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(everything_comes_back), cmocka_unit_test(every_cut_leaves_whole_sections_or_one_error),
+        cmocka_unit_test(everything_comes_back),
+        cmocka_unit_test(every_cut_leaves_whole_sections_or_one_error),
         cmocka_unit_test(every_damaged_byte_is_noticed_or_harmless),
-        cmocka_unit_test(nothing_is_left_under_the_final_name_until_it_is_complete), cmocka_unit_test(a_full_disk_is_told)};
+        cmocka_unit_test(nothing_is_left_under_the_final_name_until_it_is_complete),
+        cmocka_unit_test(a_full_disk_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
