@@ -1,11 +1,11 @@
 // heaptape dump: one line per event, for eyes and diffs.
-#include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "ops.h"
 #include "talk.h"
+#include "trace_argument.h"
 #include "trace_reader.h"
 #include "verbs.h"
 
@@ -22,12 +22,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
     case 't': options->no_time = true; return 0;
-    case ARGP_KEY_ARG:
-        if (options->trace) argp_error(state, "one trace at a time, please: '%s' is too many", value);
-        options->trace = value;
-        return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "which trace?"); return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return trace_argument(key, value, state, &options->trace);
     }
 }
 

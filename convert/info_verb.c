@@ -1,9 +1,9 @@
 // heaptape info: what a trace holds, from its index and totals.
-#include <argp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "talk.h"
+#include "trace_argument.h"
 #include "trace_json.h"
 #include "verbs.h"
 
@@ -18,12 +18,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
     case 'j': options->json = true; return 0;
-    case ARGP_KEY_ARG:
-        if (options->trace) argp_error(state, "one trace at a time, please: '%s' is too many", value);
-        options->trace = value;
-        return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "which trace?"); return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default: return trace_argument(key, value, state, &options->trace);
     }
 }
 

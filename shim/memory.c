@@ -247,7 +247,7 @@ static uint64_t own_bytes(uint64_t stamp, bool final, bool *fresh) {
         *fresh = true;
     }
     own.last_stamp = stamp;
-    own.last_cost_stamps = (clock_thread_cpu_ns() - started_ns) * recording.stamps_per_s / 1000000000u;
+    own.last_cost_stamps = (clock_thread_cpu_ns() - started_ns) * STAMPS_PER_S / 1000000000u;
     atomic_flag_clear(&own.measuring);
     return own.last_bytes;
 }
@@ -263,9 +263,9 @@ static void update_clock_pair(struct ht_clock_pair now) {
 
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     uint64_t last = atomic_load_explicit(&recording.sample_last_stamp, memory_order_relaxed);
-    t->sample_due_stamp = stamp + recording.sample_interval_stamps;
+    t->sample_due_stamp = stamp + SAMPLE_INTERVAL_STAMPS;
     // One thread at a time, and never so often that sampling itself would show.
-    if (!final && (stamp < last + recording.sample_gap_stamps ||
+    if (!final && (stamp < last + SAMPLE_GAP_STAMPS ||
                    !atomic_compare_exchange_strong(&recording.sample_last_stamp, &last, stamp))) {
         if (t->sample_budget_bytes < 0) t->sample_budget_bytes = 64 << 10;
         return;

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -200,11 +199,6 @@ static bool open_recording(uint32_t parent_pid, uint32_t parent_sequence, uint64
         return false;
     }
     write_header(parent_pid, parent_sequence, forked_stamp);
-    // Intervals are in stamps; the counter's rate is not known yet, and a guess is near enough for a
-    // schedule.
-    recording.stamps_per_s = CLOCK_COUNTS_PER_S >> CLOCK_SHIFT;
-    recording.sample_gap_stamps = recording.stamps_per_s / 2000;
-    recording.sample_interval_stamps = recording.stamps_per_s / 10;
     atomic_store(&recording.sample_last_stamp, 0);
     uint32_t epoch = atomic_load(&recording.epoch) + 1;
     atomic_store(&recording.epoch, epoch);
@@ -277,7 +271,7 @@ static void open_stream(struct thread_state *t, uint32_t epoch) {
     t->stream = __atomic_fetch_add(&recording.header->streams, 1, __ATOMIC_RELAXED);
     t->tid = (uint32_t)syscall(SYS_gettid);
     t->sample_budget_bytes = 1 << 20;
-    t->sample_due_stamp = t->cursor.last_stamp + recording.stamps_per_s / 1000;
+    t->sample_due_stamp = t->cursor.last_stamp + STAMPS_PER_S / 1000;
     if (end_key_made) pthread_setspecific(end_key, t);
 }
 

@@ -86,8 +86,6 @@ struct recording {
     _Atomic uint32_t epoch;             // the epoch this recording runs under
     _Atomic uint64_t sample_due_stamp;  // no sample for the clock's sake before this
     _Atomic uint64_t sample_last_stamp;
-    uint64_t sample_interval_stamps, sample_gap_stamps;
-    uint64_t stamps_per_s;
 };
 extern HIDDEN struct recording recording;
 
@@ -149,6 +147,11 @@ static inline uint64_t clock_counter(void) { return clock_mono_ns(); }
 enum { CLOCK_KIND = HT_CLOCK_GETTIME, CLOCK_SHIFT = 2 };
 #define CLOCK_COUNTS_PER_S UINT64_C(1000000000)
 #endif
+
+// For schedules only: near enough before the clock pairs tell the true rate.
+#define STAMPS_PER_S           (CLOCK_COUNTS_PER_S >> CLOCK_SHIFT)
+#define SAMPLE_INTERVAL_STAMPS (STAMPS_PER_S / 10)
+#define SAMPLE_GAP_STAMPS      (STAMPS_PER_S / 2000)
 
 static inline uint64_t stamp_now(void) { return clock_counter() >> CLOCK_SHIFT; }
 

@@ -1,5 +1,5 @@
-// operator new and delete. libstdc++'s are built on malloc, which wrap.c sees: those pass through. An
-// allocator's own (tcmalloc's, jemalloc's, mimalloc's) never call malloc: those are recorded here.
+// operator new and delete. libstdc++'s are built on malloc, which wrap.c sees: those pass through. Of an
+// allocator's own (tcmalloc's, jemalloc's, mimalloc's) most forms never call malloc: those are recorded here.
 #include <dlfcn.h>
 #include <stdlib.h>
 
