@@ -15,6 +15,9 @@
 
 #include "raw_layout.h"
 
+// The fast path is straight-line code: a call here costs as much as the packing.
+#define HT_ALWAYS_INLINE static inline __attribute__((always_inline))
+
 struct ht_cursor {
     uint8_t *at;
     uint64_t last_stamp;
@@ -50,8 +53,8 @@ ht_append_wide(struct ht_cursor *cursor, uint64_t head, const unsigned nibbles[3
 }
 
 // Packs one record of three fields; a field of width 0 is absent.
-static inline void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt,
-                                    uint64_t address, unsigned na, uint64_t size, unsigned ns) {
+HT_ALWAYS_INLINE void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt,
+                                       uint64_t address, unsigned na, uint64_t size, unsigned ns) {
     unsigned bits = 16 + 4 * (nt + na + ns);
     if (__builtin_expect(bits <= 64, 1)) {
         uint64_t word = op | nt << 4 | na << 8 | (uint64_t)ns << 12 | time << 16 | address << (16 + 4 * nt);
@@ -96,8 +99,8 @@ static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, u
 }
 
 // A call with an address; its low bits, rarely set, travel as a modifier.
-static inline void ht_append_call(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address,
-                                  uint64_t size) {
+HT_ALWAYS_INLINE void ht_append_call(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address,
+                                     uint64_t size) {
     if (__builtin_expect((address & 7) != 0, 0))
         ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
     uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);
@@ -105,7 +108,8 @@ static inline void ht_append_call(struct ht_cursor *cursor, unsigned op, uint64_
 }
 
 // A call that carries an address and no size: free, the ends of a realloc.
-static inline void ht_append_bare(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address) {
+HT_ALWAYS_INLINE void ht_append_bare(struct ht_cursor *cursor, unsigned op, uint64_t stamp,
+                                     uint64_t address) {
     if (__builtin_expect((address & 7) != 0, 0))
         ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
     uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);

@@ -24,8 +24,16 @@ enum {
 };
 
 enum ht_clock_kind { HT_CLOCK_TSC = 1, HT_CLOCK_CNTVCT = 2, HT_CLOCK_GETTIME = 3 };
-enum ht_raw_state { HT_RAW_RECORDING = 1, HT_RAW_STOPPED = 2, HT_RAW_EXITED = 3 };
-enum ht_stop_reason { HT_STOP_NONE = 0, HT_STOP_NO_SPACE = 1, HT_STOP_SIZE_LIMIT = 2 };
+enum ht_raw_state { HT_RAW_RECORDING = 1, HT_RAW_STOPPED = 2, HT_RAW_EXITED = 3, HT_RAW_PAUSED = 4 };
+enum ht_stop_reason {
+    HT_STOP_NONE = 0,
+    HT_STOP_NO_SPACE = 1,
+    HT_STOP_SIZE_LIMIT = 2,
+    HT_STOP_SANDBOX = 3,
+    HT_STOP_CONTROL = 4
+};
+// What heaptape ctl asks of a live recording.
+enum ht_control { HT_CONTROL_NONE = 0, HT_CONTROL_RUN = 1, HT_CONTROL_PAUSE = 2, HT_CONTROL_STOP = 3 };
 
 enum ht_raw_op {
     HT_RAW_END = 0,
@@ -82,9 +90,11 @@ struct ht_raw_header {
     uint32_t state, stop_reason, stop_errno, streams;
     uint64_t stop_stamp;
     uint64_t lost_calls;
-    uint32_t context_bytes, zero;
+    uint32_t context_bytes, control;
+    uint32_t probe_calls, probe_counts;
+    uint64_t upkeep_counts;
 };
-static_assert(sizeof(struct ht_raw_header) == 168, "raw header");
+static_assert(sizeof(struct ht_raw_header) == 184, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, windows_end) == 112, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, context_bytes) == 160, "raw header");
 
@@ -92,7 +102,7 @@ struct ht_window {
     uint32_t magic, stream, tid, index;
     uint64_t bytes;
     uint64_t base_stamp, base_address;
-    uint32_t used, zero32;
+    uint32_t used, outer;
     uint64_t calls_before;
     uint64_t zero;
 };

@@ -9,7 +9,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "recorder.h"
+#include "context.h"
+#include "real.h"
 
 extern char **environ;
 

@@ -1,9 +1,7 @@
 // The live blocks of 64 KiB and more: an open-addressing table under a spin lock, and a counting filter that
 // lets free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
-#include <sched.h>
-#include <sys/mman.h>
-
-#include "recorder.h"
+#include "memory.h"
+#include "sys.h"
 
 uint8_t large_filter[1 << LARGE_FILTER_BITS];
 
@@ -12,14 +10,24 @@ struct entry {
     size_t bytes;
 };
 
+enum { LOCK_TRIES_MAX = 1 << 14 };
+
 static struct {
     atomic_flag lock;
     struct entry *entry;
     size_t room, count;  // room is a power of two
+    bool abandoned;      // its holder will never come back
 } table = {.lock = ATOMIC_FLAG_INIT};
 
-static void lock(void) {
-    while (atomic_flag_test_and_set_explicit(&table.lock, memory_order_acquire)) sched_yield();
+// The lock is held for a table's growth at most. Whoever still can't have it, because it is a signal handler
+// that interrupted the holder, goes without: that block's residency stays unknown.
+static bool lock(void) {
+    for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&table.lock, memory_order_acquire); tries++) {
+        if (tries == LOCK_TRIES_MAX) table.abandoned = true;
+        if (table.abandoned) return false;
+        if (!recorder_sealed) sys_yield();
+    }
+    return true;
 }
 static void unlock(void) { atomic_flag_clear_explicit(&table.lock, memory_order_release); }
 
@@ -37,20 +45,20 @@ static void put(uintptr_t block, size_t bytes) {
 static bool grow(void) {
     size_t old_room = table.room, room = old_room ? old_room * 2 : 256;
     struct entry *old = table.entry;
-    void *fresh = mmap(NULL, room * sizeof *old, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fresh == MAP_FAILED) return false;
+    void *fresh = sys_map_memory(room * sizeof *old);
+    if (!fresh) return false;
     table.entry = fresh;
     table.room = room;
     table.count = 0;
     for (size_t i = 0; i < old_room; i++)
         if (old[i].block) put(old[i].block, old[i].bytes);
-    if (old) munmap(old, old_room * sizeof *old);
+    if (old) sys_munmap(old, old_room * sizeof *old);
     return true;
 }
 
 void large_add(const void *block, size_t bytes) {
     uintptr_t key = (uintptr_t)block;
-    lock();
+    if (recorder_sealed || !lock()) return;
     // Where the table cannot grow the block is forgotten: its residency stays unknown.
     if (2 * table.count < table.room || grow()) {
         uint8_t *filter = filter_of(key);
@@ -75,7 +83,7 @@ static void close_gap(size_t gap) {
 size_t large_remove(const void *block) {
     uintptr_t key = (uintptr_t)block;
     size_t bytes = 0;
-    lock();
+    if (!lock()) return 0;
     for (size_t i = table.room ? home(key) : 0; table.room && table.entry[i].block;
          i = (i + 1) & (table.room - 1)) {
         if (table.entry[i].block != key) continue;
@@ -96,11 +104,7 @@ void large_after_fork(void) {
 }
 
 void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context) {
-    // At exit the lock's holder may be a thread that this one interrupted: wait for a while, not for ever.
-    for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&table.lock, memory_order_acquire); tries++) {
-        if (tries == 1000) return;
-        sched_yield();
-    }
+    if (!lock()) return;
     for (size_t i = 0; i < table.room; i++)
         if (table.entry[i].block) visit(context, (const void *)table.entry[i].block, table.entry[i].bytes);
     unlock();

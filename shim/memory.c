@@ -2,15 +2,13 @@
 // program mapped for itself, and how much of a large block was ever touched. Every figure comes from the
 // kernel.
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
-#include <sched.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include "recorder.h"
+#include "log_file.h"
+#include "memory.h"
+#include "settings.h"
+#include "sys.h"
 
 enum {
     RANGES_MAX = 4096,
@@ -45,12 +43,13 @@ static struct {
 // The lock is held for a copy of the table at most. Whoever still can't have it, because its holder will
 // never run again, goes without: then own memory is unknown from here on.
 static bool lock(void) {
+    if (own.overflowed) return false;
     for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire); tries++) {
         if (tries == LOCK_TRIES_MAX) {
             own.overflowed = true;
             return false;
         }
-        sched_yield();
+        if (!recorder_sealed) sys_yield();
     }
     return true;
 }
@@ -59,17 +58,17 @@ static void unlock(void) { atomic_flag_clear_explicit(&own.lock, memory_order_re
 uint32_t memory_resident_pages(const void *block, size_t bytes) {
     enum { CHUNK = 512 };
     unsigned char present[CHUNK];
-    uintptr_t page = recording.page_bytes, at = (uintptr_t)block & ~(page - 1);
+    uintptr_t page = settings.page_bytes, at = (uintptr_t)block & ~(page - 1);
     uintptr_t end = ((uintptr_t)block + bytes + page - 1) & ~(page - 1);
     uint32_t pages = 0;
+    if (recorder_sealed) return 0;
     while (at < end) {
         size_t count = (end - at) / page < CHUNK ? (end - at) / page : CHUNK;
-        if (syscall(SYS_mincore, at, count * page, present))
-            return pages;  // ENOMEM: not mapped, so not resident
+        if (sys_mincore(at, count * page, present)) return pages + 1;  // ENOMEM: not mapped, so not resident
         for (size_t i = 0; i < count; i++) pages += present[i] & 1;
         at += count * page;
     }
-    return pages;
+    return pages + 1;
 }
 
 // Index of the first range that ends after start.
@@ -115,7 +114,7 @@ static void cut(uintptr_t start, uintptr_t end) {
 }
 
 static uintptr_t page_up(uintptr_t address) {
-    uintptr_t mask = recording.page_bytes - 1;
+    uintptr_t mask = settings.page_bytes - 1;
     return (address + mask) & ~mask;
 }
 
@@ -156,8 +155,8 @@ static bool ranges_resident_bytes(uint64_t *resident) {
     for (size_t i = 0; i < count; i++) bytes += copy[i].end - copy[i].start;
     if (bytes > OWN_BYTES_MAX) return false;
     for (size_t i = 0; i < count; i++)
-        pages += memory_resident_pages((void *)copy[i].start, copy[i].end - copy[i].start);
-    *resident = pages * recording.page_bytes;
+        pages += memory_resident_pages((void *)copy[i].start, copy[i].end - copy[i].start) - 1;
+    *resident = pages * settings.page_bytes;
     return true;
 }
 
@@ -166,17 +165,17 @@ static bool ranges_resident_bytes(uint64_t *resident) {
 static uint64_t segments_anon_bytes(void) {
     enum { CHUNK = 64 };
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
-    uint64_t entry[CHUNK], pages = 0, page = recording.page_bytes;
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    uint64_t entry[CHUNK], pages = 0, page = settings.page_bytes;
+    int fd = sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return 0;
     for (size_t i = 0; i < own.segments; i++)
         for (uintptr_t at = own.segment[i].start; at < own.segment[i].end; at += CHUNK * page) {
             uint64_t left = (own.segment[i].end - at) / page, wanted = left < CHUNK ? left : CHUNK;
-            long got = syscall(SYS_pread64, fd, entry, wanted * sizeof *entry, at / page * sizeof *entry);
+            long got = sys_pread(fd, entry, wanted * sizeof *entry, at / page * sizeof *entry);
             for (long k = 0; k < got / (long)sizeof *entry; k++)
                 pages += (entry[k] & (present | of_file)) == present;
         }
-    syscall(SYS_close, fd);
+    sys_close(fd);
     return pages * page;
 }
 
@@ -189,7 +188,7 @@ static int add_object(struct dl_phdr_info *info, size_t size, void *context) {
         if (segment->p_type != PT_LOAD || !(segment->p_flags & PF_W)) continue;
         uintptr_t start = info->dlpi_addr + segment->p_vaddr, file_end = page_up(start + segment->p_filesz);
         uintptr_t end = start + segment->p_memsz;
-        start &= ~(uintptr_t)(recording.page_bytes - 1);
+        start &= ~(uintptr_t)(settings.page_bytes - 1);
         if (own.segments < SEGMENTS_MAX) own.segment[own.segments++] = (struct range){start, file_end};
         if (file_end < end) memory_map(file_end, end - file_end);
     }
@@ -207,16 +206,16 @@ static uint64_t parse_number(const char **at) {
 // of reach.
 static uint64_t rss_anon_bytes(void) {
     char text[128];
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    int fd = sys_open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return 0;
-    long got = syscall(SYS_read, fd, text, sizeof text - 1);
-    syscall(SYS_close, fd);
+    long got = sys_read(fd, text, sizeof text - 1);
+    sys_close(fd);
     if (got <= 0) return 0;
     text[got] = 0;
     const char *at = text;
     parse_number(&at);
     uint64_t resident = parse_number(&at), shared = parse_number(&at);
-    return (resident - shared) * recording.page_bytes;
+    return (resident - shared) * settings.page_bytes;
 }
 
 void memory_start(void) {
@@ -252,28 +251,19 @@ static uint64_t own_bytes(uint64_t stamp, bool final, bool *fresh) {
     return own.last_bytes;
 }
 
-static void update_clock_pair(struct ht_clock_pair now) {
+static void update_clock_pair(struct ht_raw_header *header, struct ht_clock_pair now) {
     // Two pairs in turn: a process killed in the middle of a store leaves the other whole.
-    struct ht_clock_pair *pair = recording.header->last_pair;
+    struct ht_clock_pair *pair = header->last_pair;
     unsigned older = pair[0].stamp > pair[1].stamp;
     pair[older].mono_ns = now.mono_ns;
     atomic_thread_fence(memory_order_release);
     pair[older].stamp = now.stamp;
 }
 
-void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
-    uint64_t last = atomic_load_explicit(&recording.sample_last_stamp, memory_order_relaxed);
-    t->sample_due_stamp = stamp + SAMPLE_INTERVAL_STAMPS;
-    // One thread at a time, and never so often that sampling itself would show.
-    if (!final && (stamp < last + SAMPLE_GAP_STAMPS ||
-                   !atomic_compare_exchange_strong(&recording.sample_last_stamp, &last, stamp))) {
-        if (t->sample_budget_bytes < 0) t->sample_budget_bytes = 64 << 10;
-        return;
-    }
-    int saved = errno;
+static void put_sample(struct thread_state *t, uint64_t stamp, bool final) {
     bool fresh;
     uint64_t anon = rss_anon_bytes();
-    update_clock_pair(clock_pair());
+    update_clock_pair(t->recording->header, clock_pair());
     // Without /proc, or a descriptor to read it, there is no sample; 0 would be a wrong one.
     if (anon) {
         uint64_t own_rss = own_bytes(stamp, final, &fresh);
@@ -282,5 +272,26 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     }
     int64_t step = (int64_t)(anon / 200);
     t->sample_budget_bytes = step > (1 << 20) ? step : 1 << 20;
+}
+
+void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
+    struct recording *recording = t->recording;
+    uint64_t last = atomic_load_explicit(&recording->sample_last_stamp, memory_order_relaxed);
+    t->sample_due_stamp = stamp + SAMPLE_INTERVAL_STAMPS;
+    recorder_heed_control(recording);
+    if (recorder_sealed) {
+        t->sample_budget_bytes = INT64_MAX;
+        return;
+    }
+    // One thread at a time, and never so often that sampling itself would show.
+    if (!final && (stamp < last + SAMPLE_GAP_STAMPS ||
+                   !atomic_compare_exchange_strong(&recording->sample_last_stamp, &last, stamp))) {
+        if (t->sample_budget_bytes < 0) t->sample_budget_bytes = 64 << 10;
+        return;
+    }
+    int saved = errno;
+    uint64_t before = clock_counter();
+    put_sample(t, stamp, final);
+    __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
     errno = saved;
 }

@@ -1,9 +1,10 @@
 // The functions behind ours, and memory for calls that come before they are known.
 #include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "recorder.h"
+#include "real.h"
 
 struct real_functions real;
 
@@ -72,6 +73,44 @@ void real_resolve_cxx(void) {
                              of_new.dli_fbase == of_malloc.dli_fbase;
 }
 
+struct object_search {
+    uintptr_t address, start, end;
+};
+
+static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size;
+    struct object_search *search = context;
+    uintptr_t start = UINTPTR_MAX, end = 0;
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD) continue;
+        uintptr_t from = info->dlpi_addr + segment->p_vaddr;
+        if (from < start) start = from;
+        if (from + segment->p_memsz > end) end = from + segment->p_memsz;
+    }
+    if (search->address < start || search->address >= end) return 0;
+#ifdef __GLIBC__
+    // glibc's allocator calls nothing public, so whatever comes from glibc while it is at work is a signal
+    // handler's.
+    const char *slash = strrchr(info->dlpi_name, '/');
+    if (slash && !strcmp(slash, "/libc.so.6")) return 1;
+#endif
+    search->start = start;
+    search->end = end;
+    return 1;
+}
+
+static void find_objects(void) {
+    struct object_search allocator = {.address = (uintptr_t)*(void **)&real.malloc};
+    struct object_search own = {.address = (uintptr_t)&real};
+    if (real.malloc) dl_iterate_phdr(find_object, &allocator);
+    dl_iterate_phdr(find_object, &own);
+    real.object_start = allocator.start;
+    real.object_end = allocator.end;
+    real.own_start = own.start;
+    real.own_end = own.end;
+}
+
 void real_resolve(void) {
     *(void **)&real.calloc = symbol_behind_us("calloc");
     *(void **)&real.realloc = symbol_behind_us("realloc");
@@ -83,8 +122,15 @@ void real_resolve(void) {
     *(void **)&real.pvalloc = symbol_behind_us("pvalloc");
     *(void **)&real.free_sized = symbol_behind_us("free_sized");
     *(void **)&real.free_aligned_sized = symbol_behind_us("free_aligned_sized");
+    *(void **)&real.mmap = symbol_behind_us("mmap");
+    *(void **)&real.munmap = symbol_behind_us("munmap");
+    *(void **)&real.mremap = symbol_behind_us("mremap");
+    *(void **)&real.mlockall = symbol_behind_us("mlockall");
+    *(void **)&real.prctl = symbol_behind_us("prctl");
+    *(void **)&real.syscall = symbol_behind_us("syscall");
     // malloc last: once it is set, calls from other threads pass through instead of using the boot arena.
     void *found = symbol_behind_us("malloc");
     *(void **)&real.malloc = found;
+    find_objects();
     real_resolve_cxx();
 }

@@ -1,182 +1,73 @@
-// Starts, follows and ends the recording: the log file, its windows, forks and exits.
-//
-// The log is a sparse file mapped once, with no descriptor kept. Windows are handed out by one atomic
-// addition and made real before they are written, so that a full disk ends the recording instead of killing
-// the program.
+// Starts, follows and ends the recording: phases, threads, forks, exits.
 #include "recorder.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
-extern char **environ;
+#include "context.h"
+#include "log_file.h"
+#include "memory.h"
+#include "probe.h"
+#include "real.h"
+#include "settings.h"
+#include "sys.h"
 
 enum {
     WINDOW_BYTES_FIRST = 4096,      // what a short-lived thread costs
     WINDOW_BYTES_LAST = 256 << 10,  // about 0.1 ms of the kernel's work at once
-    WRITABLE_STEP_BYTES = 4 << 20,
-    TAIL_BYTES = 16 << 20,  // room left in the file for calls made after our destructor
-    EPOCH_NOT_STARTED = 0x80000001u
+    SEALED_AHEAD_BYTES = 64 << 20,  // ten million calls
+    NESTED_DEPTH_MAX = 32,
+    START_TRIES_MAX = 1 << 14
 };
-static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(1) << 20;
 
-// Before the start the page is this one, whose epoch no gate equals.
-static struct epoch_page page_before_start = {EPOCH_NOT_STARTED};
-struct epoch_page *epoch_page = &page_before_start;
+// The globals of the shim, all of them about this process: the page that a fork wipes, the state of the
+// calling thread, the log, and how far the start has come.
+_Alignas(4096) struct epoch_page epoch_page;
 __thread struct thread_state self __attribute__((tls_model("initial-exec"))) = {.gate = GATE_FRESH};
-struct recording recording;
-
-static atomic_flag starting = ATOMIC_FLAG_INIT;
+_Atomic bool recorder_sealed;
+static struct recording *_Atomic current;
+static _Atomic uint32_t epochs;  // how many recordings this process and those it was forked from have begun
+static atomic_flag starting = ATOMIC_FLAG_INIT, changing = ATOMIC_FLAG_INIT;
+static enum { UNDECIDED, RECORDS, NEVER } disposition;
+static _Atomic bool paused;  // what a forked child goes by
 static pthread_key_t end_key;
 static bool end_key_made;
-static _Atomic uint64_t fork_stamp;
-static char directory[3072];
+// Of the fork under way in this thread: the child, which runs on a copy of it, learns its birth here.
+static __thread uint64_t fork_stamp __attribute__((tls_model("initial-exec")));
 
-const char *environment(const char *name) {
-    size_t length = strlen(name);
-    for (char **variable = environ; variable && *variable; variable++)
-        if (!strncmp(*variable, name, length) && (*variable)[length] == '=') return *variable + length + 1;
-    return NULL;
+struct recording *recorder_current(void) {
+    return atomic_load_explicit(&current, memory_order_acquire);
 }
 
-// Where logs go, made absolute: children may change directory.
-static bool choose_directory(void) {
-    const char *wanted = environment("MALLOC_WRAP_OUT");
-    if (!wanted || !*wanted) wanted = "/tmp";
-    size_t used = 0;
-    if (*wanted != '/') {
-        if (!getcwd(directory, sizeof directory)) return false;
-        used = strlen(directory);
-        directory[used++] = '/';
-    }
-    size_t length = strlen(wanted);
-    if (used + length >= sizeof directory) return false;
-    memcpy(directory + used, wanted, length + 1);
-    return true;
+static void set_epoch(uint32_t epoch) {
+    atomic_store_explicit(&epoch_page.epoch, epoch, memory_order_release);
 }
 
-// A new file of this process; an exec in the same pid, or an old pid, never overwrites.
-static int create_log(void) {
-    recording.pid = (uint32_t)getpid();
-    for (recording.sequence = 0; recording.sequence < 10000; recording.sequence++) {
-        if (recording.sequence)
-            snprintf(recording.path, sizeof recording.path, "%s/malloc-footprint.%u.%u.mraw", directory,
-                     recording.pid, recording.sequence);
-        else
-            snprintf(recording.path, sizeof recording.path, "%s/malloc-footprint.%u.mraw", directory,
-                     recording.pid);
-        int fd = open(recording.path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        if (fd >= 0 || errno != EEXIST) return fd;
-    }
-    return -1;
-}
+// ---- logs ----
 
-static uint64_t reserve_limit(void) {
-    struct rlimit limit;
-    uint64_t bytes = RESERVE_BYTES_MAX;
-    // Growing a file past RLIMIT_FSIZE would raise SIGXFSZ in the program.
-    if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes)
-        bytes = limit.rlim_cur & ~(rlim_t)4095;
-    // The address space is the program's; where it is limited we take a small part.
-    if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur / 16 < bytes)
-        bytes = (limit.rlim_cur / 16) & ~(rlim_t)4095;
-    return bytes;
-}
+struct parent {
+    uint32_t pid, sequence;
+    uint64_t fork_stamp;
+};
 
-static bool same_file(int fd) {
-    struct stat status;
-    return !fstat(fd, &status) && (uint64_t)status.st_dev == recording.device &&
-           (uint64_t)status.st_ino == recording.inode;
-}
-
-// The file once more, by its name; -1 if that is no longer our file.
-static int reopen_log(void) {
-    int fd = open(recording.path, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && !same_file(fd)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
-
-// The mapping is without access but for its used part: a program's mlockall must not fill in 256 GiB of it.
-static int make_writable(uint64_t end) {
-    uint64_t now = atomic_load(&recording.writable_bytes);
-    if (end <= now) return 0;
-    end = (end + WRITABLE_STEP_BYTES - 1) / WRITABLE_STEP_BYTES * WRITABLE_STEP_BYTES;
-    if (end > recording.reserve_bytes) end = recording.reserve_bytes;
-    if (mprotect((char *)recording.header + now, end - now, PROT_READ | PROT_WRITE)) return errno;
-    // Threads may do this at once; all start from a part that is writable already.
-    while (now < end && !atomic_compare_exchange_weak(&recording.writable_bytes, &now, end)) continue;
-    return 0;
-}
-
-// Gives the file blocks (or pages) for [offset, offset + bytes). 0, or the errno that says why not.
-static int make_real(uint64_t offset, uint64_t bytes) {
-    char *at = (char *)recording.header + offset;
-    int failed = make_writable(offset + bytes);
-    if (failed) return failed;
-    do failed = madvise(at, bytes, MADV_POPULATE_WRITE) ? errno : 0;
-    while (failed == EINTR || failed == EAGAIN);
-    if (failed != EINVAL) return failed == EFAULT ? ENOSPC : failed;
-    int fd = reopen_log();  // Linux before 5.14
-    if (fd < 0) return errno;
-    failed = posix_fallocate(fd, (off_t)offset, (off_t)bytes);
-    close(fd);
-    return failed;
-}
-
-static bool map_log(int fd) {
-    struct stat status;
-    if (fstat(fd, &status)) return false;
-    recording.device = (uint64_t)status.st_dev;
-    recording.inode = (uint64_t)status.st_ino;
-    void *mapping = MAP_FAILED;
-    uint64_t bytes = reserve_limit();
-    for (; bytes >= RESERVE_BYTES_MIN; bytes = (bytes / 2) & ~UINT64_C(4095)) {
-        if (ftruncate(fd, (off_t)bytes)) continue;
-        mapping = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
-        if (mapping != MAP_FAILED) break;
-    }
-    if (mapping == MAP_FAILED) return false;
-    madvise(mapping, bytes, MADV_DONTFORK);
-    madvise(mapping, bytes, MADV_DONTDUMP);
-    recording.header = mapping;
-    recording.reserve_bytes = bytes;
-    recording.writable_bytes = 0;
-    if (!make_real(0, HT_RAW_HEADER_BYTES)) return true;
-    munmap(mapping, bytes);
-    return false;
-}
-
-static void write_header(uint32_t parent_pid, uint32_t parent_sequence, uint64_t forked_stamp) {
-    struct ht_raw_header *header = recording.header;
+static void write_header(struct recording *recording, const struct parent *parent) {
+    struct ht_raw_header *header = recording->header;
     *header = (struct ht_raw_header){.version = HT_RAW_VERSION,
                                      .min_reader = HT_RAW_MIN_READER,
                                      .header_bytes = HT_RAW_HEADER_BYTES,
-                                     .page_bytes = recording.page_bytes,
-                                     .pid = recording.pid,
-                                     .sequence = recording.sequence,
-                                     .parent_pid = parent_pid,
-                                     .parent_sequence = parent_sequence,
-                                     .fork_stamp = forked_stamp,
+                                     .page_bytes = settings.page_bytes,
+                                     .pid = recording->pid,
+                                     .sequence = recording->sequence,
+                                     .parent_pid = parent->pid,
+                                     .parent_sequence = parent->sequence,
+                                     .fork_stamp = parent->fork_stamp,
                                      .clock_kind = CLOCK_KIND,
                                      .clock_shift = CLOCK_SHIFT,
                                      .windows_end = HT_RAW_HEADER_BYTES,
-                                     .reserve_bytes = recording.reserve_bytes,
-                                     .state = HT_RAW_RECORDING};
+                                     .reserve_bytes = recording->reserve_bytes,
+                                     .state = HT_RAW_PAUSED};
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
     // Written once: a forked child's loader lock may be held by a thread that exists no more.
@@ -188,207 +79,375 @@ static void write_header(uint32_t parent_pid, uint32_t parent_sequence, uint64_t
     memcpy(header->magic, HT_RAW_MAGIC, sizeof header->magic);
 }
 
-// Makes this process's log and begins an epoch. The caller's gate is busy.
-static bool open_recording(uint32_t parent_pid, uint32_t parent_sequence, uint64_t forked_stamp) {
-    int fd = create_log();
-    if (fd < 0) return false;
-    bool mapped = map_log(fd);
-    close(fd);
-    if (!mapped) {
-        unlink(recording.path);
-        return false;
-    }
-    write_header(parent_pid, parent_sequence, forked_stamp);
-    atomic_store(&recording.sample_last_stamp, 0);
-    uint32_t epoch = atomic_load(&recording.epoch) + 1;
-    atomic_store(&recording.epoch, epoch);
-    atomic_store(&epoch_page->epoch, epoch);
-    return true;
+// Makes a log of this process, in which nothing is recorded yet. The caller's gate is busy.
+static struct recording *open_log(const struct parent *parent) {
+    struct recording *recording = log_create(settings.directory, settings.log_bytes_max);
+    if (!recording) return NULL;
+    write_header(recording, parent);
+    recording->epoch = atomic_fetch_add(&epochs, 1) + 1;
+    atomic_store_explicit(&current, recording, memory_order_release);
+    return recording;
 }
 
-static void before_fork(void) {
-    struct thread_state *t = &self;
-    uint64_t stamp = stamp_now();
-    atomic_store(&fork_stamp, stamp);
-    if (t->gate != atomic_load(&epoch_page->epoch) || t->epoch != t->gate) return;
-    t->gate = GATE_BUSY;
-    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &stamp, 1);
-    t->gate = t->epoch;
+// Begins to record into a log that is open.
+static void begin(struct recording *recording) {
+    struct ht_raw_header *header = recording->header;
+    header->control = HT_CONTROL_NONE;
+    header->start_realtime_ns = clock_realtime_ns();
+    header->first_pair = clock_pair();
+    probe_cost(header);
+    header->state = HT_RAW_RECORDING;
+    atomic_store(&paused, false);
+    set_epoch(recording->epoch);
 }
 
-// Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has allocated
-// before this one, the child has its log already.
-static void in_forked_child(void) {
-    uint32_t epoch = atomic_load(&epoch_page->epoch);
-    if ((uint32_t)getpid() != recording.pid && epoch != EPOCH_OFF && epoch != EPOCH_NOT_STARTED)
-        atomic_store(&epoch_page->epoch, EPOCH_WIPED);
+// The first log of this process image, or of a forked child.
+static void open_first(const struct parent *parent) {
+    struct recording *recording = open_log(parent);
+    if (!recording) set_epoch(EPOCH_OFF);
+    else if (paused) set_epoch(EPOCH_PAUSED);
+    else begin(recording);
 }
 
-static void thread_ends(void *state) { recorder_thread_ends(state); }
-
-// The first call of the process: everything is set up here, once.
-static void start(void) {
-    real_resolve();
-    void *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED) {
-        atomic_store(&page_before_start.epoch, EPOCH_OFF);
-        return;
-    }
-    struct epoch_page *fresh = page;
-    madvise(page, 4096, MADV_WIPEONFORK);
-    atomic_store(&fresh->epoch, EPOCH_OFF);
-    // Another thread must not see the page before its epoch.
-    __atomic_store_n(&epoch_page, fresh, __ATOMIC_RELEASE);
-    // Our own programs, run from a shell that has LD_PRELOAD set, are not what the user wants to record.
-    if (symbol_anywhere("heaptape_is_itself") || !choose_directory()) return;
-    recording.page_bytes = (uint32_t)sysconf(_SC_PAGESIZE);
-    memory_start();
-    if (!open_recording(0, 0, 0)) return;
-    end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
-    pthread_atfork(before_fork, NULL, in_forked_child);
-}
-
-static void start_in_child(void) {
-    // The parent never recorded: the fork wiped that too.
-    if (atomic_load(&recording.epoch) == 0) {
-        atomic_store(&epoch_page->epoch, EPOCH_OFF);
-        return;
-    }
-    uint32_t parent_pid = recording.pid, parent_sequence = recording.sequence;
-    large_after_fork();
-    memory_after_fork();
-    if (!open_recording(parent_pid, parent_sequence, atomic_load(&fork_stamp)))
-        atomic_store(&epoch_page->epoch, EPOCH_OFF);
-}
-
-static void open_stream(struct thread_state *t, uint32_t epoch) {
-    t->epoch = epoch;
-    t->windows = 0;
-    t->window = NULL;
-    t->calls = 0;
-    t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
-    t->limit = NULL;
-    t->stream = __atomic_fetch_add(&recording.header->streams, 1, __ATOMIC_RELAXED);
-    t->tid = (uint32_t)syscall(SYS_gettid);
-    t->sample_budget_bytes = 1 << 20;
-    t->sample_due_stamp = t->cursor.last_stamp + STAMPS_PER_S / 1000;
-    if (end_key_made) pthread_setspecific(end_key, t);
-}
-
-bool recorder_enter_slowly(struct thread_state *t) {
-    if (t->gate == GATE_BUSY) return false;
-    uint32_t epoch = atomic_load_explicit(&epoch_page->epoch, memory_order_acquire);
-    if (epoch == EPOCH_OFF) return false;
-    int saved = errno;
-    t->gate = GATE_BUSY;
-    if (epoch == EPOCH_NOT_STARTED) {
-        // Another thread may be at it; until it is done, our calls pass through unrecorded.
-        if (!atomic_flag_test_and_set(&starting)) start();
-    } else if (epoch == EPOCH_WIPED) {
-        start_in_child();
-    }
-    epoch = atomic_load_explicit(&epoch_page->epoch, memory_order_acquire);
-    bool on = epoch != EPOCH_OFF && epoch != EPOCH_NOT_STARTED && epoch != EPOCH_WIPED;
-    if (on && t->epoch != epoch) open_stream(t, epoch);
-    if (!on) t->gate = GATE_FRESH;
-    errno = saved;
-    return on;
-}
-
-bool recorder_next_window(struct thread_state *t) {
-    int saved = errno;
-    struct ht_raw_header *header = recording.header;
-    uint64_t bytes = t->windows < 6 ? (uint64_t)WINDOW_BYTES_FIRST << t->windows : WINDOW_BYTES_LAST;
-    bool done = false;
-    // Stopped meanwhile by another thread: the mapping's end may be full or gone.
-    if (atomic_load(&epoch_page->epoch) == t->epoch) {
-        uint64_t offset = __atomic_fetch_add(&header->windows_end, bytes, __ATOMIC_SEQ_CST);
-        int failed = 0;
-        if (offset + bytes > recording.reserve_bytes) recorder_stop(HT_STOP_SIZE_LIMIT, 0);
-        else if ((failed = make_real(offset, bytes))) recorder_stop(HT_STOP_NO_SPACE, failed);
-        else {
-            struct ht_window *window = (struct ht_window *)((char *)header + offset);
-            *window = (struct ht_window){.stream = t->stream,
-                                         .tid = t->tid,
-                                         .index = t->windows,
-                                         .bytes = bytes,
-                                         .base_stamp = t->cursor.last_stamp,
-                                         .base_address = t->cursor.last_address,
-                                         .calls_before = t->calls};
-            // The old window is closed only now: had this one failed, its calls would be counted from its
-            // records.
-            if (t->window) t->window->used = (uint32_t)(t->cursor.at - (uint8_t *)t->window);
-            __atomic_store_n(&window->magic, HT_WINDOW_MAGIC, __ATOMIC_RELEASE);
-            t->window = window;
-            t->windows++;
-            t->cursor.at = (uint8_t *)(window + 1);
-            t->limit = (uint8_t *)window + bytes - HT_APPEND_ROOM_BYTES;
-            done = true;
+// From paused to recording: in the same log if nothing is in it yet, else in one of the next number.
+static void resume(void) {
+    if (atomic_flag_test_and_set(&changing)) return;
+    struct recording *recording = recorder_current();
+    if (epoch_now() == EPOCH_PAUSED) {
+        if (recording->header->state != HT_RAW_PAUSED) {
+            recording->header->control = HT_CONTROL_NONE;
+            recording = open_log(&(struct parent){0});
         }
+        if (recording) begin(recording);
     }
-    if (!done) __atomic_fetch_add(&header->lost_calls, 1, __ATOMIC_RELAXED);
-    errno = saved;
-    return done;
+    atomic_flag_clear(&changing);
 }
 
-void recorder_stop(enum ht_stop_reason reason, int error_number) {
-    struct ht_raw_header *header = recording.header;
-    uint32_t expected = recording.epoch;
-    if (!atomic_compare_exchange_strong(&epoch_page->epoch, &expected, EPOCH_OFF)) return;
+void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
+                      enum epoch next) {
+    struct ht_raw_header *header = recording->header;
+    uint32_t expected = recording->epoch;
+    if (!atomic_compare_exchange_strong(&epoch_page.epoch, &expected, next)) return;
+    atomic_store(&paused, next == EPOCH_PAUSED);
     header->stop_reason = reason;
     header->stop_errno = (uint32_t)error_number;
     header->stop_stamp = stamp_now();
     header->state = HT_RAW_STOPPED;
 }
 
+void recorder_heed_control(struct recording *recording) {
+    uint32_t wanted = __atomic_load_n(&recording->header->control, __ATOMIC_RELAXED);
+    if (likely(wanted != HT_CONTROL_PAUSE && wanted != HT_CONTROL_STOP)) return;
+    int saved = errno;
+    if (wanted == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
+    else recorder_end_log(recording, HT_STOP_CONTROL, 0, EPOCH_PAUSED);
+    if (!recorder_sealed) log_shorten(recording);
+    errno = saved;
+}
+
+void recorder_give_up(enum ht_stop_reason reason) {
+    struct recording *recording = recorder_current();
+    disposition = NEVER;
+    if (!recording) return;
+    recorder_end_log(recording, reason, 0, EPOCH_OFF);
+    if (epoch_now() != EPOCH_PAUSED) return;
+    recording->header->stop_reason = reason;
+    recording->header->state = HT_RAW_STOPPED;
+    set_epoch(EPOCH_OFF);
+}
+
+static uint32_t control_word(void) {
+    return __atomic_load_n(&recorder_current()->header->control, __ATOMIC_RELAXED);
+}
+
+// A call while nothing is recorded: is it time to begin, or to give up?
+static bool time_to_look(void) {
+    uint32_t wanted = control_word();
+    return wanted == HT_CONTROL_RUN || wanted == HT_CONTROL_STOP || settings_delay_is_over();
+}
+
+static void look_while_paused(void) {
+    if (control_word() == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
+    else resume();
+}
+
+bool recorder_seal(void) {
+    struct recording *recording = recorder_current();
+    if (recorder_sealed || !recording || epoch_now() == EPOCH_OFF) return false;
+    uint32_t gate = self.gate;
+    self.gate = GATE_BUSY_SETUP;
+    log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
+    atomic_store(&recorder_sealed, true);
+    self.gate = gate;
+    return true;
+}
+
+void recorder_unseal(void) {
+    struct recording *recording = recorder_current();
+    atomic_store(&recorder_sealed, false);
+    if (recording) atomic_store(&recording->real_bytes, recording->reserve_bytes);
+}
+
+// ---- the start, and forks ----
+
+static void before_fork(void) {
+    struct thread_state *t = recorder_idle_thread();
+    fork_stamp = stamp_now();
+    if (!t) return;
+    set_gate(t, GATE_BUSY_OWN);
+    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
+    set_gate(t, t->epoch);
+}
+
+static void after_fork(void) { fork_stamp = 0; }
+
+// A handler that forks may have interrupted a hook. In the child that hook still ends, on memory of its own.
+static void in_forked_child(void) {
+    for (struct thread_state *t = &self; t; t = t->nested)
+        if (is_busy(t->gate) && t->recording)
+            log_replace_in_child(t->recording, t->window, t->limit + HT_APPEND_ROOM_BYTES);
+    // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
+    // allocated before this one, the child has its log already.
+    struct recording *recording = recorder_current();
+    if (recorder_sealed) set_epoch(EPOCH_OFF);
+    else if (recording && recording->pid != sys_getpid()) set_epoch(EPOCH_NONE);
+}
+
+static void thread_ends(void *state);
+
+// A process may forbid itself the cycle counter, for its children too.
+static bool counter_is_allowed(void) {
+#ifdef __x86_64__
+    int mode = 0;
+    if (!sys_prctl(PR_GET_TSC, &mode)) return mode != PR_TSC_SIGSEGV;
+#endif
+    return true;
+}
+
+// The first call of the process: everything is set up here, once.
+static void start(void) {
+    real_resolve();
+    disposition = NEVER;
+    // Our own programs, run from a shell that has LD_PRELOAD set, are not what the user wants to record.
+    if (symbol_anywhere("heaptape_is_itself") || !counter_is_allowed() || !settings_read()) {
+        set_epoch(EPOCH_OFF);
+        return;
+    }
+    disposition = RECORDS;
+    paused = settings.starts_paused;
+    sys_madvise(&epoch_page, sizeof epoch_page, MADV_WIPEONFORK);
+    end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
+    pthread_atfork(before_fork, after_fork, in_forked_child);
+    memory_start();
+    open_first(&(struct parent){0});
+}
+
+// Another thread is at it. Where it waits for a lock of the loader's that we hold it will not end before us:
+// then our calls pass through unrecorded.
+static void await_start(void) {
+    for (unsigned tries = 0; tries < START_TRIES_MAX && epoch_now() == EPOCH_NONE; tries++) sys_yield();
+}
+
+static void start_in_child(void) {
+    struct recording *parent = recorder_current();
+    if (disposition == NEVER || !parent || recorder_sealed) {
+        set_epoch(EPOCH_OFF);
+        return;
+    }
+    atomic_flag_clear(&changing);  // whoever held it is a thread of the parent's
+    large_after_fork();
+    memory_after_fork();
+    open_first(&(struct parent){parent->pid, parent->sequence, fork_stamp});
+    fork_stamp = 0;
+}
+
+// ---- threads ----
+
+static bool open_stream(struct thread_state *t, struct recording *recording,
+                        const struct thread_state *outer) {
+    t->epoch = recording->epoch;
+    t->recording = recording;
+    t->window = NULL;
+    t->calls = 0;
+    t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
+    t->limit = NULL;
+    t->sample_budget_bytes = outer ? INT64_MAX : 1 << 20;
+    t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
+    if (!outer && end_key_made) pthread_setspecific(end_key, t);
+    if (!recorder_next_window(t)) return false;
+    // An outer state of an earlier recording has no stream in this one.
+    if (outer && outer->epoch == t->epoch && outer->window) t->window->outer = outer->window->stream + 1;
+    if (outer || t->window->tid != recording->pid) return true;
+    // Calls from before libc has set up thread-local storage leave a stream that the main thread forgot.
+    if (recording->main_stream) t->window->outer = recording->main_stream;
+    recording->main_stream = t->window->stream + 1;
+    return true;
+}
+
+// The state for a signal handler's calls, in a hook that it interrupted: those of `t` and all that it nests
+// in are busy. It has a stream of its own, so that the interrupted append stays whole.
+static struct thread_state *nested_state(struct thread_state *t) {
+    if (t->nested || recorder_sealed) return t->nested;
+    struct thread_state *fresh = sys_map_memory(sizeof *fresh);
+    if (!fresh) return NULL;
+    fresh->gate = GATE_FRESH;
+    t->nested = fresh;
+    return fresh;
+}
+
+// The innermost state that a call may be recorded with; NULL if the call is the allocator's own or set-up's.
+static struct thread_state *idle_state(const void *caller, struct thread_state **outer) {
+    struct thread_state *t = &self;
+    *outer = NULL;
+    for (unsigned depth = 0; t && is_busy(t->gate); depth++) {
+        struct thread_state *inner = t->nested;
+        bool innermost = !inner || !is_busy(inner->gate);
+        if (t->gate == GATE_BUSY_SETUP || depth == NESTED_DEPTH_MAX) return NULL;
+        if (innermost && t->gate == GATE_BUSY_REAL && real_calls_from(caller)) return NULL;
+        *outer = t;
+        t = nested_state(t);
+    }
+    return t;
+}
+
+// Brings the process to recording, if it is to, and the thread into the recording. True if it is in.
+static bool join(struct thread_state *t, const struct thread_state *outer) {
+    uint32_t epoch = epoch_now();
+    if (epoch == EPOCH_NONE && disposition != UNDECIDED) {
+        start_in_child();
+    } else if (epoch == EPOCH_NONE) {
+        if (!atomic_flag_test_and_set(&starting)) start();
+        else await_start();
+    } else if (epoch == EPOCH_PAUSED) {
+        look_while_paused();
+    }
+    struct recording *recording = recorder_current();
+    if (!recording || epoch_now() != recording->epoch) return false;
+    return t->epoch == recording->epoch || open_stream(t, recording, outer);
+}
+
+struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller) {
+    uint32_t epoch = atomic_load_explicit(&epoch_page.epoch, memory_order_acquire);
+    struct thread_state *outer;
+    if (epoch == EPOCH_OFF) return NULL;
+    struct thread_state *t = idle_state(caller, &outer);
+    if (!t) return NULL;
+    if (t->gate == epoch) {  // a handler's second call
+        set_gate(t, gate);
+        return t;
+    }
+    if (epoch == EPOCH_PAUSED && !time_to_look()) return NULL;
+    int saved = errno;
+    // No handler runs meanwhile: its calls would go unrecorded.
+    bool sealed = recorder_sealed;
+    uint64_t signals = sealed ? 0 : sys_block_signals();
+    set_gate(t, GATE_BUSY_SETUP);
+    bool in = join(t, outer);
+    set_gate(t, in ? gate : GATE_FRESH);
+    if (!sealed) sys_restore_signals(signals);
+    errno = saved;
+    return in ? t : NULL;
+}
+
+struct thread_state *recorder_idle_thread(void) {
+    struct thread_state *t = &self;
+    return t->recording && t->gate == t->epoch && t->gate == epoch_now() ? t : NULL;
+}
+
+// A window's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
+static uint64_t take_place(struct recording *recording, uint64_t *bytes) {
+    uint64_t end = recorder_sealed ? recording->real_bytes : recording->reserve_bytes;
+    uint64_t offset = __atomic_fetch_add(&recording->header->windows_end, *bytes, __ATOMIC_SEQ_CST);
+    if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_WINDOW_ALIGN - 1) : 0;
+    return *bytes ? offset : 0;
+}
+
+static bool place_window(struct thread_state *t) {
+    struct recording *recording = t->recording;
+    struct ht_window *old = t->window;
+    uint32_t index = old ? old->index + 1 : 0;
+    uint64_t bytes = index < 6 ? (uint64_t)WINDOW_BYTES_FIRST << index : WINDOW_BYTES_LAST;
+    uint64_t offset = take_place(recording, &bytes);
+    if (!offset) {
+        recorder_end_log(recording, recorder_sealed ? HT_STOP_SANDBOX : HT_STOP_SIZE_LIMIT, 0, EPOCH_OFF);
+        return false;
+    }
+    int failed = recorder_sealed ? 0 : log_make_real(recording, offset, bytes);
+    if (failed) {
+        recorder_end_log(recording, HT_STOP_NO_SPACE, failed, EPOCH_OFF);
+        return false;
+    }
+    struct ht_window *window = (struct ht_window *)((char *)recording->header + offset);
+    *window = (struct ht_window){
+        .stream = old ? old->stream : __atomic_fetch_add(&recording->header->streams, 1, __ATOMIC_RELAXED),
+        .tid = old               ? old->tid
+               : recorder_sealed ? 0
+                                 : sys_gettid(),
+        .index = index,
+        .bytes = bytes,
+        .base_stamp = t->cursor.last_stamp,
+        .base_address = t->cursor.last_address,
+        .outer = old ? old->outer : 0,
+        .calls_before = t->calls};
+    // The old window is closed only now: had this one failed, its calls would be counted from its records.
+    if (old) old->used = (uint32_t)(t->cursor.at - (uint8_t *)old);
+    __atomic_store_n(&window->magic, HT_WINDOW_MAGIC, __ATOMIC_RELEASE);
+    t->window = window;
+    t->cursor.at = (uint8_t *)(window + 1);
+    t->limit = (uint8_t *)window + bytes - HT_APPEND_ROOM_BYTES;
+    if (old) log_release_pages(old);
+    return true;
+}
+
+bool recorder_next_window(struct thread_state *t) {
+    int saved = errno;
+    uint64_t before = clock_counter();
+    struct recording *recording = t->recording;
+    // Stopped meanwhile by another thread: the mapping's end may be full or gone.
+    bool done = epoch_now() == t->epoch && place_window(t);
+    if (!done) __atomic_fetch_add(&recording->header->lost_calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
+    errno = saved;
+    return done;
+}
+
 void recorder_thread_ends(struct thread_state *t) {
-    if (t->gate != atomic_load(&epoch_page->epoch) || t->gate != t->epoch) return;
-    t->gate = GATE_BUSY;
+    if (t != recorder_idle_thread()) return;
+    set_gate(t, GATE_BUSY_OWN);
     int saved = errno;
     uint64_t word[3] = {stamp_now(), 0, 0};
-    prctl(PR_GET_NAME, &word[1], 0, 0, 0);
+    if (!recorder_sealed) sys_prctl(PR_GET_NAME, &word[1]);
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_THREAD_END, word, 3);
+    log_release_pages(t->window);
     errno = saved;
-    t->gate = t->epoch;
+    set_gate(t, t->epoch);
 }
+
+static void thread_ends(void *state) { recorder_thread_ends(state); }
+
+// ---- the exit ----
 
 static void note_resident(void *context, const void *block, size_t bytes) {
     struct thread_state *t = context;
-    uint64_t word[3] = {stamp_now(), (uint64_t)(uintptr_t)block, memory_resident_pages(block, bytes)};
-    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
+    uint32_t resident = memory_resident_pages(block, bytes);
+    uint64_t word[3] = {stamp_now(), (uint64_t)(uintptr_t)block, resident - 1};
+    if (resident && recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
 }
 
-// The file is sparse and as long as its reservation; a finished one ends soon after its last window.
-static void shorten_log(void) {
-    int fd = reopen_log();
-    if (fd < 0) return;
-    struct ht_raw_header *header = recording.header;
-    uint64_t old_reserve = recording.reserve_bytes;
-    uint64_t end = __atomic_load_n(&header->windows_end, __ATOMIC_SEQ_CST) + TAIL_BYTES;
-    if (end < old_reserve) {
-        // Other threads may be taking windows: they must see the new end before the file is cut, or not need
-        // it.
-        atomic_store(&recording.reserve_bytes, end);
-        if (__atomic_load_n(&header->windows_end, __ATOMIC_SEQ_CST) > end)
-            atomic_store(&recording.reserve_bytes, old_reserve);
-        else if (!ftruncate(fd, (off_t)end)) header->reserve_bytes = end;
-    }
-    close(fd);
-}
-
-__attribute__((destructor)) void recorder_at_exit(void) {
-    struct thread_state *t = &self;
-    uint32_t epoch = atomic_load(&epoch_page->epoch);
-    if (t->gate == GATE_BUSY || epoch != recording.epoch || t->epoch != epoch) return;
-    t->gate = GATE_BUSY;
+__attribute__((destructor)) static void at_exit(void) {
+    struct thread_state *t = recorder_idle_thread();
+    if (!t) return;
+    set_gate(t, GATE_BUSY_OWN);
     int saved = errno;
     uint64_t stamp = stamp_now();
+    struct ht_raw_header *header = t->recording->header;
     memory_sample(t, stamp, true);
     large_each(note_resident, t);
     stamp = stamp_now();
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
-    if (recording.header->state == HT_RAW_RECORDING) recording.header->state = HT_RAW_EXITED;
-    shorten_log();
+    probe_cost(header);
+    if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
+    if (!recorder_sealed) log_shorten(t->recording);
     errno = saved;
-    t->gate = t->epoch;
+    set_gate(t, t->epoch);
 }

@@ -7,7 +7,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "recorder.h"
+#include "real.h"
 
 struct table {
     uintptr_t base;

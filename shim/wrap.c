@@ -1,24 +1,13 @@
 // The hooks: every function of the malloc family, each around the allocator's own.
 //
-// Only the outermost call is recorded; inner ones find the gate busy and pass through. A free is stamped
-// before the real free, an allocation after the real malloc, a realloc on both sides.
+// Only the outermost call is recorded; the allocator's inner ones find the gate busy and pass through. A free
+// is stamped before the real free, an allocation after the real malloc, a realloc on both sides.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "memory.h"
 #include "wrap.h"
-
-// True if the call is to be recorded; then leave() must follow. One comparison tells a known, recording, idle
-// thread of this very process from everything else.
-static inline bool enter(struct thread_state *t) {
-    if (likely(t->gate == atomic_load_explicit(&epoch_page->epoch, memory_order_relaxed))) {
-        t->gate = GATE_BUSY;
-        return true;
-    }
-    return recorder_enter_slowly(t);
-}
-
-static inline void leave(struct thread_state *t) { t->gate = t->epoch; }
 
 // What a call carries beyond op, address and size.
 struct extras {
@@ -45,7 +34,7 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
     if (large) large_add(block, bytes);
     if (recorder_room(t)) {
         put_extras(t, extras);
-        if (large) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident);
+        if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
         if (block) {
             ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
         } else {
@@ -60,8 +49,9 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
 }
 
 // The fast path: `size` is what is logged, `bytes` what was allocated.
-static inline void put_allocation(struct thread_state *t, unsigned op, void *block, size_t size,
-                                  size_t bytes) {
+HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *block, size_t size,
+                                     size_t bytes) {
+    set_gate(t, GATE_BUSY_OWN);
     if (unlikely(!block || bytes >= HT_LARGE_BLOCK_BYTES)) {
         put_unusual(t, op, block, size, bytes, &no_extras);
         return;
@@ -80,7 +70,7 @@ static inline void put_allocation(struct thread_state *t, unsigned op, void *blo
 static __attribute__((noinline, cold)) uint32_t forget_large(const void *block, size_t *bytes) {
     int saved = errno;
     *bytes = large_remove(block);
-    uint32_t resident = *bytes ? memory_resident_pages(block, *bytes) + 1 : 0;
+    uint32_t resident = *bytes ? memory_resident_pages(block, *bytes) : 0;
     errno = saved;
     return resident;
 }
@@ -99,7 +89,7 @@ static __attribute__((noinline, cold)) void put_large_or_odd_free(struct thread_
     }
 }
 
-static inline void put_free(struct thread_state *t, const void *block) {
+HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
     if (unlikely(large_maybe(block))) {
         put_large_or_odd_free(t, block, false, 0, &no_extras);
         return;
@@ -128,8 +118,8 @@ static void *pass_aligned(size_t alignment, size_t size) {
 }
 
 EXPORT void *malloc(size_t size) {
-    struct thread_state *t = &self;
-    if (unlikely(!enter(t))) return pass_malloc(size);
+    struct thread_state *t = enter(GATE_BUSY_REAL);
+    if (unlikely(!t)) return pass_malloc(size);
     void *block = real.malloc(size);
     put_allocation(t, HT_RAW_MALLOC, block, size, size);
     leave(t);
@@ -137,8 +127,8 @@ EXPORT void *malloc(size_t size) {
 }
 
 EXPORT void *calloc(size_t count, size_t size) {
-    struct thread_state *t = &self;
-    if (unlikely(!enter(t))) {
+    struct thread_state *t = enter(GATE_BUSY_REAL);
+    if (unlikely(!t)) {
         if (real.calloc) return real.calloc(count, size);
         size_t bytes;
         // The arena has never been used before, so it is zero.
@@ -148,6 +138,7 @@ EXPORT void *calloc(size_t count, size_t size) {
     if (likely(count == 1)) {
         put_allocation(t, HT_RAW_CALLOC, block, size, size);
     } else {
+        set_gate(t, GATE_BUSY_OWN);
         put_unusual(t, HT_RAW_CALLOC, block, size, block ? count * size : 0,
                     &(struct extras){.has_count = true, .count = count});
     }
@@ -156,14 +147,15 @@ EXPORT void *calloc(size_t count, size_t size) {
 }
 
 EXPORT void free(void *block) {
-    struct thread_state *t = &self;
     if (unlikely(boot_owns(block))) return;
-    if (unlikely(!enter(t))) {
+    struct thread_state *t = enter(GATE_BUSY_OWN);
+    if (unlikely(!t)) {
         if (real.free) real.free(block);
         return;
     }
     if (unlikely(!block)) put_free_null(t);
     else put_free(t, block);
+    set_gate(t, GATE_BUSY_REAL);
     real.free(block);
     leave(t);
 }
@@ -186,6 +178,7 @@ static void put_realloc_begin(struct thread_state *t, void *block, size_t size, 
         if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
         ht_append_call(&t->cursor, HT_RAW_REALLOC_BEGIN, stamp, (uintptr_t)block, size);
     }
+    set_gate(t, GATE_BUSY_REAL);
 }
 
 static void put_realloc_end(struct thread_state *t, void *old, void *block, size_t bytes,
@@ -194,6 +187,7 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
     int saved = errno;
     bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
     uint32_t resident = 0;
+    set_gate(t, GATE_BUSY_OWN);
     if (unlikely(large)) {
         resident = memory_resident_pages(block, bytes);
         large_add(block, bytes);
@@ -201,7 +195,7 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
     bool released = !block && bytes == 0 && errno == 0;
     if (unlikely(!block && !released && old_large_bytes)) large_add(old, old_large_bytes);
     if (recorder_room(t)) {
-        if (unlikely(large)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident);
+        if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
         if (likely(block)) {
             ht_append_bare(&t->cursor, HT_RAW_REALLOC_END, stamp, (uintptr_t)block);
         } else {
@@ -225,12 +219,13 @@ static void *call_realloc(void *block, size_t bytes, int *saved) {
 }
 
 EXPORT void *realloc(void *block, size_t size) {
-    struct thread_state *t = &self;
     if (unlikely(boot_owns(block))) return boot_realloc(block, size);
-    if (unlikely(!enter(t))) return real.realloc ? real.realloc(block, size) : pass_malloc(size);
+    struct thread_state *t = enter(GATE_BUSY_OWN);
+    if (unlikely(!t)) return real.realloc ? real.realloc(block, size) : pass_malloc(size);
     void *moved;
     int saved;
     if (!block) {
+        set_gate(t, GATE_BUSY_REAL);
         moved = real.realloc(NULL, size);
         put_allocation(t, HT_RAW_REALLOC_NULL, moved, size, size);
     } else {
@@ -245,41 +240,45 @@ EXPORT void *realloc(void *block, size_t size) {
 }
 
 EXPORT void *reallocarray(void *block, size_t count, size_t size) {
-    struct thread_state *t = &self;
     size_t bytes;
     bool overflows = __builtin_mul_overflow(count, size, &bytes);
     if (unlikely(boot_owns(block))) return overflows ? NULL : boot_realloc(block, bytes);
-    bool recorded = enter(t);
-    if (!recorded && !real.realloc) return overflows ? NULL : boot_allocate(bytes, 16);
+    struct thread_state *t = enter(GATE_BUSY_OWN);
+    if (!t && !real.realloc) return overflows ? NULL : boot_allocate(bytes, 16);
     struct extras extras = {HT_REALLOCARRAY, .has_count = true, .count = count};
     size_t large_bytes = 0;
-    if (recorded && block) put_realloc_begin(t, block, size, &extras, &large_bytes);
+    if (t && block) put_realloc_begin(t, block, size, &extras, &large_bytes);
+    else if (t) set_gate(t, GATE_BUSY_REAL);
     void *moved = NULL;
     int saved = errno;
     if (overflows) errno = ENOMEM;
     else moved = call_realloc(block, bytes, &saved);
-    if (recorded && block) put_realloc_end(t, block, moved, bytes, large_bytes);
-    else if (recorded) put_unusual(t, HT_RAW_REALLOC_NULL, moved, size, moved ? bytes : 0, &extras);
+    if (t && block) {
+        put_realloc_end(t, block, moved, bytes, large_bytes);
+    } else if (t) {
+        set_gate(t, GATE_BUSY_OWN);
+        put_unusual(t, HT_RAW_REALLOC_NULL, moved, size, moved ? bytes : 0, &extras);
+    }
     if (errno == 0) errno = saved;
-    if (!recorded) return moved;
-    leave(t);
+    if (t) leave(t);
     return moved;
 }
 
 static void put_aligned(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
                         size_t size) {
     bool has_alignment = function != HT_VALLOC && function != HT_PVALLOC;
+    set_gate(t, GATE_BUSY_OWN);
     put_unusual(t, HT_RAW_ALIGNED, block, size, size,
                 &(struct extras){function, .has_alignment = has_alignment, .alignment = alignment});
 }
 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
-    struct thread_state *t = &self;
-    if (unlikely(!enter(t))) {
+    struct thread_state *t = enter(GATE_BUSY_REAL);
+    if (unlikely(!t)) {
         int status = ENOMEM;
         if (real.posix_memalign) status = real.posix_memalign(result, alignment, size);
         else if ((*result = boot_allocate(size, alignment))) status = 0;
-        if (!status) t->inner_block = *result;
+        if (!status) self.inner_block = *result;
         return status;
     }
     int failed = real.posix_memalign(result, alignment, size);
@@ -289,10 +288,10 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size) {
-    struct thread_state *t = &self;
-    if (unlikely(!enter(t))) {
+    struct thread_state *t = enter(GATE_BUSY_REAL);
+    if (unlikely(!t)) {
         if (!real.aligned_alloc) return pass_aligned(alignment, size);
-        return t->inner_block = real.aligned_alloc(alignment, size);
+        return self.inner_block = real.aligned_alloc(alignment, size);
     }
     void *block = real.aligned_alloc(alignment, size);
     put_aligned(t, HT_ALIGNED_ALLOC, block, alignment, size);
@@ -301,8 +300,8 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size) {
 }
 
 EXPORT void *memalign(size_t alignment, size_t size) {
-    struct thread_state *t = &self;
-    if (unlikely(!enter(t))) return pass_aligned(alignment, size);
+    struct thread_state *t = enter(GATE_BUSY_REAL);
+    if (unlikely(!t)) return pass_aligned(alignment, size);
     void *block = real.memalign(alignment, size);
     put_aligned(t, HT_MEMALIGN, block, alignment, size);
     leave(t);
@@ -310,8 +309,8 @@ EXPORT void *memalign(size_t alignment, size_t size) {
 }
 
 EXPORT void *valloc(size_t size) {
-    struct thread_state *t = &self;
-    if (unlikely(!enter(t))) return real.valloc ? real.valloc(size) : boot_allocate(size, 4096);
+    struct thread_state *t = enter(GATE_BUSY_REAL);
+    if (unlikely(!t)) return real.valloc ? real.valloc(size) : boot_allocate(size, 4096);
     void *block = real.valloc(size);
     put_aligned(t, HT_VALLOC, block, 0, size);
     leave(t);
@@ -319,10 +318,11 @@ EXPORT void *valloc(size_t size) {
 }
 
 EXPORT void *pvalloc(size_t size) {
-    struct thread_state *t = &self;
-    if (unlikely(!enter(t)))
+    struct thread_state *t = enter(GATE_BUSY_REAL);
+    if (unlikely(!t))
         return real.pvalloc ? real.pvalloc(size) : boot_allocate((size + 4095) & ~(size_t)4095, 4096);
-    void *block = real.pvalloc(size);
+    // musl has none, and yet finds ours by dlsym.
+    void *block = real.pvalloc ? real.pvalloc(size) : real.valloc((size + 4095) & ~(size_t)4095);
     put_aligned(t, HT_PVALLOC, block, 0, size);
     leave(t);
     return block;
@@ -330,41 +330,34 @@ EXPORT void *pvalloc(size_t size) {
 
 // Gone from glibc since 2.26; old programs' cfree was free under another name.
 EXPORT void cfree(void *block) {
-    struct thread_state *t = &self;
     if (unlikely(boot_owns(block))) return;
-    bool recorded = enter(t);
-    if (recorded) wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0);
+    struct thread_state *t = enter(GATE_BUSY_OWN);
+    if (t) wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0);
     if (real.free) real.free(block);
-    if (recorded) leave(t);
+    if (t) leave(t);
 }
 
 EXPORT void free_sized(void *block, size_t size) {
-    struct thread_state *t = &self;
     if (unlikely(boot_owns(block))) return;
-    bool recorded = enter(t);
-    if (recorded) wrap_put_delete(t, HT_FREE_SIZED, block, true, size, false, 0);
+    struct thread_state *t = enter(GATE_BUSY_OWN);
+    if (t) wrap_put_delete(t, HT_FREE_SIZED, block, true, size, false, 0);
     if (real.free_sized) real.free_sized(block, size);
     else if (real.free) real.free(block);
-    if (recorded) leave(t);
+    if (t) leave(t);
 }
 
 EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
-    struct thread_state *t = &self;
     if (unlikely(boot_owns(block))) return;
-    bool recorded = enter(t);
-    if (recorded) wrap_put_delete(t, HT_FREE_ALIGNED_SIZED, block, true, size, true, alignment);
+    struct thread_state *t = enter(GATE_BUSY_OWN);
+    if (t) wrap_put_delete(t, HT_FREE_ALIGNED_SIZED, block, true, size, true, alignment);
     if (real.free_aligned_sized) real.free_aligned_sized(block, alignment, size);
     else if (real.free) real.free(block);
-    if (recorded) leave(t);
+    if (t) leave(t);
 }
-
-struct thread_state *wrap_enter(void) {
-    return enter(&self) ? &self : NULL;
-}
-void wrap_leave(struct thread_state *t) { leave(t); }
 
 void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
                   size_t size) {
+    set_gate(t, GATE_BUSY_OWN);
     put_unusual(t, alignment ? HT_RAW_ALIGNED : HT_RAW_MALLOC, block, size, size,
                 &(struct extras){function, .has_alignment = alignment != 0, .alignment = alignment});
 }
@@ -379,4 +372,5 @@ void wrap_put_delete(struct thread_state *t, enum ht_function function, void *bl
         ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), size);
         t->calls++;
     }
+    set_gate(t, GATE_BUSY_REAL);
 }

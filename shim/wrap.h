@@ -3,16 +3,33 @@
 #define HEAPTAPE_WRAP_H
 
 #include "ops.h"
+#include "real.h"
 #include "recorder.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
-// The calling thread with its gate busy, or NULL if the call is not to be recorded.
-HIDDEN struct thread_state *wrap_enter(void);
-HIDDEN void wrap_leave(struct thread_state *t);
-// block NULL: the call failed. alignment 0: none given.
+// The state to record the call with, its gate set to `gate`, or NULL if the call is not to be recorded; then
+// leave() must follow. One comparison tells a known, recording, idle thread of this very process from
+// everything else. The caller tells the program's calls from the allocator's own.
+static inline __attribute__((always_inline)) struct thread_state *enter_from(enum gate gate,
+                                                                             const void *caller) {
+    struct thread_state *t = &self;
+    if (likely(t->gate == epoch_now())) {
+        set_gate(t, gate);
+        return t;
+    }
+    return recorder_enter_slowly(gate, caller);
+}
+
+// To be used in the hook itself.
+#define enter(gate) enter_from(gate, __builtin_return_address(0))
+
+static inline void leave(struct thread_state *t) { set_gate(t, t->epoch); }
+
+// Records what an operator new returned. block NULL: the call failed. alignment 0: none given.
 HIDDEN void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
                          size_t size);
+// Records what an operator delete or a kin of free is about to do, and leaves the gate to the real call.
 HIDDEN void wrap_put_delete(struct thread_state *t, enum ht_function function, void *block, bool sized,
                             size_t size, bool aligned, size_t alignment);
 

@@ -47,34 +47,36 @@ struct new_call {
     enum ht_function function;
     size_t size, alignment;
     void *block;
+    const void *caller;
 };
 
 static void finish_new(struct new_call *call) {
-    struct thread_state *t = wrap_enter();
+    struct thread_state *t = enter_from(GATE_BUSY_OWN, call->caller);
     if (!t) return;
     wrap_put_new(t, call->function, call->block, call->alignment, call->size);
-    wrap_leave(t);
+    leave(t);
 }
 
-static void *new_own(enum new_form form, size_t size, size_t second, const void *third) {
-    struct new_call call __attribute__((cleanup(finish_new))) = {new_function[form], size,
-                                                                 form >= NEW_ALIGN ? second : 0, NULL};
+static void *new_own(enum new_form form, size_t size, size_t second, const void *third, const void *caller) {
+    struct new_call call __attribute__((cleanup(finish_new))) = {
+        new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL, caller};
     call.block = real.new_[form](size, second, third);
     return call.block;
 }
 
 static void open_gate(struct thread_state **t) {
-    if (*t) wrap_leave(*t);
+    if (*t) leave(*t);
 }
 
 // The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block
 // behind. Later calls know.
-static void *new_first(enum new_form form, size_t size, size_t second, const void *third) {
-    struct thread_state *t __attribute__((cleanup(open_gate))) = wrap_enter();
+static void *new_first(enum new_form form, size_t size, size_t second, const void *third,
+                       const void *caller) {
+    struct thread_state *t __attribute__((cleanup(open_gate))) = enter_from(GATE_BUSY_REAL, caller);
     if (!t) return real.new_[form](size, second, third);
-    t->inner_block = NULL;
+    self.inner_block = NULL;
     void *block = real.new_[form](size, second, third);
-    bool on_malloc = block && block == t->inner_block;
+    bool on_malloc = block && block == self.inner_block;
     real.new_kind[form] = on_malloc ? NEW_ON_MALLOC : NEW_OWN;
     wrap_put_new(t, new_function[form], block, form >= NEW_ALIGN ? second : 0, size);
     return block;
@@ -84,15 +86,16 @@ static void *new_first(enum new_form form, size_t size, size_t second, const voi
 // what that allocates is not the program's.
 static void resolve_late(void) {
     if (!real.malloc) free(malloc(1));  // the very first call of the process resolves everything
-    struct thread_state *t = wrap_enter();
+    struct thread_state *t = recorder_idle_thread();
     Dl_info library;
+    if (t) set_gate(t, GATE_BUSY_SETUP);
     real_resolve_cxx();
     if (real.new_[NEW] && dladdr(*(void **)&real.new_[NEW], &library) && library.dli_fname)
         dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    if (t) wrap_leave(t);
+    if (t) leave(t);
 }
 
-static void *do_new(enum new_form form, size_t size, size_t second, const void *third) {
+static void *do_new(enum new_form form, size_t size, size_t second, const void *third, const void *caller) {
     if (unlikely(!real.new_[form])) {
         resolve_late();
         if (!real.new_[form]) {
@@ -104,13 +107,13 @@ static void *do_new(enum new_form form, size_t size, size_t second, const void *
     }
     if (!real.new_beside_malloc) return real.new_[form](size, second, third);
     switch (real.new_kind[form]) {
-    case NEW_OWN: return new_own(form, size, second, third);
-    case NEW_UNKNOWN: return new_first(form, size, second, third);
+    case NEW_OWN: return new_own(form, size, second, third, caller);
+    case NEW_UNKNOWN: return new_first(form, size, second, third, caller);
     default: return real.new_[form](size, second, third);
     }
 }
 
-static void do_delete(enum delete_form form, void *block, size_t second, size_t third) {
+static void do_delete(enum delete_form form, void *block, size_t second, size_t third, const void *caller) {
     if (boot_owns(block)) return;
     if (unlikely(!real.delete_[form])) {
         resolve_late();
@@ -119,7 +122,7 @@ static void do_delete(enum delete_form form, void *block, size_t second, size_t 
             return;
         }
     }
-    struct thread_state *t = real.new_beside_malloc ? wrap_enter() : NULL;
+    struct thread_state *t = real.new_beside_malloc ? enter_from(GATE_BUSY_OWN, caller) : NULL;
     if (t) {
         bool sized = form == DELETE_SIZED || form == DELETE_ARRAY_SIZED || form == DELETE_SIZED_ALIGN ||
                      form == DELETE_ARRAY_SIZED_ALIGN;
@@ -129,7 +132,7 @@ static void do_delete(enum delete_form form, void *block, size_t second, size_t 
         wrap_put_delete(t, delete_function[form], block, sized, second, aligned, both ? third : second);
     }
     real.delete_[form](block, second, third);
-    if (t) wrap_leave(t);
+    if (t) leave(t);
 }
 
 #if __SIZEOF_SIZE_T__ == 8
@@ -139,22 +142,28 @@ static void do_delete(enum delete_form form, void *block, size_t second, size_t 
 #endif
 #define NEW_1(name, symbol, form)                                                                            \
     EXPORT void *name(size_t size) __asm__(symbol);                                                          \
-    void *name(size_t size) { return do_new(form, size, 0, NULL); }
+    void *name(size_t size) { return do_new(form, size, 0, NULL, __builtin_return_address(0)); }
 #define NEW_2(name, symbol, form)                                                                            \
     EXPORT void *name(size_t size, size_t second) __asm__(symbol);                                           \
-    void *name(size_t size, size_t second) { return do_new(form, size, second, NULL); }
+    void *name(size_t size, size_t second) {                                                                 \
+        return do_new(form, size, second, NULL, __builtin_return_address(0));                                \
+    }
 #define NEW_3(name, symbol, form)                                                                            \
     EXPORT void *name(size_t size, size_t second, const void *third) __asm__(symbol);                        \
-    void *name(size_t size, size_t second, const void *third) { return do_new(form, size, second, third); }
+    void *name(size_t size, size_t second, const void *third) {                                              \
+        return do_new(form, size, second, third, __builtin_return_address(0));                               \
+    }
 #define DELETE_1(name, symbol, form)                                                                         \
     EXPORT void name(void *block) __asm__(symbol);                                                           \
-    void name(void *block) { do_delete(form, block, 0, 0); }
+    void name(void *block) { do_delete(form, block, 0, 0, __builtin_return_address(0)); }
 #define DELETE_2(name, symbol, form)                                                                         \
     EXPORT void name(void *block, size_t second) __asm__(symbol);                                            \
-    void name(void *block, size_t second) { do_delete(form, block, second, 0); }
+    void name(void *block, size_t second) { do_delete(form, block, second, 0, __builtin_return_address(0)); }
 #define DELETE_3(name, symbol, form)                                                                         \
     EXPORT void name(void *block, size_t second, size_t third) __asm__(symbol);                              \
-    void name(void *block, size_t second, size_t third) { do_delete(form, block, second, third); }
+    void name(void *block, size_t second, size_t third) {                                                    \
+        do_delete(form, block, second, third, __builtin_return_address(0));                                  \
+    }
 
 NEW_1(wrap_new, "_Znw" SZ, NEW)
 NEW_1(wrap_new_array, "_Zna" SZ, NEW_ARRAY)

@@ -1,0 +1,173 @@
+#include "log_file.h"
+
+#include <string.h>
+
+#include "sys.h"
+#include "text.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+enum {
+    WRITABLE_STEP_BYTES = 4 << 20,
+    TAIL_BYTES = 16 << 20,  // room left in the file for calls made after our destructor
+    SEQUENCE_MAX = 10000
+};
+static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10;
+
+// An open descriptor, or an errno negated.
+static int create_file(struct recording *recording, const char *directory) {
+    recording->pid = sys_getpid();
+    for (recording->sequence = 0; recording->sequence < SEQUENCE_MAX; recording->sequence++) {
+        struct text path = {recording->path, recording->path + sizeof recording->path - 1};
+        text_string(&path, directory);
+        text_string(&path, "/malloc-footprint.");
+        text_number(&path, recording->pid);
+        if (recording->sequence) {
+            text_char(&path, '.');
+            text_number(&path, recording->sequence);
+        }
+        text_string(&path, ".mraw");
+        *path.at = 0;
+        int fd = sys_open(recording->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd != -EEXIST) return fd;
+    }
+    return -EEXIST;
+}
+
+static uint64_t reserve_limit(uint64_t bytes_max) {
+    uint64_t bytes = bytes_max < RESERVE_BYTES_MAX ? bytes_max : RESERVE_BYTES_MAX;
+    // Growing a file past RLIMIT_FSIZE would raise SIGXFSZ in the program.
+    uint64_t file_limit = sys_limit(RLIMIT_FSIZE), space_limit = sys_limit(RLIMIT_AS);
+    if (file_limit < bytes) bytes = file_limit;
+    // The address space is the program's; where it is limited we take a small part.
+    if (space_limit != RLIM_INFINITY && space_limit / 16 < bytes) bytes = space_limit / 16;
+    return bytes & ~UINT64_C(4095);
+}
+
+// The file once more, by its name; an errno negated if that is no longer our file.
+static int reopen(const struct recording *recording) {
+    struct stat status;
+    int fd = sys_open(recording->path, O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0) return fd;
+    if (!sys_fstat(fd, &status) && (uint64_t)status.st_dev == recording->device &&
+        (uint64_t)status.st_ino == recording->inode)
+        return fd;
+    sys_close(fd);
+    return -ESTALE;
+}
+
+// The mapping is without access but for its used part: a program's mlockall must not fill in 256 GiB of it.
+static int make_writable(struct recording *recording, uint64_t end) {
+    uint64_t now = atomic_load(&recording->writable_bytes);
+    if (end <= now) return 0;
+    end = (end + WRITABLE_STEP_BYTES - 1) / WRITABLE_STEP_BYTES * WRITABLE_STEP_BYTES;
+    if (end > recording->reserve_bytes) end = recording->reserve_bytes;
+    int failed = sys_mprotect((char *)recording->header + now, end - now, PROT_READ | PROT_WRITE);
+    if (failed) return -failed;
+    // Threads may do this at once; all start from a part that is writable already.
+    while (now < end && !atomic_compare_exchange_weak(&recording->writable_bytes, &now, end)) continue;
+    return 0;
+}
+
+int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) {
+    char *at = (char *)recording->header + offset;
+    int failed = make_writable(recording, offset + bytes);
+    if (failed) return failed;
+    do failed = sys_madvise(at, bytes, MADV_POPULATE_WRITE);
+    while (failed == -EINTR || failed == -EAGAIN);
+    if (failed != -EINVAL) return failed == -EFAULT ? ENOSPC : -failed;
+    int fd = reopen(recording);  // Linux before 5.14
+    if (fd < 0) return -fd;
+    failed = sys_fallocate(fd, offset, bytes);
+    sys_close(fd);
+    return -failed;
+}
+
+void log_prepare_ahead(struct recording *recording, uint64_t bytes) {
+    uint64_t start = __atomic_load_n(&recording->header->windows_end, __ATOMIC_SEQ_CST);
+    uint64_t room = start < recording->reserve_bytes ? recording->reserve_bytes - start : 0;
+    uint64_t end = 0;
+    if (bytes > room) bytes = room;
+    int fd = reopen(recording);
+    for (; bytes >= HT_WINDOW_ALIGN && !end; bytes = (bytes / 2) & ~UINT64_C(4095)) {
+        if (!(fd >= 0 && !sys_fallocate(fd, start, bytes)) && log_make_real(recording, start, bytes))
+            continue;
+        if (!make_writable(recording, start + bytes)) end = start + bytes;
+    }
+    if (fd >= 0) sys_close(fd);
+    atomic_store(&recording->real_bytes, end);
+}
+
+void log_release_pages(struct ht_window *window) {
+    if (atomic_load_explicit(&recorder_sealed, memory_order_relaxed)) return;
+    sys_madvise(window, window->bytes, MADV_DONTNEED);
+}
+
+static bool map(struct recording *recording, int fd, uint64_t bytes) {
+    struct stat status;
+    if (sys_fstat(fd, &status)) return false;
+    recording->device = (uint64_t)status.st_dev;
+    recording->inode = (uint64_t)status.st_ino;
+    void *mapping = NULL;
+    for (; bytes >= RESERVE_BYTES_MIN && !mapping; bytes = (bytes / 2) & ~UINT64_C(4095)) {
+        if (sys_ftruncate(fd, bytes)) continue;
+        mapping = sys_mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd);
+        recording->reserve_bytes = recording->real_bytes = bytes;
+    }
+    if (!mapping) return false;
+    recording->header = mapping;
+    sys_madvise(mapping, recording->reserve_bytes, MADV_DONTFORK);
+    sys_madvise(mapping, recording->reserve_bytes, MADV_DONTDUMP);
+    if (!log_make_real(recording, 0, HT_RAW_HEADER_BYTES)) return true;
+    sys_munmap(mapping, recording->reserve_bytes);
+    return false;
+}
+
+struct recording *log_create(const char *directory, uint64_t bytes_max) {
+    // Never given back: a thread may look at it at any time.
+    struct recording *recording = sys_map_memory(sizeof *recording);
+    if (!recording) return NULL;
+    int fd = create_file(recording, directory);
+    if (fd >= 0) {
+        bool mapped = map(recording, fd, reserve_limit(bytes_max));
+        sys_close(fd);
+        if (mapped) return recording;
+        sys_unlink(recording->path);
+    }
+    sys_munmap(recording, sizeof *recording);
+    return NULL;
+}
+
+// Lowers the reservation to `room` behind the last window, unless a thread has already gone beyond. Threads
+// that take a window see the new end before what lies behind it is given up, or did not need it.
+static bool lower_reserve(struct recording *recording, uint64_t room) {
+    uint64_t *windows_end = &recording->header->windows_end;
+    uint64_t old = recording->reserve_bytes, end = __atomic_load_n(windows_end, __ATOMIC_SEQ_CST) + room;
+    if (end >= old) return false;
+    atomic_store(&recording->reserve_bytes, end);
+    if (__atomic_load_n(windows_end, __ATOMIC_SEQ_CST) <= end) return true;
+    atomic_store(&recording->reserve_bytes, old);
+    return false;
+}
+
+void log_shorten(struct recording *recording) {
+    int fd = reopen(recording);
+    if (fd < 0) return;
+    if (lower_reserve(recording, TAIL_BYTES) && !sys_ftruncate(fd, recording->reserve_bytes))
+        recording->header->reserve_bytes = recording->reserve_bytes;
+    sys_close(fd);
+}
+
+void log_shrink_mapping(struct recording *recording, uint64_t room) {
+    uint64_t old = recording->reserve_bytes;
+    if (lower_reserve(recording, room & ~UINT64_C(4095)))
+        sys_munmap((char *)recording->header + recording->reserve_bytes, old - recording->reserve_bytes);
+}
+
+void log_replace_in_child(struct recording *recording, void *start, void *end) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, access = PROT_READ | PROT_WRITE;
+    sys_mmap(recording->header, HT_RAW_HEADER_BYTES, access, flags, -1);
+    if (start) sys_mmap(start, (size_t)((char *)end - (char *)start), access, flags, -1);
+}

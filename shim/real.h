@@ -1,0 +1,68 @@
+// The functions behind ours, and memory for calls that come before they are known.
+#ifndef HEAPTAPE_REAL_H
+#define HEAPTAPE_REAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "recorder.h"
+
+// The allocator behind us: the first definition after our own in the loader's order.
+struct real_functions {
+    void *(*malloc)(size_t);
+    void *(*calloc)(size_t, size_t);
+    void *(*realloc)(void *, size_t);
+    void (*free)(void *);
+    int (*posix_memalign)(void **, size_t, size_t);
+    void *(*aligned_alloc)(size_t, size_t);
+    void *(*memalign)(size_t, size_t);
+    void *(*valloc)(size_t);
+    void *(*pvalloc)(size_t);
+    void (*free_sized)(void *, size_t);
+    void (*free_aligned_sized)(void *, size_t, size_t);
+    // Watched, not recorded.
+    void *(*mmap)(void *, size_t, int, int, int, off_t);
+    int (*munmap)(void *, size_t);
+    void *(*mremap)(void *, size_t, size_t, int, ...);
+    int (*mlockall)(int);
+    int (*prctl)(int, ...);
+    long (*syscall)(long, ...);
+    // operator new and delete of another library.
+    void *(*new_[8])(size_t, size_t, const void *);
+    void (*delete_[12])(void *, size_t, size_t);
+    bool new_beside_malloc;             // in the same object: an allocator's own
+    _Atomic unsigned char new_kind[8];  // enum new_kind of each form, where they are an allocator's own
+    // The object that the allocator lives in, whose calls of public functions are its own business. Empty for
+    // a libc whose allocator makes none: then what libc calls is the program's. And the shim's own: where an
+    // allocator's function ends in a jump to a public one, that returns to us.
+    uintptr_t object_start, object_end, own_start, own_end;
+};
+// Where an allocator's operator new gets its memory decides who records it. Its forms differ: jemalloc's
+// aligned ones call aligned_alloc, the others do not.
+enum new_kind {
+    NEW_UNKNOWN,    // the first call will tell
+    NEW_ON_MALLOC,  // built on a function of the malloc family, whose hook records it
+    NEW_OWN         // recorded as new
+};
+extern HIDDEN struct real_functions real;
+
+HIDDEN void real_resolve(void);
+HIDDEN void real_resolve_cxx(void);
+static inline bool real_calls_from(const void *caller) {
+    uintptr_t at = (uintptr_t)caller;
+    return (at >= real.object_start && at < real.object_end) || (at >= real.own_start && at < real.own_end);
+}
+
+HIDDEN void *boot_allocate(size_t size, size_t alignment);
+HIDDEN bool boot_owns(const void *block);
+HIDDEN size_t boot_size(const void *block);
+
+// symbols.c: NULL if no loaded object defines the symbol.
+HIDDEN void *symbol_behind_us(const char *name);
+HIDDEN void *symbol_anywhere(const char *name);
+
+// A variable of the environment. The program may have replaced getenv (bash does).
+HIDDEN const char *environment(const char *name);
+
+#endif

@@ -1,0 +1,127 @@
+#include "settings.h"
+
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+
+#include "real.h"
+#include "stamp.h"
+#include "sys.h"
+
+extern char **environ;
+
+struct settings settings;
+
+// The environment that the process began with, for calls from so early that libc has not set environ.
+static const char *first_environment(const char *name, size_t length) {
+    static char text[32 << 10];
+    static size_t bytes;
+    if (!bytes) {
+        int fd = sys_open("/proc/self/environ", O_RDONLY | O_CLOEXEC, 0);
+        long got = fd < 0 ? 0 : sys_read(fd, text, sizeof text - 1);
+        if (fd >= 0) sys_close(fd);
+        bytes = got > 0 ? (size_t)got : 0;
+    }
+    for (const char *at = text; at < text + bytes; at += strlen(at) + 1)
+        if (!strncmp(at, name, length) && at[length] == '=') return at + length + 1;
+    return NULL;
+}
+
+const char *environment(const char *name) {
+    size_t length = strlen(name);
+    if (!environ) return first_environment(name, length);
+    for (char **variable = environ; *variable; variable++)
+        if (!strncmp(*variable, name, length) && (*variable)[length] == '=') return *variable + length + 1;
+    return NULL;
+}
+
+// Where logs go, made absolute: children may change directory.
+static bool choose_directory(void) {
+    const char *wanted = environment("MALLOC_WRAP_OUT");
+    if (!wanted || !*wanted) wanted = "/tmp";
+    size_t used = 0;
+    if (*wanted != '/') {
+        long length = sys_getcwd(settings.directory, sizeof settings.directory);
+        if (length <= 0) return false;
+        used = (size_t)length;
+        settings.directory[used - 1] = '/';
+    }
+    size_t length = strlen(wanted);
+    if (used + length >= sizeof settings.directory) return false;
+    memcpy(settings.directory + used, wanted, length + 1);
+    return true;
+}
+
+// Shell patterns with * and ? only: libc's fnmatch may allocate.
+static bool matches(const char *pattern, const char *end, const char *name) {
+    const char *star = NULL, *resumed = NULL;
+    while (*name) {
+        if (pattern < end && *pattern == '*') {
+            star = pattern++;
+            resumed = name;
+        } else if (pattern < end && (*pattern == '?' || *pattern == *name)) {
+            pattern++;
+            name++;
+        } else if (star) {
+            pattern = star + 1;
+            name = ++resumed;
+        } else {
+            return false;
+        }
+    }
+    while (pattern < end && *pattern == '*') pattern++;
+    return pattern == end;
+}
+
+// One of the comma-separated patterns must fit the executable's name or the thread's (which a script's
+// interpreter takes from the script).
+static bool is_wanted(void) {
+    const char *patterns = environment("MALLOC_WRAP_ONLY");
+    if (!patterns || !*patterns) return true;
+    char path[4096], thread[17] = "";
+    long length = sys_readlink("/proc/self/exe", path, sizeof path - 1);
+    path[length > 0 ? length : 0] = 0;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    sys_prctl(PR_GET_NAME, thread);
+    for (const char *end; *patterns; patterns = *end ? end + 1 : end) {
+        end = patterns + strcspn(patterns, ",");
+        if (matches(patterns, end, name) || matches(patterns, end, thread)) return true;
+    }
+    return false;
+}
+
+// A decimal number with `decimals` digits behind the point kept: "2.5" with 3 is 2500. 0 if it is none.
+static uint64_t number(const char *text, unsigned decimals) {
+    uint64_t value = 0;
+    bool in_fraction = false;
+    for (; (*text >= '0' && *text <= '9') || (*text == '.' && !in_fraction); text++) {
+        if (*text == '.') in_fraction = true;
+        else if (!in_fraction || decimals) value = value * 10 + (uint64_t)(*text - '0');
+        if (in_fraction && *text != '.' && decimals) decimals--;
+    }
+    for (; decimals; decimals--) value *= 10;
+    return *text ? 0 : value;
+}
+
+bool settings_read(void) {
+    settings.page_bytes = (uint32_t)getauxval(AT_PAGESZ);
+    const char *bytes_max = environment("MALLOC_WRAP_MAX_BYTES"), *start = environment("MALLOC_WRAP_START");
+    settings.log_bytes_max = bytes_max ? number(bytes_max, 0) : 0;
+    if (!settings.log_bytes_max) settings.log_bytes_max = UINT64_MAX;
+    if (start && *start) {
+        uint64_t delay_ns = number(start, 9);
+        settings.starts_paused = delay_ns > 0 || !strcmp(start, "paused");
+        if (delay_ns) settings.start_mono_ns = clock_mono_ns() + delay_ns;
+    }
+    return is_wanted() && choose_directory();
+}
+
+bool settings_delay_is_over(void) {
+    // The counter is cheaper than the clock and says when it is worth asking; a race costs one more look.
+    static _Atomic uint64_t look_again_stamp;
+    if (!settings.start_mono_ns) return false;
+    uint64_t now = stamp_now();
+    if (now < look_again_stamp) return false;
+    look_again_stamp = now + STAMPS_PER_S / 1000;
+    return clock_mono_ns() >= settings.start_mono_ns;
+}

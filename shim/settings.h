@@ -1,0 +1,23 @@
+// What the environment asks of the recorder, read once at the start.
+#ifndef HEAPTAPE_SETTINGS_H
+#define HEAPTAPE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct settings {
+    char directory[3072];    // $MALLOC_WRAP_OUT, absolute, or /tmp
+    uint64_t log_bytes_max;  // $MALLOC_WRAP_MAX_BYTES
+    bool starts_paused;      // $MALLOC_WRAP_START is "paused" or a number of seconds
+    uint64_t start_mono_ns;  // then recording begins by itself; 0: not by itself
+    uint32_t page_bytes;
+};
+extern __attribute__((visibility("hidden"))) struct settings settings;
+
+// False if this process is not to be recorded: $MALLOC_WRAP_ONLY does not name it, or the folder is unusable.
+__attribute__((visibility("hidden"))) bool settings_read(void);
+
+// True once the delay before the start has passed. Cheap enough for every call of a waiting process.
+__attribute__((visibility("hidden"))) bool settings_delay_is_over(void);
+
+#endif

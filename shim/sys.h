@@ -1,0 +1,120 @@
+// System calls without libc. The program may define open, madvise, getpid or syscall itself, or have a
+// library preloaded that does: none of that is ours to call from within malloc. Each returns the kernel's
+// answer, a result or an errno negated, and leaves errno alone.
+#ifndef HEAPTAPE_SYS_H
+#define HEAPTAPE_SYS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
+static inline long raw_syscall(long number, long a, long b, long c, long d, long e, long f) {
+#if defined(__x86_64__)
+    long result;
+    register long fourth __asm__("r10") = d, fifth __asm__("r8") = e, sixth __asm__("r9") = f;
+    __asm__ volatile("syscall"
+                     : "=a"(result)
+                     : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth), "r"(sixth)
+                     : "rcx", "r11", "memory");
+    return result;
+#elif defined(__aarch64__)
+    register long result __asm__("x0") = a;
+    register long second __asm__("x1") = b, third __asm__("x2") = c, fourth __asm__("x3") = d;
+    register long fifth __asm__("x4") = e, sixth __asm__("x5") = f, which __asm__("x8") = number;
+    __asm__ volatile("svc 0"
+                     : "+r"(result)
+                     : "r"(second), "r"(third), "r"(fourth), "r"(fifth), "r"(sixth), "r"(which)
+                     : "memory");
+    return result;
+#else
+#error "heaptape knows the system calls of x86_64 and aarch64"
+#endif
+}
+
+// The kernel's answer as libc's functions give it.
+static inline long with_errno(long result) {
+    if (result >= 0 || result < -4095) return result;
+    errno = (int)-result;
+    return -1;
+}
+
+static inline int sys_open(const char *path, int flags, unsigned mode) {
+    return (int)raw_syscall(SYS_openat, AT_FDCWD, (long)path, flags, mode, 0, 0);
+}
+static inline void sys_close(int fd) { raw_syscall(SYS_close, fd, 0, 0, 0, 0, 0); }
+static inline long sys_read(int fd, void *to, size_t bytes) {
+    return raw_syscall(SYS_read, fd, (long)to, (long)bytes, 0, 0, 0);
+}
+static inline long sys_pread(int fd, void *to, size_t bytes, uint64_t offset) {
+    return raw_syscall(SYS_pread64, fd, (long)to, (long)bytes, (long)offset, 0, 0);
+}
+static inline int sys_fstat(int fd, struct stat *status) {
+    return (int)raw_syscall(SYS_fstat, fd, (long)status, 0, 0, 0, 0);
+}
+static inline int sys_ftruncate(int fd, uint64_t bytes) {
+    return (int)raw_syscall(SYS_ftruncate, fd, (long)bytes, 0, 0, 0, 0);
+}
+// Without posix_fallocate's emulation for file systems that can't: that would write byte by byte.
+static inline int sys_fallocate(int fd, uint64_t offset, uint64_t bytes) {
+    return (int)raw_syscall(SYS_fallocate, fd, 0, (long)offset, (long)bytes, 0, 0);
+}
+static inline void sys_unlink(const char *path) {
+    raw_syscall(SYS_unlinkat, AT_FDCWD, (long)path, 0, 0, 0, 0);
+}
+static inline long sys_readlink(const char *path, char *to, size_t room) {
+    return raw_syscall(SYS_readlinkat, AT_FDCWD, (long)path, (long)to, (long)room, 0, 0);
+}
+// The length with its final zero.
+static inline long sys_getcwd(char *to, size_t room) {
+    return raw_syscall(SYS_getcwd, (long)to, (long)room, 0, 0, 0, 0);
+}
+static inline uint32_t sys_getpid(void) { return (uint32_t)raw_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0); }
+static inline uint32_t sys_gettid(void) { return (uint32_t)raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0); }
+static inline void sys_yield(void) { raw_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
+
+// NULL where it fails.
+static inline void *sys_mmap(void *hint, size_t bytes, int protection, int flags, int fd) {
+    long at = raw_syscall(SYS_mmap, (long)hint, (long)bytes, protection, flags, fd, 0);
+    return at < 0 && at > -4096 ? NULL : (void *)at;
+}
+static inline void *sys_map_memory(size_t bytes) {
+    return sys_mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+static inline int sys_munmap(void *at, size_t bytes) {
+    return (int)raw_syscall(SYS_munmap, (long)at, (long)bytes, 0, 0, 0, 0);
+}
+static inline int sys_mprotect(void *at, size_t bytes, int protection) {
+    return (int)raw_syscall(SYS_mprotect, (long)at, (long)bytes, protection, 0, 0, 0);
+}
+static inline int sys_madvise(void *at, size_t bytes, int advice) {
+    return (int)raw_syscall(SYS_madvise, (long)at, (long)bytes, advice, 0, 0, 0);
+}
+static inline int sys_mincore(uintptr_t at, size_t bytes, unsigned char *present) {
+    return (int)raw_syscall(SYS_mincore, (long)at, (long)bytes, (long)present, 0, 0, 0);
+}
+static inline int sys_prctl(int option, void *to) {
+    return (int)raw_syscall(SYS_prctl, option, (long)to, 0, 0, 0, 0);
+}
+// The soft limit; RLIM_INFINITY where it can't be known.
+static inline uint64_t sys_limit(int resource) {
+    struct rlimit limit;
+    return raw_syscall(SYS_prlimit64, 0, resource, 0, (long)&limit, 0, 0) ? RLIM_INFINITY : limit.rlim_cur;
+}
+
+// Signals wait while something is changed that a handler's calls must not find half done.
+static inline uint64_t sys_block_signals(void) {
+    uint64_t all = ~UINT64_C(0), old = 0;
+    raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&old, sizeof old, 0, 0);
+    return old;
+}
+static inline void sys_restore_signals(uint64_t old) {
+    raw_syscall(SYS_rt_sigprocmask, SIG_SETMASK, (long)&old, 0, sizeof old, 0, 0);
+}
+
+#endif

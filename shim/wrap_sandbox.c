@@ -1,0 +1,49 @@
+// prctl and syscall, watched for the moment at which the program forbids itself system calls (seccomp). From
+// then on any call of ours may be its end, so the recorder makes none: it goes on in room prepared just
+// before, without samples, and stops when that is used up. Where the cycle counter is forbidden it stops at
+// once.
+#include <errno.h>
+#include <linux/seccomp.h>
+
+#include "sys.h"
+#include "wrap.h"
+
+// Of prctl; its header would declare the function with other parameters.
+enum { SET_SECCOMP = 22, SET_TSC = 26, TSC_SIGSEGV = 2 };
+
+static long call(long number, long a, long b, long c, long d, long e, long f) {
+    if (real.syscall) return real.syscall(number, a, b, c, d, e, f);
+    return with_errno(raw_syscall(number, a, b, c, d, e, f));
+}
+
+// Before the call that forbids. True if recorder_unseal() is to follow should the kernel refuse it.
+static bool prepare(bool forbids_counter) {
+    int saved = errno;
+    bool sealed_now = false;
+    if (forbids_counter) recorder_give_up(HT_STOP_SANDBOX);
+    else sealed_now = recorder_seal();
+    errno = saved;
+    return sealed_now;
+}
+
+// Variadic both of them; in the calling conventions of x86_64 and aarch64 that makes no difference.
+EXPORT int wrap_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
+int wrap_prctl(int option, long a, long b, long c, long d) {
+    bool forbids_counter =
+        (option == SET_SECCOMP && a == SECCOMP_MODE_STRICT) || (option == SET_TSC && a == TSC_SIGSEGV);
+    bool sealed_now = (option == SET_SECCOMP || forbids_counter) && prepare(forbids_counter);
+    int result = real.prctl ? real.prctl(option, a, b, c, d) : (int)call(SYS_prctl, option, a, b, c, d, 0);
+    if (result < 0 && sealed_now) recorder_unseal();
+    return result;
+}
+
+EXPORT long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
+long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
+    bool strict = number == SYS_seccomp && a == SECCOMP_SET_MODE_STRICT;
+    bool filter = number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER;
+    if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
+    bool sealed_now = prepare(strict);
+    long result = call(number, a, b, c, d, e, f);
+    if (result < 0 && sealed_now) recorder_unseal();
+    return result;
+}
