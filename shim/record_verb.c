@@ -2,7 +2,6 @@
 // what came of it.
 #include <argp.h>
 #include <dirent.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "raw_reader.h"
+#include "reachable.h"
 #include "talk.h"
 #include "verbs.h"
 
@@ -84,56 +84,6 @@ static bool find_shim(char path[PATH_MAX]) {
         if (realpath(candidate, path)) return true;
     }
     return false;
-}
-
-// The file that a command names, as execvp would find it.
-static bool find_program(const char *name, char path[PATH_MAX]) {
-    if (strchr(name, '/')) return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX && !access(path, X_OK);
-    const char *folders = getenv("PATH");
-    for (const char *at = folders ? folders : "/usr/bin:/bin"; *at;) {
-        size_t length = strcspn(at, ":");
-        if (snprintf(path, PATH_MAX, "%.*s/%s", (int)length, at, name) < PATH_MAX && !access(path, X_OK))
-            return true;
-        at += length + (at[length] == ':');
-    }
-    return false;
-}
-
-#if __SIZEOF_POINTER__ == 8
-typedef Elf64_Ehdr elf_header;
-typedef Elf64_Phdr elf_segment;
-enum { OWN_CLASS = ELFCLASS64 };
-#else
-typedef Elf32_Ehdr elf_header;
-typedef Elf32_Phdr elf_segment;
-enum { OWN_CLASS = ELFCLASS32 };
-#endif
-
-// Why a program can't be reached by a preloaded library, or NULL if it can.
-static const char *unreachable(const char *path) {
-    struct stat status;
-    elf_header header, own;
-    const char *why = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), own_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && own_fd >= 0 && !fstat(fd, &status) && read(fd, &header, sizeof header) == sizeof header &&
-        read(own_fd, &own, sizeof own) == sizeof own && !memcmp(header.e_ident, ELFMAG, SELFMAG)) {
-        bool interpreter = false;
-        for (unsigned i = 0; i < header.e_phnum; i++) {
-            elf_segment segment;
-            if (pread(fd, &segment, sizeof segment, (off_t)(header.e_phoff + i * sizeof segment)) !=
-                sizeof segment)
-                break;
-            interpreter |= segment.p_type == PT_INTERP;
-        }
-        if (header.e_ident[EI_CLASS] != OWN_CLASS || header.e_machine != own.e_machine)
-            why = "is built for another machine than the shim";
-        else if (!interpreter) why = "is statically linked, so nothing can be preloaded into it";
-        else if (status.st_mode & (S_ISUID | S_ISGID))
-            why = "is set-user-ID, where the loader ignores LD_PRELOAD";
-    }
-    if (fd >= 0) close(fd);
-    if (own_fd >= 0) close(own_fd);
-    return why;
 }
 
 static void warn_about_directory(const char *directory) {
@@ -248,16 +198,25 @@ static int most_calls_first(const void *a, const void *b) {
     return (left->calls < right->calls) - (left->calls > right->calls);
 }
 
+static uint64_t count_calls(const struct found_logs *found) {
+    uint64_t calls = 0;
+    for (size_t i = 0; i < found->count; i++) calls += found->log[i].calls;
+    return calls;
+}
+
+static void say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory) {
+    fprintf(stderr, "heaptape record: %s made no call that could be recorded: ", name);
+    if (found->count) fprintf(stderr, "%s is empty\n", found->log[0].path);
+    else fprintf(stderr, "no log was written into %s\n", directory);
+}
+
 static void say_logs(const struct found_logs *found, bool verbose) {
-    uint64_t calls = 0, threads = 0;
+    uint64_t threads = 0;
     char text[32], size[32];
-    for (size_t i = 0; i < found->count; i++) {
-        calls += found->log[i].calls;
-        threads += found->log[i].threads;
-    }
+    for (size_t i = 0; i < found->count; i++) threads += found->log[i].threads;
     const struct found_log *first = &found->log[0];
     fprintf(stderr, "recorded %s calls, %zu process%s, %" PRIu64 " thread%s: %s (%s)\n",
-            ht_grouped(text, calls), found->count, found->count == 1 ? "" : "es", threads,
+            ht_grouped(text, count_calls(found)), found->count, found->count == 1 ? "" : "es", threads,
             threads == 1 ? "" : "s", first->path, ht_bytes(size, (double)first->bytes));
     for (size_t i = verbose ? 0 : found->count; i < found->count; i++)
         fprintf(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, found->log[i].calls), found->log[i].path,
@@ -279,7 +238,8 @@ static int exit_status_of(int wait_status) {
 
 int ht_verb_record(int argc, char **argv) {
     struct options options = {0};
-    char shim[PATH_MAX], program[PATH_MAX], directory[PATH_MAX], run[40];
+    char shim[PATH_MAX], directory[PATH_MAX], run[40];
+    struct reach reach;
     uint64_t random[2];
     argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &options);
     char **command = argv + options.command_at;
@@ -298,12 +258,16 @@ int ht_verb_record(int argc, char **argv) {
         fprintf(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
         return HT_EXIT_FAILED;
     }
-    const char *why = find_program(command[0], program) ? unreachable(program) : NULL;
-    if (why) {
-        fprintf(stderr, "heaptape record: %s %s: there is nothing to record\n", program, why);
+    reach_of(&reach, command[0], shim);
+    if (reach.level == REACH_NONE) {
+        fprintf(stderr, "heaptape record: %s %s: there is nothing to record\n", reach.program, reach.why);
         return HT_EXIT_FAILED;
     }
-    if (!options.quiet) warn_about_directory(directory);
+    if (!options.quiet) {
+        if (reach.level == REACH_PARTLY)
+            fprintf(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
+        warn_about_directory(directory);
+    }
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
     snprintf(run, sizeof run, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     int wait_status = run_program(command, shim, directory, run);
@@ -314,13 +278,11 @@ int ht_verb_record(int argc, char **argv) {
     int status = exit_status_of(wait_status);
     struct found_logs found = {0};
     find_logs(&found, directory, run);
-    if (found.count) {
+    if (count_calls(&found)) {
         qsort(found.log, found.count, sizeof *found.log, most_calls_first);
         if (!options.quiet) say_logs(&found, options.verbose);
     } else if (status != 127 && status != 126) {
-        fprintf(stderr,
-                "heaptape record: %s made no call that could be recorded: no log was written into %s\n",
-                command[0], directory);
+        say_nothing_recorded(command[0], &found, directory);
         if (!status) status = HT_EXIT_FAILED;
     }
     for (size_t i = 0; i < found.count; i++) free(found.log[i].path);
