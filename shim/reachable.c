@@ -178,16 +178,17 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
                 "has a malloc of its own linked in: only the calls that its libraries make are seen");
 }
 
-// Whether the file's capabilities give the program rights that its caller lacks. As the kernel hands them
+// Whether the file's capabilities change the rights of a caller who is not root. As the kernel hands them
 // out, those of another user namespace are of revision 3.
-static bool has_capabilities(int fd) {
+static bool capabilities_change_rights(int fd, bool no_new_rights) {
     struct vfs_cap_data data;
     ssize_t got = fgetxattr(fd, XATTR_NAME_CAPS, &data, sizeof data);
     if (got < (ssize_t)XATTR_CAPS_SZ_1) return false;
     uint32_t magic = le32toh(data.magic_etc);
     if ((magic & VFS_CAP_REVISION_MASK) == VFS_CAP_REVISION_3) return false;
     bool permitted = data.data[0].permitted || (got >= (ssize_t)XATTR_CAPS_SZ_2 && data.data[1].permitted);
-    return permitted || (magic & VFS_CAP_FLAGS_EFFECTIVE);
+    // The kernel goes by the effective flag even where it grants nothing.
+    return (magic & VFS_CAP_FLAGS_EFFECTIVE) || (permitted && !no_new_rights);
 }
 
 // Whether the kernel will tell the loader that rights change hands (AT_SECURE): the loader then ignores
@@ -197,11 +198,14 @@ static bool runs_secure(int fd, const struct stat *status) {
     uid_t user = geteuid();
     gid_t group = getegid();
     struct statvfs mount;
-    bool honoured = !(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) &&
-                    !(!fstatvfs(fd, &mount) && (mount.f_flag & ST_NOSUID));
-    if (honoured && (status->st_mode & S_ISUID)) user = status->st_uid;
-    if (honoured && (status->st_mode & S_ISGID) && (status->st_mode & S_IXGRP)) group = status->st_gid;
-    return user != getuid() || group != getgid() || (honoured && getuid() != 0 && has_capabilities(fd));
+    bool no_new_rights = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+    bool ignored = !fstatvfs(fd, &mount) && (mount.f_flag & ST_NOSUID);
+    if (!ignored && !no_new_rights) {
+        if (status->st_mode & S_ISUID) user = status->st_uid;
+        if ((status->st_mode & S_ISGID) && (status->st_mode & S_IXGRP)) group = status->st_gid;
+    }
+    return user != getuid() || group != getgid() ||
+           (!ignored && getuid() != 0 && capabilities_change_rights(fd, no_new_rights));
 }
 
 static const char *machine_name(unsigned machine) {
