@@ -1,13 +1,16 @@
 // The circumstances of the run, as key=value strings in the log's header.
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <gnu/libc-version.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 
 #include "recorder.h"
 
@@ -165,15 +168,31 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+#ifdef __GLIBC__
+static const char *libc_version(void) { return gnu_get_libc_version(); }
+
+static void put_libc_allocator(struct text *text) {
+    put(text, "allocator_name", "glibc");
+    put(text, "allocator_version", gnu_get_libc_version());
+}
+
+static bool is_libc(const char *name) { return !strncmp(name, "libc.so", 7) || !strncmp(name, "libc-", 5); }
+#else
+// musl, whose loader and library are one file, does not tell its version to programs.
+static const char *libc_version(void) { return "musl"; }
+
+static void put_libc_allocator(struct text *text) { put(text, "allocator_name", "musl"); }
+
+static bool is_libc(const char *name) { return !strncmp(name, "ld-musl-", 8) || !strncmp(name, "libc.", 5); }
+#endif
+
 static void put_allocator(struct text *text) {
     Dl_info info;
     if (!dladdr(*(void **)&real.malloc, &info) || !info.dli_fname) return;
     put(text, "allocator", info.dli_fname);
     put_build_id(text, "allocator_build_id", (uintptr_t)info.dli_fbase);
-    if (!strncmp(base_name(info.dli_fname), "libc.so", 7) ||
-        !strncmp(base_name(info.dli_fname), "libc-", 5)) {
-        put(text, "allocator_name", "glibc");
-        put(text, "allocator_version", gnu_get_libc_version());
+    if (is_libc(base_name(info.dli_fname))) {
+        put_libc_allocator(text);
     } else {
         put_allocator_version(text);
     }
@@ -216,7 +235,7 @@ uint32_t context_write(char *to, size_t room) {
     }
     put_build_id(&text, "build_id", 0);
     put_allocator(&text);
-    put(&text, "libc", gnu_get_libc_version());
+    put(&text, "libc", libc_version());
     if (!uname(&kernel)) put(&text, "kernel", kernel.release);
     put_cpu(&text);
     put_first_line(&text, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
