@@ -229,6 +229,26 @@ def test_no_call_at_all(tools: Tools, tmp_path: Path) -> None:
     assert "made no call that could be recorded" in said and "next:" not in said
 
 
+def test_static_program_behind_a_wrapper(tools: Tools, tmp_path: Path) -> None:
+    """What came before the exec is recorded; that the rest is missing is said."""
+    program = compile_c(tmp_path, CALLS, "-static")
+    script = write_script(tmp_path, "wrapper", f"#!/bin/sh\nexec {program}\n")
+    for command in ([script], ["sh", "-c", f"exec {program}"], ["env", program]):
+        recording, said = record(tools, tmp_path, *command)
+        assert recording.outcome.status == 5
+        assert "the program ended as 'program', of which nothing was recorded" in said
+
+
+def test_wrapper_that_is_recorded_to_the_end(tools: Tools, tmp_path: Path) -> None:
+    """No such warning after an exec into what is recorded, an end by _exit, or by a signal."""
+    program = compile_c(tmp_path, CALLS)
+    script = write_script(tmp_path, "wrapper", f"#!/bin/sh\n{program}\n")
+    for command in ([script], ["sh", "-c", f"exec {program}"], ["env", program],
+                    ["sh", script], ["sh", "-c", "kill -9 $$"], ["env", script]):
+        recording, said = record(tools, tmp_path, *command)
+        assert "recorded" in said and "nothing was recorded" not in said, command
+
+
 # Mode, owner, capabilities, and whether nobody or root runs it. The program itself says what the
 # kernel told its loader.
 RIGHTS = {
