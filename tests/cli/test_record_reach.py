@@ -12,7 +12,10 @@ import pytest
 
 from tool_runner import Argument, Recording, Tools, run
 
-CALLS = "#include <stdlib.h>\nint main(void) { void *volatile p = malloc(7001); free(p); return 5; }\n"
+CALLS = """
+#include <stdlib.h>
+int main(void) { void *volatile p = malloc(7001); free(p); return 5; }
+"""
 OWN_MALLOC = """
 #include <stddef.h>
 static char room[1 << 20];
@@ -216,7 +219,8 @@ def test_script_of_a_sanitized_interpreter(tools: Tools, tmp_path: Path) -> None
 
 def test_script_of_a_static_interpreter(tools: Tools, tmp_path: Path) -> None:
     """The interpreter hands LD_PRELOAD on to what it starts."""
-    starts = "#include <unistd.h>\nint main(int n, char **w) { return n ? execv(w[1], w + 1) : 1; }\n"
+    starts = ("#include <unistd.h>\n"
+              "int main(int n, char **w) { return n ? execv(w[1], w + 1) : 1; }\n")
     interpreter = compile_c(tmp_path, starts, "-static", name="interpreter")
     program = compile_c(tmp_path, CALLS)
     script = write_script(tmp_path, "script", f"#!{interpreter} {program}\n")
