@@ -1,72 +1,58 @@
 // The circumstances of the run, as key=value strings in the log's header.
 #include <dlfcn.h>
-#include <fcntl.h>
-#include <gnu/libc-version.h>
 #include <link.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/utsname.h>
-#include <unistd.h>
+
+#ifdef __GLIBC__
+#include <gnu/libc-version.h>
+#endif
 
 #include "context.h"
 #include "real.h"
+#include "sys.h"
+#include "text.h"
 
 extern char **environ;
-
-struct text {
-    char *at, *end;
-};
-
-static void put_char(struct text *text, char c) {
-    if (text->at < text->end) *text->at++ = c;
-}
-
-static void put_string(struct text *text, const char *string) {
-    while (*string) put_char(text, *string++);
-}
 
 // The strings end with a zero byte each; a value that does not fit is cut.
 static void put(struct text *text, const char *key, const char *value) {
     if (!value || text->end - text->at < 64) return;
-    put_string(text, key);
-    put_char(text, '=');
-    put_string(text, value);
+    text_string(text, key);
+    text_char(text, '=');
+    text_string(text, value);
     if (text->at == text->end) text->at--;
-    put_char(text, 0);
+    text_char(text, 0);
 }
 
 static long read_file(const char *path, char *to, size_t room) {
-    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
+    int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
     if (fd < 0) return -1;
     long got = 0, more;
-    while ((size_t)got < room && (more = syscall(SYS_read, fd, to + got, room - (size_t)got)) > 0)
-        got += more;
-    syscall(SYS_close, fd);
+    while ((size_t)got < room && (more = sys_read(fd, to + got, room - (size_t)got)) > 0) got += more;
+    sys_close(fd);
     return got;
 }
 
 // Arguments separated by one blank; a blank or control character within one is written as \xNN.
 static void put_command(struct text *text) {
-    static const char digits[] = "0123456789abcdef";
     char raw[3072];
     long got = read_file("/proc/self/cmdline", raw, sizeof raw);
     if (got <= 0) return;
-    put_string(text, "command=");
+    text_string(text, "command=");
     for (long i = 0; i < got - (raw[got - 1] == 0); i++) {
         unsigned char c = (unsigned char)raw[i];
         if (c == 0) {
-            put_char(text, ' ');
+            text_char(text, ' ');
         } else if (c <= ' ' || c == 127 || c == '\\') {
-            put_string(text, "\\x");
-            put_char(text, digits[c >> 4]);
-            put_char(text, digits[c & 15]);
+            text_string(text, "\\x");
+            text_hex(text, c);
         } else {
-            put_char(text, (char)c);
+            text_char(text, (char)c);
         }
     }
     if (text->at == text->end) text->at--;
-    put_char(text, 0);
+    text_char(text, 0);
 }
 
 static void put_cpu(struct text *text) {
@@ -116,7 +102,8 @@ static int find_build_id(struct dl_phdr_info *info, size_t size, void *context) 
                                 *bytes = name + ((note->n_namesz + 3) & ~3u);
             if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4) &&
                 note->n_descsz <= 64) {
-                for (unsigned k = 0; k < note->n_descsz; k++) snprintf(id->hex + 2 * k, 3, "%02x", bytes[k]);
+                struct text hex = {id->hex, id->hex + sizeof id->hex - 1};
+                for (unsigned k = 0; k < note->n_descsz; k++) text_hex(&hex, bytes[k]);
                 id->found = true;
                 return 1;
             }
@@ -134,7 +121,7 @@ static void put_build_id(struct text *text, const char *key, uintptr_t base) {
 
 // The allocator's own word for its version, where it has one that can be asked without allocating.
 static void put_allocator_version(struct text *text) {
-    char version[32];
+    char version[32] = "";
     const char *(*tc_version)(int *, int *, const char **);
     int (*mi_version)(void);
     int (*mallctl)(const char *, void *, size_t *, void *, size_t);
@@ -147,7 +134,8 @@ static void put_allocator_version(struct text *text) {
         put(text, "allocator_name", "jemalloc");
         // "5.3.0-0-g54ea…": what follows the number is the commit.
         if (!mallctl("version", (void *)&own, &bytes, NULL, 0) && own) {
-            snprintf(version, sizeof version, "%.*s", (int)strcspn(own, "-"), own);
+            struct text number = {version, version + sizeof version - 1};
+            for (const char *c = own; *c && *c != '-'; c++) text_char(&number, *c);
             put(text, "allocator_version", version);
         }
     } else if (tc_version) {
@@ -155,7 +143,12 @@ static void put_allocator_version(struct text *text) {
         put(text, "allocator_version", tc_version(NULL, NULL, NULL));
     } else if (mi_version) {
         int number = mi_version();
-        snprintf(version, sizeof version, "%d.%d.%d", number / 100, number / 10 % 10, number % 10);
+        struct text dotted = {version, version + sizeof version - 1};
+        text_number(&dotted, (uint64_t)number / 100);
+        text_char(&dotted, '.');
+        text_number(&dotted, (uint64_t)number / 10 % 10);
+        text_char(&dotted, '.');
+        text_number(&dotted, (uint64_t)number % 10);
         put(text, "allocator_name", "mimalloc");
         put(text, "allocator_version", version);
     }
@@ -166,15 +159,31 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+#ifdef __GLIBC__
+static const char *libc_version(void) { return gnu_get_libc_version(); }
+
+static void put_libc_allocator(struct text *text) {
+    put(text, "allocator_name", "glibc");
+    put(text, "allocator_version", gnu_get_libc_version());
+}
+
+static bool is_libc(const char *name) { return !strncmp(name, "libc.so", 7) || !strncmp(name, "libc-", 5); }
+#else
+// musl, whose loader and library are one file, does not tell its version to programs.
+static const char *libc_version(void) { return "musl"; }
+
+static void put_libc_allocator(struct text *text) { put(text, "allocator_name", "musl"); }
+
+static bool is_libc(const char *name) { return !strncmp(name, "ld-musl-", 8) || !strncmp(name, "libc.", 5); }
+#endif
+
 static void put_allocator(struct text *text) {
     Dl_info info;
     if (!dladdr(*(void **)&real.malloc, &info) || !info.dli_fname) return;
     put(text, "allocator", info.dli_fname);
     put_build_id(text, "allocator_build_id", (uintptr_t)info.dli_fbase);
-    if (!strncmp(base_name(info.dli_fname), "libc.so", 7) ||
-        !strncmp(base_name(info.dli_fname), "libc-", 5)) {
-        put(text, "allocator_name", "glibc");
-        put(text, "allocator_version", gnu_get_libc_version());
+    if (is_libc(base_name(info.dli_fname))) {
+        put_libc_allocator(text);
     } else {
         put_allocator_version(text);
     }
@@ -192,11 +201,11 @@ static void put_environment(struct text *text) {
                 continue;
             const char *value = strchr(*variable, '=');
             if (!value || text->end - text->at < 64) continue;
-            put_string(text, "env.");
-            for (const char *c = *variable; c < value; c++) put_char(text, *c);
-            put_string(text, value);
+            text_string(text, "env.");
+            for (const char *c = *variable; c < value; c++) text_char(text, *c);
+            text_string(text, value);
             if (text->at == text->end) text->at--;
-            put_char(text, 0);
+            text_char(text, 0);
         }
 }
 
@@ -210,15 +219,15 @@ uint32_t context_write(char *to, size_t room) {
     struct text command = {text.at, text.at + room / 4};
     put_command(&command);
     text.at = command.at;
-    ssize_t got = readlink("/proc/self/exe", path, sizeof path - 1);
+    long got = sys_readlink("/proc/self/exe", path, sizeof path - 1);
     if (got > 0) {
         path[got] = 0;
         put(&text, "executable", path);
     }
     put_build_id(&text, "build_id", 0);
     put_allocator(&text);
-    put(&text, "libc", gnu_get_libc_version());
-    if (!uname(&kernel)) put(&text, "kernel", kernel.release);
+    put(&text, "libc", libc_version());
+    if (!raw_syscall(SYS_uname, (long)&kernel, 0, 0, 0, 0, 0)) put(&text, "kernel", kernel.release);
     put_cpu(&text);
     put_first_line(&text, "thp", "/sys/kernel/mm/transparent_hugepage/enabled");
     put(&text, "shim_version", HEAPTAPE_VERSION);

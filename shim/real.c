@@ -101,7 +101,7 @@ static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
 }
 
 static void find_objects(void) {
-    struct object_search allocator = {.address = (uintptr_t)*(void **)&real.malloc};
+    struct object_search allocator = {.address = (uintptr_t) * (void **)&real.malloc};
     struct object_search own = {.address = (uintptr_t)&real};
     if (real.malloc) dl_iterate_phdr(find_object, &allocator);
     dl_iterate_phdr(find_object, &own);

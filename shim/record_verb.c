@@ -2,7 +2,6 @@
 // what came of it.
 #include <argp.h>
 #include <dirent.h>
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "raw_reader.h"
+#include "reachable.h"
 #include "talk.h"
 #include "verbs.h"
 
@@ -39,6 +39,15 @@ struct found_log {
 struct found_logs {
     struct found_log *log;
     size_t count;
+    bool of_program;  // one of them is of the program itself, not of a child
+    bool to_the_end;  // one of them holds the program as it was when it ended
+};
+
+// How a program ended, and the name that it then had.
+struct ending {
+    pid_t pid;
+    int wait_status;
+    char name[17];
 };
 
 static const struct argp_option option_table[] = {
@@ -86,56 +95,6 @@ static bool find_shim(char path[PATH_MAX]) {
     return false;
 }
 
-// The file that a command names, as execvp would find it.
-static bool find_program(const char *name, char path[PATH_MAX]) {
-    if (strchr(name, '/')) return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX && !access(path, X_OK);
-    const char *folders = getenv("PATH");
-    for (const char *at = folders ? folders : "/usr/bin:/bin"; *at;) {
-        size_t length = strcspn(at, ":");
-        if (snprintf(path, PATH_MAX, "%.*s/%s", (int)length, at, name) < PATH_MAX && !access(path, X_OK))
-            return true;
-        at += length + (at[length] == ':');
-    }
-    return false;
-}
-
-#if __SIZEOF_POINTER__ == 8
-typedef Elf64_Ehdr elf_header;
-typedef Elf64_Phdr elf_segment;
-enum { OWN_CLASS = ELFCLASS64 };
-#else
-typedef Elf32_Ehdr elf_header;
-typedef Elf32_Phdr elf_segment;
-enum { OWN_CLASS = ELFCLASS32 };
-#endif
-
-// Why a program can't be reached by a preloaded library, or NULL if it can.
-static const char *unreachable(const char *path) {
-    struct stat status;
-    elf_header header, own;
-    const char *why = NULL;
-    int fd = open(path, O_RDONLY | O_CLOEXEC), own_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && own_fd >= 0 && !fstat(fd, &status) && read(fd, &header, sizeof header) == sizeof header &&
-        read(own_fd, &own, sizeof own) == sizeof own && !memcmp(header.e_ident, ELFMAG, SELFMAG)) {
-        bool interpreter = false;
-        for (unsigned i = 0; i < header.e_phnum; i++) {
-            elf_segment segment;
-            if (pread(fd, &segment, sizeof segment, (off_t)(header.e_phoff + i * sizeof segment)) !=
-                sizeof segment)
-                break;
-            interpreter |= segment.p_type == PT_INTERP;
-        }
-        if (header.e_ident[EI_CLASS] != OWN_CLASS || header.e_machine != own.e_machine)
-            why = "is built for another machine than the shim";
-        else if (!interpreter) why = "is statically linked, so nothing can be preloaded into it";
-        else if (status.st_mode & (S_ISUID | S_ISGID))
-            why = "is set-user-ID, where the loader ignores LD_PRELOAD";
-    }
-    if (fd >= 0) close(fd);
-    if (own_fd >= 0) close(own_fd);
-    return why;
-}
-
 static void warn_about_directory(const char *directory) {
     struct statfs status;
     char text[32];
@@ -167,8 +126,21 @@ static void set_environment(const char *shim, const char *directory, const char 
     free(preload);
 }
 
-// Runs the program to its end. Returns its wait status, or -1.
-static int run_program(char **command, const char *shim, const char *directory, const char *run) {
+// Of what has ended but was not waited for, the kernel still tells the name: the last file that it executed.
+static void read_name(struct ending *ending) {
+    char path[64];
+    siginfo_t information;
+    while (waitid(P_PID, (id_t)ending->pid, &information, WEXITED | WNOWAIT) && errno == EINTR) continue;
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)ending->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, ending->name, sizeof ending->name - 1);
+    ending->name[got > 0 ? got - 1 : 0] = 0;
+    if (fd >= 0) close(fd);
+}
+
+// Runs the program to its end. False if it could not be started.
+static bool run_program(char **command, const char *shim, const char *directory, const char *run,
+                        struct ending *ending) {
     // The terminal sends its signals to the program as well; others are passed on.
     struct sigaction ignored = {.sa_handler = SIG_IGN},
                      passed = {.sa_handler = forward, .sa_flags = SA_RESTART};
@@ -176,7 +148,7 @@ static int run_program(char **command, const char *shim, const char *directory, 
     sigaction(SIGINT, &ignored, &old_interrupt);
     sigaction(SIGQUIT, &ignored, &old_quit);
     pid_t pid = fork();
-    if (pid < 0) return -1;
+    if (pid < 0) return false;
     if (pid == 0) {
         sigaction(SIGINT, &old_interrupt, NULL);
         sigaction(SIGQUIT, &old_quit, NULL);
@@ -191,10 +163,11 @@ static int run_program(char **command, const char *shim, const char *directory, 
     sigaction(SIGHUP, &passed, NULL);
     sigaction(SIGUSR1, &passed, NULL);
     sigaction(SIGUSR2, &passed, NULL);
-    int status;
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR) return -1;
-    return status;
+    *ending = (struct ending){.pid = pid};
+    read_name(ending);
+    while (waitpid(pid, &ending->wait_status, 0) < 0)
+        if (errno != EINTR) return false;
+    return true;
 }
 
 // A log whose process is gone needs no more room than its windows take.
@@ -208,7 +181,40 @@ static void trim(const struct ht_raw_log *log) {
     }
 }
 
-static int add_log(struct found_logs *found, const char *path, const char *run) {
+static bool is_named(const char *path, size_t length, const char *name) {
+    enum { KERNEL_KEEPS = 15 };
+    const char *slash = memrchr(path, '/', length);
+    size_t start = slash ? (size_t)(slash + 1 - path) : 0;
+    size_t kept = length - start < KERNEL_KEEPS ? length - start : KERNEL_KEEPS;
+    return strlen(name) == kept && !memcmp(path + start, name, kept);
+}
+
+// A file that can't be read may be one.
+static bool is_script(const char *path, size_t length) {
+    char copy[PATH_MAX], head[2] = "#!";
+    snprintf(copy, sizeof copy, "%.*s", (int)length, path);
+    int fd = open(copy, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t got = fd < 0 ? 0 : read(fd, head, sizeof head);
+    if (fd >= 0) close(fd);
+    return got < (ssize_t)sizeof head || !memcmp(head, "#!", sizeof head);
+}
+
+// Whether the log is of the image in which the program ended: it saw the exit, or has the name that the
+// program had. A script has its own name, which is the second word of its interpreter's command.
+static bool goes_to_the_end(const struct ht_raw_log *log, const struct ending *ending) {
+    const char *executable = ht_raw_context(log, "executable"), *command = ht_raw_context(log, "command");
+    if (log->header.state != HT_RAW_RECORDING || !WIFEXITED(ending->wait_status) || !*ending->name)
+        return true;
+    if (executable && is_named(executable, strlen(executable), ending->name)) return true;
+    size_t first = command ? strcspn(command, " ") : 0;
+    if (!first || command[first] != ' ') return first && is_named(command, first, ending->name);
+    const char *script = command + first + 1;
+    size_t second = strcspn(script, " ");
+    return is_named(command, first, ending->name) ||
+           (is_named(script, second, ending->name) && is_script(script, second));
+}
+
+static int add_log(struct found_logs *found, const char *path, const char *run, const struct ending *ending) {
     struct ht_raw_log log;
     struct ht_error error;
     struct stat status;
@@ -217,6 +223,10 @@ static int add_log(struct found_logs *found, const char *path, const char *run) 
     const char *log_run = ht_raw_context(&log, "run");
     if (log_run && !strcmp(log_run, run)) {
         trim(&log);
+        if ((pid_t)log.header.pid == ending->pid) {
+            found->of_program = true;
+            found->to_the_end |= goes_to_the_end(&log, ending);
+        }
         entry.stopped = log.header.state == HT_RAW_STOPPED;
         if (ht_raw_count_calls(&log, &entry.calls, &entry.threads, &error))
             ht_complain("heaptape record", &error);
@@ -231,14 +241,15 @@ static int add_log(struct found_logs *found, const char *path, const char *run) 
     return 0;
 }
 
-static void find_logs(struct found_logs *found, const char *directory, const char *run) {
+static void find_logs(struct found_logs *found, const char *directory, const char *run,
+                      const struct ending *ending) {
     DIR *folder = opendir(directory);
     struct dirent *entry;
     char path[PATH_MAX];
     while (folder && (entry = readdir(folder)))
         if (!strncmp(entry->d_name, "malloc-footprint.", 17) &&
             snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < PATH_MAX &&
-            add_log(found, path, run))
+            add_log(found, path, run, ending))
             break;
     if (folder) closedir(folder);
 }
@@ -248,16 +259,25 @@ static int most_calls_first(const void *a, const void *b) {
     return (left->calls < right->calls) - (left->calls > right->calls);
 }
 
+static uint64_t count_calls(const struct found_logs *found) {
+    uint64_t calls = 0;
+    for (size_t i = 0; i < found->count; i++) calls += found->log[i].calls;
+    return calls;
+}
+
+static void say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory) {
+    fprintf(stderr, "heaptape record: %s made no call that could be recorded: ", name);
+    if (found->count) fprintf(stderr, "%s is empty\n", found->log[0].path);
+    else fprintf(stderr, "no log was written into %s\n", directory);
+}
+
 static void say_logs(const struct found_logs *found, bool verbose) {
-    uint64_t calls = 0, threads = 0;
+    uint64_t threads = 0;
     char text[32], size[32];
-    for (size_t i = 0; i < found->count; i++) {
-        calls += found->log[i].calls;
-        threads += found->log[i].threads;
-    }
+    for (size_t i = 0; i < found->count; i++) threads += found->log[i].threads;
     const struct found_log *first = &found->log[0];
     fprintf(stderr, "recorded %s calls, %zu process%s, %" PRIu64 " thread%s: %s (%s)\n",
-            ht_grouped(text, calls), found->count, found->count == 1 ? "" : "es", threads,
+            ht_grouped(text, count_calls(found)), found->count, found->count == 1 ? "" : "es", threads,
             threads == 1 ? "" : "s", first->path, ht_bytes(size, (double)first->bytes));
     for (size_t i = verbose ? 0 : found->count; i < found->count; i++)
         fprintf(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, found->log[i].calls), found->log[i].path,
@@ -279,7 +299,8 @@ static int exit_status_of(int wait_status) {
 
 int ht_verb_record(int argc, char **argv) {
     struct options options = {0};
-    char shim[PATH_MAX], program[PATH_MAX], directory[PATH_MAX], run[40];
+    char shim[PATH_MAX], directory[PATH_MAX], run[40];
+    struct reach reach;
     uint64_t random[2];
     argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &options);
     char **command = argv + options.command_at;
@@ -298,29 +319,35 @@ int ht_verb_record(int argc, char **argv) {
         fprintf(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
         return HT_EXIT_FAILED;
     }
-    const char *why = find_program(command[0], program) ? unreachable(program) : NULL;
-    if (why) {
-        fprintf(stderr, "heaptape record: %s %s: there is nothing to record\n", program, why);
+    reach_of(&reach, command[0], shim);
+    if (reach.level == REACH_NONE) {
+        fprintf(stderr, "heaptape record: %s %s: there is nothing to record\n", reach.program, reach.why);
         return HT_EXIT_FAILED;
     }
-    if (!options.quiet) warn_about_directory(directory);
+    if (!options.quiet) {
+        if (reach.level == REACH_PARTLY)
+            fprintf(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
+        warn_about_directory(directory);
+    }
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
     snprintf(run, sizeof run, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
-    int wait_status = run_program(command, shim, directory, run);
-    if (wait_status < 0) {
+    struct ending ending;
+    if (!run_program(command, shim, directory, run, &ending)) {
         fprintf(stderr, "heaptape record: cannot start %s: %s\n", command[0], strerror(errno));
         return HT_EXIT_FAILED;
     }
-    int status = exit_status_of(wait_status);
+    int status = exit_status_of(ending.wait_status);
     struct found_logs found = {0};
-    find_logs(&found, directory, run);
-    if (found.count) {
+    find_logs(&found, directory, run, &ending);
+    if (count_calls(&found)) {
         qsort(found.log, found.count, sizeof *found.log, most_calls_first);
         if (!options.quiet) say_logs(&found, options.verbose);
+        if (found.of_program && !found.to_the_end)
+            fprintf(stderr,
+                    "heaptape record: warning: the program ended as '%s', of which nothing was recorded\n",
+                    ending.name);
     } else if (status != 127 && status != 126) {
-        fprintf(stderr,
-                "heaptape record: %s made no call that could be recorded: no log was written into %s\n",
-                command[0], directory);
+        say_nothing_recorded(command[0], &found, directory);
         if (!status) status = HT_EXIT_FAILED;
     }
     for (size_t i = 0; i < found.count; i++) free(found.log[i].path);

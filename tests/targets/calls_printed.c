@@ -6,6 +6,11 @@
 
 #include "target_support.h"
 
+// jemalloc has no pvalloc: the call would reach glibc, and its block jemalloc's free. musl has none at all.
+#if defined __GLIBC__ && !defined OWN_JEMALLOC
+#define HAS_PVALLOC
+#endif
+
 enum { OBJECTS = 4096 };
 
 // Which function may release the block: free_sized and free_aligned_sized accept only some.
@@ -116,7 +121,7 @@ static void allocate(struct object *object) {
         writer_print(&out, "valloc(%zu)", size);
         born(object, block, size, ORIGIN_OTHER);
         break;
-#ifndef OWN_JEMALLOC  // jemalloc has no pvalloc: the call would reach glibc, and its block jemalloc's free
+#ifdef HAS_PVALLOC
     case 8:
         block = pvalloc(size);
         writer_print(&out, "pvalloc(%zu)", size);
@@ -238,11 +243,11 @@ static void fail(struct object *object) {
         writer_print(&out, "valloc(%zu)", huge);
         break;
     default:
-#ifdef OWN_JEMALLOC
-        return;
-#else
+#ifdef HAS_PVALLOC
         block = pvalloc(huge);
         writer_print(&out, "pvalloc(%zu)", huge);
+#else
+        return;
 #endif
     }
     must_fail(block);

@@ -1,0 +1,183 @@
+// Everything is read by pread into memory of our own: a mapping would raise SIGBUS where another process cuts
+// the file meanwhile. Each size that the file states is held against the file's own size, and against a
+// limit.
+#include "elf_file.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const uint64_t TABLE_BYTES_MAX = UINT64_C(64) << 20;
+
+// A piece of the file with a zero byte behind it, or NULL.
+static void *read_piece(const struct elf_file *elf, uint64_t offset, uint64_t bytes) {
+    if (bytes == 0 || bytes > TABLE_BYTES_MAX || offset > elf->bytes || bytes > elf->bytes - offset)
+        return NULL;
+    char *piece = malloc(bytes + 1);
+    for (uint64_t got = 0; piece && got < bytes;) {
+        ssize_t more = pread(elf->fd, piece + got, bytes - got, (off_t)(offset + got));
+        if (more <= 0) {
+            free(piece);
+            return NULL;
+        }
+        got += (uint64_t)more;
+    }
+    if (piece) piece[bytes] = 0;
+    return piece;
+}
+
+// A string of a table: its end is the table's at the latest, because read_piece puts a zero there.
+static const char *string_at(const char *strings, uint64_t bytes, uint64_t at) {
+    return strings && at < bytes ? strings + at : NULL;
+}
+
+// Where the file has what the loader will put at an address.
+static bool offset_of_address(const struct elf_file *elf, uint64_t address, uint64_t *offset) {
+    for (unsigned i = 0; i < elf->segments; i++) {
+        const Elf64_Phdr *segment = &elf->segment[i];
+        if (segment->p_type != PT_LOAD || address < segment->p_vaddr ||
+            address - segment->p_vaddr >= segment->p_filesz)
+            continue;
+        *offset = segment->p_offset + (address - segment->p_vaddr);
+        return true;
+    }
+    return false;
+}
+
+static uint64_t dynamic_value(const struct elf_file *elf, int64_t tag) {
+    for (unsigned i = 0; i < elf->dynamics; i++)
+        if (elf->dynamic[i].d_tag == tag) return elf->dynamic[i].d_un.d_val;
+    return 0;
+}
+
+static void read_dynamic(struct elf_file *elf) {
+    for (unsigned i = 0; i < elf->segments && !elf->dynamic; i++) {
+        const Elf64_Phdr *segment = &elf->segment[i];
+        if (segment->p_type != PT_DYNAMIC) continue;
+        elf->dynamic = read_piece(elf, segment->p_offset, segment->p_filesz);
+        elf->dynamics = elf->dynamic ? (unsigned)(segment->p_filesz / sizeof *elf->dynamic) : 0;
+    }
+    for (unsigned i = 0; i < elf->dynamics; i++)
+        if (elf->dynamic[i].d_tag == DT_NULL) elf->dynamics = i;
+    uint64_t offset;
+    if (!offset_of_address(elf, dynamic_value(elf, DT_STRTAB), &offset)) return;
+    elf->dynamic_string_bytes = dynamic_value(elf, DT_STRSZ);
+    elf->dynamic_strings = read_piece(elf, offset, elf->dynamic_string_bytes);
+}
+
+static void read_sections(struct elf_file *elf) {
+    unsigned count = elf->header.e_shnum, names = elf->header.e_shstrndx;
+    if (!count || elf->header.e_shentsize != sizeof *elf->section) return;
+    elf->section = read_piece(elf, elf->header.e_shoff, count * sizeof *elf->section);
+    elf->sections = elf->section ? count : 0;
+    if (names >= elf->sections) return;
+    elf->section_name_bytes = elf->section[names].sh_size;
+    elf->section_names = read_piece(elf, elf->section[names].sh_offset, elf->section_name_bytes);
+}
+
+bool elf_file_open(struct elf_file *elf, int fd) {
+    enum { OWN_ORDER = __BYTE_ORDER == __LITTLE_ENDIAN ? ELFDATA2LSB : ELFDATA2MSB };
+    struct stat status;
+    *elf = (struct elf_file){.fd = fd};
+    if (fstat(fd, &status) || !S_ISREG(status.st_mode)) return false;
+    elf->bytes = (uint64_t)status.st_size;
+    Elf64_Ehdr *header = read_piece(elf, 0, sizeof *header);
+    if (header) elf->header = *header;
+    free(header);
+    if (memcmp(elf->header.e_ident, ELFMAG, SELFMAG) || elf->header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        elf->header.e_ident[EI_DATA] != OWN_ORDER)
+        return false;
+    unsigned count = elf->header.e_phnum;
+    if (count && elf->header.e_phentsize == sizeof *elf->segment) {
+        elf->segment = read_piece(elf, elf->header.e_phoff, count * sizeof *elf->segment);
+        elf->segments = elf->segment ? count : 0;
+    }
+    read_dynamic(elf);
+    read_sections(elf);
+    return true;
+}
+
+void elf_file_close(struct elf_file *elf) {
+    free(elf->segment);
+    free(elf->section);
+    free(elf->section_names);
+    free(elf->dynamic);
+    free(elf->dynamic_strings);
+    *elf = (struct elf_file){.fd = -1};
+}
+
+const char *elf_file_interpreter(const struct elf_file *elf, char *text, size_t room) {
+    for (unsigned i = 0; i < elf->segments; i++) {
+        const Elf64_Phdr *segment = &elf->segment[i];
+        if (segment->p_type != PT_INTERP) continue;
+        char *piece = segment->p_filesz < room ? read_piece(elf, segment->p_offset, segment->p_filesz) : NULL;
+        *text = 0;  // one that can't be read is still there
+        if (piece) memcpy(text, piece, segment->p_filesz + 1);
+        free(piece);
+        return text;
+    }
+    return NULL;
+}
+
+const char *elf_file_dynamic_string(const struct elf_file *elf, int64_t tag, unsigned index) {
+    for (unsigned i = 0; i < elf->dynamics; i++)
+        if (elf->dynamic[i].d_tag == tag && index-- == 0) {
+            const char *string =
+                string_at(elf->dynamic_strings, elf->dynamic_string_bytes, elf->dynamic[i].d_un.d_val);
+            return string ? string : "";
+        }
+    return NULL;
+}
+
+static const Elf64_Shdr *find_section(const struct elf_file *elf, const char *name) {
+    for (unsigned i = 0; i < elf->sections; i++) {
+        const char *its = string_at(elf->section_names, elf->section_name_bytes, elf->section[i].sh_name);
+        if (its && !strcmp(its, name)) return &elf->section[i];
+    }
+    return NULL;
+}
+
+bool elf_file_has_section(const struct elf_file *elf, const char *name) {
+    return find_section(elf, name) != NULL;
+}
+
+static void visit_symbols(const Elf64_Sym *symbol, uint64_t count, const char *strings, uint64_t string_bytes,
+                          void (*visit)(void *context, const char *name), void *context) {
+    for (uint64_t i = 0; i < count; i++) {
+        unsigned type = ELF64_ST_TYPE(symbol[i].st_info);
+        if (symbol[i].st_shndx == SHN_UNDEF ||
+            (type != STT_FUNC && type != STT_OBJECT && type != STT_GNU_IFUNC))
+            continue;
+        const char *name = string_at(strings, string_bytes, symbol[i].st_name);
+        if (name) visit(context, name);
+    }
+}
+
+bool elf_file_each_symbol(const struct elf_file *elf, uint32_t table_type,
+                          void (*visit)(void *context, const char *name), void *context) {
+    for (unsigned i = 0; i < elf->sections; i++) {
+        const Elf64_Shdr *table = &elf->section[i];
+        if (table->sh_type != table_type || table->sh_link >= elf->sections) continue;
+        const Elf64_Shdr *strings = &elf->section[table->sh_link];
+        Elf64_Sym *symbol = read_piece(elf, table->sh_offset, table->sh_size);
+        char *names = symbol ? read_piece(elf, strings->sh_offset, strings->sh_size) : NULL;
+        if (names)
+            visit_symbols(symbol, table->sh_size / sizeof *symbol, names, strings->sh_size, visit, context);
+        bool read = names != NULL;
+        free(names);
+        free(symbol);
+        return read;
+    }
+    return false;
+}
+
+bool elf_file_data_holds(const struct elf_file *elf, const char *text) {
+    const Elf64_Shdr *data = find_section(elf, ".rodata");
+    char *piece =
+        data && data->sh_type == SHT_PROGBITS ? read_piece(elf, data->sh_offset, data->sh_size) : NULL;
+    bool holds = piece && memmem(piece, data->sh_size, text, strlen(text));
+    free(piece);
+    return holds;
+}

@@ -1,0 +1,370 @@
+// The verdict comes from the program's file alone: who interprets it, with which rights it will run, which
+// loader it asks for, and which symbols it brings along.
+#include "reachable.h"
+
+#include <ctype.h>
+#include <endian.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/xattr.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "elf_file.h"
+
+// The kernel looks at no more of an interpreter line, and follows no more than a few interpreters.
+enum { LINE_BYTES = 256, SCRIPTS_MAX = 4 };
+
+// What tells of an allocator or of a heap beside malloc. A text that ends in * stands for all that begin so.
+enum sign_kind { SANITIZER, ALLOCATOR, RUNTIME };
+struct sign {
+    enum sign_kind kind;
+    const char *text, *name;
+};
+
+static const struct sign symbol_signs[] = {
+    {SANITIZER, "__asan_init", "address"},      {SANITIZER, "__hwasan_init", "address"},
+    {SANITIZER, "__lsan_init", "leak"},         {SANITIZER, "__msan_init", "memory"},
+    {SANITIZER, "__tsan_init", "thread"},       {ALLOCATOR, "je_malloc", "jemalloc"},
+    {ALLOCATOR, "_rjem_malloc", "jemalloc"},    {ALLOCATOR, "mallctl", "jemalloc"},
+    {ALLOCATOR, "tc_malloc", "tcmalloc"},       {ALLOCATOR, "TCMallocInternalMalloc", "tcmalloc"},
+    {ALLOCATOR, "mi_malloc", "mimalloc"},       {ALLOCATOR, "rpmalloc", "rpmalloc"},
+    {ALLOCATOR, "scudo_malloc", "scudo"},       {ALLOCATOR, "sn_malloc", "snmalloc"},
+    {ALLOCATOR, "sn_rust_alloc", "snmalloc"},   {ALLOCATOR, "scalable_malloc", "tbbmalloc"},
+    {ALLOCATOR, "h_malloc", "hardened_malloc"}, {ALLOCATOR, "dlmalloc", "dlmalloc"},
+    {ALLOCATOR, "nedmalloc", "nedmalloc"},      {RUNTIME, "_ZN2v8*", "JavaScript"},
+    {RUNTIME, "JNI_CreateJavaVM", "Java"},      {RUNTIME, "DotNetRuntimeInfo", ".NET"},
+    {RUNTIME, "PyObject_Malloc", "Python"},     {RUNTIME, "zend_mm_gc", "PHP"},
+};
+
+static const struct sign library_signs[] = {
+    {SANITIZER, "libasan.so*", "address"},   {SANITIZER, "libclang_rt.asan*", "address"},
+    {SANITIZER, "libhwasan.so*", "address"}, {SANITIZER, "liblsan.so*", "leak"},
+    {SANITIZER, "libtsan.so*", "thread"},    {RUNTIME, "libjli.so*", "Java"},
+    {RUNTIME, "libjvm.so*", "Java"},         {RUNTIME, "libnode.so*", "JavaScript"},
+    {RUNTIME, "libv8.so*", "JavaScript"},    {RUNTIME, "libhostfxr.so*", ".NET"},
+    {RUNTIME, "libcoreclr.so*", ".NET"},     {RUNTIME, "libpython3*", "Python"},
+};
+
+// What an allocator's messages leave in an executable whose symbols were stripped.
+static const struct sign data_signs[] = {
+    {ALLOCATOR, "<jemalloc>: ", "jemalloc"},
+    {ALLOCATOR, "mimalloc: warning: ", "mimalloc"},
+    {ALLOCATOR, "tcmalloc: allocation failed", "tcmalloc"},
+};
+#define COUNT(table) (sizeof(table) / sizeof *(table))
+
+// What a runtime keeps from malloc, and the variable that makes it give that up.
+static const struct runtime {
+    const char *name, *unseen, *variable, *value;
+} runtimes[] = {
+    {"Go", "is a Go program: the Go heap is not seen, only what C code allocates", NULL, NULL},
+    {"JavaScript", "runs JavaScript in V8, whose heap is not seen, only native allocations", NULL, NULL},
+    {"Java", "runs Java, whose heap is not seen, only native allocations", NULL, NULL},
+    {".NET", "runs .NET, whose heap is not seen, only native allocations", NULL, NULL},
+    {"Python",
+     "runs Python, which serves small objects itself; PYTHONMALLOC=malloc in its environment shows them",
+     "PYTHONMALLOC", "malloc"},
+    {"PHP", "runs PHP, which serves its objects itself; USE_ZEND_ALLOC=0 in its environment shows them",
+     "USE_ZEND_ALLOC", "0"},
+};
+
+// What was found in an executable.
+struct findings {
+    bool malloc, free;  // defines them itself
+    const char *sanitizer, *allocator, *runtime;
+};
+
+static bool fits(const char *pattern, const char *text) {
+    size_t length = strcspn(pattern, "*");
+    return !strncmp(pattern, text, length) && (pattern[length] == '*' || text[length] == 0);
+}
+
+static void take_sign(struct findings *findings, const struct sign *sign) {
+    const char **of_kind[] = {&findings->sanitizer, &findings->allocator, &findings->runtime};
+    if (!*of_kind[sign->kind]) *of_kind[sign->kind] = sign->name;
+}
+
+static void take_symbol(void *context, const char *name) {
+    struct findings *findings = context;
+    if (!strcmp(name, "malloc")) findings->malloc = true;
+    if (!strcmp(name, "free")) findings->free = true;
+    for (size_t i = 0; i < COUNT(symbol_signs); i++)
+        if (fits(symbol_signs[i].text, name)) take_sign(findings, &symbol_signs[i]);
+}
+
+static const char *base_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+// The file of a .NET program is a small launcher that knows its runtime only by a file beside it.
+static bool launches_dotnet(const char *path) {
+    char beside[PATH_MAX];
+    return !strcmp(base_name(path), "dotnet") ||
+           (snprintf(beside, sizeof beside, "%s.runtimeconfig.json", path) < (int)sizeof beside &&
+            !access(beside, F_OK));
+}
+
+static void take_libraries(struct findings *findings, const struct elf_file *elf) {
+    const char *needed;
+    for (unsigned i = 0; (needed = elf_file_dynamic_string(elf, DT_NEEDED, i)); i++)
+        for (size_t k = 0; k < COUNT(library_signs); k++)
+            if (fits(library_signs[k].text, needed)) take_sign(findings, &library_signs[k]);
+}
+
+static void verdict(struct reach *reach, enum reach_level level, const char *why, ...)
+    __attribute__((format(printf, 3, 4)));
+static void verdict(struct reach *reach, enum reach_level level, const char *why, ...) {
+    va_list values;
+    va_start(values, why);
+    reach->level = level;
+    vsnprintf(reach->why, sizeof reach->why, why, values);
+    va_end(values);
+}
+
+static void judge_runtime(struct reach *reach, const char *name) {
+    for (size_t i = 0; i < COUNT(runtimes); i++) {
+        const struct runtime *runtime = &runtimes[i];
+        if (strcmp(runtime->name, name)) continue;
+        const char *value = runtime->variable ? getenv(runtime->variable) : NULL;
+        // PYTHONMALLOC=malloc_debug is malloc too.
+        if (!value || strncmp(value, runtime->value, strlen(runtime->value)))
+            verdict(reach, REACH_PARTLY, "%s", runtime->unseen);
+        return;
+    }
+}
+
+// A program that starts, and into which the library is loaded: what does it keep to itself?
+static void judge_symbols(struct reach *reach, const struct elf_file *elf, const char *path) {
+    struct findings exported = {0}, all = {0};
+    take_libraries(&exported, elf);
+    elf_file_each_symbol(elf, SHT_DYNSYM, take_symbol, &exported);
+    bool own = exported.malloc && exported.free;
+    if (launches_dotnet(path)) exported.runtime = ".NET";
+    if (elf_file_has_section(elf, ".go.buildinfo") || elf_file_has_section(elf, ".note.go.buildid"))
+        exported.runtime = "Go";
+    if (exported.sanitizer) {
+        verdict(reach, REACH_NONE,
+                "is built with the %s sanitizer, whose runtime brings its own malloc and must come first",
+                exported.sanitizer);
+        return;
+    }
+    // Symbols that nobody exports say more, but may be many; they are not asked where the answer is known.
+    if (!own && exported.runtime) {
+        judge_runtime(reach, exported.runtime);
+        return;
+    }
+    if (!elf_file_each_symbol(elf, SHT_SYMTAB, take_symbol, &all))
+        for (size_t i = 0; i < COUNT(data_signs); i++)
+            if (elf_file_data_holds(elf, data_signs[i].text)) take_sign(&all, &data_signs[i]);
+    const char *allocator = exported.allocator ? exported.allocator : all.allocator;
+    reach->children = true;
+    if (own)
+        verdict(reach, REACH_NONE, "has a malloc of its own linked in%s%s%s", allocator ? " (" : "",
+                allocator ? allocator : "", allocator ? ")" : "");
+    else if (allocator)
+        verdict(reach, REACH_PARTLY,
+                "has %s linked in: what it allocates by that allocator's own names is not seen", allocator);
+    else if (all.malloc && all.free)
+        verdict(reach, REACH_PARTLY,
+                "has a malloc of its own linked in: only the calls that its libraries make are seen");
+}
+
+// Whether the file's capabilities change the rights of a caller who is not root. As the kernel hands them
+// out, those of another user namespace are of revision 3.
+static bool capabilities_change_rights(int fd, bool no_new_rights) {
+    struct vfs_cap_data data;
+    ssize_t got = fgetxattr(fd, XATTR_NAME_CAPS, &data, sizeof data);
+    if (got < (ssize_t)XATTR_CAPS_SZ_1) return false;
+    uint32_t magic = le32toh(data.magic_etc);
+    if ((magic & VFS_CAP_REVISION_MASK) == VFS_CAP_REVISION_3) return false;
+    bool permitted = data.data[0].permitted || (got >= (ssize_t)XATTR_CAPS_SZ_2 && data.data[1].permitted);
+    // The kernel goes by the effective flag even where it grants nothing.
+    return (magic & VFS_CAP_FLAGS_EFFECTIVE) || (permitted && !no_new_rights);
+}
+
+// Whether the kernel will tell the loader that rights change hands (AT_SECURE): the loader then ignores
+// LD_PRELOAD. That is so where the effective user or group is not the real one after the exec; root running a
+// set-user-ID root program changes nothing.
+static bool runs_secure(int fd, const struct stat *status) {
+    uid_t user = geteuid();
+    gid_t group = getegid();
+    struct statvfs mount;
+    bool no_new_rights = prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+    bool ignored = !fstatvfs(fd, &mount) && (mount.f_flag & ST_NOSUID);
+    if (!ignored && !no_new_rights) {
+        if (status->st_mode & S_ISUID) user = status->st_uid;
+        if ((status->st_mode & S_ISGID) && (status->st_mode & S_IXGRP)) group = status->st_gid;
+    }
+    return user != getuid() || group != getgid() ||
+           (!ignored && getuid() != 0 && capabilities_change_rights(fd, no_new_rights));
+}
+
+static const char *machine_name(unsigned machine) {
+    switch (machine) {
+    case EM_X86_64: return "x86-64";
+    case EM_AARCH64: return "aarch64";
+    case EM_386: return "32-bit x86";
+    case EM_ARM: return "32-bit arm";
+    case EM_RISCV: return "riscv";
+    case EM_PPC64: return "ppc64";
+    case EM_S390: return "s390";
+    default: return "another machine";
+    }
+}
+
+// "musl" or "glibc", NULL if it can't be told. A program names its loader, a library its libc.
+static const char *libc_of_program(const char *interpreter) {
+    const char *name = base_name(interpreter);
+    if (!strncmp(name, "ld-musl-", 8)) return "musl";
+    return strncmp(name, "ld-linux", 8) ? NULL : "glibc";
+}
+
+static const char *libc_of_library(const struct elf_file *library) {
+    const char *needed;
+    for (unsigned i = 0; (needed = elf_file_dynamic_string(library, DT_NEEDED, i)); i++) {
+        if (!strcmp(needed, "libc.so.6")) return "glibc";
+        if (!strcmp(needed, "libc.so") || !strncmp(needed, "libc.musl-", 10)) return "musl";
+    }
+    return NULL;
+}
+
+// A loader that is itself the program runs another one that preloads as ever.
+static bool is_loader(const struct elf_file *elf, const char *path) {
+    return elf->dynamics &&
+           (elf_file_dynamic_string(elf, DT_SONAME, 0) || !strncmp(base_name(path), "ld-", 3));
+}
+
+// Whether the program's loader will come to the library, and accept it.
+static bool judge_loading(struct reach *reach, const struct elf_file *elf, const char *path,
+                          const struct elf_file *library) {
+    char text[PATH_MAX];
+    const char *interpreter = elf_file_interpreter(elf, text, sizeof text);
+    const char *own_libc = libc_of_library(library);
+    const char *libc = libc_of_program(interpreter ? interpreter : path);
+    if (!interpreter && !is_loader(elf, path)) {
+        verdict(reach, REACH_NONE, "is statically linked, so nothing can be preloaded into it");
+        reach->children = true;
+    } else if (libc && own_libc && strcmp(libc, own_libc)) {
+        verdict(reach, REACH_NONE, "is built for %s; this shim for %s", libc, own_libc);
+    }
+    return interpreter && reach->level != REACH_NONE;
+}
+
+static void judge_executable(struct reach *reach, const char *path, int fd, const struct elf_file *library) {
+    struct elf_file elf;
+    struct stat status;
+    bool readable = elf_file_open(&elf, fd), is_elf = !memcmp(elf.header.e_ident, ELFMAG, SELFMAG);
+    const Elf64_Ehdr *header = &elf.header;
+    if (is_elf && (!readable || header->e_machine != library->header.e_machine))
+        verdict(reach, REACH_NONE, "is built for %s; this shim for %s",
+                machine_name(header->e_ident[EI_CLASS] == ELFCLASS32 && header->e_machine == EM_X86_64
+                                 ? EM_386
+                                 : header->e_machine),
+                machine_name(library->header.e_machine));
+    else if (!fstat(fd, &status) && runs_secure(fd, &status))
+        verdict(reach, REACH_NONE, "runs with other rights than yours, where the loader ignores LD_PRELOAD");
+    else if (is_elf && judge_loading(reach, &elf, path, library)) judge_symbols(reach, &elf, path);
+    elf_file_close(&elf);
+}
+
+static bool is_program(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && S_ISREG(status.st_mode) && !access(path, X_OK);
+}
+
+// The file that a command names, as execvp would find it.
+static bool find_program(const char *name, char path[PATH_MAX]) {
+    if (strchr(name, '/')) return snprintf(path, PATH_MAX, "%s", name) < PATH_MAX && is_program(path);
+    const char *folders = getenv("PATH");
+    for (const char *at = folders ? folders : "/bin:/usr/bin"; *name && *at;) {
+        size_t length = strcspn(at, ":");
+        const char *slash = length ? "/" : "";
+        if (snprintf(path, PATH_MAX, "%.*s%s%s", (int)length, at, slash, name) < PATH_MAX && is_program(path))
+            return true;
+        at += length + (at[length] == ':');
+    }
+    return false;
+}
+
+static char *next_word(char **at) {
+    char *word = *at + strspn(*at, " \t"), *end = word + strcspn(word, " \t");
+    *at = *end ? end + 1 : end;
+    *end = 0;
+    return *word ? word : NULL;
+}
+
+// What env runs: its first word that is neither an option nor an assignment.
+static char *word_behind_env(char *arguments) {
+    char *word;
+    while ((word = next_word(&arguments)) && (*word == '-' || strchr(word, '='))) {
+        // -u, -C take a word of their own; -S splits what it got, as is done here anyway.
+        if (!strcmp(word, "-u") || !strcmp(word, "-C")) next_word(&arguments);
+        if (!strncmp(word, "-S", 2) && word[2] && !strchr(word, '=')) return word + 2;
+    }
+    return word;
+}
+
+// The program that interprets a script, or false if the file is no script.
+static bool find_interpreter(int fd, char path[PATH_MAX]) {
+    char line[LINE_BYTES + 1];
+    ssize_t got = pread(fd, line, LINE_BYTES, 0);
+    if (got < 0) return false;
+    line[got] = 0;
+    if (strncmp(line, "#!", 2)) {
+        // execvp gives a text without such a line to the shell.
+        bool text = got > 0 && strlen(line) == (size_t)got && memcmp(line, ELFMAG, SELFMAG) != 0;
+        return text && snprintf(path, PATH_MAX, "/bin/sh") > 0;
+    }
+    line[strcspn(line, "\r\n")] = 0;
+    char *at = line + 2, *interpreter = next_word(&at);
+    if (!interpreter) return false;
+    if (!strcmp(base_name(interpreter), "env")) {
+        char *word = word_behind_env(at);
+        if (word) return find_program(word, path);
+    }
+    return snprintf(path, PATH_MAX, "%s", interpreter) < PATH_MAX && is_program(path);
+}
+
+// The sentence begins with the script's name. What the script starts is recorded even where its interpreter
+// itself can't be.
+static void judge_script(struct reach *reach, const char *interpreter) {
+    char why[sizeof reach->why];
+    snprintf(why, sizeof why, "%s", reach->why);
+    bool partly = reach->level == REACH_NONE && reach->children;
+    if (*why)
+        verdict(reach, partly ? REACH_PARTLY : reach->level, "is run by %s, which %s%s", interpreter, why,
+                partly ? ": only programs that it starts can be recorded" : "");
+}
+
+void reach_of(struct reach *reach, const char *command, const char *library_path) {
+    char path[PATH_MAX];
+    struct elf_file library;
+    int library_fd = open(library_path, O_RDONLY | O_CLOEXEC);
+    *reach = (struct reach){.level = REACH_FULL};
+    if (!find_program(command, reach->program))
+        snprintf(reach->program, sizeof reach->program, "%s", command);
+    else if (library_fd >= 0 && elf_file_open(&library, library_fd)) {
+        snprintf(path, sizeof path, "%s", reach->program);
+        unsigned scripts = 0;
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        while (fd >= 0 && scripts < SCRIPTS_MAX && find_interpreter(fd, path)) {
+            scripts++;
+            close(fd);
+            fd = open(path, O_RDONLY | O_CLOEXEC);
+        }
+        if (fd >= 0) judge_executable(reach, path, fd, &library);
+        if (scripts) judge_script(reach, path);
+        if (fd >= 0) close(fd);
+        elf_file_close(&library);
+    }
+    if (library_fd >= 0) close(library_fd);
+}

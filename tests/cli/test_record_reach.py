@@ -1,0 +1,305 @@
+"""`record` says why a program can't be recorded, or not all of it, before it makes an empty log."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from tool_runner import Argument, Recording, Tools, run
+
+CALLS = """
+#include <stdlib.h>
+int main(void) { void *volatile p = malloc(7001); free(p); return 5; }
+"""
+OWN_MALLOC = """
+#include <stddef.h>
+static char room[1 << 20];
+static size_t used;
+void *malloc(size_t n) { size_t at = used; used += (n + 31) & ~(size_t)15; return room + at; }
+void free(void *p) { (void)p; }
+void *calloc(size_t n, size_t m) { return malloc(n * m); }
+void *realloc(void *p, size_t n) { (void)p; return malloc(n); }
+int main(void) { void *volatile p = malloc(7001); free(p); return 5; }
+"""
+PREFIXED = """
+#include <stdlib.h>
+__attribute__((noinline)) void *je_malloc(size_t n) { return malloc(n); }
+int main(void) { void *volatile p = je_malloc(7001); free(p); return 5; }
+"""
+SECURE = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+int main(void) { free(malloc(7001)); printf("%lu", getauxval(AT_SECURE)); return 0; }
+"""
+NO_CALL = "int main(void) { return 0; }\n"
+NOBODY = 65534
+
+
+def compile_c(folder: Path, source: str, *flags: str, compiler: str = "gcc",
+              name: str = "program") -> Path:
+    """A program made here; the test is skipped where the compiler can't make such a one."""
+    if not shutil.which(compiler):
+        pytest.skip(f"{compiler} is not installed")
+    program = folder / name
+    source_file = folder / f"{name}.c"
+    source_file.write_text(source)
+    done = run([compiler, "-O0", "-o", program, source_file, *flags])
+    if done.returncode:
+        pytest.skip(f"{compiler} {' '.join(flags)} makes no program here")
+    return program
+
+
+def record(tools: Tools, folder: Path, *command: Argument,
+           env: dict[str, str] | None = None) -> tuple[Recording, str]:
+    recording = tools.record(command, folder / "logs", env=env)
+    return recording, recording.outcome.stderr.decode()
+
+
+def assert_refused(tools: Tools, folder: Path, program: Path, words: str) -> None:
+    recording, said = record(tools, folder, program)
+    assert recording.outcome.status == 1
+    assert said == f"heaptape record: {program} {words}: there is nothing to record\n"
+    assert recording.logs == []
+
+
+def assert_warned(tools: Tools, folder: Path, command: list[Argument], words: str) -> Recording:
+    """One line of warning, and then the recording as ever."""
+    recording, said = record(tools, folder, *command)
+    warnings = [line for line in said.splitlines() if "warning" in line and "in memory" not in line]
+    assert len(warnings) == 1 and words in warnings[0], said
+    assert "recorded" in said and recording.logs
+    return recording
+
+
+def test_within_reach(tools: Tools, tmp_path: Path) -> None:
+    recording, said = record(tools, tmp_path, compile_c(tmp_path, CALLS))
+    assert recording.outcome.status == 5
+    assert "warning" not in said.replace("in memory", "") and len(recording.logs) == 1
+
+
+@pytest.mark.parametrize("flag", ["-static", "-static-pie"])
+def test_static(tools: Tools, tmp_path: Path, flag: str) -> None:
+    assert_refused(tools, tmp_path, compile_c(tmp_path, CALLS, flag),
+                   "is statically linked, so nothing can be preloaded into it")
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("kind", ["address", "thread", "leak"])
+def test_sanitizer(tools: Tools, tmp_path: Path, compiler: str, kind: str) -> None:
+    program = compile_c(tmp_path, CALLS, f"-fsanitize={kind}", compiler=compiler)
+    assert_refused(tools, tmp_path, program, f"is built with the {kind} sanitizer, whose runtime "
+                   "brings its own malloc and must come first")
+
+
+def test_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
+    assert_refused(tools, tmp_path, compile_c(tmp_path, OWN_MALLOC, "-fno-builtin"),
+                   "has a malloc of its own linked in")
+
+
+def test_jemalloc_linked_statically(tools: Tools, tmp_path: Path) -> None:
+    program = compile_c(tmp_path, CALLS, "-Wl,--whole-archive", "-l:libjemalloc_pic.a",
+                        "-Wl,--no-whole-archive", "-lpthread", "-ldl", "-lm", "-lstdc++")
+    assert_refused(tools, tmp_path, program, "has a malloc of its own linked in (jemalloc)")
+
+
+def test_allocator_under_a_prefix(tools: Tools, tmp_path: Path) -> None:
+    recording = assert_warned(tools, tmp_path, [compile_c(tmp_path, PREFIXED)],
+                              "has jemalloc linked in")
+    assert recording.outcome.status == 5
+
+
+def test_musl_program(tools: Tools, tmp_path: Path) -> None:
+    """A glibc shim would keep it from starting."""
+    program = compile_c(tmp_path, CALLS, compiler="musl-gcc")
+    assert run([program]).returncode == 5
+    assert_refused(tools, tmp_path, program, "is built for musl; this shim for glibc")
+
+
+def test_other_machine(tools: Tools, tmp_path: Path) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("the cross compiler is for another machine than this one")
+    program = compile_c(tmp_path, CALLS, compiler="aarch64-linux-gnu-gcc")
+    assert_refused(tools, tmp_path, program, "is built for aarch64; this shim for x86-64")
+
+
+def test_other_word_size(tools: Tools, tmp_path: Path) -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("this machine runs programs of one word size only")
+    program = compile_c(tmp_path, NO_CALL, "-m32", "-nostdlib", "-Wl,-e,main")
+    assert_refused(tools, tmp_path, program, "is built for 32-bit x86; this shim for x86-64")
+
+
+def go_program(folder: Path, source: str, cgo: bool) -> Path:
+    if not shutil.which("go"):
+        pytest.skip("go is not installed")
+    (folder / "main.go").write_text(source)
+    (folder / "go.mod").write_text("module sample\n\ngo 1.16\n")
+    settings = {"CGO_ENABLED": "1" if cgo else "0", "GOCACHE": str(folder / "cache"),
+                "GOPATH": str(folder / "path"), "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod",
+                "HOME": str(folder)}
+    done = run(["go", "build", "-o", "sample", "main.go"], env=settings, cwd=folder, timeout=300)
+    if done.returncode:
+        pytest.skip(f"go cannot build here: {done.stderr.decode()[:200]}")
+    return folder / "sample"
+
+
+def test_go_without_c(tools: Tools, tmp_path: Path) -> None:
+    assert_refused(tools, tmp_path, go_program(tmp_path, "package main\nfunc main() {}\n", False),
+                   "is statically linked, so nothing can be preloaded into it")
+
+
+@pytest.mark.slow  # the C half of Go's standard library is compiled anew: half a minute
+def test_go_with_c(tools: Tools, tmp_path: Path) -> None:
+    source = ('package main\n\n// #include <stdlib.h>\nimport "C"\n\n'
+              "func main() { C.free(C.malloc(7001)) }\n")
+    assert_warned(tools, tmp_path, [go_program(tmp_path, source, True)], "the Go heap is not seen")
+
+
+@pytest.mark.parametrize("name, arguments, words", [
+    ("/usr/bin/python3", ["-c", "pass"], "PYTHONMALLOC=malloc"),
+    ("java", ["-version"], "runs Java, whose heap is not seen"),
+    ("node", ["-e", "0"], "runs JavaScript in V8, whose heap is not seen"),
+])
+def test_runtimes(tools: Tools, tmp_path: Path, name: str, arguments: list[str],
+                  words: str) -> None:
+    program = shutil.which(name)
+    if not program:
+        pytest.skip(f"{name} is not installed")
+    assert_warned(tools, tmp_path, [program, *arguments], words)
+
+
+def test_runtime_that_hands_over(tools: Tools, tmp_path: Path) -> None:
+    recording, said = record(tools, tmp_path, "/usr/bin/python3", "-c", "pass",
+                             env={"PYTHONMALLOC": "malloc"})
+    assert recording.outcome.status == 0 and "PYTHONMALLOC" not in said
+
+
+def write_script(folder: Path, name: str, text: str) -> Path:
+    script = folder / name
+    script.write_text(text)
+    script.chmod(0o755)
+    return script
+
+
+def test_script_of_a_python(tools: Tools, tmp_path: Path) -> None:
+    script = write_script(tmp_path, "script", "#!/usr/bin/env python3\npass\n")
+    link = tmp_path / "python3"
+    link.symlink_to("/usr/bin/python3")
+    recording, said = record(tools, tmp_path, script,
+                             env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert recording.outcome.status == 0
+    assert f"{script} is run by {link}, which runs Python" in said
+
+
+def test_wrapper_script_is_followed(tools: Tools, tmp_path: Path) -> None:
+    """The shell is recorded and so is what it starts."""
+    program = compile_c(tmp_path, CALLS)
+    script = write_script(tmp_path, "wrapper", f"#!/bin/sh\n{program}\nexit 3\n")
+    recording, said = record(tools, tmp_path, script)
+    assert recording.outcome.status == 3 and "is run by" not in said
+    dumps = [tools.dump(tools.convert(log, tmp_path / f"{log.stem}.bin"))
+             for log in recording.logs]
+    assert any("malloc(7001)" in line for lines in dumps for line in lines)
+
+
+def test_script_of_a_sanitized_interpreter(tools: Tools, tmp_path: Path) -> None:
+    program = compile_c(tmp_path, CALLS, "-fsanitize=address")
+    inner = write_script(tmp_path, "inner", f"#!{program}\n")
+    outer = write_script(tmp_path, "outer", f"#! {inner} -x\n")
+    recording, said = record(tools, tmp_path, outer)
+    assert recording.outcome.status == 1 and recording.logs == []
+    assert f"{outer} is run by {program}, which is built with the address sanitizer" in said
+
+
+def test_script_of_a_static_interpreter(tools: Tools, tmp_path: Path) -> None:
+    """The interpreter hands LD_PRELOAD on to what it starts."""
+    starts = ("#include <unistd.h>\n"
+              "int main(int n, char **w) { return n ? execv(w[1], w + 1) : 1; }\n")
+    interpreter = compile_c(tmp_path, starts, "-static", name="interpreter")
+    program = compile_c(tmp_path, CALLS)
+    script = write_script(tmp_path, "script", f"#!{interpreter} {program}\n")
+    assert_warned(tools, tmp_path, [script], "only programs that it starts can be recorded")
+
+
+def test_no_call_at_all(tools: Tools, tmp_path: Path) -> None:
+    recording, said = record(tools, tmp_path, compile_c(tmp_path, NO_CALL))
+    assert recording.outcome.status == 1
+    assert "made no call that could be recorded" in said and "next:" not in said
+
+
+def test_static_program_behind_a_wrapper(tools: Tools, tmp_path: Path) -> None:
+    """What came before the exec is recorded; that the rest is missing is said."""
+    program = compile_c(tmp_path, CALLS, "-static")
+    script = write_script(tmp_path, "wrapper", f"#!/bin/sh\nexec {program}\n")
+    for command in ([script], ["sh", "-c", f"exec {program}"], ["env", program]):
+        recording, said = record(tools, tmp_path, *command)
+        assert recording.outcome.status == 5
+        assert "the program ended as 'program', of which nothing was recorded" in said
+
+
+def test_wrapper_that_is_recorded_to_the_end(tools: Tools, tmp_path: Path) -> None:
+    """No such warning after an exec into what is recorded, an end by _exit, or by a signal."""
+    program = compile_c(tmp_path, CALLS)
+    script = write_script(tmp_path, "wrapper", f"#!/bin/sh\n{program}\n")
+    for command in ([script], ["sh", "-c", f"exec {program}"], ["env", program],
+                    ["sh", script], ["sh", "-c", "kill -9 $$"], ["env", script]):
+        recording, said = record(tools, tmp_path, *command)
+        assert "recorded" in said and "nothing was recorded" not in said, command
+
+
+# Mode, owner, capabilities, and whether nobody or root runs it. The program itself says what the
+# kernel told its loader.
+RIGHTS = {
+    "plain": (0o755, 0, "", NOBODY),
+    "set-user root by root": (0o4755, 0, "", 0),
+    "set-user nobody by root": (0o4755, NOBODY, "", 0),
+    "set-user root by nobody": (0o4755, 0, "", NOBODY),
+    "set-user nobody by nobody": (0o4755, NOBODY, "", NOBODY),
+    "set-group by root": (0o2755, 0, "", 0),
+    "set-group by nobody": (0o2755, 0, "", NOBODY),
+    "set-group without group execution": (0o2745, 0, "", NOBODY),
+    "capabilities by nobody": (0o755, 0, "cap_net_raw+ep", NOBODY),
+    "permitted capabilities by nobody": (0o755, 0, "cap_net_raw+p", NOBODY),
+    "inheritable capabilities by nobody": (0o755, 0, "cap_net_raw+i", NOBODY),
+    "capabilities by root": (0o755, 0, "cap_net_raw+ep", 0),
+}
+
+
+@pytest.mark.parametrize("no_new_privileges", [False, True])
+@pytest.mark.parametrize("name", RIGHTS)
+def test_rights(tools: Tools, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, name: str,
+                no_new_privileges: bool) -> None:
+    """The loader ignores LD_PRELOAD exactly where the kernel sets AT_SECURE."""
+    mode, owner, capabilities, user = RIGHTS[name]
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("only root can hand out rights, and setpriv take them")
+    program = compile_c(tmp_path, SECURE)
+    # Others must come to the program, and the logs.
+    for folder in [tmp_path, *tmp_path.parents]:
+        if tmp_path_factory.getbasetemp().parent in [folder, *folder.parents]:
+            folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
+    os.chown(program, owner, 0)
+    program.chmod(mode)
+    if capabilities and run(["setcap", capabilities, program]).returncode:
+        pytest.skip("this file system keeps no capabilities")
+    logs = tmp_path / "logs"
+    logs.mkdir(mode=0o777)
+    logs.chmod(0o777)
+    caller: list[Argument] = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+    if no_new_privileges:
+        caller.append("--no-new-privs")
+    if run([*caller, tools.heaptape, "--version"]).returncode:
+        pytest.skip("others may not run the build here")
+    # setpriv keeps capabilities over its change of user; the next program has none left.
+    secure = run([*caller, "env", program]).stdout == b"1"
+    done = run([*caller, tools.heaptape, "record", "-o", logs, "--", program])
+    said = done.stderr.decode()
+    assert ("runs with other rights than yours" in said) == secure
+    assert (done.returncode == 1) == secure
+    assert (list(logs.iterdir()) == []) == secure, said

@@ -1,0 +1,317 @@
+// What is said of a program, by ELF files made here: each telling part alone, then thousands of damaged ones.
+#include "unit_support.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "reachable.h"
+
+// A file of fixed layout: header, segments, sections, then one area for each table.
+enum { STRINGS = 0x400, DYNAMIC = 0x800, SYMBOLS = 0xa00, NAMES = 0xe00, DATA = 0x1000, FILE_BYTES = 0x1100 };
+
+struct image {
+    unsigned char bytes[FILE_BYTES];
+    uint32_t strings, section_names;
+    unsigned dynamics, symbols, sections;
+};
+
+static Elf64_Ehdr *header_of(struct image *image) { return (void *)image->bytes; }
+static Elf64_Phdr *segment_of(struct image *image, unsigned i) {
+    return (Elf64_Phdr *)(void *)(image->bytes + sizeof(Elf64_Ehdr)) + i;
+}
+static Elf64_Shdr *section_of(struct image *image, unsigned i) {
+    return (Elf64_Shdr *)(void *)(image->bytes + 0x180) + i;
+}
+
+static uint32_t put_text(struct image *image, uint32_t area, uint32_t *used, const char *text) {
+    uint32_t at = *used;
+    strcpy((char *)image->bytes + area + at, text);
+    *used += (uint32_t)strlen(text) + 1;
+    return at;
+}
+
+static Elf64_Shdr *add_section(struct image *image, const char *name, uint32_t type, uint64_t offset,
+                               uint64_t bytes) {
+    Elf64_Shdr *section = section_of(image, image->sections++);
+    *section = (Elf64_Shdr){.sh_name = put_text(image, NAMES, &image->section_names, name),
+                            .sh_type = type,
+                            .sh_offset = offset,
+                            .sh_size = bytes};
+    header_of(image)->e_shnum = (uint16_t)image->sections;
+    return section;
+}
+
+static void add_dynamic(struct image *image, int64_t tag, uint64_t value) {
+    Elf64_Dyn *entry = (Elf64_Dyn *)(void *)(image->bytes + DYNAMIC) + image->dynamics++;
+    *entry = (Elf64_Dyn){tag, {value}};
+}
+
+static void add_needed(struct image *image, const char *library) {
+    add_dynamic(image, DT_NEEDED, put_text(image, STRINGS, &image->strings, library));
+}
+
+static void add_symbol(struct image *image, const char *name, bool defined) {
+    Elf64_Sym *symbol = (Elf64_Sym *)(void *)(image->bytes + SYMBOLS) + image->symbols++;
+    *symbol = (Elf64_Sym){.st_name = put_text(image, STRINGS, &image->strings, name),
+                          .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+                          .st_shndx = defined ? 1 : SHN_UNDEF};
+}
+
+// A program that asks for a loader, with symbols in a table of that type.
+static void begin(struct image *image, const char *loader, uint32_t table_type) {
+    *image = (struct image){.strings = 1, .section_names = 1};
+    Elf64_Ehdr *header = header_of(image);
+    *header = (Elf64_Ehdr){.e_type = ET_DYN,
+                           .e_machine = EM_X86_64,
+                           .e_phoff = sizeof *header,
+                           .e_phentsize = sizeof(Elf64_Phdr),
+                           .e_phnum = 3,
+                           .e_shoff = 0x180,
+                           .e_shentsize = sizeof(Elf64_Shdr)};
+    memcpy(header->e_ident, ELFMAG, SELFMAG);
+    header->e_ident[EI_CLASS] = ELFCLASS64;
+    header->e_ident[EI_DATA] = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB;
+    *segment_of(image, 0) = (Elf64_Phdr){.p_type = PT_LOAD, .p_vaddr = 0x10000, .p_filesz = FILE_BYTES};
+    *segment_of(image, 1) = (Elf64_Phdr){
+        .p_type = PT_DYNAMIC, .p_offset = DYNAMIC, .p_vaddr = 0x10000 + DYNAMIC, .p_filesz = 0x200};
+    if (loader)
+        *segment_of(image, 2) =
+            (Elf64_Phdr){.p_type = PT_INTERP,
+                         .p_offset = STRINGS + put_text(image, STRINGS, &image->strings, loader),
+                         .p_filesz = strlen(loader) + 1};
+    add_section(image, "", SHT_NULL, 0, 0);
+    add_section(image, ".shstrtab", SHT_STRTAB, NAMES, 0x200);
+    add_section(image, ".dynstr", SHT_STRTAB, STRINGS, 0x400);
+    add_section(image, ".symbols", table_type, SYMBOLS, 0x400)->sh_link = 2;
+    header->e_shstrndx = 1;
+    add_dynamic(image, DT_STRTAB, 0x10000 + STRINGS);
+    add_dynamic(image, DT_STRSZ, 0x400);
+}
+
+static const char glibc_loader[] = "/lib64/ld-linux-x86-64.so.2";
+
+static void write_file(const char *path, const void *bytes, size_t count) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+// The shim of these tests: for x86-64 and glibc.
+static void write_library(char path[256]) {
+    struct image image;
+    begin(&image, NULL, SHT_DYNSYM);
+    add_needed(&image, "libc.so.6");
+    write_file(unit_path(path, "shim"), image.bytes, FILE_BYTES);
+}
+
+static void judge(struct reach *reach, const void *bytes, size_t count) {
+    char program[256], library[256];
+    write_library(library);
+    write_file(unit_path(program, "program"), bytes, count);
+    reach_of(reach, program, library);
+    assert_string_equal(reach->program, program);
+    unlink(program);
+    unlink(library);
+}
+
+static void expect(struct image *image, enum reach_level level, const char *words) {
+    struct reach reach;
+    judge(&reach, image->bytes, FILE_BYTES);
+    assert_int_equal(reach.level, level);
+    if (*words) assert_non_null(strstr(reach.why, words));
+    else assert_string_equal(reach.why, "");
+}
+
+static void test_plain_program(void **state) {
+    (void)state;
+    struct image image;
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_needed(&image, "libjemalloc.so.2");
+    add_symbol(&image, "malloc", false);
+    add_symbol(&image, "mallctl", false);
+    add_symbol(&image, "main", true);
+    expect(&image, REACH_FULL, "");
+}
+
+static void test_loading(void **state) {
+    (void)state;
+    struct image image;
+    begin(&image, NULL, SHT_DYNSYM);
+    expect(&image, REACH_NONE, "statically linked");
+    add_dynamic(&image, DT_SONAME, put_text(&image, STRINGS, &image.strings, "ld-linux-x86-64.so.2"));
+    add_symbol(&image, "malloc", true);
+    add_symbol(&image, "free", true);
+    expect(&image, REACH_FULL, "");
+    begin(&image, "/lib/ld-musl-x86_64.so.1", SHT_DYNSYM);
+    expect(&image, REACH_NONE, "is built for musl; this shim for glibc");
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    header_of(&image)->e_machine = EM_AARCH64;
+    expect(&image, REACH_NONE, "is built for aarch64; this shim for x86-64");
+    header_of(&image)->e_machine = EM_386;
+    header_of(&image)->e_ident[EI_CLASS] = ELFCLASS32;
+    expect(&image, REACH_NONE, "is built for 32-bit x86");
+}
+
+static void test_own_malloc(void **state) {
+    (void)state;
+    static const char *const telltale[][2] = {
+        {"mallctl", "jemalloc"}, {"tc_malloc", "tcmalloc"}, {"mi_malloc", "mimalloc"}};
+    struct image image;
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_symbol(&image, "malloc", true);
+    expect(&image, REACH_FULL, "");  // half an allocator is none
+    add_symbol(&image, "free", true);
+    expect(&image, REACH_NONE, "has a malloc of its own linked in");
+    for (unsigned i = 0; i < 3; i++) {
+        begin(&image, glibc_loader, SHT_DYNSYM);
+        add_symbol(&image, "malloc", true);
+        add_symbol(&image, "free", true);
+        add_symbol(&image, telltale[i][0], true);
+        expect(&image, REACH_NONE, telltale[i][1]);
+        begin(&image, glibc_loader, SHT_SYMTAB);
+        add_symbol(&image, telltale[i][0], true);
+        expect(&image, REACH_PARTLY, telltale[i][1]);
+    }
+    begin(&image, glibc_loader, SHT_SYMTAB);
+    add_symbol(&image, "malloc", true);
+    add_symbol(&image, "free", true);
+    expect(&image, REACH_PARTLY, "only the calls that its libraries make");
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_section(&image, ".rodata", SHT_PROGBITS, DATA, 0x100);
+    strcpy((char *)image.bytes + DATA + 7, "<jemalloc>: out of memory");
+    expect(&image, REACH_PARTLY, "jemalloc");
+}
+
+static void test_sanitizers_and_runtimes(void **state) {
+    (void)state;
+    struct image image;
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_needed(&image, "libtsan.so.2");
+    expect(&image, REACH_NONE, "thread sanitizer");
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_symbol(&image, "__asan_init", false);
+    expect(&image, REACH_FULL, "");
+    add_symbol(&image, "__asan_init", true);
+    expect(&image, REACH_NONE, "address sanitizer");
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_needed(&image, "libjli.so");
+    expect(&image, REACH_PARTLY, "Java");
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_symbol(&image, "_ZN2v87Isolate3NewERKNS0_12CreateParamsE", true);
+    expect(&image, REACH_PARTLY, "V8");
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_section(&image, ".go.buildinfo", SHT_PROGBITS, DATA, 0x10);
+    expect(&image, REACH_PARTLY, "Go");
+}
+
+static void test_runtime_that_hands_over(void **state) {
+    (void)state;
+    struct image image;
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_symbol(&image, "PyObject_Malloc", true);
+    unsetenv("PYTHONMALLOC");
+    expect(&image, REACH_PARTLY, "PYTHONMALLOC=malloc");
+    setenv("PYTHONMALLOC", "pymalloc", 1);
+    expect(&image, REACH_PARTLY, "PYTHONMALLOC=malloc");
+    setenv("PYTHONMALLOC", "malloc", 1);
+    expect(&image, REACH_FULL, "");
+    unsetenv("PYTHONMALLOC");
+}
+
+static void judge_script(const char *first_line, struct image *interpreter, enum reach_level level,
+                         const char *words) {
+    char path[256], line[600];
+    struct reach reach;
+    write_file(unit_path(path, "interpreter"), interpreter->bytes, FILE_BYTES);
+    int length = snprintf(line, sizeof line, first_line, path);
+    judge(&reach, line, (size_t)length);
+    unlink(path);
+    assert_int_equal(reach.level, level);
+    if (*words) assert_non_null(strstr(reach.why, words));
+    else assert_string_equal(reach.why, "");
+}
+
+static void test_scripts(void **state) {
+    (void)state;
+    struct image image;
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_needed(&image, "libasan.so.8");
+    judge_script("#!%s\n", &image, REACH_NONE, "is run by ");
+    judge_script("#! \t%s -x\necho\n", &image, REACH_NONE, "which is built with the address sanitizer");
+    judge_script("#!/usr/bin/env %s\n", &image, REACH_NONE, "which is built with the address sanitizer");
+    judge_script("#!/usr/bin/env -S A=1 -u B %s -x\r\n", &image, REACH_NONE, "address sanitizer");
+    judge_script("#!/usr/bin/env -i\n#%s", &image, REACH_FULL, "");
+    judge_script("#!\n#%s", &image, REACH_FULL, "");
+    judge_script("#! /no/such/interpreter%s\n", &image, REACH_FULL, "");
+    begin(&image, NULL, SHT_DYNSYM);
+    judge_script("#!%s\n", &image, REACH_PARTLY, "only programs that it starts");
+}
+
+static void test_script_that_interprets_itself(void **state) {
+    (void)state;
+    char path[256], line[300];
+    struct reach reach;
+    int length = snprintf(line, sizeof line, "#!%s\n", unit_path(path, "program"));
+    judge(&reach, line, (size_t)length);
+    assert_int_equal(reach.level, REACH_FULL);
+}
+
+static void test_absent_programs(void **state) {
+    (void)state;
+    struct reach reach;
+    char library[256];
+    write_library(library);
+    const char *const names[] = {"", "/", "/dev/null", "no-such-program-anywhere", "/no/such/program", "."};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        reach_of(&reach, names[i], library);
+        assert_int_equal(reach.level, REACH_FULL);
+    }
+    reach_of(&reach, "/proc/self/exe", "/no/such/library");
+    assert_int_equal(reach.level, REACH_FULL);
+    unlink(library);
+}
+
+// Any answer is right, as long as there is one.
+static void test_damaged_files(void **state) {
+    (void)state;
+    static const uint64_t telling[] = {0,          1,          7,          UINT32_MAX,     UINT64_MAX,
+                                       FILE_BYTES, 0xffff,     1ull << 63, UINT64_MAX - 7, FILE_BYTES - 1,
+                                       0x10000,    1ull << 40, 0x400};
+    uint64_t random = 11;
+    struct reach reach;
+    for (unsigned round = 0; round < 3000; round++) {
+        struct image image;
+        begin(&image, glibc_loader, round % 2 ? SHT_DYNSYM : SHT_SYMTAB);
+        add_needed(&image, "libm.so.6");
+        add_symbol(&image, "je_malloc", true);
+        for (unsigned damage = 0; damage < 1 + round % 6; damage++) {
+            // The headers and tables are where it hurts; the first six bytes only say what the file is.
+            uint64_t at = 6 + unit_random(&random) % (DATA - 14);
+            uint64_t value =
+                unit_random(&random) % 2 ? unit_random_width(&random) : telling[unit_random(&random) % 13];
+            memcpy(image.bytes + (at < 0x400 ? at / 4 * 4 + 4 : at), &value, 1u << unit_random(&random) % 4);
+        }
+        judge(&reach, image.bytes, round % 3 ? FILE_BYTES : unit_random(&random) % FILE_BYTES);
+        assert_true(reach.level <= REACH_NONE && strlen(reach.why) < sizeof reach.why);
+        assert_true((reach.level == REACH_FULL) == !*reach.why);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain_program),
+        cmocka_unit_test(test_loading),
+        cmocka_unit_test(test_own_malloc),
+        cmocka_unit_test(test_sanitizers_and_runtimes),
+        cmocka_unit_test(test_runtime_that_hands_over),
+        cmocka_unit_test(test_scripts),
+        cmocka_unit_test(test_script_that_interprets_itself),
+        cmocka_unit_test(test_absent_programs),
+        cmocka_unit_test(test_damaged_files),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
