@@ -24,8 +24,14 @@ enum {
 };
 
 enum ht_clock_kind { HT_CLOCK_TSC = 1, HT_CLOCK_CNTVCT = 2, HT_CLOCK_GETTIME = 3 };
-enum ht_raw_state { HT_RAW_RECORDING = 1, HT_RAW_STOPPED = 2, HT_RAW_EXITED = 3 };
-enum ht_stop_reason { HT_STOP_NONE = 0, HT_STOP_NO_SPACE = 1, HT_STOP_SIZE_LIMIT = 2 };
+enum ht_raw_state { HT_RAW_RECORDING = 1, HT_RAW_STOPPED = 2, HT_RAW_EXITED = 3, HT_RAW_PAUSED = 4 };
+enum ht_stop_reason {
+    HT_STOP_NONE = 0,
+    HT_STOP_NO_SPACE = 1,
+    HT_STOP_SIZE_LIMIT = 2,
+    HT_STOP_SANDBOX = 3,
+    HT_STOP_CONTROL = 4
+};
 
 enum ht_raw_op {
     HT_RAW_END = 0,
@@ -92,7 +98,8 @@ struct ht_window {
     uint32_t magic, stream, tid, index;
     uint64_t bytes;
     uint64_t base_stamp, base_address;
-    uint32_t used, zero32;
+    uint32_t used;
+    uint32_t outer;  // number of the stream that this one is nested in, plus one; 0: none
     uint64_t calls_before;
     uint64_t zero;
 };

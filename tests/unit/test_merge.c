@@ -116,7 +116,7 @@ static void convert(const char *raw, const char *trace, struct merge_totals *tot
     struct ht_trace_writer *writer = ht_trace_create(trace, 1, 1, &error);
     assert_non_null(writer);
     ht_trace_put_context(writer, "{}");
-    if (merge_log(&log, writer, &result, NULL, NULL, &error)) fail_msg("%s", error.message);
+    if (merge_log(&log, NULL, writer, &result, &(struct merge_progress){0}, &error)) fail_msg("%s", error.message);
     if (ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error))
         fail_msg("%s", error.message);
     *totals = result.totals;
