@@ -123,6 +123,8 @@ def test_nginx(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> None:
     with running(server, signal.SIGQUIT):
         wait_until(lambda: fetch(port), server)
         assert all(fetch(port) for _ in range(300))
+        for log in logs_in(folder / "logs"):  # while both go on
+            tools.convert_clean(log, folder / "live.bin")
     check_family(tools, logs_in(folder / "logs"), folder, workers_min=2)
 
 
