@@ -5,22 +5,31 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "inheritance.h"
 #include "merge.h"
+#include "stop_reason.h"
 #include "talk.h"
 #include "trace_json.h"
 #include "verbs.h"
 
 struct options {
-    const char *raw, *output;
+    const char *raw, *output, *parent;
     int level;
     uint32_t time_unit_ns;
-    bool quiet;
+    bool no_parent, quiet;
 };
+
+enum { OPTION_NO_PARENT = 256 };
 
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "Write the trace to FILE (default: beside the log, .bin for .mraw)", 0},
     {"level", 'l', "LEVEL", 0, "Compression: fast, default or max", 0},
     {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default 32)", 0},
+    {"parent", 'p', "FILE", 0,
+     "For the log of a forked process: its parent's log, which tells what it inherited (default: looked for "
+     "beside RAW)",
+     0},
+    {"no-parent", OPTION_NO_PARENT, NULL, 0, "Go without the parent's log: inherited blocks are unknown", 0},
     {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
     {0}};
 
@@ -29,6 +38,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     char *end;
     switch (key) {
     case 'o': options->output = value; return 0;
+    case 'p': options->parent = value; return 0;
+    case OPTION_NO_PARENT: options->no_parent = true; return 0;
     case 'q': options->quiet = true; return 0;
     case 'l':
         options->level = !strcmp(value, "fast")      ? 1
@@ -49,12 +60,23 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         options->raw = value;
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which raw log? (malloc-footprint.PID.mraw)"); return 0;
+    case ARGP_KEY_SUCCESS:
+        if (options->parent && options->no_parent)
+            argp_error(state, "--parent and --no-parent exclude each other");
+        return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
 
-static const struct argp parser = {option_table, parse_option, "RAW", "Turn the raw log RAW into a trace.",
-                                   NULL,         NULL,         NULL};
+static const struct argp parser = {
+    option_table,
+    parse_option,
+    "RAW",
+    "Turn the raw log RAW into a trace.\v"
+    "The trace of a forked process begins with the blocks that it inherited, if its parent's log is there.",
+    NULL,
+    NULL,
+    NULL};
 
 struct shown {
     struct ht_progress progress;
@@ -76,27 +98,35 @@ static void say_result(const char *output, const struct merge_totals *totals, ui
             totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
             ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
             ht_grouped(anomalies, totals->anomalies));
+    if (totals->inherited_objects)
+        fprintf(stderr, ", %s blocks inherited", ht_grouped(anomalies, totals->inherited_objects));
     if (totals->foreign_frees)
         fprintf(stderr, ", %s foreign frees", ht_grouped(anomalies, totals->foreign_frees));
     fprintf(stderr, "\nnext: replay --alloc all %s\n", output);
 }
 
 static void warn_about(const struct ht_raw_log *log) {
-    if (log->header.state == HT_RAW_STOPPED)
+    char words[HT_STOP_TEXT_BYTES];
+    if (ht_stopped_early(&log->header))
         fprintf(stderr,
-                "heaptape convert: warning: %s: the recording stopped early (%s%s): the trace ends there\n",
-                log->path, log->header.stop_reason == HT_STOP_NO_SPACE ? "no space: " : "size limit",
-                log->header.stop_reason == HT_STOP_NO_SPACE ? strerror((int)log->header.stop_errno) : "");
-    if (log->header.parent_pid)
-        fprintf(stderr,
-                "heaptape convert: warning: %s: process %u was forked from %u: frees of inherited blocks are "
-                "foreign\n",
-                log->path, log->header.pid, log->header.parent_pid);
+                "heaptape convert: warning: %s: the recording stopped early (%s): the trace ends there\n",
+                log->path, ht_stop_words(&log->header, words) ? words : "no reason given");
 }
 
-static int write_trace(const struct options *options, const struct ht_raw_log *log, struct ht_error *error) {
+// The log is whole, but there is nothing in it.
+static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
+    const char *why = "the log holds none";
+    if (log->header.state == HT_RAW_PAUSED)
+        why = "the recording was paused all the time (heaptape ctl PID resume begins it)";
+    else if (log->header.stop_reason == HT_STOP_CONTROL)
+        why = "heaptape ctl ended the recording before the first one";
+    return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "at least one call expected, but %s", why);
+}
+
+static int write_trace(const struct options *options, const struct ht_raw_log *log,
+                       const struct live_blocks *inherited, const struct merge_progress *progress,
+                       struct ht_error *error) {
     double started_s = ht_now_s();
-    struct shown shown;
     struct merge_result result;
     uint64_t file_bytes;
     struct ht_trace_writer *writer =
@@ -107,9 +137,10 @@ static int write_trace(const struct options *options, const struct ht_raw_log *l
     json_decref(context);
     ht_trace_put_context(writer, text ? text : "{}");
     free(text);
-    ht_progress_start(&shown.progress);
-    int status = merge_log(log, writer, &result, options->quiet ? NULL : show_progress, &shown, error);
-    ht_progress_end(&shown.progress);
+    struct shown *shown = progress->context;
+    ht_progress_start(&shown->progress);
+    int status = merge_log(log, inherited, writer, &result, progress, error);
+    ht_progress_end(&shown->progress);
     if (status) {
         ht_trace_abandon(writer);
         return -1;
@@ -117,8 +148,7 @@ static int write_trace(const struct options *options, const struct ht_raw_log *l
     if (result.totals.events == 0) {
         ht_trace_abandon(writer);
         free(result.threads);
-        return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES,
-                              "at least one call expected, but the log holds none");
+        return no_calls(log, error);
     }
     json_t *totals = trace_json_totals(&result.totals, log);
     text = json_dumps(totals, JSON_COMPACT);
@@ -129,6 +159,23 @@ static int write_trace(const struct options *options, const struct ht_raw_log *l
     free(result.threads);
     if (!status && !options->quiet)
         say_result(options->output, &result.totals, file_bytes, ht_now_s() - started_s);
+    return status;
+}
+
+static int convert(const struct options *options, const struct ht_raw_log *log, struct ht_error *error) {
+    struct shown shown;
+    struct live_blocks inherited = {0};
+    struct merge_progress progress = {options->quiet ? NULL : show_progress, &shown};
+    char warning[INHERITANCE_WARNING_BYTES] = "";
+    ht_progress_start(&shown.progress);
+    int status = 0;
+    if (!options->no_parent)
+        status = inheritance_find(log, options->parent, &inherited, warning, &progress, error);
+    ht_progress_end(&shown.progress);
+    if (!status && *warning && !options->quiet)
+        fprintf(stderr, "heaptape convert: warning: %s: %s\n", log->path, warning);
+    if (!status) status = write_trace(options, log, &inherited, &progress, error);
+    live_blocks_free(&inherited);
     return status;
 }
 
@@ -160,7 +207,7 @@ int ht_verb_convert(int argc, char **argv) {
     }
     char *chosen = options.output ? NULL : default_output(options.raw);
     if (chosen) options.output = chosen;
-    int status = write_trace(&options, &log, &error) ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
+    int status = convert(&options, &log, &error) ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
     free(chosen);
     ht_raw_close(&log);
     return status;

@@ -16,6 +16,25 @@ void heap_model_free(struct heap_model *heap) {
     map64_free(&heap->addresses);
     map64_free(&heap->births);
     slots_free(&heap->slots);
+    free(heap->last_event);
+}
+
+static uint64_t next_event(const struct heap_model *heap) {
+    return heap->writer ? ht_trace_next_event(heap->writer) : heap->unwritten_events;
+}
+
+static void note_order(struct heap_model *heap, uint32_t slot) {
+    if (slot >= heap->last_event_room) {
+        size_t room = heap->slots.room;
+        uint64_t *larger = realloc(heap->last_event, room * sizeof *larger);
+        if (!larger) {
+            heap->no_memory = true;
+            return;
+        }
+        heap->last_event = larger;
+        heap->last_event_room = room;
+    }
+    heap->last_event[slot] = heap->unwritten_events++;
 }
 
 uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t time_ns) {
@@ -29,7 +48,7 @@ uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t t
     if (heap->threads_count >= HT_THREADS_MAX || !slots_add_thread(&heap->slots)) return UINT32_MAX;
     if (time_ns < heap->last_time_ns) time_ns = heap->last_time_ns;
     heap->threads[heap->threads_count] = (struct ht_thread){
-        .tid = tid, .first_event = ht_trace_next_event(heap->writer), .start_ns = time_ns, .end_ns = time_ns};
+        .tid = tid, .first_event = next_event(heap), .start_ns = time_ns, .end_ns = time_ns};
     return heap->threads_count++;
 }
 
@@ -37,7 +56,9 @@ void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint
                       uint64_t size, uint64_t extra) {
     if (time_ns > heap->last_time_ns) heap->last_time_ns = time_ns;
     bool own = slot && heap->slots.owner[slot] == thread;
-    ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
+    if (heap->writer)
+        ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
+    else if (slot) note_order(heap, slot);
     struct ht_thread *who = &heap->threads[thread];
     who->end_ns = heap->last_time_ns;
     if (!ht_op_is_call(op)) return;
@@ -73,6 +94,7 @@ void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread) 
 
 bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before) {
     uint64_t pages = pages_before < PAGES_MASK ? pages_before : PAGES_MASK;
+    if (!heap->writer) return true;
     return map64_put(&heap->births, slot, ht_trace_next_event(heap->writer) << PAGES_BITS | pages);
 }
 

@@ -8,7 +8,7 @@
 #include "slots.h"
 
 struct heap_model {
-    struct ht_trace_writer *writer;
+    struct ht_trace_writer *writer;  // NULL: nothing is written, and the order of births is kept instead
     struct merge_totals totals;
     struct map64 addresses;  // live address -> slot
     struct map64 births;     // slot of a large block -> its birth event and pages resident then
@@ -17,6 +17,10 @@ struct heap_model {
     uint64_t last_time_ns;
     struct ht_thread *threads;
     uint32_t threads_count, threads_room;
+    uint64_t unwritten_events;
+    uint64_t *last_event;  // by slot: a live object's birth, because nothing else names it afterwards
+    size_t last_event_room;
+    bool no_memory;  // last_event is not complete
 };
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer);

@@ -1,4 +1,5 @@
 // heaptape info: what a trace holds, from its index and totals.
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,10 @@ static void print_for_people(const json_t *info) {
            json_string_value(json_object_get(context, "allocator_version"))
                ? text_of(context, "allocator_version")
                : "");
+    if (json_is_integer(json_object_get(info, "parent_pid")))
+        printf("%-24s process %" PRIu64 "\n", "forked from", number(info, "parent_pid"));
+    if (json_string_value(json_object_get(context, "stopped")))
+        printf("%-24s %s\n", "recording stopped", text_of(context, "stopped"));
     print_count(info, "events", "events");
     print_ops(info);
     print_count(info, "threads", "threads");
@@ -72,6 +77,10 @@ static void print_for_people(const json_t *info) {
     print_bytes(info, "peak live", "peak_live_bytes");
     print_count(info, "peak live objects", "peak_live_objects");
     print_count(info, "live objects at the end", "end_live_objects");
+    if (number(info, "inherited_objects")) {
+        print_count(info, "inherited objects", "inherited_objects");
+        print_bytes(info, "inherited", "inherited_bytes");
+    }
     printf("%-24s %.3f s\n", "duration", (double)number(info, "duration_ns") / 1e9);
     printf("%-24s %.3f s\n", "recorded CPU time", (double)number(info, "recorded_cpu_ns") / 1e9);
     print_bytes(info, "recorded peak RssAnon", "recorded_rss_peak_bytes");

@@ -30,7 +30,8 @@ struct lane {
     struct stream *stream;
     uint64_t key;  // stamp of its next record, or a bound below it
     uint32_t thread;
-    bool waited;  // its next record has been waited for
+    uint32_t root;  // the lane of its thread's outermost stream: itself, but for nested streams
+    bool waited;    // its next record has been waited for
     uint64_t wait_address;
     uint64_t wait_stamp;
     uint32_t next_waiter;  // another lane that waits for the same address, plus one
@@ -143,10 +144,13 @@ static uint64_t time_of(const struct merge *m, uint64_t stamp) {
     return stamp <= m->first_stamp ? 0 : scaled((double)(stamp - m->first_stamp) * m->ns_per_stamp);
 }
 
-// The thread of a lane that is about to have its first event.
+// The thread of a lane that is about to have its first event. The streams of one thread share it.
 static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     if (lane->thread != NO_THREAD) return true;
-    lane->thread = heap_model_add_thread(&m->heap, lane->stream->tid, time_of(m, stamp));
+    struct lane *root = &m->lane[lane->root];
+    if (root->thread == NO_THREAD)
+        root->thread = heap_model_add_thread(&m->heap, lane->stream->tid, time_of(m, stamp));
+    lane->thread = root->thread;
     return lane->thread != NO_THREAD;
 }
 
@@ -321,6 +325,7 @@ static enum applied apply_realloc_end(struct merge *m, uint32_t number, const st
 }
 
 static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
+    if (!m->heap.writer) return;
     uint64_t time_ns = time_of(m, record->stamp);
     if (time_ns < m->heap.last_time_ns) time_ns = m->heap.last_time_ns;
     // A sample is stamped before it is taken: another thread's may come between.
@@ -451,26 +456,34 @@ static int run_first(struct merge *m, struct ht_error *error) {
     }
 }
 
-static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_error *error) {
+static int no_memory(const struct merge *m, struct ht_error *error) {
+    errno = ENOMEM;
+    return ht_error_system(error, m->log->path, "cannot merge");
+}
+
+static int set_up(struct merge *m, struct ht_trace_writer *writer, const struct fork_point *fork,
+                  struct ht_error *error) {
     m->first_stamp = m->log->header.first_pair.stamp;
     m->ns_per_stamp = ht_raw_ns_per_stamp(m->log);
     m->wait_window_stamps = scaled((double)WAIT_WINDOW_NS / m->ns_per_stamp);
     if (streams_open(&m->streams, m->log, error)) return -1;
+    if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_window_stamps, error)) return -1;
     size_t lanes = m->streams.count + 1;
     m->lane = calloc(lanes, sizeof *m->lane);
     m->order = calloc(lanes, sizeof *m->order);
     m->blocked = calloc(lanes, sizeof *m->blocked);
     if (!heap_model_init(&m->heap, writer) || !map64_init(&m->waiters) || !m->lane || !m->order ||
-        !m->blocked) {
-        errno = ENOMEM;
-        return ht_error_system(error, m->log->path, "cannot merge");
-    }
+        !m->blocked)
+        return no_memory(m, error);
     m->samples.writer = writer;
     m->samples.totals = &m->heap.totals;
     for (uint32_t i = 0; i < m->streams.count; i++) {
-        m->lane[i] = (struct lane){
-            .stream = &m->streams.stream[i], .thread = NO_THREAD, .key = m->streams.stream[i].first_stamp};
-        if (m->streams.stream[i].windows) push_lane(m, i);
+        struct stream *stream = &m->streams.stream[i];
+        m->lane[i] = (struct lane){.stream = stream,
+                                   .thread = NO_THREAD,
+                                   .root = stream->outer ? m->lane[stream->outer - 1].root : i,
+                                   .key = stream->first_stamp};
+        if (stream->windows) push_lane(m, i);
     }
     return 0;
 }
@@ -486,45 +499,77 @@ static void fill_totals(struct merge *m) {
     totals->duration_ns = m->heap.last_time_ns;
 }
 
-static int run_merge(struct merge *m, struct ht_trace_writer *writer, struct merge_result *result,
-                     merge_progress *progress, void *progress_context, struct ht_error *error) {
-    int status = set_up(m, writer, error);
+// What was live at the start belongs to the thread that begins: in a forked child there is no other.
+static int begin_with(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
+    if (!inherited || !inherited->count || !m->order_count) return 0;
+    struct lane *lane = &m->lane[m->order[0]];
+    if (know_thread(m, lane, m->first_stamp) && live_blocks_give(inherited, &m->heap, lane->thread)) return 0;
+    return no_memory(m, error);
+}
+
+static int run_merge(struct merge *m, const struct merge_progress *progress, struct ht_error *error) {
     uint64_t told = 0;
+    int status = 0;
     while (!status && (m->order_count || m->blocked_count)) {
         status = m->order_count ? run_first(m, error) : force_oldest(m, error);
-        if (progress && m->streams.bytes_read - told >= PROGRESS_BYTES) {
+        if (progress->call && m->streams.bytes_read - told >= PROGRESS_BYTES) {
             told = m->streams.bytes_read;
-            progress(progress_context, told, m->streams.bytes_total, m->heap.totals.events);
+            progress->call(progress->context, told, m->streams.bytes_total, m->heap.totals.events);
         }
         // A full disk is told at the end; there is no point in reading on until then.
-        if (ht_trace_failed(writer)) break;
-    }
-    if (!status) {
-        sample_line_end(&m->samples);
-        fill_totals(m);
-        result->totals = m->heap.totals;
-        result->threads = m->heap.threads;
-    } else {
-        free(m->heap.threads);
+        if (m->heap.writer && ht_trace_failed(m->heap.writer)) break;
     }
     return status;
 }
 
-int merge_log(const struct ht_raw_log *log, struct ht_trace_writer *writer, struct merge_result *result,
-              merge_progress *progress, void *progress_context, struct ht_error *error) {
-    struct merge *held = calloc(1, sizeof *held);
-    if (!held) {
+static void tear_down(struct merge *m) {
+    heap_model_free(&m->heap);
+    map64_free(&m->waiters);
+    streams_close(&m->streams);
+    free(m->lane);
+    free(m->order);
+    free(m->blocked);
+    free(m);
+}
+
+// Runs the whole merge. Returns it for its results, or NULL with error.
+static struct merge *merge(const struct ht_raw_log *log, const struct live_blocks *inherited,
+                           struct ht_trace_writer *writer, const struct fork_point *fork,
+                           const struct merge_progress *progress, struct ht_error *error) {
+    struct merge *m = calloc(1, sizeof *m);
+    if (!m) {
         errno = ENOMEM;
-        return ht_error_system(error, log->path, "cannot merge");
+        ht_error_system(error, log->path, "cannot merge");
+        return NULL;
     }
-    held->log = log;
-    int status = run_merge(held, writer, result, progress, progress_context, error);
-    heap_model_free(&held->heap);
-    map64_free(&held->waiters);
-    streams_close(&held->streams);
-    free(held->lane);
-    free(held->order);
-    free(held->blocked);
-    free(held);
+    m->log = log;
+    if (!set_up(m, writer, fork, error) && !begin_with(m, inherited, error) && !run_merge(m, progress, error))
+        return m;
+    free(m->heap.threads);
+    tear_down(m);
+    return NULL;
+}
+
+int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
+              struct ht_trace_writer *writer, struct merge_result *result,
+              const struct merge_progress *progress, struct ht_error *error) {
+    struct merge *m = merge(log, inherited, writer, NULL, progress, error);
+    if (!m) return -1;
+    sample_line_end(&m->samples);
+    fill_totals(m);
+    result->totals = m->heap.totals;
+    result->threads = m->heap.threads;
+    tear_down(m);
+    return 0;
+}
+
+int merge_to_fork(const struct ht_raw_log *log, const struct live_blocks *inherited,
+                  const struct fork_point *fork, struct live_blocks *live,
+                  const struct merge_progress *progress, struct ht_error *error) {
+    struct merge *m = merge(log, inherited, NULL, fork, progress, error);
+    if (!m) return -1;
+    int status = live_blocks_take(live, &m->heap) ? 0 : no_memory(m, error);
+    free(m->heap.threads);
+    tear_down(m);
     return status;
 }

@@ -11,6 +11,8 @@
 
 #include <stdint.h>
 
+#include "fork_cut.h"
+#include "live_blocks.h"
 #include "raw_reader.h"
 #include "trace_writer.h"
 
@@ -19,6 +21,7 @@ struct merge_totals {
     uint64_t ops[HT_FUNCTIONS];
     uint64_t threads, slots;
     uint64_t peak_live_bytes, peak_live_objects, end_live_bytes, end_live_objects;
+    uint64_t inherited_objects, inherited_bytes;
     uint64_t repairs, anomalies, foreign_frees, unfinished, failed_calls;
     uint64_t duration_ns;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
@@ -29,11 +32,22 @@ struct merge_result {
     struct ht_thread *threads;  // totals.threads of them, to be freed by the caller
 };
 
-// Called now and then; bytes of the log done and in all.
-typedef void merge_progress(void *context, uint64_t bytes_done, uint64_t bytes_total, uint64_t events);
+// Called now and then (call may be NULL); bytes of the log done and in all.
+struct merge_progress {
+    void (*call)(void *context, uint64_t bytes_done, uint64_t bytes_total, uint64_t events);
+    void *context;
+};
 
-// Writes all events, samples and residency of the log. Returns 0 or -1 with error.
-int merge_log(const struct ht_raw_log *log, struct ht_trace_writer *writer, struct merge_result *result,
-              merge_progress *progress, void *progress_context, struct ht_error *error);
+// Writes all events, samples and residency of the log. inherited: the blocks that were live when it began.
+// Returns 0 or -1 with error.
+int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
+              struct ht_trace_writer *writer, struct merge_result *result,
+              const struct merge_progress *progress, struct ht_error *error);
+
+// Follows the log to the point where a child was forked from its process, and writes nothing: `live` are the
+// blocks that the child inherited, to be freed by the caller. Returns 0 or -1 with error.
+int merge_to_fork(const struct ht_raw_log *log, const struct live_blocks *inherited,
+                  const struct fork_point *fork, struct live_blocks *live,
+                  const struct merge_progress *progress, struct ht_error *error);
 
 #endif

@@ -54,15 +54,22 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
         struct stream *stream = &streams->stream[window.stream];
         if (stream->windows == 0) {
             stream->tid = window.tid;
+            stream->outer = window.outer;
             stream->first_stamp = window.base_stamp;
         }
+        // A stream is nested in one that was opened before it: so there is always an outermost one.
+        if (window.outer > window.stream || window.outer != stream->outer)
+            return ht_error_input(error, log->path, at,
+                                  "a stream nested in an earlier one expected, found %" PRIu32 " in %" PRIu32,
+                                  window.stream, window.outer - 1);
         if (window.index != stream->windows)
             return ht_error_input(error, log->path, at,
                                   "window %" PRIu32 " of stream %" PRIu32 " expected, found %" PRIu32,
                                   stream->windows, window.stream, window.index);
         uint64_t bytes = window.used ? window.used : window.bytes;
         if (bytes > log->windows_end - at) bytes = log->windows_end - at;  // a file cut short
-        if (!add_window(stream, (struct stream_window){at, (uint32_t)bytes, window.used})) goto no_memory;
+        if (!add_window(stream, (struct stream_window){at, window.base_stamp, (uint32_t)bytes, window.used}))
+            goto no_memory;
         streams->bytes_total += bytes;
     }
     return more;

@@ -13,11 +13,13 @@ enum { STREAM_BATCH = 32 };
 
 struct stream_window {
     uint64_t offset;
+    uint64_t base_stamp;  // no call in it is stamped earlier
     uint32_t bytes, used;
 };
 
 struct stream {
     uint32_t tid;
+    uint32_t outer;                // number of the stream that this one is nested in, plus one; 0: none
     uint64_t first_stamp;          // no record is stamped earlier
     struct stream_window *window;  // in order
     uint32_t windows, windows_room, next_window;

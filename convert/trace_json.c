@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "stop_reason.h"
+
 // Strings of the recorded program may be any bytes; JSON wants UTF-8.
 static json_t *any_string(const char *bytes, size_t length) {
     json_t *string = json_stringn(bytes, length);
@@ -18,14 +20,6 @@ static json_t *any_string(const char *bytes, size_t length) {
 
 static void set_number(json_t *object, const char *key, uint64_t value) {
     json_object_set_new(object, key, json_integer((json_int_t)value));
-}
-
-static const char *stop_text(const struct ht_raw_header *header) {
-    switch (header->stop_reason) {
-    case HT_STOP_NO_SPACE: return "no space";
-    case HT_STOP_SIZE_LIMIT: return "size limit";
-    default: return NULL;
-    }
 }
 
 json_t *trace_json_context(const struct ht_raw_log *log) {
@@ -54,8 +48,9 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
     double stamp_ns = ht_raw_ns_per_stamp(log);
     json_object_set_new(context, "clock_hz",
                         json_real(1e9 / stamp_ns * (double)(UINT64_C(1) << header->clock_shift)));
-    if (header->state == HT_RAW_STOPPED && stop_text(header))
-        json_object_set_new(context, "stopped", json_string(stop_text(header)));
+    char words[HT_STOP_TEXT_BYTES];
+    if ((header->state == HT_RAW_STOPPED || header->state == HT_RAW_PAUSED) && ht_stop_words(header, words))
+        json_object_set_new(context, "stopped", json_string(words));
     return context;
 }
 
@@ -76,6 +71,8 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
         {"peak_live_objects", totals->peak_live_objects},
         {"end_live_bytes", totals->end_live_bytes},
         {"end_live_objects", totals->end_live_objects},
+        {"inherited_objects", totals->inherited_objects},
+        {"inherited_bytes", totals->inherited_bytes},
         {"repairs", totals->repairs},
         {"anomalies", totals->anomalies},
         {"foreign_frees", totals->foreign_frees},
@@ -121,6 +118,10 @@ static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *err
             totals.records++;
             totals.duration_ns = events.time_ns[row];
             if (events.slot[row] > totals.slots) totals.slots = events.slot[row];
+            if (ht_op_function(events.op[row]) == HT_INHERIT) {
+                totals.inherited_objects++;
+                totals.inherited_bytes += events.size[row];
+            }
             if (!ht_op_is_call(events.op[row])) continue;
             totals.events++;
             totals.ops[ht_op_function(events.op[row])]++;
@@ -170,7 +171,9 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     json_t *command = json_object_get(context, "command"),
            *allocator = json_object_get(context, "allocator_name");
     if (!allocator) allocator = json_object_get(context, "allocator");
+    json_t *parent = json_object_get(context, "parent_pid");
     json_object_set(info, "command", command ? command : json_null());
+    json_object_set(info, "parent_pid", parent ? parent : json_null());
     json_object_set(info, "recorded_allocator", allocator ? allocator : json_null());
     json_object_set_new(info, "context", context ? context : json_object());
     return info;

@@ -102,7 +102,8 @@ struct ht_window {
     uint32_t magic, stream, tid, index;
     uint64_t bytes;
     uint64_t base_stamp, base_address;
-    uint32_t used, outer;
+    uint32_t used;
+    uint32_t outer;  // number of the stream that this one is nested in, plus one; 0: none
     uint64_t calls_before;
     uint64_t zero;
 };

@@ -287,14 +287,14 @@ static bool counts(const struct ht_raw_record *record) {
     return record->op != HT_RAW_LONG && record->op != HT_RAW_REALLOC_BEGIN;
 }
 
-int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *streams,
+int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *threads,
                        struct ht_error *error) {
     struct ht_window window;
     uint64_t at, offset = 0, *per_stream = NULL;
     size_t room = 0;
     int more;
     *calls = 0;
-    *streams = 0;
+    *threads = 0;
     while ((more = ht_raw_next_window(log, offset, &window, &at, error)) > 0) {
         offset = at + window.bytes;
         if (window.stream >= room) {
@@ -311,7 +311,7 @@ int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *
             per_stream = larger;
             room = wanted;
         }
-        if (window.stream >= *streams) *streams = window.stream + 1;
+        *threads += window.index == 0 && window.outer == 0;
         per_stream[window.stream] = window.calls_before;
         if (window.used) continue;  // a later window of the stream says how many there were
         uint64_t bytes = window.bytes;

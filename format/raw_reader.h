@@ -69,8 +69,8 @@ void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window
 int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record);
 
 // Calls in the log (a realloc counts once), read from window headers, and from the records of windows still
-// open.
-int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *streams,
+// open; and its threads: the streams that are nested in no other.
+int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *threads,
                        struct ht_error *error);
 
 #endif

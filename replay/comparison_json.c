@@ -66,8 +66,9 @@ static json_t *recorded_json(const struct ht_comparison *c) {
 
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
     const struct ht_choices *choices = &c->options->choices;
-    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:I}", "trace", c->options->trace_path, "calls",
-                             (json_int_t)c->built->calls_total, "rounds", (json_int_t)c->rounds, "seed",
+    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "trace", c->options->trace_path, "calls",
+                             (json_int_t)c->built->calls_total, "inherited_objects",
+                             (json_int_t)c->built->inherited_objects, "rounds", (json_int_t)c->rounds, "seed",
                              (json_int_t)c->options->seed, "failed_runs", (json_int_t)c->failed_runs);
     json_object_set_new(root, "baseline",
                         c->count ? json_string(choices->list[c->baseline].name) : json_null());

@@ -60,8 +60,12 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
         fprintf(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
                 program->allocator_version);
     }
-    fprintf(out, "\n%s calls, %zu round%s, seed %" PRIu64 "\n", ht_grouped(calls, c->built->calls_total),
+    fprintf(out, "\n%s calls, %zu round%s, seed %" PRIu64, ht_grouped(calls, c->built->calls_total),
             c->rounds, c->rounds == 1 ? "" : "s", c->options->seed);
+    if (c->built->inherited_objects) {
+        fprintf(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
+    }
+    fputc('\n', out);
 }
 
 static const char *verdict_text(enum ht_verdict verdict, const char *less, const char *more) {

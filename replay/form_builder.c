@@ -12,7 +12,12 @@
 
 // The most words that one event can become: time, wait, an op of four, publish. The memfd is sparse, so
 // what is not used costs nothing. A stream has two words more: the time of its end, and a spare one.
-enum { WORDS_PER_EVENT_MAX = 7, WORDS_PER_STREAM = 2 + HT_WORDS_PADDING, PAGE_BYTES = 4096 };
+enum {
+    WORDS_PER_EVENT_MAX = 7,
+    WORDS_PER_ALLOCATION_MAX = 4,
+    WORDS_PER_STREAM = 2 + HT_WORDS_PADDING,
+    PAGE_BYTES = 4096
+};
 
 int ht_form_grow(struct ht_form_state *form, void **array, size_t *room, size_t needed,
                  size_t element_bytes) {
@@ -57,10 +62,14 @@ static uint64_t stream_bytes(const struct ht_stream_state *stream) {
     return round_to_page((stream->events * WORDS_PER_EVENT_MAX + WORDS_PER_STREAM) * sizeof(uint64_t));
 }
 
-// The memfd, with a region for each stream.
+static uint64_t inherited_bytes(const struct ht_form_state *form) {
+    return round_to_page((form->inherited * WORDS_PER_ALLOCATION_MAX + HT_WORDS_PADDING) * sizeof(uint64_t));
+}
+
+// The memfd, with a region for what is inherited, and one for each stream.
 static int make_memory(struct ht_form_state *form) {
     struct ht_built_form *built = form->built;
-    uint64_t bytes = header_bytes(form);
+    uint64_t bytes = header_bytes(form) + inherited_bytes(form);
     for (uint32_t i = 0; i < form->streams_count; i++) bytes += stream_bytes(&form->streams[i]);
     built->fd = memfd_create("heaptape-form", 0);
     if (built->fd < 0 || ftruncate(built->fd, (off_t)bytes)) {
@@ -73,6 +82,8 @@ static int make_memory(struct ht_form_state *form) {
     built->form = map;
     built->mapped_bytes = bytes;
     uint64_t offset = header_bytes(form);
+    form->inherited_words = (uint64_t *)(form->base + offset);
+    offset += inherited_bytes(form);
     for (uint32_t i = 0; i < form->streams_count; i++) {
         form->streams[i].words = (uint64_t *)(form->base + offset);
         offset += stream_bytes(&form->streams[i]);
@@ -140,6 +151,8 @@ static int finish(struct ht_form_state *form) {
     for (uint32_t i = 0; i < form->streams_count; i++) {
         if (finish_stream(form, i)) return -1;
     }
+    header->inherited_offset = (uint64_t)((char *)form->inherited_words - form->base);
+    header->inherited_words = form->inherited_used;
     header->streams = form->streams_count;
     header->initial_stream = initial_stream(form);
     header->slots = form->slots_count;
@@ -151,8 +164,10 @@ static int finish(struct ht_form_state *form) {
 static int build(struct ht_form_state *form) {
     for (unsigned op = 0; op < 256; op++) form->shape[op] = ht_op_shape((uint8_t)op);
     if (ht_trace_facts(form->reader, &form->facts, form->error) || ht_form_count(form)) return -1;
-    if (form->events && (make_memory(form) || ht_form_write(form) || finish(form))) return -1;
-    if (form->events && form->built->form->operations) return 0;
+    // Without a call there is no stream.
+    bool calls = form->events > form->inherited;
+    if (calls && (make_memory(form) || ht_form_write(form) || finish(form))) return -1;
+    if (calls && form->built->form->operations) return 0;
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),
                           "at least one call that can be replayed expected");
 }

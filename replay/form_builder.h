@@ -31,6 +31,7 @@ struct ht_built_form {
     uint64_t calls[HT_FUNCTIONS];    // replayed calls by function
     uint64_t calls_total;
     uint64_t failed_skipped, foreign_skipped;
+    uint64_t inherited_objects;  // allocated before the replay begins
     uint64_t live_peak_bytes;
 };
 

@@ -1,6 +1,14 @@
 // The first pass: each thread's number of events, and the handovers of slots from thread to thread.
 #include "form_state.h"
 
+static int know_slot(struct ht_form_state *form, uint32_t slot) {
+    if (ht_form_grow(form, (void **)&form->slots, &form->slots_room, (size_t)slot + 1, sizeof *form->slots)) {
+        return -1;
+    }
+    while (form->slots_count <= slot) form->slots[form->slots_count++].last_thread = HT_NOBODY;
+    return 0;
+}
+
 static int count_event(struct ht_form_state *form, uint32_t thread, uint32_t slot,
                        const struct ht_op_shape *shape, uint64_t event) {
     if (ht_form_grow(form, (void **)&form->streams, &form->streams_room, (size_t)thread + 1,
@@ -14,10 +22,7 @@ static int count_event(struct ht_form_state *form, uint32_t thread, uint32_t slo
         return -1;
     }
     if (!shape->slot) return 0;
-    if (ht_form_grow(form, (void **)&form->slots, &form->slots_room, (size_t)slot + 1, sizeof *form->slots)) {
-        return -1;
-    }
-    while (form->slots_count <= slot) form->slots[form->slots_count++].last_thread = HT_NOBODY;
+    if (know_slot(form, slot)) return -1;
     struct ht_slot_state *state = &form->slots[slot];
     if (state->last_thread != HT_NOBODY && state->last_thread != thread) {
         form->publishing[state->last_event / 64] |= 1ull << state->last_event % 64;
@@ -47,7 +52,16 @@ static int count_section(void *context, const struct ht_section_place *place,
         uint32_t slot = events->slot[i];
         const char *expected = what_is_wrong(form, shape, event, slot, events->time_ns[i]);
         if (expected) return ht_form_bad_event(form, place, event, expected);
-        if (count_event(form, ht_form_stream_of(form, events->thread[i]), slot, shape, event)) return -1;
+        // What is inherited is there before any thread begins: it is nobody's, and nobody waits for it.
+        if (ht_op_function(events->op[i]) == HT_INHERIT) {
+            if (form->inherited != form->events)
+                return ht_form_bad_event(form, place, event,
+                                         "inherited blocks before the first call expected");
+            if (know_slot(form, slot)) return -1;
+            form->inherited++;
+        } else if (count_event(form, ht_form_stream_of(form, events->thread[i]), slot, shape, event)) {
+            return -1;
+        }
         form->events++;
     }
     return 0;

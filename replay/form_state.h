@@ -40,6 +40,8 @@ struct ht_form_state {
     uint32_t slots_count, streams_count;
     size_t slots_room, streams_room, publishing_room;
     uint64_t events;
+    uint64_t inherited, inherited_used;  // the events that come first; words written for them
+    uint64_t *inherited_words;
     char *base;  // of the memfd's mapping
     uint64_t base_bytes;
 };

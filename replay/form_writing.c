@@ -59,18 +59,17 @@ static int mark_timed(struct writing *writing, struct ht_stream_state *stream, u
                     function);
 }
 
-// RSS is read at every new maximum of live bytes (in steps of 0.1 %) and every so many events.
-static int mark_sample(struct writing *writing, struct ht_stream_state *stream, uint64_t event,
-                       uint64_t time_ns) {
+static void step_above(struct writing *writing) {
+    uint64_t step = writing->live_bytes / 1000;
+    if (step < SAMPLE_STEP_BYTES_MIN) step = SAMPLE_STEP_BYTES_MIN;
+    writing->step_above_bytes = writing->live_bytes + step;
+}
+
+// RSS is to be read when the stream has come to where it ends now.
+static int put_sample(struct writing *writing, struct ht_stream_state *stream, uint64_t event,
+                      uint64_t time_ns) {
     struct ht_form_state *form = writing->form;
     struct ht_built_form *built = form->built;
-    bool higher = writing->live_bytes > writing->step_above_bytes;
-    if (!higher && event % writing->sample_every && event + 1 != form->events) return 0;
-    if (higher) {
-        uint64_t step = writing->live_bytes / 1000;
-        if (step < SAMPLE_STEP_BYTES_MIN) step = SAMPLE_STEP_BYTES_MIN;
-        writing->step_above_bytes = writing->live_bytes + step;
-    }
     uint32_t number = built->form->samples++;
     if (ht_form_grow(form, (void **)&built->points, &writing->points_room, (size_t)number + 1,
                      sizeof *built->points)) {
@@ -79,6 +78,15 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
     built->points[number] = (struct ht_sample_point){time_ns, event, writing->live_bytes};
     return put_mark(form, &stream->samples, &stream->samples_count, &stream->samples_room, stream->used,
                     number);
+}
+
+// RSS is read at every new maximum of live bytes (in steps of 0.1 %) and every so many events.
+static int mark_sample(struct writing *writing, struct ht_stream_state *stream, uint64_t event,
+                       uint64_t time_ns) {
+    bool higher = writing->live_bytes > writing->step_above_bytes;
+    if (!higher && event % writing->sample_every && event + 1 != writing->form->events) return 0;
+    if (higher) step_above(writing);
+    return put_sample(writing, stream, event, time_ns);
 }
 
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
@@ -154,10 +162,27 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     return mark_sample(writing, stream, event, time_ns);
 }
 
+// An allocation outside the streams. Once all are there, RSS is read as the first stream begins.
+static int write_inherited(struct writing *writing, const struct ht_section_place *place,
+                           const struct ht_events *events, uint32_t i) {
+    struct ht_form_state *form = writing->form;
+    uint64_t event = events->first_event + i;
+    struct ht_operation op = ht_operation_of(events, i, 0);
+    op.pages = pages_of_birth(writing, event);
+    const char *expected = follow_slot(writing, &op, &form->shape[events->op[i]]);
+    if (expected) return ht_form_bad_event(form, place, event, expected);
+    form->inherited_used += ht_operation_put(&op, form->inherited_words + form->inherited_used);
+    form->built->inherited_objects++;
+    if (event + 1 < form->inherited) return 0;
+    step_above(writing);
+    return put_sample(writing, &form->streams[0], event, events->time_ns[i]);
+}
+
 static int write_section(void *context, const struct ht_section_place *place,
                          const struct ht_events *events) {
     for (uint32_t i = 0; i < events->rows; i++) {
-        if (write_event(context, place, events, i)) return -1;
+        bool inherited = ht_op_function(events->op[i]) == HT_INHERIT;
+        if ((inherited ? write_inherited : write_event)(context, place, events, i)) return -1;
     }
     return 0;
 }

@@ -11,6 +11,7 @@
 
 #include "allocator.h"
 #include "raw_clock.h"
+#include "replay_engine.h"
 #include "replay_lane.h"
 #include "replay_window.h"
 #include "rss_probe.h"
@@ -21,7 +22,7 @@ struct measured {
     const struct ht_form *form;
     struct ht_exchange *exchange;
     struct ht_window window;
-    struct ht_lane *lanes;
+    struct ht_lane *lanes;  // the streams', and one more for what is inherited
     int statm_fd;
     struct rusage usage_before, usage_after;
     uint64_t start_ns, start_ticks;
@@ -58,16 +59,19 @@ static void fault_in(const void *start, size_t bytes) {
     if (bytes) (void)at[bytes - 1];
 }
 
+static void prepare_heap(const struct measured *run, struct ht_lane *lane, void **table) {
+    lane->table = table;
+    lane->page_stride = ht_allocator.is_null ? 0 : HT_TOUCH_PAGE_BYTES;
+    lane->touch = run->exchange->job.touch;
+}
+
 static void prepare_lane(struct measured *run, uint32_t i, void **table, _Atomic uint32_t *handovers) {
     const char *base = (const char *)run->form;
     const struct ht_stream *stream = (const struct ht_stream *)(base + run->form->streams_offset) + i;
-    const struct ht_job *job = &run->exchange->job;
     struct ht_lane *lane = &run->lanes[i];
-    lane->table = table;
+    prepare_heap(run, lane, table);
     lane->handovers = handovers;
-    lane->page_stride = ht_allocator.is_null ? 0 : HT_TOUCH_PAGE_BYTES;
-    lane->touch = job->touch;
-    lane->pass = job->pass;
+    lane->pass = run->exchange->job.pass;
     lane->stream = stream;
     lane->words = (const uint64_t *)(base + stream->words_offset);
     lane->timed_marks = (const struct ht_mark *)(base + stream->timed_offset);
@@ -86,9 +90,10 @@ static void prepare(struct measured *run) {
     if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm can't be read");
     void **table = shared_table((size_t)slots * sizeof(void *), outcome);
     _Atomic uint32_t *handovers = shared_table(streams > 1 ? (size_t)slots * sizeof(uint32_t) : 1, outcome);
-    run->lanes = shared_table(streams * sizeof(struct ht_lane), outcome);
+    run->lanes = shared_table((streams + 1) * sizeof(struct ht_lane), outcome);
     fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET, run->form->samples * sizeof(uint64_t));
     for (uint32_t i = 0; i < streams; i++) prepare_lane(run, i, table, handovers);
+    prepare_heap(run, &run->lanes[streams], table);
     ht_window_init(&run->window, run->lanes, streams, run->exchange->job.window_ns,
                    shared_table(streams * sizeof(uint64_t), outcome),
                    shared_table(streams * sizeof(uint32_t), outcome), outcome);
@@ -114,6 +119,24 @@ static void take_end(void *context) {
     outcome->rss_end_bytes = ht_rss_anon_bytes(run->statm_fd);
 }
 
+// What a forked process had from the start is part of its footprint, and none of its calls: the blocks are
+// allocated before anything is counted but RSS.
+static void allocate_inherited(struct measured *run) {
+    const struct ht_form *form = run->form;
+    struct ht_lane *lane = &run->lanes[form->streams];
+    if (ht_allocator.replaying) ht_allocator.replaying(true);
+    ht_engine_run_words(lane, (const uint64_t *)((const char *)form + form->inherited_offset),
+                        form->inherited_words);
+    if (ht_allocator.replaying) ht_allocator.replaying(false);
+}
+
+static void add_failures(struct ht_outcome *outcome, const struct ht_lane *lane) {
+    if (lane->failures && !outcome->failures) {
+        memcpy(outcome->first_failure, lane->first_failure, sizeof outcome->first_failure);
+    }
+    outcome->failures += lane->failures;
+}
+
 static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
     double ns_per_tick = outcome->ticks ? (double)outcome->ticks_ns / (double)outcome->ticks : 0;
     outcome->cpu_ns += lane->cpu_ns;
@@ -121,10 +144,7 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
     outcome->operations += lane->stream->operations;
     outcome->samples_taken += lane->samples_taken;
     outcome->readings_dropped += lane->readings_dropped;
-    if (lane->failures && !outcome->failures) {
-        memcpy(outcome->first_failure, lane->first_failure, sizeof outcome->first_failure);
-    }
-    outcome->failures += lane->failures;
+    add_failures(outcome, lane);
     for (int i = 0; i < 32; i++) {
         outcome->functions[i].count += lane->functions[i].count;
         outcome->functions[i].call_ticks += lane->functions[i].call_ticks;
@@ -143,12 +163,14 @@ static void replay(struct measured *run) {
     }
     outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
     if (job->virtual_time) ht_virtual_clock_start(&run->window.low_ns);
+    allocate_inherited(run);
     getrusage(RUSAGE_SELF, &run->usage_before);
     run->start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     run->start_ticks = ht_ticks();
     ht_window_run(&run->window, first == HT_NO_STREAM ? NULL : &run->lanes[first], take_end, run);
     outcome->minor_faults = (uint64_t)(run->usage_after.ru_minflt - run->usage_before.ru_minflt);
     outcome->major_faults = (uint64_t)(run->usage_after.ru_majflt - run->usage_before.ru_majflt);
+    add_failures(outcome, &run->lanes[run->form->streams]);
     for (uint32_t i = 0; i < run->form->streams; i++) add_lane(outcome, &run->lanes[i]);
 }
 

@@ -268,6 +268,10 @@ static void run_memory_pass(struct ht_lane *lane, const uint64_t *end) {
     run_to(lane, word, end);
 }
 
+void ht_engine_run_words(struct ht_lane *lane, const uint64_t *words, uint64_t count) {
+    run_to(lane, words, words + count);
+}
+
 void ht_engine_run(struct ht_lane *lane) {
     const uint64_t *end = lane->words + lane->stream->words_count;
     uint64_t cpu_before_ns = ht_thread_cpu_ns();

@@ -86,9 +86,10 @@ struct ht_form {
     uint32_t slots;           // slots 0 to slots-1 are used
     uint32_t samples;
     uint64_t operations;
-    uint64_t zero;
+    // What a forked process inherited: allocated before anything is measured, by no stream.
+    uint64_t inherited_offset, inherited_words;
 };
-static_assert(sizeof(struct ht_form) == 56, "form");
+static_assert(sizeof(struct ht_form) == 64, "form");
 
 static inline uint64_t ht_word(enum ht_word_op op, uint32_t slot, uint32_t arg) {
     return (uint64_t)arg << 32 | slot << HT_WORD_OP_BITS | (uint32_t)op;

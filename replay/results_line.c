@@ -28,9 +28,10 @@ static json_t *text_or_null(const char *text) {
 static json_t *trace_json(const struct ht_results_line *line) {
     char *absolute = realpath(line->options->trace_path, NULL);
     json_t *trace = json_pack(
-        "{s:o, s:s, s:I}", "path", text_or_null(absolute ? absolute : line->options->trace_path), "sha256",
-        line->trace_sha256, "events",
-        (json_int_t)(line->built->calls_total + line->built->failed_skipped + line->built->foreign_skipped));
+        "{s:o, s:s, s:I, s:I}", "path", text_or_null(absolute ? absolute : line->options->trace_path),
+        "sha256", line->trace_sha256, "events",
+        (json_int_t)(line->built->calls_total + line->built->failed_skipped + line->built->foreign_skipped),
+        "inherited_objects", (json_int_t)line->built->inherited_objects);
     free(absolute);
     return trace;
 }

@@ -42,6 +42,9 @@ def trace_facts(trace: Trace | None, experiment: Experiment) -> Facts:
             facts.append((title, count(totals[key])))
     if "peak_live_bytes" in totals:
         facts.append(("peak live bytes", byte_count(totals["peak_live_bytes"])))
+    if totals.get("inherited_objects"):
+        facts.append(("inherited at a fork", f"{count(totals['inherited_objects'])} blocks, "
+                                             f"{byte_count(totals.get('inherited_bytes', 0))}"))
     if "duration_ns" in totals:
         facts.append(("duration", nanoseconds(totals["duration_ns"])))
     started = trace.context.get("start_realtime_ns")

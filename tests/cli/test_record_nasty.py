@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tool_runner import (MARKER_BEGIN, Outcome, Recording, Tools, by_birth, is_forked, logs_in,
-                         outcome_of, read_tallies, run, tallies_in)
+                         outcome_of, parent_pid, read_tallies, run, tallies_in)
 
 # name, and how many process images it consists of: each image has a log of its own
 TARGETS = {
@@ -73,13 +73,70 @@ def test_record_verb(tools: Tools, tmp_path: Path, name: str) -> None:
 
 
 def test_blocks_inherited_over_fork(tools: Tools, tmp_path: Path) -> None:
-    """The child frees 400 blocks that it inherited, the grandchild 100 of them, nothing else."""
+    """The child frees 400 blocks that it inherited, the grandchild 100 of them, nothing else:
+    foreign without the parent's log. With it both are born with all that was live."""
     recording = tools.preload(command_of(tools, "fork_children", tmp_path / "counts"),
                               tmp_path / "logs")
-    foreign = {is_forked(log): [] for log in recording.logs}
+    foreign, inherited = [], []
     for log in recording.logs:
-        foreign[is_forked(log)].append(tools.convert_clean(log, tmp_path / "t.bin")["foreign_frees"])
-    assert foreign == {False: [0], True: [100, 400]} or foreign == {False: [0], True: [400, 100]}
+        alone = tools.info(tools.convert(log, tmp_path / "alone.bin", "--no-parent"))
+        whole = tools.convert_clean(log, tmp_path / f"{log.stem}.bin")
+        assert (whole["parent_pid"] is not None) == is_forked(log)
+        assert alone["events"] == whole["events"] and alone["ops"] == whole["ops"]
+        assert alone["inherited_objects"] == alone["inherited_bytes"] == 0
+        lines = tools.dump(tmp_path / f"{log.stem}.bin")
+        births = [line for line in lines if " inherit(" in line]
+        assert lines[:len(births)] == births and len(births) == whole["inherited_objects"]
+        assert sum(int(line.split("(")[1].split(")")[0]) for line in births) \
+            == whole["inherited_bytes"]
+        foreign.append(alone["foreign_frees"])
+        inherited.append(sum("inherit(7100) = #" in line for line in births))
+    assert sorted(foreign) == [0, 100, 400]
+    # The child has resized and freed 100 of the 400 before it forks.
+    assert sorted(zip(foreign, inherited, strict=True)) == [(0, 0), (100, 300), (400, 400)]
+
+
+@pytest.mark.parametrize("more", [[], ["--threads", "1"]])
+def test_replay_of_inherited_blocks(tools: Tools, tmp_path: Path, more: list[str]) -> None:
+    recording = tools.preload(command_of(tools, "fork_children", tmp_path / "counts"),
+                              tmp_path / "logs")
+    for log in filter(is_forked, recording.logs):
+        info = tools.convert_clean(log, tmp_path / f"{log.stem}.bin")
+        rows = tools.replay(tmp_path / f"{log.stem}.bin", "null,glibc,jemalloc,tcmalloc,mimalloc",
+                            tmp_path / f"{log.stem}.jsonl", *more)
+        assert {row["allocator"]["name"] for row in rows} >= {"null", "glibc"}
+        for row in rows:
+            assert not row["failures"], row["allocator"]["name"]
+            assert row["trace"]["events"] == info["events"]
+            assert row["trace"]["inherited_objects"] == info["inherited_objects"] > 0
+
+
+def test_parent_log_elsewhere(tools: Tools, tmp_path: Path) -> None:
+    """A parent's log that is not beside its child's is missed aloud, and can be named."""
+    recording = tools.preload(command_of(tools, "fork_children", tmp_path / "counts"),
+                              tmp_path / "logs")
+    parent = next(log for log in recording.logs if not is_forked(log))
+    child = next(log for log in recording.logs if f".{parent_pid(log)}.mraw" in parent.name)
+    other = next(log for log in recording.logs if log not in (parent, child))
+    moved = parent.rename(tmp_path / "moved")
+    warning = warnings_of(tools, child, tmp_path)
+    assert warning.count("\n") == 1 and "--parent" in warning and "--no-parent" in warning
+    assert tools.info(tmp_path / "t.bin")["foreign_frees"] == 400
+    assert not warnings_of(tools, child, tmp_path, "--no-parent")
+    assert not warnings_of(tools, child, tmp_path, "--parent", moved)
+    assert tools.info(tmp_path / "t.bin")["foreign_frees"] == 0
+    for arguments, status in ((["--parent", other], 3), (["--parent", child], 3),
+                              (["--parent", moved, "--no-parent"], 2)):
+        done = run([tools.heaptape, "convert", child, "-o", tmp_path / "no.bin", *arguments])
+        assert done.returncode == status, done.stderr
+        assert not (tmp_path / "no.bin").exists()
+
+
+def warnings_of(tools: Tools, log: Path, folder: Path, *more: str | Path) -> str:
+    """The warnings of a conversion."""
+    done = tools.succeed([tools.heaptape, "convert", log, "-o", folder / "t.bin", *more])
+    return "".join(line for line in done.stderr.decode().splitlines(keepends=True)
+                   if "warning" in line)
 
 
 def test_signal_handler_that_allocates(tools: Tools, tmp_path: Path) -> None:

@@ -163,6 +163,17 @@ def test_warnings(tmp_path: Path) -> None:
         assert words in text
 
 
+def test_what_was_inherited_is_told(tmp_path: Path) -> None:
+    results, trace = story.write_story(tmp_path)
+    assert "inherited at a fork" not in _report(tmp_path, results)
+    sha256 = story.write_trace(trace, inherited_objects=5_461, inherited_bytes=566_000)
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    for row in rows:
+        row["trace"]["sha256"] = sha256
+    text = _report(tmp_path, results_factory.write(results, rows))
+    assert "inherited at a fork" in text and "5,461 blocks, 566 kB" in text
+
+
 def test_what_malloc_is_worth(tmp_path: Path) -> None:
     results, trace_path = story.write_story(tmp_path)
     runs, trace = read_results(results), read_trace(trace_path)

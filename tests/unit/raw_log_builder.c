@@ -49,6 +49,7 @@ struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t numbe
                                .bytes = BUILDER_WINDOW_BYTES,
                                .base_stamp = stream->cursor.last_stamp,
                                .base_address = stream->cursor.last_address,
+                               .outer = stream->outer,
                                .calls_before = stream->calls};
         stream->cursor.at = stream->window + sizeof(struct ht_window);
         stream->offset = builder->header.windows_end;
@@ -59,10 +60,35 @@ struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t numbe
 
 void builder_count(struct raw_log_builder *builder, uint32_t stream) { builder->stream[stream].calls++; }
 
+void builder_put(struct raw_log_builder *builder, const struct builder_line *line, size_t lines) {
+    for (size_t i = 0; i < lines; i++) {
+        struct ht_cursor *cursor = builder_cursor(builder, line[i].stream);
+        if (line[i].op == HT_RAW_LONG) {
+            ht_append_long(cursor, (unsigned)line[i].size, &line[i].stamp, 1);
+            continue;
+        }
+        if (line[i].op == HT_RAW_FREE || line[i].op == HT_RAW_REALLOC_END)
+            ht_append_bare(cursor, line[i].op, line[i].stamp, line[i].address);
+        else ht_append_call(cursor, line[i].op, line[i].stamp, line[i].address, line[i].size);
+        if (line[i].op != HT_RAW_REALLOC_BEGIN) builder_count(builder, line[i].stream);
+    }
+}
+
 void builder_close(struct raw_log_builder *builder) {
     for (uint32_t i = 0; i < builder->streams; i++)
         if (builder->stream[i].window) flush(builder, &builder->stream[i], 0);
     builder->header.streams = builder->streams;
+    if (builder->context) {
+        size_t bytes = strlen(builder->context) + 1;
+        ssize_t put = pwrite(builder->fd, builder->context, bytes, HT_RAW_CONTEXT_OFFSET);
+        assert(put == (ssize_t)bytes);
+        (void)put;
+        builder->header.context_bytes = (uint32_t)bytes;
+    }
+    // A log without a window is as long as its header all the same.
+    int failed = ftruncate(builder->fd, (off_t)builder->header.windows_end);
+    assert(!failed);
+    (void)failed;
     ssize_t written = pwrite(builder->fd, &builder->header, sizeof builder->header, 0);
     assert(written == sizeof builder->header);
     (void)written;

@@ -2,6 +2,7 @@
 #ifndef HEAPTAPE_RAW_LOG_BUILDER_H
 #define HEAPTAPE_RAW_LOG_BUILDER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "raw_append.h"
@@ -13,6 +14,7 @@ struct builder_stream {
     uint8_t *window;  // NULL until the first record
     uint32_t index;
     uint64_t calls;
+    uint32_t outer;   // goes into the windows' headers
     uint64_t offset;  // where the window goes in the file
 };
 
@@ -20,7 +22,14 @@ struct raw_log_builder {
     struct ht_raw_header header;
     struct builder_stream stream[BUILDER_STREAMS_MAX];
     uint32_t streams;
+    const char *context;  // one key=value, or NULL
     int fd;
+};
+
+// One record of a small log by hand. size: of a long record its kind.
+struct builder_line {
+    unsigned stream, op;
+    uint64_t stamp, address, size;
 };
 
 // One nanosecond per stamp, recording starts at stamp 0.
@@ -29,6 +38,8 @@ void builder_open(struct raw_log_builder *builder, const char *path);
 struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t stream);
 // Counts a call for the window headers.
 void builder_count(struct raw_log_builder *builder, uint32_t stream);
+// Appends the records, calls counted.
+void builder_put(struct raw_log_builder *builder, const struct builder_line *line, size_t lines);
 void builder_close(struct raw_log_builder *builder);
 
 #endif

@@ -116,7 +116,8 @@ static void convert(const char *raw, const char *trace, struct merge_totals *tot
     struct ht_trace_writer *writer = ht_trace_create(trace, 1, 1, &error);
     assert_non_null(writer);
     ht_trace_put_context(writer, "{}");
-    if (merge_log(&log, writer, &result, NULL, NULL, &error)) fail_msg("%s", error.message);
+    if (merge_log(&log, NULL, writer, &result, &(struct merge_progress){0}, &error))
+        fail_msg("%s", error.message);
     if (ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error))
         fail_msg("%s", error.message);
     *totals = result.totals;
@@ -204,23 +205,11 @@ static void wrong_stamps_are_repaired(void **state) {
     }
 }
 
-// Small logs by hand: stream, op, stamp, address, size.
-struct line {
-    unsigned stream, op;
-    uint64_t stamp, address, size;
-};
-
-static void convert_lines(const struct line *line, size_t lines, struct merge_totals *totals) {
+static void convert_lines(const struct builder_line *line, size_t lines, struct merge_totals *totals) {
     char raw[256], trace[256];
     struct raw_log_builder builder;
     builder_open(&builder, unit_path(raw, "lines.mraw"));
-    for (size_t i = 0; i < lines; i++) {
-        struct ht_cursor *cursor = builder_cursor(&builder, line[i].stream);
-        if (line[i].op == HT_RAW_FREE || line[i].op == HT_RAW_REALLOC_END)
-            ht_append_bare(cursor, line[i].op, line[i].stamp, line[i].address);
-        else ht_append_call(cursor, line[i].op, line[i].stamp, line[i].address, line[i].size);
-        builder_count(&builder, line[i].stream);
-    }
+    builder_put(&builder, line, lines);
     builder_close(&builder);
     convert(raw, unit_path(trace, "lines.bin"), totals);
     unlink(raw);
@@ -229,10 +218,10 @@ static void convert_lines(const struct line *line, size_t lines, struct merge_to
 
 static void a_free_that_nothing_explains_is_foreign(void **state) {
     (void)state;
-    static const struct line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 1},
-                                        {0, HT_RAW_FREE, 20, 0x900, 0},
-                                        {1, HT_RAW_MALLOC, 30, 0x200, 1},
-                                        {1, HT_RAW_FREE, 9000000, 0x100, 0}};
+    static const struct builder_line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 1},
+                                                {0, HT_RAW_FREE, 20, 0x900, 0},
+                                                {1, HT_RAW_MALLOC, 30, 0x200, 1},
+                                                {1, HT_RAW_FREE, 9000000, 0x100, 0}};
     struct merge_totals totals;
     convert_lines(lines, 4, &totals);
     assert_int_equal(totals.foreign_frees, 1);
@@ -243,7 +232,7 @@ static void a_free_that_nothing_explains_is_foreign(void **state) {
 
 static void a_live_address_handed_out_again_is_an_anomaly(void **state) {
     (void)state;
-    static const struct line lines[] = {
+    static const struct builder_line lines[] = {
         {0, HT_RAW_MALLOC, 10, 0x100, 40}, {0, HT_RAW_MALLOC, 20, 0x100, 50}, {0, HT_RAW_FREE, 30, 0x100, 0}};
     struct merge_totals totals;
     convert_lines(lines, 3, &totals);
@@ -256,8 +245,8 @@ static void a_live_address_handed_out_again_is_an_anomaly(void **state) {
 
 static void a_realloc_cut_off_leaves_its_block_alive(void **state) {
     (void)state;
-    static const struct line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 40},
-                                        {0, HT_RAW_REALLOC_BEGIN, 20, 0x100, 80}};
+    static const struct builder_line lines[] = {{0, HT_RAW_MALLOC, 10, 0x100, 40},
+                                                {0, HT_RAW_REALLOC_BEGIN, 20, 0x100, 80}};
     struct merge_totals totals;
     convert_lines(lines, 2, &totals);
     assert_int_equal(totals.unfinished, 1);
@@ -268,10 +257,10 @@ static void a_realloc_cut_off_leaves_its_block_alive(void **state) {
 static void two_threads_that_wait_for_what_never_comes_both_end(void **state) {
     (void)state;
     // Each frees a block that was never allocated, at the same time: no wait may last.
-    static const struct line lines[] = {{0, HT_RAW_FREE, 10, 0x900, 0},
-                                        {1, HT_RAW_FREE, 10, 0xa00, 0},
-                                        {0, HT_RAW_FREE, 11, 0xa00, 0},
-                                        {1, HT_RAW_FREE, 11, 0x900, 0}};
+    static const struct builder_line lines[] = {{0, HT_RAW_FREE, 10, 0x900, 0},
+                                                {1, HT_RAW_FREE, 10, 0xa00, 0},
+                                                {0, HT_RAW_FREE, 11, 0xa00, 0},
+                                                {1, HT_RAW_FREE, 11, 0x900, 0}};
     struct merge_totals totals;
     convert_lines(lines, 4, &totals);
     assert_int_equal(totals.foreign_frees, 4);

@@ -191,6 +191,8 @@ static void traces_that_contradict_themselves_are_refused(void **state) {
     (void)state;
     const struct event twice[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 8, 0}, {OP(MALLOC, PLAIN), 0, 1, 1, 8, 0}};
     const struct event unborn[] = {{OP(FREE, PLAIN), 0, 0, 1, 0, 0}};
+    const struct event late[] = {{OP(FREE, NULL), 0, 0, 0, 0, 0}, {OP(INHERIT, PLAIN), 0, 0, 1, 8, 0}};
+    const struct event calls_nothing[] = {{OP(INHERIT, PLAIN), 0, 0, 1, 8, 0}};
     const struct event wide_slot[] = {{OP(MALLOC, PLAIN), 0, 0, HT_SLOTS_LIMIT, 8, 0}};
     struct ht_error error = {0};
     struct ht_built_form built;
@@ -201,6 +203,47 @@ static void traces_that_contradict_themselves_are_refused(void **state) {
     assert_non_null(strstr(error.message, "event 0: a slot with a live object expected"));
     assert_int_equal(try_build(wide_slot, 1, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
     assert_non_null(strstr(error.message, "(replay's limit)"));
+    assert_int_equal(try_build(late, 2, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
+    assert_non_null(strstr(error.message, "event 1: inherited blocks before the first call expected"));
+    assert_int_equal(try_build(calls_nothing, 1, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
+    assert_non_null(strstr(error.message, "at least one call that can be replayed expected"));
+}
+
+static void inherited_blocks_come_before_every_stream(void **state) {
+    (void)state;
+    const struct event events[] = {
+        {OP(INHERIT, PLAIN), 0, 0, 1, 100, 0},     {OP(INHERIT, PLAIN), 0, 0, 2, 1 << 20, 0},
+        {OP(INHERIT, PLAIN), 0, 0, 3, 1 << 20, 0}, {OP(FREE, PLAIN), 1, 5, 1, 0, 0},
+        {OP(REALLOC, PLAIN), 0, 9, 3, 2 << 20, 0},
+    };
+    const struct ht_residency row = {.event = 1, .pages_before = 0, .pages_after = 17};
+    const uint64_t inherited[] = {
+        ht_word(HT_WORD_MALLOC, 1, 100),    ht_word(HT_WORD_WIDE, 2, HT_WIDE_MALLOC), 1 << 20, 0, 17,
+        ht_word(HT_WORD_MALLOC, 3, 1 << 20)};
+    const uint64_t first[] = {ht_word_time(9), ht_word(HT_WORD_REALLOC, 3, 2 << 20), 1 << 20};
+    const uint64_t second[] = {ht_word_time(5), ht_word(HT_WORD_FREE, 1, 0)};  // waits for nobody
+    struct ht_built_form built;
+    for (int one_thread = 0; one_thread < 2; one_thread++) {
+        BUILD(events, 2, &row, ((struct ht_form_options){.one_thread = one_thread, .timed_one_in = 1}),
+              &built);
+        const uint64_t *words = (const uint64_t *)((const char *)built.form + built.form->inherited_offset);
+        assert_int_equal(built.form->inherited_words, 6);
+        assert_memory_equal(words, inherited, sizeof inherited);
+        assert_int_equal(built.inherited_objects, 3);
+        assert_int_equal(built.calls_total, 2);
+        assert_int_equal(built.form->operations, 2);
+        assert_int_equal(built.live_peak_bytes, 3 << 20);
+        assert_int_equal(built.points[0].event, 2);
+        assert_int_equal(built.points[0].live_bytes, (2 << 20) + 100);
+        assert_int_equal(built.form->streams, one_thread ? 1 : 2);
+        if (!one_thread) {
+            assert_int_equal(stream_of(&built, 0)->words_count, 3);
+            assert_memory_equal(words_of(&built, 0), first, sizeof first);
+            assert_int_equal(stream_of(&built, 1)->words_count, 2);
+            assert_memory_equal(words_of(&built, 1), second, sizeof second);
+        }
+        ht_form_free(&built);
+    }
 }
 
 enum { THREADS = 5, EVENTS = 20000, SLOTS = 60 };
@@ -284,6 +327,7 @@ int main(void) {
         cmocka_unit_test(each_call_becomes_its_words),
         cmocka_unit_test(known_resident_pages_make_a_call_wide),
         cmocka_unit_test(only_slots_that_change_thread_are_handed_over),
+        cmocka_unit_test(inherited_blocks_come_before_every_stream),
         cmocka_unit_test(time_is_told_in_steps),
         cmocka_unit_test(traces_that_contradict_themselves_are_refused),
         cmocka_unit_test(any_schedule_keeps_each_slots_order),

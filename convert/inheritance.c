@@ -1,0 +1,165 @@
+#include "inheritance.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "stop_reason.h"
+
+// A log that names its ancestors without end is a forgery; a server forks a few generations.
+enum { ANCESTORS_MAX = 64 };
+
+struct ancestry {
+    const struct ht_raw_log *child;
+    struct ht_raw_log log[ANCESTORS_MAX];  // the parent first
+    unsigned count;
+};
+
+// Where the fork lies in the parent's log. A child that nobody announced (a bare clone) was forked before it
+// made its log, and that is all that is known.
+static struct fork_point fork_of(const struct ht_raw_header *child) {
+    bool known = child->fork_stamp != 0;
+    return (struct fork_point){.stamp = known ? child->fork_stamp : child->first_pair.stamp, .marked = known};
+}
+
+static bool same_file(const struct ht_raw_log *a, const struct ht_raw_log *b) {
+    struct stat left, right;
+    return !fstat(a->fd, &left) && !fstat(b->fd, &right) && left.st_dev == right.st_dev &&
+           left.st_ino == right.st_ino;
+}
+
+static bool is_in(const struct ancestry *ancestry, const struct ht_raw_log *log) {
+    if (same_file(ancestry->child, log)) return true;
+    for (unsigned i = 0; i < ancestry->count; i++)
+        if (same_file(&ancestry->log[i], log)) return true;
+    return false;
+}
+
+static bool same_run(const struct ht_raw_log *a, const struct ht_raw_log *b) {
+    const char *left = ht_raw_context(a, "run"), *right = ht_raw_context(b, "run");
+    return !left || !right || !strcmp(left, right);
+}
+
+// Is this the log of the process that `child` was forked from, and does it tell what was live then?
+static int check_parent(const struct ancestry *ancestry, const struct ht_raw_log *child,
+                        const struct ht_raw_log *parent, struct ht_error *error) {
+    const struct ht_raw_header *of = &parent->header, *wanted = &child->header;
+    uint64_t forked = fork_of(wanted).stamp;
+    char words[HT_STOP_TEXT_BYTES];
+    if (is_in(ancestry, parent))
+        return ht_error_input(error, parent->path, 32, "it is among its own descendants");
+    if (of->pid != wanted->parent_pid || of->sequence != wanted->parent_sequence)
+        return ht_error_input(error, parent->path, 24,
+                              "log %" PRIu32 " of process %" PRIu32 " expected, found log %" PRIu32
+                              " of process %" PRIu32,
+                              wanted->parent_sequence, wanted->parent_pid, of->sequence, of->pid);
+    if (!same_run(child, parent))
+        return ht_error_input(error, parent->path, HT_RAW_CONTEXT_OFFSET, "it belongs to another run");
+    if (of->clock_kind != wanted->clock_kind || of->clock_shift != wanted->clock_shift)
+        return ht_error_input(error, parent->path, 56, "it was recorded by another clock");
+    if (of->first_pair.stamp > forked)
+        return ht_error_input(error, parent->path, 64, "it began after the fork");
+    if ((of->state == HT_RAW_STOPPED || of->state == HT_RAW_PAUSED) && of->stop_stamp &&
+        of->stop_stamp < forked)
+        return ht_error_input(error, parent->path, 144, "its recording ended before the fork (%s)",
+                              ht_stop_words(of, words) ? words : "no reason given");
+    return 0;
+}
+
+// malloc-footprint.PID[.N].mraw in the same folder.
+static bool path_beside(const struct ht_raw_log *child, char path[PATH_MAX]) {
+    const char *slash = strrchr(child->path, '/');
+    int folder = slash ? (int)(slash + 1 - child->path) : 0;
+    char sequence[16] = "";
+    if (child->header.parent_sequence)
+        snprintf(sequence, sizeof sequence, ".%" PRIu32, child->header.parent_sequence);
+    return snprintf(path, PATH_MAX, "%.*smalloc-footprint.%" PRIu32 "%s.mraw", folder, child->path,
+                    child->header.parent_pid, sequence) < PATH_MAX;
+}
+
+// Opens the log of the child's parent as the next ancestor. Returns 0 or -1 with error.
+static int add_parent(struct ancestry *ancestry, const struct ht_raw_log *child, const char *named,
+                      struct ht_error *error) {
+    char path[PATH_MAX];
+    if (ancestry->count == ANCESTORS_MAX)
+        return ht_error_input(error, child->path, 32, "at most %d ancestors expected", ANCESTORS_MAX);
+    if (!named && !path_beside(child, path)) {
+        errno = ENAMETOOLONG;
+        return ht_error_system(error, child->path, "cannot look for its parent's log");
+    }
+    struct ht_raw_log *parent = &ancestry->log[ancestry->count];
+    if (ht_raw_open(parent, named ? named : path, error)) return -1;
+    if (!check_parent(ancestry, child, parent, error)) {
+        ancestry->count++;
+        return 0;
+    }
+    ht_raw_close(parent);
+    return -1;
+}
+
+static void warn(char warning[INHERITANCE_WARNING_BYTES], const struct ht_raw_header *child,
+                 const char *why) {
+    snprintf(warning, INHERITANCE_WARNING_BYTES,
+             "process %" PRIu32 " was forked from %" PRIu32 ", whose log does not serve (%s): frees of "
+             "blocks inherited from it are foreign; put its log beside this one, name it with --parent, or "
+             "say --no-parent",
+             child->pid, child->parent_pid, why);
+}
+
+// Finds the logs from the parent up to the eldest that there is. Returns 0 or -1 with error.
+static int find_ancestors(struct ancestry *ancestry, const char *parent_path, char *warning,
+                          struct ht_error *error) {
+    if (parent_path && !ancestry->child->header.parent_pid)
+        return ht_error_input(error, ancestry->child->path, 32,
+                              "the log of a forked process expected: this one has no parent");
+    for (const struct ht_raw_log *log = ancestry->child; log->header.parent_pid;) {
+        const char *named = log == ancestry->child ? parent_path : NULL;
+        if (add_parent(ancestry, log, named, error)) {
+            if (named || error->status != HT_EXIT_INPUT) return -1;
+            warn(warning, &log->header, error->message);
+            return 0;
+        }
+        log = &ancestry->log[ancestry->count - 1];
+    }
+    return 0;
+}
+
+// From the eldest down: what each handed on to the next. Returns 0 or -1 with error.
+static int follow(const struct ancestry *ancestry, bool named, struct live_blocks *blocks, char *warning,
+                  const struct merge_progress *progress, struct ht_error *error) {
+    for (unsigned i = ancestry->count; i-- > 0;) {
+        const struct ht_raw_log *heir = i ? &ancestry->log[i - 1] : ancestry->child;
+        const struct fork_point fork = fork_of(&heir->header);
+        struct live_blocks next = {0};
+        if (merge_to_fork(&ancestry->log[i], blocks, &fork, &next, progress, error)) {
+            if ((named && i == 0) || error->status != HT_EXIT_INPUT) return -1;
+            warn(warning, &heir->header, error->message);
+        }
+        live_blocks_free(blocks);
+        *blocks = next;
+    }
+    return 0;
+}
+
+int inheritance_find(const struct ht_raw_log *child, const char *parent_path, struct live_blocks *blocks,
+                     char warning[INHERITANCE_WARNING_BYTES], const struct merge_progress *progress,
+                     struct ht_error *error) {
+    struct ancestry *ancestry = calloc(1, sizeof *ancestry);
+    *blocks = (struct live_blocks){0};
+    *warning = 0;
+    if (!ancestry) {
+        errno = ENOMEM;
+        return ht_error_system(error, child->path, "cannot look for its parent's log");
+    }
+    ancestry->child = child;
+    int status = find_ancestors(ancestry, parent_path, warning, error);
+    if (!status) status = follow(ancestry, parent_path != NULL, blocks, warning, progress, error);
+    if (status) live_blocks_free(blocks);
+    for (unsigned i = 0; i < ancestry->count; i++) ht_raw_close(&ancestry->log[i]);
+    free(ancestry);
+    return status;
+}

@@ -1,0 +1,17 @@
+// What a forked child had from the start: found in its parent's log, and in the parent's parent's.
+#ifndef HEAPTAPE_INHERITANCE_H
+#define HEAPTAPE_INHERITANCE_H
+
+#include "merge.h"
+
+enum { INHERITANCE_WARNING_BYTES = 1024 };
+
+// Fills `blocks`, to be freed by the caller, with what was live in the child when it began. parent_path:
+// NULL, or the parent's log; then one that does not serve is an error. Otherwise it is looked for beside the
+// child's, and if it, or an elder's, does not serve, `warning` says so, and what was allocated in
+// that process is missing from the blocks. No warning: "". Returns 0 or -1 with error.
+int inheritance_find(const struct ht_raw_log *child, const char *parent_path, struct live_blocks *blocks,
+                     char warning[INHERITANCE_WARNING_BYTES], const struct merge_progress *progress,
+                     struct ht_error *error);
+
+#endif

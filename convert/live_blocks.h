@@ -1,0 +1,30 @@
+// The blocks that are live at one moment, by address: what a fork hands on from one log to the next.
+#ifndef HEAPTAPE_LIVE_BLOCKS_H
+#define HEAPTAPE_LIVE_BLOCKS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct heap_model;
+
+struct live_block {
+    uint64_t address, bytes;
+};
+
+// In order of birth: a replay that allocates them in that order places them much as the program did.
+struct live_blocks {
+    struct live_block *block;
+    size_t count;
+};
+
+// What is live in a heap that was followed without being written. False for want of memory.
+bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap);
+
+// Makes the blocks live in an empty heap, by one inherit event each, at the beginning of the thread's time.
+// False for want of memory.
+bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap, uint32_t thread);
+
+void live_blocks_free(struct live_blocks *blocks);
+
+#endif

@@ -1,0 +1,27 @@
+#include "stop_reason.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_TEXT_BYTES]) {
+    switch (header->stop_reason) {
+    case HT_STOP_NONE: return NULL;
+    case HT_STOP_NO_SPACE: {
+        const char *why = header->stop_errno ? strerrordesc_np((int)header->stop_errno) : NULL;
+        snprintf(text, HT_STOP_TEXT_BYTES, "no space%s%s", why ? ": " : "", why ? why : "");
+        break;
+    }
+    case HT_STOP_SIZE_LIMIT: snprintf(text, HT_STOP_TEXT_BYTES, "size limit"); break;
+    case HT_STOP_SANDBOX:
+        snprintf(text, HT_STOP_TEXT_BYTES,
+                 "the program forbade system calls by seccomp, and the room prepared before was used up");
+        break;
+    case HT_STOP_CONTROL: snprintf(text, HT_STOP_TEXT_BYTES, "ended by heaptape ctl"); break;
+    default: snprintf(text, HT_STOP_TEXT_BYTES, "reason %u, which is unknown here", header->stop_reason);
+    }
+    return text;
+}
+
+bool ht_stopped_early(const struct ht_raw_header *header) {
+    return header->state == HT_RAW_STOPPED && header->stop_reason != HT_STOP_CONTROL;
+}
