@@ -1,0 +1,36 @@
+"""Every way to come by another process: each has a log of its own, and all calls are in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from safety_checks import compare_mode
+from tool_runner import Tools, is_forked
+
+# mode: exit status, logs. A shell between program and image has a log as well, if it allocates.
+MODES = {
+    "system": (51, None), "popen": (52, None), "daemon": (0, 2), "double_fork": (54, 2),
+    "raw_clone": (55, 3), "raw_fork": (56, 3), "fifty": (57, 51), "chdir": (58, 3),
+    "clearenv": (59, 2),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_process(tools: Tools, tmp_path: Path, mode: str) -> None:
+    status, processes = MODES[mode]
+    compared = compare_mode(tools, tmp_path, "process_kinds", mode, status=status)
+    compared.assert_whole(processes)
+    if processes:
+        # The first process is nobody's child; all others are forks of one that was recorded.
+        assert sum(is_forked(log) for log in compared.recording.logs) == processes - 1
+
+
+@pytest.mark.parametrize("mode", ["daemon", "chdir", "fifty"])
+def test_folder_named_relatively(tools: Tools, tmp_path: Path, mode: str) -> None:
+    """Logs go where the name pointed when the program began, wherever its children go."""
+    status, processes = MODES[mode]
+    compared = compare_mode(tools, tmp_path, "process_kinds", mode, status=status,
+                            cwd=tmp_path, env={"MALLOC_WRAP_OUT": "logs"})
+    compared.assert_whole(processes)
