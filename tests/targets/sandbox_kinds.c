@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 
 #include "target_modes.h"
 
@@ -76,7 +77,7 @@ static int unshare_namespaces(char *unused) {
 
 static int change_directory(char *folder) {
     tally_churn(SIZE_BEFORE, 1000);
-    if (chdir(folder) || rmdir(folder)) target_fail("cannot go there");
+    if (mkdir(folder, 0700) || chdir(folder) || rmdir(folder)) target_fail("cannot go there");
     go_on();
     return 84;
 }

@@ -137,8 +137,20 @@ static int on_all_threads(char *unused) {
     return go_on(94);
 }
 
-// The oldest kind: read, write, exit of the thread and nothing else. The blocks come from memory that malloc
-// has at hand.
+// Nothing is forbidden but to read the cycle counter, for which the kernel sends SIGSEGV.
+static int no_counter(char *unused) {
+    (void)unused;
+    tally_churn(SIZE_BEFORE, CALLS_BEFORE);
+#ifdef __x86_64__
+    if (prctl(PR_SET_TSC, PR_TSC_SIGSEGV, 0, 0, 0)) target_fail("prctl");
+#endif
+    tally_churn(SIZE_ARENA, 10000);
+    large_blocks();
+    return 96;
+}
+
+// The oldest kind: read, write, exit of the thread and nothing else; on x86 the cycle counter is forbidden
+// too. The blocks come from memory that malloc has at hand.
 static int mode_strict(char *unused) {
     (void)unused;
     measure_pause();
@@ -153,12 +165,10 @@ static int mode_strict(char *unused) {
 }
 
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {{"opening_prctl", opening_by_prctl},
-                                               {"opening_syscall", opening_by_syscall},
-                                               {"strict_prctl", strict_by_prctl},
-                                               {"strict_syscall", strict_by_syscall},
-                                               {"all_threads", on_all_threads},
-                                               {"mode_strict", mode_strict},
-                                               {NULL, NULL}};
+    static const struct target_mode modes[] = {
+        {"opening_prctl", opening_by_prctl}, {"opening_syscall", opening_by_syscall},
+        {"strict_prctl", strict_by_prctl},   {"strict_syscall", strict_by_syscall},
+        {"all_threads", on_all_threads},     {"mode_strict", mode_strict},
+        {"no_counter", no_counter},          {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }

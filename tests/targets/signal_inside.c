@@ -62,7 +62,7 @@ static void jump_away(int number) {
 }
 
 // What was called, and left by a jump, may be recorded or not; what comes afterwards must be.
-static int jump_in_handler(char *unused) {
+static int jump_from_the_first(char *unused) {
     (void)unused;
     struct sigaction action = {.sa_handler = jump_away};
     sigaction(SIGALRM, &action, NULL);
@@ -75,8 +75,15 @@ static int jump_in_handler(char *unused) {
     return 42;
 }
 
+static int jump_in_handler(char *unused) {
+    free(malloc(SIZE_MAIN));  // the recorder has begun before the first signal
+    return jump_from_the_first(unused);
+}
+
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {
-        {"fork", fork_in_handler}, {"jump", jump_in_handler}, {NULL, NULL}};
+    static const struct target_mode modes[] = {{"fork", fork_in_handler},
+                                               {"jump", jump_in_handler},
+                                               {"jump_first", jump_from_the_first},
+                                               {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }
