@@ -90,7 +90,7 @@ static void failures(void) {
 }
 
 static void usable(void) {
-    for (size_t size = 1; size < 300000; size = size * 3 + 5) {
+    for (size_t size = 1; size < 300000; size = size * 3 + 7) {
         void *block = malloc(size);
         say_number("usable", (long)malloc_usable_size(block));
         free(block);
