@@ -1,4 +1,4 @@
-"""What every test of the recorder's safety asks: the program as it is alone, the recording whole."""
+"""What every test of safety asks: the program as it is alone, the recording whole."""
 
 from __future__ import annotations
 

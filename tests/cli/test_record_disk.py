@@ -155,7 +155,8 @@ def test_warning_about_memory_and_little_space(tools: Tools, small_disk: SmallDi
     assert outcome.status == 14
     assert (b"is in memory" in outcome.stderr) == ("tmpfs" in small_disk.mount)
     assert b" left; the recording ends when it is full" in outcome.stderr
-    assert small_disk.run('"$1" record -q -o "$disk" -- "$2" "$3"', *command) == Outcome(14, b"", b"")
+    quiet = small_disk.run('"$1" record -q -o "$disk" -- "$2" "$3"', *command)
+    assert quiet == Outcome(14, b"", b"")
 
 
 def test_no_warning_without_need(tools: Tools, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Libraries that come and go, other hooks of malloc, allocators, and programs with names of libc's."""
+"""Libraries that come and go, other hooks, allocators, and programs with names of libc's."""
 
 from __future__ import annotations
 

@@ -49,6 +49,13 @@ def test_file_size_limit(tools: Tools, tmp_path: Path, limit: int) -> None:
         compared.assert_whole()
 
 
+def test_record_tells_of_the_limit(tools: Tools, tmp_path: Path) -> None:
+    command = limited(tools, tmp_path, f"--fsize={MIB}", "fsize")(tmp_path / "counts")
+    recording = tools.record(command, tmp_path / "logs")
+    assert recording.outcome.status == 70
+    assert b"warning" in recording.outcome.stderr and b"stopped early" in recording.outcome.stderr
+
+
 def test_file_size_limit_that_comes_later(tools: Tools, tmp_path: Path) -> None:
     compared = compare_mode(tools, tmp_path, "limit_kinds", "fsize_later", tmp_path / "own-file",
                             status=71)

@@ -162,18 +162,22 @@ static int without_environment(char *unused) {
     return child_status(pid) == 10 ? 59 : 1;
 }
 
+// Goes on for a while after those who started it are gone.
+static int linger(char *unused) {
+    (void)unused;
+    tally_churn(SIZE_PARENT, 100);
+    usleep(700000);
+    for (int i = 0; i < 100000; i++) free(tally_malloc(SIZE_CHILD));
+    return write(1, "still here\n", 11) == 11 ? 60 : 1;
+}
+
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {{"image", be_image},
-                                               {"system", call_system},
-                                               {"popen", call_popen},
-                                               {"daemon", become_daemon},
-                                               {"double_fork", fork_twice},
-                                               {"raw_clone", call_clone},
-                                               {"raw_fork", call_fork},
-                                               {"fifty", fifty_children},
-                                               {"chdir", change_directory},
-                                               {"clearenv", without_environment},
-                                               {NULL, NULL}};
+    static const struct target_mode modes[] = {{"image", be_image},         {"system", call_system},
+                                               {"popen", call_popen},       {"daemon", become_daemon},
+                                               {"double_fork", fork_twice}, {"raw_clone", call_clone},
+                                               {"raw_fork", call_fork},     {"fifty", fifty_children},
+                                               {"chdir", change_directory}, {"clearenv", without_environment},
+                                               {"linger", linger},          {NULL, NULL}};
     counts_path = argc > 1 ? argv[1] : "";
     return run_target_mode(modes, argc, argv);
 }
