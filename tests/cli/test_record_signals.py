@@ -9,7 +9,7 @@ import pytest
 from safety_checks import compare, compare_mode
 from tool_runner import Tools
 
-SIZE_AFTER = 7723  # tests/targets/signal_inside.c
+SIZE_MAIN, SIZE_AFTER = 7720, 7723  # tests/targets/signal_inside.c
 
 
 def test_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
@@ -32,7 +32,12 @@ def test_handler_in_ordinary_code(tools: Tools, tmp_path: Path, mode: str, statu
 def test_fork_in_a_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
     """Sixty children of handlers that interrupted a call; half of them return into that call."""
     compared = compare_mode(tools, tmp_path, "signal_inside", "fork", status=41, same_counts=False)
-    compared.assert_whole(processes=61)
+    assert len(compared.recording.logs) == 61
+    # A call that the parent began and a child ended may be missing from the child's log.
+    missing = compared.counted[SIZE_MAIN] - compared.recorded[SIZE_MAIN]
+    assert 0 <= missing <= 30
+    for size in set(compared.counted) - {SIZE_MAIN}:
+        assert compared.recorded[size] == compared.counted[size], f"size {size}"
 
 
 @pytest.mark.parametrize("mode", ["jump", "jump_first"])
