@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import signal
 import struct
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from safety_checks import recorded_tallies
 from tool_runner import (MARKER_BEGIN, Outcome, Recording, Tools, by_birth, is_forked, logs_in,
-                         outcome_of, parent_pid, read_tallies, run, tallies_in)
+                         outcome_of, parent_pid, read_tallies, run)
 
 # name, and how many process images it consists of: each image has a log of its own
 TARGETS = {
@@ -35,16 +35,6 @@ def command_of(tools: Tools, name: str, counts: Path) -> list[Path]:
     if name == "early_late":
         command.append(tools.targets / "early_late_plugin.so")
     return command
-
-
-def recorded_tallies(tools: Tools, logs: list[Path], folder: Path) -> Counter[int]:
-    """Allocations of tallied sizes over all logs, every log converted and without anomaly."""
-    total: Counter[int] = Counter()
-    for log in logs:
-        trace = folder / f"{log.stem}.bin"
-        tools.convert_clean(log, trace)
-        total += tallies_in(tools.dump(trace))
-    return total
 
 
 @pytest.mark.parametrize("name", TARGETS)
@@ -139,42 +129,6 @@ def warnings_of(tools: Tools, log: Path, folder: Path, *more: str | Path) -> str
                    if "warning" in line)
 
 
-def test_signal_handler_that_allocates(tools: Tools, tmp_path: Path) -> None:
-    """Signals at any instant, the recorder's own part of a call included. A handler's calls within
-    another call pass unrecorded, as an allocator's inner calls do; the others must be there."""
-    alone = outcome_of(run(command_of(tools, "signal_malloc", tmp_path / "alone")))
-    recording = tools.preload(command_of(tools, "signal_malloc", tmp_path / "counts"),
-                              tmp_path / "logs")
-    assert recording.outcome == alone == Outcome(12, b"", b"")
-    counted = read_tallies(tmp_path / "counts")
-    recorded = recorded_tallies(tools, recording.logs, tmp_path)
-    assert recorded[7700] == counted[7700]
-    assert counted[7701] == 2 * 3000
-    assert 0 < recorded[7701] <= counted[7701]
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT])
-def test_killed(tools: Tools, tmp_path: Path, number: signal.Signals) -> None:
-    """All that a killed process did is there, but for the one call that each thread was in."""
-    recording = tools.preload([tools.target("kill_self"), tmp_path / "counts", "50000",
-                               str(int(number))], tmp_path / "logs", cwd=tmp_path)
-    assert recording.outcome == Outcome(-number, b"", b"")
-    assert len(recording.logs) == 1
-    counted = read_tallies(tmp_path / "counts")
-    recorded = recorded_tallies(tools, recording.logs, tmp_path)
-    assert recorded[7910] == counted[7910] == 50_000
-    assert set(recorded) == set(counted)
-    for size, count in counted.items():
-        assert 0 <= recorded[size] - count <= 1, f"size {size}"
-
-
-def test_killed_under_record(tools: Tools, tmp_path: Path) -> None:
-    recording = tools.record([tools.target("kill_self"), tmp_path / "counts", "1000"],
-                             tmp_path / "logs")
-    assert recording.outcome.status in (-signal.SIGKILL, 128 + signal.SIGKILL)
-    assert recorded_tallies(tools, recording.logs, tmp_path)[7910] == 1000
-
-
 def written_part(log: Path) -> bytes:
     """A log that no exit tidied up is a sparse file of 256 GiB; its header tells what of it counts."""
     with log.open("rb") as file:
@@ -248,16 +202,6 @@ def test_memory_of_its_own_is_sampled(tools: Tools, tmp_path: Path) -> None:
     assert 96 << 20 <= info["recorded_rss_peak_bytes"] < 110 << 20
     assert 0 < info["recorded_cpu_ns"] < info["duration_ns"] * 4
     assert info["peak_live_bytes"] >= 32 << 20
-
-
-def test_missing_output_folder_changes_nothing(tools: Tools, tmp_path: Path) -> None:
-    """A recording that can't be made is no reason to disturb the program."""
-    command = command_of(tools, "close_all_fds", tmp_path / "counts")
-    alone = outcome_of(run(command))
-    done = run(command, env={"LD_PRELOAD": str(tools.shim),
-                             "MALLOC_WRAP_OUT": str(tmp_path / "not" / "there")})
-    assert outcome_of(done) == alone
-    assert not (tmp_path / "not").exists()
 
 
 def test_full_disk(tools: Tools, tmp_path: Path) -> None:

@@ -1,0 +1,167 @@
+"""Where logs are written: full disks, folders that cannot be written, names that are taken."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from errno import ENOSPC
+from pathlib import Path
+
+import pytest
+
+from safety_checks import (NO_SPACE, STOPPED, Ending, compare, ending_of, must_work, need_root,
+                           recorded_tallies)
+from tool_runner import (Argument, Outcome, Tools, clean_environment, logs_in, outcome_of,
+                         read_tallies, run)
+
+SIZE_BEFORE, SIZE_CLOSED, SIZE_OVERWRITTEN = range(7800, 7803)  # targets/close_all_fds.c
+
+
+class SmallDisk:
+    """A file system of 3 MiB, mounted for one command at a time where nobody else sees it."""
+
+    def __init__(self, folder: Path, mount: str, prefix: Sequence[str]) -> None:
+        self.place = folder / "disk"
+        self.kept = folder / "kept"
+        self.place.mkdir()
+        self.kept.mkdir()
+        self.mount = mount
+        self.prefix = list(prefix)
+
+    def run(self, script: str, *words: Argument, env: dict[str, str] | None = None) -> Outcome:
+        """A shell script on the disk, whose logs are kept; its words are $1 and so on."""
+        whole = (f'disk={self.place}; kept={self.kept}; {self.mount} || exit 88; {script}; '
+                 'status=$?; cp --sparse=always "$disk"/*.mraw "$kept" 2>/dev/null; exit $status')
+        done = run([*self.prefix, "sh", "-c", whole, "sh", *words], env=env)
+        if done.returncode == 88:
+            pytest.skip(f"cannot mount a small file system here: {done.stderr.decode().strip()}")
+        return outcome_of(done)
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def small_disk(request: pytest.FixtureRequest, tmp_path: Path) -> SmallDisk:
+    if request.param == "tmpfs":
+        must_work(["unshare", "-rm", "true"], "nobody may mount here")
+        return SmallDisk(tmp_path, 'mount -t tmpfs -o size=3m none "$disk"', ["unshare", "-rm"])
+    need_root()
+    must_work(["unshare", "-m", "true"], "nobody may mount here")
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(3 << 20)
+    must_work(["mkfs.ext4", "-q", "-O", "^has_journal", "-m", "0", image], "cannot make an ext4")
+    # On a loop device; it goes with the mount, which goes with the shell.
+    return SmallDisk(tmp_path, f'mount -t ext4 -o loop {image} "$disk" 2>&1', ["unshare", "-m"])
+
+
+PRELOADED = 'MALLOC_WRAP_OUT=$disk LD_PRELOAD=$1 "$2" "$3"'
+# Thrice, for a file system may find room when it has written what it had only promised.
+FILLED = 'for i in 1 2 3; do cat /dev/zero >"$disk"/fill$i 2>/dev/null; sync; done'
+
+
+def test_disk_fills_up(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> None:
+    """The program goes on as if nothing were; what was recorded until then is good, and the log
+    says why it ends."""
+    command = [tools.target("close_all_fds"), tmp_path / "counts"]
+    outcome = small_disk.run(PRELOADED, tools.shim, *command)
+    assert outcome == outcome_of(run(command)) and outcome.status == 13
+    [log] = logs_in(small_disk.kept)
+    assert ending_of(log) == Ending(STOPPED, NO_SPACE, ENOSPC)
+    recorded = recorded_tallies(tools, [log], tmp_path)
+    assert recorded[SIZE_BEFORE] == 100 and recorded[SIZE_CLOSED] == 200_000
+    assert 0 < recorded[SIZE_OVERWRITTEN] < 200_000
+
+
+def test_disk_fills_up_under_record(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> None:
+    outcome = small_disk.run('"$1" record -o "$disk" -- "$2" "$3"', tools.heaptape,
+                             tools.target("close_all_fds"), tmp_path / "counts")
+    assert outcome.status == 13 and b"first fd" in outcome.stdout
+    assert b"warning" in outcome.stderr and b"stopped early" in outcome.stderr, outcome.stderr
+
+
+def test_disk_is_full_from_the_start(tools: Tools, tmp_path: Path, small_disk: SmallDisk) -> None:
+    command = [tools.target("close_all_fds"), tmp_path / "counts"]
+    outcome = small_disk.run(f'{FILLED}; {PRELOADED}', tools.shim,
+                             *command)
+    assert outcome == outcome_of(run(command)) and outcome.status == 13
+    # ext4 keeps some blocks back, which a mapped file may still get: a short log, and good so far.
+    for log in logs_in(small_disk.kept):
+        assert ending_of(log) == Ending(STOPPED, NO_SPACE, ENOSPC)
+        tools.convert_clean(log, tmp_path / "t.bin")
+
+
+@pytest.mark.parametrize("folder", ["missing", "file", "/dev/null", "/proc/self", ""])
+def test_no_place_for_logs(tools: Tools, tmp_path: Path, folder: str) -> None:
+    """Missing, no folder, or not to be written into: no reason to disturb the program."""
+    (tmp_path / "file").write_text("a file\n")
+    place = str(tmp_path / folder) if folder and not folder.startswith("/") else folder
+    command = [tools.target("close_all_fds"), tmp_path / "counts"]
+    recorded = run(command, env={"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": place or "\n"})
+    assert outcome_of(recorded) == outcome_of(run(command))
+    assert (tmp_path / "file").read_text() == "a file\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "file"]
+
+
+def test_folder_of_another_user(tools: Tools, tmp_path: Path) -> None:
+    """A program of nobody's, and a folder that only root may write into."""
+    need_root()
+    drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    must_work([*drop, "test", "-r", tools.shim], "the build is out of other users' reach")
+    command = [*drop, "sh", "-c", "echo hello; exit 3"]
+    logs = tmp_path / "logs"
+    logs.mkdir(mode=0o755)
+    recorded = run(command, env={"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs)})
+    assert outcome_of(recorded) == Outcome(3, b"hello\n", b"")
+    assert all(log.stat().st_uid == 0 for log in logs_in(logs))  # setpriv's, before it dropped
+
+
+def test_link_under_the_name_of_a_log(tools: Tools, tmp_path: Path) -> None:
+    """Names of logs can be guessed. A link that somebody planted under one is not followed."""
+    logs, victim = tmp_path / "logs", tmp_path / "victim"
+    logs.mkdir()
+    victim.write_text("precious\n")
+    script = ('echo $$; read go; LD_PRELOAD=$1 MALLOC_WRAP_OUT=$2; '
+              'export LD_PRELOAD MALLOC_WRAP_OUT; exec "$3" "$4"')
+    with subprocess.Popen(["sh", "-c", script, "sh", tools.shim, logs, tools.target("exit_quick"),
+                           tmp_path / "counts"], env=clean_environment(), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None and process.stdout is not None
+        pid = int(process.stdout.readline())
+        planted = logs / f"malloc-footprint.{pid}.mraw"
+        planted.symlink_to(victim)
+        (logs / f"malloc-footprint.{pid}.1.mraw").symlink_to(tmp_path / "new")
+        process.stdin.write(b"\n")
+        process.stdin.close()
+    assert process.returncode == 14
+    assert victim.read_text() == "precious\n" and planted.is_symlink()
+    assert not (tmp_path / "new").exists()
+    [log] = [path for path in logs_in(logs) if not path.is_symlink()]
+    assert log.name == f"malloc-footprint.{pid}.2.mraw"
+    assert recorded_tallies(tools, [log], tmp_path) == read_tallies(tmp_path / "counts")
+
+
+def test_logs_are_private_whatever_the_umask(tools: Tools, tmp_path: Path) -> None:
+    compared = compare(tools, tmp_path, lambda counts: [
+        "sh", "-c", 'umask 0; exec "$0" "$1"', tools.target("exit_quick"), counts])
+    compared.assert_whole()
+    assert {log.stat().st_mode & 0o777 for log in compared.recording.logs} == {0o600}
+
+
+def test_warning_about_memory_and_little_space(tools: Tools, small_disk: SmallDisk,
+                                               tmp_path: Path) -> None:
+    """record says so when logs go into memory, or onto a disk with little room; -q is quiet."""
+    command = [tools.heaptape, tools.target("exit_quick"), tmp_path / "counts"]
+    outcome = small_disk.run('"$1" record -o "$disk" -- "$2" "$3"', *command)
+    assert outcome.status == 14
+    assert (b"is in memory" in outcome.stderr) == ("tmpfs" in small_disk.mount)
+    assert b" left; the recording ends when it is full" in outcome.stderr
+    quiet = small_disk.run('"$1" record -q -o "$disk" -- "$2" "$3"', *command)
+    assert quiet == Outcome(14, b"", b"")
+
+
+def test_no_warning_without_need(tools: Tools, tmp_path: Path) -> None:
+    status = os.statvfs(tmp_path)
+    if status.f_bavail * status.f_frsize < 2 << 30:
+        pytest.skip("this disk has little room indeed")
+    recording = tools.record([tools.target("exit_quick"), tmp_path / "counts"], tmp_path / "logs")
+    assert b" left; the recording ends" not in recording.outcome.stderr

@@ -1,0 +1,131 @@
+"""Libraries that come and go, other hooks, allocators, and programs with names of libc's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from safety_checks import compare, recorded_tallies
+from tool_runner import Argument, Tools, outcome_of, read_tallies, run
+
+ALLOCATORS = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"]
+
+
+def with_counts(tools: Tools, name: str, *more: Argument) -> Callable[[Path], list[Argument]]:
+    return lambda counts: [tools.target(name), counts, *more]
+
+
+def preloads(tools: Tools, *others: Argument) -> dict[str, str]:
+    """The shim before other libraries, as `record` puts it."""
+    return {"LD_PRELOAD": ":".join(map(str, (tools.shim, *others)))}
+
+
+def library(name: str) -> str:
+    """The name of a shared library that the loader finds, or the test is skipped."""
+    done = run(["true"], env={"LD_PRELOAD": name})
+    if done.stderr:
+        pytest.skip(f"{name} is not installed")
+    return name
+
+
+def test_cxx_comes_by_dlopen(tools: Tools, tmp_path: Path) -> None:
+    """operator new arrives in a C program with a plugin and leaves with it, several times."""
+    compared = compare(tools, tmp_path, with_counts(tools, "c_opens_cxx",
+                                                    tools.targets / "cxx_plugin.so"))
+    assert compared.recording.outcome.status == 100
+    compared.assert_whole(processes=1)
+
+
+def test_deepbind_goes_past_the_recorder(tools: Tools, tmp_path: Path) -> None:
+    """A library opened with RTLD_DEEPBIND calls libc itself. Its calls are not seen; blocks that
+    cross the border are foreign where they are freed, and never an anomaly."""
+    command = with_counts(tools, "deepbind_main", tools.targets / "deepbind_plugin.so")
+    alone = outcome_of(run(command(tmp_path / "alone")))
+    recording = tools.preload(command(tmp_path / "counts"), tmp_path / "logs")
+    assert recording.outcome == alone and alone.status == 101
+    [log] = recording.logs
+    info = tools.info(tools.convert(log, tmp_path / "t.bin"))
+    sizes = [line.split()[1] for line in tools.dump(tmp_path / "t.bin")]
+    assert sizes.count("malloc(7640)") == 2000 and sizes.count("malloc(7641)") == 200
+    assert "malloc(7645)" not in sizes and "realloc" not in " ".join(sizes)
+    # 100 blocks made unseen; of 100 moved unseen, those whose address is another's or nobody's.
+    assert 100 <= info["foreign_frees"] <= 200
+
+
+@pytest.mark.parametrize("recorder_first", [True, False])
+def test_two_hooks(tools: Tools, tmp_path: Path, recorder_first: bool) -> None:
+    """Both see the calls, the recorder each of them once, whoever comes first."""
+    other = tools.targets / "other_hook.so"
+    command = with_counts(tools, "thread_churn")
+    alone = outcome_of(run(command(tmp_path / "alone"), env={"LD_PRELOAD": str(other)}))
+    assert alone.status == 10 and alone.stderr == b"other hook: many calls\n"
+    order = [tools.shim, other] if recorder_first else [other, tools.shim]
+    recording = tools.preload(command(tmp_path / "counts"), tmp_path / "logs",
+                              env={"LD_PRELOAD": ":".join(map(str, order))})
+    assert recording.outcome == alone
+    assert len(recording.logs) == 1
+    assert recorded_tallies(tools, recording.logs, tmp_path) == read_tallies(tmp_path / "counts")
+
+
+@pytest.mark.parametrize("name", ["cpp_new", "tls_destructors", "fork_children"])
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_allocator_preloaded_behind_the_recorder(tools: Tools, tmp_path: Path, allocator: str,
+                                                 name: str) -> None:
+    """The allocator serves the program, and what it is asked for is recorded."""
+    compared = compare(tools, tmp_path, with_counts(tools, name),
+                       env=preloads(tools, library(allocator)))
+    compared.assert_whole()
+    short = allocator.removeprefix("lib").partition(".")[0].partition("_")[0]
+    assert tools.info(tmp_path / f"{compared.recording.logs[0].stem}.bin")[
+        "recorded_allocator"].startswith(short)
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_allocator_preloaded_before_the_recorder(tools: Tools, tmp_path: Path,
+                                                 allocator: str) -> None:
+    """Then the recorder is not asked, and does no harm."""
+    command = with_counts(tools, "tls_destructors")
+    recording = tools.preload(command(tmp_path / "counts"), tmp_path / "logs",
+                              env={"LD_PRELOAD": f"{library(allocator)}:{tools.shim}"})
+    assert recording.outcome == outcome_of(run(command(tmp_path / "alone"))), allocator
+
+
+def test_record_keeps_what_was_preloaded(tools: Tools, tmp_path: Path) -> None:
+    recording = tools.record([tools.target("exit_quick"), tmp_path / "counts"], tmp_path / "logs",
+                             env={"LD_PRELOAD": library(ALLOCATORS[0])})
+    assert recording.outcome.status == 14
+    [log] = recording.logs
+    info = tools.convert_clean(log, tmp_path / "t.bin")
+    assert info["recorded_allocator"].startswith("jemalloc")
+
+
+def test_program_that_looks_malloc_up(tools: Tools, tmp_path: Path) -> None:
+    """RTLD_NEXT, RTLD_DEFAULT and a handle of the program itself all lead through the recorder."""
+    compared = compare(tools, tmp_path, with_counts(tools, "next_malloc"))
+    assert compared.recording.outcome.status == 102
+    compared.assert_whole(processes=1)
+
+
+def test_program_with_a_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
+    """It is never disturbed, and never recorded; `record` says that there was nothing."""
+    command = with_counts(tools, "own_malloc")
+    alone = outcome_of(run(command(tmp_path / "alone")))
+    assert (alone.status, alone.stdout) == (0, b"all served\n")
+    preloaded = tools.preload(command(tmp_path / "counts"), tmp_path / "logs")
+    assert preloaded.outcome == alone
+    recording = tools.record(command(tmp_path / "counts"), tmp_path / "logs-of-record")
+    assert recording.outcome.status != 0
+    assert re.search(rb"own_malloc.*(no call|own|itself)", recording.outcome.stderr)
+    for log in [*preloaded.logs, *recording.logs]:
+        assert tools.info(tools.convert(log, tmp_path / "t.bin"))["events"] == 0
+
+
+def test_program_with_functions_of_libcs_names(tools: Tools, tmp_path: Path) -> None:
+    """A program's own open, getenv, close, madvise... are not libc's: nobody but the program calls
+    them. It prints the names of those that somebody else called."""
+    compared = compare(tools, tmp_path, with_counts(tools, "own_names"))
+    assert compared.recording.outcome.stdout == b"end\n"
+    compared.assert_whole(processes=2)

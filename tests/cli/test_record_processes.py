@@ -1,0 +1,58 @@
+"""Every way to come by another process: each has a log of its own, and all calls are in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from safety_checks import compare_mode, must_work, need_root, recorded_tallies
+from tool_runner import Tools, is_forked, logs_in, read_tallies
+
+# mode: exit status, logs. A shell between program and image has a log as well, if it allocates.
+MODES = {
+    "system": (51, None), "popen": (52, None), "daemon": (0, 2), "double_fork": (54, 2),
+    "raw_clone": (55, 3), "raw_fork": (56, 3), "fifty": (57, 51), "chdir": (58, 3),
+    "clearenv": (59, 2),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_process(tools: Tools, tmp_path: Path, mode: str) -> None:
+    status, processes = MODES[mode]
+    compared = compare_mode(tools, tmp_path, "process_kinds", mode, status=status)
+    compared.assert_whole(processes)
+    if processes:
+        # The first process is nobody's child; all others are forks of one that was recorded.
+        assert sum(is_forked(log) for log in compared.recording.logs) == processes - 1
+
+
+@pytest.mark.parametrize("mode", ["daemon", "chdir", "fifty"])
+def test_folder_named_relatively(tools: Tools, tmp_path: Path, mode: str) -> None:
+    """Logs go where the name pointed when the program began, wherever its children go."""
+    status, processes = MODES[mode]
+    compared = compare_mode(tools, tmp_path, "process_kinds", mode, status=status,
+                            cwd=tmp_path, env={"MALLOC_WRAP_OUT": "logs"})
+    compared.assert_whole(processes)
+
+
+LINGER = {
+    "daemon": '"$1" "$2" linger & while ! [ -s "$2" ]; do sleep 0.02; done',
+    # Its process number means nothing to `record`, or another process.
+    "pid_namespace": """unshare -pf sh -c 'echo 3999990 >/proc/sys/kernel/ns_last_pid; "$1" "$2" linger
+                     true' sh "$1" "$2" & while ! [ -s "$2" ]; do sleep 0.02; done""",
+}
+
+
+@pytest.mark.parametrize("kind", LINGER)
+def test_record_ends_before_the_program(tools: Tools, tmp_path: Path, kind: str) -> None:
+    """`record` tidies up the logs of processes that are gone. One that is not gone writes on; had
+    its log been cut, it would be killed by SIGBUS."""
+    if kind == "pid_namespace":
+        need_root()
+        must_work(["unshare", "-pf", "true"], "no process namespaces here")
+    recording = tools.record(["sh", "-c", LINGER[kind], "sh", tools.target("process_kinds"),
+                              tmp_path / "counts"], tmp_path / "logs")
+    assert recording.outcome.stdout == b"still here\n", recording.outcome
+    recorded = recorded_tallies(tools, logs_in(tmp_path / "logs"), tmp_path)
+    assert recorded == read_tallies(tmp_path / "counts")

@@ -1,0 +1,97 @@
+"""Programs that lock themselves in: no recorder's work may be what they are killed for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from safety_checks import STOPPED, compare_mode, ending_of, must_work, need_root
+from tool_runner import Tools, is_forked
+
+# targets/sandbox_kinds.c
+SIZE_BEFORE, SIZE_AFTER, SIZE_CHILD, SIZE_THREAD = range(7840, 7844)
+# targets/seccomp_kinds.c
+CALLS_BEFORE = 5000
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may write into; pytest's own are the user's alone."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "logs").mkdir()
+        (folder / "logs").chmod(0o777)
+        yield folder
+
+
+def test_chroot(tools: Tools, tmp_path: Path) -> None:
+    """The program is recorded on; its child, whose log has no place, runs all the same."""
+    need_root()
+    cage = tmp_path / "cage"
+    cage.mkdir()
+    compared = compare_mode(tools, tmp_path, "sandbox_kinds", "chroot", cage, status=80)
+    assert list(cage.iterdir()) == []
+    for size in (SIZE_BEFORE, SIZE_AFTER, SIZE_THREAD):
+        assert compared.recorded[size] == compared.counted[size]
+    assert compared.recorded[SIZE_CHILD] in (0, compared.counted[SIZE_CHILD])
+
+
+def test_another_user(tools: Tools, open_folder: Path) -> None:
+    """root becomes nobody; the log is root's, the child's log nobody's."""
+    need_root()
+    compared = compare_mode(tools, open_folder, "sandbox_kinds", "setuid", status=81)
+    compared.assert_whole(processes=2)
+    assert {is_forked(log): log.stat().st_uid for log in compared.recording.logs} == {
+        False: 0, True: 65534}
+
+
+def test_another_user_without_access(tools: Tools, tmp_path: Path) -> None:
+    need_root()
+    compared = compare_mode(tools, tmp_path, "sandbox_kinds", "setuid", status=81)
+    for size in (SIZE_BEFORE, SIZE_AFTER, SIZE_THREAD):
+        assert compared.recorded[size] == compared.counted[size]
+    assert compared.recorded[SIZE_CHILD] == 0 and len(compared.recording.logs) == 1
+
+
+def test_no_new_privileges(tools: Tools, tmp_path: Path) -> None:
+    compared = compare_mode(tools, tmp_path, "sandbox_kinds", "no_new_privs", status=82)
+    compared.assert_whole(processes=2)
+
+
+def test_namespaces(tools: Tools, open_folder: Path) -> None:
+    must_work(["unshare", "-Um", "true"], "nobody may unshare namespaces here")
+    compared = compare_mode(tools, open_folder, "sandbox_kinds", "unshare", status=83)
+    compared.assert_whole(processes=2)
+
+
+def test_folder_that_is_gone(tools: Tools, tmp_path: Path) -> None:
+    """The current folder is removed under the program; logs were named relative to another."""
+    compared = compare_mode(tools, tmp_path, "sandbox_kinds", "chdir", tmp_path / "away",
+                            status=84, cwd=tmp_path, env={"MALLOC_WRAP_OUT": "logs"})
+    compared.assert_whole(processes=2)
+
+
+@pytest.mark.parametrize("mode,status", [
+    ("opening_prctl", 90), ("opening_syscall", 91), ("strict_prctl", 92), ("strict_syscall", 93),
+    ("all_threads", 94), ("mode_strict", 95), ("no_counter", 96),
+])
+def test_seccomp(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
+    """The kernel kills for the first unforeseen system call. The recorder makes none: it goes on
+    as long as it has room, and says that it stopped when it has none."""
+    compared = compare_mode(tools, tmp_path, "seccomp_kinds", mode, status=status)
+    [log] = [log for log in compared.recording.logs if not is_forked(log)]
+    assert compared.recorded[7850] == compared.counted[7850] == CALLS_BEFORE
+    for size, counted in compared.counted.items():
+        assert compared.recorded[size] <= counted
+    in_sandbox = {7851, 7852, 7854} & set(compared.counted)
+    lost = sum(compared.counted[size] - compared.recorded[size] for size in in_sandbox)
+    if lost:
+        assert ending_of(log).state == STOPPED and ending_of(log).reason != 0
+    else:
+        assert ending_of(log).state != STOPPED
+    if mode not in ("mode_strict", "no_counter"):  # without its clock it may stop at once
+        assert sum(compared.recorded[size] for size in in_sandbox) > 1000

@@ -1,0 +1,47 @@
+"""Signal handlers that allocate, map, fork and jump, wherever they strike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from safety_checks import compare, compare_mode
+from tool_runner import Tools
+
+SIZE_MAIN, SIZE_AFTER = 7720, 7723  # tests/targets/signal_inside.c
+
+
+def test_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
+    """Signals at any instant, the recorder's own part of a call included: nothing is lost."""
+    compared = compare(tools, tmp_path, lambda counts: [tools.target("signal_malloc"), counts],
+                       same_counts=False)
+    assert compared.recording.outcome.status == 12
+    assert compared.counted[7701] == 2 * 3000
+    compared.assert_whole(processes=1)
+
+
+@pytest.mark.parametrize("mode,status", [("ordinary", 30), ("jump", 31), ("small_stack", 32)])
+def test_handler_in_ordinary_code(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
+    """A handler that allocates while the thread computes; one that maps memory and jumps out of
+    mmap; one on a stack of the least size, which also starts the recording."""
+    compared = compare_mode(tools, tmp_path, "signal_kinds", mode, status=status, same_counts=False)
+    compared.assert_whole(processes=1)
+
+
+def test_fork_in_a_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
+    """Sixty children of handlers that interrupted a call; half of them return into that call."""
+    compared = compare_mode(tools, tmp_path, "signal_inside", "fork", status=41, same_counts=False)
+    assert len(compared.recording.logs) == 61
+    # A call that the parent began and a child ended may be missing from the child's log.
+    missing = compared.counted[SIZE_MAIN] - compared.recorded[SIZE_MAIN]
+    assert 0 <= missing <= 30
+    for size in set(compared.counted) - {SIZE_MAIN}:
+        assert compared.recorded[size] == compared.counted[size], f"size {size}"
+
+
+@pytest.mark.parametrize("mode", ["jump", "jump_first"])
+def test_jump_out_of_a_handler_within_malloc(tools: Tools, tmp_path: Path, mode: str) -> None:
+    """The calls that were left are nobody's; those that come afterwards are recorded again."""
+    compared = compare_mode(tools, tmp_path, "signal_inside", mode, status=42, same_counts=False)
+    assert compared.recorded[SIZE_AFTER] == compared.counted[SIZE_AFTER] == 1000

@@ -1,0 +1,66 @@
+// Filters of system calls, as sandboxed programs install them. Nothing here allocates.
+#ifndef HEAPTAPE_SECCOMP_FILTERS_H
+#define HEAPTAPE_SECCOMP_FILTERS_H
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include "target_support.h"
+
+enum { FILTER_NUMBERS_MAX = 60 };
+
+// One list of numbers; they get the first answer, all others the second.
+struct call_filter {
+    struct sock_filter code[2 * FILTER_NUMBERS_MAX + 4];
+    unsigned short length;
+};
+
+static inline void filter_build(struct call_filter *filter, const int *numbers, unsigned count,
+                                uint32_t listed, uint32_t others) {
+    struct sock_filter *at = filter->code;
+    *at++ = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (unsigned i = 0; i < count; i++) {
+        *at++ = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)numbers[i], 0, 1);
+        *at++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, listed);
+    }
+    *at++ = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, others);
+    filter->length = (unsigned short)(at - filter->code);
+}
+
+// Kills whoever opens a file.
+static inline void filter_opening(struct call_filter *filter) {
+    static const int forbidden[] = {
+#ifdef SYS_open
+        SYS_open, SYS_creat,
+#endif
+        SYS_openat, 437 /* openat2 */};
+    filter_build(filter, forbidden, sizeof forbidden / sizeof *forbidden, SECCOMP_RET_KILL_PROCESS,
+                 SECCOMP_RET_ALLOW);
+}
+
+// Allows what an allocator and an orderly end need, and kills for everything else.
+static inline void filter_strict(struct call_filter *filter) {
+    static const int allowed[] = {SYS_read, SYS_write,     SYS_mmap,     SYS_munmap,       SYS_mremap,
+                                  SYS_brk,  SYS_futex,     SYS_mprotect, SYS_rt_sigreturn, SYS_rt_sigprocmask,
+                                  SYS_exit, SYS_exit_group};
+    filter_build(filter, allowed, sizeof allowed / sizeof *allowed, SECCOMP_RET_ALLOW,
+                 SECCOMP_RET_KILL_PROCESS);
+}
+
+static inline void filter_install_by_prctl(struct call_filter *filter) {
+    struct sock_fprog program = {filter->length, filter->code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0))
+        target_fail("cannot install the filter");
+}
+
+static inline void filter_install_by_syscall(struct call_filter *filter, unsigned flags) {
+    struct sock_fprog program = {filter->length, filter->code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program))
+        target_fail("cannot install the filter");
+}
+
+#endif

@@ -1,0 +1,89 @@
+// Handlers that interrupt malloc itself, or whatever lies between the program and it, and then fork or jump
+// away. Legal, because libsignal_safe_malloc serves the program. Usage: signal_inside COUNTS MODE
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/time.h>
+
+#include "target_modes.h"
+
+enum { SIZE_MAIN = 7720, SIZE_CHILD, SIZE_CHILD_GOES_ON, SIZE_AFTER, FORKS = 60, JUMPS = 200 };
+
+extern volatile int signal_safe_malloc_inside;
+
+static volatile sig_atomic_t handled, in_child;
+static pid_t children[FORKS];
+static sigjmp_buf back;
+
+static void tick_every_us(long us) {
+    struct itimerval timer = {{0, us}, {0, us}};
+    setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+// Every other child ends in the handler; the rest return from it into the very call that it interrupted.
+static void fork_here(int number) {
+    (void)number;
+    if (handled == FORKS || in_child || signal_safe_malloc_inside) return;
+    pid_t pid = fork();
+    if (pid < 0) target_fail("cannot fork");
+    if (pid == 0) {
+        tick_every_us(0);
+        in_child = 1;
+        tally_churn(SIZE_CHILD, 50);
+        if (handled % 2) _exit(40);
+        return;
+    }
+    children[handled] = pid;
+    handled++;
+}
+
+static int fork_in_handler(char *unused) {
+    (void)unused;
+    struct sigaction action = {.sa_handler = fork_here, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    tick_every_us(700);
+    while (handled < FORKS && !in_child) free(tally_malloc(SIZE_MAIN));
+    if (in_child) {
+        tally_churn(SIZE_CHILD_GOES_ON, 50);
+        exit(40);
+    }
+    tick_every_us(0);
+    for (int i = 0; i < FORKS; i++)
+        if (child_status(children[i]) != 40) target_fail("a child did not end as it should");
+    tally_churn(SIZE_AFTER, 1000);
+    return 41;
+}
+
+static void jump_away(int number) {
+    (void)number;
+    // Within the library itself its own state would be left behind; before and after it, nothing is.
+    if (signal_safe_malloc_inside) return;
+    handled++;
+    siglongjmp(back, 1);
+}
+
+// What was called, and left by a jump, may be recorded or not; what comes afterwards must be.
+static int jump_from_the_first(char *unused) {
+    (void)unused;
+    struct sigaction action = {.sa_handler = jump_away};
+    sigaction(SIGALRM, &action, NULL);
+    tick_every_us(500);
+    sigsetjmp(back, 1);
+    while (handled < JUMPS) free(malloc(SIZE_MAIN));
+    tick_every_us(0);
+    signal(SIGALRM, SIG_IGN);
+    tally_churn(SIZE_AFTER, 1000);
+    return 42;
+}
+
+static int jump_in_handler(char *unused) {
+    free(malloc(SIZE_MAIN));  // the recorder has begun before the first signal
+    return jump_from_the_first(unused);
+}
+
+int main(int argc, char **argv) {
+    static const struct target_mode modes[] = {{"fork", fork_in_handler},
+                                               {"jump", jump_in_handler},
+                                               {"jump_first", jump_from_the_first},
+                                               {NULL, NULL}};
+    return run_target_mode(modes, argc, argv);
+}
