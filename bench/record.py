@@ -2,6 +2,7 @@
 """What recording costs a program, beside other recorders and in the same run.
 
     bench/record.py [--workload loop,cc1,python,threads,cross] [--recorders NAME,...] [--json FILE]
+    bench/record.py --shim before=/path/libmalloc_wrap.so [OPTION...]
     bench/record.py [OPTION...] -- PROGRAM [ARGUMENT...]
 
 Every round runs each recorder once, in an order drawn anew for every second round and reversed in
@@ -38,22 +39,28 @@ def file_system(folder: Path) -> str:
     return said.stdout.strip() or "unknown"
 
 
-def find_recorders(names: list[str], build: Path,
+def find_recorders(options: argparse.Namespace,
                    stack: ExitStack) -> tuple[dict[str, Recorder], dict[str, str]]:
     found: dict[str, Recorder] = {}
     skipped: dict[str, str] = {}
-    for name in names:
+    for name in options.recorders:
         try:
-            found[name] = make_recorder_closed_by(stack, name, build)
+            found[name] = all_recorders.make_recorder(name, options.build)
+            stack.callback(found[name].close)
         except Unavailable as reason:
             skipped[name] = str(reason)
+    for label, library in options.shim:
+        found[label] = all_recorders.make_shim(label, library)
     return found, skipped
 
 
-def make_recorder_closed_by(stack: ExitStack, name: str, build: Path) -> Recorder:
-    recorder = all_recorders.make_recorder(name, build)
-    stack.callback(recorder.close)
-    return recorder
+def labelled_path(text: str) -> tuple[str, Path]:
+    label, equals, path = text.partition("=")
+    if not label or not equals or not Path(path).is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is no LABEL=LIBRARY")
+    if label in all_recorders.NAMES:
+        raise argparse.ArgumentTypeError(f"{label!r} is the name of a recorder")
+    return label, Path(path).resolve()
 
 
 def names_from(known: tuple[str, ...]) -> Callable[[str], list[str]]:
@@ -77,6 +84,8 @@ def parse_options() -> argparse.Namespace:
                         default=list(all_recorders.NAMES),
                         help=f"of {', '.join(all_recorders.NAMES)} (default: all; untraced always "
                              "runs)")
+    parser.add_argument("--shim", type=labelled_path, metavar="LABEL=LIBRARY", action="append",
+                        default=[], help="measure another build of the shim too")
     parser.add_argument("--pairs", type=int, help="rounds (default: 15, with --quick 3)")
     parser.add_argument("--quick", action="store_true",
                         help="small workloads: says whether it works")
@@ -121,7 +130,7 @@ def make_groups(options: argparse.Namespace,
 
 
 def run_all(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, Any]:
-    recorders, skipped = find_recorders(options.recorders, options.build, stack)
+    recorders, skipped = find_recorders(options, stack)
     heaptape = all_recorders.make_recorder("heaptape", options.build)
     groups, skipped_workloads = make_groups(options, folder)
     runner, rng = Runner(options.build, folder), random.Random(options.seed)

@@ -140,6 +140,11 @@ class Lttng(Recorder):
             shutil.rmtree(self.run_folder, ignore_errors=True)
 
 
+def make_shim(name: str, library: Path) -> Recorder:
+    """heaptape, as this library is it."""
+    return Preloaded(name, library, "MALLOC_WRAP_OUT")
+
+
 def make_recorder(name: str, build: Path) -> Recorder:
     """Raises Unavailable where it cannot be run here."""
     bench = build / "bench"
@@ -159,7 +164,7 @@ def make_recorder(name: str, build: Path) -> Recorder:
                              remark="32 bytes and a time stamp per call into a mapped file, a "
                                     "realloc is one record; nothing else")
         case "heaptape":
-            return Preloaded(name, build / "libmalloc_wrap.so", "MALLOC_WRAP_OUT")
+            return make_shim(name, build / "libmalloc_wrap.so")
         case "memusage":
             return Preloaded(name, find_library("libmemusage.so"), "MEMUSAGE_OUTPUT",
                              "memusage.dat", remark="as memusage --data=FILE runs it; no addresses")

@@ -15,7 +15,7 @@ from recorders import Recorder
 from workloads import Workload
 
 FOREIGN_VARIABLES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC", "MALLOC_CONF")
-COUNTED_RECORDERS = ("null", "ring", "reference", "heaptape", "memusage")
+UNCOUNTED_RECORDERS = ("untraced", "heaptrack", "lttng")
 COUNTED_WORKLOADS = ("loop", "python")
 
 
@@ -157,8 +157,8 @@ def count_group(runner: Runner, counted: list[Workload], results: list[Result],
         calls = runner.count_calls(workload, heaptape)
         talk(f"{workload.name}: counting instructions")
         untraced = runner.count_instructions(workload, recorders["untraced"])
-        for name in COUNTED_RECORDERS:
-            if name in recorders:
+        for name in recorders:
+            if name not in UNCOUNTED_RECORDERS:
                 under = runner.count_instructions(workload, recorders[name])
                 result.rows[name].instructions_per_call = (under - untraced) / calls
 

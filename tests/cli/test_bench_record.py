@@ -71,6 +71,17 @@ def test_threads_are_compared_with_one(tools: Tools, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("needs_recorders")
+def test_another_build_of_the_shim_has_its_row(tools: Tools, tmp_path: Path) -> None:
+    text, report = bench(tools, tmp_path, "--pairs", "1", "--workload", "loop",
+                         "--shim", f"other={tools.shim}")
+    rows = report["workloads"][0]["recorders"]
+    assert list(rows) == [*RECORDERS, "other"]
+    written = rows["heaptape"]["output_bytes_per_call"]
+    assert rows["other"]["output_bytes_per_call"] == pytest.approx(written, rel=0.2)
+    assert "\nother " in text
+
+
+@pytest.mark.usefixtures("needs_recorders")
 def test_any_program(tools: Tools, tmp_path: Path) -> None:
     loop = [str(tools.build / "bench" / "alloc_loop"), "5000", "100", "1", "private"]
     _, report = bench(tools, tmp_path, "--pairs", "1", "--", *loop)
