@@ -3,10 +3,10 @@
 
     bench/compatibility.py [--build BUILD] [--only NAME,...] [--pairs N] [-o FILE.md] [--json FILE]
 
-Every program runs once through `heaptape record`, and N times each without and with the bare shim in
-LD_PRELOAD, in turns. A row is green if output and exit status are the same in all these runs, every log
-of every process converts, and no log has an anomaly. Nothing is installed: where a program is
-missing, its row says so; --packages lists the Debian packages that bring them all.
+Every program runs once through `heaptape record`, and N times each without and with the bare shim
+in LD_PRELOAD, in turns. A row is green if output and exit status are the same in all these runs,
+every log of every process converts, and no log has an anomaly. Nothing is installed: where a
+program is missing, its row says so; --packages lists the Debian packages that bring them all.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Logs:
 class Row:
     name: str
     does: str
-    verdict: str  # green, differs, out of reach, or not installed
+    verdict: str  # green, differs, in part, out of reach, or not installed
     version: str = ""
     note: str = ""
     same_output: bool = False
@@ -290,7 +290,7 @@ def describe_difference(plain: Run, other: Run, how: str) -> str:
     if other.timed_out:
         return f"hung under {how}"
     if other.left_running != plain.left_running:
-        return f"{other.left_running} processes left running under {how}, {plain.left_running} without"
+        return f"{other.left_running} left running under {how}, {plain.left_running} without"
     if other.status != plain.status:
         return f"status {other.status} under {how}, {plain.status} without"
     lines = zip(plain.output.splitlines() + [b""], other.output.splitlines() + [b""])
@@ -337,13 +337,16 @@ def judge(row: Row, program: Program, runs: Sequence[tuple[str, Run]]) -> None:
         remarks.append(describe_difference(first, different[0][1], f"'{different[0][0]}'"))
     if (first.status, first.left_running) != (program.status, 0):
         remarks.append(f"failed without the shim, status {first.status}")
-    if logs.anomalies or logs.unconverted or not logs.processes:
-        remarks.append(f"{logs.anomalies} anomalies, {logs.unconverted} of {logs.processes} logs "
-                       "not converted")
-    if program.out_of_reach and not logs.processes and not different:
+    if logs.unconverted:
+        remarks.append(f"{logs.unconverted} of {logs.processes} logs not converted")
+    if remarks or not (logs.processes or program.out_of_reach):
+        row.verdict = "differs"
+        row.note = "; ".join([*(remarks or ["no log was written"]), *filter(None, [row.note])])
+    elif not logs.processes:
         row.verdict, row.note = "out of reach", program.out_of_reach
-    elif remarks:
-        row.verdict, row.note = "differs", "; ".join([*remarks, *filter(None, [row.note])])
+    elif logs.anomalies:
+        row.verdict = "in part" if program.in_part else "differs"
+        row.note = program.in_part or f"{logs.anomalies} anomalies"
 
 
 COLUMNS = "program | version | what it does | verdict | output | status | processes | calls | " \
@@ -380,8 +383,10 @@ def document(rows: Sequence[Row], pairs: int) -> str:
         "- **green**: output (standard output and error) and exit status are the same in all runs, "
         "every log converts, and none has an anomaly. Programs print checksums of their results; "
         "no time, process id or random key is in the output.",
-        "- **processes** and **calls**: of the run through `heaptape record`. Some programs start a "
-        "number of processes that depends on timing.",
+        "- **in part**, **out of reach**: some or all of the program's calls cannot be seen; the "
+        "note says why. It runs as it should all the same.",
+        "- **processes** and **calls**: of the run through `heaptape record`. How many processes "
+        "there are depends on timing in some programs.",
         "- **anomalies**, **foreign frees** (of blocks that nothing explains), **stopped, "
         "truncated** logs: of all recorded runs together. Forked children free blocks that they "
         "inherited; these are counted apart.",
@@ -443,7 +448,8 @@ def main() -> None:
     if options.output:
         options.output.write_text(document(rows, options.pairs))
     if options.json:
-        options.json.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
+        figures = [dataclasses.asdict(row) for row in rows]
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
     sys.exit(any(row.verdict == "differs" for row in rows))
 
 

@@ -182,6 +182,7 @@ AuthorizedKeysFile $PWD/keys
 StrictModes no
 UsePAM no
 PidFile none
+SetEnv SHLVL=9
 Subsystem sftp internal-sftp
 END
 [ "$(id -u)" != 0 ] || mkdir -p /run/sshd
