@@ -179,9 +179,10 @@ def judge(row: Row, program: Program, runs: Sequence[tuple[str, Run]]) -> None:
         row.note = "; ".join([*(remarks or ["no log was written"]), *filter(None, [row.note])])
     elif not logs.processes:
         row.verdict, row.note = "out of reach", program.out_of_reach
+    elif program.in_part:
+        row.verdict, row.note = "in part", program.in_part
     elif logs.anomalies:
-        row.verdict = "in part" if program.in_part else "differs"
-        row.note = program.in_part or f"{logs.anomalies} anomalies"
+        row.verdict, row.note = "differs", f"{logs.anomalies} anomalies"
 
 
 COLUMNS = "program | version | what it does | verdict | output | status | processes | calls | " \

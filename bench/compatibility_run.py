@@ -42,7 +42,7 @@ class Run:
 
 def find_program(name: str) -> Path | None:
     """An executable's file, the distribution's own first: others may be wrappers in a shell."""
-    postgres = sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    postgres = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
     for folder in (*FOLDERS, *postgres, *os.environ.get("PATH", "").split(":")):
         path = Path(folder) / name
         if path.is_file() and os.access(path, os.X_OK):
@@ -158,11 +158,10 @@ class Bench:
         out, err = self.folder / "stdout", self.folder / "stderr"
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         with out.open("wb") as stdout, err.open("wb") as stderr:
-            user = {"user": self.user.pw_uid, "group": self.user.pw_gid, "extra_groups": []} \
-                if self.user else {}
             started = subprocess.Popen(
                 command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=stdout,
-                stderr=stderr, start_new_session=True, **user)
+                stderr=stderr, start_new_session=True, user=self.user and self.user.pw_uid,
+                group=self.user and self.user.pw_gid, extra_groups=[] if self.user else None)
             status, killed, hung = wait_for_all(started.pid)
             started.returncode = status  # reaped here, not by the Popen object
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
