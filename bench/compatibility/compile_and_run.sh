@@ -1,0 +1,3 @@
+# Compiles by the command given, then runs the program.
+"$@" -o work
+./work
