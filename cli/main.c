@@ -17,6 +17,7 @@ struct verb {
 
 static const struct verb verbs[] = {
     {"record", "run a program and record its heap calls", ht_verb_record},
+    {"ctl", "pause, resume, stop or query a recording", ht_verb_ctl},
     {"convert", "turn a raw log into a trace", ht_verb_convert},
     {"info", "say what a trace holds", ht_verb_info},
     {"dump", "print a trace, one line an event", ht_verb_dump},

@@ -3,6 +3,7 @@
 #define HEAPTAPE_VERBS_H
 
 int ht_verb_record(int argc, char **argv);
+int ht_verb_ctl(int argc, char **argv);
 int ht_verb_convert(int argc, char **argv);
 int ht_verb_info(int argc, char **argv);
 int ht_verb_dump(int argc, char **argv);

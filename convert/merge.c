@@ -256,10 +256,20 @@ static enum applied apply_free(struct merge *m, uint32_t number, const struct ht
     return APPLIED;
 }
 
+// A process that was killed inside a realloc, or a jump that left it, leaves its first half: the block is as
+// it was.
+static void drop_open_realloc(struct merge *m, struct lane *lane) {
+    if (!lane->realloc.open) return;
+    m->heap.totals.unfinished++;
+    if (lane->realloc.slot && !heap_model_slot_at(&m->heap, heap_model_find(&m->heap, lane->realloc.address)))
+        map64_put(&m->heap.addresses, lane->realloc.address, lane->realloc.slot);
+    lane->realloc.open = false;
+}
+
 static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                         bool force) {
     struct lane *lane = &m->lane[number];
-    if (lane->realloc.open) return BAD_ORDER;
+    drop_open_realloc(m, lane);
     if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
@@ -406,14 +416,6 @@ static int refill(struct merge *m, struct lane *lane, struct ht_error *error) {
     return more;
 }
 
-// A process that was killed inside a realloc leaves its first half: the block is as it was.
-static void end_lane(struct merge *m, struct lane *lane) {
-    if (!lane->realloc.open) return;
-    m->heap.totals.unfinished++;
-    if (lane->realloc.slot && !heap_model_slot_at(&m->heap, heap_model_find(&m->heap, lane->realloc.address)))
-        map64_put(&m->heap.addresses, lane->realloc.address, lane->realloc.slot);
-}
-
 // Runs the first lane until another's turn comes. Returns 0 or -1 with error.
 static int run_first(struct merge *m, struct ht_error *error) {
     uint32_t number = m->order[0];
@@ -430,7 +432,7 @@ static int run_first(struct merge *m, struct ht_error *error) {
             if (more < 0) return -1;
             if (more == 0) {
                 pop_lane(m);
-                end_lane(m, lane);
+                drop_open_realloc(m, lane);
                 return 0;
             }
         }

@@ -14,7 +14,8 @@ const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_
     case HT_STOP_SIZE_LIMIT: snprintf(text, HT_STOP_TEXT_BYTES, "size limit"); break;
     case HT_STOP_SANDBOX:
         snprintf(text, HT_STOP_TEXT_BYTES,
-                 "the program forbade system calls by seccomp, and the room prepared before was used up");
+                 "the program forbade system calls (seccomp) or the cycle counter, and what was prepared is "
+                 "used up");
         break;
     case HT_STOP_CONTROL: snprintf(text, HT_STOP_TEXT_BYTES, "ended by heaptape ctl"); break;
     default: snprintf(text, HT_STOP_TEXT_BYTES, "reason %u, which is unknown here", header->stop_reason);

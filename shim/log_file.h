@@ -14,7 +14,8 @@ struct recording {
     _Atomic uint64_t sample_last_stamp;
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
-    uint32_t main_stream;  // the main thread's, plus one
+    struct ht_window *_Atomic ended_window;  // of the thread that ended last
+    uint32_t main_stream;                    // the main thread's, plus one
     char path[4096];
 };
 

@@ -61,13 +61,14 @@ uint32_t memory_resident_pages(const void *block, size_t bytes) {
     uintptr_t page = settings.page_bytes, at = (uintptr_t)block & ~(page - 1);
     uintptr_t end = ((uintptr_t)block + bytes + page - 1) & ~(page - 1);
     uint32_t pages = 0;
-    if (recorder_sealed) return 0;
+    if (!recorder_may_call()) return 0;
     while (at < end) {
         size_t count = (end - at) / page < CHUNK ? (end - at) / page : CHUNK;
         if (sys_mincore(at, count * page, present)) return pages + 1;  // ENOMEM: not mapped, so not resident
         for (size_t i = 0; i < count; i++) pages += present[i] & 1;
         at += count * page;
     }
+    recorder_has_called();
     return pages + 1;
 }
 
@@ -279,19 +280,20 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     uint64_t last = atomic_load_explicit(&recording->sample_last_stamp, memory_order_relaxed);
     t->sample_due_stamp = stamp + SAMPLE_INTERVAL_STAMPS;
     recorder_heed_control(recording);
-    if (recorder_sealed) {
-        t->sample_budget_bytes = INT64_MAX;
-        return;
-    }
     // One thread at a time, and never so often that sampling itself would show.
     if (!final && (stamp < last + SAMPLE_GAP_STAMPS ||
                    !atomic_compare_exchange_strong(&recording->sample_last_stamp, &last, stamp))) {
         if (t->sample_budget_bytes < 0) t->sample_budget_bytes = 64 << 10;
         return;
     }
+    if (!recorder_may_call()) {
+        t->sample_budget_bytes = INT64_MAX;
+        return;
+    }
     int saved = errno;
     uint64_t before = clock_counter();
     put_sample(t, stamp, final);
+    recorder_has_called();
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
     errno = saved;
 }

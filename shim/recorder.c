@@ -25,10 +25,11 @@ enum {
 // The globals of the shim, all of them about this process: the page that a fork wipes, the state of the
 // calling thread, the log, and how far the start has come.
 _Alignas(4096) struct epoch_page epoch_page;
-__thread struct thread_state self __attribute__((tls_model("initial-exec"))) = {.gate = GATE_FRESH};
+__thread struct thread_state self __attribute__((tls_model("initial-exec")));
 _Atomic bool recorder_sealed;
 static struct recording *_Atomic current;
-static _Atomic uint32_t epochs;  // how many recordings this process and those it was forked from have begun
+static _Atomic uint32_t epochs;   // how many recordings this process and those it was forked from have begun
+static _Atomic uint32_t callers;  // threads within system calls of ours
 static atomic_flag starting = ATOMIC_FLAG_INIT, changing = ATOMIC_FLAG_INIT;
 static enum { UNDECIDED, RECORDS, NEVER } disposition;
 static _Atomic bool paused;  // what a forked child goes by
@@ -171,6 +172,15 @@ static void look_while_paused(void) {
     else resume();
 }
 
+bool recorder_may_call(void) {
+    atomic_fetch_add(&callers, 1);
+    if (likely(!recorder_sealed)) return true;
+    recorder_has_called();
+    return false;
+}
+
+void recorder_has_called(void) { atomic_fetch_sub(&callers, 1); }
+
 bool recorder_seal(void) {
     struct recording *recording = recorder_current();
     if (recorder_sealed || !recording || epoch_now() == EPOCH_OFF) return false;
@@ -178,6 +188,7 @@ bool recorder_seal(void) {
     self.gate = GATE_BUSY_SETUP;
     log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
     atomic_store(&recorder_sealed, true);
+    for (unsigned tries = 0; tries < START_TRIES_MAX && callers; tries++) sys_yield();
     self.gate = gate;
     return true;
 }
@@ -190,25 +201,26 @@ void recorder_unseal(void) {
 
 // ---- the start, and forks ----
 
-static void before_fork(void) {
+void recorder_before_fork(void) {
     struct thread_state *t = recorder_idle_thread();
     fork_stamp = stamp_now();
     if (!t) return;
     set_gate(t, GATE_BUSY_OWN);
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
-    set_gate(t, t->epoch);
+    set_gate(t, gate_of(t->epoch));
 }
 
-static void after_fork(void) { fork_stamp = 0; }
+void recorder_after_fork(void) { fork_stamp = 0; }
 
 // A handler that forks may have interrupted a hook. In the child that hook still ends, on memory of its own.
-static void in_forked_child(void) {
+void recorder_in_forked_child(void) {
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording)
             log_replace_in_child(t->recording, t->window, t->limit + HT_APPEND_ROOM_BYTES);
     // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();
+    atomic_store(&callers, 0);  // they were the parent's threads
     if (recorder_sealed) set_epoch(EPOCH_OFF);
     else if (recording && recording->pid != sys_getpid()) set_epoch(EPOCH_NONE);
 }
@@ -237,7 +249,7 @@ static void start(void) {
     paused = settings.starts_paused;
     sys_madvise(&epoch_page, sizeof epoch_page, MADV_WIPEONFORK);
     end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
-    pthread_atfork(before_fork, after_fork, in_forked_child);
+    pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
     memory_start();
     open_first(&(struct parent){0});
 }
@@ -295,13 +307,34 @@ static struct thread_state *nested_state(struct thread_state *t) {
     return fresh;
 }
 
+// Has the hook at work in this state been left by a jump out of a signal handler? Then we are no deeper in
+// the stack than it was: unless this is another stack.
+static bool is_abandoned(const struct thread_state *t, uintptr_t stack) {
+    stack_t other;
+    if (likely(stack < t->stack) || recorder_sealed) return false;
+    return !raw_syscall(SYS_sigaltstack, 0, (long)&other, 0, 0, 0, 0) && !(other.ss_flags & SS_ONSTACK);
+}
+
+// The state is as good as new, but for the window, whose last record may be half written.
+static void take_back(struct thread_state *t) {
+    for (struct thread_state *inner = t->nested; inner; inner = inner->nested) inner->gate = GATE_FRESH;
+    set_gate(t, GATE_BUSY_SETUP);
+    bool whole = t->recording && t->epoch == epoch_now() && recorder_next_window(t);
+    if (!whole) t->epoch = EPOCH_NONE;
+    set_gate(t, whole ? gate_of(t->epoch) : GATE_FRESH);
+}
+
 // The innermost state that a call may be recorded with; NULL if the call is the allocator's own or set-up's.
-static struct thread_state *idle_state(const void *caller, struct thread_state **outer) {
+static struct thread_state *idle_state(const void *caller, uintptr_t stack, struct thread_state **outer) {
     struct thread_state *t = &self;
     *outer = NULL;
     for (unsigned depth = 0; t && is_busy(t->gate); depth++) {
         struct thread_state *inner = t->nested;
         bool innermost = !inner || !is_busy(inner->gate);
+        if (is_abandoned(t, stack)) {
+            take_back(t);
+            return t;
+        }
         if (t->gate == GATE_BUSY_SETUP || depth == NESTED_DEPTH_MAX) return NULL;
         if (innermost && t->gate == GATE_BUSY_REAL && real_calls_from(caller)) return NULL;
         *outer = t;
@@ -326,14 +359,15 @@ static bool join(struct thread_state *t, const struct thread_state *outer) {
     return t->epoch == recording->epoch || open_stream(t, recording, outer);
 }
 
-struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller) {
+struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, uintptr_t stack) {
     uint32_t epoch = atomic_load_explicit(&epoch_page.epoch, memory_order_acquire);
     struct thread_state *outer;
     if (epoch == EPOCH_OFF) return NULL;
-    struct thread_state *t = idle_state(caller, &outer);
+    struct thread_state *t = idle_state(caller, stack, &outer);
     if (!t) return NULL;
-    if (t->gate == epoch) {  // a handler's second call
+    if (t->gate == gate_of(epoch)) {  // a handler's second call
         set_gate(t, gate);
+        t->stack = stack;
         return t;
     }
     if (epoch == EPOCH_PAUSED && !time_to_look()) return NULL;
@@ -342,6 +376,7 @@ struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller) {
     bool sealed = recorder_sealed;
     uint64_t signals = sealed ? 0 : sys_block_signals();
     set_gate(t, GATE_BUSY_SETUP);
+    t->stack = stack;
     bool in = join(t, outer);
     set_gate(t, in ? gate : GATE_FRESH);
     if (!sealed) sys_restore_signals(signals);
@@ -351,28 +386,28 @@ struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller) {
 
 struct thread_state *recorder_idle_thread(void) {
     struct thread_state *t = &self;
-    return t->recording && t->gate == t->epoch && t->gate == epoch_now() ? t : NULL;
+    return t->recording && t->gate == gate_of(t->epoch) && t->epoch == epoch_now() ? t : NULL;
 }
 
 // A window's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
-static uint64_t take_place(struct recording *recording, uint64_t *bytes) {
-    uint64_t end = recorder_sealed ? recording->real_bytes : recording->reserve_bytes;
+static uint64_t take_place(struct recording *recording, uint64_t *bytes, bool may_call) {
+    uint64_t end = may_call ? recording->reserve_bytes : recording->real_bytes;
     uint64_t offset = __atomic_fetch_add(&recording->header->windows_end, *bytes, __ATOMIC_SEQ_CST);
     if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_WINDOW_ALIGN - 1) : 0;
     return *bytes ? offset : 0;
 }
 
-static bool place_window(struct thread_state *t) {
+static bool place_window(struct thread_state *t, bool may_call) {
     struct recording *recording = t->recording;
     struct ht_window *old = t->window;
     uint32_t index = old ? old->index + 1 : 0;
     uint64_t bytes = index < 6 ? (uint64_t)WINDOW_BYTES_FIRST << index : WINDOW_BYTES_LAST;
-    uint64_t offset = take_place(recording, &bytes);
+    uint64_t offset = take_place(recording, &bytes, may_call);
     if (!offset) {
-        recorder_end_log(recording, recorder_sealed ? HT_STOP_SANDBOX : HT_STOP_SIZE_LIMIT, 0, EPOCH_OFF);
+        recorder_end_log(recording, may_call ? HT_STOP_SIZE_LIMIT : HT_STOP_SANDBOX, 0, EPOCH_OFF);
         return false;
     }
-    int failed = recorder_sealed ? 0 : log_make_real(recording, offset, bytes);
+    int failed = may_call ? log_make_real(recording, offset, bytes) : 0;
     if (failed) {
         recorder_end_log(recording, HT_STOP_NO_SPACE, failed, EPOCH_OFF);
         return false;
@@ -380,9 +415,9 @@ static bool place_window(struct thread_state *t) {
     struct ht_window *window = (struct ht_window *)((char *)recording->header + offset);
     *window = (struct ht_window){
         .stream = old ? old->stream : __atomic_fetch_add(&recording->header->streams, 1, __ATOMIC_RELAXED),
-        .tid = old               ? old->tid
-               : recorder_sealed ? 0
-                                 : sys_gettid(),
+        .tid = old        ? old->tid
+               : may_call ? sys_gettid()
+                          : 0,
         .index = index,
         .bytes = bytes,
         .base_stamp = t->cursor.last_stamp,
@@ -401,12 +436,19 @@ static bool place_window(struct thread_state *t) {
 
 bool recorder_next_window(struct thread_state *t) {
     int saved = errno;
-    uint64_t before = clock_counter();
+    uint64_t before = clock_counter(), signals = 0;
     struct recording *recording = t->recording;
+    // A handler that jumps away must not leave a window behind that is half ours.
+    bool calls = recorder_may_call();
+    if (calls) signals = sys_block_signals();
     // Stopped meanwhile by another thread: the mapping's end may be full or gone.
-    bool done = epoch_now() == t->epoch && place_window(t);
+    bool done = epoch_now() == t->epoch && place_window(t, calls);
     if (!done) __atomic_fetch_add(&recording->header->lost_calls, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
+    if (calls) {
+        sys_restore_signals(signals);
+        recorder_has_called();
+    }
     errno = saved;
     return done;
 }
@@ -418,9 +460,11 @@ void recorder_thread_ends(struct thread_state *t) {
     uint64_t word[3] = {stamp_now(), 0, 0};
     if (!recorder_sealed) sys_prctl(PR_GET_NAME, &word[1]);
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_THREAD_END, word, 3);
-    log_release_pages(t->window);
+    // The thread has some calls to make yet, so its last window waits until another's is the last.
+    struct ht_window *before = atomic_exchange(&t->recording->ended_window, t->window);
+    if (before) log_release_pages(before);
     errno = saved;
-    set_gate(t, t->epoch);
+    set_gate(t, gate_of(t->epoch));
 }
 
 static void thread_ends(void *state) { recorder_thread_ends(state); }
@@ -449,5 +493,5 @@ __attribute__((destructor)) static void at_exit(void) {
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (!recorder_sealed) log_shorten(t->recording);
     errno = saved;
-    set_gate(t, t->epoch);
+    set_gate(t, gate_of(t->epoch));
 }

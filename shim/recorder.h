@@ -17,9 +17,11 @@
 #define unlikely(condition) __builtin_expect(!!(condition), 0)
 #define HIDDEN              __attribute__((visibility("hidden")))
 
-// What a thread's gate holds. An idle, known thread's holds the epoch of the recording that it takes part in.
+// What a thread's gate holds. An idle, known thread's holds the epoch of the recording that it takes part in,
+// plus one: so zero, which is also what the gate reads before the loader has set up thread-local storage,
+// never matches a page.
 enum gate {
-    GATE_FRESH = 0x7fffffffu,      // not seen yet; no epoch, and not what a wiped page reads
+    GATE_FRESH = 0,                // not seen yet
     GATE_BUSY_OWN = 0xfffffffdu,   // in a hook's own work, which calls nothing hooked
     GATE_BUSY_REAL = 0xfffffffeu,  // in the allocator, which may call public functions again
     GATE_BUSY_SETUP = 0xffffffffu  // in set-up, which does so too
@@ -39,7 +41,7 @@ extern HIDDEN struct epoch_page epoch_page;
 
 // Everything that a thread needs on the fast path, in initial-exec TLS: two cache lines at most.
 struct thread_state {
-    uint32_t gate;   // equal to the page's epoch: record; anything else: look closer
+    uint32_t gate;   // that of the page's epoch: record; anything else: look closer
     uint32_t epoch;  // the recording that the fields below belong to
     struct ht_cursor cursor;
     uint8_t *limit;  // an append may start below it
@@ -50,8 +52,9 @@ struct thread_state {
     struct recording *recording;
     struct thread_state *nested;  // for the calls of a signal handler that interrupts a hook
     void *inner_block;            // what the last inner allocation returned: tells whether new is built on it
+    uintptr_t stack;              // the stack pointer in the hook at work: tells whether it still is
 };
-_Static_assert(sizeof(struct thread_state) <= 100, "static TLS is scarce");
+_Static_assert(sizeof(struct thread_state) <= 104, "static TLS is scarce");
 extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initial-exec")));
 
 static inline uint32_t epoch_now(void) {
@@ -65,12 +68,15 @@ static inline void set_gate(struct thread_state *t, uint32_t gate) {
     atomic_signal_fence(memory_order_seq_cst);
 }
 
+static inline uint32_t gate_of(uint32_t epoch) { return epoch + 1; }
+
 static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_OWN; }
 
 // Decides what a call whose gate does not match means: starts the recording, opens the thread's stream,
 // notices a fork, a pause or a signal handler. Returns the state to record with, its gate set to `gate`, or
-// NULL if the call is not to be recorded. `caller` is the hook's return address. errno is preserved.
-HIDDEN struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller);
+// NULL if the call is not to be recorded. `caller` is the hook's return address, `stack` its stack pointer.
+// errno is preserved.
+HIDDEN struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, uintptr_t stack);
 
 // Makes room for one append (modifiers included). False if recording had to stop.
 HIDDEN bool recorder_next_window(struct thread_state *t);
@@ -91,6 +97,13 @@ HIDDEN bool recorder_seal(void);
 HIDDEN void recorder_unseal(void);
 // No recording any more in this process and its children.
 HIDDEN void recorder_give_up(enum ht_stop_reason reason);
+// To be held around system calls: false if there must be none. The sealing thread waits for the others.
+HIDDEN bool recorder_may_call(void);
+HIDDEN void recorder_has_called(void);
+
+HIDDEN void recorder_before_fork(void);
+HIDDEN void recorder_after_fork(void);
+HIDDEN void recorder_in_forked_child(void);
 
 // The log of this process or phase, or NULL.
 HIDDEN struct recording *recorder_current(void);

@@ -37,6 +37,16 @@ static inline long raw_syscall(long number, long a, long b, long c, long d, long
 #endif
 }
 
+static inline uintptr_t stack_pointer(void) {
+    uintptr_t at;
+#if defined(__x86_64__)
+    __asm__ volatile("mov %%rsp, %0" : "=r"(at));
+#else
+    __asm__ volatile("mov %0, sp" : "=r"(at));
+#endif
+    return at;
+}
+
 // The kernel's answer as libc's functions give it.
 static inline long with_errno(long result) {
     if (result >= 0 || result < -4095) return result;

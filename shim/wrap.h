@@ -5,6 +5,7 @@
 #include "ops.h"
 #include "real.h"
 #include "recorder.h"
+#include "sys.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -14,17 +15,18 @@
 static inline __attribute__((always_inline)) struct thread_state *enter_from(enum gate gate,
                                                                              const void *caller) {
     struct thread_state *t = &self;
-    if (likely(t->gate == epoch_now())) {
+    if (likely(t->gate == gate_of(epoch_now()))) {
         set_gate(t, gate);
+        t->stack = stack_pointer();
         return t;
     }
-    return recorder_enter_slowly(gate, caller);
+    return recorder_enter_slowly(gate, caller, stack_pointer());
 }
 
 // To be used in the hook itself.
 #define enter(gate) enter_from(gate, __builtin_return_address(0))
 
-static inline void leave(struct thread_state *t) { set_gate(t, t->epoch); }
+static inline void leave(struct thread_state *t) { set_gate(t, gate_of(t->epoch)); }
 
 // Records what an operator new returned. block NULL: the call failed. alignment 0: none given.
 HIDDEN void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,

@@ -3,6 +3,7 @@
 // before, without samples, and stops when that is used up. Where the cycle counter is forbidden it stops at
 // once.
 #include <errno.h>
+#include <linux/sched.h>
 #include <linux/seccomp.h>
 
 #include "sys.h"
@@ -37,10 +38,27 @@ int wrap_prctl(int option, long a, long b, long c, long d) {
     return result;
 }
 
+// A fork without libc's: its handlers do not run. One that gives the child another stack can't come this way.
+static bool is_fork(long number, long flags) {
+#ifdef SYS_fork
+    if (number == SYS_fork) return true;
+#endif
+    return number == SYS_clone && !(flags & CLONE_VM);
+}
+
+static long fork_noticed(long number, long a, long b, long c, long d, long e) {
+    recorder_before_fork();
+    long result = call(number, a, b, c, d, e, 0);
+    if (result == 0) recorder_in_forked_child();
+    else recorder_after_fork();
+    return result;
+}
+
 EXPORT long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     bool strict = number == SYS_seccomp && a == SECCOMP_SET_MODE_STRICT;
     bool filter = number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER;
+    if (unlikely(is_fork(number, a))) return fork_noticed(number, a, b, c, d, e);
     if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
     bool sealed_now = prepare(strict);
     long result = call(number, a, b, c, d, e, f);

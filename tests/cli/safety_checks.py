@@ -40,12 +40,13 @@ def disk_bytes(log: Path) -> int:
     return log.stat().st_blocks * 512
 
 
-def recorded_tallies(tools: Tools, logs: Sequence[Path], folder: Path) -> Counter[int]:
+def recorded_tallies(tools: Tools, logs: Sequence[Path], folder: Path,
+                     unseen_max: int = 0) -> Counter[int]:
     """Allocations of tallied sizes over all logs, every log converted and without anomaly."""
     total: Counter[int] = Counter()
     for log in logs:
         trace = folder / f"{log.stem}.bin"
-        tools.convert_clean(log, trace)
+        tools.convert_clean(log, trace, unseen_max)
         total += tallies_in(tools.dump(trace))
     return total
 
@@ -68,7 +69,7 @@ class Compared:
 
 
 def compare(tools: Tools, folder: Path, command: Callable[[Path], Sequence[Argument]], *,
-            same_counts: bool = True, **options) -> Compared:
+            same_counts: bool = True, unseen_max: int = 0, **options) -> Compared:
     """Runs command(counts file) alone and under the shim, and requires the same outcome."""
     alone = outcome_of(run(command(folder / "alone"), timeout=TIMEOUT_S, **options))
     assert alone.status not in (99, 127, 126), alone
@@ -77,7 +78,8 @@ def compare(tools: Tools, folder: Path, command: Callable[[Path], Sequence[Argum
     assert recording.outcome == alone, f"recorded {recording.outcome}, alone {alone}"
     counted = read_tallies(folder / "counts")
     assert not same_counts or counted == read_tallies(folder / "alone")
-    return Compared(recording, counted, recorded_tallies(tools, recording.logs, folder))
+    return Compared(recording, counted,
+                    recorded_tallies(tools, recording.logs, folder, unseen_max))
 
 
 def compare_mode(tools: Tools, folder: Path, name: str, mode: str, *more: Argument,

@@ -16,14 +16,6 @@ def test_numbers_are_as_without_the_recorder(tools: Tools, tmp_path: Path) -> No
     compared.assert_whole(processes=1)
 
 
-@pytest.mark.parametrize("mode,status", [("numbers_beside", 61), ("dup_beside", 62)])
-def test_numbers_beside_a_thread_that_allocates(tools: Tools, tmp_path: Path, mode: str,
-                                                status: int) -> None:
-    """What another thread's calls make the recorder do must not show in this thread's numbers, nor
-    close what this thread opened."""
-    compare_mode(tools, tmp_path, "descriptor_kinds", mode, status=status)
-
-
 def test_no_descriptor_left(tools: Tools, tmp_path: Path) -> None:
     compared = compare_mode(tools, tmp_path, "descriptor_kinds", "none_left", status=63)
     compared.assert_whole(processes=1)

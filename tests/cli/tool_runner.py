@@ -117,12 +117,14 @@ class Tools:
             f"{done.stderr.decode(errors='replace')}")
         return done
 
-    def convert_clean(self, log: Path, trace: Path) -> dict:
-        """Converts, and holds the trace to what every faithful recording must show."""
+    def convert_clean(self, log: Path, trace: Path, unseen_max: int = 0) -> dict:
+        """Converts, and holds the trace to what every faithful recording must show; each call that
+        nobody could see may make one free foreign, or one allocation a surprise."""
         info = self.info(self.convert(log, trace))
-        assert info["anomalies"] == 0, f"{log.name}: {info['anomalies']} anomalies"
+        assert info["anomalies"] <= unseen_max, f"{log.name}: {info['anomalies']} anomalies"
         # What a forked child inherited is in its parent's log, which lies beside its own.
-        assert info["foreign_frees"] == 0, f"{log.name}: {info['foreign_frees']} foreign frees"
+        assert info["foreign_frees"] <= unseen_max, \
+            f"{log.name}: {info['foreign_frees']} foreign frees"
         assert not info["truncated"]
         assert info["events"] == sum(info["ops"].values())
         return info

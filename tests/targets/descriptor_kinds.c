@@ -43,57 +43,6 @@ static int print_numbers(char *unused) {
     return 60;
 }
 
-static _Atomic int stop;
-
-static void *allocate_beside(void *unused) {
-    (void)unused;
-    // Large blocks, so that a recorder that measures by allocated bytes does so all the time.
-    while (!stop)
-        for (int i = 0; i < 20; i++) {
-            char *block = malloc(8 << 20);
-            if (block) block[0] = 1;
-            free(block);
-        }
-    return NULL;
-}
-
-// One thread allocates; the other's descriptors must be numbered as if it were alone.
-static int numbers_beside_thread(char *unused) {
-    (void)unused;
-    pthread_t thread;
-    long wrong = 0;
-    int first = open("/dev/null", O_RDONLY);
-    close(first);
-    if (pthread_create(&thread, NULL, allocate_beside, NULL)) target_fail("no thread");
-    for (int i = 0; i < 400000; i++) {
-        int fd = open("/dev/null", O_RDONLY);
-        wrong += fd != first;
-        close(fd);
-    }
-    stop = 1;
-    pthread_join(thread, NULL);
-    say("numbers that somebody else had", wrong);
-    return 61;
-}
-
-// Puts a descriptor over the next numbers again and again: whoever opens and closes there destroys it.
-static int dup_beside_thread(char *unused) {
-    (void)unused;
-    pthread_t thread;
-    long lost = 0;
-    if (pthread_create(&thread, NULL, allocate_beside, NULL)) target_fail("no thread");
-    for (int i = 0; i < 100000; i++) {
-        for (int fd = 3; fd < 6; fd++)
-            if (dup2(1, fd) != fd) target_fail("dup2");
-        for (int fd = 3; fd < 6; fd++) lost += fcntl(fd, F_GETFD) < 0;
-        closefrom(3);
-    }
-    stop = 1;
-    pthread_join(thread, NULL);
-    say("descriptors that somebody else closed", lost);
-    return 62;
-}
-
 static int none_left(char *unused) {
     (void)unused;
     tally_churn(SIZE_BEFORE, 1000);
@@ -106,8 +55,6 @@ static int none_left(char *unused) {
 
 int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"numbers", print_numbers},
-                                               {"numbers_beside", numbers_beside_thread},
-                                               {"dup_beside", dup_beside_thread},
                                                {"none_left", none_left},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);

@@ -1,0 +1,142 @@
+#include "found_logs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "talk.h"
+
+// A read lease is granted only where nobody has the file open, or mapped, for writing. Asking the process
+// would not do: its number may be one of another namespace.
+static bool is_in_use(const char *path) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return true;
+    bool in_use = fcntl(fd, F_SETLEASE, F_RDLCK) != 0;
+    if (!in_use) fcntl(fd, F_SETLEASE, F_UNLCK);
+    close(fd);
+    return in_use;
+}
+
+void found_log_trim(const struct ht_raw_log *log) {
+    struct ht_raw_header now;
+    // The header is read again: the process may have written on until it went.
+    if (is_in_use(log->path) || pread(log->fd, &now, sizeof now, 0) != sizeof now ||
+        now.windows_end >= log->file_bytes)
+        return;
+    if (truncate(log->path, (off_t)now.windows_end)) { /* it stays sparse */
+    }
+}
+
+static bool is_named(const char *path, size_t length, const char *name) {
+    enum { KERNEL_KEEPS = 15 };
+    const char *slash = memrchr(path, '/', length);
+    size_t start = slash ? (size_t)(slash + 1 - path) : 0;
+    size_t kept = length - start < KERNEL_KEEPS ? length - start : KERNEL_KEEPS;
+    return strlen(name) == kept && !memcmp(path + start, name, kept);
+}
+
+// A file that can't be read may be one.
+static bool is_script(const char *path, size_t length) {
+    char copy[PATH_MAX], head[2] = "#!";
+    snprintf(copy, sizeof copy, "%.*s", (int)length, path);
+    int fd = open(copy, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    ssize_t got = fd < 0 ? 0 : read(fd, head, sizeof head);
+    if (fd >= 0) close(fd);
+    return got < (ssize_t)sizeof head || !memcmp(head, "#!", sizeof head);
+}
+
+// Whether the log is of the image in which the program ended: it saw the exit, or has the name that the
+// program had. A script has its own name, which is the second word of its interpreter's command.
+static bool goes_to_the_end(const struct ht_raw_log *log, const struct ending *ending) {
+    const char *executable = ht_raw_context(log, "executable"), *command = ht_raw_context(log, "command");
+    if (log->header.state == HT_RAW_EXITED || log->header.state == HT_RAW_STOPPED ||
+        !WIFEXITED(ending->wait_status) || !*ending->name)
+        return true;
+    if (executable && is_named(executable, strlen(executable), ending->name)) return true;
+    size_t first = command ? strcspn(command, " ") : 0;
+    if (!first || command[first] != ' ') return first && is_named(command, first, ending->name);
+    const char *script = command + first + 1;
+    size_t second = strcspn(script, " ");
+    return is_named(command, first, ending->name) ||
+           (is_named(script, second, ending->name) && is_script(script, second));
+}
+
+// What each call cost at least (measured in the process itself), and the time spent on windows and samples.
+static double cost_ns(const struct ht_raw_log *log, uint64_t calls) {
+    const struct ht_raw_header *header = &log->header;
+    double ns_per_count = ht_raw_ns_per_stamp(log) / (double)(UINT64_C(1) << header->clock_shift);
+    if (!header->probe_calls) return 0;
+    return ns_per_count *
+           ((double)calls * header->probe_counts / header->probe_calls + (double)header->upkeep_counts);
+}
+
+static void count(struct found_logs *found, struct found_log *entry, const struct ht_raw_log *log) {
+    struct ht_error error;
+    struct stat status;
+    if (ht_raw_count_calls(log, &entry->calls, &entry->threads, &error))
+        ht_complain("heaptape record", &error);
+    if (!stat(log->path, &status)) entry->bytes = (uint64_t)status.st_blocks * 512;
+    entry->header = log->header;
+    entry->cost_ns = cost_ns(log, entry->calls);
+    found->calls += entry->calls;
+    bool first_of_process = true;
+    for (size_t i = 0; i < found->count; i++) first_of_process &= found->log[i].header.pid != log->header.pid;
+    found->processes += first_of_process;
+}
+
+// False for want of memory.
+static bool add_log(struct found_logs *found, const char *path, const char *id, const struct ending *ending) {
+    struct ht_raw_log log;
+    struct ht_error error;
+    if (ht_raw_open(&log, path, &error)) return true;  // another's, half made, or no log at all
+    const char *log_id = ht_raw_context(&log, "run");
+    bool fits = true;
+    if (log_id && !strcmp(log_id, id)) {
+        struct found_log *larger = realloc(found->log, (found->count + 1) * sizeof *larger);
+        fits = larger != NULL;
+        if (larger) found->log = larger;
+        struct found_log entry = {.path = strdup(path)};
+        found_log_trim(&log);
+        if ((pid_t)log.header.pid == ending->pid) {
+            found->of_program = true;
+            found->to_the_end |= goes_to_the_end(&log, ending);
+        }
+        count(found, &entry, &log);
+        if (fits) found->log[found->count++] = entry;
+        fits &= entry.path != NULL;
+    }
+    ht_raw_close(&log);
+    return fits;
+}
+
+static int most_calls_first(const void *a, const void *b) {
+    const struct found_log *left = a, *right = b;
+    return (left->calls < right->calls) - (left->calls > right->calls);
+}
+
+void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
+                       const struct ending *ending) {
+    DIR *folder = opendir(run->directory);
+    struct dirent *entry;
+    char path[PATH_MAX];
+    *found = (struct found_logs){0};
+    while (folder && (entry = readdir(folder)))
+        if (!strncmp(entry->d_name, "malloc-footprint.", 17) &&
+            snprintf(path, sizeof path, "%s/%s", run->directory, entry->d_name) < PATH_MAX &&
+            !add_log(found, path, run->id, ending))
+            break;
+    if (folder) closedir(folder);
+    if (found->count) qsort(found->log, found->count, sizeof *found->log, most_calls_first);
+}
+
+void found_logs_free(struct found_logs *found) {
+    for (size_t i = 0; i < found->count; i++) free(found->log[i].path);
+    free(found->log);
+}

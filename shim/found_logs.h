@@ -1,0 +1,33 @@
+// The logs that a recorded run has left: found, cut to length, counted.
+#ifndef HEAPTAPE_FOUND_LOGS_H
+#define HEAPTAPE_FOUND_LOGS_H
+
+#include <stddef.h>
+
+#include "raw_reader.h"
+#include "recorded_run.h"
+
+struct found_log {
+    char *path;
+    uint64_t bytes, calls;  // bytes: what the file takes on disk
+    uint32_t threads;
+    double cost_ns;  // at least what recording cost the process; 0: unknown
+    struct ht_raw_header header;
+};
+
+struct found_logs {
+    struct found_log *log;  // that with the most calls first
+    size_t count;
+    uint64_t calls;
+    size_t processes;
+    bool of_program;  // one of them is of the program itself, not of a child
+    bool to_the_end;  // one of them holds the program as it was when it ended
+};
+
+void found_logs_of_run(struct found_logs *found, const struct recorded_run *run, const struct ending *ending);
+void found_logs_free(struct found_logs *found);
+
+// Cuts the sparse log of an ended process behind its last window.
+void found_log_trim(const struct ht_raw_log *log);
+
+#endif

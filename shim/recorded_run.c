@@ -1,0 +1,95 @@
+#include "recorded_run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const int forwarded[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+enum { FORWARDED = sizeof forwarded / sizeof *forwarded };
+
+// A handler has no other way to know the child.
+static volatile sig_atomic_t child_pid;
+
+// The terminal sends its signals to the program as well; only those that somebody sent to us are passed on.
+static void forward(int number, siginfo_t *information, void *context) {
+    (void)context;
+    int saved = errno;
+    if (information->si_code <= 0 && child_pid > 0) kill((pid_t)child_pid, number);
+    errno = saved;
+}
+
+static void set(const char *name, const char *value) {
+    if (value) setenv(name, value, 1);
+}
+
+static void set_environment(const struct recorded_run *run) {
+    const char *others = getenv("LD_PRELOAD");
+    char *preload = NULL, number[24];
+    if (others && *others && asprintf(&preload, "%s:%s", run->shim, others) < 0) preload = NULL;
+    set("LD_PRELOAD", preload ? preload : run->shim);
+    set("MALLOC_WRAP_OUT", run->directory);
+    set("MALLOC_WRAP_RUN", run->id);
+    set("MALLOC_WRAP_ONLY", run->only);
+    set("MALLOC_WRAP_START", run->start);
+    snprintf(number, sizeof number, "%" PRIu64, run->log_bytes_max);
+    if (run->log_bytes_max) set("MALLOC_WRAP_MAX_BYTES", number);
+    free(preload);
+}
+
+static _Noreturn void become(const struct recorded_run *run) {
+    set_environment(run);
+    execvp(run->command[0], run->command);
+    int why = errno;
+    fprintf(stderr, "heaptape record: cannot run %s: %s\n", run->command[0], strerror(why));
+    _exit(why == ENOENT ? 127 : 126);
+}
+
+// Of what has ended but was not waited for, the kernel still tells the name: the last file that it executed.
+static void read_name(struct ending *ending) {
+    char path[64];
+    siginfo_t information;
+    while (waitid(P_PID, (id_t)ending->pid, &information, WEXITED | WNOWAIT) && errno == EINTR) continue;
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)ending->pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd < 0 ? 0 : read(fd, ending->name, sizeof ending->name - 1);
+    ending->name[got > 0 ? got - 1 : 0] = 0;
+    if (fd >= 0) close(fd);
+}
+
+// In the child all handlers are gone: exec resets them, and what was ignored stays so.
+static bool start(const struct recorded_run *run, struct ending *ending) {
+    struct sigaction passed = {.sa_sigaction = forward, .sa_flags = SA_RESTART | SA_SIGINFO}, old;
+    sigset_t wanted, before;
+    sigemptyset(&wanted);
+    for (int i = 0; i < FORWARDED; i++) sigaddset(&wanted, forwarded[i]);
+    sigprocmask(SIG_BLOCK, &wanted, &before);
+    for (int i = 0; i < FORWARDED; i++)
+        if (!sigaction(forwarded[i], NULL, &old) && old.sa_handler != SIG_IGN)
+            sigaction(forwarded[i], &passed, NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        become(run);
+    }
+    *ending = (struct ending){.pid = pid};
+    child_pid = pid;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return pid > 0;
+}
+
+bool recorded_run(const struct recorded_run *run, struct ending *ending) {
+    if (!start(run, ending)) return false;
+    if (run->says_how_to_resume)
+        fprintf(stderr, "heaptape record: paused; heaptape ctl %d resume begins the recording\n",
+                (int)ending->pid);
+    read_name(ending);
+    while (waitpid(ending->pid, &ending->wait_status, 0) < 0)
+        if (errno != EINTR) return false;
+    return true;
+}

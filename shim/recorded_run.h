@@ -1,0 +1,29 @@
+// Runs a program with the shim preloaded: environment, signals, and how it ended.
+#ifndef HEAPTAPE_RECORDED_RUN_H
+#define HEAPTAPE_RECORDED_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+// What the shim is told, by its environment variables.
+struct recorded_run {
+    char **command;
+    const char *shim, *directory, *id;  // the id finds the logs of all its processes again
+    const char *only, *start;           // NULL: all processes, at once
+    uint64_t log_bytes_max;             // 0: no limit
+    bool says_how_to_resume;
+};
+
+// How a program ended, and the name that it then had.
+struct ending {
+    pid_t pid;
+    int wait_status;
+    char name[17];
+};
+
+// Runs the program to its end. Signals that somebody sends to this process go on to the program. False, with
+// errno, if it could not be started.
+bool recorded_run(const struct recorded_run *run, struct ending *ending);
+
+#endif

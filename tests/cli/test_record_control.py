@@ -1,0 +1,168 @@
+"""Which processes are recorded, from when to when, and how much of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from safety_checks import SIZE_LIMIT, STOPPED, ending_of
+from tool_runner import Tools, clean_environment, logs_in, read_tallies, run, tallies_in
+
+STATUS = 19  # tests/targets/steady.c
+SIZES = {7950, 7951}
+
+
+@contextmanager
+def steady(tools: Tools, folder: Path, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that allocates until the block ends; it must then end well."""
+    flag, logs = folder / "flag", folder / "logs"
+    flag.touch()
+    logs.mkdir(exist_ok=True)
+    wanted = {"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs), **environment}
+    with subprocess.Popen([tools.target("steady"), folder / "counts", flag], stderr=subprocess.PIPE,
+                          env=clean_environment(wanted)) as program:
+        try:
+            until(lambda: bool(logs_in(logs)) or bool(environment))
+            yield program
+        finally:
+            flag.unlink()
+            _, said = program.communicate(timeout=30)
+    assert (program.returncode, said) == (STATUS, b"")
+
+
+def until(holds, timeout_s: float = 20) -> None:
+    ends = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < ends, "waited in vain"
+        time.sleep(0.01)
+
+
+def ctl(tools: Tools, pid: int, action: str, status: int = 0) -> str:
+    done = run([tools.heaptape, "ctl", str(pid), action])
+    assert done.returncode == status, done.stderr
+    return (done.stdout + done.stderr).decode()
+
+
+def calls_in(tools: Tools, log: Path, folder: Path) -> int:
+    return sum(tallies_in(tools.dump(tools.convert(log, folder / "t.bin"))).values())
+
+
+def test_phases(tools: Tools, tmp_path: Path) -> None:
+    """Dormant, recording, paused, recording, stopped: a log for each phase, none with an anomaly."""
+    with steady(tools, tmp_path, MALLOC_WRAP_START="paused") as program:
+        until(lambda: bool(logs_in(tmp_path / "logs")))
+        pid = program.pid
+        assert "nothing recorded yet" in ctl(tools, pid, "status")
+        assert "already" in ctl(tools, pid, "pause", status=1)
+        for _ in range(2):
+            assert "resumed" in ctl(tools, pid, "resume")
+            assert "already" in ctl(tools, pid, "resume", status=1)
+            time.sleep(0.2)
+            assert ctl(tools, pid, "status").startswith("recording: ")
+            assert "paused" in ctl(tools, pid, "pause")
+            assert ctl(tools, pid, "status").startswith("paused: ")
+            before = read_tallies(tmp_path / "counts")
+            until(lambda: read_tallies(tmp_path / "counts") != before)  # noqa: B023
+        assert "stopped" in ctl(tools, pid, "stop")
+        assert "for good" in ctl(tools, pid, "resume", status=1)
+    logs = logs_in(tmp_path / "logs")
+    assert len(logs) == 2
+    counted = sum(read_tallies(tmp_path / "counts").values())
+    recorded = 0
+    for log in logs:
+        assert log.stat().st_size < 1 << 30  # cut to length
+        info = tools.info(tools.convert(log, tmp_path / "t.bin"))
+        # What lived before a phase began is foreign where it is freed; what comes back is no anomaly.
+        assert info["anomalies"] == 0 and info["foreign_frees"] <= 32
+        assert info["threads"] == 2
+        assert info["duration_ns"] > 100_000_000
+        calls = calls_in(tools, log, tmp_path)
+        assert calls > 100
+        recorded += calls
+    assert recorded < counted
+
+
+def test_stop_before_the_start(tools: Tools, tmp_path: Path) -> None:
+    with steady(tools, tmp_path, MALLOC_WRAP_START="paused") as program:
+        until(lambda: bool(logs_in(tmp_path / "logs")))
+        assert "stopped" in ctl(tools, program.pid, "stop")
+    [log] = logs_in(tmp_path / "logs")
+    done = run([tools.heaptape, "convert", log])
+    assert done.returncode == 3 and b"ctl" in done.stderr
+
+
+def test_start_after_a_while(tools: Tools, tmp_path: Path) -> None:
+    with steady(tools, tmp_path, MALLOC_WRAP_START="0.3") as program:
+        until(lambda: bool(logs_in(tmp_path / "logs")))
+        time.sleep(0.5)
+        assert ctl(tools, program.pid, "status").startswith("recording: ")
+    [log] = logs_in(tmp_path / "logs")
+    assert 0 < calls_in(tools, log, tmp_path) < sum(read_tallies(tmp_path / "counts").values())
+
+
+def test_size_limit(tools: Tools, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    done = run([tools.heaptape, "record", "-o", logs, "--max-size", "200k", "--",
+                tools.target("calls_printed"), tmp_path / "printed", "200000"])
+    assert done.returncode == 0 and b"size limit" in done.stderr
+    [log] = logs_in(logs)
+    assert (ending_of(log).state, ending_of(log).reason) == (STOPPED, SIZE_LIMIT)
+    assert 100_000 < log.stat().st_blocks * 512 <= 200_000
+    tools.convert_clean(log, tmp_path / "t.bin")
+
+
+@pytest.mark.parametrize("only,count", [("sort", 1), ("s*t,nothing", 1), ("ba?h", 2), ("bash,sort", 3),
+                                        ("nothing", 0)])
+def test_only_some_processes(tools: Tools, tmp_path: Path, only: str, count: int) -> None:
+    """bash is two processes: the second becomes sort."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    done = run([tools.heaptape, "record", "-o", logs, "--only", only, "--",
+                "bash", "-c", "sort /etc/passwd >/dev/null; exit 7"])
+    assert done.returncode == 7, done.stderr
+    assert len(logs_in(logs)) == count
+    assert (b"no log was written" in done.stderr) == (count == 0)
+
+
+def test_record_starts_paused(tools: Tools, tmp_path: Path) -> None:
+    """record says how to begin; a program of which nothing was recorded is an error."""
+    done = run([tools.heaptape, "record", "-o", tmp_path, "--start", "paused", "--",
+                tools.target("exit_quick"), tmp_path / "counts"])
+    assert b" resume begins the recording" in done.stderr
+    assert b"paused all the time" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["0", "status"], ["x", "status"], ["1"], ["1", "begin"], []])
+def test_bad_usage_of_ctl(tools: Tools, arguments: list[str]) -> None:
+    assert run([tools.heaptape, "ctl", *arguments]).returncode == 2
+
+
+def test_process_without_the_recorder(tools: Tools) -> None:
+    said = ctl(tools, os.getpid(), "status", status=1)
+    assert said.count("\n") == 1 and "recorder is not in it" in said
+
+
+@pytest.mark.parametrize("option", [["--max-size", "12"], ["--max-size", "x"], ["--start", "soon"],
+                                    ["--start", "-1"]])
+def test_bad_values(tools: Tools, option: list[str]) -> None:
+    assert run([tools.heaptape, "record", *option, "--", "true"]).returncode == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP,
+                                    signal.SIGUSR1, signal.SIGUSR2])
+def test_record_passes_signals_on(tools: Tools, tmp_path: Path, number: signal.Signals) -> None:
+    """What somebody sends to record reaches the program; its answer is record's exit status."""
+    script = f"trap 'exit 33' {int(number)}; echo ready; while :; do sleep 0.05; done"
+    with subprocess.Popen([tools.heaptape, "record", "-q", "-o", tmp_path, "--", "bash", "-c", script],
+                          stdout=subprocess.PIPE, env=clean_environment({})) as program:
+        assert program.stdout is not None and program.stdout.readline() == b"ready\n"
+        program.send_signal(number)
+        assert program.wait(timeout=30) == 33
