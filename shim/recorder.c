@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "bypass.h"
 #include "context.h"
 #include "log_file.h"
 #include "memory.h"
@@ -494,6 +495,7 @@ __attribute__((destructor)) static void at_exit(void) {
     stamp = stamp_now();
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
     probe_cost(header);
+    bypass_note(header);
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (!recorder_sealed) log_shorten(t->recording);
     errno = saved;
