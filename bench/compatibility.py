@@ -212,7 +212,8 @@ def document(rows: Sequence[Row], pairs: int) -> str:
     lines = [
         "# Compatibility", "",
         f"{green} of {present} programs are green. Written by `bench/compatibility.py` on Linux "
-        f"{'.'.join(platform.release().split('.')[:2])}, {libc_version()}, {os.cpu_count()} cores.", "",
+        f"{'.'.join(platform.release().split('.')[:2])}, {libc_version()}, "
+        f"{os.cpu_count()} cores.", "",
         "Each program runs once through `heaptape record`, and "
         f"{pairs} times each without and with the bare shim in `LD_PRELOAD`, in turns, every time "
         "in an empty folder. Every log of every process of every recorded run is converted.", "",
