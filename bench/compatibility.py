@@ -107,6 +107,7 @@ def read_logs(bench: Bench, keep: Path | None) -> Logs:
     for log in sorted(bench.logs.glob("*.mraw")):
         one = read_log(bench.heaptape, log, bench.folder / "trace.bin")
         if one.complaints and keep:
+            keep.mkdir(parents=True, exist_ok=True)
             target = keep / f"{re.sub('[^a-z0-9]+', '-', bench.program.name)}-{time.time_ns()}.mraw"
             subprocess.run(["cp", "--sparse=always", log, target], check=True)
             one.complaints = [f"{line} -> {target}" for line in one.complaints]

@@ -204,6 +204,7 @@ void recorder_unseal(void) {
 
 void recorder_before_fork(void) {
     struct thread_state *t = recorder_idle_thread();
+    if (epoch_now() == EPOCH_OFF) return;  // the counter may be forbidden
     fork_stamp = stamp_now();
     if (!t) return;
     set_gate(t, GATE_BUSY_OWN);
@@ -396,8 +397,9 @@ struct thread_state *recorder_idle_thread(void) {
 
 // A window's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
 static uint64_t take_place(struct recording *recording, uint64_t *bytes, bool may_call) {
-    uint64_t end = may_call ? recording->reserve_bytes : recording->real_bytes;
     uint64_t offset = __atomic_fetch_add(&recording->header->windows_end, *bytes, __ATOMIC_SEQ_CST);
+    // Looked at only now: whoever lowers the reservation either sees our place or is seen here.
+    uint64_t end = may_call ? atomic_load(&recording->reserve_bytes) : atomic_load(&recording->real_bytes);
     if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_WINDOW_ALIGN - 1) : 0;
     return *bytes ? offset : 0;
 }
