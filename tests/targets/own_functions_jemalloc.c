@@ -52,13 +52,16 @@ static void change(struct object *object) {
 static void release(struct object *object) {
     check(object, object->size);
     size_t kind = below(3);
+    int flags = object->alignment ? MALLOCX_ALIGN(object->alignment) : 0;
+    // A block that xallocx left larger than it was asked for has another size.
+    if (nallocx(object->size, flags) != sallocx(object->block, 0)) kind = 1;
     if (kind == 0 && object->alignment) {
         writer_print(&out, "free_aligned_sized(#%lu, %zu, align %zu)\n", object->birth, object->size,
                      object->alignment);
-        sdallocx(object->block, object->size, MALLOCX_ALIGN(object->alignment));
+        sdallocx(object->block, object->size, flags);
     } else if (kind == 0) {
         writer_print(&out, "free_sized(#%lu, %zu)\n", object->birth, object->size);
-        sdallocx(object->block, object->size, 0);
+        sdallocx(object->block, object->size, flags);
     } else {
         writer_print(&out, "free(#%lu)\n", object->birth);
         if (kind == 1) dallocx(object->block, 0);
