@@ -88,12 +88,12 @@ static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_
         return call.block = behind arguments;                                                                \
     }
 
-#define RESIZES(name, parameters, arguments, function, old, count, size)                                     \
+#define RESIZES(name, parameters, arguments, function, former, count, size)                                  \
     EXPORT void *name parameters {                                                                           \
         BEHIND(name, void *, parameters);                                                                    \
-        if (unlikely(!behind || boot_owns(old))) return realloc(old, product(count, size));                  \
+        if (unlikely(!behind || boot_owns(former))) return realloc(former, product(count, size));            \
         struct call call __attribute__((cleanup(end_resize))) = {enter(GATE_BUSY_OWN), function, count,      \
-                                                                 size, .old = old};                          \
+                                                                 size, .old = former};                       \
         begin_resize(&call);                                                                                 \
         return call.block = behind arguments;                                                                \
     }
