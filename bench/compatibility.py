@@ -212,7 +212,8 @@ def document(rows: Sequence[Row], pairs: int) -> str:
     lines = [
         "# Compatibility", "",
         f"{green} of {present} programs are green. Written by `bench/compatibility.py` on Linux "
-        f"{platform.release()}, {libc_version()}, {os.cpu_count()} cores.", "",
+        f"{'.'.join(platform.release().split('.')[:2])}, {libc_version()}, "
+        f"{os.cpu_count()} cores.", "",
         "Each program runs once through `heaptape record`, and "
         f"{pairs} times each without and with the bare shim in `LD_PRELOAD`, in turns, every time "
         "in an empty folder. Every log of every process of every recorded run is converted.", "",
@@ -227,7 +228,8 @@ def document(rows: Sequence[Row], pairs: int) -> str:
         "truncated** logs: of all recorded runs together. Forked children free blocks that they "
         "inherited; these are counted apart.",
         f"- **CPU time**: of all processes under the bare shim, against without: the median of "
-        f"{pairs} pairs, for orientation only.", "",
+        f"{pairs} pairs, for orientation only. What consists of many short processes (git, tmux, "
+        "shell scripts) pays mostly for the making of their logs.", "",
         "| " + " | ".join(names) + " |", "|" + " --- |" * len(names),
         *map(table_line, rows), ""]
     return "\n".join(lines)

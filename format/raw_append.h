@@ -26,7 +26,7 @@ struct ht_cursor {
 
 // Nibbles that hold a value; 0 takes one, which keeps this free of branches.
 static inline unsigned ht_nibbles(uint64_t value) {
-    return (63u - (unsigned)__builtin_clzll(value | 1)) / 4 + 1;
+    return (63u ^ (unsigned)__builtin_clzll(value | 1)) / 4 + 1;
 }
 
 static inline uint64_t ht_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (uint64_t)(value >> 63); }

@@ -68,13 +68,14 @@ static bool goes_to_the_end(const struct ht_raw_log *log, const struct ending *e
            (is_named(script, second, ending->name) && is_script(script, second));
 }
 
-// What each call cost at least (measured in the process itself), and the time spent on windows and samples.
-static double cost_ns(const struct ht_raw_log *log, uint64_t calls) {
+// What the appends cost at least (each was measured in the process itself), and the time spent on windows and
+// samples.
+static void find_cost(struct found_log *entry, const struct ht_raw_log *log) {
     const struct ht_raw_header *header = &log->header;
     double ns_per_count = ht_raw_ns_per_stamp(log) / (double)(UINT64_C(1) << header->clock_shift);
-    if (!header->probe_calls) return 0;
-    return ns_per_count *
-           ((double)calls * header->probe_counts / header->probe_calls + (double)header->upkeep_counts);
+    if (!header->probe_calls) return;
+    entry->append_ns = ns_per_count * (double)entry->calls * header->probe_counts / header->probe_calls;
+    entry->upkeep_ns = ns_per_count * (double)header->upkeep_counts;
 }
 
 static void count(struct found_logs *found, struct found_log *entry, const struct ht_raw_log *log) {
@@ -83,8 +84,10 @@ static void count(struct found_logs *found, struct found_log *entry, const struc
     if (ht_raw_count_calls(log, &entry->calls, &entry->threads, &error))
         ht_complain("heaptape record", &error);
     if (!stat(log->path, &status)) entry->bytes = (uint64_t)status.st_blocks * 512;
+    const char *bypassed_by = ht_raw_context(log, "bypassed_by");
+    entry->bypassed_by = bypassed_by ? strdup(bypassed_by) : NULL;
     entry->header = log->header;
-    entry->cost_ns = cost_ns(log, entry->calls);
+    find_cost(entry, log);
     found->calls += entry->calls;
     bool first_of_process = true;
     for (size_t i = 0; i < found->count; i++) first_of_process &= found->log[i].header.pid != log->header.pid;
@@ -137,6 +140,9 @@ void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
 }
 
 void found_logs_free(struct found_logs *found) {
-    for (size_t i = 0; i < found->count; i++) free(found->log[i].path);
+    for (size_t i = 0; i < found->count; i++) {
+        free(found->log[i].path);
+        free(found->log[i].bypassed_by);
+    }
     free(found->log);
 }

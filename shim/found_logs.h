@@ -11,7 +11,8 @@ struct found_log {
     char *path;
     uint64_t bytes, calls;  // bytes: what the file takes on disk
     uint32_t threads;
-    double cost_ns;  // at least what recording cost the process; 0: unknown
+    double append_ns, upkeep_ns;  // what recording cost at least: appends, and all else; 0: unknown
+    char *bypassed_by;            // objects that go past the recorder, or NULL
     struct ht_raw_header header;
 };
 

@@ -11,8 +11,7 @@
 
 enum {
     WRITABLE_STEP_BYTES = 4 << 20,
-    TAIL_BYTES = 16 << 20,   // room left in the file for calls made after our destructor
-    FIRST_BYTES = 32 << 10,  // header and first windows
+    TAIL_BYTES = 16 << 20,  // room left in the file for calls made after our destructor
     SEQUENCE_MAX = 10000
 };
 static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10;
@@ -107,36 +106,26 @@ void log_release_pages(struct ht_window *window) {
     recorder_has_called();
 }
 
-// Address space for a log, without access; NULL if there is none to be had.
-static void *reserve(int fd, uint64_t *bytes) {
-    for (; *bytes >= RESERVE_BYTES_MIN; *bytes = (*bytes / 2) & ~UINT64_C(4095)) {
-        void *mapping = sys_mmap(NULL, *bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd);
-        if (mapping) return mapping;
-    }
-    return NULL;
-}
-
 static bool map(struct recording *recording, int fd, uint64_t bytes) {
     struct stat status;
     if (sys_fstat(fd, &status)) return false;
     recording->device = (uint64_t)status.st_dev;
     recording->inode = (uint64_t)status.st_ino;
-    void *mapping = reserve(fd, &bytes);
+    void *mapping = NULL;
+    for (; bytes >= RESERVE_BYTES_MIN && !mapping; bytes = (bytes / 2) & ~UINT64_C(4095)) {
+        if (sys_ftruncate(fd, bytes)) continue;
+        mapping = sys_mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd);
+        recording->reserve_bytes = recording->real_bytes = bytes;
+    }
     if (!mapping) return false;
-    sys_madvise(mapping, bytes, MADV_DONTFORK);
-    sys_madvise(mapping, bytes, MADV_DONTDUMP);
     recording->header = mapping;
-    recording->reserve_bytes = bytes;
-    // Short at first: ext4 chooses how much to set aside by a file's length, and takes a millisecond over the
-    // first pages of a very long one.
-    bool real = !sys_ftruncate(fd, FIRST_BYTES) && !log_make_real(recording, 0, FIRST_BYTES);
-    for (; real && sys_ftruncate(fd, bytes); real = bytes >= RESERVE_BYTES_MIN)
-        bytes = (bytes / 2) & ~UINT64_C(4095);
-    if (bytes < recording->reserve_bytes)
-        sys_munmap((char *)mapping + bytes, recording->reserve_bytes - bytes);
-    recording->reserve_bytes = recording->real_bytes = bytes;
-    if (!real) sys_munmap(mapping, bytes);
-    return real;
+    sys_madvise(mapping, recording->reserve_bytes, MADV_DONTFORK);
+    sys_madvise(mapping, recording->reserve_bytes, MADV_DONTDUMP);
+    // Without this the kernel reads ahead of every first touch, and fills 2 MiB with zeros in a millisecond.
+    sys_madvise(mapping, recording->reserve_bytes, MADV_RANDOM);
+    if (!log_make_real(recording, 0, HT_RAW_HEADER_BYTES)) return true;
+    sys_munmap(mapping, recording->reserve_bytes);
+    return false;
 }
 
 struct recording *log_create(const char *directory, uint64_t bytes_max) {

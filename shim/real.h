@@ -27,6 +27,7 @@ struct real_functions {
     void *(*mremap)(void *, size_t, size_t, int, ...);
     int (*mlockall)(int);
     int (*prctl)(int, ...);
+    int (*dlclose)(void *);
     long (*syscall)(long, ...);
     // operator new and delete of another library.
     void *(*new_[8])(size_t, size_t, const void *);

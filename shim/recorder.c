@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "bypass.h"
 #include "context.h"
 #include "log_file.h"
 #include "memory.h"
@@ -30,8 +31,8 @@ _Atomic bool recorder_sealed;
 static struct recording *_Atomic current;
 static _Atomic uint32_t epochs;   // how many recordings this process and those it was forked from have begun
 static _Atomic uint32_t callers;  // threads within system calls of ours
-static atomic_flag starting = ATOMIC_FLAG_INIT, changing = ATOMIC_FLAG_INIT;
-static enum { UNDECIDED, RECORDS, NEVER } disposition;
+static atomic_flag changing = ATOMIC_FLAG_INIT;
+static enum { UNDECIDED, STARTING, RECORDS, NEVER } _Atomic disposition;
 static _Atomic bool paused;  // what a forked child goes by
 static pthread_key_t end_key;
 static bool end_key_made;
@@ -222,7 +223,10 @@ void recorder_in_forked_child(void) {
     struct recording *recording = recorder_current();
     atomic_store(&callers, 0);  // they were the parent's threads
     if (recorder_sealed) set_epoch(EPOCH_OFF);
-    else if (recording && recording->pid != sys_getpid()) set_epoch(EPOCH_NONE);
+    else if (recording && recording->pid != sys_getpid()) {
+        atomic_store(&epoch_page.starting, 0);
+        set_epoch(EPOCH_NONE);
+    }
 }
 
 static void thread_ends(void *state);
@@ -238,20 +242,21 @@ static bool counter_is_allowed(void) {
 
 // The first call of the process: everything is set up here, once.
 static void start(void) {
+    disposition = STARTING;
     real_resolve();
-    disposition = NEVER;
     // Our own programs, run from a shell that has LD_PRELOAD set, are not what the user wants to record.
     if (symbol_anywhere("heaptape_is_itself") || !counter_is_allowed() || !settings_read()) {
+        disposition = NEVER;
         set_epoch(EPOCH_OFF);
         return;
     }
-    disposition = RECORDS;
     paused = settings.starts_paused;
     sys_madvise(&epoch_page, sizeof epoch_page, MADV_WIPEONFORK);
     end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
     pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
     memory_start();
     open_first(&(struct parent){0});
+    disposition = RECORDS;
 }
 
 // Another thread is at it. Where it waits for a lock of the loader's that we hold it will not end before us:
@@ -262,7 +267,8 @@ static void await_start(void) {
 
 static void start_in_child(void) {
     struct recording *parent = recorder_current();
-    if (disposition == NEVER || !parent || recorder_sealed) {
+    // A start that was under way in another thread of the parent's is nobody's now.
+    if (disposition != RECORDS || !parent || recorder_sealed) {
         set_epoch(EPOCH_OFF);
         return;
     }
@@ -346,11 +352,10 @@ static struct thread_state *idle_state(const void *caller, uintptr_t stack, stru
 // Brings the process to recording, if it is to, and the thread into the recording. True if it is in.
 static bool join(struct thread_state *t, const struct thread_state *outer) {
     uint32_t epoch = epoch_now();
-    if (epoch == EPOCH_NONE && disposition != UNDECIDED) {
-        start_in_child();
-    } else if (epoch == EPOCH_NONE) {
-        if (!atomic_flag_test_and_set(&starting)) start();
-        else await_start();
+    if (epoch == EPOCH_NONE) {
+        if (atomic_exchange(&epoch_page.starting, 1)) await_start();
+        else if (disposition == UNDECIDED) start();
+        else start_in_child();
     } else if (epoch == EPOCH_PAUSED) {
         look_while_paused();
     }
@@ -490,6 +495,7 @@ __attribute__((destructor)) static void at_exit(void) {
     stamp = stamp_now();
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
     probe_cost(header);
+    bypass_note(header);
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (!recorder_sealed) log_shorten(t->recording);
     errno = saved;

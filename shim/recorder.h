@@ -30,7 +30,8 @@ enum gate {
 // One page that the kernel wipes in a forked child: its epoch then reads 0 and matches no thread's gate.
 struct epoch_page {
     _Atomic uint32_t epoch;
-    char rest[4096 - sizeof(uint32_t)];
+    _Atomic uint32_t starting;  // a thread has taken it on itself to begin
+    char rest[4096 - 2 * sizeof(uint32_t)];
 };
 enum epoch {
     EPOCH_NONE = 0,             // before the first call, or wiped by fork

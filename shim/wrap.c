@@ -146,7 +146,12 @@ EXPORT void *calloc(size_t count, size_t size) {
     return block;
 }
 
+// Reading the clock waits for what was asked of the memory before. The allocator will look at the block's
+// header next: asked for now, it comes while the clock is read.
+HT_ALWAYS_INLINE void fetch_header(const void *block) { __builtin_prefetch((const char *)block - 16, 1); }
+
 EXPORT void free(void *block) {
+    fetch_header(block);
     if (unlikely(boot_owns(block))) return;
     struct thread_state *t = enter(GATE_BUSY_OWN);
     if (unlikely(!t)) {
@@ -219,6 +224,7 @@ static void *call_realloc(void *block, size_t bytes, int *saved) {
 }
 
 EXPORT void *realloc(void *block, size_t size) {
+    fetch_header(block);
     if (unlikely(boot_owns(block))) return boot_realloc(block, size);
     struct thread_state *t = enter(GATE_BUSY_OWN);
     if (unlikely(!t)) return real.realloc ? real.realloc(block, size) : pass_malloc(size);

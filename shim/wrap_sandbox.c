@@ -3,14 +3,15 @@
 // before, without samples, and stops when that is used up. Where the cycle counter is forbidden it stops at
 // once.
 #include <errno.h>
-#include <linux/sched.h>
-#include <linux/seccomp.h>
+#include <sched.h>
 
 #include "sys.h"
 #include "wrap.h"
 
-// Of prctl; its header would declare the function with other parameters.
-enum { SET_SECCOMP = 22, SET_TSC = 26, TSC_SIGSEGV = 2 };
+// Of prctl, whose header would declare the function with other parameters, and of seccomp, whose header is
+// the kernel's and not everywhere.
+enum { SET_SECCOMP = 22, SECCOMP_STRICT = 1, SET_TSC = 26, TSC_SIGSEGV = 2 };
+enum { SET_MODE_STRICT = 0, SET_MODE_FILTER = 1 };
 
 static long call(long number, long a, long b, long c, long d, long e, long f) {
     if (real.syscall) return real.syscall(number, a, b, c, d, e, f);
@@ -31,7 +32,7 @@ static bool prepare(bool forbids_counter) {
 EXPORT int wrap_prctl(int option, long a, long b, long c, long d) __asm__("prctl");
 int wrap_prctl(int option, long a, long b, long c, long d) {
     bool forbids_counter =
-        (option == SET_SECCOMP && a == SECCOMP_MODE_STRICT) || (option == SET_TSC && a == TSC_SIGSEGV);
+        (option == SET_SECCOMP && a == SECCOMP_STRICT) || (option == SET_TSC && a == TSC_SIGSEGV);
     bool sealed_now = (option == SET_SECCOMP || forbids_counter) && prepare(forbids_counter);
     int result = real.prctl ? real.prctl(option, a, b, c, d) : (int)call(SYS_prctl, option, a, b, c, d, 0);
     if (result < 0 && sealed_now) recorder_unseal();
@@ -56,8 +57,8 @@ static long fork_noticed(long number, long a, long b, long c, long d, long e) {
 
 EXPORT long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
-    bool strict = number == SYS_seccomp && a == SECCOMP_SET_MODE_STRICT;
-    bool filter = number == SYS_seccomp && a == SECCOMP_SET_MODE_FILTER;
+    bool strict = number == SYS_seccomp && a == SET_MODE_STRICT;
+    bool filter = number == SYS_seccomp && a == SET_MODE_FILTER;
     if (unlikely(is_fork(number, a))) return fork_noticed(number, a, b, c, d, e);
     if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
     bool sealed_now = prepare(strict);

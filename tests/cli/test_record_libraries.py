@@ -53,6 +53,9 @@ def test_deepbind_goes_past_the_recorder(tools: Tools, tmp_path: Path) -> None:
     assert "malloc(7645)" not in sizes and "realloc" not in " ".join(sizes)
     # 100 blocks made unseen; of 100 moved unseen, those whose address is another's or nobody's.
     assert 100 <= info["foreign_frees"] <= 200
+    recording = tools.record(command(tmp_path / "counts"), tmp_path / "logs")
+    [said] = [line for line in recording.outcome.stderr.splitlines() if b"DEEPBIND" in line]
+    assert said.endswith(b"deepbind_plugin.so") and b"libc" not in said
 
 
 @pytest.mark.parametrize("recorder_first", [True, False])

@@ -1,0 +1,94 @@
+#include "bypass.h"
+
+#include <elf.h>
+#include <link.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "log_file.h"
+#include "text.h"
+#include "wrap.h"
+
+#if defined(__x86_64__)
+enum { JUMP_SLOT = R_X86_64_JUMP_SLOT, GLOB_DAT = R_X86_64_GLOB_DAT };
+#elif defined(__aarch64__)
+enum { JUMP_SLOT = R_AARCH64_JUMP_SLOT, GLOB_DAT = R_AARCH64_GLOB_DAT };
+#endif
+
+struct relocations {
+    const ElfW(Rela) * first;
+    size_t bytes;
+};
+
+static bool is_allocators(uintptr_t function) {
+    return function == (uintptr_t) * (void **)&real.malloc || function == (uintptr_t) * (void **)&real.free ||
+           function == (uintptr_t) * (void **)&real.calloc ||
+           function == (uintptr_t) * (void **)&real.realloc;
+}
+
+// A slot that was bound to the allocator although ours comes first. One that no call has bound yet still
+// points into its own object.
+static bool binds_past_us(uintptr_t base, struct relocations list) {
+    for (size_t i = 0; i < list.bytes / sizeof *list.first; i++) {
+        unsigned long type = ELF64_R_TYPE(list.first[i].r_info);
+        if ((type == JUMP_SLOT || type == GLOB_DAT) &&
+            is_allocators(*(const uintptr_t *)(base + list.first[i].r_offset)))
+            return true;
+    }
+    return false;
+}
+
+static int look(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size;
+    struct text *text = context;
+    const ElfW(Dyn) *dynamic = NULL;
+    struct relocations plain = {0}, calls = {0};
+    for (unsigned i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const void *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+        // Most loaders relocate the dynamic section in place; some leave offsets.
+        uintptr_t value = dynamic->d_un.d_ptr;
+        const void *at = (const void *)(value < info->dlpi_addr ? info->dlpi_addr + value : value);
+        switch (dynamic->d_tag) {
+        case DT_RELA: plain.first = at; break;
+        case DT_RELASZ: plain.bytes = dynamic->d_un.d_val; break;
+        case DT_JMPREL: calls.first = at; break;
+        case DT_PLTRELSZ: calls.bytes = dynamic->d_un.d_val; break;
+        }
+    }
+    if (!info->dlpi_name || !*info->dlpi_name) return 0;  // the executable can't be bound so
+    bool past = (plain.first && binds_past_us(info->dlpi_addr, plain)) ||
+                (calls.first && binds_past_us(info->dlpi_addr, calls));
+    if (!past) return 0;
+    if (text->at[-1] != '=') text_char(text, ':');
+    text_string(text, info->dlpi_name);
+    return 0;
+}
+
+void bypass_note(struct ht_raw_header *header) {
+    static const char key[] = "bypassed_by=";
+    static struct ht_raw_header *noted;
+    char *context = (char *)header + HT_RAW_CONTEXT_OFFSET;
+    char *start = context + header->context_bytes, *end = (char *)header + HT_RAW_HEADER_BYTES - 1;
+    if (noted == header || end - start < (long)sizeof key) return;
+    struct text text = {start, end};
+    text_string(&text, key);
+    dl_iterate_phdr(look, &text);
+    if (text.at[-1] == '=') return;
+    *text.at++ = 0;
+    noted = header;
+    header->context_bytes = (uint32_t)(text.at - context);
+}
+
+// Such objects may be gone by the exit. This is where they go, and where the loader's lock is taken anyway.
+EXPORT int dlclose(void *library) {
+    struct thread_state *t = recorder_idle_thread();
+    if (!real.dlclose) *(void **)&real.dlclose = symbol_behind_us("dlclose");
+    if (t && !recorder_sealed) {
+        set_gate(t, GATE_BUSY_SETUP);
+        bypass_note(t->recording->header);
+        set_gate(t, gate_of(t->epoch));
+    }
+    return real.dlclose ? real.dlclose(library) : -1;
+}
