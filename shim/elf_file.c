@@ -143,34 +143,61 @@ bool elf_file_has_section(const struct elf_file *elf, const char *name) {
     return find_section(elf, name) != NULL;
 }
 
-static void visit_symbols(const Elf64_Sym *symbol, uint64_t count, const char *strings, uint64_t string_bytes,
-                          void (*visit)(void *context, const char *name), void *context) {
-    for (uint64_t i = 0; i < count; i++) {
-        unsigned type = ELF64_ST_TYPE(symbol[i].st_info);
-        if (symbol[i].st_shndx == SHN_UNDEF ||
-            (type != STT_FUNC && type != STT_OBJECT && type != STT_GNU_IFUNC))
-            continue;
-        const char *name = string_at(strings, string_bytes, symbol[i].st_name);
-        if (name) visit(context, name);
-    }
-}
+// A symbol table with the names in it.
+struct symbols {
+    Elf64_Sym *symbol;
+    char *names;
+    uint64_t count, name_bytes;
+};
 
-bool elf_file_each_symbol(const struct elf_file *elf, uint32_t table_type,
-                          void (*visit)(void *context, const char *name), void *context) {
+static bool read_symbols(const struct elf_file *elf, uint32_t table_type, struct symbols *symbols) {
     for (unsigned i = 0; i < elf->sections; i++) {
         const Elf64_Shdr *table = &elf->section[i];
         if (table->sh_type != table_type || table->sh_link >= elf->sections) continue;
         const Elf64_Shdr *strings = &elf->section[table->sh_link];
-        Elf64_Sym *symbol = read_piece(elf, table->sh_offset, table->sh_size);
-        char *names = symbol ? read_piece(elf, strings->sh_offset, strings->sh_size) : NULL;
-        if (names)
-            visit_symbols(symbol, table->sh_size / sizeof *symbol, names, strings->sh_size, visit, context);
-        bool read = names != NULL;
-        free(names);
-        free(symbol);
-        return read;
+        symbols->symbol = read_piece(elf, table->sh_offset, table->sh_size);
+        symbols->names = symbols->symbol ? read_piece(elf, strings->sh_offset, strings->sh_size) : NULL;
+        symbols->count = table->sh_size / sizeof *symbols->symbol;
+        symbols->name_bytes = strings->sh_size;
+        if (!symbols->names) free(symbols->symbol);
+        return symbols->names != NULL;
     }
     return false;
+}
+
+static void free_symbols(struct symbols *symbols) {
+    free(symbols->names);
+    free(symbols->symbol);
+}
+
+bool elf_file_each_symbol(const struct elf_file *elf, uint32_t table_type,
+                          void (*visit)(void *context, const char *name), void *context) {
+    struct symbols symbols;
+    if (!read_symbols(elf, table_type, &symbols)) return false;
+    for (uint64_t i = 0; i < symbols.count; i++) {
+        const Elf64_Sym *symbol = &symbols.symbol[i];
+        unsigned type = ELF64_ST_TYPE(symbol->st_info);
+        const char *name = string_at(symbols.names, symbols.name_bytes, symbol->st_name);
+        if (name && symbol->st_shndx != SHN_UNDEF &&
+            (type == STT_FUNC || type == STT_OBJECT || type == STT_GNU_IFUNC))
+            visit(context, name);
+    }
+    free_symbols(&symbols);
+    return true;
+}
+
+bool elf_file_each_import(const struct elf_file *elf,
+                          void (*visit)(void *context, const char *name, bool weak), void *context) {
+    struct symbols symbols;
+    if (!read_symbols(elf, SHT_DYNSYM, &symbols)) return false;
+    for (uint64_t i = 0; i < symbols.count; i++) {
+        const Elf64_Sym *symbol = &symbols.symbol[i];
+        const char *name = string_at(symbols.names, symbols.name_bytes, symbol->st_name);
+        if (name && symbol->st_shndx == SHN_UNDEF)
+            visit(context, name, ELF64_ST_BIND(symbol->st_info) == STB_WEAK);
+    }
+    free_symbols(&symbols);
+    return true;
 }
 
 bool elf_file_data_holds(const struct elf_file *elf, const char *text) {

@@ -42,6 +42,10 @@ bool elf_file_has_section(const struct elf_file *elf, const char *name);
 bool elf_file_each_symbol(const struct elf_file *elf, uint32_t table_type,
                           void (*visit)(void *context, const char *name), void *context);
 
+// The same for what the file takes from others (SHT_DYNSYM). Of a weak symbol it does without.
+bool elf_file_each_import(const struct elf_file *elf,
+                          void (*visit)(void *context, const char *name, bool weak), void *context);
+
 // Whether the read-only data holds the text.
 bool elf_file_data_holds(const struct elf_file *elf, const char *text);
 

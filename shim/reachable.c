@@ -363,6 +363,7 @@ void reach_of(struct reach *reach, const char *command, const char *library_path
         }
         if (fd >= 0) judge_executable(reach, path, fd, &library);
         if (scripts) judge_script(reach, path);
+        snprintf(reach->executable, sizeof reach->executable, "%s", path);
         if (fd >= 0) close(fd);
         elf_file_close(&library);
     }

@@ -13,9 +13,10 @@ enum reach_level {
 
 struct reach {
     enum reach_level level;
-    bool children;             // programs that this one starts are reached, whatever it is itself
-    char program[PATH_MAX];    // the file that the command names
-    char why[PATH_MAX + 256];  // what follows the program's name in a sentence; empty where all is reached
+    bool children;              // programs that this one starts are reached, whatever it is itself
+    char program[PATH_MAX];     // the file that the command names
+    char executable[PATH_MAX];  // what runs it: itself, or a script's interpreter
+    char why[PATH_MAX + 256];   // what follows the program's name in a sentence; empty where all is reached
 };
 
 // Judges the command as execvp would run it, with that library preloaded. A program that can't be found or

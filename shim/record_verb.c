@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "found_logs.h"
+#include "own_functions.h"
 #include "reachable.h"
 #include "stop_reason.h"
 #include "talk.h"
@@ -99,8 +100,8 @@ static const struct argp parser = {option_table,
                                    NULL,
                                    NULL};
 
-// The shim stands beside this program in the build tree, and in the library folder once installed.
-static bool find_shim(char path[PATH_MAX]) {
+// The shims stand beside this program in the build tree, and in the library folder once installed.
+static bool find_library(const char *name, char path[PATH_MAX]) {
     static const char *const places[] = {"", "../" HEAPTAPE_LIBDIR "/", "../lib/", "../lib64/"};
     char self[PATH_MAX], candidate[PATH_MAX + 64];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -108,7 +109,7 @@ static bool find_shim(char path[PATH_MAX]) {
     self[length] = 0;
     *(strrchr(self, '/') + 1) = 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        snprintf(candidate, sizeof candidate, "%s%slibmalloc_wrap.so", self, places[i]);
+        snprintf(candidate, sizeof candidate, "%s%s%s", self, places[i], name);
         if (realpath(candidate, path)) return true;
     }
     return false;
@@ -215,7 +216,7 @@ static int conclude(const struct options *options, const struct recorded_run *ru
 
 // Where the logs go and which library writes them. 0, or an exit status with a line on stderr.
 static int find_places(const struct options *options, char shim[PATH_MAX], char directory[PATH_MAX]) {
-    if (!find_shim(shim)) {
+    if (!find_library("libmalloc_wrap.so", shim)) {
         fputs("heaptape record: libmalloc_wrap.so is neither beside heaptape nor in its library folder\n",
               stderr);
         return HT_EXIT_FAILED;
@@ -231,6 +232,14 @@ static int find_places(const struct options *options, char shim[PATH_MAX], char 
         return HT_EXIT_FAILED;
     }
     return 0;
+}
+
+// A program that calls its allocator by names of its own needs the library that has those names too.
+static void choose_shim(const char *executable, char shim[PATH_MAX]) {
+    char full[PATH_MAX];
+    if (find_library("libmalloc_wrap_full.so", full) && !strpbrk(full, " :") &&
+        calls_own_functions(executable, shim, full))
+        memcpy(shim, full, sizeof full);
 }
 
 int ht_verb_record(int argc, char **argv) {
@@ -253,6 +262,7 @@ int ht_verb_record(int argc, char **argv) {
             fprintf(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
         warn_about_directory(directory);
     }
+    choose_shim(reach.executable, shim);
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
     snprintf(id, sizeof id, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     struct recorded_run run = {.command = command,

@@ -380,3 +380,44 @@ void wrap_put_delete(struct thread_state *t, enum ht_function function, void *bl
     }
     set_gate(t, GATE_BUSY_REAL);
 }
+
+void wrap_put_free(struct thread_state *t, const void *block) {
+    if (unlikely(!block)) put_free_null(t);
+    else put_free(t, block);
+    set_gate(t, GATE_BUSY_REAL);
+}
+
+void wrap_put_allocation(struct thread_state *t, enum ht_function function, void *block, size_t count,
+                         size_t size, size_t alignment) {
+    bool counted = function == HT_REALLOCARRAY || (function == HT_CALLOC && count != 1);
+    if (function == HT_MALLOC) {
+        put_allocation(t, HT_RAW_MALLOC, block, size, size);
+    } else if (function == HT_REALLOC) {
+        put_allocation(t, HT_RAW_REALLOC_NULL, block, size, size);
+    } else if (counted) {
+        set_gate(t, GATE_BUSY_OWN);
+        put_unusual(
+            t, function == HT_CALLOC ? HT_RAW_CALLOC : HT_RAW_REALLOC_NULL, block, size,
+            block ? count * size : 0,
+            &(struct extras){function == HT_CALLOC ? 0 : function, .has_count = true, .count = count});
+    } else if (function == HT_CALLOC) {
+        put_allocation(t, HT_RAW_CALLOC, block, size, size);
+    } else if (function >= HT_NEW) {
+        wrap_put_new(t, function, block, alignment, size);
+    } else {
+        put_aligned(t, function, block, alignment, size);
+    }
+}
+
+size_t wrap_put_resize_begin(struct thread_state *t, enum ht_function function, void *block, size_t count,
+                             size_t size) {
+    size_t large_bytes;
+    bool counted = function == HT_REALLOCARRAY;
+    struct extras extras = {counted ? function : 0, .has_count = counted, .count = count};
+    put_realloc_begin(t, block, size, &extras, &large_bytes);
+    return large_bytes;
+}
+
+void wrap_put_resize_end(struct thread_state *t, void *old, void *block, size_t bytes, size_t large_bytes) {
+    put_realloc_end(t, old, block, bytes, large_bytes);
+}

@@ -1,4 +1,4 @@
-// What wrap_cxx.c needs of wrap.c.
+// What wrap_cxx.c and wrap_api.c need of wrap.c.
 #ifndef HEAPTAPE_WRAP_H
 #define HEAPTAPE_WRAP_H
 
@@ -34,5 +34,17 @@ HIDDEN void wrap_put_new(struct thread_state *t, enum ht_function function, void
 // Records what an operator delete or a kin of free is about to do, and leaves the gate to the real call.
 HIDDEN void wrap_put_delete(struct thread_state *t, enum ht_function function, void *block, bool sized,
                             size_t size, bool aligned, size_t alignment);
+// The same for what is free by another name.
+HIDDEN void wrap_put_free(struct thread_state *t, const void *block);
+// Records what a kin of that allocation function returned: for realloc's and reallocarray's, from NULL.
+// alignment 0: none given.
+HIDDEN void wrap_put_allocation(struct thread_state *t, enum ht_function function, void *block, size_t count,
+                                size_t size, size_t alignment);
+// Around a kin of realloc or reallocarray, whose block is not NULL: begin leaves the gate to the real call,
+// end must find errno as the call left it, from 0. What begin returns is for end.
+HIDDEN size_t wrap_put_resize_begin(struct thread_state *t, enum ht_function function, void *block,
+                                    size_t count, size_t size);
+HIDDEN void wrap_put_resize_end(struct thread_state *t, void *old, void *block, size_t bytes,
+                                size_t large_bytes);
 
 #endif

@@ -1,0 +1,361 @@
+// The functions that jemalloc and mimalloc have under names of their own. Each is recorded as the standard
+// function that does the same; what a trace can't say (zeroed and aligned, an offset, the alignment of a
+// realloc) is left out. Only libmalloc_wrap_full.so has them.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wrap.h"
+
+// The allocator's own function, NULL if it is not there. It may come later, with a library.
+static void *find(void *_Atomic *known, const char *name) {
+    void *found = atomic_load_explicit(known, memory_order_acquire);
+    if (likely(found)) return found;
+    found = symbol_behind_us(name);
+    atomic_store_explicit(known, found, memory_order_release);
+    return found;
+}
+
+static size_t product(size_t count, size_t size) {
+    size_t bytes;
+    return __builtin_mul_overflow(count, size, &bytes) ? SIZE_MAX : bytes;
+}
+
+// One call, from the allocator's function to the record of it. It ends when it goes out of scope: mi_new may
+// throw.
+struct call {
+    struct thread_state *t;  // NULL: not recorded
+    enum ht_function function;
+    size_t count, size, alignment;
+    void *old;    // of a realloc
+    void *block;  // the result
+    size_t old_large_bytes;
+    int errno_before;
+};
+
+static void end_allocation(struct call *call) {
+    if (unlikely(!call->t)) {
+        self.inner_block = call->block;
+        return;
+    }
+    wrap_put_allocation(call->t, call->function, call->block, call->count, call->size, call->alignment);
+    leave(call->t);
+}
+
+static void begin_resize(struct call *call) {
+    if (unlikely(!call->t)) return;
+    if (call->old)
+        call->old_large_bytes =
+            wrap_put_resize_begin(call->t, call->function, call->old, call->count, call->size);
+    set_gate(call->t, GATE_BUSY_REAL);
+    call->errno_before = errno;
+    errno = 0;
+}
+
+static void end_resize(struct call *call) {
+    if (unlikely(!call->t)) {
+        self.inner_block = call->block;
+        return;
+    }
+    if (call->old)
+        wrap_put_resize_end(call->t, call->old, call->block, product(call->count, call->size),
+                            call->old_large_bytes);
+    else wrap_put_allocation(call->t, call->function, call->block, call->count, call->size, call->alignment);
+    if (errno == 0) errno = call->errno_before;
+    leave(call->t);
+}
+
+// Where the allocator is not there after all, although a program has found our function: a standard one,
+// which records itself.
+static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_t alignment) {
+    if (alignment <= _Alignof(max_align_t)) return zeroed ? calloc(1, bytes) : malloc(bytes);
+    void *block = aligned_alloc(alignment, bytes);
+    return block && zeroed ? memset(block, 0, bytes) : block;
+}
+
+#define BEHIND(name, result, parameters)                                                                     \
+    static void *_Atomic known;                                                                              \
+    result(*behind) parameters;                                                                              \
+    *(void **)&behind = find(&known, #name)
+
+// A block of count times size bytes, recorded as that function. `zeroed` is for the stand-in.
+#define ALLOCATES(name, parameters, arguments, zeroed, function, count, size, alignment)                     \
+    EXPORT void *name parameters {                                                                           \
+        BEHIND(name, void *, parameters);                                                                    \
+        if (unlikely(!behind)) return stand_in(zeroed, product(count, size), alignment);                     \
+        struct call call __attribute__((cleanup(end_allocation))) = {enter(GATE_BUSY_REAL), function, count, \
+                                                                     size, alignment};                       \
+        return call.block = behind arguments;                                                                \
+    }
+
+#define RESIZES(name, parameters, arguments, function, former, count, size)                                  \
+    EXPORT void *name parameters {                                                                           \
+        BEHIND(name, void *, parameters);                                                                    \
+        if (unlikely(!behind || boot_owns(former))) return realloc(former, product(count, size));            \
+        struct call call __attribute__((cleanup(end_resize))) = {enter(GATE_BUSY_OWN), function, count,      \
+                                                                 size, .old = former};                       \
+        begin_resize(&call);                                                                                 \
+        return call.block = behind arguments;                                                                \
+    }
+
+#define RELEASES(name, parameters, arguments, block, put)                                                    \
+    EXPORT void name parameters {                                                                            \
+        BEHIND(name, void, parameters);                                                                      \
+        if (unlikely(boot_owns(block))) return;                                                              \
+        if (unlikely(!behind)) {                                                                             \
+            free(block);                                                                                     \
+            return;                                                                                          \
+        }                                                                                                    \
+        struct thread_state *t = enter(GATE_BUSY_OWN);                                                       \
+        if (likely(t)) put;                                                                                  \
+        behind arguments;                                                                                    \
+        if (likely(t)) leave(t);                                                                             \
+    }
+
+// ---- jemalloc ----
+
+enum { MALLOCX_LG_ALIGN_MASK = 0x3f, MALLOCX_ZERO = 0x40 };
+
+// 0 if the flags give none.
+static size_t alignment_in(int flags) {
+    int shift = flags & MALLOCX_LG_ALIGN_MASK;
+    return shift ? (size_t)1 << shift : 0;
+}
+
+static enum ht_function function_of(int flags) {
+    if (flags & MALLOCX_LG_ALIGN_MASK) return HT_ALIGNED_ALLOC;
+    return flags & MALLOCX_ZERO ? HT_CALLOC : HT_MALLOC;
+}
+
+static void put_sized(struct thread_state *t, void *block, size_t size, size_t alignment) {
+    wrap_put_delete(t, alignment ? HT_FREE_ALIGNED_SIZED : HT_FREE_SIZED, block, true, size, alignment != 0,
+                    alignment);
+}
+
+ALLOCATES(mallocx, (size_t size, int flags), (size, flags), flags &MALLOCX_ZERO, function_of(flags), 1, size,
+          alignment_in(flags))
+RESIZES(rallocx, (void *block, size_t size, int flags), (block, size, flags), HT_REALLOC, block, 1, size)
+RELEASES(dallocx, (void *block, int flags), (block, flags), block, wrap_put_free(t, block))
+RELEASES(sdallocx, (void *block, size_t size, int flags), (block, size, flags), block,
+         put_sized(t, block, size, alignment_in(flags)))
+
+// Never moves the block: a realloc to the same one, or a failed one. Returns the size that the block has.
+EXPORT size_t xallocx(void *block, size_t size, size_t extra, int flags) {
+    BEHIND(xallocx, size_t, (void *, size_t, size_t, int));
+    if (unlikely(!behind || boot_owns(block))) return 0;
+    struct call call
+        __attribute__((cleanup(end_resize))) = {enter(GATE_BUSY_OWN), HT_REALLOC, 1, size, .old = block};
+    begin_resize(&call);
+    size_t now = behind(block, size, extra, flags);
+    if (now >= size) call.block = block;
+    return now;
+}
+
+// ---- mimalloc ----
+
+#define UNWRAPPED(...) __VA_ARGS__
+// Most functions have a twin that names a heap.
+#define MI_ALLOCATES(name, parameters, arguments, ...)                                                       \
+    ALLOCATES(mi_##name, parameters, arguments, __VA_ARGS__)                                                 \
+    ALLOCATES(mi_heap_##name, (void *heap, UNWRAPPED parameters), (heap, UNWRAPPED arguments), __VA_ARGS__)
+#define MI_RESIZES(name, parameters, arguments, ...)                                                         \
+    RESIZES(mi_##name, parameters, arguments, __VA_ARGS__)                                                   \
+    RESIZES(mi_heap_##name, (void *heap, UNWRAPPED parameters), (heap, UNWRAPPED arguments), __VA_ARGS__)
+
+MI_ALLOCATES(malloc, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
+MI_ALLOCATES(malloc_small, (size_t size), (size), false, HT_MALLOC, 1, size, 0)
+MI_ALLOCATES(zalloc, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
+ALLOCATES(mi_zalloc_small, (size_t size), (size), true, HT_CALLOC, 1, size, 0)
+MI_ALLOCATES(calloc, (size_t count, size_t size), (count, size), true, HT_CALLOC, count, size, 0)
+MI_ALLOCATES(mallocn, (size_t count, size_t size), (count, size), false, HT_MALLOC, 1, product(count, size),
+             0)
+
+MI_ALLOCATES(malloc_aligned, (size_t size, size_t alignment), (size, alignment), false, HT_ALIGNED_ALLOC, 1,
+             size, alignment)
+MI_ALLOCATES(malloc_aligned_at, (size_t size, size_t alignment, size_t offset), (size, alignment, offset),
+             false, HT_ALIGNED_ALLOC, 1, size, alignment)
+MI_ALLOCATES(zalloc_aligned, (size_t size, size_t alignment), (size, alignment), true, HT_ALIGNED_ALLOC, 1,
+             size, alignment)
+MI_ALLOCATES(zalloc_aligned_at, (size_t size, size_t alignment, size_t offset), (size, alignment, offset),
+             true, HT_ALIGNED_ALLOC, 1, size, alignment)
+MI_ALLOCATES(calloc_aligned, (size_t count, size_t size, size_t alignment), (count, size, alignment), true,
+             HT_ALIGNED_ALLOC, 1, product(count, size), alignment)
+MI_ALLOCATES(calloc_aligned_at, (size_t count, size_t size, size_t alignment, size_t offset),
+             (count, size, alignment, offset), true, HT_ALIGNED_ALLOC, 1, product(count, size), alignment)
+ALLOCATES(mi_aligned_alloc, (size_t alignment, size_t size), (alignment, size), false, HT_ALIGNED_ALLOC, 1,
+          size, alignment)
+ALLOCATES(mi_memalign, (size_t alignment, size_t size), (alignment, size), false, HT_MEMALIGN, 1, size,
+          alignment)
+ALLOCATES(mi_valloc, (size_t size), (size), false, HT_VALLOC, 1, size, 4096)
+ALLOCATES(mi_pvalloc, (size_t size), (size), false, HT_PVALLOC, 1, size, 4096)
+
+MI_RESIZES(realloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
+MI_RESIZES(rezalloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
+MI_RESIZES(reallocn, (void *block, size_t count, size_t size), (block, count, size), HT_REALLOCARRAY, block,
+           count, size)
+MI_RESIZES(recalloc, (void *block, size_t count, size_t size), (block, count, size), HT_REALLOCARRAY, block,
+           count, size)
+RESIZES(mi_reallocarray, (void *block, size_t count, size_t size), (block, count, size), HT_REALLOCARRAY,
+        block, count, size)
+MI_RESIZES(realloc_aligned, (void *block, size_t size, size_t alignment), (block, size, alignment),
+           HT_REALLOC, block, 1, size)
+MI_RESIZES(realloc_aligned_at, (void *block, size_t size, size_t alignment, size_t offset),
+           (block, size, alignment, offset), HT_REALLOC, block, 1, size)
+MI_RESIZES(rezalloc_aligned, (void *block, size_t size, size_t alignment), (block, size, alignment),
+           HT_REALLOC, block, 1, size)
+MI_RESIZES(rezalloc_aligned_at, (void *block, size_t size, size_t alignment, size_t offset),
+           (block, size, alignment, offset), HT_REALLOC, block, 1, size)
+MI_RESIZES(recalloc_aligned, (void *block, size_t count, size_t size, size_t alignment),
+           (block, count, size, alignment), HT_REALLOCARRAY, block, count, size)
+MI_RESIZES(recalloc_aligned_at, (void *block, size_t count, size_t size, size_t alignment, size_t offset),
+           (block, count, size, alignment, offset), HT_REALLOCARRAY, block, count, size)
+RESIZES(mi_aligned_recalloc, (void *block, size_t count, size_t size, size_t alignment),
+        (block, count, size, alignment), HT_REALLOCARRAY, block, count, size)
+RESIZES(mi_aligned_offset_recalloc, (void *block, size_t count, size_t size, size_t alignment, size_t offset),
+        (block, count, size, alignment, offset), HT_REALLOCARRAY, block, count, size)
+
+RELEASES(mi_free, (void *block), (block), block, wrap_put_free(t, block))
+RELEASES(mi_cfree, (void *block), (block), block, wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0))
+RELEASES(mi_free_size, (void *block, size_t size), (block, size), block, put_sized(t, block, size, 0))
+RELEASES(mi_free_size_aligned, (void *block, size_t size, size_t alignment), (block, size, alignment), block,
+         put_sized(t, block, size, alignment))
+RELEASES(mi_free_aligned, (void *block, size_t alignment), (block, alignment), block, wrap_put_free(t, block))
+
+// Their result is the same block or NULL, never another.
+#define EXPANDS(name)                                                                                        \
+    EXPORT void *name(void *block, size_t size) {                                                            \
+        BEHIND(name, void *, (void *, size_t));                                                              \
+        if (unlikely(!behind || !block || boot_owns(block))) return NULL;                                    \
+        struct call call __attribute__((cleanup(end_resize))) = {enter(GATE_BUSY_OWN), HT_REALLOC, 1, size,  \
+                                                                 .old = block};                              \
+        begin_resize(&call);                                                                                 \
+        return call.block = behind(block, size);                                                             \
+    }
+EXPANDS(mi_expand)
+EXPANDS(mi__expand)
+
+EXPORT int mi_posix_memalign(void **result, size_t alignment, size_t size) {
+    BEHIND(mi_posix_memalign, int, (void **, size_t, size_t));
+    if (unlikely(!behind)) return posix_memalign(result, alignment, size);
+    struct call call __attribute__((cleanup(end_allocation))) = {enter(GATE_BUSY_REAL), HT_POSIX_MEMALIGN, 1,
+                                                                 size, alignment};
+    int failed = behind(result, alignment, size);
+    if (!failed) call.block = *result;
+    return failed;
+}
+
+// C++'s meaning: at failure they abort, or throw.
+ALLOCATES(mi_new, (size_t size), (size), false, HT_NEW, 1, size, 0)
+ALLOCATES(mi_new_nothrow, (size_t size), (size), false, HT_NEW, 1, size, 0)
+ALLOCATES(mi_new_n, (size_t count, size_t size), (count, size), false, HT_NEW, 1, product(count, size), 0)
+ALLOCATES(mi_new_aligned, (size_t size, size_t alignment), (size, alignment), false, HT_NEW_ALIGNED, 1, size,
+          alignment)
+ALLOCATES(mi_new_aligned_nothrow, (size_t size, size_t alignment), (size, alignment), false, HT_NEW_ALIGNED,
+          1, size, alignment)
+ALLOCATES(mi_heap_alloc_new, (void *heap, size_t size), (heap, size), false, HT_NEW, 1, size, 0)
+ALLOCATES(mi_heap_alloc_new_n, (void *heap, size_t count, size_t size), (heap, count, size), false, HT_NEW, 1,
+          product(count, size), 0)
+RESIZES(mi_new_realloc, (void *block, size_t size), (block, size), HT_REALLOC, block, 1, size)
+RESIZES(mi_new_reallocn, (void *block, size_t count, size_t size), (block, count, size), HT_REALLOCARRAY,
+        block, count, size)
+
+// A heap goes with all its blocks. They are visited first: each is freed by nobody else.
+static bool put_doomed(const void *heap, const void *area, void *block, size_t size, void *context) {
+    (void)heap, (void)area, (void)size;
+    struct thread_state *t = context;
+    if (!block) return true;  // the visit of an area begins
+    set_gate(t, GATE_BUSY_OWN);
+    wrap_put_free(t, block);
+    return true;
+}
+
+// The thread's first heap hands its blocks on, as mi_heap_delete does.
+EXPORT void mi_heap_destroy(void *heap) {
+    static void *_Atomic known_visit, *_Atomic known_backing;
+    BEHIND(mi_heap_destroy, void, (void *));
+    bool (*visit)(const void *, bool, bool (*)(const void *, const void *, void *, size_t, void *), void *);
+    void *(*backing)(void);
+    *(void **)&visit = find(&known_visit, "mi_heap_visit_blocks");
+    *(void **)&backing = find(&known_backing, "mi_heap_get_backing");
+    if (unlikely(!behind)) return;
+    struct thread_state *t = enter(GATE_BUSY_REAL);
+    if (t && heap && visit && backing && heap != backing()) visit(heap, true, put_doomed, t);
+    behind(heap);
+    if (t) leave(t);
+}
+
+// ---- mimalloc's that are made of others, as in mimalloc itself: those record themselves ----
+
+#define MADE_OF_REALLOC(name, parameters, moved_by)                                                          \
+    EXPORT void *name parameters {                                                                           \
+        void *moved = moved_by;                                                                              \
+        if (!moved && block) mi_free(block);                                                                 \
+        return moved;                                                                                        \
+    }
+MADE_OF_REALLOC(mi_reallocf, (void *block, size_t size), mi_realloc(block, size))
+MADE_OF_REALLOC(mi_heap_reallocf, (void *heap, void *block, size_t size), mi_heap_realloc(heap, block, size))
+
+EXPORT int mi_reallocarr(void *place, size_t count, size_t size) {
+    if (!place) return errno = EINVAL;
+    void *moved = mi_reallocarray(*(void **)place, count, size);
+    if (!moved) return errno;
+    *(void **)place = moved;
+    return 0;
+}
+
+static void *copy_of(const void *text, size_t bytes, void *room) {
+    return room ? memcpy(room, text, bytes) : NULL;
+}
+
+EXPORT void *mi_strdup(const char *text) {
+    return text ? copy_of(text, strlen(text) + 1, mi_malloc(strlen(text) + 1)) : NULL;
+}
+EXPORT void *mi_mbsdup(const char *text) { return mi_strdup(text); }
+EXPORT void *mi_heap_strdup(void *heap, const char *text) {
+    return text ? copy_of(text, strlen(text) + 1, mi_heap_malloc(heap, strlen(text) + 1)) : NULL;
+}
+
+static void *ended_copy_of(const char *text, size_t length, char *room) {
+    if (room) room[length] = 0;
+    return copy_of(text, length, room);
+}
+
+EXPORT void *mi_strndup(const char *text, size_t most) {
+    size_t length = text ? strnlen(text, most) : 0;
+    return text ? ended_copy_of(text, length, mi_malloc(length + 1)) : NULL;
+}
+EXPORT void *mi_heap_strndup(void *heap, const char *text, size_t most) {
+    size_t length = text ? strnlen(text, most) : 0;
+    return text ? ended_copy_of(text, length, mi_heap_malloc(heap, length + 1)) : NULL;
+}
+
+EXPORT void *mi_wcsdup(const unsigned short *text) {
+    size_t units = 0;
+    if (!text) return NULL;
+    while (text[units++]) continue;
+    return copy_of(text, units * sizeof *text, mi_malloc(units * sizeof *text));
+}
+
+EXPORT int mi_dupenv_s(char **result, size_t *size, const char *name) {
+    if (!result || !name) return EINVAL;
+    const char *value = getenv(name);
+    *result = value ? mi_strdup(value) : NULL;
+    if (size) *size = *result ? strlen(*result) : 0;
+    return value && !*result ? ENOMEM : 0;
+}
+
+// libc's block is recorded too: it comes and goes.
+EXPORT void *mi_realpath(const char *name, char *result) {
+    char *found = realpath(name, result);
+    if (result || !found) return found;
+    void *copy = mi_strdup(found);
+    free(found);
+    return copy;
+}
+EXPORT void *mi_heap_realpath(void *heap, const char *name, char *result) {
+    char *found = realpath(name, result);
+    if (result || !found) return found;
+    void *copy = mi_heap_strdup(heap, found);
+    free(found);
+    return copy;
+}
