@@ -30,7 +30,7 @@ def with_state(repository: Path, folder: Path, state: int, reason: int, errno: i
 @pytest.mark.parametrize("reason,errno,words", [
     (1, 28, "no space: No space left on device"),
     (2, 0, "size limit"),
-    (3, 0, "the program forbade system calls by seccomp"),
+    (3, 0, "the program forbade system calls (seccomp)"),
     (77, 0, "reason 77, which is unknown here"),
 ])
 def test_ended_early(tools: Tools, repository: Path, tmp_path: Path, reason: int, errno: int,

@@ -124,7 +124,7 @@ static void release(struct object *object) {
 }
 
 static void fail(struct object *object) {
-    size_t huge = (size_t)1 << 62;
+    volatile size_t huge = (size_t)1 << 62;  // the compiler would warn of the product
     if (mi_malloc(huge) || mi_reallocarray(object->block, huge, 16)) target_fail("it can't succeed");
     check(object, object->size);
     writer_print(&out, "malloc(%zu) = NULL (failed)\nreallocarray(?, %zu, 16) = NULL (failed)\n", huge, huge);
