@@ -175,6 +175,8 @@ class Bench:
         return 128 - code if code < 0 else code
 
     def normalised(self, output: bytes) -> bytes:
+        # What the recorder itself has to say is not the program's.
+        output = re.sub(rb"(?m)^heaptape record: warning: .*\n", b"", output)
         for pattern, replacement in self.program.ignore:
             output = re.sub(pattern.encode(), replacement.encode(), output)
         return output

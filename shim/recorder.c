@@ -204,7 +204,9 @@ void recorder_unseal(void) {
 
 void recorder_before_fork(void) {
     struct thread_state *t = recorder_idle_thread();
-    if (epoch_now() == EPOCH_OFF) return;  // the counter may be forbidden
+    // Where the counter may be forbidden, or in a child that has made no call yet: what its own child
+    // inherits is what it got itself, when it was forked.
+    if (epoch_now() == EPOCH_OFF || epoch_now() == EPOCH_NONE) return;
     fork_stamp = stamp_now();
     if (!t) return;
     set_gate(t, GATE_BUSY_OWN);
@@ -212,7 +214,9 @@ void recorder_before_fork(void) {
     set_gate(t, gate_of(t->epoch));
 }
 
-void recorder_after_fork(void) { fork_stamp = 0; }
+void recorder_after_fork(void) {
+    if (epoch_now() != EPOCH_NONE) fork_stamp = 0;
+}
 
 // A handler that forks may have interrupted a hook. In the child that hook still ends, on memory of its own.
 void recorder_in_forked_child(void) {

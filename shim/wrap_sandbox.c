@@ -57,8 +57,9 @@ static long fork_noticed(long number, long a, long b, long c, long d, long e) {
 
 EXPORT long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) __asm__("syscall");
 long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
-    bool strict = number == SYS_seccomp && a == SET_MODE_STRICT;
-    bool filter = number == SYS_seccomp && a == SET_MODE_FILTER;
+    // Libraries ask what the kernel can do by calls that must fail: those forbid nothing.
+    bool strict = number == SYS_seccomp && a == SET_MODE_STRICT && !b && !c;
+    bool filter = number == SYS_seccomp && a == SET_MODE_FILTER && c;
     if (unlikely(is_fork(number, a))) return fork_noticed(number, a, b, c, d, e);
     if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
     bool sealed_now = prepare(strict);

@@ -57,18 +57,24 @@ static int fork_twice(char *unused) {
     (void)unused;
     int ends[2];
     char byte;
+    void *inherited[50];
     if (pipe(ends)) return 1;
     tally_churn(SIZE_PARENT, 100);
+    for (int i = 0; i < 50; i++) inherited[i] = tally_malloc(SIZE_INHERITED);
     pid_t pid = fork();
     if (pid == 0) {
-        // The middle process leaves without a single call of its own.
+        // The middle process leaves without a single call of its own, when the parent has gone on for a while:
+        // what the grandchild inherits is as old as the first fork.
+        usleep(50000);
         if (fork()) _exit(0);
         close(ends[0]);
+        for (int i = 0; i < 50; i++) free(inherited[i]);
         tally_churn(SIZE_GRANDCHILD, 300);
         if (write(ends[1], "g", 1) != 1) _exit(1);
         exit(0);
     }
     close(ends[1]);
+    for (int i = 0; i < 50; i++) free(inherited[i]);
     if (child_status(pid) != 0 || read(ends[0], &byte, 1) != 1) return 1;
     while (read(ends[0], &byte, 1) > 0) continue;  // the grandchild's end of the pipe closes when it is gone
     tally_churn(SIZE_PARENT, 100);
