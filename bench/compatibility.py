@@ -226,8 +226,8 @@ def document(rows: Sequence[Row], pairs: int) -> str:
         "- **processes** and **calls**: of the run through `heaptape record`. How many processes "
         "there are depends on timing in some programs.",
         "- **anomalies**, **foreign frees** (of blocks that nothing explains), **stopped, "
-        "truncated** logs: of all recorded runs together. Forked children free blocks that they "
-        "inherited; these are counted apart.",
+        "truncated** logs: of all recorded runs together. A forked child's log is converted with "
+        "what the child inherited, from its parent's log; its foreign frees are counted apart.",
         f"- **CPU time**: of all processes under the bare shim, against without: the median of "
         f"{pairs} pairs, for orientation only. What consists of many short processes (git, tmux, "
         "shell scripts) pays mostly for the making of their logs.", "",

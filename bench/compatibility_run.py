@@ -176,7 +176,7 @@ class Bench:
 
     def normalised(self, output: bytes) -> bytes:
         # What the recorder itself has to say is not the program's.
-        output = re.sub(rb"(?m)^heaptape record: warning: .*\n", b"", output)
+        output = re.sub(rb"heaptape record: warning: .*\n", b"", output)
         for pattern, replacement in self.program.ignore:
             output = re.sub(pattern.encode(), replacement.encode(), output)
         return output
