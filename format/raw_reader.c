@@ -38,7 +38,7 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
 int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error) {
     *log = (struct ht_raw_log){.fd = -1};
     log->path = strdup(path);
-    log->fd = open(path, O_RDONLY | O_CLOEXEC);
+    log->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe under such a name must not hang us
     struct stat status;
     if (!log->path || log->fd < 0 || fstat(log->fd, &status)) {
         ht_error_system(error, path, "cannot open");

@@ -20,6 +20,11 @@ struct relocations {
     size_t bytes;
 };
 
+struct search {
+    struct text text;
+    bool begun;
+};
+
 static bool is_allocators(uintptr_t function) {
     return function == (uintptr_t) * (void **)&real.malloc || function == (uintptr_t) * (void **)&real.free ||
            function == (uintptr_t) * (void **)&real.calloc ||
@@ -39,8 +44,14 @@ static bool binds_past_us(uintptr_t base, struct relocations list) {
 }
 
 static int look(struct dl_phdr_info *info, size_t size, void *context) {
-    (void)size;
-    struct text *text = context;
+    static unsigned long long looked_at;  // how many objects had been loaded when all were looked at
+    struct search *search = context;
+    struct text *text = &search->text;
+    if (!search->begun && size > offsetof(struct dl_phdr_info, dlpi_adds)) {
+        if (info->dlpi_adds == looked_at) return 1;  // nothing has come since
+        looked_at = info->dlpi_adds;
+    }
+    search->begun = true;
     const ElfW(Dyn) *dynamic = NULL;
     struct relocations plain = {0}, calls = {0};
     for (unsigned i = 0; i < info->dlpi_phnum; i++)
@@ -69,16 +80,19 @@ static int look(struct dl_phdr_info *info, size_t size, void *context) {
 void bypass_note(struct ht_raw_header *header) {
     static const char key[] = "bypassed_by=";
     static struct ht_raw_header *noted;
+    static atomic_flag busy = ATOMIC_FLAG_INIT;
     char *context = (char *)header + HT_RAW_CONTEXT_OFFSET;
     char *start = context + header->context_bytes, *end = (char *)header + HT_RAW_HEADER_BYTES - 1;
-    if (noted == header || end - start < (long)sizeof key) return;
-    struct text text = {start, end};
-    text_string(&text, key);
-    dl_iterate_phdr(look, &text);
-    if (text.at[-1] == '=') return;
-    *text.at++ = 0;
-    noted = header;
-    header->context_bytes = (uint32_t)(text.at - context);
+    if (noted == header || end - start < (long)sizeof key || atomic_flag_test_and_set(&busy)) return;
+    struct search search = {.text = {start, end}};
+    text_string(&search.text, key);
+    dl_iterate_phdr(look, &search);
+    if (search.text.at[-1] != '=') {
+        *search.text.at++ = 0;
+        noted = header;
+        header->context_bytes = (uint32_t)(search.text.at - context);
+    }
+    atomic_flag_clear(&busy);
 }
 
 // Such objects may be gone by the exit. This is where they go, and where the loader's lock is taken anyway.

@@ -72,11 +72,11 @@ static const struct argp parser = {
     NULL};
 
 // The path of the newest log that the process has mapped: the first window of address space under the name,
-// with the highest sequence number. Returns 0, or -1 with errno (ENOENT: none).
+// with the highest sequence number. Returns 0, or -1 with errno (ENOENT: none; ESTALE: removed).
 static int find_log(pid_t pid, char path[PATH_MAX]) {
     char name[64], line[PATH_MAX + 256], found[PATH_MAX];
     unsigned best = 0;
-    bool any = false;
+    bool any = false, any_removed = false;
     snprintf(name, sizeof name, "/proc/%d/maps", (int)pid);
     FILE *maps = fopen(name, "re");
     if (!maps) return -1;
@@ -87,13 +87,16 @@ static int find_log(pid_t pid, char path[PATH_MAX]) {
         if (!last || strncmp(last, name, strlen(name)) || sscanf(start, "%4095[^\n]", found) != 1) continue;
         unsigned owner = 0, sequence = 0;
         sscanf(last + strlen(name), "%u.%u", &owner, &sequence);
-        if (any && sequence < best) continue;
+        size_t length = strlen(found);
+        bool removed = length > 10 && !strcmp(found + length - 10, " (deleted)");
+        any_removed |= removed;
+        if (removed || (any && sequence < best)) continue;
         any = true;
         best = sequence;
         strcpy(path, found);
     }
     fclose(maps);
-    if (!any) errno = ENOENT;
+    if (!any) errno = any_removed ? ESTALE : ENOENT;
     return any ? 0 : -1;
 }
 
@@ -193,7 +196,9 @@ int ht_verb_ctl(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     if (find_log(options.pid, path)) {
         fprintf(stderr, "heaptape ctl: process %d: %s\n", (int)options.pid,
-                errno == ENOENT ? "it is not there, or the recorder is not in it" : strerror(errno));
+                errno == ENOENT   ? "it is not there, or the recorder is not in it"
+                : errno == ESTALE ? "its log was removed, and with it the way to control it"
+                                  : strerror(errno));
         return HT_EXIT_FAILED;
     }
     if (!strcmp(options.action, "status")) return say_status(path);

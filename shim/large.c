@@ -25,7 +25,10 @@ static bool lock(void) {
     for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&table.lock, memory_order_acquire); tries++) {
         if (tries == LOCK_TRIES_MAX) table.abandoned = true;
         if (table.abandoned) return false;
-        if (!recorder_sealed) sys_yield();
+        if (recorder_may_call()) {
+            sys_yield();
+            recorder_has_called();
+        }
     }
     return true;
 }
@@ -45,20 +48,23 @@ static void put(uintptr_t block, size_t bytes) {
 static bool grow(void) {
     size_t old_room = table.room, room = old_room ? old_room * 2 : 256;
     struct entry *old = table.entry;
+    if (!recorder_may_call()) return false;
     void *fresh = sys_map_memory(room * sizeof *old);
-    if (!fresh) return false;
-    table.entry = fresh;
-    table.room = room;
-    table.count = 0;
-    for (size_t i = 0; i < old_room; i++)
-        if (old[i].block) put(old[i].block, old[i].bytes);
-    if (old) sys_munmap(old, old_room * sizeof *old);
-    return true;
+    if (fresh) {
+        table.entry = fresh;
+        table.room = room;
+        table.count = 0;
+        for (size_t i = 0; i < old_room; i++)
+            if (old[i].block) put(old[i].block, old[i].bytes);
+        if (old) sys_munmap(old, old_room * sizeof *old);
+    }
+    recorder_has_called();
+    return fresh != NULL;
 }
 
 void large_add(const void *block, size_t bytes) {
     uintptr_t key = (uintptr_t)block;
-    if (recorder_sealed || !lock()) return;
+    if (!lock()) return;
     // Where the table cannot grow the block is forgotten: its residency stays unknown.
     if (2 * table.count < table.room || grow()) {
         uint8_t *filter = filter_of(key);
@@ -99,7 +105,8 @@ size_t large_remove(const void *block) {
 }
 
 void large_after_fork(void) {
-    // A thread that exists no more may have held the lock. What it was changing is at worst one entry.
+    // A thread that exists no more may have held the lock, in the midst of a change. Blocks that are missing
+    // then have no residency.
     atomic_flag_clear(&table.lock);
 }
 

@@ -9,17 +9,13 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum {
-    WRITABLE_STEP_BYTES = 4 << 20,
-    TAIL_BYTES = 16 << 20,  // room left in the file for calls made after our destructor
-    SEQUENCE_MAX = 10000
-};
+enum { WRITABLE_STEP_BYTES = 4 << 20, SEQUENCE_MAX = 10000 };
 static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10;
 
 // An open descriptor, or an errno negated.
-static int create_file(struct recording *recording, const char *directory) {
+static int create_file(struct recording *recording, const char *directory, uint32_t sequence) {
     recording->pid = sys_getpid();
-    for (recording->sequence = 0; recording->sequence < SEQUENCE_MAX; recording->sequence++) {
+    for (recording->sequence = sequence; recording->sequence < SEQUENCE_MAX; recording->sequence++) {
         struct text path = {recording->path, recording->path + sizeof recording->path - 1};
         text_string(&path, directory);
         text_string(&path, "/malloc-footprint.");
@@ -128,11 +124,11 @@ static bool map(struct recording *recording, int fd, uint64_t bytes) {
     return false;
 }
 
-struct recording *log_create(const char *directory, uint64_t bytes_max) {
+struct recording *log_create(const char *directory, uint32_t sequence, uint64_t bytes_max) {
     // Never given back: a thread may look at it at any time.
     struct recording *recording = sys_map_memory(sizeof *recording);
     if (!recording) return NULL;
-    int fd = create_file(recording, directory);
+    int fd = create_file(recording, directory, sequence);
     if (fd >= 0) {
         bool mapped = map(recording, fd, reserve_limit(bytes_max));
         sys_close(fd);
@@ -155,18 +151,20 @@ static bool lower_reserve(struct recording *recording, uint64_t room) {
     return false;
 }
 
-void log_shorten(struct recording *recording) {
-    int fd = reopen(recording);
-    if (fd < 0) return;
-    if (lower_reserve(recording, TAIL_BYTES) && !sys_ftruncate(fd, recording->reserve_bytes))
-        recording->header->reserve_bytes = recording->reserve_bytes;
-    sys_close(fd);
-}
-
 void log_shrink_mapping(struct recording *recording, uint64_t room) {
     uint64_t old = recording->reserve_bytes;
     if (lower_reserve(recording, room & ~UINT64_C(4095)))
         sys_munmap((char *)recording->header + recording->reserve_bytes, old - recording->reserve_bytes);
+}
+
+void log_shorten(struct recording *recording, uint64_t room) {
+    uint64_t old = recording->reserve_bytes;
+    log_shrink_mapping(recording, room);
+    int fd = recording->reserve_bytes < old ? reopen(recording) : -1;
+    if (fd < 0) return;
+    if (!sys_ftruncate(fd, recording->reserve_bytes))
+        recording->header->reserve_bytes = recording->reserve_bytes;
+    sys_close(fd);
 }
 
 void log_replace_in_child(struct recording *recording, void *start, void *end) {

@@ -20,8 +20,9 @@ struct recording {
 };
 
 // Creates and maps a new log of this process in the folder; NULL if that can't be. Its header is not written
-// yet. Nothing is ever overwritten: an exec in the same pid, or an old pid, gets the next sequence number.
-HIDDEN struct recording *log_create(const char *directory, uint64_t bytes_max);
+// yet. Nothing is ever overwritten: an exec in the same pid, or an old pid, gets the next free sequence
+// number from the one given on.
+HIDDEN struct recording *log_create(const char *directory, uint32_t sequence, uint64_t bytes_max);
 
 // Gives the file blocks (or pages) for [offset, offset + bytes). 0, or the errno that says why not.
 HIDDEN int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes);
@@ -32,8 +33,8 @@ HIDDEN void log_prepare_ahead(struct recording *recording, uint64_t bytes);
 // The written pages stay in the file and leave the program's resident set.
 HIDDEN void log_release_pages(struct ht_window *window);
 
-// Cuts the sparse file soon after its last window. Only at an orderly end.
-HIDDEN void log_shorten(struct recording *recording);
+// Cuts the sparse file, and its mapping, `room` bytes behind the last window. Only at an orderly end.
+HIDDEN void log_shorten(struct recording *recording, uint64_t room);
 
 // Gives up the address space beyond `room` bytes behind the last window.
 HIDDEN void log_shrink_mapping(struct recording *recording, uint64_t room);

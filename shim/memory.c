@@ -49,7 +49,10 @@ static bool lock(void) {
             own.overflowed = true;
             return false;
         }
-        if (!recorder_sealed) sys_yield();
+        if (recorder_may_call()) {
+            sys_yield();
+            recorder_has_called();
+        }
     }
     return true;
 }
@@ -64,7 +67,7 @@ uint32_t memory_resident_pages(const void *block, size_t bytes) {
     if (!recorder_may_call()) return 0;
     while (at < end) {
         size_t count = (end - at) / page < CHUNK ? (end - at) / page : CHUNK;
-        if (sys_mincore(at, count * page, present)) return pages + 1;  // ENOMEM: not mapped, so not resident
+        if (sys_mincore(at, count * page, present)) break;  // ENOMEM: not mapped, so not resident
         for (size_t i = 0; i < count; i++) pages += present[i] & 1;
         at += count * page;
     }
@@ -155,8 +158,11 @@ static bool ranges_resident_bytes(uint64_t *resident) {
     unlock();
     for (size_t i = 0; i < count; i++) bytes += copy[i].end - copy[i].start;
     if (bytes > OWN_BYTES_MAX) return false;
-    for (size_t i = 0; i < count; i++)
-        pages += memory_resident_pages((void *)copy[i].start, copy[i].end - copy[i].start) - 1;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t found = memory_resident_pages((void *)copy[i].start, copy[i].end - copy[i].start);
+        if (!found) return false;
+        pages += found - 1;
+    }
     *resident = pages * settings.page_bytes;
     return true;
 }

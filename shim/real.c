@@ -62,15 +62,26 @@ static const char *const delete_names[12] = {"_ZdlPv",
                                              "_ZdlPvSt11align_val_tRKSt9nothrow_t",
                                              "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
+static bool is_beside_malloc(void *function) {
+    Dl_info of_function, of_malloc;
+    return function && dladdr(function, &of_function) && dladdr(*(void **)&real.malloc, &of_malloc) &&
+           of_function.dli_fbase == of_malloc.dli_fbase;
+}
+
 // libstdc++'s operator new calls malloc, which our hook sees; an allocator's own, which lives in the same
-// object as its malloc, mostly does not.
+// object as its malloc, mostly does not. An allocator may bring some of the forms and leave the rest.
 void real_resolve_cxx(void) {
-    Dl_info of_new, of_malloc;
-    for (unsigned i = 0; i < 8; i++) *(void **)&real.new_[i] = symbol_behind_us(new_names[i]);
-    for (unsigned i = 0; i < 12; i++) *(void **)&real.delete_[i] = symbol_behind_us(delete_names[i]);
-    real.new_beside_malloc = real.new_[0] && dladdr(*(void **)&real.new_[0], &of_new) &&
-                             dladdr(*(void **)&real.malloc, &of_malloc) &&
-                             of_new.dli_fbase == of_malloc.dli_fbase;
+    for (unsigned i = 0; i < 8; i++) {
+        void *found = symbol_behind_us(new_names[i]);
+        *(void **)&real.new_[i] = found;
+        if (found && real.new_kind[i] == NEW_UNKNOWN && !is_beside_malloc(found))
+            real.new_kind[i] = NEW_ON_MALLOC;
+    }
+    for (unsigned i = 0; i < 12; i++) {
+        void *found = symbol_behind_us(delete_names[i]);
+        *(void **)&real.delete_[i] = found;
+        real.delete_own[i] = is_beside_malloc(found);
+    }
 }
 
 struct object_search {

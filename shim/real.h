@@ -32,8 +32,8 @@ struct real_functions {
     // operator new and delete of another library.
     void *(*new_[8])(size_t, size_t, const void *);
     void (*delete_[12])(void *, size_t, size_t);
-    bool new_beside_malloc;             // in the same object: an allocator's own
-    _Atomic unsigned char new_kind[8];  // enum new_kind of each form, where they are an allocator's own
+    bool delete_own[12];                // an allocator's own: in the same object as its malloc
+    _Atomic unsigned char new_kind[8];  // enum new_kind of each form
     // The object that the allocator lives in, whose calls of public functions are its own business. Empty for
     // a libc whose allocator makes none: then what libc calls is the program's. And the shim's own: where an
     // allocator's function ends in a jump to a public one, that returns to us.

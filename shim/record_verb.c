@@ -247,7 +247,7 @@ int ht_verb_record(int argc, char **argv) {
     char shim[PATH_MAX], directory[PATH_MAX], id[40];
     struct reach reach;
     struct ending ending;
-    uint64_t random[2];
+    uint64_t random[2] = {0};
     argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &options);
     char **command = argv + options.command_at;
     int status = find_places(&options, shim, directory);

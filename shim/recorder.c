@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -20,6 +21,10 @@ enum {
     WINDOW_BYTES_LAST = 256 << 10,  // about 0.1 ms of the kernel's work at once
     SEALED_AHEAD_BYTES = 64 << 20,  // ten million calls
     NESTED_DEPTH_MAX = 32,
+    // Room left in the file: for the calls of threads that are about to notice a pause, and for those made
+    // after our destructor.
+    PHASE_TAIL_BYTES = 256 << 10,
+    EXIT_TAIL_BYTES = 16 << 20,
     START_TRIES_MAX = 1 << 14
 };
 
@@ -83,7 +88,9 @@ static void write_header(struct recording *recording, const struct parent *paren
 
 // Makes a log of this process, in which nothing is recorded yet. The caller's gate is busy.
 static struct recording *open_log(const struct parent *parent) {
-    struct recording *recording = log_create(settings.directory, settings.log_bytes_max);
+    const struct recording *before = recorder_current();
+    uint32_t sequence = before && before->pid == sys_getpid() ? before->sequence + 1 : 0;
+    struct recording *recording = log_create(settings.directory, sequence, settings.log_bytes_max);
     if (!recording) return NULL;
     write_header(recording, parent);
     recording->epoch = atomic_fetch_add(&epochs, 1) + 1;
@@ -94,13 +101,15 @@ static struct recording *open_log(const struct parent *parent) {
 // Begins to record into a log that is open.
 static void begin(struct recording *recording) {
     struct ht_raw_header *header = recording->header;
-    header->control = HT_CONTROL_NONE;
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
     probe_cost(header);
+    settings.start_mono_ns = 0;  // a delay is over once
     header->state = HT_RAW_RECORDING;
     atomic_store(&paused, false);
     set_epoch(recording->epoch);
+    // The answer to whoever asked for it.
+    __atomic_store_n(&header->control, HT_CONTROL_NONE, __ATOMIC_RELEASE);
 }
 
 // The first log of this process image, or of a forked child.
@@ -114,13 +123,11 @@ static void open_first(const struct parent *parent) {
 // From paused to recording: in the same log if nothing is in it yet, else in one of the next number.
 static void resume(void) {
     if (atomic_flag_test_and_set(&changing)) return;
-    struct recording *recording = recorder_current();
+    struct recording *before = recorder_current(), *recording = before;
     if (epoch_now() == EPOCH_PAUSED) {
-        if (recording->header->state != HT_RAW_PAUSED) {
-            recording->header->control = HT_CONTROL_NONE;
-            recording = open_log(&(struct parent){0});
-        }
+        if (before->header->state != HT_RAW_PAUSED) recording = open_log(&(struct parent){0});
         if (recording) begin(recording);
+        __atomic_store_n(&before->header->control, HT_CONTROL_NONE, __ATOMIC_RELEASE);
     }
     atomic_flag_clear(&changing);
 }
@@ -137,18 +144,27 @@ void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, i
     header->state = HT_RAW_STOPPED;
 }
 
+// A child of vfork, which runs on its parent's memory, forbids itself, not its parent.
+static bool is_borrowed(const struct recording *recording) {
+    return recording && epoch_now() == recording->epoch && recording->pid != sys_getpid();
+}
+
 void recorder_heed_control(struct recording *recording) {
     uint32_t wanted = __atomic_load_n(&recording->header->control, __ATOMIC_RELAXED);
     if (likely(wanted != HT_CONTROL_PAUSE && wanted != HT_CONTROL_STOP)) return;
     int saved = errno;
     if (wanted == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
     else recorder_end_log(recording, HT_STOP_CONTROL, 0, EPOCH_PAUSED);
-    if (!recorder_sealed) log_shorten(recording);
+    if (recorder_may_call()) {
+        log_shorten(recording, PHASE_TAIL_BYTES);
+        recorder_has_called();
+    }
     errno = saved;
 }
 
 void recorder_give_up(enum ht_stop_reason reason) {
     struct recording *recording = recorder_current();
+    if (is_borrowed(recording)) return;
     disposition = NEVER;
     if (!recording) return;
     recorder_end_log(recording, reason, 0, EPOCH_OFF);
@@ -165,6 +181,7 @@ static uint32_t control_word(void) {
 // A call while nothing is recorded: is it time to begin, or to give up?
 static bool time_to_look(void) {
     uint32_t wanted = control_word();
+    if (recorder_sealed) return wanted == HT_CONTROL_STOP;  // all else needs system calls
     return wanted == HT_CONTROL_RUN || wanted == HT_CONTROL_STOP || settings_delay_is_over();
 }
 
@@ -183,21 +200,26 @@ bool recorder_may_call(void) {
 void recorder_has_called(void) { atomic_fetch_sub(&callers, 1); }
 
 bool recorder_seal(void) {
+    if (recorder_sealed) return false;
+    // What a start needs, in a forked child too, will be forbidden.
+    if (epoch_now() == EPOCH_NONE) free(malloc(1));
     struct recording *recording = recorder_current();
-    if (recorder_sealed || !recording || epoch_now() == EPOCH_OFF) return false;
+    if (is_borrowed(recording)) return false;
     uint32_t gate = self.gate;
-    self.gate = GATE_BUSY_SETUP;
-    log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
+    set_gate(&self, GATE_BUSY_SETUP);
+    if (recording && epoch_now() == recording->epoch) log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
+    // Also where nothing is recorded any more: a forked child must not begin.
     atomic_store(&recorder_sealed, true);
     for (unsigned tries = 0; tries < START_TRIES_MAX && callers; tries++) sys_yield();
-    self.gate = gate;
+    set_gate(&self, gate);
     return true;
 }
 
 void recorder_unseal(void) {
     struct recording *recording = recorder_current();
     atomic_store(&recorder_sealed, false);
-    if (recording) atomic_store(&recording->real_bytes, recording->reserve_bytes);
+    if (recording && epoch_now() == recording->epoch)
+        atomic_store(&recording->real_bytes, recording->reserve_bytes);
 }
 
 // ---- the start, and forks ----
@@ -211,7 +233,7 @@ void recorder_before_fork(void) {
     if (!t) return;
     set_gate(t, GATE_BUSY_OWN);
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
-    set_gate(t, gate_of(t->epoch));
+    open_gate(t);
 }
 
 void recorder_after_fork(void) {
@@ -310,8 +332,9 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
 // The state for a signal handler's calls, in a hook that it interrupted: those of `t` and all that it nests
 // in are busy. It has a stream of its own, so that the interrupted append stays whole.
 static struct thread_state *nested_state(struct thread_state *t) {
-    if (t->nested || recorder_sealed) return t->nested;
+    if (t->nested || !recorder_may_call()) return t->nested;
     struct thread_state *fresh = sys_map_memory(sizeof *fresh);
+    recorder_has_called();
     if (!fresh) return NULL;
     fresh->gate = GATE_FRESH;
     t->nested = fresh;
@@ -319,19 +342,28 @@ static struct thread_state *nested_state(struct thread_state *t) {
 }
 
 // Has the hook at work in this state been left by a jump out of a signal handler? Then we are no deeper in
-// the stack than it was: unless this is another stack.
+// the stack than it was: unless this is another stack. A handler's own stack may be disarmed while it runs
+// (SS_AUTODISARM) and look like none; then only what is near passes for the same.
 static bool is_abandoned(const struct thread_state *t, uintptr_t stack) {
+    enum { NEAR_BYTES = 64 << 10 };
     stack_t other;
-    if (likely(stack < t->stack) || recorder_sealed) return false;
-    return !raw_syscall(SYS_sigaltstack, 0, (long)&other, 0, 0, 0, 0) && !(other.ss_flags & SS_ONSTACK);
+    if (likely(stack < t->stack) || !recorder_may_call()) return false;
+    bool known = !raw_syscall(SYS_sigaltstack, 0, (long)&other, 0, 0, 0, 0);
+    recorder_has_called();
+    if (!known || (other.ss_flags & SS_ONSTACK)) return false;
+    return !(other.ss_flags & SS_DISABLE) || stack - t->stack < NEAR_BYTES;
 }
 
 // The state is as good as new, but for the window, whose last record may be half written.
 static void take_back(struct thread_state *t) {
-    for (struct thread_state *inner = t->nested; inner; inner = inner->nested) inner->gate = GATE_FRESH;
+    for (struct thread_state *inner = t->nested; inner; inner = inner->nested) {
+        inner->gate = GATE_FRESH;
+        inner->epoch = EPOCH_NONE;  // a new stream: its window may end in half a record as well
+    }
     set_gate(t, GATE_BUSY_SETUP);
     bool whole = t->recording && t->epoch == epoch_now() && recorder_next_window(t);
     if (!whole) t->epoch = EPOCH_NONE;
+    t->stack = UINTPTR_MAX;
     set_gate(t, whole ? gate_of(t->epoch) : GATE_FRESH);
 }
 
@@ -383,13 +415,17 @@ struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, ui
     if (epoch == EPOCH_PAUSED && !time_to_look()) return NULL;
     int saved = errno;
     // No handler runs meanwhile: its calls would go unrecorded.
-    bool sealed = recorder_sealed;
-    uint64_t signals = sealed ? 0 : sys_block_signals();
+    bool calls = recorder_may_call();
+    uint64_t signals = calls ? sys_block_signals() : 0;
+    t->stack = UINTPTR_MAX;
     set_gate(t, GATE_BUSY_SETUP);
-    t->stack = stack;
     bool in = join(t, outer);
+    if (in) t->stack = stack;
     set_gate(t, in ? gate : GATE_FRESH);
-    if (!sealed) sys_restore_signals(signals);
+    if (calls) {
+        sys_restore_signals(signals);
+        recorder_has_called();
+    }
     errno = saved;
     return in ? t : NULL;
 }
@@ -469,13 +505,16 @@ void recorder_thread_ends(struct thread_state *t) {
     set_gate(t, GATE_BUSY_OWN);
     int saved = errno;
     uint64_t word[3] = {stamp_now(), 0, 0};
-    if (!recorder_sealed) sys_prctl(PR_GET_NAME, &word[1]);
+    if (recorder_may_call()) {
+        sys_prctl(PR_GET_NAME, &word[1]);
+        recorder_has_called();
+    }
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_THREAD_END, word, 3);
     // The thread has some calls to make yet, so its last window waits until another's is the last.
     struct ht_window *before = atomic_exchange(&t->recording->ended_window, t->window);
     if (before) log_release_pages(before);
     errno = saved;
-    set_gate(t, gate_of(t->epoch));
+    open_gate(t);
 }
 
 static void thread_ends(void *state) { recorder_thread_ends(state); }
@@ -503,7 +542,10 @@ __attribute__((destructor)) static void at_exit(void) {
     probe_cost(header);
     bypass_note(header);
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
-    if (!recorder_sealed) log_shorten(t->recording);
+    if (recorder_may_call()) {
+        log_shorten(t->recording, EXIT_TAIL_BYTES);
+        recorder_has_called();
+    }
     errno = saved;
-    set_gate(t, gate_of(t->epoch));
+    open_gate(t);
 }

@@ -71,6 +71,12 @@ static inline void set_gate(struct thread_state *t, uint32_t gate) {
 
 static inline uint32_t gate_of(uint32_t epoch) { return epoch + 1; }
 
+// A hook's stack pointer counts only while it is at work: before and behind, nothing passes for abandoned.
+static inline void open_gate(struct thread_state *t) {
+    t->stack = UINTPTR_MAX;
+    set_gate(t, gate_of(t->epoch));
+}
+
 static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_OWN; }
 
 // Decides what a call whose gate does not match means: starts the recording, opens the thread's stream,

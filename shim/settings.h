@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 struct settings {
-    char directory[3072];    // $MALLOC_WRAP_OUT, absolute, or /tmp
-    uint64_t log_bytes_max;  // $MALLOC_WRAP_MAX_BYTES
-    bool starts_paused;      // $MALLOC_WRAP_START is "paused" or a number of seconds
-    uint64_t start_mono_ns;  // then recording begins by itself; 0: not by itself
+    char directory[3072];            // $MALLOC_WRAP_OUT, absolute, or /tmp
+    uint64_t log_bytes_max;          // $MALLOC_WRAP_MAX_BYTES
+    bool starts_paused;              // $MALLOC_WRAP_START is "paused" or a number of seconds
+    _Atomic uint64_t start_mono_ns;  // then recording begins by itself; 0: not by itself
     uint32_t page_bytes;
 };
 extern __attribute__((visibility("hidden"))) struct settings settings;

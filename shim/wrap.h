@@ -26,7 +26,7 @@ static inline __attribute__((always_inline)) struct thread_state *enter_from(enu
 // To be used in the hook itself.
 #define enter(gate) enter_from(gate, __builtin_return_address(0))
 
-static inline void leave(struct thread_state *t) { set_gate(t, gate_of(t->epoch)); }
+static inline void leave(struct thread_state *t) { open_gate(t); }
 
 // Records what an operator new returned. block NULL: the call failed. alignment 0: none given.
 HIDDEN void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,

@@ -64,7 +64,7 @@ static void *new_own(enum new_form form, size_t size, size_t second, const void 
     return call.block;
 }
 
-static void open_gate(struct thread_state **t) {
+static void leave_behind(struct thread_state **t) {
     if (*t) leave(*t);
 }
 
@@ -72,7 +72,7 @@ static void open_gate(struct thread_state **t) {
 // behind. Later calls know.
 static void *new_first(enum new_form form, size_t size, size_t second, const void *third,
                        const void *caller) {
-    struct thread_state *t __attribute__((cleanup(open_gate))) = enter_from(GATE_BUSY_REAL, caller);
+    struct thread_state *t __attribute__((cleanup(leave_behind))) = enter_from(GATE_BUSY_REAL, caller);
     if (!t) return real.new_[form](size, second, third);
     self.inner_block = NULL;
     void *block = real.new_[form](size, second, third);
@@ -105,7 +105,6 @@ static void *do_new(enum new_form form, size_t size, size_t second, const void *
             return block;
         }
     }
-    if (!real.new_beside_malloc) return real.new_[form](size, second, third);
     switch (real.new_kind[form]) {
     case NEW_OWN: return new_own(form, size, second, third, caller);
     case NEW_UNKNOWN: return new_first(form, size, second, third, caller);
@@ -122,7 +121,7 @@ static void do_delete(enum delete_form form, void *block, size_t second, size_t 
             return;
         }
     }
-    struct thread_state *t = real.new_beside_malloc ? enter_from(GATE_BUSY_OWN, caller) : NULL;
+    struct thread_state *t = real.delete_own[form] ? enter_from(GATE_BUSY_OWN, caller) : NULL;
     if (t) {
         bool sized = form == DELETE_SIZED || form == DELETE_ARRAY_SIZED || form == DELETE_SIZED_ALIGN ||
                      form == DELETE_ARRAY_SIZED_ALIGN;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdarg.h>
 
-#include "log_file.h"
 #include "memory.h"
 #include "sys.h"
 #include "wrap.h"
@@ -17,6 +16,19 @@ static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     uint64_t old = sys_block_signals();
     if (own) memory_map(start, bytes);
     else memory_unmap(start, bytes);
+    sys_restore_signals(old);
+    recorder_has_called();
+    errno = saved;
+}
+
+static void note_moved(uintptr_t from, size_t old_bytes, uintptr_t to, size_t new_bytes) {
+    int saved = errno;
+    if (!recorder_may_call()) return;
+    uint64_t old = sys_block_signals();
+    if (memory_is_own(from)) {
+        memory_unmap(from, old_bytes);
+        memory_map(to, new_bytes);
+    }
     sys_restore_signals(old);
     recorder_has_called();
     errno = saved;
@@ -60,28 +72,6 @@ EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...
                               : (void *)with_errno(raw_syscall(SYS_mremap, (long)at, (long)old_bytes,
                                                                (long)new_bytes, flags, (long)wanted, 0));
     if (moved == MAP_FAILED || !watching()) return moved;
-    bool own = memory_is_own((uintptr_t)at);
-    if (own) note_mapped((uintptr_t)at, old_bytes, false);
-    if (own) note_mapped((uintptr_t)moved, new_bytes, true);
+    note_moved((uintptr_t)at, old_bytes, (uintptr_t)moved, new_bytes);
     return moved;
-}
-
-// Where a process may lock but little memory, the kernel holds our reserved address space against it as well.
-// Most of that is given up then, so that the call goes as it would have gone without us.
-static int lock_all(int flags) {
-    return real.mlockall ? real.mlockall(flags)
-                         : (int)with_errno(raw_syscall(SYS_mlockall, flags, 0, 0, 0, 0, 0));
-}
-
-EXPORT int mlockall(int flags) {
-    enum { ROOM_BYTES_MIN = 256 << 10 };
-    int result = lock_all(flags);
-    struct recording *recording = recorder_current();
-    uint64_t room = sys_limit(RLIMIT_MEMLOCK);
-    if (!result || errno != ENOMEM || !recording || epoch_now() != recording->epoch) return result;
-    while (result && (room /= 2) >= ROOM_BYTES_MIN) {
-        log_shrink_mapping(recording, room);
-        result = lock_all(flags);
-    }
-    return result;
 }

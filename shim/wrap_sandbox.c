@@ -44,6 +44,8 @@ static bool is_fork(long number, long flags) {
 #ifdef SYS_fork
     if (number == SYS_fork) return true;
 #endif
+    // clone3 takes a struct that begins with its flags.
+    if (number == SYS_clone3 && flags) return !(*(const uint64_t *)flags & CLONE_VM);
     return number == SYS_clone && !(flags & CLONE_VM);
 }
 

@@ -89,6 +89,55 @@ def test_phases(tools: Tools, tmp_path: Path) -> None:
     assert recorded < counted
 
 
+def test_many_phases_keep_no_address_space(tools: Tools, tmp_path: Path) -> None:
+    def mapped_bytes() -> int:
+        status = Path(f"/proc/{program.pid}/status").read_text()
+        return int(status.partition("VmSize:")[2].split()[0]) << 10
+
+    with steady(tools, tmp_path) as program:
+        once = mapped_bytes()
+        for _ in range(5):
+            ctl(tools, program.pid, "pause")
+            ctl(tools, program.pid, "resume")
+        assert mapped_bytes() < once + (256 << 20)
+    assert len(logs_in(tmp_path / "logs")) == 6
+
+
+def test_pause_after_a_late_start_holds(tools: Tools, tmp_path: Path) -> None:
+    with steady(tools, tmp_path, MALLOC_WRAP_START="0.1") as program:
+        until(lambda: bool(logs_in(tmp_path / "logs")))
+        until(lambda: ctl(tools, program.pid, "status").startswith("recording: "))
+        ctl(tools, program.pid, "pause")
+        time.sleep(0.2)
+        assert ctl(tools, program.pid, "status").startswith("paused: ")
+
+
+def test_logs_removed_between_phases(tools: Tools, tmp_path: Path) -> None:
+    """A number that is free again is not taken again: the newest log has the highest."""
+    with steady(tools, tmp_path) as program:
+        first = logs_in(tmp_path / "logs")[0]
+        for action in ("pause", "resume", "pause"):
+            ctl(tools, program.pid, action)
+        first.unlink()
+        assert ".2.mraw" in ctl(tools, program.pid, "resume")
+        assert ctl(tools, program.pid, "status").startswith("recording: ")
+        for log in logs_in(tmp_path / "logs"):
+            log.unlink()
+        assert "removed" in ctl(tools, program.pid, "pause", status=1)
+
+
+def test_record_where_sigchld_is_ignored(tools: Tools, tmp_path: Path) -> None:
+    done = run(["sh", "-c", 'trap "" CHLD; exec "$@"', "sh", tools.heaptape, "record", "-o", tmp_path,
+                "--", "bash", "-c", "exit 5"])
+    assert done.returncode == 5, done.stderr
+
+
+def test_pipe_under_the_name_of_a_log(tools: Tools, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "malloc-footprint.1.mraw")
+    done = run([tools.heaptape, "record", "-o", tmp_path, "--", "bash", "-c", "exit 5"], timeout=20)
+    assert done.returncode == 5, done.stderr
+
+
 def test_stop_before_the_start(tools: Tools, tmp_path: Path) -> None:
     with steady(tools, tmp_path, MALLOC_WRAP_START="paused") as program:
         until(lambda: bool(logs_in(tmp_path / "logs")))

@@ -74,3 +74,14 @@ def test_cpp_new_and_delete(tools: Tools, tmp_path: Path, allocator: str) -> Non
     # A size was asked for as often as counted, neither lost nor seen twice.
     assert tallies_in(tools.dump(tmp_path / "t.bin")) == read_tallies(counts)
     assert info["end_live_objects"] < 100
+
+
+def test_allocator_with_some_forms_of_new(tools: Tools, tmp_path: Path) -> None:
+    """The plain forms are the allocator's own, the others libstdc++'s and built on its functions."""
+    counts = tmp_path / "counts"
+    both = f"{tools.shim} {tools.targets / 'partial_new.so'}"
+    recording = tools.preload([tools.target("cpp_new"), counts], tmp_path / "logs",
+                              env={"LD_PRELOAD": both})
+    assert recording.outcome.status == 16, recording.outcome.stderr
+    tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    assert tallies_in(tools.dump(tmp_path / "t.bin")) == read_tallies(counts)

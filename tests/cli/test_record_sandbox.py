@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from safety_checks import STOPPED, compare_mode, ending_of, must_work, need_root
-from tool_runner import Tools, is_forked
+from tool_runner import Outcome, Tools, is_forked
 
 # targets/sandbox_kinds.c
 SIZE_BEFORE, SIZE_AFTER, SIZE_CHILD, SIZE_THREAD = range(7840, 7844)
@@ -96,3 +96,29 @@ def test_seccomp(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
         assert ending_of(log).state != STOPPED
     if mode not in ("mode_strict", "no_counter"):  # without its clock it may stop at once
         assert sum(compared.recorded[size] for size in in_sandbox) > 1000
+
+
+@pytest.mark.parametrize("mode,status,processes", [("before_the_first", 112, 1),
+                                                   ("in_a_child", 113, 2)])
+def test_filter_before_the_first_call(tools: Tools, tmp_path: Path, mode: str, status: int,
+                                      processes: int) -> None:
+    """The recorder begins while it still may: whole, a log for the sealed child too."""
+    compared = compare_mode(tools, tmp_path, "seal_early", mode, status=status)
+    compared.assert_whole(processes=processes)
+
+
+@pytest.mark.parametrize("environment", [
+    {"MALLOC_WRAP_MAX_BYTES": "70000"}, {"MALLOC_WRAP_START": "0.02"},
+    {"MALLOC_WRAP_START": "paused"}])
+def test_filter_while_nothing_is_recorded(tools: Tools, tmp_path: Path,
+                                          environment: dict[str, str]) -> None:
+    """A recording that has ended, or has not begun, must not try to under the filter."""
+    recording = tools.preload([tools.target("seal_early"), tmp_path / "counts", "when_idle"],
+                              tmp_path / "logs", env=environment)
+    assert recording.outcome == Outcome(114, b"", b"")
+
+
+def test_limit_that_the_program_sets_itself(tools: Tools, tmp_path: Path) -> None:
+    """RLIMIT_AS that comes later: most of the reserved address space is given back before."""
+    compared = compare_mode(tools, tmp_path, "seal_early", "limits_itself", status=115)
+    compared.assert_whole(processes=1)

@@ -1,0 +1,67 @@
+// Calls that make the kernel hold our reserved address space against the program: mlockall where little may
+// be locked, and a limit on address space that the program sets itself. Most of the reservation is given up
+// then, so that things go as they would have gone without us.
+#include <errno.h>
+
+#include "log_file.h"
+#include "wrap.h"
+
+static void give_up_space(uint64_t room) {
+    struct recording *recording = recorder_current();
+    int saved = errno;
+    if (!recording || epoch_now() != recording->epoch || !recorder_may_call()) return;
+    log_shrink_mapping(recording, room);
+    recorder_has_called();
+    errno = saved;
+}
+
+static int lock_all(int flags) {
+    return real.mlockall ? real.mlockall(flags)
+                         : (int)with_errno(raw_syscall(SYS_mlockall, flags, 0, 0, 0, 0, 0));
+}
+
+EXPORT int mlockall(int flags) {
+    enum { ROOM_BYTES_MIN = 256 << 10 };
+    int result = lock_all(flags);
+    if (!result || errno != ENOMEM || recorder_sealed) return result;
+    for (uint64_t room = sys_limit(RLIMIT_MEMLOCK) / 2; result && room >= ROOM_BYTES_MIN; room /= 2) {
+        give_up_space(room);
+        result = lock_all(flags);
+    }
+    return result;
+}
+
+// As at the start: a small part of what the program may have.
+static void heed_limit(pid_t pid, int resource, const struct rlimit *limit) {
+    enum { PART = 16 };
+    if (resource != RLIMIT_AS || !limit || limit->rlim_cur == RLIM_INFINITY || recorder_sealed) return;
+    if (pid == 0 || (uint32_t)pid == sys_getpid()) give_up_space(limit->rlim_cur / PART);
+}
+
+static int set_limit(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) {
+    heed_limit(pid, resource, limit);
+    return (int)with_errno(raw_syscall(SYS_prlimit64, pid, resource, (long)limit, (long)old, 0, 0));
+}
+
+// By their symbols' names: the headers of C libraries differ in the types, and make macros of the words. On
+// 64-bit machines all limits have the same shape.
+int wrap_setrlimit(int resource, const struct rlimit *limit) __asm__("setrlimit");
+EXPORT int wrap_setrlimit(int resource, const struct rlimit *limit) {
+    return set_limit(0, resource, limit, NULL);
+}
+
+int wrap_setrlimit64(int resource, const struct rlimit *limit) __asm__("setrlimit64");
+EXPORT int wrap_setrlimit64(int resource, const struct rlimit *limit) {
+    return set_limit(0, resource, limit, NULL);
+}
+
+int wrap_prlimit(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) __asm__("prlimit");
+EXPORT int wrap_prlimit(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) {
+    return set_limit(pid, resource, limit, old);
+}
+
+int wrap_prlimit64(pid_t pid, int resource, const struct rlimit *limit,
+                   struct rlimit *old) __asm__("prlimit64");
+EXPORT int wrap_prlimit64(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) {
+    return set_limit(pid, resource, limit, old);
+}

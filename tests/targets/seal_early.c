@@ -1,0 +1,77 @@
+// Forbids itself system calls at moments that catch a recorder out: before the first allocation of a process,
+// or of a forked child, or where nothing is being recorded. Usage: seal_early COUNTS MODE
+#include <sys/resource.h>
+
+#include "seccomp_filters.h"
+#include "target_modes.h"
+
+enum { SIZE_BEFORE = 7960, SIZE_AFTER, SIZE_CHILD };
+
+static struct call_filter filter;
+
+static void seal(void) {
+    filter_strict(&filter);
+    filter_install_by_prctl(&filter);
+}
+
+static void work(int size) {
+    tally_churn(size, 2000);
+    free(malloc(1 << 20));
+}
+
+// Nothing has been allocated yet: the tallies are a mapping.
+static int before_the_first(char *unused) {
+    (void)unused;
+    filter_opening(&filter);  // glibc's own first malloc needs more than the strict filter allows
+    filter_install_by_syscall(&filter, 0);
+    work(SIZE_AFTER);
+    return 112;
+}
+
+static int in_a_child(char *unused) {
+    (void)unused;
+    tally_churn(SIZE_BEFORE, 100);
+    pid_t pid = fork();
+    if (pid == 0) {
+        seal();
+        work(SIZE_CHILD);
+        _exit(7);
+    }
+    if (child_status(pid) != 7) return 1;
+    work(SIZE_AFTER);
+    return 113;
+}
+
+// The recording has ended or is paused, or begins when it must not any more.
+static int when_idle(char *unused) {
+    (void)unused;
+    for (int i = 0; i < 20000; i++) tally_churn(SIZE_BEFORE, 1);
+    seal();
+    for (int i = 0; i < 200; i++) {
+        work(SIZE_AFTER);
+        for (volatile int spin = 0; spin < 100000; spin++) continue;
+    }
+    return 114;
+}
+
+// The limit on address space comes after the start, and leaves room for what is asked for next.
+static int limits_itself(char *unused) {
+    (void)unused;
+    struct rlimit limit = {1ul << 30, 1ul << 30};
+    tally_churn(SIZE_BEFORE, 1000);
+    if (setrlimit(RLIMIT_AS, &limit)) target_fail("setrlimit");
+    void *block = malloc(512 << 20);
+    if (!block) return 1;
+    free(block);
+    tally_churn(SIZE_AFTER, 100000);
+    return 115;
+}
+
+int main(int argc, char **argv) {
+    static const struct target_mode modes[] = {{"before_the_first", before_the_first},
+                                               {"in_a_child", in_a_child},
+                                               {"when_idle", when_idle},
+                                               {"limits_itself", limits_itself},
+                                               {NULL, NULL}};
+    return run_target_mode(modes, argc, argv);
+}
