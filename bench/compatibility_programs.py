@@ -16,7 +16,7 @@ def bash(script: str, *more: str) -> tuple[str, ...]:
 
 
 def figures(lines: int) -> str:
-    return f'python3 "$FILES/figures.py" {lines} >figures'
+    return f'python3 "$FILES/make_figures.py" {lines} >figures'
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 // jemalloc's extended functions, at random. Usage: own_functions_jemalloc OUT [CALLS]
 #include <jemalloc/jemalloc.h>
 
-#include "own_functions.h"
+#include "own_functions_target.h"
 
 enum { OBJECTS = 512 };
 

@@ -2,7 +2,7 @@
 #include <limits.h>
 #include <mimalloc.h>
 
-#include "own_functions.h"
+#include "own_functions_target.h"
 
 enum { OBJECTS = 512, DOOMED = 1000 };
 

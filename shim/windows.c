@@ -1,0 +1,76 @@
+// The windows of a thread's stream: small at first, growing, each made real before it is written.
+#include <errno.h>
+
+#include "log_file.h"
+#include "sys.h"
+
+enum {
+    WINDOW_BYTES_FIRST = 4096,      // what a short-lived thread costs
+    WINDOW_BYTES_LAST = 256 << 10,  // about 0.1 ms of the kernel's work at once
+    DOUBLINGS = 6
+};
+
+// A window's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
+static uint64_t take_place(struct recording *recording, uint64_t *bytes, bool may_call) {
+    uint64_t offset = __atomic_fetch_add(&recording->header->windows_end, *bytes, __ATOMIC_SEQ_CST);
+    // Looked at only now: whoever lowers the reservation either sees our place or is seen here.
+    uint64_t end = may_call ? atomic_load(&recording->reserve_bytes) : atomic_load(&recording->real_bytes);
+    if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_WINDOW_ALIGN - 1) : 0;
+    return *bytes ? offset : 0;
+}
+
+static bool place_window(struct thread_state *t, bool may_call) {
+    struct recording *recording = t->recording;
+    struct ht_window *old = t->window;
+    uint32_t index = old ? old->index + 1 : 0;
+    uint64_t bytes = index < DOUBLINGS ? (uint64_t)WINDOW_BYTES_FIRST << index : WINDOW_BYTES_LAST;
+    uint64_t offset = take_place(recording, &bytes, may_call);
+    if (!offset) {
+        recorder_end_log(recording, may_call ? HT_STOP_SIZE_LIMIT : HT_STOP_SANDBOX, 0, EPOCH_OFF);
+        return false;
+    }
+    int failed = may_call ? log_make_real(recording, offset, bytes) : 0;
+    if (failed) {
+        recorder_end_log(recording, HT_STOP_NO_SPACE, failed, EPOCH_OFF);
+        return false;
+    }
+    struct ht_window *window = (struct ht_window *)((char *)recording->header + offset);
+    *window = (struct ht_window){
+        .stream = old ? old->stream : __atomic_fetch_add(&recording->header->streams, 1, __ATOMIC_RELAXED),
+        .tid = old        ? old->tid
+               : may_call ? sys_gettid()
+                          : 0,
+        .index = index,
+        .bytes = bytes,
+        .base_stamp = t->cursor.last_stamp,
+        .base_address = t->cursor.last_address,
+        .outer = old ? old->outer : 0,
+        .calls_before = t->calls};
+    // The old window is closed only now: had this one failed, its calls would be counted from its records.
+    if (old) old->used = (uint32_t)(t->cursor.at - (uint8_t *)old);
+    __atomic_store_n(&window->magic, HT_WINDOW_MAGIC, __ATOMIC_RELEASE);
+    t->window = window;
+    t->cursor.at = (uint8_t *)(window + 1);
+    t->limit = (uint8_t *)window + bytes - HT_APPEND_ROOM_BYTES;
+    if (old) log_release_pages(old);
+    return true;
+}
+
+bool recorder_next_window(struct thread_state *t) {
+    int saved = errno;
+    uint64_t before = clock_counter(), signals = 0;
+    struct recording *recording = t->recording;
+    // A handler that jumps away must not leave a window behind that is half ours.
+    bool calls = recorder_may_call();
+    if (calls) signals = sys_block_signals();
+    // Stopped meanwhile by another thread: the mapping's end may be full or gone.
+    bool done = epoch_now() == t->epoch && place_window(t, calls);
+    if (!done) __atomic_fetch_add(&recording->header->lost_calls, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
+    if (calls) {
+        sys_restore_signals(signals);
+        recorder_has_called();
+    }
+    errno = saved;
+    return done;
+}
