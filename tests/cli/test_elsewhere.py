@@ -143,11 +143,11 @@ class Elsewhere:
         assert total == read_tallies(folder / "counts")
         return len(recording.logs)
 
-    def check_threads(self, target: Path, folder: Path) -> None:
+    def check_threads(self, target: Path, folder: Path, unseen_max: int = 0) -> None:
         counted_file = folder / "counted.json"
         recording = self.preload([target, counted_file, "200000", "4", "1"], folder / "logs")
         assert recording.outcome.status == 0, recording.outcome.stderr
-        self.tools.convert_clean(recording.logs[0], folder / "t.bin")
+        self.tools.convert_clean(recording.logs[0], folder / "t.bin", unseen_max)
         counted = json.loads(counted_file.read_text())
         made = in_any_order([thread["calls"] for thread in counted["threads"]])
         # A thread that made no call at all has no stream; the program's own first one is such a
@@ -198,7 +198,10 @@ def test_aarch64_cpp(arm: Elsewhere, aarch64: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_aarch64_threads(arm: Elsewhere, aarch64: Path, tmp_path: Path) -> None:
-    arm.check_threads(aarch64 / "tests" / "targets" / "threads_exchange", tmp_path)
+    """qemu-user's cycle counter is the wall clock in microseconds: of blocks that change hands more
+    than once in one of them the order can't be told, so only the calls are compared."""
+    arm.check_threads(aarch64 / "tests" / "targets" / "threads_exchange", tmp_path,
+                      unseen_max=100_000)
 
 
 @pytest.mark.slow
