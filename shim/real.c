@@ -1,5 +1,4 @@
 // The functions behind ours, and memory for calls that come before they are known.
-#include <dlfcn.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,30 +61,9 @@ static const char *const delete_names[12] = {"_ZdlPv",
                                              "_ZdlPvSt11align_val_tRKSt9nothrow_t",
                                              "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
-static bool is_beside_malloc(void *function) {
-    Dl_info of_function, of_malloc;
-    return function && dladdr(function, &of_function) && dladdr(*(void **)&real.malloc, &of_malloc) &&
-           of_function.dli_fbase == of_malloc.dli_fbase;
-}
-
-// libstdc++'s operator new calls malloc, which our hook sees; an allocator's own, which lives in the same
-// object as its malloc, mostly does not. An allocator may bring some of the forms and leave the rest.
-void real_resolve_cxx(void) {
-    for (unsigned i = 0; i < 8; i++) {
-        void *found = symbol_behind_us(new_names[i]);
-        *(void **)&real.new_[i] = found;
-        if (found && real.new_kind[i] == NEW_UNKNOWN && !is_beside_malloc(found))
-            real.new_kind[i] = NEW_ON_MALLOC;
-    }
-    for (unsigned i = 0; i < 12; i++) {
-        void *found = symbol_behind_us(delete_names[i]);
-        *(void **)&real.delete_[i] = found;
-        real.delete_own[i] = is_beside_malloc(found);
-    }
-}
-
 struct object_search {
     uintptr_t address, start, end;
+    bool is_glibc;
 };
 
 static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
@@ -100,26 +78,51 @@ static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
         if (from + segment->p_memsz > end) end = from + segment->p_memsz;
     }
     if (search->address < start || search->address >= end) return 0;
-#ifdef __GLIBC__
-    // glibc's allocator calls nothing public, so whatever comes from glibc while it is at work is a signal
-    // handler's.
-    const char *slash = strrchr(info->dlpi_name, '/');
-    if (slash && !strcmp(slash, "/libc.so.6")) return 1;
-#endif
     search->start = start;
     search->end = end;
+#ifdef __GLIBC__
+    const char *slash = strrchr(info->dlpi_name, '/');
+    search->is_glibc = slash && !strcmp(slash, "/libc.so.6");
+#endif
     return 1;
 }
 
+// The loaded object that an address lies in; empty if there is none.
+static struct object_search object_of(const void *address) {
+    struct object_search search = {.address = (uintptr_t)address};
+    if (address) dl_iterate_phdr(find_object, &search);
+    return search;
+}
+
+static bool is_in(const struct object_search *object, const void *address) {
+    return (uintptr_t)address >= object->start && (uintptr_t)address < object->end;
+}
+
 static void find_objects(void) {
-    struct object_search allocator = {.address = (uintptr_t) * (void **)&real.malloc};
-    struct object_search own = {.address = (uintptr_t)&real};
-    if (real.malloc) dl_iterate_phdr(find_object, &allocator);
-    dl_iterate_phdr(find_object, &own);
-    real.object_start = allocator.start;
-    real.object_end = allocator.end;
+    struct object_search allocator = object_of(*(void **)&real.malloc), own = object_of(&real);
+    // glibc's allocator calls nothing public, so whatever comes from glibc while it is at work is a signal
+    // handler's.
+    real.object_start = allocator.is_glibc ? 0 : allocator.start;
+    real.object_end = allocator.is_glibc ? 0 : allocator.end;
     real.own_start = own.start;
     real.own_end = own.end;
+}
+
+// libstdc++'s operator new calls malloc, which our hook sees; an allocator's own, which lives in the same
+// object as its malloc, mostly does not. An allocator may bring some of the forms and leave the rest.
+void real_resolve_cxx(void) {
+    struct object_search allocator = object_of(*(void **)&real.malloc);
+    for (unsigned i = 0; i < 8; i++) {
+        void *found = symbol_behind_us(new_names[i]);
+        *(void **)&real.new_[i] = found;
+        if (found && real.new_kind[i] == NEW_UNKNOWN && !is_in(&allocator, found))
+            real.new_kind[i] = NEW_ON_MALLOC;
+    }
+    for (unsigned i = 0; i < 12; i++) {
+        void *found = symbol_behind_us(delete_names[i]);
+        *(void **)&real.delete_[i] = found;
+        real.delete_own[i] = is_in(&allocator, found);
+    }
 }
 
 void real_resolve(void) {

@@ -433,7 +433,8 @@ struct thread_state *recorder_idle_thread(void) {
     return t->recording && t->gate == gate_of(t->epoch) && t->epoch == epoch_now() ? t : NULL;
 }
 
-void recorder_thread_ends(struct thread_state *t) {
+static void thread_ends(void *state) {
+    struct thread_state *t = state;
     if (t != recorder_idle_thread()) return;
     set_gate(t, GATE_BUSY_OWN);
     int saved = errno;
@@ -449,8 +450,6 @@ void recorder_thread_ends(struct thread_state *t) {
     errno = saved;
     open_gate(t);
 }
-
-static void thread_ends(void *state) { recorder_thread_ends(state); }
 
 // ---- the exit ----
 
