@@ -69,7 +69,7 @@ static void find_member(struct import_input *input) {
     if (input->member) fail_input(input, 0, "the zip has no member ", input->member);
     else
         fail_input(input, 0, "a trace expected, but ",
-                   is_zip(input) ? "there is no file in the zip" : "it is empty");
+                   is_zip(input) ? "there is no file in the zip" : "the file is empty");
 }
 
 // Only one trace can come of it: which, is not for us to guess.
@@ -97,11 +97,13 @@ int import_input_open(struct import_input *input, const char *path, const char *
     struct stat status;
     *input = (struct import_input){.path = import_input_name(path), .member = member, .fd = -1};
     input->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-    if (input->fd < 0 || fstat(input->fd, &status)) return ht_error_system(error, input->path, "cannot open");
-    if (S_ISDIR(status.st_mode)) {
-        errno = EISDIR;
-        return ht_error_system(error, input->path, "cannot open");
+    if (input->fd < 0 || fstat(input->fd, &status)) {
+        ht_error_system(error, input->path, "cannot open");
+        error->status = HT_EXIT_INPUT;
+        return -1;
     }
+    if (S_ISDIR(status.st_mode))
+        return ht_error_input(error, input->path, 0, "a file expected, not a folder");
     if (S_ISREG(status.st_mode)) input->file_bytes = (uint64_t)status.st_size;
     input->buffer = malloc(BUFFER_BYTES + 1);  // and a newline behind what has none
     input->archive = archive_read_new();
