@@ -15,10 +15,17 @@ enum { BUFFER_BYTES = 1 << 20, BLOCK_BYTES = 1 << 18 };
 
 const char *import_input_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
 
+// A member's name and the library's words may hold anything; a complaint is one line.
+static void keep_to_one_line(struct ht_error *error) {
+    for (char *at = error->message; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127) *at = ' ';
+}
+
 static void fail_input(struct import_input *input, uint64_t offset, const char *what, const char *name) {
     if (input->failed) return;
     input->failed = true;
     ht_error_input(&input->error, input->path, offset, "%s%s", what, name);
+    keep_to_one_line(&input->error);
 }
 
 // What the library says about bytes that it cannot unpack.
@@ -33,6 +40,7 @@ static void fail_unpacking(struct import_input *input, int code) {
     }
     ht_error_input(&input->error, input->path, input->offset + (input->end - input->begin),
                    "sound compressed bytes expected (%s)", why ? why : "no reason given");
+    keep_to_one_line(&input->error);
 }
 
 // Moves on to the next file in the archive. Returns 1, or 0 if there is none or it failed.

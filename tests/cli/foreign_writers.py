@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-ALLOCATIONS = ("malloc", "calloc", "memalign", "posix_memalign", "aligned_alloc", "valloc", "pvalloc")
+ALLOCATIONS = (
+    "malloc",
+    "calloc",
+    "memalign",
+    "posix_memalign",
+    "aligned_alloc",
+    "valloc",
+    "pvalloc",
+)
 COUNTED = ("calloc",)
 ALIGNED = ("memalign", "posix_memalign", "aligned_alloc")
 
@@ -49,7 +57,10 @@ class Heap:
         if birth is None:
             self.births += 1
             birth = self.births
-        self.blocks[call.address] = birth, call.size * (call.extra if call.function in COUNTED else 1)
+        self.blocks[call.address] = (
+            birth,
+            call.size * (call.extra if call.function in COUNTED else 1),
+        )
         self.peak_bytes = max(self.peak_bytes, sum(size for _, size in self.blocks.values()))
         return birth
 
@@ -133,37 +144,57 @@ def named_by_birth(lines: Sequence[str]) -> list[str]:
 
 # ---- the formats ----
 
+
 def malloc_wrap_raw(calls: Iterable[Call]) -> bytes:
-    forms = {"malloc": "x{c.address:x} = malloc({c.size});",
-             "calloc": "x{c.address:x} = calloc({c.extra}, {c.size});",
-             "realloc": "x{c.address:x} = realloc(x{c.old:x}, {c.size});",
-             "free": "free(x{c.address:x});"}
+    forms = {
+        "malloc": "x{c.address:x} = malloc({c.size});",
+        "calloc": "x{c.address:x} = calloc({c.extra}, {c.size});",
+        "realloc": "x{c.address:x} = realloc(x{c.old:x}, {c.size});",
+        "free": "free(x{c.address:x});",
+    }
     return text(forms, calls)
 
 
 def malloc_wrap(calls: Sequence[Call]) -> bytes:
     ids = max((max(c.address, c.old) for c in calls), default=0) + 1
-    forms = {"malloc": "m {c.address} {c.size}", "calloc": "c {c.address} {c.extra} {c.size}",
-             "realloc": "r {c.address} {c.old} {c.size}", "free": "f {c.address}"}
+    forms = {
+        "malloc": "m {c.address} {c.size}",
+        "calloc": "c {c.address} {c.extra} {c.size}",
+        "realloc": "r {c.address} {c.old} {c.size}",
+        "free": "f {c.address}",
+    }
     return f"{ids:<20}\n\n".encode() + text(forms, calls)
 
 
 def android(calls: Iterable[Call]) -> bytes:
     head = "{c.thread}: {c.function} 0x{c.address:x}"
-    forms = {"malloc": head + " {c.size}", "calloc": head + " {c.extra} {c.size}",
-             "memalign": head + " {c.extra} {c.size}", "realloc": head + " 0x{c.old:x} {c.size}",
-             "free": head, "thread_done": "{c.thread}: thread_done 0x0"}
+    forms = {
+        "malloc": head + " {c.size}",
+        "calloc": head + " {c.extra} {c.size}",
+        "memalign": head + " {c.extra} {c.size}",
+        "realloc": head + " 0x{c.old:x} {c.size}",
+        "free": head,
+        "thread_done": "{c.thread}: thread_done 0x0",
+    }
     return text(forms, calls)
 
 
 def logalloc(calls: Iterable[Call], pid: int = 7, pointer: str = "0x{:x}") -> bytes:
     result = "=" + pointer.replace("{", "{c.address")
     two = "({c.extra},{c.size})" + result
-    forms = {"malloc": "({c.size})" + result, "valloc": "({c.size})" + result, "calloc": two,
-             "memalign": two, "posix_memalign": two, "aligned_alloc": two,
-             "realloc": "(" + pointer.replace("{", "{c.old") + ",{c.size})" + result,
-             "free": "(" + pointer.replace("{", "{c.address") + ")"}
-    return text({name: f"{pid} {{c.thread}} {{c.function}}{form}" for name, form in forms.items()}, calls)
+    forms = {
+        "malloc": "({c.size})" + result,
+        "valloc": "({c.size})" + result,
+        "calloc": two,
+        "memalign": two,
+        "posix_memalign": two,
+        "aligned_alloc": two,
+        "realloc": "(" + pointer.replace("{", "{c.old") + ",{c.size})" + result,
+        "free": "(" + pointer.replace("{", "{c.address") + ")",
+    }
+    return text(
+        {name: f"{pid} {{c.thread}} {{c.function}}{form}" for name, form in forms.items()}, calls
+    )
 
 
 def logalloc_munged(calls: Iterable[Call]) -> bytes:
@@ -197,12 +228,23 @@ def mtrace(calls: Iterable[Call]) -> bytes:
     return "\n".join([*lines, "= End", ""]).encode()
 
 
-RECORD_TYPES = {"malloc": 1, "calloc": 2, "free": 3, "realloc": 4, "memalign": 5, "valloc": 6,
-                "pvalloc": 7, "posix_memalign": 8, "magic": 255, "unused": 0}
+RECORD_TYPES = {
+    "malloc": 1,
+    "calloc": 2,
+    "free": 3,
+    "realloc": 4,
+    "memalign": 5,
+    "valloc": 6,
+    "pvalloc": 7,
+    "posix_memalign": 8,
+    "magic": 255,
+    "unused": 0,
+}
 
 
-def record(kind: int, thread: int = 0, ptr1: int = 0, ptr2: int = 0, size: int = 0,
-           size2: int = 0) -> bytes:
+def record(
+    kind: int, thread: int = 0, ptr1: int = 0, ptr2: int = 0, size: int = 0, size2: int = 0
+) -> bytes:
     return struct.pack("<IB3s7Q", thread, kind, b"\x15\0\x80", ptr1, ptr2, size, size2, 99, 5, 6)
 
 
@@ -213,8 +255,16 @@ def trace_utils(calls: Iterable[Call]) -> bytes:
         if call.function == "free":
             records.append(record(kind, call.thread, ptr1=call.address, size2=48))
         elif call.function == "posix_memalign":
-            records.append(record(kind, call.thread, 0 if call.address else 12, call.address,
-                                  call.size, call.extra))
+            records.append(
+                record(
+                    kind,
+                    call.thread,
+                    0 if call.address else 12,
+                    call.address,
+                    call.size,
+                    call.extra,
+                )
+            )
         else:
             records.append(record(kind, call.thread, call.old, call.address, call.size, call.extra))
         records.append(record(RECORD_TYPES["unused"]))
@@ -228,9 +278,24 @@ def number(value: int) -> bytes:
     return bytes(reversed(groups))
 
 
-CODES = {"nop": 0, "done": 1, "malloc": 2, "calloc": 3, "realloc": 4, "free": 5, "sync_w": 6,
-         "sync_r": 7, "alloc_ptrs": 8, "alloc_syncs": 9, "nthreads": 10, "start_thread": 11,
-         "memalign": 12, "valloc": 13, "pvalloc": 14, "posix_memalign": 15}
+CODES = {
+    "nop": 0,
+    "done": 1,
+    "malloc": 2,
+    "calloc": 3,
+    "realloc": 4,
+    "free": 5,
+    "sync_w": 6,
+    "sync_r": 7,
+    "alloc_ptrs": 8,
+    "alloc_syncs": 9,
+    "nthreads": 10,
+    "start_thread": 11,
+    "memalign": 12,
+    "valloc": 13,
+    "pvalloc": 14,
+    "posix_memalign": 15,
+}
 
 
 def operation(name: str, *operands: int) -> bytes:
@@ -242,8 +307,11 @@ def workload(streams: Sequence[bytes], ids: int, syncs: int) -> bytes:
     main, length = b"", -1
     while len(main) != length:
         length = at = len(main)
-        main = (operation("alloc_ptrs", ids) + operation("alloc_syncs", syncs) +
-                operation("nthreads", len(streams)))
+        main = (
+            operation("alloc_ptrs", ids)
+            + operation("alloc_syncs", syncs)
+            + operation("nthreads", len(streams))
+        )
         for stream in streams:
             main += operation("start_thread", at)
             at += len(stream)
@@ -254,10 +322,12 @@ def workload(streams: Sequence[bytes], ids: int, syncs: int) -> bytes:
 def wl(calls: Sequence[Call]) -> bytes:
     stream = b""
     for call in calls:
-        operands = {"free": [call.address], "realloc": [call.address, call.old, call.size],
-                    "memalign": [call.address, call.extra, call.size],
-                    "posix_memalign": [call.address, call.extra, call.size],
-                    }.get(call.function, [call.address, call.size])
+        operands = {
+            "free": [call.address],
+            "realloc": [call.address, call.old, call.size],
+            "memalign": [call.address, call.extra, call.size],
+            "posix_memalign": [call.address, call.extra, call.size],
+        }.get(call.function, [call.address, call.size])
         stream += operation(call.function, *operands) + operation("nop")
     ids = max((max(c.address, c.old) for c in calls), default=0)
     return workload([stream + operation("done")], ids, 0)
@@ -292,11 +362,19 @@ FORMATS = [
     Format("logalloc", logalloc_munged, ("malloc", "calloc", *ALIGNED, "valloc"), threads=True),
     Format("rep", rep, ("malloc",), fails=False, released=False, foreign=False, moves=False),
     Format("mtrace", mtrace, ("malloc",), null_operands=False, released=False),
-    Format("trace_utils", trace_utils,
-           ("malloc", "calloc", "memalign", "valloc", "pvalloc", "posix_memalign"), threads=True,
-           count_is_one=True),
-    Format("wl", wl, ("malloc", "calloc", "memalign", "valloc", "pvalloc", "posix_memalign"),
-           count_is_one=True),
+    Format(
+        "trace_utils",
+        trace_utils,
+        ("malloc", "calloc", "memalign", "valloc", "pvalloc", "posix_memalign"),
+        threads=True,
+        count_is_one=True,
+    ),
+    Format(
+        "wl",
+        wl,
+        ("malloc", "calloc", "memalign", "valloc", "pvalloc", "posix_memalign"),
+        count_is_one=True,
+    ),
 ]
 
 
@@ -351,8 +429,11 @@ def random_calls(form: Format, seed: int, count: int) -> list[Call]:
         else:
             address = random.randrange(1, 30)  # in place, or a new one if nothing is there
             call = Call("realloc", address, size(), 0, address if address in live else 0, thread)
-        if call.function in ("free", "realloc") and not form.null_operands and not \
-                (call.address if call.function == "free" else call.old):
+        if (
+            call.function in ("free", "realloc")
+            and not form.null_operands
+            and not (call.address if call.function == "free" else call.old)
+        ):
             continue
         if call.function == "free":
             live.discard(call.address)

@@ -17,31 +17,24 @@ import pytest
 import foreign_writers as fw
 from foreign_writers import Call
 from tool_runner import Tools, run
+from convert_refuses import A_CALL, refused, write
 
 IMPORTS = Path(__file__).resolve().parent.parent / "golden" / "imports"
-FORMAT_OF = {"android": "android", "android_timed": "android", "logalloc": "logalloc",
-             "logalloc_munged": "logalloc", "malloc_lab": "rep", "malloc_wrap": "malloc_wrap",
-             "malloc_wrap_raw": "malloc_wrap_raw", "mtrace": "mtrace"}
+FORMAT_OF = {
+    "android": "android",
+    "android_timed": "android",
+    "logalloc": "logalloc",
+    "logalloc_munged": "logalloc",
+    "malloc_lab": "rep",
+    "malloc_wrap": "malloc_wrap",
+    "malloc_wrap_raw": "malloc_wrap_raw",
+    "mtrace": "mtrace",
+}
 SOURCES = sorted(path for path in IMPORTS.iterdir() if path.suffix != ".dump")
-A_CALL = b"1: malloc 0x1000 16\n"
-
-
-def refused(tools: Tools, *arguments: str | Path, status: int = 3, stdin: bytes = b"") -> str:
-    """The one line that convert says when it refuses."""
-    done = run([tools.heaptape, "convert", *arguments], stdin=stdin)
-    said = done.stderr.decode()
-    assert done.returncode == status, said
-    assert done.stdout == b""
-    assert len(said.splitlines()) == 1, said
-    return said
-
-
-def write(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
 
 
 # ---- what the formats hold ----
+
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 def test_golden(tools: Tools, tmp_path: Path, source: Path) -> None:
@@ -89,30 +82,45 @@ def test_recorded_time_and_residency(tools: Tools, tmp_path: Path) -> None:
 
 def test_an_ended_threads_id_is_another_thread(tools: Tools, tmp_path: Path) -> None:
     source = write(tmp_path / "a.txt", A_CALL + b"1: thread_done 0x0\n1: free 0x1000\n")
-    assert tools.dump(tools.convert(source, tmp_path / "t.bin")) == ["t0 malloc(16) = #1", "t1 free(#1)"]
+    assert tools.dump(tools.convert(source, tmp_path / "t.bin")) == [
+        "t0 malloc(16) = #1",
+        "t1 free(#1)",
+    ]
 
 
 def test_trace_utils(tools: Tools, tmp_path: Path) -> None:
     kinds = fw.RECORD_TYPES
-    source = write(tmp_path / "raw.mtrace", b"".join([
-        fw.record(kinds["magic"], ptr1=0x1234, size=8),
-        fw.record(kinds["malloc"], 0x80000001, ptr2=0x1000, size=70),
-        fw.record(kinds["unused"]),
-        fw.record(kinds["calloc"], 5, ptr2=0x2000, size=30),
-        fw.record(kinds["memalign"], 5, ptr2=0x3000, size=31, size2=64),
-        fw.record(kinds["posix_memalign"], 5, ptr1=0, ptr2=0x4000, size=32, size2=128),
-        fw.record(kinds["posix_memalign"], 5, ptr1=22, ptr2=0x4000, size=33, size2=3),
-        fw.record(kinds["valloc"], 5, ptr2=0x5000, size=34),
-        fw.record(kinds["pvalloc"], 5, ptr2=0x6000, size=35),
-        fw.record(kinds["realloc"], 5, ptr1=0x1000, ptr2=0x7000, size=36),
-        fw.record(kinds["free"], 0x80000001, ptr1=0x7000),
-        fw.record(kinds["free"], 5, ptr1=0),
-    ]))
+    source = write(
+        tmp_path / "raw.mtrace",
+        b"".join(
+            [
+                fw.record(kinds["magic"], ptr1=0x1234, size=8),
+                fw.record(kinds["malloc"], 0x80000001, ptr2=0x1000, size=70),
+                fw.record(kinds["unused"]),
+                fw.record(kinds["calloc"], 5, ptr2=0x2000, size=30),
+                fw.record(kinds["memalign"], 5, ptr2=0x3000, size=31, size2=64),
+                fw.record(kinds["posix_memalign"], 5, ptr1=0, ptr2=0x4000, size=32, size2=128),
+                fw.record(kinds["posix_memalign"], 5, ptr1=22, ptr2=0x4000, size=33, size2=3),
+                fw.record(kinds["valloc"], 5, ptr2=0x5000, size=34),
+                fw.record(kinds["pvalloc"], 5, ptr2=0x6000, size=35),
+                fw.record(kinds["realloc"], 5, ptr1=0x1000, ptr2=0x7000, size=36),
+                fw.record(kinds["free"], 0x80000001, ptr1=0x7000),
+                fw.record(kinds["free"], 5, ptr1=0),
+            ]
+        ),
+    )
     assert tools.dump(tools.convert(source, tmp_path / "t.bin")) == [
-        "t0 malloc(70) = #1", "t1 calloc(1, 30) = #9", "t1 memalign(64, 31) = #10",
-        "t1 posix_memalign(128, 32) = #11", "t1 posix_memalign(3, 33) = NULL (failed)",
-        "t1 valloc(34) = #12", "t1 pvalloc(35) = #13", "t1 realloc(#1, 36) = #1", "t0 free(#1)",
-        "t1 free(NULL)"]
+        "t0 malloc(70) = #1",
+        "t1 calloc(1, 30) = #9",
+        "t1 memalign(64, 31) = #10",
+        "t1 posix_memalign(128, 32) = #11",
+        "t1 posix_memalign(3, 33) = NULL (failed)",
+        "t1 valloc(34) = #12",
+        "t1 pvalloc(35) = #13",
+        "t1 realloc(#1, 36) = #1",
+        "t0 free(#1)",
+        "t1 free(NULL)",
+    ]
 
 
 def test_workload_respects_syncs(tools: Tools, tmp_path: Path) -> None:
@@ -121,12 +129,21 @@ def test_workload_respects_syncs(tools: Tools, tmp_path: Path) -> None:
     first = op("sync_r", 2) + op("free", 1) + op("done")
     second = b"".join(op("malloc", 3, 10) + op("free", 3) for _ in range(100))
     second += op("malloc", 1, 11) + op("sync_w", 1) + op("memalign", 4, 64, 13) + op("done")
-    third = op("sync_r", 1) + op("realloc", 1, 1, 12) + op("sync_w", 2) + op("calloc", 2, 300) + op("done")
+    third = (
+        op("sync_r", 1)
+        + op("realloc", 1, 1, 12)
+        + op("sync_w", 2)
+        + op("calloc", 2, 300)
+        + op("done")
+    )
     source = write(tmp_path / "a.wl", fw.workload([first, second, third], 4, 2))
     trace = tools.convert(source, tmp_path / "t.bin")
     lines = tools.dump(trace)
     calls = [re.sub(r"#\d+", "#", line.split(" ", 1)[1]) for line in lines]
-    for before, after in [("malloc(11) = #", "realloc(#, 12) = #"), ("realloc(#, 12) = #", "free(#)")]:
+    for before, after in [
+        ("malloc(11) = #", "realloc(#, 12) = #"),
+        ("realloc(#, 12) = #", "free(#)"),
+    ]:
         last_free = len(calls) - 1 - calls[::-1].index("free(#)")
         assert calls.index(before) < (last_free if after == "free(#)" else calls.index(after))
     info = tools.info(trace)
@@ -136,17 +153,30 @@ def test_workload_respects_syncs(tools: Tools, tmp_path: Path) -> None:
     assert again.read_bytes() == trace.read_bytes()
 
 
-@pytest.mark.parametrize("content, expected", [
-    (lambda op: fw.workload([op("sync_r", 1) + op("done")], 1, 1), "offset 9: SYNC_W 1 in another"),
-    (lambda op: fw.workload([op("malloc", 2, 8) + op("done")], 1, 0), "id within ALLOC_PTRS"),
-    (lambda op: fw.workload([op("sync_w", 3) + op("done")], 1, 2), "sync within ALLOC_SYNCS"),
-    (lambda op: fw.workload([op("malloc", 1, 8)], 1, 0), "an operation, or DONE, expected"),
-    (lambda op: fw.workload([op("malloc", 1, 8) + b"\x10"], 1, 0), "operation from 0 to 15"),
-    (lambda op: fw.workload([op("malloc", 1) + b"\xff" * 11], 1, 0), "number below 2^64"),
-    (lambda op: fw.workload([op("nthreads", 1) + op("done")], 1, 0), "operation of a thread"),
-    (lambda op: op("nthreads", 2) + op("start_thread", 4) + op("done") + op("done"), "as NTHREADS says"),
-    (lambda op: op("nthreads", 1) + op("start_thread", 99) + op("done"), "offset of one of NTHREADS"),
-], ids=["deadlock", "id", "sync", "cut", "code", "number", "main_operation", "threads", "offset"])
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        (
+            lambda op: fw.workload([op("sync_r", 1) + op("done")], 1, 1),
+            "offset 9: SYNC_W 1 in another",
+        ),
+        (lambda op: fw.workload([op("malloc", 2, 8) + op("done")], 1, 0), "id within ALLOC_PTRS"),
+        (lambda op: fw.workload([op("sync_w", 3) + op("done")], 1, 2), "sync within ALLOC_SYNCS"),
+        (lambda op: fw.workload([op("malloc", 1, 8)], 1, 0), "an operation, or DONE, expected"),
+        (lambda op: fw.workload([op("malloc", 1, 8) + b"\x10"], 1, 0), "operation from 0 to 15"),
+        (lambda op: fw.workload([op("malloc", 1) + b"\xff" * 11], 1, 0), "number below 2^64"),
+        (lambda op: fw.workload([op("nthreads", 1) + op("done")], 1, 0), "operation of a thread"),
+        (
+            lambda op: op("nthreads", 2) + op("start_thread", 4) + op("done") + op("done"),
+            "as NTHREADS says",
+        ),
+        (
+            lambda op: op("nthreads", 1) + op("start_thread", 99) + op("done"),
+            "offset of one of NTHREADS",
+        ),
+    ],
+    ids=["deadlock", "id", "sync", "cut", "code", "number", "main_operation", "threads", "offset"],
+)
 def test_bad_workload(tools: Tools, tmp_path: Path, content, expected: str) -> None:
     source = write(tmp_path / "bad.wl", content(fw.operation))
     assert expected in refused(tools, source, "--from", "wl", "--lenient", "-o", tmp_path / "t.bin")
@@ -162,28 +192,50 @@ def test_logalloc_of_several_processes(tools: Tools, tmp_path: Path) -> None:
     trace = tools.convert(source, tmp_path / "t.bin", "--pid", "12")
     assert tools.dump(trace) == ["t0 malloc(7) = #1", *["t1 free(NULL)"] * 3]
     assert tools.info(trace)["context"]["pid"] == 12
-    assert "calls of process 13 expected" in refused(tools, source, "--pid", "13", "-o", tmp_path / "t.bin")
-    assert "has none" in refused(tools, IMPORTS / "android.txt", "--pid", "1", "-o", tmp_path / "t.bin")
+    assert "calls of process 13 expected" in refused(
+        tools, source, "--pid", "13", "-o", tmp_path / "t.bin"
+    )
+    assert "has none" in refused(
+        tools, IMPORTS / "android.txt", "--pid", "1", "-o", tmp_path / "t.bin"
+    )
 
 
 def test_real_mtrace(tools: Tools, tmp_path: Path) -> None:
     """What the C library itself writes."""
     log = tmp_path / "mtrace.log"
-    done = run([tools.target("traces_itself")],
-               env={"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_TRACE": str(log)})
+    done = run(
+        [tools.target("traces_itself")],
+        env={"LD_PRELOAD": "libc_malloc_debug.so.0", "MALLOC_TRACE": str(log)},
+    )
     if not log.exists():
         pytest.skip(f"this C library's mtrace needs another library: {done.stderr.decode()}")
     assert done.returncode == 0
     calls = [line.split(" ", 1)[1] for line in tools.dump(tools.convert(log, tmp_path / "t.bin"))]
-    assert fw.named_by_birth(["t0 " + call for call in calls]) == [f"t0 {call}" for call in [
-        "malloc(7001) = #1", "malloc(3000) = #2", "realloc(#1, 100000) = #1",
-        "realloc(?, 4611686018427387904) = NULL (failed)",
-        "malloc(4611686018427387904) = NULL (failed)", "malloc(0) = #3", "free(#3)",
-        "malloc(7002) = #4", "free(#4)", "malloc(7003) = #5", "free(#5)", "malloc(7004) = #6",
-        "free(#6)", "free(#1)", "free(#2)", "malloc(7005) = #7"]]
+    assert fw.named_by_birth(["t0 " + call for call in calls]) == [
+        f"t0 {call}"
+        for call in [
+            "malloc(7001) = #1",
+            "malloc(3000) = #2",
+            "realloc(#1, 100000) = #1",
+            "realloc(?, 4611686018427387904) = NULL (failed)",
+            "malloc(4611686018427387904) = NULL (failed)",
+            "malloc(0) = #3",
+            "free(#3)",
+            "malloc(7002) = #4",
+            "free(#4)",
+            "malloc(7003) = #5",
+            "free(#5)",
+            "malloc(7004) = #6",
+            "free(#6)",
+            "free(#1)",
+            "free(#2)",
+            "malloc(7005) = #7",
+        ]
+    ]
 
 
 # ---- ways in ----
+
 
 def packed(tmp_path: Path, how: str) -> Path:
     content = (IMPORTS / "android.txt").read_bytes()
@@ -219,8 +271,11 @@ def test_packed(tools: Tools, tmp_path: Path, how: str, piped: bool) -> None:
 def test_workload_from_a_pipe(tools: Tools, tmp_path: Path) -> None:
     stream = fw.operation("malloc", 1, 9) + fw.operation("done")
     content = gzip.compress(fw.workload([stream], 1, 0))
-    done = run([tools.heaptape, "convert", "-", "-o", tmp_path / "t.bin"], stdin=content,
-               env={"TMPDIR": str(tmp_path)})
+    done = run(
+        [tools.heaptape, "convert", "-", "-o", tmp_path / "t.bin"],
+        stdin=content,
+        env={"TMPDIR": str(tmp_path)},
+    )
     assert done.returncode == 0, done.stderr
     assert tools.dump(tmp_path / "t.bin") == ["t0 malloc(9) = #1"]
     assert list(tmp_path.iterdir()) == [tmp_path / "t.bin"]
@@ -231,10 +286,12 @@ def test_zip_of_several(tools: Tools, tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a.txt", A_CALL)
         archive.writestr("b.txt", A_CALL + b"1: free 0x1000\n")
+        archive.writestr("c\nd.txt", A_CALL)
     said = refused(tools, path, "-o", tmp_path / "t.bin")
     assert "--member" in said and "b.txt" in said
     trace = tools.convert(path, tmp_path / "t.bin", "--member", "b.txt")
     assert len(tools.dump(trace)) == 2
+    assert len(tools.dump(tools.convert(path, tmp_path / "t.bin", "--member", "c\nd.txt"))) == 1
     assert "no member c.txt" in refused(tools, path, "--member", "c.txt", "-o", tmp_path / "t.bin")
     plain = write(tmp_path / "a.txt", A_CALL)
     assert "a zip expected" in refused(tools, plain, "--member", "c.txt", "-o", tmp_path / "u.bin")
@@ -244,7 +301,7 @@ def test_zip_of_several(tools: Tools, tmp_path: Path) -> None:
 def test_cut_or_flipped_packing(tools: Tools, tmp_path: Path, how: str) -> None:
     source = packed(tmp_path, how)
     content = bytearray(source.read_bytes())
-    cut = write(tmp_path / f"cut.{how}", bytes(content[:len(content) // 2]))
+    cut = write(tmp_path / f"cut.{how}", bytes(content[: len(content) // 2]))
     content[len(content) // 2] ^= 0xFF
     flipped = write(tmp_path / f"flipped.{how}", bytes(content))
     for bad in (cut, flipped):
@@ -254,198 +311,37 @@ def test_cut_or_flipped_packing(tools: Tools, tmp_path: Path, how: str) -> None:
 
 def test_odd_ends_of_lines(tools: Tools, tmp_path: Path) -> None:
     """Ends as Windows writes them, blank lines, and none at the last line."""
-    source = write(tmp_path / "a.txt", b"\r\n" + A_CALL.replace(b"\n", b"\r\n") + b"\r\n  \n1: free 0x1000  ")
-    assert tools.dump(tools.convert(source, tmp_path / "t.bin")) == ["t0 malloc(16) = #1", "t0 free(#1)"]
+    source = write(
+        tmp_path / "a.txt", b"\r\n" + A_CALL.replace(b"\n", b"\r\n") + b"\r\n  \n1: free 0x1000  "
+    )
+    assert tools.dump(tools.convert(source, tmp_path / "t.bin")) == [
+        "t0 malloc(16) = #1",
+        "t0 free(#1)",
+    ]
 
 
 def test_lines_across_every_buffer_end(tools: Tools, tmp_path: Path) -> None:
-    lines = [Call("malloc", 1, i, thread=1) if i % 2 else Call("free", 1, thread=1) for i in range(1, 200_001)]
+    lines = [
+        Call("malloc", 1, i, thread=1) if i % 2 else Call("free", 1, thread=1)
+        for i in range(1, 200_001)
+    ]
     trace = tools.convert(write(tmp_path / "a.txt", fw.android(lines)), tmp_path / "t.bin")
     info = tools.info(trace)
     assert info["ops"] == {"malloc": 100_000, "free": 100_000}
     assert (info["anomalies"], info["foreign_frees"], info["peak_live_bytes"]) == (0, 0, 199_999)
 
 
-# ---- what is bad ----
-
-BAD_LINES = {
-    "malloc_wrap_raw": ["x10 = malloc(5)", "x10 = malloc(-5);", "y10 = malloc(5);", "free(10);",
-                        "x10 = calloc(5);", "x10 = realloc(x5);", "x10 = malloc(18446744073709551616);",
-                        "x11112222333344445 = malloc(5);", "x10 = malloc(5); x20", "= malloc(5);"],
-    "malloc_wrap": ["m 1", "m 1 2 3", "c 1 2", "r 1 2", "f", "x 1 2", "m 9 5", "m 01 -5", "r 1 9 5"],
-    "android": ["1: malloc 0x10", "1: malloc 10 20", "1 malloc 0x10 20", "1: mallocs 0x10 20",
-                "x: malloc 0x10 20", "1: calloc 0x10 20", "1: realloc 0x10 20", "1: free",
-                "1: memalign 0x10 8", "1: thread_done", "1: malloc 0x10 20 5", "1: free 0x10 5 6",
-                "1: free 0x10 5 6 7 8", "1: malloc 0x10 99999999999999999999", "4294967296: free 0x0",
-                "1: malloc 0x10 72057594037927937", "1: calloc 0x10 4294967296 4294967296", ": free 0x0"],
-    "logalloc": ["1 1 malloc(32)", "1 malloc(32)=0x10", "1 1 malloc(32)=10", "1 1 calloc(32)=0x10",
-                 "1 1 realloc(32)=0x10", "1 1 free(0x10)=0x10", "1 1 strdup(0x10)", "1 1 malloc(x)=#1",
-                 "1 1 malloc(0x)=#1"],
-    "rep": ["a 0", "a 9 16", "f 9", "r 0", "b 0 16", "a 0 16 9", "f -2", "a -1 5"],
-    "mtrace": ["@ a:[0x1] + 0x10", "@ a:[0x1] * 0x10 0x20", "+ 10 0x20", "- 0x10 0x20", "> 0x10 0x20",
-               "@ a:[0x1]", "= Stop", "! 0x10", "+ 0x 0x1", "@"],
-}
-GOOD_LINES = {"malloc_wrap_raw": "x10 = malloc(5);\n", "malloc_wrap": "3\nm 1 5\n", "android": "1: free 0x0\n",
-              "logalloc": "1 1 free(0x0)\n", "rep": "9\n2\n1\n1\na 0 5\n", "mtrace": "= Start\n+ 0x10 0x5\n"}
-
-
-@pytest.mark.parametrize("form, line", [(form, line) for form, lines in BAD_LINES.items() for line in lines])
-def test_bad_line(tools: Tools, tmp_path: Path, form: str, line: str) -> None:
-    good = GOOD_LINES[form]
-    source = write(tmp_path / "bad.txt", f"{good}{line}\n".encode())
-    said = refused(tools, source, "--from", form, "-o", tmp_path / "t.bin")
-    number = good.count("\n") + 1
-    assert said.startswith(f"heaptape convert: {source}: offset {len(good)}: line {number}: ")
-    assert "expected" in said and f"found '{line[:20]}" in said
-    assert list(tmp_path.iterdir()) == [source]
-
-
-@pytest.mark.parametrize("form", BAD_LINES)
-def test_lenient_counts_bad_lines(tools: Tools, tmp_path: Path, form: str) -> None:
-    bad = BAD_LINES[form]
-    source = write(tmp_path / "bad.txt", (GOOD_LINES[form] + "\n".join(bad)).encode())
-    done = run([tools.heaptape, "convert", source, "--from", form, "--lenient", "-o", tmp_path / "t.bin"])
-    assert done.returncode == 0, done.stderr
-    assert f", {len(bad)} pieces of the input skipped".encode() in done.stderr
-    info = tools.info(tmp_path / "t.bin")
-    assert (info["events"], info["skipped"]) == (1, len(bad))
-    said = tools.succeed([tools.heaptape, "info", tmp_path / "t.bin"]).stdout.decode()
-    assert re.search(rf"skipped on import +{len(bad)}\n", said)
-
-
-def test_bad_records(tools: Tools, tmp_path: Path) -> None:
-    magic = fw.record(255, ptr1=0x1234, size=8)
-    good = fw.record(fw.RECORD_TYPES["malloc"], ptr2=16, size=5)
-    source = write(tmp_path / "bad.raw", magic + good + fw.record(9) + good[:63])
-    said = refused(tools, source, "-o", tmp_path / "t.bin")
-    assert "offset 128: record 3: a type from 0 to 8 or 255 expected" in said
-    trace = tools.convert(source, tmp_path / "t.bin", "--lenient")
-    assert tools.dump(trace) == ["t0 malloc(5) = #1"]
-    assert tools.info(trace)["skipped"] == 2
-    write(source, magic + good + good[:63])
-    assert "offset 128: record 3: 64 bytes expected" in refused(tools, source, "-o", tmp_path / "t.bin")
-
-
-def test_mixed_times(tools: Tools, tmp_path: Path) -> None:
-    source = write(tmp_path / "a.txt", A_CALL + b"1: free 0x1000 5 6\n")
-    assert "line 2: no times" in refused(tools, source, "-o", tmp_path / "t.bin")
-    write(source, b"1: free 0x0 5 6\n" + A_CALL)
-    assert "line 2: times" in refused(tools, source, "-o", tmp_path / "t.bin")
-
-
-def test_header_that_lies(tools: Tools, tmp_path: Path) -> None:
-    source = write(tmp_path / "a.rep", b"9\n2\n5\n1\na 0 5\nf 0\n")
-    assert "5 operations expected" in refused(tools, source, "-o", tmp_path / "t.bin")
-
-
-def test_a_line_without_end(tools: Tools, tmp_path: Path) -> None:
-    """Megabytes without a newline are one bad line, whatever the buffer's size."""
-    source = write(tmp_path / "a.txt", A_CALL + b"1" * 3_000_000 + b"\n1: free 0x1000\n")
-    assert "line 2: a line of at most 65,536 bytes expected" in refused(tools, source, "-o", tmp_path / "t.bin")
-    trace = tools.convert(source, tmp_path / "t.bin", "--lenient")
-    assert tools.dump(trace) == ["t0 malloc(16) = #1", "t0 free(#1)"]
-    write(source, A_CALL + b"1" * 3_000_000)
-    assert tools.info(tools.convert(source, tmp_path / "t.bin", "--lenient"))["skipped"] == 1
-
-
-def test_bomb_stays_small(tools: Tools, tmp_path: Path) -> None:
-    """What unpacks to 200 MB in one line takes no more memory than its buffer: 128 MiB are enough."""
-    packer = lzma.LZMACompressor(preset=0)
-    content = packer.compress(A_CALL) + b"".join(packer.compress(b"7" * 10_000_000) for _ in range(20))
-    source = write(tmp_path / "bomb.txt.xz", content + packer.flush())
-    tools.succeed(["sh", "-c", 'ulimit -v 131072; exec "$@"', "sh", tools.heaptape, "convert", source,
-                   "--lenient", "-q", "-o", tmp_path / "t.bin"])
-    assert tools.info(tmp_path / "t.bin")["skipped"] == 1
-
-
-def test_many_threads(tools: Tools, tmp_path: Path) -> None:
-    source = write(tmp_path / "a.txt", b"".join(b"%d: malloc 0x%x 16\n" % (i, i << 4) for i in range(1, 50_001)))
-    info = tools.info(tools.convert(source, tmp_path / "t.bin"))
-    assert (info["threads"], info["events"]) == (50_000, 50_000)
-
-
-@pytest.mark.parametrize("content", [b"", b"\n\n", b"this is no recording\n" * 500, bytes(range(256)) * 300],
-                         ids=["empty", "blank", "words", "bytes"])
-def test_unknown(tools: Tools, tmp_path: Path, content: bytes) -> None:
-    source = write(tmp_path / "what", content)
-    said = refused(tools, source, "-o", tmp_path / "t.bin")
-    assert f"{source}: offset 0: " in said
-    if content:
-        assert all(name in said for name in ["heaptape", *BAD_LINES, "trace_utils", "wl", "--from"])
-
-
-@pytest.mark.parametrize("form", [*BAD_LINES, "trace_utils"])
-def test_nothing_in_it(tools: Tools, tmp_path: Path, form: str) -> None:
-    content = {"malloc_wrap": b"1\n", "rep": b"1\n0\n0\n1\n", "mtrace": b"= Start\n= End\n",
-               "android": b"1: thread_done 0x0\n", "logalloc": b"1 1 jemalloc_stats()\n",
-               "trace_utils": fw.record(255, ptr1=0x1234, size=8)}.get(form, b"\n")
-    source = write(tmp_path / "a", content)
-    assert "at least one call expected" in refused(tools, source, "--from", form, "-o", tmp_path / "t.bin")
-
-
-# ---- the command ----
-
-def test_several_inputs(tools: Tools, tmp_path: Path) -> None:
-    sources = [write(tmp_path / "a.txt", A_CALL), write(tmp_path / "b.rep", b"9\n1\n1\n1\na 0 5\n")]
-    done = run([tools.heaptape, "convert", *sources])
-    assert done.returncode == 0 and done.stderr.count(b" events, ") == 2
-    assert {path.name for path in tmp_path.iterdir()} == {"a.txt", "b.rep", "a.bin", "b.bin"}
-    folder = tmp_path / "traces"
-    folder.mkdir()
-    tools.succeed([tools.heaptape, "convert", "-q", *sources, "-o", folder])
-    assert {path.name for path in folder.iterdir()} == {"a.bin", "b.bin"}
-    # One bad input keeps none of the others from its trace.
-    bad = write(tmp_path / "bad.txt", b"nothing\n")
-    (folder / "b.bin").unlink()
-    assert "bad.txt" in refused(tools, "-q", bad, sources[1], "-o", folder)
-    assert (folder / "b.bin").exists()
-
-
-def test_outputs_that_collide(tools: Tools, tmp_path: Path) -> None:
-    sources = [write(tmp_path / name, A_CALL) for name in ("a.txt", "b.txt", "a.log")]
-    done = run([tools.heaptape, "convert", *sources[:2], "-o", tmp_path / "t.bin"])
-    assert done.returncode == 2 and b"must be a folder" in done.stderr
-    assert "two inputs would make this trace" in refused(tools, sources[0], sources[2], status=2)
-    assert "would overwrite the file that it is made from" in refused(tools, sources[0], "-o", sources[0], status=2)
-    os.link(sources[0], tmp_path / "b.bin")
-    assert "would overwrite another input" in refused(tools, "-q", sources[1], sources[0], status=2)
-    assert (tmp_path / "b.bin").read_bytes() == A_CALL
-
-
-def test_raw_logs_are_never_overwritten(tools: Tools, tmp_path: Path) -> None:
-    log = write(tmp_path / "malloc-footprint.7.mraw", b"HTAPERAW" + bytes(100))
-    source = write(tmp_path / "a.txt", A_CALL)
-    assert "would overwrite a raw log" in refused(tools, source, "-o", log, status=2)
-
-
-def test_ours_as_a_stranger(tools: Tools, tmp_path: Path) -> None:
-    trace = tools.convert(IMPORTS / "android.txt", tmp_path / "t.bin")
-    assert "this is a trace already" in refused(tools, trace, "-o", tmp_path / "u.bin")
-    assert "a file of its own" in refused(tools, "-", "-o", tmp_path / "u.bin", stdin=b"HTAPERAW" + bytes(99))
-    assert "HTAPERAW expected" in refused(tools, IMPORTS / "android.txt", "--from", "heaptape",
-                                          "-o", tmp_path / "u.bin")
-
-
-@pytest.mark.parametrize("words", [["--from", "nothing", "a"], ["--pid", "x", "a"], ["--pid", "-1", "a"], ["-"],
-                                   ["--parent", "p", "a.txt"], ["--no-parent", "a.txt"],
-                                   ["--lenient", "a.mraw"], ["--member", "m", "a.mraw"], ["--pid", "1", "a.mraw"]],
-                         ids=" ".join)
-def test_bad_usage(tools: Tools, tmp_path: Path, words: list[str]) -> None:
-    write(tmp_path / "a.txt", A_CALL)
-    write(tmp_path / "a.mraw", b"HTAPERAW" + bytes(100))
-    done = run([tools.heaptape, "convert", *words], cwd=tmp_path)
-    assert done.returncode == 2 and done.stderr, done.stderr
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 # ---- a real one ----
+
 
 @pytest.fixture(scope="module")
 def systemui(repository: Path) -> Path:
     data = Path(os.environ.get("HEAPTAPE_DATA", repository.parent / "shared" / "data"))
     path = data / "android" / "systemui.zip"
     if not path.exists():
-        pytest.skip(f"{path} is not there; $HEAPTAPE_DATA names the folder of other people's traces")
+        pytest.skip(
+            f"{path} is not there; $HEAPTAPE_DATA names the folder of other people's traces"
+        )
     return path
 
 
@@ -456,13 +352,23 @@ def systemui_trace(tools: Tools, systemui: Path, tmp_path_factory: pytest.TempPa
 
 def test_systemui(tools: Tools, systemui_trace: Path) -> None:
     info = tools.info(systemui_trace)
-    assert info["ops"] == {"malloc": 383_154, "calloc": 7_847, "realloc": 29_167, "free": 364_863,
-                           "memalign": 1_066}
+    assert info["ops"] == {
+        "malloc": 383_154,
+        "calloc": 7_847,
+        "realloc": 29_167,
+        "free": 364_863,
+        "memalign": 1_066,
+    }
     assert info["events"] == 786_454 - 357
     assert info["threads"] == 393
     assert round(info["peak_live_bytes"] / 1e6, 2) == 10.44
     assert info["end_live_objects"] == 53_645
-    assert (info["anomalies"], info["foreign_frees"], info["failed_calls"], info["skipped"]) == (0, 0, 0, 0)
+    assert (info["anomalies"], info["foreign_frees"], info["failed_calls"], info["skipped"]) == (
+        0,
+        0,
+        0,
+        0,
+    )
 
 
 def test_systemui_calls(tools: Tools, systemui_trace: Path) -> None:
@@ -484,9 +390,9 @@ def test_systemui_calls(tools: Tools, systemui_trace: Path) -> None:
         assert int(trace.threads["ended"].sum()) == 357
 
 
-@pytest.mark.slow
 def test_systemui_replays(tools: Tools, systemui_trace: Path, tmp_path: Path) -> None:
+    listed = tools.succeed([tools.replay_program, "--list"]).stdout.decode().splitlines()
     rows = tools.replay(systemui_trace, "all", tmp_path / "results.jsonl")
-    listed = tools.succeed([tools.replay_program, "--list"]).stdout.decode()
-    assert {row["allocator"]["name"] for row in rows} >= {"glibc", "null"}
-    assert all(row["failures"] == 0 for row in rows), listed
+    replayed = {row["allocator"]["name"] for row in rows}
+    assert len(replayed) >= 2 and all(line.split()[0] in replayed for line in listed)
+    assert not any(row["failures"] for row in rows)
