@@ -8,15 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-ALLOCATIONS = (
-    "malloc",
-    "calloc",
-    "memalign",
-    "posix_memalign",
-    "aligned_alloc",
-    "valloc",
-    "pvalloc",
-)
 COUNTED = ("calloc",)
 ALIGNED = ("memalign", "posix_memalign", "aligned_alloc")
 

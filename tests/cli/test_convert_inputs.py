@@ -1,8 +1,9 @@
-"""The convert command's own matters: several inputs, where their traces go, and what is not overwritten."""
+"""The convert command: several inputs, where their traces go, what is not overwritten."""
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,17 @@ def test_bad_usage(tools: Tools, tmp_path: Path, words: list[str]) -> None:
     done = run([tools.heaptape, "convert", *words], cwd=tmp_path)
     assert done.returncode == 2 and done.stderr, done.stderr
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_formats_are_named_alike_everywhere(tools: Tools, repository: Path) -> None:
+    """The parser, the help and the table in the documentation know the same formats."""
+    said = run([tools.heaptape, "convert", "--from", "nothing", "a"]).stderr.decode()
+    match = re.search(r"--from takes (.*), not 'nothing'", said)
+    assert match
+    names = set(match[1].split(", "))
+    table = (repository / "docs" / "foreign-traces.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == names
+    words = set(
+        re.findall(r"\w+", tools.succeed([tools.heaptape, "convert", "--help"]).stdout.decode())
+    )
+    assert names <= words

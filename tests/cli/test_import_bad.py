@@ -1,4 +1,4 @@
-"""Traces of other recorders that are damaged, hostile or unknown: what is said, and what --lenient makes of them."""
+"""Damaged, hostile or unknown traces of other recorders: what is said, and what --lenient does."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_a_line_without_end(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_bomb_stays_small(tools: Tools, tmp_path: Path) -> None:
-    """What unpacks to 200 MB in one line takes no more than its buffer: 128 MiB are enough."""
+    """What unpacks to 200 MB in one line takes its buffer: 128 MiB are enough."""
     packer = lzma.LZMACompressor(preset=0)
     content = packer.compress(A_CALL) + b"".join(
         packer.compress(b"7" * 10_000_000) for _ in range(20)
