@@ -40,14 +40,37 @@ int ht_form_bad_event(struct ht_form_state *form, const struct ht_section_place 
     return ht_error_input(form->error, form->path, place->offset, "event %" PRIu64 ": %s", event, expected);
 }
 
+// What was expected instead of this section, or NULL if its events can be replayed.
+static const char *what_is_wrong(const struct ht_form_state *form, const struct ht_section_place *place,
+                                 const struct ht_events *events) {
+    if (events->first_event != form->events || events->rows != place->rows)
+        return "events in unbroken order, as the index has them, expected";
+    uint64_t times = 0;
+    uint32_t slots = 0;
+    for (uint32_t i = 0; i < events->rows; i++) {
+        times |= events->time_ns[i];
+        slots |= events->slot[i];
+    }
+    if (times >= HT_TIME_LIMIT_NS) return "times within 73 years of the start expected";
+    if (slots >= HT_SLOTS_LIMIT) return "slots up to 536870911 expected (replay's limit)";
+    return NULL;
+}
+static_assert((HT_TIME_LIMIT_NS & (HT_TIME_LIMIT_NS - 1)) == 0,
+              "a bit beyond a limit shows in the or of all");
+static_assert((HT_SLOTS_LIMIT & (HT_SLOTS_LIMIT - 1)) == 0, "a bit beyond a limit shows in the or of all");
+
 int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, void *context) {
+    form->events = 0;
     for (size_t i = 0; i < ht_trace_sections(form->reader); i++) {
         const struct ht_section_place *place = ht_trace_section(form->reader, i);
         struct ht_events events;
         if (place->kind != HT_SECTION_EVENTS) continue;
-        if (ht_trace_events(form->reader, i, &events, form->error) || visit(context, place, &events)) {
-            return -1;
-        }
+        if (ht_trace_events(form->reader, i, &events, form->error)) return -1;
+        const char *wrong = what_is_wrong(form, place, &events);
+        if (wrong) return ht_error_input(form->error, form->path, place->offset, "%s", wrong);
+        form->events += events.rows;
+        int stop = visit(context, place, &events);
+        if (stop) return stop;
     }
     return 0;
 }
