@@ -155,7 +155,7 @@ static int finish(struct ht_form_state *form) {
     header->inherited_words = form->inherited_used;
     header->streams = form->streams_count;
     header->initial_stream = initial_stream(form);
-    header->slots = form->slots_count;
+    header->slots = form->slots_count ? form->slots_count : 1;  // 0, which free(NULL) frees, is always there
     header->bytes = form->base_bytes;
     header->magic = HT_FORM_MAGIC;
     return 0;

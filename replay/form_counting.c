@@ -34,13 +34,18 @@ static int count_event(struct ht_form_state *form, uint32_t thread, uint32_t slo
 
 // What was expected instead, or NULL if the event can be replayed.
 static const char *what_is_wrong(const struct ht_form_state *form, const struct ht_op_shape *shape,
-                                 uint64_t event, uint32_t slot, uint64_t time_ns) {
+                                 const struct ht_events *events, uint32_t i) {
+    uint64_t event = events->first_event + i;
+    uint32_t slot = events->slot[i];
     if (!shape->valid) return "a function of the malloc family expected";
     if (event != form->events) return "events in unbroken order expected";
     if (shape->slot && (slot == 0 || slot >= HT_SLOTS_LIMIT)) {
         return "a slot from 1 to 536870911 expected (replay's limit)";
     }
-    return time_ns >= HT_TIME_LIMIT_NS ? "a time within 73 years of the start expected" : NULL;
+    if (!ht_slot_is_due(slot, event)) return "a slot that the events so far account for expected";
+    if (!ht_thread_is_due(events->thread[i], event))
+        return "a thread that the events so far account for expected";
+    return events->time_ns[i] >= HT_TIME_LIMIT_NS ? "a time within 73 years of the start expected" : NULL;
 }
 
 static int count_section(void *context, const struct ht_section_place *place,
@@ -50,7 +55,7 @@ static int count_section(void *context, const struct ht_section_place *place,
         const struct ht_op_shape *shape = &form->shape[events->op[i]];
         uint64_t event = events->first_event + i;
         uint32_t slot = events->slot[i];
-        const char *expected = what_is_wrong(form, shape, event, slot, events->time_ns[i]);
+        const char *expected = what_is_wrong(form, shape, events, i);
         if (expected) return ht_form_bad_event(form, place, event, expected);
         // What is inherited is there before any thread begins: it is nobody's, and nobody waits for it.
         if (ht_op_function(events->op[i]) == HT_INHERIT) {
