@@ -91,6 +91,6 @@ int import_reject(struct import *import, uint64_t offset, const char *what, cons
 bool import_goes_on(struct import *import) {
     if (import->progress)
         import->progress(import->progress_context, import_input_done(&import->input),
-                         import->input.file_bytes, import->sink.heap.totals.events);
+                         import->input.file_bytes, ht_trace_next_event(import->sink.writer));
     return !ht_trace_failed(import->sink.writer);
 }

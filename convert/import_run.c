@@ -59,7 +59,7 @@ static int take_all(struct import *import, struct ht_error *error) {
         errno = ENOMEM;
         return ht_error_system(error, import->input.path, "cannot follow the heap");
     }
-    if (!status && !import->sink.heap.totals.events && !ht_trace_failed(import->sink.writer))
+    if (!status && !import->sink.begun)
         return ht_error_input(error, import->input.path, import->input.offset,
                               "at least one call expected, but there is none in it");
     return status;

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,9 @@ enum { NO_THREAD = UINT32_MAX, TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18
 // come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
 // stalled core.
 static const uint64_t WAIT_WINDOW_NS = 1000000;
+
+// Three centuries: a damaged log's stamps stay within 64 bits.
+static const uint64_t TIME_MAX_NS = UINT64_C(9000000000000000000);
 
 enum applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER };
 
@@ -50,7 +54,8 @@ struct merge {
     uint32_t blocked_count;
     bool woke;  // the heap has new lanes in it
     uint64_t first_stamp;
-    double ns_per_stamp;
+    uint64_t ns_per_stamp;  // as a fixed-point number with ns_per_stamp_bits behind the point
+    unsigned ns_per_stamp_bits;
     uint64_t wait_window_stamps;
     uint64_t last_sample_ns;
     struct sample_line samples;
@@ -135,16 +140,15 @@ static void wake(struct merge *m, uint64_t address) {
 
 // ---- one record ----
 
-// Bounded, so that a damaged log's stamps stay within 64 bits.
-static uint64_t scaled(double value) {
-    return value < 9e18 ? (uint64_t)value : UINT64_C(9000000000000000000);
+static inline uint64_t time_of(const struct merge *m, uint64_t stamp) {
+    if (stamp <= m->first_stamp) return 0;
+    unsigned __int128 ns =
+        (unsigned __int128)(stamp - m->first_stamp) * m->ns_per_stamp >> m->ns_per_stamp_bits;
+    return ns < TIME_MAX_NS ? (uint64_t)ns : TIME_MAX_NS;
 }
 
-static uint64_t time_of(const struct merge *m, uint64_t stamp) {
-    return stamp <= m->first_stamp ? 0 : scaled((double)(stamp - m->first_stamp) * m->ns_per_stamp);
-}
-
-// The thread of a lane that is about to have its first event. The streams of one thread share it.
+// The thread of a lane that is about to have its first event: not before, because threads are numbered by it,
+// and a record that waits may come after others'. The streams of one thread share it.
 static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     if (lane->thread != NO_THREAD) return true;
     struct lane *root = &m->lane[lane->root];
@@ -154,8 +158,8 @@ static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     return lane->thread != NO_THREAD;
 }
 
-static void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsigned function,
-                 unsigned variant, uint32_t slot, uint64_t size, uint64_t extra) {
+static inline void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsigned function,
+                        unsigned variant, uint32_t slot, uint64_t size, uint64_t extra) {
     heap_model_event(&m->heap, ht_op((enum ht_function)function, (enum ht_variant)variant), lane->thread,
                      time_of(m, stamp), slot, size, extra);
 }
@@ -203,16 +207,16 @@ static enum applied apply_allocation(struct merge *m, uint32_t number, const str
     struct lane *lane = &m->lane[number];
     unsigned function = function_of(record), variant = record->op == HT_RAW_REALLOC_NULL ? HT_NULL : HT_PLAIN;
     uint64_t extra = extra_of(record, function), bytes = record->size * record->count;
-    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     if (record->failed) {
+        if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
         emit(m, lane, record->stamp, function, HT_FAILED, 0, record->size, extra);
         return APPLIED;
     }
     size_t place = heap_model_find(&m->heap, record->address);
-    if (heap_model_slot_at(&m->heap, place)) {
-        if (!force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-        drop(m, lane, place, record->stamp);
-    }
+    bool taken = heap_model_slot_at(&m->heap, place) != 0;
+    if (taken && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
+    if (taken) drop(m, lane, place, record->stamp);
     settle_wait(m, lane, force);
     uint32_t slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
     if (!slot || !note_large(m, slot, bytes, record->resident_before)) return NO_MEMORY;
@@ -226,14 +230,15 @@ static enum applied apply_free(struct merge *m, uint32_t number, const struct ht
     struct lane *lane = &m->lane[number];
     unsigned function = function_of(record);
     uint64_t extra = extra_of(record, function);
-    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     if (record->op == HT_RAW_FREE_NULL) {
+        if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
         emit(m, lane, record->stamp, function, HT_NULL, 0, record->size, extra);
         return APPLIED;
     }
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     settle_wait(m, lane, force);
     if (!slot) {
         m->heap.totals.foreign_frees++;
@@ -265,7 +270,6 @@ static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const 
                                         bool force) {
     struct lane *lane = &m->lane[number];
     drop_open_realloc(m, lane);
-    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
@@ -305,14 +309,15 @@ static enum applied apply_realloc_end(struct merge *m, uint32_t number, const st
     struct lane *lane = &m->lane[number];
     struct open_realloc *old = &lane->realloc;
     if (!old->open) return BAD_ORDER;
-    if (record->failed) return end_failed_realloc(m, lane, record);
+    if (record->failed)
+        return know_thread(m, lane, record->stamp) ? end_failed_realloc(m, lane, record) : NO_MEMORY;
     uint64_t bytes = old->size * old->count;
     uint32_t slot = old->slot;
     size_t place = heap_model_find(&m->heap, record->address);
-    if (heap_model_slot_at(&m->heap, place)) {
-        if (!force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-        drop(m, lane, place, record->stamp);
-    }
+    bool taken = heap_model_slot_at(&m->heap, place) != 0;
+    if (taken && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
+    if (taken) drop(m, lane, place, record->stamp);
     settle_wait(m, lane, force);
     if (slot) {
         heap_model_drop_birth(&m->heap, slot);
@@ -372,6 +377,31 @@ static enum applied apply(struct merge *m, uint32_t number, const struct ht_raw_
     }
 }
 
+// A malloc or free of a small block without modifiers, while nobody waits: nearly all of a log. False: it is
+// no such case, and nothing has been done.
+static inline bool apply_common(struct merge *m, const struct lane *lane,
+                                const struct ht_raw_record *record) {
+    struct heap_model *heap = &m->heap;
+    if (!record->common || lane->thread == NO_THREAD || lane->waited || m->blocked_count) return false;
+    if (record->op == HT_RAW_MALLOC) {
+        if (record->size >= HT_LARGE_BLOCK_BYTES || !map64_reserve(&heap->addresses)) return false;
+        size_t place = heap_model_find(heap, record->address);
+        if (heap_model_slot_at(heap, place)) return false;
+        uint32_t slot = heap_model_make_at(heap, place, record->address, record->size, lane->thread);
+        if (!slot) return false;
+        emit(m, lane, record->stamp, HT_MALLOC, HT_PLAIN, slot, record->size, 0);
+        return true;
+    }
+    if (record->op != HT_RAW_FREE || record->size) return false;
+    size_t place = heap_model_find(heap, record->address);
+    uint32_t slot = heap_model_slot_at(heap, place);
+    if (!slot || heap->slots.state[slot].size >= HT_LARGE_BLOCK_BYTES) return false;
+    heap_model_forget_at(heap, place);
+    emit(m, lane, record->stamp, HT_FREE, HT_PLAIN, slot, 0, 0);
+    heap_model_end(heap, slot, lane->thread);
+    return true;
+}
+
 // ---- the pass ----
 
 static int fail(const struct merge *m, const struct lane *lane, enum applied how, struct ht_error *error) {
@@ -408,6 +438,8 @@ static int refill(struct merge *m, struct lane *lane, struct ht_error *error) {
     int more = streams_refill(&m->streams, stream, error);
     for (uint32_t i = stream->batch_at; i < stream->batch_end; i++)
         map64_prefetch(&m->heap.addresses, stream->batch[i].address);
+    for (uint32_t i = stream->batch_at; i < stream->batch_end; i++)
+        if (stream->batch[i].op == HT_RAW_FREE) heap_model_prefetch(&m->heap, stream->batch[i].address);
     return more;
 }
 
@@ -439,6 +471,10 @@ static int run_first(struct merge *m, struct ht_error *error) {
         }
         if (m->blocked_count && record->stamp > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
             return force_oldest(m, error);
+        if (__builtin_expect(apply_common(m, lane, record), 1)) {
+            stream->batch_at++;
+            continue;
+        }
         enum applied how = apply(m, number, record, false);
         if (how == BLOCKED) {
             pop_lane(m);
@@ -458,11 +494,22 @@ static int no_memory(const struct merge *m, struct ht_error *error) {
     return ht_error_system(error, m->log->path, "cannot merge");
 }
 
+// The clock's rate with 62 significant bits.
+static void set_clock(struct merge *m) {
+    double ns_per_stamp = ht_raw_ns_per_stamp(m->log), window = (double)WAIT_WINDOW_NS / ns_per_stamp;
+    int exponent;
+    frexp(ns_per_stamp, &exponent);
+    // Slower than one stamp in 2^60 ns, or faster than 2^64 in one: no clock, but a damaged header.
+    int bits = exponent > 60 ? 2 : exponent < -64 ? 126 : 62 - exponent;
+    m->ns_per_stamp = (uint64_t)fmin(ldexp(ns_per_stamp, bits), 9.2e18);
+    m->ns_per_stamp_bits = (unsigned)bits;
+    m->first_stamp = m->log->header.first_pair.stamp;
+    m->wait_window_stamps = window < 9e18 ? (uint64_t)window : UINT64_C(9000000000000000000);
+}
+
 static int set_up(struct merge *m, struct ht_trace_writer *writer, const struct fork_point *fork,
                   struct ht_error *error) {
-    m->first_stamp = m->log->header.first_pair.stamp;
-    m->ns_per_stamp = ht_raw_ns_per_stamp(m->log);
-    m->wait_window_stamps = scaled((double)WAIT_WINDOW_NS / m->ns_per_stamp);
+    set_clock(m);
     if (streams_open(&m->streams, m->log, error)) return -1;
     if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_window_stamps, error)) return -1;
     size_t lanes = m->streams.count + 1;
@@ -500,7 +547,8 @@ static int run_merge(struct merge *m, const struct merge_progress *progress, str
         status = m->order_count ? run_first(m, error) : force_oldest(m, error);
         if (progress->call && m->streams.bytes_read - told >= PROGRESS_BYTES) {
             told = m->streams.bytes_read;
-            progress->call(progress->context, told, m->streams.bytes_total, m->heap.totals.events);
+            progress->call(progress->context, told, m->streams.bytes_total,
+                           m->heap.writer ? ht_trace_next_event(m->heap.writer) : m->heap.unwritten_events);
         }
         // A full disk is told at the end; there is no point in reading on until then.
         if (m->heap.writer && ht_trace_failed(m->heap.writer)) break;
