@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "export.h"
 #include "inheritance.h"
 #include "merge.h"
 #include "stop_reason.h"
@@ -17,9 +19,10 @@ struct options {
     int level;
     uint32_t time_unit_ns;
     bool no_parent, quiet;
+    const struct export_format *to;  // NULL: the result is a trace
 };
 
-enum { OPTION_NO_PARENT = 256 };
+enum { OPTION_NO_PARENT = 256, OPTION_TO };
 
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "Write the trace to FILE (default: beside the log, .bin for .mraw)", 0},
@@ -30,6 +33,8 @@ static const struct argp_option option_table[] = {
      "beside RAW)",
      0},
     {"no-parent", OPTION_NO_PARENT, NULL, 0, "Go without the parent's log: inherited blocks are unknown", 0},
+    {"to", OPTION_TO, "FORMAT", 0,
+     "Write FORMAT instead of a trace: " EXPORT_NAMES "; RAW may be a trace, FILE - for standard output", 0},
     {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
     {0}};
 
@@ -40,6 +45,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'o': options->output = value; return 0;
     case 'p': options->parent = value; return 0;
     case OPTION_NO_PARENT: options->no_parent = true; return 0;
+    case OPTION_TO:
+        options->to = export_find(value);
+        if (!options->to) argp_error(state, "--to takes " EXPORT_NAMES ", not '%s'", value);
+        return 0;
     case 'q': options->quiet = true; return 0;
     case 'l':
         options->level = !strcmp(value, "fast")      ? 1
@@ -157,7 +166,7 @@ static int write_trace(const struct options *options, const struct ht_raw_log *l
                              error);
     free(text);
     free(result.threads);
-    if (!status && !options->quiet)
+    if (!status && !options->quiet && !options->to)
         say_result(options->output, &result.totals, file_bytes, ht_now_s() - started_s);
     return status;
 }
@@ -190,11 +199,9 @@ static char *default_output(const char *raw) {
     return output;
 }
 
-int ht_verb_convert(int argc, char **argv) {
-    struct options options = {.level = 3, .time_unit_ns = 32};
+static int convert_raw(struct options options) {
     struct ht_error error;
     struct ht_raw_log log;
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
     if (ht_raw_open(&log, options.raw, &error)) return ht_complain("heaptape convert", &error);
     if (!options.quiet) warn_about(&log);
     struct stat in, out;
@@ -211,4 +218,33 @@ int ht_verb_convert(int argc, char **argv) {
     free(chosen);
     ht_raw_close(&log);
     return status;
+}
+
+// What is no trace becomes one on the way, which nobody sees.
+static int convert_and_export(struct options options) {
+    struct ht_error error;
+    const char *input = options.raw;
+    bool temporary = !export_is_trace(input);
+    char *output = options.output ? strdup(options.output) : export_default_output(options.to, input);
+    char *trace = temporary ? export_temporary_trace(output, &error) : strdup(input);
+    int status = HT_EXIT_DONE;
+    if (!trace) {
+        status = ht_complain("heaptape convert", &error);
+    } else if (temporary) {
+        options.output = trace;
+        options.level = 1;
+        status = convert_raw(options);
+        if (status) unlink(trace);
+    }
+    if (!status && export_trace(options.to, trace, temporary, output, options.quiet, &error))
+        status = ht_complain("heaptape convert", &error);
+    free(trace);
+    free(output);
+    return status;
+}
+
+int ht_verb_convert(int argc, char **argv) {
+    struct options options = {.level = 3, .time_unit_ns = 32};
+    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    return options.to ? convert_and_export(options) : convert_raw(options);
 }
