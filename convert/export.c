@@ -23,6 +23,8 @@ const struct export_format *export_find(const char *name) {
 
 bool export_is_trace(const char *path) {
     char magic[8] = "";
+    struct stat status;
+    if (stat(path, &status) || !S_ISREG(status.st_mode)) return false;  // a pipe must not be touched
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     ssize_t bytes = pread(fd, magic, sizeof magic, 0);
@@ -30,19 +32,7 @@ bool export_is_trace(const char *path) {
     return bytes == sizeof magic && !memcmp(magic, HT_TRACE_MAGIC, sizeof magic);
 }
 
-char *export_default_output(const struct export_format *format, const char *input) {
-    static const char *const known[] = {".mraw", ".bin"};
-    size_t length = strlen(input);
-    for (unsigned i = 0; i < sizeof known / sizeof *known; i++) {
-        size_t suffix = strlen(known[i]);
-        if (length > suffix && !strcmp(input + length - suffix, known[i])) {
-            length -= suffix;
-            break;
-        }
-    }
-    char *output;
-    return asprintf(&output, "%.*s%s", (int)length, input, format->suffix) < 0 ? NULL : output;
-}
+const char *export_suffix(const struct export_format *format) { return format->suffix; }
 
 char *export_temporary_trace(const char *output, struct ht_error *error) {
     char *path;
@@ -191,19 +181,8 @@ static int export_opened(const struct export_format *format, struct ht_trace_rea
     return status;
 }
 
-static bool same_file(const char *one, const char *other) {
-    struct stat a, b;
-    return !stat(one, &a) && !stat(other, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
 int export_trace(const struct export_format *format, const char *trace, bool temporary, const char *output,
                  bool quiet, struct ht_error *error) {
-    if (same_file(trace, output)) {
-        errno = 0;
-        ht_error_system(error, output, "the export would overwrite the trace that it is made from");
-        error->status = HT_EXIT_USAGE;
-        return -1;
-    }
     struct ht_trace_reader *reader = ht_trace_open(trace, error);
     if (temporary) unlink(trace);
     if (!reader) return -1;

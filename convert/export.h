@@ -16,8 +16,8 @@ const struct export_format *export_find(const char *name);
 // Is this file a trace? Then it can be exported as it is.
 bool export_is_trace(const char *path);
 
-// Where the export of an input goes unless told otherwise: beside it. To be freed.
-char *export_default_output(const struct export_format *format, const char *input);
+// What the names of its files end in, unless told otherwise.
+const char *export_suffix(const struct export_format *format);
 
 // Makes an empty file for the trace that an input which is none becomes on the way: beside the output, or in
 // $TMPDIR for standard output and devices. Its name is to be freed, the file removed by export_trace with

@@ -170,12 +170,7 @@ static void settle_wait(struct merge *m, struct lane *lane, bool forced) {
 
 // The block's address is taken: whoever held it was freed without our seeing it.
 static void drop(struct merge *m, struct lane *lane, size_t place, uint64_t stamp) {
-    uint32_t slot = heap_model_slot_at(&m->heap, place);
-    m->heap.totals.anomalies++;
-    emit(m, lane, stamp, HT_DROP, HT_PLAIN, slot, 0, 0);
-    heap_model_drop_birth(&m->heap, slot);
-    heap_model_forget_at(&m->heap, place);
-    heap_model_end(&m->heap, slot, lane->thread);
+    heap_model_drop(&m->heap, place, lane->thread, time_of(m, stamp));
 }
 
 static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, uint32_t resident_before) {
@@ -490,17 +485,6 @@ static int set_up(struct merge *m, struct ht_trace_writer *writer, const struct 
     return 0;
 }
 
-static void fill_totals(struct merge *m) {
-    struct merge_totals *totals = &m->heap.totals;
-    totals->records = ht_trace_next_event(m->heap.writer);
-    totals->threads = m->heap.threads_count;
-    totals->slots = m->heap.slots.total;
-    totals->peak_live_objects = m->heap.slots.live_peak;
-    totals->end_live_objects = m->heap.slots.live;
-    totals->end_live_bytes = m->heap.live_bytes;
-    totals->duration_ns = m->heap.last_time_ns;
-}
-
 // What was live at the start belongs to the thread that begins: in a forked child there is no other.
 static int begin_with(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
     if (!inherited || !inherited->count || !m->order_count) return 0;
@@ -558,7 +542,7 @@ int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
     struct merge *m = merge(log, inherited, writer, NULL, progress, error);
     if (!m) return -1;
     sample_line_end(&m->samples);
-    fill_totals(m);
+    heap_model_fill_totals(&m->heap);
     result->totals = m->heap.totals;
     result->threads = m->heap.threads;
     tear_down(m);
