@@ -128,9 +128,8 @@ static const struct argp parser = {
     option_table,
     parse_option,
     "RAW...",
-    "Turn the raw log RAW into a trace; or another recorder's trace, compressed or in a zip as it may be, "
-    "and "
-    "- for standard input.\v"
+    "Turn the raw log RAW into a trace; or another recorder's trace, packed or in a zip as it may be. - is "
+    "standard input. Each RAW makes a trace of its own.\v"
     "The trace of a forked process begins with the blocks that it inherited, if its parent's log is there.",
     NULL,
     NULL,

@@ -1,5 +1,5 @@
-// Traces itself by glibc's mtrace(3), into the file that $MALLOC_TRACE names. Needs libc_malloc_debug preloaded.
-// Every kind of line that mtrace writes comes up.
+// Traces itself by glibc's mtrace(3), into the file that $MALLOC_TRACE names. Needs libc_malloc_debug
+// preloaded. Every kind of line that mtrace writes comes up.
 #include <malloc.h>
 #include <mcheck.h>
 #include <stdlib.h>
