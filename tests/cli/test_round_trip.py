@@ -43,7 +43,7 @@ class Wording:
         if event.is_free:
             return self._free(event, thread)
         if event.variant == "failed":
-            # A trace does not say which block could not grow; nor is a product beyond any number a size.
+            # A trace does not say which block could not grow; and no number holds some products.
             keeps = (self.form.fails and not self.exported and event.function not in REALLOCS
                      and event.bytes < 1 << 64)
             return replace(self._alloc(event, thread), address=0) if keeps else None
