@@ -24,6 +24,7 @@ static const struct verb verbs[] = {
     {"replay", "replay a trace against allocators and compare them (also: replay)", ht_verb_replay},
     {"compare", "compare the runs of a results file", ht_verb_python},
     {"report", "write the comparison as one HTML page", ht_verb_python},
+    {"export", "write a trace as Parquet tables", ht_verb_python},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

@@ -106,7 +106,7 @@ static int write_trace(struct import *import, const struct convert_request *requ
     status = ht_trace_finish(writer, heap->threads, heap->threads_count, totals ? totals : "{}", &file_bytes,
                              error);
     free(totals);
-    if (!status && !request->quiet)
+    if (!status && !request->quiet && !request->passing)
         convert_say_result(request->output, &heap->totals, file_bytes, ht_now_s() - started_s,
                            import->skipped);
     return status;
