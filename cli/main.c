@@ -21,6 +21,7 @@ static const struct verb verbs[] = {
     {"convert", "turn a raw log into a trace", ht_verb_convert},
     {"info", "say what a trace holds", ht_verb_info},
     {"dump", "print a trace, one line an event", ht_verb_dump},
+    {"slice", "cut a part out of a trace", ht_verb_slice},
     {"replay", "replay a trace against allocators and compare them (also: replay)", ht_verb_replay},
     {"compare", "compare the runs of a results file", ht_verb_python},
     {"report", "write the comparison as one HTML page", ht_verb_python},
