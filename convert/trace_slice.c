@@ -353,6 +353,8 @@ static void copy_samples(struct slicing *s) {
         totals->cpu_ns = sample.cpu_ns;
         ht_trace_put_sample(s->writer, &sample);
     }
+    uint64_t end_cpu = cpu_at(&s->facts, s->last_ns);
+    if (end_cpu > base_cpu && end_cpu - base_cpu > totals->cpu_ns) totals->cpu_ns = end_cpu - base_cpu;
 }
 
 static void end_threads(struct slicing *s) {
