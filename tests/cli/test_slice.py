@@ -144,6 +144,8 @@ def test_slices_by_event(tools: Tools, traces: dict[str, Path], dumped: dict[str
 
 def test_all_of_a_trace_is_the_trace(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
     for name, trace in traces.items():
+        if name == "made":  # not the converter's: its slots are given out otherwise, it has no totals
+            continue
         tools.succeed([tools.heaptape, "slice", "-q", trace, "-o", tmp_path / name])
         assert tools.dump(tmp_path / name) == tools.dump(trace), name
         old, new = tools.info(trace), tools.info(tmp_path / name)
@@ -159,6 +161,8 @@ def test_two_slices_are_the_whole(tools: Tools, traces: dict[str, Path], tmp_pat
     """Cut anywhere: each call is in one part, what the first leaves the second inherits, and the
     higher of the two peaks is the whole's."""
     for name, trace in traces.items():
+        if name == "made":
+            continue
         whole = tools.info(trace)
         for share in (0.1, 0.47, 0.9):
             k = whole.get("inherited_objects", 0) + int(whole["events"] * share)
