@@ -119,14 +119,14 @@ static void print_lifetimes(const struct trace_stats *stats) {
     char a[32], b[32], c[32], d[32], e[32], f[32], g[32];
     if (stats->lifetimes) {
         printf("\n%-16s %16s   %s\n", "lifetime", "blocks",
-               "in calls: median, p90       in bytes asked for            in time");
+               "in events: median, p90      in bytes asked for            in time");
         for (unsigned band = 0; band < STATS_BANDS; band++) {
             uint64_t blocks = 0;
             for (unsigned i = 0; i < STATS_CLASSES; i++) blocks += stats->lifetime[STATS_EVENTS][band][i];
             if (!blocks) continue;
             bool open = band + 1 == STATS_BANDS;
-            printf("  %-5s %8s %16s   ", open ? "above" : "up to",
-                   ht_bytes(a, (double)stats_band_upper[open ? band - 1 : band]), ht_grouped(b, blocks));
+            printf("  %-5s %9s %15s   ", open ? "above" : "up to",
+                   ht_grouped(a, stats_band_upper[open ? band - 1 : band]), ht_grouped(b, blocks));
             printf("%12s %12s   %11s %11s   %9s %9s\n",
                    ht_grouped(a, stats_quantile(stats->lifetime[STATS_EVENTS][band], 0.5)),
                    ht_grouped(b, stats_quantile(stats->lifetime[STATS_EVENTS][band], 0.9)),
@@ -174,14 +174,19 @@ static void print_threads(const struct trace_stats *stats) {
            share(b, stats->cross_frees, stats->frees));
 }
 
-static void print_ratios(const char *label, const uint64_t counts[STATS_RATIOS], uint64_t sum) {
+// How much reallocs changed sizes: each one, and over the lives of the blocks that had any.
+static void print_ratios(const struct stats_reallocs *reallocs) {
     static const char *const name[STATS_RATIOS] = {
-        "to half or less", "shrunk", "same", "up to 1.125x", "1.25x", "1.5x", "2x", "4x", "16x", "more"};
-    char a[32];
-    printf("  %s:", label);
-    for (unsigned i = 0, printed = 0; i < STATS_RATIOS; i++)
-        if (counts[i]) printf("%s %s %s", printed++ ? "," : "", name[i], share(a, counts[i], sum));
-    putchar('\n');
+        "half or less", "smaller",   "same",      "up to 1.125 x", "up to 1.25 x",
+        "up to 1.5 x",  "up to 2 x", "up to 4 x", "up to 16 x",    "more"};
+    char a[32], b[32], c[32], d[32];
+    printf("  %-20s %16s %8s   %16s %8s\n", "new size to old", "reallocs", "share", "last to first, blocks",
+           "share");
+    for (unsigned i = 0; i < STATS_RATIOS; i++)
+        if (reallocs->ratio[i] || reallocs->chain_growth[i])
+            printf("    %-18s %16s %8s   %21s %8s\n", name[i], ht_grouped(a, reallocs->ratio[i]),
+                   share(b, reallocs->ratio[i], reallocs->resized), ht_grouped(c, reallocs->chain_growth[i]),
+                   share(d, reallocs->chain_growth[i], reallocs->chains));
 }
 
 static void print_reallocs(const struct trace_stats *stats) {
@@ -193,12 +198,10 @@ static void print_reallocs(const struct trace_stats *stats) {
            ht_grouped(d, reallocs->same));
     printf("  %s added, %s to copy if every one moved\n", ht_bytes(a, (double)reallocs->added_bytes),
            ht_bytes(b, (double)reallocs->kept_bytes));
-    print_ratios("new size", reallocs->ratio, reallocs->resized);
-    printf("  %s blocks were resized, median %s times, p99 %s, at most %s\n", ht_grouped(a, reallocs->chains),
-           ht_grouped(b, stats_quantile(reallocs->chain_length, 0.5)),
-           ht_grouped(c, stats_quantile(reallocs->chain_length, 0.99)),
-           ht_grouped(d, reallocs->longest_chain));
-    print_ratios("last size to first", reallocs->chain_growth, reallocs->chains);
+    printf("  %s blocks were resized, half of them %s times or less, one %s times\n",
+           ht_grouped(a, reallocs->chains), ht_grouped(b, stats_quantile(reallocs->chain_length, 0.5)),
+           ht_grouped(c, reallocs->longest_chain));
+    print_ratios(reallocs);
 }
 
 static void print_alignments(const struct trace_stats *stats) {
