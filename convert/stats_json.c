@@ -148,7 +148,7 @@ static json_t *thread_row(const struct trace_stats *stats, unsigned column) {
 // Column 0 gathers the other threads: it comes last.
 static json_t *threads_of(const struct trace_stats *stats) {
     json_t *threads = json_object(), *rows = json_array(), *frees = json_array(), *bytes = json_array();
-    bool others = stats->facts.threads_count > STATS_COLUMNS - 1;
+    bool others = stats->others;
     unsigned columns = stats->columns - 1 + others;
     for (unsigned i = 0; i < columns; i++) {
         unsigned by = (i + 1) % stats->columns;

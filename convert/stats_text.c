@@ -153,7 +153,7 @@ static void print_threads(const struct trace_stats *stats) {
     char a[32], b[32];
     if (stats->facts.threads_count < 2) return;
     unsigned shown = stats->columns - 1 < SHOWN_THREADS ? stats->columns - 1 : SHOWN_THREADS;
-    bool others = stats->facts.threads_count > shown;
+    bool others = stats->others || stats->columns - 1 > shown;
     uint64_t frees[SHOWN_THREADS + 1][SHOWN_THREADS + 1] = {0};
     for (unsigned by = 0; by < stats->columns; by++)
         for (unsigned of = 0; of < stats->columns; of++)

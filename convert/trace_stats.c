@@ -438,6 +438,9 @@ static int pass(struct trace_stats *stats, struct ht_trace_reader *reader, const
 static void finish(struct trace_stats *stats) {
     stats->events = stats->records - stats->drops - stats->inherited_objects;
     close_point(stats, stats->points_used++, stats->events);
+    stats->others = stats->column[0].allocations > 0;
+    for (unsigned i = 0; i < STATS_COLUMNS; i++)
+        stats->others = stats->others || stats->pair[0][i].frees || stats->pair[i][0].frees;
     const struct block *blocks = stats->blocks.items;
     for (size_t i = 0; i < (size_t)1 << stats->chains.bits; i++)
         if (map64_has(&stats->chains, i))

@@ -83,6 +83,7 @@ struct trace_stats {
     uint64_t lifetimes, lifetime[STATS_UNITS][STATS_BANDS][STATS_CLASSES];
     uint64_t short_lived, short_lived_bytes, inherited_ends;
     uint32_t columns;
+    bool others;  // there is something in column 0
     struct stats_column column[STATS_COLUMNS];
     struct stats_pair pair[STATS_COLUMNS][STATS_COLUMNS];  // allocated by, freed by
     uint64_t cross_frees, cross_freed_bytes;
