@@ -31,6 +31,7 @@ struct slicing {
     struct slot_table blocks;  // of struct old_block
     uint64_t slots_end;        // no slot so far is this high
     struct old_thread *threads;
+    size_t threads_count;
     uint32_t *old_number;    // of each new thread
     struct heap_model heap;  // its addresses are the old slots
     struct ht_trace_writer *writer;

@@ -19,7 +19,7 @@ def record_traces(tools: Tools, repository: Path, folder: Path) -> dict[str, Pat
     traces["threads"] = tools.convert(exchange.logs[0], folder / "threads.bin")
     traces["made"] = folder / "made.bin"
     tools.succeed([tools.build / "bench" / "make_trace", traces["made"], "20000", "300", "6", "3"])
-    work = "import json; x = [json.loads(json.dumps({str(i): [i] * i})) for i in range(25)]; " \
+    work = "import json; x = [json.loads(json.dumps({str(i): [i] * i})) for i in range(15)]; " \
            "b = bytearray(); [b.extend(bytes(5000)) for i in range(40)]"
     script = tools.preload(["/usr/bin/python3", "-c", work], folder / "python",
                            env={"PYTHONMALLOC": "malloc"})
