@@ -73,8 +73,6 @@ static void print_for_people(const json_t *info) {
     const json_t *cut = json_object_get(context, "sliced_from");
     if (json_string_value(json_object_get(cut, "trace")))
         printf("%-24s %s\n", "sliced from", text_of(cut, "trace"));
-    if (json_string_value(json_object_get(context, "source_format")))
-        printf("%-24s %s\n", "imported from", text_of(context, "source_format"));
     print_count(info, "events", "events");
     print_ops(info);
     print_count(info, "threads", "threads");
@@ -86,9 +84,7 @@ static void print_for_people(const json_t *info) {
         print_count(info, "inherited objects", "inherited_objects");
         print_bytes(info, "inherited", "inherited_bytes");
     }
-    const char *time = json_string_value(json_object_get(context, "time"));
-    printf("%-24s %.3f s%s\n", "duration", (double)number(info, "duration_ns") / 1e9,
-           time && !strcmp(time, "nominal") ? ", nominal: the source has no times" : "");
+    printf("%-24s %.3f s\n", "duration", (double)number(info, "duration_ns") / 1e9);
     printf("%-24s %.3f s\n", "recorded CPU time", (double)number(info, "recorded_cpu_ns") / 1e9);
     print_bytes(info, "recorded peak RssAnon", "recorded_rss_peak_bytes");
     print_bytes(info, "  of it heap", "recorded_heap_rss_peak_bytes");
