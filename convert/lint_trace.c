@@ -1,5 +1,7 @@
 #include <errno.h>
 #include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
 
 #include "lint_passes.h"
 #include "ops.h"
@@ -12,7 +14,7 @@ static const char *check_event(struct lint *lint, const struct ht_op_shape *shap
     if (!shape->slot) return NULL;
     if (shape->makes_object == block->live)
         return block->live ? "an allocation into a free slot expected" : "a slot with a live object expected";
-    if (call->function == HT_DROP) lint_found(lint, LINT_UNSEEN_FREE, call, block, 0);
+    if (call->function == HT_DROP && !lint->drops_expected) lint_found(lint, LINT_UNSEEN_FREE, call, block, 0);
     if (block->live) lint_check_end(lint, call, block, 0);
     if (shape->ends_object) block->live = false;
     else *block = lint_block_of(call);
@@ -38,10 +40,21 @@ static int check_section(struct lint *lint, const struct ht_events *events, cons
     return 0;
 }
 
+// Is it a slice by threads? -1 with error where its context is damaged.
+static int read_context(struct lint *lint, struct ht_trace_reader *reader, struct ht_error *error) {
+    char *text = ht_trace_context_json(reader, error);
+    if (!text) return error->status ? -1 : 0;
+    json_t *context = json_loads(text, 0, NULL);
+    lint->drops_expected = json_object_get(json_object_get(context, "sliced_from"), "threads") != NULL;
+    json_decref(context);
+    free(text);
+    return 0;
+}
+
 int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
     struct ht_op_shape shape[256];
     struct slot_table blocks = slot_table_of(sizeof(struct lint_block));
-    int status = 0;
+    int status = read_context(lint, reader, error);
     bool memory = true;
     uint32_t last = 0;
     for (unsigned op = 0; op < 256; op++) shape[op] = ht_op_shape((uint8_t)op);
