@@ -1,4 +1,4 @@
-"""A plain reading of what `heaptape dump` prints: the model that the verbs on traces are held against."""
+"""A plain reading of what `heaptape dump` prints, to hold the verbs on traces against."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ def parse(line: str) -> Event:
         return Event(int(number), int(time_ns), int(thread), function, variant, slot, size,
                      aligned[0] if aligned else 0)
     extra = numbers[0] if len(numbers) == 2 else 0
-    return Event(int(number), int(time_ns), int(thread), function, variant, slot, numbers[-1], extra)
+    return Event(int(number), int(time_ns), int(thread), function, variant, slot, numbers[-1],
+                 extra)
 
 
 def events_of(tools: Tools, trace: Path, *more: str) -> list[Event]:

@@ -14,8 +14,8 @@ def record_traces(tools: Tools, repository: Path, folder: Path) -> dict[str, Pat
     machine lets them run at once. made: six that certainly do. python: reallocs and large blocks.
     child: a forked process, which begins with inherited blocks."""
     traces = {"golden": repository / "tests" / "golden" / "sqlite3.bin"}
-    exchange = tools.preload([tools.target("threads_exchange"), folder / "counts", "30000", "4", "7"],
-                             folder / "threads")
+    command = [tools.target("threads_exchange"), folder / "counts", "30000", "4", "7"]
+    exchange = tools.preload(command, folder / "threads")
     traces["threads"] = tools.convert(exchange.logs[0], folder / "threads.bin")
     traces["made"] = folder / "made.bin"
     tools.succeed([tools.build / "bench" / "make_trace", traces["made"], "20000", "300", "6", "3"])

@@ -128,7 +128,7 @@ def test_a_childs_log_is_checked_with_what_it_inherited(tools: Tools, repository
 
 
 def test_bad_input(tools: Tools, repository: Path, tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no trace, no log: more than sixty-four bytes of something else " * 2)
+    (tmp_path / "text").write_text("no trace, no log: more than 64 bytes of something else " * 2)
     done = run([tools.heaptape, "lint", tmp_path / "text"])
     assert done.returncode == 3 and b"trace" in done.stderr
     assert run([tools.heaptape, "lint", tmp_path / "none"]).returncode == 3

@@ -15,7 +15,8 @@ BANDS = [16, 64, 256, 1024, 4096, 65536, 1 << 20, None]
 
 
 @pytest.fixture(scope="module")
-def traces(tools: Tools, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def traces(tools: Tools, repository: Path,
+           tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return record_traces(tools, repository, tmp_path_factory.mktemp("stats"))
 
 
@@ -61,7 +62,8 @@ def test_calls(case: tuple[list[Event], dict]) -> None:
     assert stats["events"] == len(calls)
     assert stats["duration_ns"] == events[-1].time_ns
     functions = stats["functions"]
-    assert {name: row["calls"] for name, row in functions.items()} == Counter(e.function for e in calls)
+    assert {name: row["calls"] for name, row in functions.items()} == \
+        Counter(e.function for e in calls)
     for variant in ("failed", "null", "foreign"):
         assert {name: row[variant] for name, row in functions.items() if row[variant]} == \
             Counter(e.function for e in calls if e.variant == variant)
@@ -89,7 +91,7 @@ def test_sizes(case: tuple[list[Event], dict]) -> None:
     for event in asked:
         requests[class_of(event.size_bytes)] += 1
         size_bytes[class_of(event.size_bytes)] += event.size_bytes
-    assert Counter({c: row["requests"] for c, row in classes.items() if row["requests"]}) == requests
+    assert +Counter({c: row["requests"] for c, row in classes.items()}) == requests
     assert +Counter({c: row["bytes"] for c, row in classes.items()}) == +size_bytes
     _, heap = follow(events)
     at_peak, _ = follow(events[:stats["peak_event"] + 1])
@@ -223,7 +225,8 @@ def test_reallocs(case: tuple[list[Event], dict]) -> None:
 
 def test_alignments(case: tuple[list[Event], dict]) -> None:
     events, stats = case
-    aligned = [e for e in events if e.makes and e.extra and not e.is_realloc and e.function != "calloc"]
+    aligned = [e for e in events
+               if e.makes and e.extra and not e.is_realloc and e.function != "calloc"]
     told = stats["alignments"]
     assert told["calls"] == len(aligned)
     assert told["bytes"] == sum(e.size for e in aligned)
