@@ -72,7 +72,7 @@ static int read_totals(struct exporter *exporter, struct ht_trace_reader *reader
 
 static int exporter_begin(struct exporter *exporter, const struct export_format *format,
                           struct ht_trace_reader *reader, struct ht_error *error) {
-    *exporter = (struct exporter){.format = format};
+    *exporter = (struct exporter){.format = format, .numbers = slot_table_of(sizeof(uint64_t))};
     if (read_totals(exporter, reader, error) || ht_trace_facts(reader, &exporter->facts, error)) return -1;
     export_rules_make(&exporter->rules, format->abilities, exporter->page_bytes);
     if (!format->begin || format->begin(exporter)) return 0;
@@ -82,11 +82,15 @@ static int exporter_begin(struct exporter *exporter, const struct export_format 
 
 static void exporter_end(struct exporter *exporter) {
     if (exporter->format->end) exporter->format->end(exporter);
-    slot_table_free(&exporter->slots);
+    slot_table_free(&exporter->numbers);
     ht_trace_facts_free(&exporter->facts);
 }
 
 static void put_section(struct exporter *exporter, const struct ht_events *events) {
+    if (!slot_table_reach(&exporter->numbers, events->slot, events->rows)) {
+        exporter->wrong = "not enough address space for a number per slot";
+        return;
+    }
     for (uint32_t row = 0; row < events->rows && !exporter->wrong; row++) {
         struct export_call call = export_call_of(&exporter->rules, events, row, &exporter->losses);
         if (call.slot > exporter->slot_max) exporter->slot_max = call.slot;

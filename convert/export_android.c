@@ -140,11 +140,7 @@ static uint64_t pages_of_birth(struct exporter *exporter, uint64_t event) {
 static uint64_t swap_pages(struct exporter *exporter, const struct export_call *call) {
     enum export_action action = call->action;
     if (action == EXPORT_FREE_NULL || exporter->facts.residency_count == 0) return 0;
-    uint64_t *pages = slot_table_at(&exporter->slots, call->slot);
-    if (!pages) {
-        exporter->wrong = "not enough address space for a number per slot";
-        return 0;
-    }
+    uint64_t *pages = export_number(exporter, call->slot);
     bool ends = action == EXPORT_FREE || action == EXPORT_RELEASE || action == EXPORT_REALLOC;
     uint64_t before = ends ? *pages : 0;
     bool born = action != EXPORT_FREE && action != EXPORT_RELEASE;

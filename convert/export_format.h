@@ -21,9 +21,9 @@ struct exporter {
     uint64_t events;                       // of the trace, so far
     uint64_t lines;                        // written so far, without the header
     uint32_t slot_max;
-    struct slot_table slots;  // the format's own, by slot
-    void *own;                // the same, made by begin
-    const char *wrong;        // why the export cannot go on
+    struct slot_table numbers;  // of uint64_t, the format's own
+    void *own;                  // the same, made by begin
+    const char *wrong;          // why the export cannot go on
 };
 
 struct export_format {
@@ -42,6 +42,11 @@ struct export_format {
 };
 
 extern const struct export_format export_malloc_wrap, export_android, export_rep;
+
+// The format's own number of a slot in the section under way; 0 until it is set.
+static inline uint64_t *export_number(const struct exporter *exporter, uint32_t slot) {
+    return (uint64_t *)exporter->numbers.items + slot;
+}
 
 // A number, padded by blanks to `width`, and a newline: width + 1 bytes.
 void export_padded_number(char *at, size_t width, uint64_t number);

@@ -21,11 +21,7 @@ static void end(struct exporter *exporter) { free(exporter->own); }
 // The id of the call's object, which a birth gives; false if there is none.
 static bool find_id(struct exporter *exporter, const struct export_call *call, uint64_t *id) {
     struct rep_state *state = exporter->own;
-    uint64_t *id_plus_1 = slot_table_at(&exporter->slots, call->slot);
-    if (!id_plus_1) {
-        exporter->wrong = "not enough address space for a number per slot";
-        return false;
-    }
+    uint64_t *id_plus_1 = export_number(exporter, call->slot);
     if (call->action == EXPORT_MALLOC) *id_plus_1 = ++state->births;
     if (*id_plus_1 == 0) {
         exporter->wrong = "an object that was allocated before expected";

@@ -1,5 +1,6 @@
-// One number per slot, for exporters: sparse, so that it takes memory by the slots in use and not by their
-// largest number, which a file could claim to be anything.
+// One item of fixed size for each slot of a trace, all zero until it is written. The items lie in a mapping
+// of their own, whose untouched pages cost nothing: a damaged trace that names a far slot does not take
+// memory.
 #ifndef HEAPTAPE_SLOT_TABLE_H
 #define HEAPTAPE_SLOT_TABLE_H
 
@@ -8,18 +9,18 @@
 #include <stdint.h>
 
 struct slot_table {
-    uint64_t *value;  // 0 where nothing was put
-    size_t room;
+    void *items;
+    size_t item_bytes, mapped_bytes;
+    uint64_t room;  // slots below this have an item
 };
 
-// Makes room for a slot. False for want of address space.
-bool slot_table_grow(struct slot_table *table, uint32_t slot);
+// Nothing is mapped yet.
+static inline struct slot_table slot_table_of(size_t item_bytes) {
+    return (struct slot_table){.item_bytes = item_bytes};
+}
 void slot_table_free(struct slot_table *table);
 
-// Where the slot's number is; NULL for want of address space.
-static inline uint64_t *slot_table_at(struct slot_table *table, uint32_t slot) {
-    if (slot >= table->room && !slot_table_grow(table, slot)) return NULL;
-    return &table->value[slot];
-}
+// Makes room for the slots of one decoded section. False for want of memory.
+bool slot_table_reach(struct slot_table *table, const uint32_t *slot, uint32_t rows);
 
 #endif
