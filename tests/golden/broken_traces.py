@@ -143,6 +143,8 @@ def others() -> dict[str, bytes]:
         "replay-slot.bin": of_events(Event(1, slot=1, size=5), Event(1, slot=1_000_000, size=5)),
         "replay-slot-limit.bin": of_events(Event(1, slot=1 << 29, size=5)),
         "replay-thread.bin": of_events(Event(1, slot=1, size=5), Event(1, thread=1_000_000, slot=2, size=5)),
+        "replay-threads.bin": writer.build(writer.TraceSpec(
+            events=[Event(1, slot=1, size=5), Event(5, thread=1, slot=1)], threads=[(5, 0, 0, 1, 0, 0, "one")]))[0],
         "replay-size.bin": of_events(Event(1, slot=1, size=1 << 63)),
         "replay-time.bin": of_events(Event(1, slot=1, size=5, time=1 << 61)),
     }
