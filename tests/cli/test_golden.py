@@ -36,6 +36,19 @@ def test_damage_is_told_in_the_same_words(tools: Tools, tmp_path: Path, name: st
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("part", range(1, 16))
+def test_a_cut_trace_dumps_the_beginning(tools: Tools, tmp_path: Path, part: int) -> None:
+    whole = (GOLDEN / "sqlite3.bin").read_bytes()
+    cut = tmp_path / "cut.bin"
+    cut.write_bytes(whole[: len(whole) * part // 16])
+    done = run([tools.heaptape, "dump", cut])
+    assert done.returncode == 3
+    assert (GOLDEN / "sqlite3.dump").read_bytes().startswith(done.stdout)
+    assert len(done.stderr.splitlines()) == 1 and b"cut.bin: offset " in done.stderr
+    shown = run([tools.heaptape, "info", cut])
+    assert shown.returncode == 3 and len(shown.stderr.splitlines()) == 1
+
+
 SOURCES = GOLDEN.parent.parent
 READERS = ["format/raw_reader.c", "format/trace_reader.c", "format/columns.c", "convert/streams.c",
            "convert/inheritance.c", "convert/merge.c", "convert/convert_verb.c", "replay/form_builder.c",
