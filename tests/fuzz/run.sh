@@ -59,9 +59,9 @@ keep() {
     local target=$1 program new=$campaign/new/$1 name
     program=$(program_of "$target") || exit 2
     rm -rf "$new"
-    mkdir -p "$new" "$here/corpus/$target"
+    mkdir -p "$new" "$here/corpus/$target" "$campaign/live/$target" "$campaign/seeds/$target"
     cp "$here/corpus/$target/"* "$new/" 2>/dev/null
-    "$program" "${limits[@]}" -merge=1 "$new" "$campaign/live/$target" "$campaign/seeds/$target" \
+    "$program" "${limits[@]}" -use_counters=0 -merge=1 "$new" "$campaign/live/$target" "$campaign/seeds/$target" \
         >"$campaign/$target.keep.log" 2>&1 || give_up "$target: see $campaign/$target.keep.log"
     for name in "$new"/*; do [ -e "$here/corpus/$target/${name##*/}" ] || cp "$name" "$here/corpus/$target/"; done
     echo "$target: $(find "$here/corpus/$target" -type f | wc -l) inputs," \
