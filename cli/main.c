@@ -21,9 +21,13 @@ static const struct verb verbs[] = {
     {"convert", "turn raw logs and other recorders' traces into traces", ht_verb_convert},
     {"info", "say what a trace holds", ht_verb_info},
     {"dump", "print a trace, one line an event", ht_verb_dump},
+    {"slice", "cut a part out of a trace", ht_verb_slice},
+    {"stats", "say what a program does with its heap", ht_verb_stats},
+    {"lint", "look for defects in a trace or a raw log", ht_verb_lint},
     {"replay", "replay a trace against allocators and compare them (also: replay)", ht_verb_replay},
     {"compare", "compare the runs of a results file", ht_verb_python},
     {"report", "write the comparison as one HTML page", ht_verb_python},
+    {"export", "write a trace as Parquet tables", ht_verb_python},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

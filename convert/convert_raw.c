@@ -60,7 +60,7 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
                              error);
     free(text);
     free(result.threads);
-    if (!status && !request->quiet)
+    if (!status && !request->quiet && !request->passing)
         convert_say_result(request->output, &result.totals, file_bytes, ht_now_s() - started_s, 0);
     return status;
 }

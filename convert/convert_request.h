@@ -13,6 +13,7 @@ struct convert_request {
     uint32_t time_unit_ns;
     uint64_t pid;
     bool pid_wanted, no_parent, lenient, quiet;
+    bool passing;  // the trace is on its way to another format: nothing is said of it
 };
 
 #endif

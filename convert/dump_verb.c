@@ -6,11 +6,13 @@
 #include "ops.h"
 #include "talk.h"
 #include "trace_argument.h"
+#include "trace_range.h"
 #include "trace_reader.h"
 #include "verbs.h"
 
 struct options {
     const char *trace;
+    struct trace_range range;
     bool no_time;
 };
 
@@ -21,10 +23,13 @@ static const struct argp_option option_table[] = {
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &options->range; return 0;
     case 't': options->no_time = true; return 0;
     default: return trace_argument(key, value, state, &options->trace);
     }
 }
+
+static const struct argp_child children[] = {{&trace_range_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
     option_table,
@@ -32,7 +37,7 @@ static const struct argp parser = {
     "TRACE",
     "Print every event of TRACE on a line: EVENT TIME_NS tTHREAD CALL. Objects are named by slot, as #N.\v"
     "The second operand of an aligned allocation is the size, the first the alignment.",
-    NULL,
+    children,
     NULL,
     NULL};
 
@@ -77,18 +82,41 @@ static void print_event(const struct ht_events *events, uint32_t row) {
     }
 }
 
-static int dump(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
+// Prints what of the section is wanted. Returns false where the range ends.
+static bool dump_section(const struct ht_events *events, const struct options *options) {
+    const struct trace_range *range = &options->range;
+    for (uint32_t row = 0; row < events->rows; row++) {
+        uint64_t event = events->first_event + row, time_ns = events->time_ns[row];
+        if (trace_range_over(range, event, time_ns)) return false;
+        if (!trace_range_begun(range, event, time_ns) || !trace_range_wants(range, events->thread[row]))
+            continue;
+        if (!options->no_time) printf("%" PRIu64 " %" PRIu64 " ", event, time_ns);
+        printf("t%" PRIu32 " ", events->thread[row]);
+        print_event(events, row);
+    }
+    return true;
+}
+
+// *whole: the range ends where the trace does.
+static int dump(struct ht_trace_reader *reader, struct options *options, bool *whole,
+                struct ht_error *error) {
+    struct ht_trace_facts facts;
+    *whole = false;
+    if (options->range.threads) {
+        if (ht_trace_facts(reader, &facts, error)) return -1;
+        uint32_t threads = (uint32_t)facts.threads_count;
+        ht_trace_facts_free(&facts);
+        if (trace_range_know_threads(&options->range, threads, options->trace, error)) return -1;
+    }
     for (size_t i = 0; i < ht_trace_sections(reader); i++) {
         struct ht_events events;
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
+        if (trace_range_section_over(&options->range, reader, i)) return 0;
+        if (trace_range_section_before(&options->range, reader, i)) continue;
         if (ht_trace_events(reader, i, &events, error)) return -1;
-        for (uint32_t row = 0; row < events.rows; row++) {
-            if (!options->no_time)
-                printf("%" PRIu64 " %" PRIu64 " ", events.first_event + row, events.time_ns[row]);
-            printf("t%" PRIu32 " ", events.thread[row]);
-            print_event(&events, row);
-        }
+        if (!dump_section(&events, options)) return 0;
     }
+    *whole = true;
     return 0;
 }
 
@@ -98,12 +126,14 @@ int ht_verb_dump(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
     if (!reader) return ht_complain("heaptape dump", &error);
-    int status = dump(reader, &options, &error) ? ht_complain("heaptape dump", &error) : HT_EXIT_DONE;
-    if (!status && ht_trace_truncated(reader)) {
+    bool whole;
+    int status = dump(reader, &options, &whole, &error) ? ht_complain("heaptape dump", &error) : HT_EXIT_DONE;
+    if (!status && whole && ht_trace_truncated(reader)) {
         fflush(stdout);
         ht_trace_tell_truncated(reader, &error);
         status = ht_complain("heaptape dump", &error);
     }
+    trace_range_free(&options.range);
     ht_trace_close(reader);
     return ht_stdout_status("heaptape dump", status);
 }

@@ -97,9 +97,6 @@ void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread);
 // drop by the thread, and counted as an anomaly.
 void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns);
 
-// What only the end tells goes into the totals. The heap has a writer.
-void heap_model_fill_totals(struct heap_model *heap);
-
 // Residency of large blocks: noted at birth (the event about to be written) and told at the end.
 bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before);
 void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);

@@ -87,6 +87,9 @@ static void print_for_people(const json_t *info) {
         printf("%-24s process %" PRIu64 "\n", "forked from", number(info, "parent_pid"));
     if (json_string_value(json_object_get(context, "stopped")))
         printf("%-24s %s\n", "recording stopped", text_of(context, "stopped"));
+    const json_t *cut = json_object_get(context, "sliced_from");
+    if (json_string_value(json_object_get(cut, "trace")))
+        printf("%-24s %s\n", "sliced from", text_of(cut, "trace"));
     print_count(info, "events", "events");
     print_ops(info);
     print_count(info, "threads", "threads");

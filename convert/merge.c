@@ -44,6 +44,7 @@ struct lane {
 
 struct merge {
     const struct ht_raw_log *log;
+    const struct merge_observer *observer;  // or NULL
     struct streams streams;
     struct heap_model heap;
     struct lane *lane;
@@ -366,7 +367,8 @@ static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_r
     }
 }
 
-static enum applied apply(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+static enum applied apply_unobserved(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                                     bool force) {
     switch (record->op) {
     case HT_RAW_FREE:
     case HT_RAW_FREE_NULL: return apply_free(m, number, record, force);
@@ -377,12 +379,27 @@ static enum applied apply(struct merge *m, uint32_t number, const struct ht_raw_
     }
 }
 
-// A malloc or free of a small block without modifiers, while nobody waits: nearly all of a log. False: it is
-// no such case, and nothing has been done.
+static enum applied apply(struct merge *m, uint32_t number, const struct ht_raw_record *record, bool force) {
+    enum applied how = apply_unobserved(m, number, record, force);
+    if (__builtin_expect(m->observer && how == APPLIED, 0)) {
+        const struct lane *lane = &m->lane[number];
+        m->observer->call(m->observer->context,
+                          &(struct merge_observed){.record = record,
+                                                   .stream = lane->stream,
+                                                   .lane = number,
+                                                   .thread = lane->thread,
+                                                   .time_ns = time_of(m, record->stamp)});
+    }
+    return how;
+}
+
+// A malloc or free of a small block without modifiers, while nobody waits or looks on: nearly all of a log.
+// False: it is no such case, and nothing has been done.
 static inline bool apply_common(struct merge *m, const struct lane *lane,
                                 const struct ht_raw_record *record) {
     struct heap_model *heap = &m->heap;
-    if (!record->common || lane->thread == NO_THREAD || lane->waited || m->blocked_count) return false;
+    if (!record->common || lane->thread == NO_THREAD || lane->waited || m->blocked_count || m->observer)
+        return false;
     if (record->op == HT_RAW_MALLOC) {
         if (record->size >= HT_LARGE_BLOCK_BYTES || !map64_reserve(&heap->addresses)) return false;
         size_t place = heap_model_find(heap, record->address);
@@ -569,7 +586,8 @@ static void tear_down(struct merge *m) {
 // Runs the whole merge. Returns it for its results, or NULL with error.
 static struct merge *merge(const struct ht_raw_log *log, const struct live_blocks *inherited,
                            struct ht_trace_writer *writer, const struct fork_point *fork,
-                           const struct merge_progress *progress, struct ht_error *error) {
+                           const struct merge_observer *observer, const struct merge_progress *progress,
+                           struct ht_error *error) {
     struct merge *m = calloc(1, sizeof *m);
     if (!m) {
         errno = ENOMEM;
@@ -577,6 +595,7 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
         return NULL;
     }
     m->log = log;
+    m->observer = observer;
     if (!set_up(m, writer, fork, error) && !begin_with(m, inherited, error) && !run_merge(m, progress, error))
         return m;
     free(m->heap.threads);
@@ -587,7 +606,7 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
 int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
               struct ht_trace_writer *writer, struct merge_result *result,
               const struct merge_progress *progress, struct ht_error *error) {
-    struct merge *m = merge(log, inherited, writer, NULL, progress, error);
+    struct merge *m = merge(log, inherited, writer, NULL, NULL, progress, error);
     if (!m) return -1;
     sample_line_end(&m->samples);
     heap_model_fill_totals(&m->heap);
@@ -600,10 +619,20 @@ int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
 int merge_to_fork(const struct ht_raw_log *log, const struct live_blocks *inherited,
                   const struct fork_point *fork, struct live_blocks *live,
                   const struct merge_progress *progress, struct ht_error *error) {
-    struct merge *m = merge(log, inherited, NULL, fork, progress, error);
+    struct merge *m = merge(log, inherited, NULL, fork, NULL, progress, error);
     if (!m) return -1;
     int status = live_blocks_take(live, &m->heap) ? 0 : no_memory(m, error);
     free(m->heap.threads);
     tear_down(m);
     return status;
+}
+
+int merge_observe(const struct ht_raw_log *log, const struct live_blocks *inherited,
+                  const struct merge_observer *observer, const struct merge_progress *progress,
+                  struct ht_error *error) {
+    struct merge *m = merge(log, inherited, NULL, NULL, observer, progress, error);
+    if (!m) return -1;
+    free(m->heap.threads);
+    tear_down(m);
+    return 0;
 }

@@ -16,6 +16,8 @@
 #include "raw_reader.h"
 #include "trace_writer.h"
 
+struct stream;
+
 struct merge_totals {
     uint64_t events, records;
     uint64_t ops[HT_FUNCTIONS];
@@ -49,5 +51,23 @@ int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
 int merge_to_fork(const struct ht_raw_log *log, const struct live_blocks *inherited,
                   const struct fork_point *fork, struct live_blocks *live,
                   const struct merge_progress *progress, struct ht_error *error);
+
+// Sees every record that the merge has applied, in the order that it finds.
+struct merge_observed {
+    const struct ht_raw_record *record;
+    const struct stream *stream;
+    uint32_t lane;    // the stream's number
+    uint32_t thread;  // as in the trace
+    uint64_t time_ns;
+};
+struct merge_observer {
+    void (*call)(void *context, const struct merge_observed *observed);
+    void *context;
+};
+
+// Follows the whole log for the observer, and writes nothing. Returns 0 or -1 with error.
+int merge_observe(const struct ht_raw_log *log, const struct live_blocks *inherited,
+                  const struct merge_observer *observer, const struct merge_progress *progress,
+                  struct ht_error *error);
 
 #endif

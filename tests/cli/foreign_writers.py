@@ -33,6 +33,7 @@ class Heap:
     threads: dict[int, int] = field(default_factory=dict)
     threads_seen: int = 0
     births: int = 0
+    live_bytes: int = 0
     peak_bytes: int = 0
     anomalies: int = 0
     foreign: int = 0
@@ -43,16 +44,20 @@ class Heap:
 
     def _place(self, call: Call, thread: int, birth: int | None) -> int:
         if call.address in self.blocks:
-            self._put(thread, f"drop(#{self.blocks.pop(call.address)[0]})")
+            self._put(thread, f"drop(#{self._end(call.address)})")
             self.anomalies += 1
         if birth is None:
             self.births += 1
             birth = self.births
-        self.blocks[call.address] = (
-            birth,
-            call.size * (call.extra if call.function in COUNTED else 1),
-        )
-        self.peak_bytes = max(self.peak_bytes, sum(size for _, size in self.blocks.values()))
+        size = call.size * (call.extra if call.function in COUNTED else 1)
+        self.blocks[call.address] = birth, size
+        self.live_bytes += size
+        self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        return birth
+
+    def _end(self, address: int) -> int:
+        birth, size = self.blocks.pop(address)
+        self.live_bytes -= size
         return birth
 
     def take(self, call: Call) -> None:
@@ -68,7 +73,9 @@ class Heap:
         elif call.function == "realloc":
             self._realloc(call, thread)
         else:
-            operands = f"{call.extra}, {call.size}" if call.extra else f"{call.size}"
+            operands = f"{call.size}"
+            if call.function in (*COUNTED, *ALIGNED):
+                operands = f"{call.extra}, {operands}"
             if call.address:
                 birth = self._place(call, thread, None)
                 self._put(thread, f"{call.function}({operands}) = #{birth}")
@@ -80,7 +87,7 @@ class Heap:
         if not call.address:
             self._put(thread, "free(NULL)")
         elif call.address in self.blocks:
-            self._put(thread, f"free(#{self.blocks.pop(call.address)[0]})")
+            self._put(thread, f"free(#{self._end(call.address)})")
         else:
             self.foreign += 1
             self._put(thread, "free(?) (foreign)")
@@ -88,12 +95,12 @@ class Heap:
     def _realloc(self, call: Call, thread: int) -> None:
         known = call.old in self.blocks
         if not call.address and known and not call.size:
-            self._put(thread, f"realloc(#{self.blocks.pop(call.old)[0]}, 0) = NULL (released)")
+            self._put(thread, f"realloc(#{self._end(call.old)}, 0) = NULL (released)")
         elif not call.address:
             self.failed += 1
             self._put(thread, f"realloc(?, {call.size}) = NULL (failed)")
         elif known:
-            birth = self._place(call, thread, self.blocks.pop(call.old)[0])
+            birth = self._place(call, thread, self._end(call.old))
             self._put(thread, f"realloc(#{birth}, {call.size}) = #{birth}")
         else:
             self.foreign += call.old != 0

@@ -1,0 +1,275 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "inheritance.h"
+#include "lint_passes.h"
+#include "live_ranges.h"
+#include "ops.h"
+#include "read_at.h"
+#include "streams.h"
+
+enum { PADDING_BYTES = 64 };
+
+// A realloc whose first half has been seen.
+struct half_realloc {
+    bool open, had_block;
+    struct lint_call call;
+    struct lint_block block;
+};
+
+struct raw_pass {
+    struct lint *lint;
+    const struct ht_raw_log *log;
+    struct live_ranges live;
+    struct map64 freed;         // address -> when it was freed, plus one
+    struct half_realloc *half;  // by lane
+    uint32_t lanes;
+    bool no_memory;
+    const struct merge_observed *now;  // the record under way
+};
+
+// ---- where a record is ----
+
+// Decodes the record's window once more, up to the record.
+static void locate(void *context, struct lint_call *call) {
+    const struct raw_pass *pass = context;
+    const struct stream *stream = pass->now->stream;
+    const struct ht_raw_record *wanted = pass->now->record;
+    const struct stream_window *place = &stream->window[stream->next_window - 1];
+    struct ht_window window;
+    struct ht_raw_record record;
+    struct ht_raw_decoder decoder;
+    call->offset = place->offset;
+    if (place->bytes <= sizeof window) return;
+    uint8_t *bytes = calloc(1, place->bytes + PADDING_BYTES);
+    if (!bytes || !ht_read_at(pass->log->fd, bytes, place->bytes, place->offset)) {
+        free(bytes);
+        return;
+    }
+    memcpy(&window, bytes, sizeof window);
+    decoder = (struct ht_raw_decoder){.at = bytes + sizeof window,
+                                      .end = bytes + place->bytes,
+                                      .stamp = window.base_stamp,
+                                      .address = window.base_address};
+    const uint8_t *at = decoder.at;
+    while (ht_raw_decode(&decoder, &record) > 0) {
+        if (record.op == wanted->op && record.stamp == wanted->stamp && record.address == wanted->address) {
+            call->offset += (uint64_t)(at - bytes);
+            break;
+        }
+        at = decoder.at;
+    }
+    free(bytes);
+}
+
+// ---- one record ----
+
+static unsigned default_function(unsigned op) {
+    switch (op) {
+    case HT_RAW_FREE:
+    case HT_RAW_FREE_NULL: return HT_FREE;
+    case HT_RAW_MALLOC: return HT_MALLOC;
+    case HT_RAW_CALLOC: return HT_CALLOC;
+    case HT_RAW_ALIGNED: return HT_POSIX_MEMALIGN;
+    default: return HT_REALLOC;
+    }
+}
+
+static struct lint_call call_of(const struct merge_observed *observed) {
+    const struct ht_raw_record *record = observed->record;
+    uint8_t function = record->function ? record->function : (uint8_t)default_function(record->op);
+    bool counted = function == HT_CALLOC || function == HT_REALLOCARRAY;
+    return (struct lint_call){.address = record->address,
+                              .time_ns = observed->time_ns,
+                              .size = record->size,
+                              .extra = counted ? record->count : record->alignment,
+                              .thread = observed->thread,
+                              .function = function,
+                              .variant = record->failed ? HT_FAILED : HT_PLAIN};
+}
+
+static uint64_t length_of(const struct lint_block *block) { return block->bytes ? block->bytes : 1; }
+
+static const struct live_range *block_at(const struct raw_pass *pass, uint64_t address) {
+    const struct live_range *range = live_ranges_below(&pass->live, address);
+    return range && range->address == address ? range : NULL;
+}
+
+static void add(struct raw_pass *pass, const struct lint_call *call, const struct lint_block *block) {
+    const struct live_range *below = live_ranges_below(&pass->live, call->address);
+    if (below && below->address == call->address) {
+        lint_found(pass->lint, LINT_UNSEEN_FREE, call, &below->block, below->address);
+        live_ranges_remove(&pass->live, call->address);
+        below = call->address ? live_ranges_below(&pass->live, call->address - 1) : NULL;
+    }
+    if (below && call->address - below->address < length_of(&below->block))
+        lint_found(pass->lint, LINT_OVERLAP, call, &below->block, below->address);
+    const struct live_range *above = live_ranges_above(&pass->live, call->address);
+    if (above && above->address - call->address < length_of(block))
+        lint_found(pass->lint, LINT_OVERLAP, call, &above->block, above->address);
+    size_t freed = map64_find(&pass->freed, call->address);
+    if (map64_has(&pass->freed, freed)) map64_remove_at(&pass->freed, freed);
+    if (!live_ranges_add(&pass->live, call->address, block)) pass->no_memory = true;
+}
+
+static void remove_block(struct raw_pass *pass, const struct lint_call *call) {
+    live_ranges_remove(&pass->live, call->address);
+    if (!map64_put(&pass->freed, call->address, call->time_ns + 1)) pass->no_memory = true;
+}
+
+// An address that is no live block's goes back: what is it? Returns false if nothing is known of it.
+static bool explain(struct raw_pass *pass, const struct lint_call *call) {
+    const struct live_range *below = live_ranges_below(&pass->live, call->address);
+    if (below && call->address - below->address < length_of(&below->block)) {
+        lint_found(pass->lint, LINT_INSIDE_FREE, call, &below->block, below->address);
+        return true;
+    }
+    size_t freed = map64_find(&pass->freed, call->address);
+    if (!map64_has(&pass->freed, freed)) return false;
+    struct lint_block block = {.time_ns = pass->freed.entry[freed].value - 1};
+    lint_found(pass->lint, LINT_DOUBLE_FREE, call, &block, call->address);
+    return true;
+}
+
+static void take_free(struct raw_pass *pass, struct lint_call *call) {
+    const struct live_range *range = block_at(pass, call->address);
+    bool known = range || explain(pass, call);
+    if (!known) call->variant = HT_FOREIGN;
+    lint_check_call(pass->lint, call);
+    if (!range) return;
+    lint_check_end(pass->lint, call, &range->block, range->address);
+    remove_block(pass, call);
+}
+
+static struct half_realloc *half_of(struct raw_pass *pass, uint32_t lane) {
+    if (lane >= pass->lanes) {
+        uint32_t lanes = 2 * lane + 16;
+        struct half_realloc *larger = realloc(pass->half, lanes * sizeof *larger);
+        if (!larger) {
+            pass->no_memory = true;
+            return NULL;
+        }
+        memset(larger + pass->lanes, 0, (lanes - pass->lanes) * sizeof *larger);
+        pass->half = larger;
+        pass->lanes = lanes;
+    }
+    return &pass->half[lane];
+}
+
+// The realloc never ended, or failed: its old block is still there.
+static void give_back(struct raw_pass *pass, struct half_realloc *half) {
+    if (half->open && half->had_block && !block_at(pass, half->call.address) &&
+        !live_ranges_add(&pass->live, half->call.address, &half->block))
+        pass->no_memory = true;
+    half->open = false;
+}
+
+static void begin_realloc(struct raw_pass *pass, struct half_realloc *half, const struct lint_call *call) {
+    give_back(pass, half);
+    const struct live_range *range = block_at(pass, call->address);
+    *half = (struct half_realloc){.open = true, .had_block = range != NULL, .call = *call};
+    if (!range) {
+        if (!explain(pass, call)) half->call.variant = HT_FOREIGN;
+        return;
+    }
+    half->block = range->block;
+    live_ranges_remove(&pass->live, call->address);
+}
+
+static void end_realloc(struct raw_pass *pass, struct half_realloc *half, const struct ht_raw_record *record,
+                        const struct lint_call *end) {
+    struct lint_call call = half->call;
+    bool released = record->failed == HT_FAILED_RELEASED;
+    call.time_ns = end->time_ns;
+    if (released) call.variant = half->had_block ? HT_RELEASED : call.variant;
+    else if (record->failed) call.variant = HT_FAILED;
+    lint_check_call(pass->lint, &call);
+    if (record->failed && !released) {
+        give_back(pass, half);
+        return;
+    }
+    if (half->had_block) lint_check_end(pass->lint, &call, &half->block, call.address);
+    if (half->had_block && (released || record->address != call.address) &&
+        !map64_put(&pass->freed, call.address, half->call.time_ns + 1))
+        pass->no_memory = true;
+    half->open = false;
+    if (released) return;
+    call.address = record->address;
+    struct lint_block block = lint_block_of(&call);
+    add(pass, &call, &block);
+}
+
+static void take_record(void *context, const struct merge_observed *observed) {
+    struct raw_pass *pass = context;
+    const struct ht_raw_record *record = observed->record;
+    if (record->op == HT_RAW_LONG) return;
+    struct lint_call call = call_of(observed);
+    struct half_realloc *half = NULL;
+    pass->now = observed;
+    switch (record->op) {
+    case HT_RAW_FREE: take_free(pass, &call); return;
+    case HT_RAW_FREE_NULL:
+        call.variant = HT_NULL;
+        lint_check_call(pass->lint, &call);
+        return;
+    case HT_RAW_REALLOC_BEGIN:
+        if ((half = half_of(pass, observed->lane))) begin_realloc(pass, half, &call);
+        return;
+    case HT_RAW_REALLOC_END:
+        if ((half = half_of(pass, observed->lane))) end_realloc(pass, half, record, &call);
+        return;
+    case HT_RAW_REALLOC_NULL:
+        if (!record->failed) call.variant = HT_NULL;
+        break;
+    default: break;
+    }
+    lint_check_call(pass->lint, &call);
+    if (record->failed) return;
+    struct lint_block block = lint_block_of(&call);
+    add(pass, &call, &block);
+}
+
+// ---- the pass ----
+
+static void take_inherited(struct raw_pass *pass, const struct live_blocks *inherited) {
+    for (size_t i = 0; i < inherited->count; i++) {
+        const struct lint_block block = {.bytes = inherited->block[i].bytes,
+                                         .function = HT_INHERIT,
+                                         .alignment = LINT_NO_ALIGNMENT,
+                                         .live = true};
+        if (!live_ranges_add(&pass->live, inherited->block[i].address, &block)) pass->no_memory = true;
+    }
+}
+
+static void take_leaks(struct raw_pass *pass) {
+    for (uint32_t lane = 0; lane < pass->lanes; lane++) give_back(pass, &pass->half[lane]);
+    const struct live_range *range = live_ranges_below(&pass->live, 0);
+    if (!range) range = live_ranges_above(&pass->live, 0);
+    for (; range; range = live_ranges_above(&pass->live, range->address))
+        if (!lint_leak(pass->lint, &range->block, range->address)) pass->no_memory = true;
+}
+
+int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning,
+             const struct merge_progress *progress, struct ht_error *error) {
+    struct raw_pass pass = {.lint = lint, .log = log};
+    struct merge_observer observer = {take_record, &pass};
+    struct live_blocks inherited = {0};
+    bool ready = map64_init(&pass.freed);
+    lint->locate = locate;
+    lint->locate_context = &pass;
+    int status = inheritance_find(log, NULL, &inherited, warning, progress, error);
+    if (!status && ready) {
+        take_inherited(&pass, &inherited);
+        status = merge_observe(log, &inherited, &observer, progress, error);
+    }
+    if (!status) take_leaks(&pass);
+    lint->locate = NULL;
+    live_blocks_free(&inherited);
+    live_ranges_free(&pass.live);
+    map64_free(&pass.freed);
+    free(pass.half);
+    if (status || (ready && !pass.no_memory)) return status;
+    errno = ENOMEM;
+    return ht_error_system(error, log->path, "cannot follow the heap");
+}

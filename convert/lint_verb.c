@@ -1,0 +1,140 @@
+// heaptape lint: what is wrong in a trace or a raw log, or looks so.
+#include <argp.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "inheritance.h"
+#include "lint_passes.h"
+#include "lint_report.h"
+#include "read_at.h"
+#include "talk.h"
+#include "trace_argument.h"
+#include "verbs.h"
+
+struct options {
+    const char *file;
+    bool json;
+    size_t limit;
+};
+
+static const struct argp_option option_table[] = {
+    {"json", 'j', NULL, 0, "Print one JSON object", 0},
+    {"examples", 'n', "N", 0, "Show at most N examples of each finding (default 5)", 0},
+    {0}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct options *options = state->input;
+    switch (key) {
+    case 'j': options->json = true; return 0;
+    case 'n': {
+        char *end;
+        unsigned long limit = strtoul(value, &end, 10);
+        if (*end || end == value || *value == '-' || limit > LINT_EXAMPLES_MAX)
+            argp_error(state, "--examples takes 0 to %d, not '%s'", LINT_EXAMPLES_MAX, value);
+        options->limit = limit;
+        return 0;
+    }
+    default: return trace_argument(key, value, state, &options->file);
+    }
+}
+
+static const struct argp parser = {
+    option_table,
+    parse_option,
+    "FILE",
+    "Look for defects in FILE, a trace or a raw log (.mraw).\v"
+    "Defects, which make the exit status 1: live blocks whose address was handed out again, blocks that go "
+    "back by another family than they came from (malloc, new, new[]), sized and aligned frees that give "
+    "another size or alignment than was asked for, alignments that are no power of two; in raw logs, which "
+    "have the addresses, also double frees, frees inside a live block, and blocks that overlap.\n"
+    "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, and what is live at "
+    "the "
+    "end.",
+    NULL,
+    NULL,
+    NULL};
+
+static bool is_raw_log(const char *path) {
+    char magic[8] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return false;
+    bool raw = ht_read_at(fd, magic, sizeof magic, 0) && !memcmp(magic, "HTAPERAW", sizeof magic);
+    close(fd);
+    return raw;
+}
+
+struct shown {
+    struct ht_progress progress;
+};
+
+static void show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
+    struct shown *shown = context;
+    char count[32];
+    if (ht_progress_due(&shown->progress))
+        ht_progress_draw(&shown->progress, "%3.0f %%  %s events",
+                         total ? 100.0 * (double)done / (double)total : 0.0, ht_grouped(count, events));
+}
+
+static int check_raw(struct lint *lint, const char *path, struct ht_error *error) {
+    struct ht_raw_log log;
+    struct shown shown;
+    struct merge_progress progress = {show_progress, &shown};
+    char warning[INHERITANCE_WARNING_BYTES] = "";
+    if (ht_raw_open(&log, path, error)) return -1;
+    ht_progress_start(&shown.progress);
+    int status = lint_raw(lint, &log, warning, &progress, error);
+    ht_progress_end(&shown.progress);
+    if (!status && *warning) fprintf(stderr, "heaptape lint: warning: %s: %s\n", path, warning);
+    ht_raw_close(&log);
+    return status;
+}
+
+// *cut: the trace is truncated, and error says where.
+static int check_trace(struct lint *lint, const char *path, bool *cut, struct ht_error *error) {
+    struct ht_trace_reader *reader = ht_trace_open(path, error);
+    if (!reader) return -1;
+    int status = lint_trace(lint, reader, path, error);
+    *cut = !status && ht_trace_truncated(reader);
+    if (*cut) ht_trace_tell_truncated(reader, error);
+    ht_trace_close(reader);
+    return status;
+}
+
+static void print(const struct lint *lint, const struct options *options) {
+    if (!options->json) {
+        lint_report_text(lint, options->file);
+        return;
+    }
+    json_t *report = lint_report_json(lint, options->file);
+    json_dumpf(report, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(report);
+}
+
+int ht_verb_lint(int argc, char **argv) {
+    struct options options = {.limit = 5};
+    struct ht_error error;
+    struct lint lint;
+    bool cut = false;
+    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    bool raw = is_raw_log(options.file);
+    if (!lint_init(&lint, raw, options.limit)) {
+        fprintf(stderr, "heaptape lint: not enough memory\n");
+        return HT_EXIT_FAILED;
+    }
+    int status =
+        raw ? check_raw(&lint, options.file, &error) : check_trace(&lint, options.file, &cut, &error);
+    if (status) {
+        status = ht_complain("heaptape lint", &error);
+    } else {
+        print(&lint, &options);
+        fflush(stdout);
+        status = cut                   ? ht_complain("heaptape lint", &error)
+                 : lint_defects(&lint) ? HT_EXIT_FAILED
+                                       : HT_EXIT_DONE;
+    }
+    lint_free(&lint);
+    return ht_stdout_status("heaptape lint", status);
+}

@@ -1,0 +1,176 @@
+// heaptape slice: a part of a trace, as a trace.
+#include <argp.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "talk.h"
+#include "trace_argument.h"
+#include "trace_json.h"
+#include "trace_slice.h"
+#include "verbs.h"
+
+struct options {
+    const char *trace, *output;
+    struct trace_range range;
+    bool quiet;
+};
+
+static const struct argp_option option_table[] = {
+    {"output", 'o', "FILE", 0, "Write the slice to FILE", 0},
+    {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
+    {0}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct options *options = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &options->range; return 0;
+    case 'o': options->output = value; return 0;
+    case 'q': options->quiet = true; return 0;
+    case ARGP_KEY_SUCCESS:
+        if (!options->output) argp_error(state, "where to? (-o FILE)");
+        return 0;
+    default: return trace_argument(key, value, state, &options->trace);
+    }
+}
+
+static const struct argp_child children[] = {{&trace_range_argp, 0, NULL, 0}, {0}};
+
+static const struct argp parser = {
+    option_table,
+    parse_option,
+    "TRACE",
+    "Cut a part out of TRACE, which is a trace again.\v"
+    "What is live at its start comes first, as inherited blocks; threads, slots, samples and totals are made "
+    "anew, and time begins at 0. With --threads, blocks that a left-out thread frees or reallocates end "
+    "there without a call, and those that come from a left-out thread are foreign.",
+    children,
+    NULL,
+    NULL};
+
+struct shown {
+    struct ht_progress progress;
+};
+
+static void show_progress(void *context, uint64_t done, uint64_t total) {
+    struct shown *shown = context;
+    if (ht_progress_due(&shown->progress))
+        ht_progress_draw(&shown->progress, "%3.0f %%", 100.0 * (double)done / (double)total);
+}
+
+static void set_number(json_t *object, const char *key, uint64_t value) {
+    json_object_set_new(object, key, json_integer((json_int_t)value));
+}
+
+// The old trace's context, where it is known before the cut is.
+static json_t *context_of(struct ht_trace_reader *reader, const struct options *options,
+                          struct ht_error *error) {
+    char *text = ht_trace_context_json(reader, error);
+    if (!text && error->status) return NULL;
+    json_t *context = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    if (!json_is_object(context)) {
+        json_decref(context);
+        context = json_object();
+    }
+    const struct trace_range *range = &options->range;
+    const char *slash = strrchr(options->trace, '/');
+    json_t *cut = json_object();
+    json_object_set_new(cut, "trace", json_string(slash ? slash + 1 : options->trace));
+    if (range->from_event) set_number(cut, "from_event", range->from_event);
+    if (range->to_event != UINT64_MAX) set_number(cut, "to_event", range->to_event);
+    if (range->from_ns) set_number(cut, "from_ns", range->from_ns);
+    if (range->to_ns != UINT64_MAX) set_number(cut, "to_ns", range->to_ns);
+    if (range->threads) json_object_set_new(cut, "threads", json_string(range->threads));
+    // A slice of a slice: what that one was cut from.
+    json_t *before = json_object_get(context, "sliced_from");
+    if (before) json_object_set(cut, "sliced_from", before);
+    json_object_set_new(context, "sliced_from", cut);
+    return context;
+}
+
+// The totals as the converter writes them; what the old trace does not tell by event is unknown.
+static char *totals_of(const struct slice_result *result) {
+    const struct ht_raw_log none = {.fd = -1};
+    json_t *totals = trace_json_totals(&result->totals, &none);
+    json_object_set_new(totals, "repairs", json_null());
+    json_object_set_new(totals, "unfinished", json_null());
+    json_object_set_new(totals, "lost_calls", json_null());
+    char *text = json_dumps(totals, JSON_COMPACT);
+    json_decref(totals);
+    return text;
+}
+
+static void say_result(const char *output, const struct slice_result *result, uint64_t file_bytes) {
+    char events[32], size[32], blocks[32], foreign[32];
+    const struct merge_totals *totals = &result->totals;
+    fprintf(stderr, "%s: %s events (%" PRIu64 " to %" PRIu64 " of the old), %s; %s blocks inherited", output,
+            ht_grouped(events, totals->events), result->first_event, result->end_event - 1,
+            ht_bytes(size, (double)file_bytes), ht_grouped(blocks, totals->inherited_objects));
+    if (totals->foreign_frees)
+        fprintf(stderr, ", %s foreign frees", ht_grouped(foreign, totals->foreign_frees));
+    fputc('\n', stderr);
+}
+
+static int write_slice(struct options *options, struct ht_trace_reader *reader, struct slice_result *result,
+                       struct ht_error *error) {
+    json_t *context = context_of(reader, options, error);
+    if (!context) return -1;
+    char *text = json_dumps(context, JSON_COMPACT);
+    json_decref(context);
+    struct ht_trace_writer *writer =
+        text ? ht_trace_create(options->output, ht_trace_time_unit_ns(reader), 3, error) : NULL;
+    if (!writer) {
+        if (!text) ht_error_system(error, options->output, "cannot write the context");
+        free(text);
+        return -1;
+    }
+    ht_trace_put_context(writer, text);
+    free(text);
+    struct shown shown;
+    ht_progress_start(&shown.progress);
+    struct slice_progress progress = {options->quiet ? NULL : show_progress, &shown};
+    int status = trace_slice(reader, options->trace, &options->range, writer, result, &progress, error);
+    ht_progress_end(&shown.progress);
+    if (status) {
+        ht_trace_abandon(writer);
+        return -1;
+    }
+    uint64_t file_bytes;
+    text = totals_of(result);
+    status = ht_trace_finish(writer, result->threads, result->totals.threads, text ? text : "{}", &file_bytes,
+                             error);
+    free(text);
+    free(result->threads);
+    if (!status && !options->quiet) say_result(options->output, result, file_bytes);
+    return status;
+}
+
+static bool same_file(const char *a, const char *b) {
+    struct stat left, right;
+    return !stat(a, &left) && !stat(b, &right) && left.st_dev == right.st_dev && left.st_ino == right.st_ino;
+}
+
+int ht_verb_slice(int argc, char **argv) {
+    struct options options = {0};
+    struct ht_error error;
+    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    if (same_file(options.trace, options.output)) {
+        fprintf(stderr, "heaptape slice: %s: the slice would overwrite the trace that it is cut from\n",
+                options.output);
+        return HT_EXIT_USAGE;
+    }
+    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
+    if (!reader) return ht_complain("heaptape slice", &error);
+    struct slice_result result = {0};
+    int status =
+        write_slice(&options, reader, &result, &error) ? ht_complain("heaptape slice", &error) : HT_EXIT_DONE;
+    if (!status && result.whole_end && ht_trace_truncated(reader)) {
+        ht_trace_tell_truncated(reader, &error);
+        status = ht_complain("heaptape slice", &error);
+    }
+    trace_range_free(&options.range);
+    ht_trace_close(reader);
+    return status;
+}

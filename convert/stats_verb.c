@@ -1,0 +1,97 @@
+// heaptape stats: what a program does with its heap.
+#include <argp.h>
+#include <stdlib.h>
+
+#include "stats_report.h"
+#include "talk.h"
+#include "trace_argument.h"
+#include "verbs.h"
+
+struct options {
+    const char *trace;
+    bool json;
+    uint32_t points;  // 0: not told
+};
+
+enum { POINTS_TEXT = 20, POINTS_JSON = 200 };
+
+static const struct argp_option option_table[] = {
+    {"json", 'j', NULL, 0, "Print one JSON object", 0},
+    {"points", 'p', "N", 0, "Tell at most N stretches of time apart (default 20; with --json 200)", 0},
+    {0}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct options *options = state->input;
+    switch (key) {
+    case 'j': options->json = true; return 0;
+    case 'p': {
+        char *end;
+        unsigned long points = strtoul(value, &end, 10);
+        if (*end || end == value || points < 1 || points > STATS_POINTS_MAX)
+            argp_error(state, "--points takes 1 to %d, not '%s'", STATS_POINTS_MAX, value);
+        options->points = (uint32_t)points;
+        return 0;
+    }
+    default: return trace_argument(key, value, state, &options->trace);
+    }
+}
+
+static const struct argp parser = {
+    option_table,
+    parse_option,
+    "TRACE",
+    "Say what the program of TRACE does with its heap: sizes, lifetimes, threads, reallocs, churn.\v"
+    "Lifetimes and quantiles are counted in classes, four to a power of two, and told by a class's upper "
+    "bound; docs/tools.md explains every figure.",
+    NULL,
+    NULL,
+    NULL};
+
+// How long the trace is, from its totals; 0 if it has none.
+static uint64_t duration_of(struct ht_trace_reader *reader) {
+    struct ht_error ignored;
+    char *text = ht_trace_totals_json(reader, &ignored);
+    json_t *totals = text ? json_loads(text, 0, NULL) : NULL;
+    json_int_t duration_ns = json_integer_value(json_object_get(totals, "duration_ns"));
+    free(text);
+    json_decref(totals);
+    return duration_ns > 0 ? (uint64_t)duration_ns : 0;
+}
+
+static int tell(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
+    uint32_t points = options->points ? options->points : options->json ? POINTS_JSON : POINTS_TEXT;
+    char *text = ht_trace_context_json(reader, error);
+    if (!text && error->status) return -1;
+    json_t *context = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    struct trace_stats *stats = trace_stats_count(reader, options->trace, points, duration_of(reader), error);
+    if (stats && options->json) {
+        json_t *report = stats_report_json(stats, context);
+        json_object_set_new(report, "truncated", json_boolean(ht_trace_truncated(reader)));
+        json_dumpf(report, stdout, JSON_INDENT(2));
+        putchar('\n');
+        json_decref(report);
+    } else if (stats) {
+        stats_report_text(stats, context);
+    }
+    json_decref(context);
+    int status = stats ? 0 : -1;
+    trace_stats_free(stats);
+    return status;
+}
+
+int ht_verb_stats(int argc, char **argv) {
+    struct options options = {0};
+    struct ht_error error;
+    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
+    if (!reader) return ht_complain("heaptape stats", &error);
+    int status = tell(reader, &options, &error) ? ht_complain("heaptape stats", &error) : HT_EXIT_DONE;
+    if (!status && ht_trace_truncated(reader)) {
+        fflush(stdout);
+        ht_trace_tell_truncated(reader, &error);
+        status = ht_complain("heaptape stats", &error);
+    }
+    ht_trace_close(reader);
+    return ht_stdout_status("heaptape stats", status);
+}

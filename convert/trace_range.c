@@ -1,0 +1,128 @@
+#include "trace_range.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FROM_TIME = 512, TO_TIME, FROM_EVENT, TO_EVENT, THREADS };
+
+static const struct argp_option option_table[] = {
+    {"from-time", FROM_TIME, "TIME", 0, "Begin at TIME since the trace's start, such as 1.5s (ns, us, ms, s)",
+     0},
+    {"to-time", TO_TIME, "TIME", 0, "End before TIME", 0},
+    {"from-event", FROM_EVENT, "N", 0, "Begin at event number N, as dump numbers them", 0},
+    {"to-event", TO_EVENT, "N", 0, "End before event number N", 0},
+    {"threads", THREADS, "LIST", 0, "Only the calls of these threads, such as 0,3-5", 0},
+    {0}};
+
+static uint64_t parse_time(const char *text, struct argp_state *state) {
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
+    char *end;
+    double value = strtod(text, &end);
+    for (size_t i = 0; end != text && value >= 0 && i < sizeof units / sizeof *units; i++)
+        if (!strcmp(end, units[i].name) && value * units[i].ns < 1.8e19)
+            return (uint64_t)(value * units[i].ns + 0.5);
+    argp_error(state, "a time such as 250ms or 1.5s expected, not '%s'", text);
+    return 0;
+}
+
+static uint64_t parse_event(const char *text, struct argp_state *state) {
+    char *end;
+    errno = 0;
+    uint64_t value = strtoull(text, &end, 10);
+    if (end == text || *end || errno || *text == '-')
+        argp_error(state, "an event's number expected, not '%s'", text);
+    return value;
+}
+
+// The next of a list like 0,3-5. Returns what follows it, or NULL if this is no such list.
+static const char *next_span(const char *text, uint32_t *first, uint32_t *last) {
+    char *end;
+    if (*text < '0' || *text > '9') return NULL;
+    unsigned long low = strtoul(text, &end, 10), high = low;
+    if (*end == '-') {
+        if (end[1] < '0' || end[1] > '9') return NULL;
+        high = strtoul(end + 1, &end, 10);
+    }
+    if (low > high || high >= HT_THREADS_MAX || (*end && (*end != ',' || !end[1]))) return NULL;
+    *first = (uint32_t)low;
+    *last = (uint32_t)high;
+    return *end ? end + 1 : end;
+}
+
+static void check_threads(const char *text, struct argp_state *state) {
+    uint32_t first, last;
+    const char *at = text;
+    do at = next_span(at, &first, &last);
+    while (at && *at);
+    if (!at) argp_error(state, "--threads takes numbers and spans such as 0,3-5, not '%s'", text);
+}
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct trace_range *range = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: *range = (struct trace_range){.to_event = UINT64_MAX, .to_ns = UINT64_MAX}; return 0;
+    case FROM_TIME: range->from_ns = parse_time(value, state); return 0;
+    case TO_TIME: range->to_ns = parse_time(value, state); return 0;
+    case FROM_EVENT: range->from_event = parse_event(value, state); return 0;
+    case TO_EVENT: range->to_event = parse_event(value, state); return 0;
+    case THREADS:
+        check_threads(value, state);
+        range->threads = value;
+        return 0;
+    case ARGP_KEY_SUCCESS:
+        if (range->from_event >= range->to_event || range->from_ns >= range->to_ns)
+            argp_error(state, "the range ends before it begins");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp trace_range_argp = {option_table, parse_option, NULL, NULL, NULL, NULL, NULL};
+
+int trace_range_know_threads(struct trace_range *range, uint32_t threads_count, const char *path,
+                             struct ht_error *error) {
+    if (!range->threads) return 0;
+    range->wanted = calloc((size_t)threads_count + 1, sizeof *range->wanted);
+    range->wanted_count = threads_count;
+    if (!range->wanted) {
+        errno = ENOMEM;
+        return ht_error_system(error, path, "cannot choose threads");
+    }
+    uint32_t first, last;
+    for (const char *at = range->threads; *at;) {
+        at = next_span(at, &first, &last);
+        if (last >= threads_count) {
+            errno = 0;
+            return ht_error_system(error, path, "there is no thread %" PRIu32 ": the trace has %" PRIu32,
+                                   last, threads_count);
+        }
+        for (uint32_t thread = first; thread <= last; thread++) range->wanted[thread] = true;
+    }
+    return 0;
+}
+
+void trace_range_free(struct trace_range *range) { free(range->wanted); }
+
+bool trace_range_section_over(const struct trace_range *range, const struct ht_trace_reader *reader,
+                              size_t i) {
+    const struct ht_section_place *place = ht_trace_section(reader, i);
+    return trace_range_over(range, place->first_event, place->first_time * ht_trace_time_unit_ns(reader));
+}
+
+bool trace_range_section_before(const struct trace_range *range, const struct ht_trace_reader *reader,
+                                size_t i) {
+    const struct ht_section_place *place = ht_trace_section(reader, i);
+    if (place->first_event + place->rows <= range->from_event) return true;
+    // The events of a section are no later than the first of the next one.
+    while (++i < ht_trace_sections(reader)) {
+        place = ht_trace_section(reader, i);
+        if (place->kind == HT_SECTION_EVENTS)
+            return place->first_time * ht_trace_time_unit_ns(reader) < range->from_ns;
+    }
+    return false;
+}

@@ -1,0 +1,437 @@
+#include "trace_slice.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "heap_model.h"
+#include "slot_table.h"
+
+enum { NO_THREAD = UINT32_MAX };
+
+// What a slot of the old trace holds.
+struct old_block {
+    uint64_t birth_event, bytes;
+    bool live, kept;
+};
+
+struct old_thread {
+    uint64_t calls;       // seen so far, before the slice too
+    uint32_t new_number;  // NO_THREAD: no event in the slice yet
+};
+
+struct slicing {
+    const char *path;
+    struct ht_trace_reader *reader;
+    struct trace_range *range;
+    struct ht_trace_facts facts;
+    struct ht_op_shape shape[256];
+    struct slot_table blocks;  // of struct old_block
+    uint64_t slots_end;        // no slot so far is this high
+    struct old_thread *threads;
+    size_t threads_count;
+    uint32_t *old_number;    // of each new thread
+    struct heap_model heap;  // its addresses are the old slots
+    struct ht_trace_writer *writer;
+    bool begun, over;
+    uint64_t first_event, end_event, base_ns, last_ns;
+};
+
+static int no_memory(const struct slicing *s, struct ht_error *error) {
+    errno = ENOMEM;
+    return ht_error_system(error, s->path, "cannot slice");
+}
+
+static struct old_block *block_at(const struct slicing *s, uint32_t slot) {
+    return (struct old_block *)s->blocks.items + slot;
+}
+
+// Makes the old thread known; one that the threads section does not have is nameless. False for want of
+// memory.
+static bool reach_thread(struct slicing *s, uint32_t thread) {
+    if (thread < s->threads_count) return true;
+    size_t room = (size_t)thread + 1;
+    struct old_thread *threads = realloc(s->threads, room * sizeof *threads);
+    if (threads) s->threads = threads;
+    uint32_t *old_number = realloc(s->old_number, room * sizeof *old_number);
+    if (old_number) s->old_number = old_number;
+    struct ht_thread *facts = s->facts.threads;
+    if (s->facts.threads_count < room && (facts = realloc(facts, room * sizeof *facts))) {
+        s->facts.threads = facts;
+        memset(facts + s->facts.threads_count, 0, (room - s->facts.threads_count) * sizeof *facts);
+        s->facts.threads_count = room;
+    }
+    if (!threads || !old_number || !facts) return false;
+    while (s->threads_count < room)
+        threads[s->threads_count++] = (struct old_thread){.new_number = NO_THREAD};
+    return true;
+}
+
+// ---- residency: the rows of the old trace under the births' new numbers ----
+
+static const struct ht_residency *residency_of(const struct slicing *s, uint64_t birth_event) {
+    size_t low = 0, high = s->facts.residency_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (s->facts.residency[middle].event < birth_event) low = middle + 1;
+        else high = middle;
+    }
+    bool found = low < s->facts.residency_count && s->facts.residency[low].event == birth_event;
+    return found ? &s->facts.residency[low] : NULL;
+}
+
+static void copy_residency(struct slicing *s, uint64_t old_birth, uint64_t new_birth, bool inherited) {
+    const struct ht_residency *row = residency_of(s, old_birth);
+    if (!row) return;
+    // How much of an inherited block was resident when it was allocated says nothing about the slice.
+    ht_trace_put_residency(s->writer,
+                           &(struct ht_residency){.event = new_birth,
+                                                  .pages_before = inherited ? 0 : row->pages_before,
+                                                  .pages_after = row->pages_after});
+}
+
+// ---- the beginning ----
+
+struct born {
+    uint64_t event;
+    uint32_t slot;
+};
+
+static int earlier_first(const void *a, const void *b) {
+    const struct born *left = a, *right = b;
+    return (left->event > right->event) - (left->event < right->event);
+}
+
+// Lets the slice begin with the blocks that are live now, as events of its first thread.
+static bool inherit(struct slicing *s, uint32_t first_thread) {
+    size_t count = 0;
+    for (uint64_t slot = 1; slot < s->slots_end; slot++) {
+        const struct old_block *block = block_at(s, (uint32_t)slot);
+        count += block->live && block->kept;
+    }
+    struct born *born = malloc((count + 1) * sizeof *born);
+    struct live_blocks live = {.block = malloc((count + 1) * sizeof *live.block), .count = count};
+    bool made = born && live.block;
+    size_t at = 0;
+    for (uint64_t slot = 1; made && slot < s->slots_end; slot++) {
+        const struct old_block *block = block_at(s, (uint32_t)slot);
+        if (block->live && block->kept) born[at++] = (struct born){block->birth_event, (uint32_t)slot};
+    }
+    if (made && count) qsort(born, count, sizeof *born, earlier_first);
+    for (size_t i = 0; made && i < count; i++)
+        live.block[i] = (struct live_block){born[i].slot, block_at(s, born[i].slot)->bytes};
+    made = made && live_blocks_give(&live, &s->heap, first_thread);
+    for (size_t i = 0; made && i < count; i++)
+        if (live.block[i].bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, born[i].event, i, true);
+    free(born);
+    live_blocks_free(&live);
+    return made;
+}
+
+static void begin(struct slicing *s, uint64_t event, uint64_t time_ns) {
+    s->begun = true;
+    s->first_event = event;
+    uint64_t unit = ht_trace_time_unit_ns(s->reader);
+    s->base_ns = s->range->from_ns / unit * unit;
+    if (s->range->from_event && s->range->from_event == event) s->base_ns = time_ns;
+}
+
+// The new number of a kept thread; NO_THREAD for want of memory. The first one brings what is live.
+static uint32_t know_thread(struct slicing *s, uint32_t old, uint64_t time_ns) {
+    struct old_thread *thread = &s->threads[old];
+    if (thread->new_number != NO_THREAD) return thread->new_number;
+    bool first = s->heap.threads_count == 0;
+    const struct ht_thread *facts = &s->facts.threads[old];
+    uint32_t number = heap_model_add_thread(&s->heap, facts->tid, time_ns);
+    if (number == NO_THREAD) return NO_THREAD;
+    memcpy(s->heap.threads[number].name, facts->name, sizeof facts->name);
+    s->old_number[number] = old;
+    thread->new_number = number;
+    if (first && !inherit(s, number)) return NO_THREAD;
+    if (first && s->heap.totals.inherited_objects) s->heap.threads[number].start_ns = 0;
+    return number;
+}
+
+// ---- one event ----
+
+struct old_event {
+    uint64_t number, time_ns, size, extra, bytes;
+    uint32_t slot;
+    uint8_t op;
+    uint32_t thread;
+};
+
+static bool make(struct slicing *s, const struct old_event *event, uint32_t thread, uint8_t op,
+                 uint64_t time_ns) {
+    uint64_t number = ht_trace_next_event(s->writer);
+    uint32_t slot = heap_model_make(&s->heap, event->slot, event->bytes, thread);
+    if (!slot) return false;
+    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, false);
+    heap_model_event(&s->heap, op, thread, time_ns, slot, event->size, event->extra);
+    return true;
+}
+
+static void end(struct slicing *s, const struct old_event *event, uint32_t thread, uint8_t op,
+                uint64_t time_ns) {
+    size_t place = heap_model_find(&s->heap, event->slot);
+    uint32_t slot = heap_model_slot_at(&s->heap, place);
+    assert(slot);
+    heap_model_event(&s->heap, op, thread, time_ns, slot, event->size, event->extra);
+    heap_model_drop_birth(&s->heap, slot);
+    heap_model_forget_at(&s->heap, place);
+    heap_model_end(&s->heap, slot, thread);
+}
+
+static bool resize(struct slicing *s, const struct old_event *event, uint32_t thread, uint64_t time_ns) {
+    uint64_t number = ht_trace_next_event(s->writer);
+    uint32_t slot = heap_model_slot_at(&s->heap, heap_model_find(&s->heap, event->slot));
+    assert(slot);
+    heap_model_drop_birth(&s->heap, slot);
+    if (!heap_model_place(&s->heap, event->slot, slot, event->bytes)) return false;
+    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, false);
+    heap_model_event(&s->heap, event->op, thread, time_ns, slot, event->size, event->extra);
+    return true;
+}
+
+// A kept thread's event. in_slice: the block that it names is in the slice. False for want of memory.
+static bool emit(struct slicing *s, const struct old_event *event, uint32_t thread, bool in_slice,
+                 uint64_t time_ns) {
+    const struct ht_op_shape shape = s->shape[event->op];
+    enum ht_function function = (enum ht_function)ht_op_function(event->op);
+    s->heap.totals.anomalies += function == HT_DROP;
+    if (shape.makes_object) {
+        s->heap.totals.foreign_frees += ht_op_variant(event->op) == HT_FOREIGN;
+        return make(s, event, thread, event->op, time_ns);
+    }
+    if (shape.slot && in_slice) {
+        if (!shape.ends_object) return resize(s, event, thread, time_ns);
+        end(s, event, thread, event->op, time_ns);
+        return true;
+    }
+    if (!shape.slot) {
+        s->heap.totals.foreign_frees += ht_op_variant(event->op) == HT_FOREIGN;
+        heap_model_event(&s->heap, event->op, thread, time_ns, 0, event->size, event->extra);
+        return true;
+    }
+    // The block is not in the slice: the same as one from before the recording.
+    bool released = ht_op_variant(event->op) == HT_RELEASED;
+    s->heap.totals.foreign_frees += !released;
+    if (!shape.ends_object) return make(s, event, thread, ht_op(function, HT_FOREIGN), time_ns);
+    uint8_t op = ht_op(function, released ? HT_FAILED : HT_FOREIGN);
+    heap_model_event(&s->heap, op, thread, time_ns, 0, event->size, event->extra);
+    return true;
+}
+
+// A left-out thread has taken a block of the slice's away.
+static void drop(struct slicing *s, const struct old_event *event, uint64_t time_ns) {
+    // Before the first kept event nothing has been inherited yet: then there is nothing to drop.
+    if (!s->heap.threads_count) return;
+    uint32_t slot = heap_model_slot_at(&s->heap, heap_model_find(&s->heap, event->slot));
+    assert(slot);
+    end(s, event, s->heap.slots.state[slot].owner, ht_op(HT_DROP, HT_PLAIN), time_ns);
+}
+
+// Looks at the block that the event names. Returns what is wrong with the event, or NULL.
+static const char *look(const struct slicing *s, const struct old_event *event, bool *in_slice) {
+    const struct ht_op_shape shape = s->shape[event->op];
+    *in_slice = false;
+    if (event->time_ns < s->last_ns) return "times in order expected";
+    if (!shape.slot) return NULL;
+    const struct old_block *block = block_at(s, event->slot);
+    if (shape.makes_object == block->live)
+        return block->live ? "an allocation into a free slot expected" : "a slot with a live object expected";
+    *in_slice = block->live && block->kept;
+    return NULL;
+}
+
+// Keeps the old trace's blocks up to date.
+static void follow(struct slicing *s, const struct old_event *event, bool kept) {
+    const struct ht_op_shape shape = s->shape[event->op];
+    s->threads[event->thread].calls += ht_op_is_call(event->op);
+    s->last_ns = event->time_ns;
+    s->end_event = event->number + 1;
+    if (!shape.slot) return;
+    if (event->slot >= s->slots_end) s->slots_end = (uint64_t)event->slot + 1;
+    *block_at(s, event->slot) = (struct old_block){
+        .birth_event = event->number, .bytes = event->bytes, .live = !shape.ends_object, .kept = kept};
+}
+
+static int bad_event(const struct slicing *s, size_t section, const struct old_event *event,
+                     const char *expected, struct ht_error *error) {
+    return ht_error_input(error, s->path, ht_trace_section(s->reader, section)->offset,
+                          "event %" PRIu64 ": %s", event->number, expected);
+}
+
+// One of the slice's own: by a kept thread, or the end of a kept thread's block. False for want of memory.
+static bool take_inside(struct slicing *s, const struct old_event *event, bool kept, bool in_slice) {
+    if (!s->begun) begin(s, event->number, event->time_ns);
+    uint64_t time_ns = event->time_ns - s->base_ns;
+    bool nothing = ht_op_function(event->op) == HT_DROP && !in_slice;
+    uint32_t thread = NO_THREAD;
+    if (kept && !nothing && (thread = know_thread(s, event->thread, time_ns)) == NO_THREAD) return false;
+    follow(s, event, kept);
+    if (kept && !nothing) return emit(s, event, thread, in_slice, time_ns);
+    if (!kept && in_slice) drop(s, event, time_ns);
+    return true;
+}
+
+static int take_event(struct slicing *s, size_t section, const struct old_event *event,
+                      struct ht_error *error) {
+    bool kept = trace_range_wants(s->range, event->thread), in_slice;
+    const char *wrong = look(s, event, &in_slice);
+    if (wrong) return bad_event(s, section, event, wrong, error);
+    // What the old trace inherited, the slice inherits, wherever it begins.
+    if (ht_op_function(event->op) == HT_INHERIT ||
+        !trace_range_begun(s->range, event->number, event->time_ns)) {
+        follow(s, event, kept);
+        return 0;
+    }
+    if (!take_inside(s, event, kept, in_slice)) return no_memory(s, error);
+    const struct old_thread *thread = &s->threads[event->thread];
+    const struct ht_thread *facts = &s->facts.threads[event->thread];
+    if (facts->ended && thread->calls == facts->calls && thread->new_number != NO_THREAD)
+        slots_thread_ended(&s->heap.slots, thread->new_number);
+    return 0;
+}
+
+// ---- the pass ----
+
+static int take_section(struct slicing *s, size_t i, struct ht_error *error) {
+    struct ht_events events;
+    if (ht_trace_events(s->reader, i, &events, error)) return -1;
+    if (!slot_table_reach(&s->blocks, events.slot, events.rows)) return no_memory(s, error);
+    for (uint32_t row = 0; row < events.rows; row++) {
+        struct old_event event = {.number = events.first_event + row,
+                                  .time_ns = events.time_ns[row],
+                                  .size = events.size[row],
+                                  .extra = events.extra[row],
+                                  .bytes = events.size[row],
+                                  .slot = events.slot[row],
+                                  .op = events.op[row],
+                                  .thread = events.thread[row]};
+        if (trace_range_over(s->range, event.number, event.time_ns)) {
+            s->over = true;
+            return 0;
+        }
+        unsigned function = ht_op_function(event.op);
+        if (function == HT_CALLOC || function == HT_REALLOCARRAY) event.bytes *= event.extra;
+        if (!reach_thread(s, event.thread)) return no_memory(s, error);
+        if (take_event(s, i, &event, error)) return -1;
+    }
+    return 0;
+}
+
+static int pass(struct slicing *s, const struct slice_progress *progress, struct ht_error *error) {
+    uint64_t total = 0, done = 0;
+    for (size_t i = 0; i < ht_trace_sections(s->reader); i++)
+        if (ht_trace_section(s->reader, i)->kind == HT_SECTION_EVENTS)
+            total += ht_trace_section(s->reader, i)->rows;
+    for (size_t i = 0; i < ht_trace_sections(s->reader) && !s->over; i++) {
+        if (ht_trace_section(s->reader, i)->kind != HT_SECTION_EVENTS) continue;
+        s->over = trace_range_section_over(s->range, s->reader, i);
+        if (s->over || ht_trace_failed(s->writer)) break;
+        if (take_section(s, i, error)) return -1;
+        done += ht_trace_section(s->reader, i)->rows;
+        if (progress->call) progress->call(progress->context, done, total);
+    }
+    return 0;
+}
+
+// The process's CPU time at a moment: between two samples it is taken to have grown evenly.
+static uint64_t cpu_at(const struct ht_trace_facts *facts, uint64_t time_ns) {
+    const struct ht_sample *before = NULL;
+    for (size_t i = 0; i < facts->samples_count; i++) {
+        const struct ht_sample *sample = &facts->samples[i];
+        if (sample->time_ns <= time_ns) {
+            before = sample;
+            continue;
+        }
+        uint64_t from_ns = before ? before->time_ns : 0, from_cpu = before ? before->cpu_ns : 0;
+        if (sample->cpu_ns < from_cpu) return from_cpu;
+        double share = (double)(time_ns - from_ns) / (double)(sample->time_ns - from_ns);
+        return from_cpu + (uint64_t)((double)(sample->cpu_ns - from_cpu) * share);
+    }
+    return before ? before->cpu_ns : 0;
+}
+
+// What the process as a whole was measured to take says nothing about some of its threads.
+static void copy_samples(struct slicing *s) {
+    struct merge_totals *totals = &s->heap.totals;
+    if (s->range->threads) return;
+    uint64_t base_cpu = cpu_at(&s->facts, s->base_ns);
+    for (size_t i = 0; i < s->facts.samples_count; i++) {
+        struct ht_sample sample = s->facts.samples[i];
+        if (sample.event < s->first_event || sample.time_ns < s->base_ns) continue;
+        if (s->over && (sample.event > s->end_event || sample.time_ns >= s->range->to_ns)) break;
+        sample.event += totals->inherited_objects - s->first_event;
+        sample.time_ns -= s->base_ns;
+        sample.cpu_ns -= sample.cpu_ns < base_cpu ? sample.cpu_ns : base_cpu;
+        uint64_t own = sample.own_rss_bytes, rss = sample.rss_anon_bytes;
+        if (rss > totals->rss_peak_bytes) totals->rss_peak_bytes = rss;
+        if (own > totals->own_peak_bytes) totals->own_peak_bytes = own;
+        if (rss > own && rss - own > totals->heap_rss_peak_bytes) totals->heap_rss_peak_bytes = rss - own;
+        totals->cpu_ns = sample.cpu_ns;
+        ht_trace_put_sample(s->writer, &sample);
+    }
+    uint64_t end_cpu = cpu_at(&s->facts, s->last_ns);
+    if (end_cpu > base_cpu && end_cpu - base_cpu > totals->cpu_ns) totals->cpu_ns = end_cpu - base_cpu;
+}
+
+static void end_threads(struct slicing *s) {
+    for (uint32_t i = 0; i < s->heap.threads_count; i++) {
+        const struct ht_thread *old = &s->facts.threads[s->old_number[i]];
+        struct ht_thread *thread = &s->heap.threads[i];
+        if (!old->ended || s->threads[s->old_number[i]].calls != old->calls) continue;
+        if (s->over && old->end_ns > s->last_ns) continue;
+        thread->ended = true;
+        if (old->end_ns > s->base_ns && old->end_ns - s->base_ns > thread->end_ns)
+            thread->end_ns = old->end_ns - s->base_ns;
+    }
+}
+
+static void fill_result(struct slicing *s, struct slice_result *result) {
+    *result = (struct slice_result){.totals = s->heap.totals,
+                                    .threads = s->heap.threads,
+                                    .first_event = s->first_event,
+                                    .end_event = s->end_event,
+                                    .base_ns = s->base_ns,
+                                    .whole_end = !s->over};
+    s->heap.threads = NULL;
+}
+
+static int set_up(struct slicing *s, struct ht_error *error) {
+    for (unsigned op = 0; op < 256; op++) s->shape[op] = ht_op_shape((uint8_t)op);
+    s->blocks = slot_table_of(sizeof(struct old_block));
+    if (ht_trace_facts(s->reader, &s->facts, error)) return -1;
+    size_t threads = s->facts.threads_count;
+    if (trace_range_know_threads(s->range, (uint32_t)threads, s->path, error)) return -1;
+    bool made = heap_model_init(&s->heap, s->writer);
+    return made && reach_thread(s, threads ? (uint32_t)threads - 1 : 0) ? 0 : no_memory(s, error);
+}
+
+int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
+                struct ht_trace_writer *writer, struct slice_result *result,
+                const struct slice_progress *progress, struct ht_error *error) {
+    struct slicing s = {.path = path, .reader = reader, .range = range, .writer = writer};
+    int status = set_up(&s, error);
+    if (!status) status = pass(&s, progress, error);
+    heap_model_fill_totals(&s.heap);
+    if (!status && s.heap.totals.events == 0) {
+        errno = 0;
+        status = ht_error_system(error, path, "there is no call in this range");
+    }
+    if (!status) {
+        copy_samples(&s);
+        end_threads(&s);
+        fill_result(&s, result);
+    }
+    free(s.heap.threads);
+    heap_model_free(&s.heap);
+    slot_table_free(&s.blocks);
+    free(s.threads);
+    free(s.old_number);
+    ht_trace_facts_free(&s.facts);
+    return status;
+}

@@ -1,0 +1,31 @@
+// Cuts a part out of a trace: what is live when it begins is inherited, everything is numbered anew.
+//
+// With threads left out, a block belongs to the slice from the moment that a kept thread allocates or
+// reallocates it until it is freed, or a left-out thread reallocates it. A left-out thread's free of such a
+// block becomes a drop; a kept thread's free or realloc of any other block is foreign.
+#ifndef HEAPTAPE_TRACE_SLICE_H
+#define HEAPTAPE_TRACE_SLICE_H
+
+#include "merge.h"
+#include "trace_range.h"
+
+struct slice_result {
+    struct merge_totals totals;
+    struct ht_thread *threads;        // totals.threads of them, to be freed by the caller
+    uint64_t first_event, end_event;  // what was cut out, in the old trace's numbers
+    uint64_t base_ns;                 // the old time that is 0 in the slice
+    bool whole_end;                   // the slice ends where the trace does
+};
+
+// Called now and then with the events read so far and those in all.
+struct slice_progress {
+    void (*call)(void *context, uint64_t events_done, uint64_t events_total);
+    void *context;
+};
+
+// Writes the slice's events, samples and residency; the context has been written. Returns 0 or -1 with error.
+int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
+                struct ht_trace_writer *writer, struct slice_result *result,
+                const struct slice_progress *progress, struct ht_error *error);
+
+#endif

@@ -1,0 +1,290 @@
+"""heaptape slice: against a plain model of what a part of a trace must be, and under replay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from dump_model import Event, events_of, follow, objects_named
+from recorded_traces import NAMES, record_traces
+from tool_runner import Tools, run
+
+
+@pytest.fixture(scope="module")
+def traces(tools: Tools, repository: Path,
+           tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return record_traces(tools, repository, tmp_path_factory.mktemp("slice"))
+
+
+@pytest.fixture(scope="module")
+def dumped(tools: Tools, traces: dict[str, Path]) -> dict[str, list[Event]]:
+    return {name: events_of(tools, trace) for name, trace in traces.items()}
+
+
+def slice_of(tools: Tools, trace: Path, output: Path, *options: object) -> list[Event]:
+    tools.succeed([tools.heaptape, "slice", "-q", trace, "-o", output, *map(str, options)])
+    return events_of(tools, output)
+
+
+# What an event is apart from its number and slot: thread, time, what it does to which object.
+Told = tuple[int, int, str, str, int, int, int]
+
+
+def told(events: list[Event]) -> list[Told]:
+    return [(e.thread, e.time_ns, e.function, e.variant, name, e.size, e.extra)
+            for e, name in objects_named(events)]
+
+
+class Model:
+    """The slice of the events from `first` on to before `last`, by hand."""
+
+    def __init__(self, events: list[Event], first: int, last: int, kept: set[int] | None,
+                 base_ns: int) -> None:
+        self.kept, self.base_ns = kept, base_ns
+        self.live: dict[int, tuple[int, int]] = {}  # old slot: birth event, bytes; of kept blocks
+        self.name: dict[int, int] = {}  # old slot: the object's name in the slice
+        self.owner: dict[int, int] = {}
+        self.born = 0
+        self.thread: dict[int, int] = {}
+        self.out: list[Told] = []
+        self.started = False
+        for event in events[:last]:
+            if event.number < first or event.function == "inherit":
+                self.follow(event)
+            else:
+                self.take(event)
+
+    def wants(self, thread: int) -> bool:
+        return self.kept is None or thread in self.kept
+
+    def follow(self, event: Event) -> None:
+        if (event.makes or event.resizes) and self.wants(event.thread):
+            self.live[event.slot] = event.number, event.size_bytes
+        elif event.slot:
+            self.live.pop(event.slot, None)
+
+    def start(self, event: Event) -> None:
+        self.started = True
+        self.thread[event.thread] = 0
+        for slot, (_, size) in sorted(self.live.items(), key=lambda item: item[1]):
+            self.born += 1
+            self.name[slot], self.owner[slot] = self.born, 0
+            self.out.append((0, 0, "inherit", "plain", self.born, size, 0))
+
+    def put(self, event: Event, thread: int, name: int, variant: str | None = None) -> None:
+        self.out.append((thread, event.time_ns - self.base_ns, event.function,
+                         variant or event.variant, name, event.size, event.extra))
+
+    def take(self, event: Event) -> None:
+        inside = event.slot in self.live
+        if self.wants(event.thread) and not (event.function == "drop" and not inside):
+            if not self.started:
+                self.start(event)
+            thread = self.thread.setdefault(event.thread, len(self.thread))
+            self.emit(event, thread, inside)
+        elif inside and self.started:
+            self.out.append((self.owner[event.slot], event.time_ns - self.base_ns, "drop", "plain",
+                             self.name[event.slot], 0, 0))
+        self.follow(event)
+
+    def emit(self, event: Event, thread: int, inside: bool) -> None:
+        if event.makes or event.resizes and not inside:
+            self.born += 1
+            self.name[event.slot], self.owner[event.slot] = self.born, thread
+            self.put(event, thread, self.born, "foreign" if event.resizes else None)
+        elif event.slot and not inside:
+            self.put(event, thread, 0, "failed" if event.variant == "released" else "foreign")
+        else:
+            self.put(event, thread, self.name[event.slot] if event.slot else 0)
+
+
+def check_totals(tools: Tools, output: Path, events: list[Event], dropped: int) -> None:
+    info = tools.info(output)
+    live, heap = follow(events)
+    inherited = [e for e in events if e.function == "inherit"]
+    assert info["events"] == sum(e.is_call for e in events) == sum(info["ops"].values())
+    assert info["records"] == len(events)
+    assert info["peak_live_bytes"] == heap.peak_bytes
+    assert info["peak_live_objects"] == heap.peak_objects
+    assert (info["end_live_bytes"], info["end_live_objects"]) == (heap.live_bytes, len(live))
+    assert info["inherited_objects"] == len(inherited)
+    assert info["inherited_bytes"] == sum(e.size for e in inherited)
+    assert info["foreign_frees"] == sum(e.variant == "foreign" for e in events)
+    assert info["failed_calls"] == sum(e.variant == "failed" for e in events)
+    assert info["anomalies"] == sum(e.function == "drop" for e in events) - dropped == 0
+    threads = list(dict.fromkeys(e.thread for e in events))
+    assert threads == list(range(info["threads"])), "threads are numbered by first event"
+    assert max(e.slot for e in events) <= info["slots"]
+    assert info["slots"] <= 1.25 * info["peak_live_objects"] + 64 * info["threads"]
+
+
+def check_replay(tools: Tools, trace: Path, results: Path) -> None:
+    lines = tools.replay(trace, "glibc", results, "--pass", "memory")
+    assert lines and all(line["failures"] == 0 for line in lines)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("from_part", "to_part"), [(0, 1), (0, 0.5), (0.5, 1), (0.3, 0.31)])
+def test_slices_by_event(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
+                         tmp_path: Path, name: str, from_part: float, to_part: float) -> None:
+    old = dumped[name]
+    inherited = sum(e.function == "inherit" for e in old)
+    first, last = (inherited + int(part * (len(old) - inherited)) for part in (from_part, to_part))
+    first = first if from_part else 0
+    new = slice_of(tools, traces[name], tmp_path / "s.bin", "--from-event", first,
+                   "--to-event", last)
+    base_ns = old[first].time_ns if first else 0
+    assert told(new) == Model(old, first, last, None, base_ns).out
+    check_totals(tools, tmp_path / "s.bin", new, 0)
+    if from_part:
+        check_replay(tools, tmp_path / "s.bin", tmp_path / "r.jsonl")
+    context = tools.info(tmp_path / "s.bin")["context"]
+    assert context["sliced_from"]["trace"] == traces[name].name
+    assert context["sliced_from"]["to_event"] == last
+    assert context["command"] == tools.info(traces[name])["command"]
+
+
+def test_all_of_a_trace_is_the_trace(tools: Tools, traces: dict[str, Path],
+                                     dumped: dict[str, list[Event]], tmp_path: Path) -> None:
+    """But for slots: a thread's go to the others when it makes its last call, not when it ends."""
+    for name, trace in traces.items():
+        events = slice_of(tools, trace, tmp_path / name)
+        assert told(events) == told(dumped[name]), name
+        if name == "made":  # not the converter's, and without totals
+            continue
+        if name != "threads":
+            assert events == dumped[name]
+        old, new = tools.info(trace), tools.info(tmp_path / name)
+        for key in ("events", "ops", "threads", "peak_live_bytes", "end_live_objects",
+                    "inherited_objects", "anomalies", "foreign_frees",
+                    "recorded_rss_peak_bytes", "recorded_heap_rss_peak_bytes", "recorded_cpu_ns"):
+            assert new[key] == old.get(key, 0), f"{name}: {key}"
+        assert 0 <= old.get("duration_ns", new["duration_ns"]) - new["duration_ns"] \
+            < old["time_unit_ns"]
+
+
+def test_two_slices_are_the_whole(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
+    """Cut anywhere: each call is in one part, what the first leaves the second inherits, and the
+    higher of the two peaks is the whole's."""
+    for name, trace in traces.items():
+        if name == "made":
+            continue
+        whole = tools.info(trace)
+        for share in (0.1, 0.47, 0.9):
+            k = whole.get("inherited_objects", 0) + int(whole["events"] * share)
+            for part, option in (("a.bin", "--to-event"), ("b.bin", "--from-event")):
+                tools.succeed([tools.heaptape, "slice", "-q", trace, "-o", tmp_path / part,
+                               option, str(k)])
+            a, b = tools.info(tmp_path / "a.bin"), tools.info(tmp_path / "b.bin")
+            assert a["events"] + b["events"] == whole["events"], name
+            assert b["inherited_objects"] == a["end_live_objects"]
+            assert b["inherited_bytes"] == a["end_live_bytes"]
+            assert b["end_live_bytes"] == whole["end_live_bytes"]
+            for peak in ("peak_live_bytes", "peak_live_objects", "recorded_rss_peak_bytes"):
+                higher = max(a[peak], b[peak])
+                assert higher == whole.get(peak, higher), f"{name}: {peak}"
+            # The CPU time of the pause at the cut is in neither.
+            cpu, whole_cpu = a["recorded_cpu_ns"] + b["recorded_cpu_ns"], whole["recorded_cpu_ns"]
+            assert 0.8 * whole_cpu <= cpu <= whole_cpu + 1
+
+
+@pytest.mark.parametrize("name", ["made", "threads", "python"])
+def test_slices_by_time(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
+                        tmp_path: Path, name: str) -> None:
+    """The slice begins at the time that was given, not at its first event."""
+    old = dumped[name]
+    from_ns, to_ns = old[len(old) // 3].time_ns - 9, old[len(old) // 2].time_ns + 1
+    new = slice_of(tools, traces[name], tmp_path / "s.bin",
+                   "--from-time", f"{from_ns}ns", "--to-time", f"{to_ns / 1000}us")
+    first = next(e.number for e in old if e.time_ns >= from_ns)
+    last = next((e.number for e in old if e.time_ns >= to_ns), len(old))
+    unit_ns = tools.info(traces[name])["time_unit_ns"]
+    assert told(new) == Model(old, first, last, None, from_ns // unit_ns * unit_ns).out
+    check_totals(tools, tmp_path / "s.bin", new, 0)
+
+
+@pytest.mark.parametrize("threads", ["0", "1", "2,4", "0-2", "5,0-4"])
+@pytest.mark.parametrize("first", [0, 7000])
+def test_slices_by_thread(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
+                          tmp_path: Path, threads: str, first: int) -> None:
+    old = dumped["made"]
+    kept = {"0": {0}, "1": {1}, "2,4": {2, 4}, "0-2": {0, 1, 2}}.get(threads, set(range(6)))
+    new = slice_of(tools, traces["made"], tmp_path / "s.bin", "--threads", threads,
+                   "--from-event", first)
+    model = Model(old, first, len(old), kept, old[first].time_ns if first else 0)
+    assert told(new) == model.out
+    dropped = sum(call[2] == "drop" for call in model.out)
+    check_totals(tools, tmp_path / "s.bin", new, dropped)
+    check_replay(tools, tmp_path / "s.bin", tmp_path / "r.jsonl")
+    calls = [e for e in old[first:] if e.thread in kept and e.is_call]
+    info = tools.info(tmp_path / "s.bin")
+    assert info["events"] == len(calls)
+    # Where threads are left out, blocks go both ways; where none is, none is lost.
+    assert (dropped > 100) == (info["foreign_frees"] > 100) == (len(kept) < 6)
+    assert info["recorded_rss_peak_bytes"] == 0
+    # Blocks that left-out threads ended are no defects of the program.
+    tools.succeed([tools.heaptape, "lint", tmp_path / "s.bin"])
+
+
+def test_names_of_threads_stay(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
+    """Kernel ids too: they are what stats tells of both."""
+    def rows(trace: Path) -> dict[int, tuple[int, str]]:
+        done = tools.succeed([tools.heaptape, "stats", "--json", trace])
+        return {row["thread"]: (row["tid"], row["name"])
+                for row in json.loads(done.stdout)["threads"]["rows"]}
+    slice_of(tools, traces["made"], tmp_path / "s.bin", "--threads", "3,1")
+    old, new = rows(traces["made"]), rows(tmp_path / "s.bin")
+    assert sorted(new.values()) == sorted((old[1], old[3]))
+
+
+def test_a_slice_of_a_slice(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
+                            tmp_path: Path) -> None:
+    slice_of(tools, traces["python"], tmp_path / "a.bin", "--from-event", 1000)
+    inherited = tools.info(tmp_path / "a.bin")["inherited_objects"]
+    new = slice_of(tools, tmp_path / "a.bin", tmp_path / "b.bin", "--from-event", inherited + 500,
+                   "--to-event", inherited + 900)
+    old = dumped["python"]
+    assert told(new) == Model(old, 1500, 1900, None, old[1500].time_ns).out
+    context = tools.info(tmp_path / "b.bin")["context"]
+    assert context["sliced_from"]["sliced_from"]["from_event"] == 1000
+
+
+def test_a_cut_trace_is_sliced_as_far_as_it_goes(tools: Tools, traces: dict[str, Path],
+                                                 tmp_path: Path) -> None:
+    bytes_ = traces["golden"].read_bytes()
+    (tmp_path / "cut.bin").write_bytes(bytes_[:-40])
+    done = run([tools.heaptape, "slice", tmp_path / "cut.bin", "-o", tmp_path / "s.bin"])
+    assert done.returncode == 3 and b"cut short" in done.stderr
+    assert tools.dump(tmp_path / "s.bin") == tools.dump(traces["golden"])
+    # What ends before the cut is whole.
+    assert run([tools.heaptape, "slice", tmp_path / "cut.bin", "-o", tmp_path / "t.bin",
+                "--to-event", "100"]).returncode == 0
+
+
+@pytest.mark.parametrize(("options", "status", "words"), [
+    (["--from-event", "999999999"], 1, "no call"),
+    (["--threads", "9"], 1, "no thread 9"),
+    (["--from-event", "5", "--to-event", "5"], 2, "range"),
+    (["--from-time", "1"], 2, "time"),
+    (["--from-time", "-1s"], 2, "time"),
+    (["--to-event", "many"], 2, "number"),
+    (["--threads", "3-1"], 2, "threads"),
+    (["--threads", "1,"], 2, "threads"),
+    (["--threads", ""], 2, "threads"),
+], ids=str)
+def test_bad_ranges(tools: Tools, traces: dict[str, Path], tmp_path: Path, options: list[str],
+                    status: int, words: str) -> None:
+    done = run([tools.heaptape, "slice", traces["golden"], "-o", tmp_path / "s.bin", *options])
+    assert done.returncode == status, done.stderr
+    assert words in done.stderr.decode()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_is_not_overwritten_by_its_slice(tools: Tools, traces: dict[str, Path],
+                                                 tmp_path: Path) -> None:
+    copy = tmp_path / "t.bin"
+    copy.write_bytes(traces["golden"].read_bytes())
+    done = run([tools.heaptape, "slice", copy, "-o", tmp_path / "." / "t.bin", "--to-event", "9"])
+    assert done.returncode == 2 and b"overwrite" in done.stderr
+    assert copy.read_bytes() == traces["golden"].read_bytes()

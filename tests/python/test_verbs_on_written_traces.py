@@ -1,0 +1,126 @@
+"""lint, stats and slice on traces that no recorder wrote: every function and variant, and mistakes."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+from pathlib import Path
+
+import naive_writer
+import pytest
+from naive_writer import CARRIES, Event, TraceSpec
+
+MALLOC, CALLOC, REALLOC, FREE, FREE_SIZED = 1, 2, 3, 5, 11
+POSIX_MEMALIGN, ALIGNED_ALLOC, FREE_ALIGNED_SIZED = 6, 7, 12
+NEW, NEW_ARRAY, NEW_ALIGNED = 14, 15, 16
+DELETE, DELETE_ARRAY, DELETE_SIZED, DELETE_ALIGNED = 18, 19, 20, 22
+DROP, INHERIT = 30, 31
+
+
+def _verb(binary: Path, verb: str, events: list[Event], folder: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
+    path = folder / "t.bin"
+    path.write_bytes(naive_writer.build(TraceSpec(events, block=50))[0])
+    return subprocess.run([binary, verb, path, *more], capture_output=True, check=False)
+
+
+def _lint(binary: Path, events: list[Event], folder: Path) -> tuple[int, dict[str, int]]:
+    done = _verb(binary, "lint", events, folder, "--json")
+    report = json.loads(done.stdout)
+    return done.returncode, {row["finding"]: row["count"] for row in report["findings"] if row["count"]}
+
+
+def _block(make: int, end: int, **given: int) -> list[Event]:
+    """A block of 48 bytes, aligned to 64 where its function takes that, and its end."""
+    extra = {CALLOC: 1}.get(make, 64)
+    return [Event(make, 0, 0, 5, 1, 48, extra),
+            Event(end, 0, 1, 9, 1, given.get("size", 48), given.get("alignment", 64))]
+
+
+@pytest.mark.parametrize(("events", "finding"), [
+    (_block(MALLOC, FREE), None),
+    (_block(CALLOC, FREE_SIZED), None),
+    (_block(ALIGNED_ALLOC, FREE), None),
+    (_block(ALIGNED_ALLOC, FREE_ALIGNED_SIZED), None),
+    (_block(NEW, DELETE), None),
+    (_block(NEW_ARRAY, DELETE_ARRAY), None),
+    (_block(NEW_ALIGNED, DELETE_ALIGNED), None),
+    (_block(INHERIT, DELETE), None),
+    (_block(INHERIT, FREE), None),
+    (_block(MALLOC, DELETE), "mismatched_pair"),
+    (_block(NEW, FREE), "mismatched_pair"),
+    (_block(NEW, REALLOC), "mismatched_pair"),
+    (_block(NEW_ARRAY, DELETE), "mismatched_pair"),
+    (_block(NEW, DELETE_ARRAY), "mismatched_pair"),
+    (_block(NEW_ALIGNED, DELETE), "mismatched_pair"),
+    (_block(NEW, DELETE_ALIGNED), "mismatched_pair"),
+    (_block(MALLOC, FREE_SIZED, size=47), "size_mismatch"),
+    (_block(NEW, DELETE_SIZED, size=49), "size_mismatch"),
+    (_block(NEW_ALIGNED, DELETE_ALIGNED, alignment=32), "alignment_mismatch"),
+    (_block(MALLOC, FREE_ALIGNED_SIZED), "alignment_mismatch"),
+    (_block(MALLOC, DROP), "unseen_free"),
+])
+def test_pairs(heaptape_binary: Path, tmp_path: Path, events: list[Event], finding: str | None) -> None:
+    expected = {finding: 1} if finding else {}
+    assert _lint(heaptape_binary, events, tmp_path) == (int(bool(finding)), expected)
+
+
+def test_alignments_that_are_no_power_of_two(heaptape_binary: Path, tmp_path: Path) -> None:
+    events = [Event(ALIGNED_ALLOC, 0, 0, 1, 1, 48, 24), Event(POSIX_MEMALIGN, 2, 0, 2, 0, 48, 3),
+              Event(POSIX_MEMALIGN, 0, 0, 3, 2, 48, 8)]
+    assert _lint(heaptape_binary, events, tmp_path) == (1, {"bad_alignment": 2, "failed_call": 1})
+
+
+@pytest.mark.parametrize("verb", ["lint", "stats", "slice"])
+@pytest.mark.parametrize("events", [
+    [Event(MALLOC, slot=1, size=8), Event(FREE, slot=1), Event(FREE, slot=1)],
+    [Event(MALLOC, slot=1, size=8), Event(MALLOC, slot=1, size=8)],
+    [Event(REALLOC, slot=1, size=8)],
+    [Event(MALLOC, slot=1, size=8), Event(FREE, slot=4_000_000_000)],
+], ids=["free twice", "take twice", "realloc nothing", "free nothing"])
+def test_impossible_traces_are_refused(heaptape_binary: Path, tmp_path: Path, verb: str, events: list[Event]) -> None:
+    more = ["-o", str(tmp_path / "s.bin")] if verb == "slice" else []
+    done = _verb(heaptape_binary, verb, events, tmp_path, *more)
+    assert done.returncode == 3, done
+    assert done.stdout == b"" and b"expected" in done.stderr and done.stderr.count(b"\n") == 1
+    assert not (tmp_path / "s.bin").exists()
+
+
+def _every_op(count: int) -> list[Event]:
+    source, live, events = random.Random(11), [], [Event(INHERIT, 0, 0, 0, 1, 100), Event(INHERIT, 0, 0, 0, 2, 90_000)]
+    live = [1, 2]
+    kinds = sorted(key for key in CARRIES if key[0] < DROP)
+    while len(events) < count:
+        function, variant = source.choice(kinds)
+        shape = CARRIES[function, variant]
+        realloc, ends = function in (3, 4), variant == 3
+        frees = function in (5, 11, 12, 13, *range(18, 26))
+        needs = (frees or realloc) and variant in (0, 3) and "S" in shape
+        ends = ends or needs and frees
+        if needs and not live:
+            continue
+        slot = source.choice(live) if needs else len(events) + 1 if "S" in shape else 0
+        if ends:
+            live.remove(slot)
+        elif not needs and slot:
+            live.append(slot)
+        events.append(Event(function, variant, source.randrange(3), len(events) * 3, slot, source.randrange(9_000),
+                            source.randrange(1, 9) if function in (2, 4) else 1 << source.randrange(3, 12)))
+    return events
+
+
+def test_every_op_goes_through_every_verb(heaptape_binary: Path, tmp_path: Path) -> None:
+    events = _every_op(2_500)
+    calls = sum(e.function < DROP for e in events)
+    done = _verb(heaptape_binary, "stats", events, tmp_path, "--json")
+    stats = json.loads(done.stdout)
+    assert done.returncode == 0 and stats["events"] == calls == sum(r["calls"] for r in stats["functions"].values())
+    assert len(stats["functions"]) == 25
+    done = _verb(heaptape_binary, "lint", events, tmp_path, "--json")
+    assert json.loads(done.stdout)["calls"] == calls
+    done = _verb(heaptape_binary, "slice", events, tmp_path, "-o", str(tmp_path / "s.bin"), "--from-event", "700")
+    assert done.returncode == 0, done.stderr
+    info = json.loads(subprocess.run([heaptape_binary, "info", "--json", tmp_path / "s.bin"], capture_output=True,
+                                     check=True).stdout)
+    assert info["events"] == sum(e.function < DROP for e in events[700:])
+    assert info["end_live_bytes"] == stats["lifetimes"]["live_at_end_bytes"]
