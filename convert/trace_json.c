@@ -164,7 +164,7 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     char *text = ht_trace_totals_json(reader, error);
     json_t *info = text ? parse(text) : error->status ? NULL : count_totals(reader, error);
     if (!info) {
-        if (!error->status) ht_error_input(error, "trace", 0, "totals in JSON expected");
+        if (!error->status) ht_trace_bad_section(reader, HT_SECTION_TOTALS, error, "totals in JSON expected");
         return NULL;
     }
     char *context_text = ht_trace_context_json(reader, error);

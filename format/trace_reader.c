@@ -300,6 +300,13 @@ void ht_trace_tell_truncated(const struct ht_trace_reader *reader, struct ht_err
                    "a whole section or the footer expected: the file is cut short or "
                    "damaged here, and only what comes before it was read");
 }
+int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_kind kind,
+                         struct ht_error *error, const char *expected) {
+    uint64_t offset = 0;
+    for (size_t i = reader->places_count; i-- > 0;)
+        if (reader->places[i].kind == kind) offset = reader->places[i].offset;
+    return bad(reader, offset, error, expected);
+}
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader) { return reader->header.time_unit_ns; }
@@ -483,10 +490,8 @@ static uint64_t units_max_of(const struct ht_trace_reader *reader, size_t i) {
 
 int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events,
                     struct ht_error *error) {
-    assert(i < reader->places_count);
+    assert(i < reader->places_count && reader->places[i].kind == HT_SECTION_EVENTS);
     uint64_t offset = reader->places[i].offset;
-    if (reader->places[i].kind != HT_SECTION_EVENTS)
-        return bad(reader, offset, error, "an events section expected");
     if (read_place(reader, i, error)) return -1;
     const char *wrong = decode_events(reader, units_max_of(reader, i));
     if (wrong) return bad(reader, offset, error, wrong);

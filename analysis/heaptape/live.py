@@ -80,7 +80,7 @@ def _asked_bytes(chunk: Arrays, rows: NDArray[Any]) -> NDArray[np.int64]:
 def live_chunks(trace: Trace) -> Iterator[pd.DataFrame]:
     """Chunks of event, time_ns, live_bytes, live_objects (all int64), one row per event, pseudo events included."""
     table = LiveTable()
-    for chunk in trace.event_arrays(_COLUMNS):
+    for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
         live_bytes, live_objects = table.advance(chunk)
         yield pd.DataFrame({
             "event": chunk["event"], "time_ns": chunk["time_ns"],

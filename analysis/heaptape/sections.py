@@ -34,6 +34,13 @@ FOOTER_MAGIC = b"HTAPEEND"
 
 ROWS_MAX = 65_536
 PAYLOAD_BYTES_MAX = 64 << 20
+# What a file may make a reader keep in memory (docs/trace-format.md, "Limits").
+TEXT_BYTES_MAX = 1 << 20
+VALUES_MAX = 1 << 20
+FACT_ROWS_FREE = 1 << 20
+FACT_ROWS_PER_BYTE = 4
+NUMBERS_FREE = 1024
+SLOTS_PER_EVENT = 8
 
 TRANSFORM_DIFFERENCE = 1
 COMPRESSION_ZSTD = 1
@@ -230,9 +237,8 @@ class TraceFile:
             at = where + number * DIRECTORY.size
             if width > 8 or transform > TRANSFORM_DIFFERENCE or compression > COMPRESSION_ZSTD:
                 raise self.fail(at, f"expected a known column layout, found {width}/{transform}/{compression}")
-            # Only the index may have more values than a section has rows, and context and totals are text.
-            if values * max(width, 1) > PAYLOAD_BYTES_MAX:
-                raise self.fail(at + 4, f"expected a column of at most 64 MiB, found {values} values")
+            if values > self._values_max(section.kind):
+                raise self.fail(at + 4, f"expected a column within the format's limits, found {values} values")
             if start + stored > len(payload):
                 raise self.fail(at + 8, f"expected column {id_} to end within its section")
             columns.append(Column(id_, width, transform, compression, values, stored, start))
@@ -241,6 +247,12 @@ class TraceFile:
             left = len(payload) - start
             raise self.fail(where + start, f"expected the payload to end with its columns, {left} bytes left")
         return columns
+
+    def _values_max(self, kind: int) -> int:
+        """A frame of a few bytes may claim any number of values. The index has one for each section of the file."""
+        if kind == Kind.INDEX:
+            return self.bytes // SECTION.size
+        return TEXT_BYTES_MAX if kind in (Kind.CONTEXT, Kind.TOTALS) else VALUES_MAX
 
     def _decode(self, section: Section, column: Column, payload: bytes) -> U64:
         where = section.offset + SECTION.size + column.start
@@ -269,7 +281,7 @@ class TraceFile:
             raise self.fail(section.offset, "expected a column of JSON text")
         try:
             value = json.loads(columns[1].astype(np.uint8).tobytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self.fail(section.offset, f"expected JSON text: {error}") from error
         if not isinstance(value, dict):
             raise self.fail(section.offset, "expected a JSON object")

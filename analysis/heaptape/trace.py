@@ -18,7 +18,18 @@ from numpy.typing import NDArray
 
 from . import ops
 from .errors import TraceError
-from .sections import HEADER, U64, Kind, Section, TraceFile
+from .sections import (
+    FACT_ROWS_FREE,
+    FACT_ROWS_PER_BYTE,
+    HEADER,
+    NUMBERS_FREE,
+    SECTION,
+    SLOTS_PER_EVENT,
+    U64,
+    Kind,
+    Section,
+    TraceFile,
+)
 from .slot_coding import SlotCodingError, decode_slots
 
 __all__ = ["EVENT_COLUMNS", "Trace", "TraceError", "read_trace"]
@@ -91,8 +102,11 @@ class Trace:
 
     def _check_order(self) -> None:
         """Events sections must number their events without a gap, or a table of them would be silently wrong."""
-        expected = 0
+        expected, behind = 0, HEADER.size
         for section in self.sections:
+            if section.offset < behind:
+                raise self._file.fail(section.offset, "expected sections in the order of their offsets")
+            behind = section.offset + SECTION.size
             if section.kind != Kind.EVENTS:
                 continue
             if section.first_event != expected:
@@ -114,14 +128,19 @@ class Trace:
             raise self._file.fail(found[1].offset, f"expected one {kind.name.lower()} section only")
         return self._file.json_object(found[0]) if found else None
 
-    def event_arrays(self, columns: Sequence[str] | None = None) -> Iterator[Arrays]:
-        """Like `events`, as a dict of arrays per chunk, for those who need no DataFrame."""
+    def event_arrays(self, columns: Sequence[str] | None = None, slots_due: bool = False) -> Iterator[Arrays]:
+        """Like `events`, as a dict of arrays per chunk, for those who need no DataFrame. With slots_due, for those who
+        make tables by slot: a slot that the events so far do not account for is an error."""
         wanted = tuple(columns) if columns is not None else EVENT_COLUMNS
         unknown = [name for name in wanted if name not in EVENT_COLUMNS]
         if unknown:
             raise ValueError(f"no such event column: {', '.join(unknown)}; there are {', '.join(EVENT_COLUMNS)}")
         for section in self._of_kind(Kind.EVENTS):
-            yield self._decode_events(section, wanted)
+            arrays = self._decode_events(section, wanted)
+            due = NUMBERS_FREE + SLOTS_PER_EVENT * (section.first_event + section.rows)
+            if slots_due and int(arrays["slot"].max(initial=0)) > due:
+                raise self._file.fail(section.offset, f"expected slots up to {due}, for which the events so far account")
+            yield arrays
 
     def events(self, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
         """The events, one DataFrame per section of at most 65,536 rows; only the columns asked for are decoded.
@@ -196,7 +215,11 @@ class Trace:
     def _table(self, kind: Kind, names: dict[int, str]) -> Arrays:
         """All sections of a kind as one set of arrays; columns this reader does not know are left out."""
         parts: dict[str, list[U64]] = {name: [np.zeros(0, dtype=np.uint64)] for name in names.values()}
+        rows, rows_max = 0, FACT_ROWS_FREE + FACT_ROWS_PER_BYTE * self._file.bytes
         for section in self._of_kind(kind):
+            rows += section.rows
+            if rows > rows_max:
+                raise self._file.fail(section.offset, f"expected at most {rows_max} rows of its kind in a file so small")
             columns = self._file.columns(section, frozenset(names))
             for id_, name in names.items():
                 parts[name].append(_required(self._file, section, columns, id_, section.rows))

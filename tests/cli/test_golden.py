@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -33,3 +34,45 @@ def test_damage_is_told_in_the_same_words(tools: Tools, tmp_path: Path, name: st
     assert f"{status}\n{said}" == (refresh.BAD / f"{name}.expected").read_text()
     assert status == 3 and said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("part", range(1, 16))
+def test_a_cut_trace_dumps_the_beginning(tools: Tools, tmp_path: Path, part: int) -> None:
+    whole = (GOLDEN / "sqlite3.bin").read_bytes()
+    cut = tmp_path / "cut.bin"
+    cut.write_bytes(whole[: len(whole) * part // 16])
+    done = run([tools.heaptape, "dump", cut])
+    assert done.returncode == 3
+    assert (GOLDEN / "sqlite3.dump").read_bytes().startswith(done.stdout)
+    assert len(done.stderr.splitlines()) == 1 and b"cut.bin: offset " in done.stderr
+    shown = run([tools.heaptape, "info", cut])
+    assert shown.returncode == 3 and len(shown.stderr.splitlines()) == 1
+
+
+SOURCES = GOLDEN.parent.parent
+READERS = ["format/raw_reader.c", "format/trace_reader.c", "format/columns.c", "convert/streams.c",
+           "convert/inheritance.c", "convert/merge.c", "convert/convert_raw.c", "replay/form_builder.c",
+           "replay/form_counting.c", "replay/form_writing.c"]
+# No file makes these appear: what they tell of is memory, the machine, or another's hand on the file meanwhile.
+WITHOUT_A_FILE = {
+    "this is not a regular file",  # tests/cli/test_bad_input.py has a folder
+    "bytes of a window expected, but the file ends",  # the file shrank while it was read
+    "at most %d ancestors expected",  # 65 logs
+    "whole section or the footer expected: the file is cut short or damaged here, and only",  # in two pieces
+}
+
+
+def messages(path: Path) -> list[str]:
+    """What the file can say of bad input: sentences that end in what was expected, as patterns."""
+    text = re.sub(r'"\s*(PRI[uxd]\d+)\s*"', "%", path.read_text())
+    text = re.sub(r'"\s*\n\s*"', "", text)
+    found = re.findall(r'"((?:[^"\\\n]|\\.)*\bexpected\b(?:[^"\\\n]|\\.)*)"', text)
+    return [message for message in found if not any(known in message for known in WITHOUT_A_FILE)]
+
+
+@pytest.mark.parametrize("source", READERS)
+def test_every_complaint_has_a_file_that_provokes_it(source: str) -> None:
+    said = "".join(path.read_text() for path in refresh.BAD.glob("*.expected"))
+    for message in messages(SOURCES / source):
+        pattern = ".*".join(re.escape(part) for part in re.split(r"%[a-z0-9]*", message))
+        assert re.search(pattern, said), f"{source}: no golden file makes a tool say: {message}"

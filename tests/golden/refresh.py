@@ -10,6 +10,11 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BAD = HERE / "bad"
+CHILD = BAD / "child.mraw"  # a sound log, whose parents are not
+sys.path.insert(0, str(HERE))
+
+import broken_logs  # noqa: E402
+import broken_traces  # noqa: E402
 
 
 def patched(content: bytes, offset: int, new: bytes) -> bytes:
@@ -37,19 +42,40 @@ def damaged() -> dict[str, bytes]:
         "index.mraw": patched(raw, 16384 + 12, b"\x05"),
         "record.mraw": patched(raw, 16384 + 64, b"\x09\x11\x11\x11"),
         "cut.mraw": raw[: len(raw) // 2],
+        "raw-log.bin": broken_logs.log(),
+        "trace.mraw": broken_traces.whole([]),
+        **broken_traces.broken(),
+        **broken_logs.broken(),
     }
+
+
+def command_for(build: Path, path: Path, output: Path) -> list[str | Path]:
+    """The program that meets the damage, which the name's first word tells."""
+    convert = [build / "heaptape", "convert", "-q", "-o", output]
+    match path.name.split("-")[0], path.suffix:
+        case "replay", ".bin":
+            return [build / "replay", "--alloc", "glibc", "--rounds", "1", path, "-o", output]
+        case "info", ".bin":
+            return [build / "heaptape", "info", "--json", path]
+        case _, ".bin":
+            return [build / "heaptape", "dump", path]
+        case "parent", ".mraw":
+            return [*convert, CHILD, "--parent", CHILD if path.name == "parent-itself.mraw" else path]
+        case "orphan.mraw", ".mraw":
+            return [*convert, path, "--parent", path]
+    return [*convert, path]
 
 
 def verdict(build: Path, path: Path, output: Path) -> tuple[int, str]:
     """Exit status and stderr, with paths cut to names. output: where nothing may appear."""
-    command = ["dump", path] if path.suffix == ".bin" else ["convert", "-q", path, "-o", output]
-    done = subprocess.run([build / "heaptape", *command], capture_output=True, text=True, check=False)
+    done = subprocess.run(command_for(build, path, output), capture_output=True, text=True, check=False)
     return done.returncode, done.stderr.replace(f"{path.parent}/", "")
 
 
 def main() -> None:
     build = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE.parent.parent / "build"
     BAD.mkdir(exist_ok=True)
+    CHILD.write_bytes(broken_logs.child())
     for name, content in damaged().items():
         path = BAD / name
         path.write_bytes(content)

@@ -1,0 +1,154 @@
+"""Traces that are whole and sealed, and yet contradict themselves: what no accident makes, but a person may."""
+
+from __future__ import annotations
+
+import random
+import struct
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
+
+import naive_writer as writer  # noqa: E402
+import xxhash  # noqa: E402
+from naive_writer import ColumnSpec, Event  # noqa: E402
+
+CONTEXT, EVENTS, SAMPLES, TOTALS, INDEX = 1, 2, 3, 6, 7
+OP, THREAD, LENGTH, TIME, BIRTH, NAMED, SLOT, SIZE = 1, 2, 3, 4, 5, 6, 7, 8
+HEADER_BYTES, SECTION_BYTES, ENTRY_BYTES = 64, 48, 16
+GOOD: dict[int, list[int]] = {1: [1, 5], 2: [0], 3: [2], 4: [0, 1], 5: [1], 6: [2], 7: [1], 8: [8], 9: []}
+
+
+def sealed(section: bytes) -> bytes:
+    """The section with its checksum made right."""
+    head, payload = section[:40], section[SECTION_BYTES:]
+    return head + struct.pack("<Q", xxhash.xxh64_intdigest(head + payload)) + payload
+
+
+def patched(content: bytes, offset: int, new: bytes) -> bytes:
+    return content[:offset] + new + content[offset + len(new):]
+
+
+def whole(sections: Iterable[bytes], unit_ns: int = 1) -> bytes:
+    return writer.assemble(writer.encode_header(unit_ns=unit_ns), list(sections))[0]
+
+
+def two_events(first_event: int = 0, first_time: int = 0, without: int = 0,
+               **changed: list[int]) -> bytes:
+    """A malloc and its free; columns by name as in the names above, in small letters."""
+    values = dict(GOOD)
+    for name, column in changed.items():
+        values[globals()[name.upper()]] = column
+    columns = [ColumnSpec(id_, column) for id_, column in values.items() if id_ != without]
+    return writer.encode_section(EVENTS, columns, 2, first_event, first_time)
+
+
+def entry_changed(section: bytes, column: int, field: int, value: int) -> bytes:
+    """One byte of a column's directory entry set: 1 its width, 2 transform, 3 compression, 4 number of values."""
+    return sealed(patched(section, SECTION_BYTES + ENTRY_BYTES * (column - 1) + field, bytes([value])))
+
+
+def with_index(sections: list[bytes], index: bytes) -> bytes:
+    """The file with an index of its own making."""
+    body = writer.encode_header() + b"".join(sections)
+    footer = struct.pack("<8sQQ", b"HTAPEEND", len(body), len(body) + len(index) + 32)
+    return body + index + footer + struct.pack("<Q", xxhash.xxh64_intdigest(footer))
+
+
+def index_of(*rows: tuple[int, int, int, int, int]) -> bytes:
+    return writer.encode_section(INDEX, [ColumnSpec(i + 1, list(c)) for i, c in enumerate(zip(*rows, strict=True))], 0)
+
+
+def of_events(*events: Event) -> bytes:
+    return writer.build(writer.TraceSpec(events=list(events)))[0]
+
+
+def structures() -> dict[str, bytes]:
+    """Header, footer, index, and what they say of one another."""
+    good = two_events()
+    trace = whole([good])
+    end = HEADER_BYTES + len(good)
+    row = (HEADER_BYTES, EVENTS, 2, 0, 0)
+    too_wide = patched(index_of(row), 4 + 4, struct.pack("<I", (64 << 20) + 1))
+    footer = struct.pack("<8sQQ", b"HTAPEEND", len(trace) - 10, len(trace))
+    return {
+        "header-checksum.bin": patched(trace, 30, b"\1"),
+        "time-unit.bin": writer.encode_header(unit_ns=0),
+        "index-offset.bin": trace[:-32] + footer + struct.pack("<Q", xxhash.xxh64_intdigest(footer)),
+        "index-kind.bin": with_index([good], two_events()),
+        "index-limits.bin": with_index([good], too_wide),
+        "index-payload.bin": with_index([good], patched(index_of(row), 8, struct.pack("<I", 1 << 20))),
+        "index-columns.bin": with_index([good], writer.encode_section(INDEX, [], 0)),
+        "index-missing-column.bin": with_index([good], writer.encode_section(INDEX, [ColumnSpec(1, [64])], 0)),
+        "index-length.bin": with_index([good], writer.encode_section(
+            INDEX, [ColumnSpec(1, [64])] + [ColumnSpec(i, [1, 2]) for i in range(2, 6)], 0)),
+        "index-rows.bin": with_index([good], writer.encode_section(INDEX, [ColumnSpec(1, [0] * 9)], 0)),
+        "index-behind.bin": with_index([good], index_of((end, EVENTS, 2, 0, 0))),
+        "index-order.bin": with_index([good], index_of(row, row)),
+        "index-differs.bin": with_index([good], index_of((HEADER_BYTES, EVENTS, 1, 0, 0))),
+        "index-inside.bin": with_index([good], index_of(row, (HEADER_BYTES + 50, TOTALS, 0, 0, 0))),
+        "events-gap.bin": whole([good, two_events(first_event=3)]),
+        "time-backwards.bin": whole([two_events(first_time=9), two_events(first_event=2, first_time=8)]),
+        "time-overlap.bin": whole([two_events(time=[0, 9]), two_events(first_event=2, first_time=8)]),
+        "time-64-bits.bin": whole([two_events(first_time=1 << 62)], unit_ns=4),
+    }
+
+
+def columns() -> dict[str, bytes]:
+    """Columns of one events section."""
+    good = two_events()
+    noise = random.Random(3).randbytes(40)
+    packed = writer.encode_section(EVENTS, [ColumnSpec(OP, list(noise), compress=True)], 40)
+    return {
+        "column-missing.bin": whole([two_events(without=TIME)]),
+        "column-length.bin": whole([two_events(time=[0])]),
+        "column-wide.bin": whole([entry_changed(good, TIME, 1, 9)]),
+        "column-transform.bin": whole([entry_changed(good, TIME, 2, 2)]),
+        "column-compression.bin": whole([entry_changed(good, TIME, 3, 2)]),
+        "column-stored.bin": whole([entry_changed(good, TIME, 1, 2)]),
+        "column-frame.bin": whole([sealed(patched(packed, SECTION_BYTES + ENTRY_BYTES, b"\xff" * 4))]),
+        "column-32-bits.bin": whole([two_events(time=[0, 1 << 32])]),
+        "column-32-bits-summed.bin": whole([writer.encode_section(
+            EVENTS, [ColumnSpec(i, v, i == TIME) for i, v in (GOOD | {TIME: [(1 << 32) - 1, 1 << 32]}).items()], 2)]),
+        "column-bytes.bin": whole([entry_changed(good, OP, 2, 1)]),
+        "ops-missing.bin": whole([two_events(without=OP)]),
+        "ops-unknown.bin": whole([two_events(op=[1, 29])]),
+        "runs-missing.bin": whole([two_events(without=THREAD)]),
+        "runs-sum.bin": whole([two_events(length=[1])]),
+        "runs-beyond.bin": whole([two_events(length=[3])]),
+        "birth-code.bin": whole([two_events(birth=[2])]),
+        "slot-zero.bin": whole([two_events(slot=[0])]),
+        "birth-empty-stack.bin": whole([two_events(birth=[0], slot=[])]),
+        "named-before-all.bin": whole([two_events(named=[7])]),
+    }
+
+
+def others() -> dict[str, bytes]:
+    """Texts, the rare facts, and what only a replay can find."""
+    good, nothing = two_events(), writer.encode_json(CONTEXT, {})
+    bomb = writer.encode_section(CONTEXT, [ColumnSpec(1, [0] * ((1 << 20) + 1), width=0)], 0)
+    hollow = writer.encode_section(SAMPLES, [entry for entry in (ColumnSpec(i, []) for i in range(1, 7))], 65_536)
+    for column in range(1, 7):
+        hollow = sealed(patched(hollow, SECTION_BYTES + ENTRY_BYTES * (column - 1) + 4, struct.pack("<I", 65_536)))
+    return {
+        "info-totals.bin": whole([nothing, good, writer.encode_section(TOTALS, [ColumnSpec(1, list(b"[]"))], 0)]),
+        "info-text.bin": whole([bomb, good, writer.encode_json(TOTALS, {})]),
+        "info-threads.bin": (writer.encode_header() + two_events(thread=[3]) + b"HTB"),
+        "replay-facts.bin": whole([nothing, good, *([hollow] * 17)]),
+        "replay-nothing.bin": of_events(Event(1, 2, size=5)),
+        "replay-twice.bin": of_events(Event(1, slot=1, size=5), Event(1, slot=1, size=5)),
+        "replay-unborn.bin": of_events(Event(5, slot=1)),
+        "replay-inherit.bin": of_events(Event(1, slot=1, size=5), Event(31, slot=2, size=5)),
+        "replay-slot.bin": of_events(Event(1, slot=1, size=5), Event(1, slot=1_000_000, size=5)),
+        "replay-slot-limit.bin": of_events(Event(1, slot=1 << 29, size=5)),
+        "replay-thread.bin": of_events(Event(1, slot=1, size=5), Event(1, thread=1_000_000, slot=2, size=5)),
+        "replay-threads.bin": writer.build(writer.TraceSpec(
+            events=[Event(1, slot=1, size=5), Event(5, thread=1, slot=1)], threads=[(5, 0, 0, 1, 0, 0, "one")]))[0],
+        "replay-size.bin": of_events(Event(1, slot=1, size=1 << 63)),
+        "replay-time.bin": of_events(Event(1, slot=1, size=5, time=1 << 61)),
+    }
+
+
+def broken() -> dict[str, bytes]:
+    return structures() | columns() | others()

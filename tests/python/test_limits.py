@@ -1,0 +1,88 @@
+"""Small files that claim much: refused in one line, before memory is taken for what they claim."""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+import naive_writer
+import pytest
+from naive_writer import ColumnSpec, Event
+
+from heaptape.errors import TraceError
+from heaptape.live import live_bytes_curve
+from heaptape.trace import read_trace
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
+sys.path.insert(0, str(GOLDEN))
+
+import broken_traces  # noqa: E402
+import refresh  # noqa: E402
+
+SECTION_BYTES, ENTRY_BYTES = 48, 16
+
+
+def claiming(section: bytes, values: int) -> bytes:
+    """The section with that many values in its first column, of which none is stored."""
+    return broken_traces.sealed(
+        broken_traces.patched(section, SECTION_BYTES + 4, struct.pack("<I", values)))
+
+
+def read_all(path: Path) -> None:
+    with read_trace(path) as trace:
+        for _ in trace.events():
+            pass
+        assert len(trace.samples) + len(trace.residency) + len(trace.threads) >= 0
+        live_bytes_curve(trace, 100)
+
+
+def test_a_slot_beyond_what_the_events_account_for(tmp_path: Path) -> None:
+    path = tmp_path / "t.bin"
+    path.write_bytes(broken_traces.of_events(Event(1, slot=(1 << 32) - 1, size=8)))
+    with pytest.raises(TraceError, match="offset 176: expected slots up to 1032"):
+        read_all(path)
+
+
+@pytest.mark.parametrize("kind", [1, 3, 4, 5, 6])
+def test_a_column_of_many_values_and_no_bytes(tmp_path: Path, kind: int) -> None:
+    names = range(2, 9)
+    section = naive_writer.encode_section(kind, [ColumnSpec(1, []), *(ColumnSpec(i, []) for i in names)], 0)
+    path = tmp_path / "t.bin"
+    path.write_bytes(broken_traces.whole([claiming(section, (1 << 26) - 1)]))
+    with pytest.raises(TraceError, match="a column within the format's limits, found 67108863 values"):
+        read_all(path)
+
+
+def test_an_index_of_many_rows_and_no_bytes(tmp_path: Path) -> None:
+    index = naive_writer.encode_section(7, [ColumnSpec(i, []) for i in range(1, 6)], 0)
+    path = tmp_path / "t.bin"
+    path.write_bytes(broken_traces.with_index([broken_traces.two_events()], claiming(index, (1 << 26) - 1)))
+    with pytest.raises(TraceError, match="found 67108863 values"):
+        read_all(path)
+
+
+def test_json_nested_without_end(tmp_path: Path) -> None:
+    section = naive_writer.encode_section(1, [ColumnSpec(1, list(b"[" * 100_000), compress=True)], 0)
+    path = tmp_path / "t.bin"
+    path.write_bytes(broken_traces.whole([section]))
+    with pytest.raises(TraceError, match="expected JSON text"):
+        read_all(path)
+
+
+# This reader takes times as they come, and wider numbers than the tools do; threads it does not derive.
+PATIENT = {"time-backwards.bin", "time-overlap.bin", "time-64-bits.bin", "column-32-bits.bin",
+           "column-32-bits-summed.bin", "index-inside.bin", "info-threads.bin"}
+REFUSED = [name for name in sorted(refresh.damaged())
+           if name.endswith(".bin") and not name.startswith("replay-") and name not in PATIENT]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_the_tools_refuse_ends_in_one_error_here_too(name: str) -> None:
+    with pytest.raises(TraceError) as caught:
+        with read_trace(GOLDEN / "bad" / name) as trace:
+            for _ in trace.events():
+                pass
+            if trace.truncated:
+                raise TraceError(trace.path, trace.whole_bytes, "a whole file expected")
+    assert "\n" not in str(caught.value)
