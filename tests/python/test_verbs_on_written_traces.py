@@ -20,7 +20,8 @@ DROP, INHERIT = 30, 31
 
 def _verb(binary: Path, verb: str, events: list[Event], folder: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
     path = folder / "t.bin"
-    path.write_bytes(naive_writer.build(TraceSpec(events, block=50))[0])
+    threads = [(100 + i, 0, 0, 0, 0, 0, "") for i in range(3)]
+    path.write_bytes(naive_writer.build(TraceSpec(events, block=50, threads=threads))[0])
     return subprocess.run([binary, verb, path, *more], capture_output=True, check=False)
 
 
