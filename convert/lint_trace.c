@@ -14,7 +14,8 @@ static const char *check_event(struct lint *lint, const struct ht_op_shape *shap
     if (!shape->slot) return NULL;
     if (shape->makes_object == block->live)
         return block->live ? "an allocation into a free slot expected" : "a slot with a live object expected";
-    if (call->function == HT_DROP && !lint->drops_expected) lint_found(lint, LINT_UNSEEN_FREE, call, block, 0);
+    if (call->function == HT_DROP && !lint->drops_expected)
+        lint_found(lint, LINT_UNSEEN_FREE, call, block, 0);
     if (block->live) lint_check_end(lint, call, block, 0);
     if (shape->ends_object) block->live = false;
     else *block = lint_block_of(call);
@@ -56,20 +57,18 @@ int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *pa
     struct slot_table blocks = slot_table_of(sizeof(struct lint_block));
     int status = read_context(lint, reader, error);
     bool memory = true;
-    uint32_t last = 0;
     for (unsigned op = 0; op < 256; op++) shape[op] = ht_op_shape((uint8_t)op);
     for (size_t i = 0; i < ht_trace_sections(reader) && !status && memory; i++) {
         struct ht_events events;
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
         status = ht_trace_events(reader, i, &events, error);
         if (status || !(memory = slot_table_reach(&blocks, events.slot, events.rows))) break;
-        for (uint32_t row = 0; row < events.rows; row++)
-            last = events.slot[row] > last ? events.slot[row] : last;
         status = check_section(lint, &events, shape, blocks.items, path, ht_trace_section(reader, i)->offset,
                                error);
     }
     const struct lint_block *block = blocks.items;
-    for (uint64_t slot = 1; slot <= last && !status && memory; slot++)
+    for (uint64_t slot = 1; (slot = slot_table_next(&blocks, slot)) < blocks.room && !status && memory;
+         slot++)
         if (block[slot].live) memory = lint_leak(lint, &block[slot], slot);
     slot_table_free(&blocks);
     if (memory || status) return status;

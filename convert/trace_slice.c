@@ -29,7 +29,6 @@ struct slicing {
     struct ht_trace_facts facts;
     struct ht_op_shape shape[256];
     struct slot_table blocks;  // of struct old_block
-    uint64_t slots_end;        // no slot so far is this high
     struct old_thread *threads;
     uint32_t *old_number;    // of each new thread
     struct heap_model heap;  // its addresses are the old slots
@@ -85,7 +84,7 @@ static int earlier_first(const void *a, const void *b) {
 // Lets the slice begin with the blocks that are live now, as events of its first thread.
 static bool inherit(struct slicing *s, uint32_t first_thread) {
     size_t count = 0;
-    for (uint64_t slot = 1; slot < s->slots_end; slot++) {
+    for (uint64_t slot = 1; (slot = slot_table_next(&s->blocks, slot)) < s->blocks.room; slot++) {
         const struct old_block *block = block_at(s, (uint32_t)slot);
         count += block->live && block->kept;
     }
@@ -93,7 +92,7 @@ static bool inherit(struct slicing *s, uint32_t first_thread) {
     struct live_blocks live = {.block = malloc((count + 1) * sizeof *live.block), .count = count};
     bool made = born && live.block;
     size_t at = 0;
-    for (uint64_t slot = 1; made && slot < s->slots_end; slot++) {
+    for (uint64_t slot = 1; made && (slot = slot_table_next(&s->blocks, slot)) < s->blocks.room; slot++) {
         const struct old_block *block = block_at(s, (uint32_t)slot);
         if (block->live && block->kept) born[at++] = (struct born){block->birth_event, (uint32_t)slot};
     }
@@ -232,7 +231,6 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
     s->last_ns = event->time_ns;
     s->end_event = event->number + 1;
     if (!shape.slot) return;
-    if (event->slot >= s->slots_end) s->slots_end = (uint64_t)event->slot + 1;
     *block_at(s, event->slot) = (struct old_block){
         .birth_event = event->number, .bytes = event->bytes, .live = !shape.ends_object, .kept = kept};
 }
