@@ -35,11 +35,11 @@ static uint32_t code_events(const struct ht_event_section *section, struct ht_se
         for (uint32_t end = row + section->run_length[run]; row < end; row++) {
             if (row + AHEAD < section->rows) slot_coder_prefetch(&coder->slots, section->slot[row + AHEAD]);
             const struct ht_op_shape shape = coder->shape[section->op[row]];
-            struct ht_event_pattern event = {.op = section->op[row]};
-            if (shape.slot) event.code = code_slot(section, coder, &slots, thread, row, shape);
-            if (shape.size) event.size = *size++;
-            if (shape.extra) event.extra = *extra++;
-            ht_tokenizer_add(&coder->tokens, &event);
+            uint32_t code = shape.slot ? code_slot(section, coder, &slots, thread, row, shape) : 0;
+            ht_tokenizer_add(&coder->tokens, ht_code_and_op(code, section->op[row]), shape.size ? *size : 0,
+                             shape.extra ? *extra : 0);
+            size += shape.size;
+            extra += shape.extra;
         }
     }
     ht_tokenizer_choose(&coder->tokens, coder->shape);
@@ -55,12 +55,11 @@ static struct open_values spell_events(struct ht_section_coder *coder) {
     const struct ht_tokenizer *tokens = &coder->tokens;
     struct open_values values = {0};
     for (uint32_t row = 0; row < tokens->rows; row++) {
-        uint32_t pattern = tokens->pattern_of[row];
-        uint8_t token = coder->token[row] = tokens->token_of[pattern];
-        if (token < tokens->whole) continue;
-        const struct ht_event_pattern *event = &tokens->pattern[pattern];
-        const struct ht_op_shape shape = coder->shape[event->op];
-        coder->named[values.named] = event->code;
+        const struct ht_event_pattern *event = &tokens->pattern[tokens->pattern_of[row]];
+        coder->token[row] = (uint8_t)event->token;
+        if (event->token < tokens->whole) continue;
+        const struct ht_op_shape shape = coder->shape[ht_pattern_op(event)];
+        coder->named[values.named] = ht_pattern_code(event);
         values.named += shape.slot && !shape.makes_object;
         coder->size[values.sizes] = event->size;
         values.sizes += shape.size;
@@ -73,24 +72,26 @@ static struct open_values spell_events(struct ht_section_coder *coder) {
 // Splits times into the short ones and what is beyond them. Returns the length of the long time column.
 static uint32_t split_times(const struct ht_event_section *section, struct ht_section_coder *coder) {
     uint32_t longs = 0;
+    for (uint32_t row = 0; row < section->rows; row++)
+        coder->time[row] = section->time[row] < HT_SHORT_TIMES ? (uint8_t)section->time[row] : HT_SHORT_TIMES;
     for (uint32_t row = 0; row < section->rows; row++) {
-        uint32_t time = section->time[row];
-        bool is_long = time >= HT_SHORT_TIMES;
-        coder->time[row] = is_long ? HT_SHORT_TIMES : (uint8_t)time;
-        coder->long_time[longs] = time - HT_SHORT_TIMES;
-        longs += is_long;
+        coder->long_time[longs] = section->time[row] - HT_SHORT_TIMES;
+        longs += section->time[row] >= HT_SHORT_TIMES;
     }
     return longs;
 }
 
-static int pack_tokens(const struct ht_tokenizer *tokens, struct ht_packer *packer,
+static int pack_tokens(const struct ht_section_coder *coder, struct ht_packer *packer,
                        struct ht_payload *payload) {
+    const struct ht_tokenizer *tokens = &coder->tokens;
     uint8_t op[HT_TOKENS_MAX];
     uint32_t code[HT_TOKENS_MAX];
     uint64_t size[HT_TOKENS_MAX], extra[HT_TOKENS_MAX];
     for (uint32_t i = 0; i < tokens->tokens; i++) {
-        op[i] = tokens->token[i].op;
-        code[i] = tokens->token[i].code;
+        op[i] = ht_pattern_op(&tokens->token[i]);
+        bool makes_object = coder->shape[op[i]].makes_object;
+        // What an open token's event names is told in the column of named codes.
+        code[i] = i < tokens->whole || makes_object ? ht_pattern_code(&tokens->token[i]) : 0;
         size[i] = tokens->token[i].size;
         extra[i] = tokens->token[i].extra;
     }
@@ -118,7 +119,7 @@ int ht_event_section_pack(const struct ht_event_section *section, struct ht_sect
         {HT_COLUMN_NAMED, coder->named, values.named, false},
         {HT_COLUMN_SLOT, coder->slot, slots, true},
     };
-    if (pack_tokens(&coder->tokens, packer, payload) ||
+    if (pack_tokens(coder, packer, payload) ||
         ht_pack_bytes(packer, payload, HT_COLUMN_TOKEN, coder->token, section->rows) ||
         ht_pack_nibbles(packer, payload, HT_COLUMN_TIME, coder->time, section->rows))
         return -1;
