@@ -348,7 +348,6 @@ static const char *decode_events(struct ht_trace_reader *reader, uint64_t units_
     if (!wrong && reader->events.last_units > units_max) wrong = "times that never decrease expected";
     return wrong;
 }
-}
 
 // The time that no event of the i-th section may go beyond: that at which the next events begin.
 static uint64_t units_max_of(const struct ht_trace_reader *reader, size_t i) {
