@@ -46,15 +46,22 @@ def record_workload(name: str, build: Path, folder: Path) -> Path:
     workload = make_group(name, build, FULL, folder)[0]
     logs = folder / "logs"
     logs.mkdir()
-    subprocess.run([build / "heaptape", "record", "-q", "-o", logs, "--", *workload.command],
-                   env=os.environ | workload.environment, stdout=subprocess.DEVNULL, check=True)
+    subprocess.run(
+        [build / "heaptape", "record", "-q", "-o", logs, "--", *workload.command],
+        env=os.environ | workload.environment,
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
     return logs
 
 
 def convert(log: Path, build: Path, trace: Path) -> dict[str, Any]:
     subprocess.run([build / "heaptape", "convert", "-q", log, "-o", trace], check=True)
-    told: dict[str, Any] = json.loads(subprocess.run(
-        [build / "heaptape", "info", "--json", trace], check=True, capture_output=True).stdout)
+    told: dict[str, Any] = json.loads(
+        subprocess.run(
+            [build / "heaptape", "info", "--json", trace], check=True, capture_output=True
+        ).stdout
+    )
     return told
 
 
@@ -66,8 +73,10 @@ def keep_largest(name: str, executable: str, logs: Path, build: Path, target: Pa
         told = convert(log, build, trace)
         if executable in ("", os.path.basename(told["command"].split()[0])):
             subprocess.run(["cp", "--sparse=always", log, raw], check=True)
-            return (f"{name}: {told['events']:,} events, {told['threads']} threads, "
-                    f"{told['bytes_per_event']:.2f} bytes per event: {told['command'][:60]}")
+            return (
+                f"{name}: {told['events']:,} events, {told['threads']} threads, "
+                f"{told['bytes_per_event']:.2f} bytes per event: {told['command'][:60]}"
+            )
     trace.unlink(missing_ok=True)
     return f"{name}: passed over, no log of {executable}"
 

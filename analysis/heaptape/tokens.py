@@ -33,9 +33,10 @@ class Tokens:
     extra: U64
 
 
-def read_tokens(token: U64, op: U64, code: U64, size: U64, extra: U64, rows: int) -> Tokens:
+def read_tokens(rows: int, token: U64, op: U64, code: U64, size: U64, extra: U64) -> Tokens:
     """Look up the token of every event. token: (rows,); op and code: (tokens,); size and extra: (whole tokens,)."""
-    for name, column, values in (("token", token, rows), ("token code", code, op.size), ("token extra", extra, size.size)):
+    expected = (("token", token, rows), ("token code", code, op.size), ("token extra", extra, size.size))
+    for name, column, values in expected:
         if column.size != values:
             raise TokenError(f"expected {values} values in the {name} column, found {column.size}")
     if not size.size <= op.size <= TOKENS_MAX:
@@ -57,7 +58,7 @@ def _padded(values: U64, count: int) -> U64:
 
 
 def _checked(op: U64, whole: NDArray[np.bool_], code: U64, size: U64, extra: U64) -> NDArray[Any]:
-    """The ops of the tokens, once it is sure that there are such ops and that they have the values they are told with."""
+    """The ops of the tokens, once it is sure that these exist and have the values they are told with."""
     unknown = (op > 255) | ~ops.OP_EXISTS[op & np.uint64(255)]
     if unknown.any():
         raise TokenError(f"expected known ops, found {int(op[unknown][0])}")

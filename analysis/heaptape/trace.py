@@ -161,7 +161,7 @@ class Trace:
         stored = frozenset(_TOKEN_COLUMNS).union(*(_STORED_FOR.get(name, set()) for name in wanted))
         columns = self._file.columns(section, stored)
         try:
-            tokens = read_tokens(*(columns.get(id_, _NOTHING) for id_ in _TOKEN_COLUMNS), section.rows)
+            tokens = read_tokens(section.rows, *(columns.get(id_, _NOTHING) for id_ in _TOKEN_COLUMNS))
         except TokenError as error:
             raise self._file.fail(section.offset, str(error)) from error
         op = tokens.op
