@@ -55,6 +55,7 @@ static const char *prepare_token(struct ht_decoded_token *token, const struct ht
                                  uint32_t code, bool whole, uint64_t size, uint64_t extra) {
     if (!shape.valid) return "known ops expected";
     bool names = shape.slot && !shape.makes_object;
+    bool reborn = names && !shape.ends_object && ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC;
     if (shape.makes_object && code > HT_BIRTH_EXPLICIT) return "birth codes of 0 or 1 expected";
     if (whole && ((!shape.slot && code) || (!shape.size && size) || (!shape.extra && extra)))
         return "tokens with the values that their op has expected";
@@ -65,8 +66,8 @@ static const char *prepare_token(struct ht_decoded_token *token, const struct ht
                                        .makes_object = shape.makes_object,
                                        .has_slot = shape.slot,
                                        .ends_object = shape.ends_object,
-                                       .reborn = names && !shape.ends_object &&
-                                                 ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC,
+                                       .reborn = reborn,
+                                       .bears = shape.makes_object || reborn,
                                        .code_follows = !whole && names,
                                        .size_follows = !whole && shape.size,
                                        .extra_follows = !whole && shape.extra};
@@ -111,7 +112,7 @@ static void count_tokens(const struct ht_event_arrays *arrays, uint32_t count[25
 // Reads the values of open tokens and the slots that no code tells: as many as the tokens ask for.
 static const char *read_values(struct ht_event_arrays *arrays, struct ht_unpacker *unpacker,
                                const struct ht_columns *columns) {
-    uint32_t count[256], codes = 0, sizes = 0, extras = 0, slots = 0;
+    uint32_t count[256], codes = 0, sizes = 0, extras = 0, slots = 0, across = 0;
     count_tokens(arrays, count);
     for (unsigned i = 0; i < 256; i++) {
         const struct ht_decoded_token *token = &arrays->token_table[i];
@@ -121,27 +122,55 @@ static const char *read_values(struct ht_event_arrays *arrays, struct ht_unpacke
         sizes += token->size_follows ? count[i] : 0;
         extras += token->extra_follows ? count[i] : 0;
         if (token->makes_object) slots += token->code == HT_BIRTH_EXPLICIT ? count[i] : 0;
-        else if (token->has_slot && !token->code_follows)
-            slots += token->code < HT_NAMED_BY_BIRTH ? count[i] : 0;
+        else if (token->has_slot && !token->code_follows) {
+            slots += token->code < HT_NAMED_ACROSS ? count[i] : 0;
+            across += token->code == HT_NAMED_ACROSS ? count[i] : 0;
+        }
     }
     const char *wrong = ht_column_u32(unpacker, columns, HT_COLUMN_NAMED, arrays->open_code, codes);
     if (wrong) return wrong;
-    for (uint32_t i = 0; i < codes; i++) slots += arrays->open_code[i] < HT_NAMED_BY_BIRTH;
+    for (uint32_t i = 0; i < codes; i++) {
+        slots += arrays->open_code[i] < HT_NAMED_ACROSS;
+        across += arrays->open_code[i] == HT_NAMED_ACROSS;
+    }
     wrong = ht_column_u32(unpacker, columns, HT_COLUMN_SLOT, arrays->explicit_slot, slots);
+    if (!wrong) wrong = ht_column_u32(unpacker, columns, HT_COLUMN_ACROSS, arrays->across, across);
     if (!wrong) wrong = ht_column_u64(unpacker, columns, HT_COLUMN_SIZE, arrays->open_size, sizes);
     if (!wrong) wrong = ht_column_u64(unpacker, columns, HT_COLUMN_EXTRA, arrays->open_extra, extras);
     return wrong;
 }
 
+// Numbers the threads of the section, and gives each room for its births.
+static void place_births(struct ht_event_arrays *arrays) {
+    struct slot_coder *slots = &arrays->slots;
+    slot_coder_begin(slots);
+    for (uint32_t run = 0; run < arrays->runs; run++)
+        arrays->run_number[run] = slot_coder_thread(slots, arrays->run_thread[run]);
+    if (slots->threads < 2) return;
+    for (uint32_t run = 0, row = 0; run < arrays->runs; run++) {
+        uint32_t births = 0;
+        for (uint32_t end = row + arrays->run_length[run]; row < end; row++)
+            births += arrays->token_table[arrays->token[row]].bears;
+        slots->first[arrays->run_number[run]] += births;
+    }
+    uint32_t first = 0;
+    for (uint32_t thread = 0; thread < slots->threads; thread++) {
+        uint32_t births = slots->first[thread];
+        slots->first[thread] = first;
+        first += births;
+    }
+}
+
 // All events from their tokens. Which token is open is as good as random: values are selected, not branched
 // to.
 static const char *decode_tokens(struct ht_event_arrays *arrays) {
-    const uint32_t *code = arrays->open_code, *explicit = arrays->explicit_slot;
+    const uint32_t *code = arrays->open_code;
+    struct slot_values told = {.slot = arrays->explicit_slot, .across = arrays->across};
     const uint64_t *size = arrays->open_size, *extra = arrays->open_extra;
     struct slot_coder *slots = &arrays->slots;
-    slot_coder_begin(slots);
+    place_births(arrays);
     for (uint32_t run = 0, row = 0; run < arrays->runs; run++) {
-        uint32_t thread = slot_coder_thread(slots, arrays->run_thread[run]);
+        uint32_t thread = arrays->run_number[run];
         for (uint32_t end = row + arrays->run_length[run]; row < end; row++) {
             const struct ht_decoded_token *token = &arrays->token_table[arrays->token[row]];
             arrays->op[row] = token->op;
@@ -151,12 +180,11 @@ static const char *decode_tokens(struct ht_event_arrays *arrays) {
             extra += token->extra_follows;
             uint32_t slot = 0;
             if (token->makes_object) {
-                slot = slot_coder_decode_birth(slots, thread, token->code, &explicit);
+                slot = slot_coder_decode_birth(slots, thread, token->code, &told);
             } else if (token->has_slot) {
                 uint32_t name = token->code_follows ? *code : token->code;
                 code += token->code_follows;
-                slot = slot_coder_decode_named(slots, thread, name, token->ends_object, token->reborn,
-                                               &explicit);
+                slot = slot_coder_decode_named(slots, thread, name, token->ends_object, token->reborn, &told);
             }
             if (token->has_slot && slot == 0) return "slot codes that name a slot above 0 expected";
             arrays->slot[row] = slot;

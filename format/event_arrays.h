@@ -14,7 +14,8 @@ struct ht_decoded_token {
     uint64_t size, extra;
     uint32_t code;
     uint8_t op;
-    bool makes_object, has_slot, ends_object, reborn;
+    bool makes_object, has_slot, ends_object;
+    bool reborn, bears;                              // is what it names born again; is anything born
     bool code_follows, size_follows, extra_follows;  // open: the values are the next of their columns
 };
 
@@ -30,8 +31,10 @@ struct ht_event_arrays {
     struct ht_decoded_token token_table[HT_TOKENS_MAX];
     uint8_t token[HT_SECTION_ROWS_MAX], short_time[HT_SECTION_ROWS_MAX];
     uint32_t run_thread[HT_SECTION_ROWS_MAX], run_length[HT_SECTION_ROWS_MAX];
+    uint32_t run_number[HT_SECTION_ROWS_MAX];  // the threads' numbers within the section
     uint32_t long_time[HT_SECTION_ROWS_MAX + 1];
-    uint32_t open_code[HT_SECTION_ROWS_MAX + 1], explicit_slot[HT_SECTION_ROWS_MAX + 1];
+    uint32_t open_code[HT_SECTION_ROWS_MAX + 1];
+    uint32_t explicit_slot[HT_SECTION_ROWS_MAX + 1], across[HT_SECTION_ROWS_MAX + 1];
     uint64_t open_size[HT_SECTION_ROWS_MAX + 1], open_extra[HT_SECTION_ROWS_MAX + 1];
     struct slot_coder slots;
 };

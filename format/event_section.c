@@ -4,30 +4,38 @@ void ht_section_coder_init(struct ht_section_coder *coder) {
     for (unsigned op = 0; op < 256; op++) coder->shape[op] = ht_op_shape((uint8_t)op);
 }
 
-// Codes the slot of one event. Slots that no code tells are appended to the slot column.
+// The lengths of the columns that tell what codes leave open.
+struct told_values {
+    uint32_t slots, across;
+};
+
+// Codes the slot of one event, and appends what its code leaves open.
 static uint32_t code_slot(const struct ht_event_section *section, struct ht_section_coder *coder,
-                          uint32_t *slots, uint32_t thread, uint32_t row, const struct ht_op_shape shape) {
+                          struct told_values *told, uint32_t thread, uint32_t row,
+                          const struct ht_op_shape shape) {
     uint32_t slot = section->slot[row], code;
-    coder->slot[*slots] = slot;
+    coder->slot[told->slots] = slot;
     if (shape.makes_object) {
         code = slot_coder_encode_birth(&coder->slots, thread, slot);
-        *slots += code == HT_BIRTH_EXPLICIT;
+        told->slots += code == HT_BIRTH_EXPLICIT;
     } else {
         bool reborn =
             !shape.ends_object && ht_functions[ht_op_function(section->op[row])].kind == HT_KIND_REALLOC;
         code = slot_coder_encode_named(&coder->slots, thread, slot, shape.ends_object, reborn,
-                                       section->own[row]);
-        *slots += code < HT_NAMED_BY_BIRTH;
+                                       section->own[row], &coder->across[told->across]);
+        told->slots += code < HT_NAMED_ACROSS;
+        told->across += code == HT_NAMED_ACROSS;
     }
     return code;
 }
 
 // Codes all slots of a full section and counts the patterns that result. With the slots known, their hash
-// entries can be fetched ahead. Returns the length of the slot column.
-static uint32_t code_events(const struct ht_event_section *section, struct ht_section_coder *coder) {
+// entries can be fetched ahead.
+static struct told_values code_events(const struct ht_event_section *section,
+                                      struct ht_section_coder *coder) {
     enum { AHEAD = 12 };
     const uint64_t *size = section->size, *extra = section->extra;
-    uint32_t slots = 0;
+    struct told_values told = {0};
     slot_coder_begin(&coder->slots);
     ht_tokenizer_begin(&coder->tokens);
     for (uint32_t run = 0, row = 0; run < section->runs; run++) {
@@ -35,7 +43,7 @@ static uint32_t code_events(const struct ht_event_section *section, struct ht_se
         for (uint32_t end = row + section->run_length[run]; row < end; row++) {
             if (row + AHEAD < section->rows) slot_coder_prefetch(&coder->slots, section->slot[row + AHEAD]);
             const struct ht_op_shape shape = coder->shape[section->op[row]];
-            uint32_t code = shape.slot ? code_slot(section, coder, &slots, thread, row, shape) : 0;
+            uint32_t code = shape.slot ? code_slot(section, coder, &told, thread, row, shape) : 0;
             ht_tokenizer_add(&coder->tokens, ht_code_and_op(code, section->op[row]), shape.size ? *size : 0,
                              shape.extra ? *extra : 0);
             size += shape.size;
@@ -43,7 +51,7 @@ static uint32_t code_events(const struct ht_event_section *section, struct ht_se
         }
     }
     ht_tokenizer_choose(&coder->tokens, coder->shape);
-    return slots;
+    return told;
 }
 
 // The values of open tokens, in columns of their own.
@@ -105,7 +113,8 @@ static int pack_tokens(const struct ht_section_coder *coder, struct ht_packer *p
 
 int ht_event_section_pack(const struct ht_event_section *section, struct ht_section_coder *coder,
                           struct ht_packer *packer, struct ht_payload *payload) {
-    const uint32_t slots = code_events(section, coder), longs = split_times(section, coder);
+    const struct told_values told = code_events(section, coder);
+    const uint32_t longs = split_times(section, coder);
     const struct open_values values = spell_events(coder);
     const struct {
         uint8_t id;
@@ -117,7 +126,8 @@ int ht_event_section_pack(const struct ht_event_section *section, struct ht_sect
         {HT_COLUMN_RUN_LENGTH, section->run_length, section->runs, false},
         {HT_COLUMN_LONG_TIME, coder->long_time, longs, false},
         {HT_COLUMN_NAMED, coder->named, values.named, false},
-        {HT_COLUMN_SLOT, coder->slot, slots, true},
+        {HT_COLUMN_SLOT, coder->slot, told.slots, true},
+        {HT_COLUMN_ACROSS, coder->across, told.across, false},
     };
     if (pack_tokens(coder, packer, payload) ||
         ht_pack_bytes(packer, payload, HT_COLUMN_TOKEN, coder->token, section->rows) ||

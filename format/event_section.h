@@ -29,7 +29,8 @@ struct ht_section_coder {
     struct ht_tokenizer tokens;
     // Columns under construction.
     uint8_t token[HT_SECTION_ROWS_MAX], time[HT_SECTION_ROWS_MAX];
-    uint32_t long_time[HT_SECTION_ROWS_MAX], named[HT_SECTION_ROWS_MAX], slot[HT_SECTION_ROWS_MAX];
+    uint32_t long_time[HT_SECTION_ROWS_MAX], named[HT_SECTION_ROWS_MAX];
+    uint32_t slot[HT_SECTION_ROWS_MAX], across[HT_SECTION_ROWS_MAX];
     uint64_t size[HT_SECTION_ROWS_MAX], extra[HT_SECTION_ROWS_MAX];
 };
 
