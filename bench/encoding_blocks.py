@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 EXPLICIT, OWN = 1, 0  # a birth whose slot is told, a name whose slot is told
-FIRST = 2  # the first code of a name that is told without its slot
+ACROSS = 2  # a name by another thread's birth, where births are counted by thread
+FIRST = 3  # the first code of a name that is told without its slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,23 +75,26 @@ def _cut(trace: Any, start: int, rows: int, unit_ns: int) -> Block:
 @dataclass(frozen=True, eq=False)
 class Codes:
     """How the events of a block tell their slots. birth: per event that makes an object. named: per
-    way of naming, per event that names one. slot: what neither tells."""
+    way of naming, per event that names one. across: per ACROSS. slot: what neither tells."""
 
     birth: Ints
     named: dict[str, Ints]
+    across: Ints
     slot: Ints
 
 
-WAYS = ("births", "births of the thread", "births of the size", "live births", "step of birth")
+THREAD = "births of the thread"  # the format's
+WAYS = ("births", THREAD, "births of the size", "live births", "step of birth")
 
 
 @dataclass(frozen=True)
 class Birth:
-    """An object's latest: its number among all, and among those of its owner and of its size."""
+    """An object's latest: its number among all, and among those of its thread and of its size."""
 
     number: int
     in_thread: int
     in_size: int
+    thread: int
     owner: int
     size: int
 
@@ -98,10 +102,10 @@ class Birth:
 class Births:
     """The objects of a block that have been born, and what each way of naming calls them.
 
-    births: how many births ago (the format's). births of the thread, of the size: counting only
-    those of the object's owner, or of its size. live births: counting only objects that still live,
-    which is their rank in order of last use. step of birth: the difference to the birth that was
-    named last."""
+    births: how many births ago. births of the thread: counting only those of the event's thread.
+    births of the size: counting only those of the object's size. live births: counting only objects
+    that still live, which is their rank in order of last use. step of birth: the difference to the
+    birth that was named last."""
 
     def __init__(self) -> None:
         self.latest: dict[int, Birth] = {}  # by slot
@@ -111,20 +115,20 @@ class Births:
         self.live: list[int] = []
         self.last_named = 0
 
-    def bear(self, slot: int, owner: int, size: int) -> None:
+    def bear(self, slot: int, thread: int, owner: int, size: int) -> None:
         self.count += 1
-        self.of_thread[owner] += 1
+        self.of_thread[thread] += 1
         self.of_size[size] += 1
-        in_thread, in_size = self.of_thread[owner], self.of_size[size]
-        self.latest[slot] = Birth(self.count, in_thread, in_size, owner, size)
+        in_thread, in_size = self.of_thread[thread], self.of_size[size]
+        self.latest[slot] = Birth(self.count, in_thread, in_size, thread, owner, size)
         self.live.append(self.count)
 
-    def name(self, birth: Birth) -> dict[str, int]:
+    def name(self, birth: Birth, thread: int) -> dict[str, int]:
         step = birth.number - self.last_named
         place = bisect_left(self.live, birth.number)
         names = {
             "births": self.count - birth.number,
-            "births of the thread": self.of_thread[birth.owner] - birth.in_thread,
+            THREAD: self.of_thread[thread] - birth.in_thread if birth.thread == thread else -1,
             "births of the size": self.of_size[birth.size] - birth.in_size,
             "live births": len(self.live) - 1 - place,
             "step of birth": 2 * step if step > 0 else 1 - 2 * step,
@@ -142,6 +146,7 @@ def code_slots(block: Block) -> Codes:
     birth_codes: list[int] = []
     named: dict[str, list[int]] = {way: [] for way in WAYS}
     slots: list[int] = []
+    across: list[int] = []
     for op, thread, slot, size in _rows(block):
         owner = thread
         if ops.OP_MAKES[op]:
@@ -152,20 +157,23 @@ def code_slots(block: Block) -> Codes:
         else:
             birth = births.latest.get(slot)
             told = birth is None
-            names = births.name(birth) if birth else {}
+            names = births.name(birth, thread) if birth else {}
             owner = birth.owner if birth else thread
             for way, codes in named.items():
                 codes.append(FIRST + names[way] if birth else OWN)
+            if names.get(THREAD) == -1:
+                across.append(names["births"])
         if told:
             slots.append(slot)
         if ops.OP_MAKES[op] or ops.OP_REBORN[op]:
-            births.bear(slot, owner, size)
+            births.bear(slot, thread, owner, size)
         elif ops.OP_ENDS[op]:
             births.latest.pop(slot, None)
             if owner == thread:
                 stacks[thread].append(slot)
     arrays = {way: np.array(codes, np.int64) for way, codes in named.items()}
-    return Codes(np.array(birth_codes, np.int64), arrays, np.array(slots, np.int64))
+    told_apart = (np.array(values, np.int64) for values in (across, slots))
+    return Codes(np.array(birth_codes, np.int64), arrays, *told_apart)
 
 
 def _rows(block: Block) -> Iterator[tuple[int, int, int, int]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import zstandard
-from encoding_blocks import Block, Codes, Ints
+from encoding_blocks import THREAD, Block, Codes, Ints
 from heaptape import ops
 from numpy.typing import NDArray
 
@@ -125,10 +125,12 @@ class Parts:
     names: NDArray[np.bool_]
     sized: NDArray[np.bool_]
     has_extra: NDArray[np.bool_]
+    across: Ints  # one per name by another thread's birth
 
 
-def parts_of(block: Block, codes: Codes, way: str = "births") -> Parts:
+def parts_of(block: Block, codes: Codes, way: str = THREAD) -> Parts:
     makes = ops.OP_MAKES[block.op]
+    across = codes.across if way == THREAD else codes.across[:0]
     names = ops.OP_HAS_SLOT[block.op] & ~makes
     birth, named = np.zeros(block.rows, np.int64), np.zeros(block.rows, np.int64)
     birth[makes], named[names] = codes.birth, codes.named[way]
@@ -142,17 +144,19 @@ def parts_of(block: Block, codes: Codes, way: str = "births") -> Parts:
         names,
         ops.OP_HAS_SIZE[block.op],
         ops.OP_HAS_EXTRA[block.op],
+        across,
     )
 
 
 def separate(parts: Parts, squeeze: Squeeze) -> int:
-    """A column each, as version 1 had it."""
+    """A column each."""
     return (
         planes(parts.op, squeeze)
         + planes(parts.birth[parts.makes], squeeze)
         + planes(parts.named[parts.names], squeeze)
         + planes(parts.size[parts.sized], squeeze)
         + planes(parts.extra[parts.has_extra], squeeze)
+        + planes(parts.across, squeeze)
     )
 
 
@@ -194,7 +198,7 @@ def tokens(
     token = np.empty(parts.op.size, np.int64)
     token[~is_open] = number[rank[index][~is_open]]
     token[is_open] = room + open_number
-    bytes_ = squeeze(token.astype(np.uint8).tobytes())
+    bytes_ = squeeze(token.astype(np.uint8).tobytes()) + planes(parts.across, squeeze)
     listed = pattern[order[:room]][by_value]
     bytes_ += sum(planes(listed[:, i], squeeze) for i in range(listed.shape[1]))
     bytes_ += planes(opens[used][:, 0], squeeze) + planes(opens[used][:, 1], squeeze)

@@ -38,11 +38,11 @@ __all__ = ["EVENT_COLUMNS", "Trace", "TraceError", "read_trace"]
 EVENT_COLUMNS = ("event", "op", "function", "variant", "thread", "time_ns", "slot", "size", "extra")
 
 _TOKEN, _RUN_THREAD, _RUN_LENGTH, _TIME, _LONG_TIME = range(1, 6)
-_TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA, _NAMED, _SLOT, _SIZE, _EXTRA = range(6, 14)
+_TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA, _NAMED, _SLOT, _SIZE, _EXTRA, _ACROSS = range(6, 15)
 _STORED_FOR = {
     "thread": {_RUN_THREAD, _RUN_LENGTH},
     "time_ns": {_TIME, _LONG_TIME},
-    "slot": {_NAMED, _SLOT, _RUN_THREAD, _RUN_LENGTH},
+    "slot": {_NAMED, _SLOT, _ACROSS, _RUN_THREAD, _RUN_LENGTH},
     "size": {_SIZE},
     "extra": {_EXTRA},
 }
@@ -193,7 +193,8 @@ class Trace:
         thread = self._threads_of_runs(section, columns)
         slots = np.zeros(section.rows, dtype=np.uint32)
         try:
-            slots[has] = decode_slots(tokens.op[has], thread[has], code[has & ~names], code[names], column)
+            across = columns.get(_ACROSS, _NOTHING)
+            slots[has] = decode_slots(tokens.op[has], thread[has], code[has & ~names], code[names], column, across)
         except SlotCodingError as error:
             raise self._file.fail(section.offset, str(error)) from error
         return slots

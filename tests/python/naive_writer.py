@@ -89,13 +89,15 @@ def encode_json(kind: int, value: object, compress: bool = False) -> bytes:
     return encode_section(kind, [ColumnSpec(1, list(json.dumps(value).encode()), compress=compress, width=1)], 0)
 
 
-def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[list[int], list[int]]:
-    """The code of every event (0 without a slot) and the slot column, by walking through the events as the specification does. Where a slot could be
-    told without its number, `literal` may decide to write it all the same, as a writer is free to."""
+def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[list[int], list[int], list[int]]:
+    """The code of every event (0 without a slot) and the columns slot and across, by walking through the events as the
+    specification does. Where a slot could be told without its number, or by a birth of the thread, `literal` may decide
+    to do otherwise, as a writer is free to."""
     stacks: dict[int, list[int]] = {}
-    births: list[tuple[int, int | None]] = []
+    births: list[tuple[int, int, int | None]] = []  # thread, slot, owner
     codes: list[int] = []
     slots: list[int] = []
+    across: list[int] = []
     for event in events:
         if "S" not in CARRIES[event.function, event.variant]:
             codes.append(0)
@@ -110,22 +112,26 @@ def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[li
             else:
                 codes.append(1)
                 slots.append(event.slot)
-            births.append((event.slot, owner))
+            births.append((event.thread, event.slot, owner))
             continue
-        known = [number for number, (slot, _) in enumerate(births, start=1) if slot == event.slot]
+        known = [number for number, (_, slot, _) in enumerate(births, start=1) if slot == event.slot]
         if known and not plainly:
-            codes.append(len(births) + 2 - known[-1])
-            owner = births[known[-1] - 1][1]
+            thread, _, owner = births[known[-1] - 1]
+            if thread == event.thread and not (literal is not None and literal.random() < 0.2):
+                codes.append(3 + sum(later == thread for later, _, _ in births[known[-1] :]))
+            else:
+                codes.append(2)
+                across.append(len(births) - known[-1])
         else:
             nobody = literal is not None and literal.random() < 0.5
             codes.append(1 if nobody else 0)
             owner = None if nobody else owner
             slots.append(event.slot)
         if event.function in (3, 4) and event.variant == 0:
-            births.append((event.slot, owner))
+            births.append((event.thread, event.slot, owner))
         elif owner == event.thread:
             stack.append(event.slot)
-    return codes, slots
+    return codes, slots, across
 
 
 def makes_object(event: Event) -> bool:
@@ -183,7 +189,7 @@ def encode_events(
         else:
             runs.append([event.thread, 1])
     steps = [0] + [b.time - a.time for a, b in itertools.pairwise(events)]
-    codes, slot = encode_slots(events, literal)
+    codes, slot, across = encode_slots(events, literal)
     tokens = tokenize(events, codes, literal)
     all_columns = [
         ColumnSpec(1, tokens.token, compress=compress),
@@ -199,6 +205,7 @@ def encode_events(
         ColumnSpec(11, slot, difference, compress),
         ColumnSpec(12, tokens.size, difference, compress),
         ColumnSpec(13, tokens.extra, difference, compress),
+        ColumnSpec(14, across, compress=compress),
     ]
     # A column without values may be left out, or be there.
     columns = [column for column in all_columns if column.values or literal]

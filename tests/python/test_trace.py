@@ -87,7 +87,7 @@ def _section(path: Path, ops_: list[int], birth: list[int], named: list[int], sl
 
 
 def test_the_example_of_the_specification(tmp_path: Path) -> None:
-    assert _section(tmp_path / "t.bin", [1, 1, 5, 1, 3, 5], [1, 1, 0], [3, 3, 2], [9, 10]) == [9, 10, 9, 9, 10, 10]
+    assert _section(tmp_path / "t.bin", [1, 1, 5, 1, 3, 5], [1, 1, 0], [4, 4, 3], [9, 10]) == [9, 10, 9, 9, 10, 10]
 
 
 def test_what_nobody_owns_is_not_pushed(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_what_nobody_owns_is_not_pushed(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="found it empty"):
         _section(tmp_path / "t.bin", [5, 1], [0], [1], [4])
     with pytest.raises(TraceError, match="found it empty"):
-        _section(tmp_path / "t.bin", [3, 5, 1], [0], [1, 2], [4])
-    assert _section(tmp_path / "t.bin", [3, 5, 1], [0], [0, 2], [4]) == [4, 4, 4]
+        _section(tmp_path / "t.bin", [3, 5, 1], [0], [1, 3], [4])
+    assert _section(tmp_path / "t.bin", [3, 5, 1], [0], [0, 3], [4]) == [4, 4, 4]
 
 
 @pytest.mark.parametrize("kind", ["take turns", "pile up", "realloc"])
@@ -105,16 +105,16 @@ def test_long_chains(tmp_path: Path, kind: str) -> None:
     one object that is born again all the time."""
     rows = 65_536
     if kind == "take turns":
-        slots = _section(tmp_path / "t.bin", [1, 5] * (rows // 2), [1] + [0] * (rows // 2 - 1), [2] * (rows // 2), [7])
+        slots = _section(tmp_path / "t.bin", [1, 5] * (rows // 2), [1] + [0] * (rows // 2 - 1), [3] * (rows // 2), [7])
         assert set(slots) == {7}
     elif kind == "pile up":
         third = rows // 4
         slots = _section(
             tmp_path / "t.bin", [1] * third + [5] * third + [1] * third, [1] * third + [0] * third,
-            [third + 1 - i for i in range(third)], list(range(1, third + 1)))
+            [third + 2 - i for i in range(third)], list(range(1, third + 1)))
         assert slots == [*range(1, third + 1), *range(1, third + 1), *range(third, 0, -1)]
     else:
-        assert set(_section(tmp_path / "t.bin", [1] + [3] * (rows - 1), [1], [2] * (rows - 1), [7])) == {7}
+        assert set(_section(tmp_path / "t.bin", [1] + [3] * (rows - 1), [1], [3] * (rows - 1), [7])) == {7}
 
 
 def _small() -> TraceSpec:
@@ -265,7 +265,8 @@ def _one_section(path: Path, columns: list[ColumnSpec], rows: int) -> Path:
 def _columns(**changed: list[int]) -> list[ColumnSpec]:
     """malloc(8), told by a whole token, and a free of it, told by an open one."""
     values = {"token": [0, 1], "thread": [0], "length": [2], "time": [0, 15], "long": [1], "op": [1, 5], "code": [1, 0],
-              "whole_size": [8], "whole_extra": [0], "named": [2], "slot": [1], "size": [], "extra": []} | changed
+              "whole_size": [8], "whole_extra": [0], "named": [3], "slot": [1], "size": [], "extra": [],
+              "across": []} | changed
     return [ColumnSpec(i, list(v), nibbles=name == "time") for i, (name, v) in enumerate(values.items(), start=1)]
 
 
@@ -287,7 +288,10 @@ def _columns(**changed: list[int]) -> list[ColumnSpec]:
     ({"code": [2, 0]}, "birth codes 0 and 1, found 2"),
     ({"code": [0, 0], "slot": []}, "stack that an allocation pops"),
     ({"named": []}, "expected 1 values in column 10, found 0"),
-    ({"named": [3]}, "a name among 1 births, found one 1 back"),
+    ({"named": [4]}, "a name among 1 births, found one 1 back"),
+    ({"named": [2]}, "expected 1 values in the across column, found 0"),
+    ({"named": [2], "across": [1]}, "a name among 1 births, found one 1 back"),
+    ({"across": [0]}, "expected 0 values in the across column, found 1"),
     ({"named": [(1 << 64) - 1]}, "a name among 1 births"),
     ({"thread": [1 << 24]}, "threads below 2"),
     ({"size": [8]}, "expected 0 values in column 12, found 1"),

@@ -180,7 +180,7 @@ static void contradictions_are_told(void **state) {
                                               .named = HT_NAMED_BY_BIRTH,
                                               .long_times = 1};
     assert_null(judge(&sound));
-    struct columns_in_question c[9];
+    struct columns_in_question c[10];
     const char *says[] = {"tokens of the list expected",
                           "a column of another length expected",
                           "no more sizes of tokens than tokens expected",
@@ -189,8 +189,9 @@ static void contradictions_are_told(void **state) {
                           "tokens with the values that their op has expected",
                           "slot codes that name a slot above 0 expected",
                           "a column of another length expected",
-                          "slot codes that name a slot above 0 expected"};
-    for (size_t i = 0; i < 9; i++) c[i] = sound;
+                          "slot codes that name a slot above 0 expected",
+                          "a column is missing"};
+    for (size_t i = 0; i < 10; i++) c[i] = sound;
     c[0].token[1] = 2;
     c[1].tokens = 1;
     c[2].wholes = 3;
@@ -200,7 +201,8 @@ static void contradictions_are_told(void **state) {
     c[6].named = HT_NAMED_BY_BIRTH + 1;
     c[7].long_times = 2;
     c[8].named = UINT32_MAX;
-    for (size_t i = 0; i < 9; i++) {
+    c[9].named = HT_NAMED_ACROSS;
+    for (size_t i = 0; i < 10; i++) {
         const char *wrong = judge(&c[i]);
         if (!wrong || strcmp(wrong, says[i]) != 0) fail_msg("case %zu: %s", i, wrong ? wrong : "nothing");
     }
