@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "heap_model.h"
-#include "sample_line.h"
-#include "streams.h"
+#include "merge_inside.h"
 
-enum { NO_THREAD = UINT32_MAX, TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
+enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 
 // How long a stream may wait for another's record before the merge decides that there is none. The inversions
 // come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
@@ -17,44 +15,6 @@ enum { NO_THREAD = UINT32_MAX, TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18
 static const uint64_t WAIT_WINDOW_NS = 1000000;
 
 enum applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER };
-
-// A realloc between its two records.
-struct open_realloc {
-    bool open;
-    uint8_t function;
-    uint32_t slot;  // 0: the block was foreign
-    uint64_t address, size, count;
-};
-
-struct lane {
-    struct stream *stream;
-    uint64_t key;  // stamp of its next record, or a bound below it
-    uint32_t thread;
-    uint32_t root;  // the lane of its thread's outermost stream: itself, but for nested streams
-    bool waited;    // its next record has been waited for
-    uint64_t wait_address;
-    uint64_t wait_stamp;
-    uint32_t next_waiter;  // another lane that waits for the same address, plus one
-    struct open_realloc realloc;
-};
-
-struct merge {
-    const struct ht_raw_log *log;
-    struct streams streams;
-    struct heap_model heap;
-    struct lane *lane;
-    uint32_t *order;  // a binary heap of lanes by key
-    uint32_t order_count;
-    struct map64 waiters;  // address -> first waiting lane plus one
-    uint32_t *blocked;     // lanes that wait, longest first
-    uint32_t blocked_count;
-    bool woke;  // the heap has new lanes in it
-    uint64_t first_stamp;
-    double ns_per_stamp;
-    uint64_t wait_window_stamps;
-    uint64_t last_sample_ns;
-    struct sample_line samples;
-};
 
 // ---- lanes by time ----
 
@@ -90,12 +50,15 @@ static void pop_lane(struct merge *m) {
     if (m->order_count) sift_down(m, 0);
 }
 
-// The key up to which the first lane may run before another's turn comes.
+// The key up to which the first lane may run before another's turn comes. Of a tie, the lower number goes
+// first, however the records came in: a growing log gives the same order as a finished one.
 static uint64_t second_key(const struct merge *m) {
-    uint64_t key = UINT64_MAX;
+    uint32_t first = m->order[0], second = first;
     for (uint32_t i = 1; i < 3 && i < m->order_count; i++)
-        if (m->lane[m->order[i]].key < key) key = m->lane[m->order[i]].key;
-    return key;
+        if (second == first || earlier(m, m->order[i], second)) second = m->order[i];
+    uint64_t key = second == first ? UINT64_MAX : m->lane[second].key;
+    if (second < first) key -= key > 0;
+    return key < m->horizon ? key : m->horizon;
 }
 
 // ---- waiting ----
@@ -147,7 +110,10 @@ static uint64_t time_of(const struct merge *m, uint64_t stamp) {
 // The thread of a lane that is about to have its first event. The streams of one thread share it.
 static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     if (lane->thread != NO_THREAD) return true;
-    struct lane *root = &m->lane[lane->root];
+    // A stream is nested in an earlier one, so this comes to an end.
+    uint32_t number = (uint32_t)(lane - m->lane);
+    while (m->lane[number].stream->outer) number = m->lane[number].stream->outer - 1;
+    struct lane *root = &m->lane[number];
     if (root->thread == NO_THREAD)
         root->thread = heap_model_add_thread(&m->heap, lane->stream->tid, time_of(m, stamp));
     lane->thread = root->thread;
@@ -161,7 +127,9 @@ static void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsig
 }
 
 // May another stream still deliver what this one lacks?
-static bool others(const struct merge *m) { return m->order_count > 1 || m->blocked_count > 0; }
+static bool others(const struct merge *m) {
+    return m->order_count > 1 || m->blocked_count > 0 || m->streams.growing;
+}
 
 static void settle_wait(struct merge *m, struct lane *lane, bool forced) {
     if (lane->waited && !forced) m->heap.totals.repairs++;
@@ -363,6 +331,8 @@ static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_r
     } else if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT && record->long_words >= 2) {
         uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->word[0]));
         if (slot) heap_model_tell_residency(&m->heap, slot, (uint32_t)record->word[1]);
+    } else if (record->long_kind == HT_LONG_FORK && m->at_fork && !m->at_fork(m, record->stamp)) {
+        m->failed = true;
     }
 }
 
@@ -432,17 +402,18 @@ static int run_first(struct merge *m, struct ht_error *error) {
             if (more < 0) return -1;
             if (more == 0) {
                 pop_lane(m);
-                drop_open_realloc(m, lane);
+                lane->dry = m->streams.growing;
+                if (!lane->dry) drop_open_realloc(m, lane);
                 return 0;
             }
         }
         const struct ht_raw_record *record = &stream->batch[stream->batch_at];
-        lane->key = record->stamp;
-        if (record->stamp > limit) {
+        lane->key = record->stamp > lane->floor_key ? record->stamp : lane->floor_key;
+        if (lane->key > limit) {
             sift_down(m, 0);
             return 0;
         }
-        if (m->blocked_count && record->stamp > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
+        if (m->blocked_count && lane->key > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
             return force_oldest(m, error);
         enum applied how = apply(m, number, record, false);
         if (how == BLOCKED) {
@@ -451,6 +422,7 @@ static int run_first(struct merge *m, struct ht_error *error) {
         }
         if (how != APPLIED) return fail(m, lane, how, error);
         stream->batch_at++;
+        m->late_records += record->stamp < lane->floor_key;
         if (m->woke) {
             // Woken lanes are older and now stand first; this one keeps its place in the heap.
             return 0;
@@ -463,30 +435,51 @@ static int no_memory(const struct merge *m, struct ht_error *error) {
     return ht_error_system(error, m->log->path, "cannot merge");
 }
 
-static int set_up(struct merge *m, struct ht_trace_writer *writer, const struct fork_point *fork,
-                  struct ht_error *error) {
+// Everything but the streams.
+static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_error *error) {
     m->first_stamp = m->log->header.first_pair.stamp;
     m->ns_per_stamp = ht_raw_ns_per_stamp(m->log);
     m->wait_window_stamps = scaled((double)WAIT_WINDOW_NS / m->ns_per_stamp);
-    if (streams_open(&m->streams, m->log, error)) return -1;
-    if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_window_stamps, error)) return -1;
-    size_t lanes = m->streams.count + 1;
-    m->lane = calloc(lanes, sizeof *m->lane);
-    m->order = calloc(lanes, sizeof *m->order);
-    m->blocked = calloc(lanes, sizeof *m->blocked);
-    if (!heap_model_init(&m->heap, writer) || !map64_init(&m->waiters) || !m->lane || !m->order ||
-        !m->blocked)
-        return no_memory(m, error);
+    m->horizon = UINT64_MAX;
     m->samples.writer = writer;
     m->samples.totals = &m->heap.totals;
-    for (uint32_t i = 0; i < m->streams.count; i++) {
-        struct stream *stream = &m->streams.stream[i];
-        m->lane[i] = (struct lane){.stream = stream,
-                                   .thread = NO_THREAD,
-                                   .root = stream->outer ? m->lane[stream->outer - 1].root : i,
-                                   .key = stream->first_stamp};
-        if (stream->windows) push_lane(m, i);
+    return heap_model_init(&m->heap, writer) && map64_init(&m->waiters) ? 0 : no_memory(m, error);
+}
+
+bool merge_know_streams(struct merge *m) {
+    size_t count = m->streams.count, lanes = count + 1;
+    if (m->lane && count == m->lanes) return true;
+    struct lane *lane = realloc(m->lane, lanes * sizeof *lane);
+    if (lane) m->lane = lane;
+    uint32_t *order = realloc(m->order, lanes * sizeof *order);
+    if (order) m->order = order;
+    uint32_t *blocked = realloc(m->blocked, lanes * sizeof *blocked);
+    if (blocked) m->blocked = blocked;
+    if (!lane || !order || !blocked) return false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i >= m->lanes) m->lane[i] = (struct lane){.thread = NO_THREAD, .dry = true};
+        m->lane[i].stream = &m->streams.stream[i];
     }
+    m->lanes = (uint32_t)count;
+    return true;
+}
+
+void merge_wet(struct merge *m, uint32_t number) {
+    struct lane *lane = &m->lane[number];
+    uint64_t key = lane->stream->first_stamp;
+    assert(lane->dry);
+    lane->dry = false;
+    lane->key = key > lane->floor_key ? key : lane->floor_key;
+    push_lane(m, number);
+}
+
+// The streams of a log that is complete.
+static int find_streams(struct merge *m, const struct fork_point *fork, struct ht_error *error) {
+    if (streams_open(&m->streams, m->log, error)) return -1;
+    if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_window_stamps, error)) return -1;
+    if (!merge_know_streams(m)) return no_memory(m, error);
+    for (uint32_t i = 0; i < m->lanes; i++)
+        if (m->lane[i].stream->windows) merge_wet(m, i);
     return 0;
 }
 
@@ -502,29 +495,40 @@ static void fill_totals(struct merge *m) {
 }
 
 // What was live at the start belongs to the thread that begins: in a forked child there is no other.
-static int begin_with(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
+int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
     if (!inherited || !inherited->count || !m->order_count) return 0;
     struct lane *lane = &m->lane[m->order[0]];
     if (know_thread(m, lane, m->first_stamp) && live_blocks_give(inherited, &m->heap, lane->thread)) return 0;
     return no_memory(m, error);
 }
 
-static int run_merge(struct merge *m, const struct merge_progress *progress, struct ht_error *error) {
-    uint64_t told = 0;
-    int status = 0;
-    while (!status && (m->order_count || m->blocked_count)) {
-        status = m->order_count ? run_first(m, error) : force_oldest(m, error);
-        if (progress->call && m->streams.bytes_read - told >= PROGRESS_BYTES) {
-            told = m->streams.bytes_read;
-            progress->call(progress->context, told, m->streams.bytes_total, m->heap.totals.events);
-        }
-        // A full disk is told at the end; there is no point in reading on until then.
-        if (m->heap.writer && ht_trace_failed(m->heap.writer)) break;
-    }
-    return status;
+// Is there something to do before the horizon? Then does a piece of it. Returns 1, 0 if there is nothing, or
+// -1 with error.
+static int run_some(struct merge *m, struct ht_error *error) {
+    if (m->order_count && m->lane[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : 1;
+    if (!m->blocked_count) return 0;
+    // Whatever comes next of a growing log is stamped later than the horizon.
+    bool waited_enough = m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps <= m->horizon;
+    if (m->streams.growing && !waited_enough) return 0;
+    return force_oldest(m, error) ? -1 : 1;
 }
 
-static void tear_down(struct merge *m) {
+int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_error *error) {
+    int more = 1;
+    while (more > 0) {
+        more = run_some(m, error);
+        if (progress->call && m->streams.bytes_read - m->bytes_told >= PROGRESS_BYTES) {
+            m->bytes_told = m->streams.bytes_read;
+            progress->call(progress->context, m->bytes_told, m->streams.bytes_total, m->heap.totals.events);
+        }
+        // A full disk is told at the end; there is no point in reading on until then.
+        if (m->heap.writer && ht_trace_failed(m->heap.writer)) return 0;
+        if (m->failed) return -1;
+    }
+    return more;
+}
+
+void merge_end(struct merge *m) {
     heap_model_free(&m->heap);
     map64_free(&m->waiters);
     streams_close(&m->streams);
@@ -534,10 +538,14 @@ static void tear_down(struct merge *m) {
     free(m);
 }
 
-// Runs the whole merge. Returns it for its results, or NULL with error.
-static struct merge *merge(const struct ht_raw_log *log, const struct live_blocks *inherited,
-                           struct ht_trace_writer *writer, const struct fork_point *fork,
-                           const struct merge_progress *progress, struct ht_error *error) {
+static void give_up(struct merge *m) {
+    free(m->heap.threads);
+    merge_end(m);
+}
+
+// A merge that knows no streams yet. NULL with error.
+static struct merge *new_merge(const struct ht_raw_log *log, struct ht_trace_writer *writer,
+                               struct ht_error *error) {
     struct merge *m = calloc(1, sizeof *m);
     if (!m) {
         errno = ENOMEM;
@@ -545,11 +553,46 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
         return NULL;
     }
     m->log = log;
-    if (!set_up(m, writer, fork, error) && !begin_with(m, inherited, error) && !run_merge(m, progress, error))
-        return m;
-    free(m->heap.threads);
-    tear_down(m);
+    if (!set_up(m, writer, error)) return m;
+    give_up(m);
     return NULL;
+}
+
+struct merge *merge_begin_growing(const struct ht_raw_log *log, struct ht_trace_writer *writer,
+                                  struct ht_error *error) {
+    struct merge *m = new_merge(log, writer, error);
+    if (!m) return NULL;
+    m->streams.log = log;
+    m->streams.growing = true;
+    m->horizon = 0;
+    return m;
+}
+
+void merge_stop_growing(struct merge *m) {
+    m->streams.growing = false;
+    m->horizon = UINT64_MAX;
+    for (uint32_t i = 0; i < m->lanes; i++)
+        if (m->lane[i].dry) merge_wet(m, i);
+}
+
+// Runs the whole merge. Returns it for its results, or NULL with error.
+static struct merge *merge(const struct ht_raw_log *log, const struct live_blocks *inherited,
+                           struct ht_trace_writer *writer, const struct fork_point *fork,
+                           const struct merge_progress *progress, struct ht_error *error) {
+    struct merge *m = new_merge(log, writer, error);
+    if (!m) return NULL;
+    if (!find_streams(m, fork, error) && !merge_inherit(m, inherited, error) &&
+        !merge_run(m, progress, error))
+        return m;
+    give_up(m);
+    return NULL;
+}
+
+void merge_results(struct merge *m, struct merge_result *result) {
+    sample_line_end(&m->samples);
+    fill_totals(m);
+    result->totals = m->heap.totals;
+    result->threads = m->heap.threads;
 }
 
 int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
@@ -557,11 +600,8 @@ int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
               const struct merge_progress *progress, struct ht_error *error) {
     struct merge *m = merge(log, inherited, writer, NULL, progress, error);
     if (!m) return -1;
-    sample_line_end(&m->samples);
-    fill_totals(m);
-    result->totals = m->heap.totals;
-    result->threads = m->heap.threads;
-    tear_down(m);
+    merge_results(m, result);
+    merge_end(m);
     return 0;
 }
 
@@ -571,7 +611,6 @@ int merge_to_fork(const struct ht_raw_log *log, const struct live_blocks *inheri
     struct merge *m = merge(log, inherited, NULL, fork, progress, error);
     if (!m) return -1;
     int status = live_blocks_take(live, &m->heap) ? 0 : no_memory(m, error);
-    free(m->heap.threads);
-    tear_down(m);
+    give_up(m);
     return status;
 }
