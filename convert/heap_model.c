@@ -8,7 +8,7 @@ enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages reside
 static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer) {
-    *heap = (struct heap_model){.writer = writer};
+    *heap = (struct heap_model){.writer = writer, .keeps_order = !writer};
     return map64_init(&heap->addresses) && map64_init(&heap->births) && slots_init(&heap->slots);
 }
 
@@ -23,7 +23,7 @@ static uint64_t next_event(const struct heap_model *heap) {
     return heap->writer ? ht_trace_next_event(heap->writer) : heap->unwritten_events;
 }
 
-static void note_order(struct heap_model *heap, uint32_t slot) {
+void heap_model_note_order(struct heap_model *heap, uint32_t slot) {
     if (slot >= heap->last_event_room) {
         size_t room = heap->slots.room;
         uint64_t *larger = realloc(heap->last_event, room * sizeof *larger);
@@ -52,38 +52,15 @@ uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t t
     return heap->threads_count++;
 }
 
-void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
-                      uint64_t size, uint64_t extra) {
-    if (time_ns > heap->last_time_ns) heap->last_time_ns = time_ns;
-    bool own = slot && heap->slots.owner[slot] == thread;
-    if (heap->writer)
-        ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
-    else if (slot) note_order(heap, slot);
-    struct ht_thread *who = &heap->threads[thread];
-    who->end_ns = heap->last_time_ns;
-    if (!ht_op_is_call(op)) return;
-    who->calls++;
-    heap->totals.events++;
-    heap->totals.ops[ht_op_function(op)]++;
-    heap->totals.failed_calls += ht_op_variant(op) == HT_FAILED;
-}
-
-static void count_live(struct heap_model *heap, uint64_t bytes) {
-    heap->live_bytes += bytes;
-    if (heap->live_bytes > heap->totals.peak_live_bytes) heap->totals.peak_live_bytes = heap->live_bytes;
-}
-
 uint32_t heap_model_make(struct heap_model *heap, uint64_t address, uint64_t bytes, uint32_t thread) {
-    uint32_t slot = slots_take(&heap->slots, thread, bytes);
-    if (!slot || !map64_put(&heap->addresses, address, slot)) return 0;
-    count_live(heap, bytes);
-    return slot;
+    if (!map64_reserve(&heap->addresses)) return 0;
+    return heap_model_make_at(heap, heap_model_find(heap, address), address, bytes, thread);
 }
 
 bool heap_model_place(struct heap_model *heap, uint64_t address, uint32_t slot, uint64_t bytes) {
     heap->live_bytes -= heap->slots.state[slot].size;
     heap->slots.state[slot].size = bytes;
-    count_live(heap, bytes);
+    heap_model_count_live(heap, bytes);
     return map64_put(&heap->addresses, address, slot);
 }
 
@@ -111,4 +88,21 @@ void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t 
                                                                 .pages_before = birth & PAGES_MASK,
                                                                 .pages_after = pages_after});
     map64_remove_at(&heap->births, i);
+}
+
+void heap_model_fill_totals(struct heap_model *heap) {
+    struct merge_totals *totals = &heap->totals;
+    for (unsigned op = 0; op < 256; op++) {
+        totals->records += heap->op_count[op];
+        if (!ht_op_is_call((uint8_t)op)) continue;
+        totals->events += heap->op_count[op];
+        totals->ops[ht_op_function((uint8_t)op)] += heap->op_count[op];
+        if (ht_op_variant((uint8_t)op) == HT_FAILED) totals->failed_calls += heap->op_count[op];
+    }
+    totals->threads = heap->threads_count;
+    totals->slots = heap->slots.total;
+    totals->peak_live_objects = heap->slots.live_peak;
+    totals->end_live_objects = heap->slots.live;
+    totals->end_live_bytes = heap->live_bytes;
+    totals->duration_ns = heap->last_time_ns;
 }

@@ -8,10 +8,12 @@
 #include "slots.h"
 
 struct heap_model {
-    struct ht_trace_writer *writer;  // NULL: nothing is written, and the order of births is kept instead
-    struct merge_totals totals;
-    struct map64 addresses;  // live address -> slot
-    struct map64 births;     // slot of a large block -> its birth event and pages resident then
+    struct ht_trace_writer *writer;  // NULL: nothing is written
+    bool keeps_order;                // of births: so it is where nothing is written
+    struct merge_totals totals;      // complete after heap_model_fill_totals
+    uint64_t op_count[256];          // events so far
+    struct map64 addresses;          // live address -> slot
+    struct map64 births;             // slot of a large block -> its birth event and pages resident then
     struct slots slots;
     uint64_t live_bytes;
     uint64_t last_time_ns;
@@ -30,9 +32,22 @@ void heap_model_free(struct heap_model *heap);
 // A thread that has just made its first event; UINT32_MAX for want of memory.
 uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t time_ns);
 
+// Keeps the order of births where nothing is written.
+void heap_model_note_order(struct heap_model *heap, uint32_t slot);
+
 // Writes one event and counts it. Times that step back are held at the last one.
-void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint64_t time_ns, uint32_t slot,
-                      uint64_t size, uint64_t extra);
+static inline void heap_model_event(struct heap_model *heap, uint8_t op, uint32_t thread, uint64_t time_ns,
+                                    uint32_t slot, uint64_t size, uint64_t extra) {
+    if (time_ns > heap->last_time_ns) heap->last_time_ns = time_ns;
+    bool own = slot && heap->slots.state[slot].owner == thread;
+    if (__builtin_expect(heap->writer != NULL, 1))
+        ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
+    if (__builtin_expect(heap->keeps_order, 0) && slot) heap_model_note_order(heap, slot);
+    struct ht_thread *who = &heap->threads[thread];
+    who->end_ns = heap->last_time_ns;
+    who->calls += ht_op_is_call(op);
+    heap->op_count[op]++;
+}
 
 // Where an address is in the map, or would go. Stays valid until the map changes.
 static inline size_t heap_model_find(const struct heap_model *heap, uint64_t address) {
@@ -44,9 +59,29 @@ static inline uint32_t heap_model_slot_at(const struct heap_model *heap, size_t 
     return map64_has(&heap->addresses, place) ? (uint32_t)heap->addresses.entry[place].value : 0;
 }
 
+// Fetches what ending the object at an address will touch.
+static inline void heap_model_prefetch(const struct heap_model *heap, uint64_t address) {
+    __builtin_prefetch(&heap->slots.state[heap_model_slot_at(heap, heap_model_find(heap, address))], 1);
+}
+
 // Takes the address out of the map; the object lives on, nameless.
 static inline void heap_model_forget_at(struct heap_model *heap, size_t place) {
     map64_remove_at(&heap->addresses, place);
+}
+
+static inline void heap_model_count_live(struct heap_model *heap, uint64_t bytes) {
+    heap->live_bytes += bytes;
+    if (heap->live_bytes > heap->totals.peak_live_bytes) heap->totals.peak_live_bytes = heap->live_bytes;
+}
+
+// The same as heap_model_make, at the place that heap_model_find gave after map64_reserve.
+static inline uint32_t heap_model_make_at(struct heap_model *heap, size_t place, uint64_t address,
+                                          uint64_t bytes, uint32_t thread) {
+    uint32_t slot = slots_take(&heap->slots, thread, bytes);
+    if (!slot) return 0;
+    map64_add_at(&heap->addresses, place, address, slot);
+    heap_model_count_live(heap, bytes);
+    return slot;
 }
 
 // A new object of `bytes` at address, named by a slot of `thread`'s; 0 for want of memory. Nothing is live
@@ -63,5 +98,8 @@ void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread);
 bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before);
 void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);
 void heap_model_drop_birth(struct heap_model *heap, uint32_t slot);
+
+// Once, at the end: what the counts and the slots tell.
+void heap_model_fill_totals(struct heap_model *heap);
 
 #endif

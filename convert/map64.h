@@ -1,5 +1,6 @@
 // A hash map from 64-bit keys (not 0) to 64-bit values: open addressing, linear probing, no tombstones.
-// 16 bytes an entry, at most 3/4 full; it grows in place, so that it never takes more than 43 bytes a key.
+// 16 bytes an entry, at most half full (fuller, the probing costs more than the misses saved); it grows in
+// place, so that it never takes more than 64 bytes a key.
 #ifndef HEAPTAPE_MAP64_H
 #define HEAPTAPE_MAP64_H
 
@@ -41,7 +42,13 @@ static inline bool map64_has(const struct map64 *map, size_t i) { return map->en
 // Room for one key more? If not, grows; indexes found before are then stale. False only for want of memory.
 static inline bool map64_reserve(struct map64 *map) {
     size_t room = (size_t)1 << map->bits;
-    return __builtin_expect(map->count < room - room / 4, 1) || map64_grow(map);
+    return __builtin_expect(map->count < room / 2, 1) || map64_grow(map);
+}
+
+// Adds a key at the empty place where map64_find left it, after map64_reserve.
+static inline void map64_add_at(struct map64 *map, size_t i, uint64_t key, uint64_t value) {
+    map->entry[i] = (struct map64_entry){key, value};
+    map->count++;
 }
 
 // Adds or replaces. False only for want of memory.

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,9 @@ enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 // come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
 // stalled core.
 static const uint64_t WAIT_WINDOW_NS = 1000000;
+
+// Three centuries: a damaged log's stamps stay within 64 bits.
+static const uint64_t TIME_MAX_NS = UINT64_C(9000000000000000000);
 
 enum applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER };
 
@@ -98,13 +102,11 @@ static void wake(struct merge *m, uint64_t address) {
 
 // ---- one record ----
 
-// Bounded, so that a damaged log's stamps stay within 64 bits.
-static uint64_t scaled(double value) {
-    return value < 9e18 ? (uint64_t)value : UINT64_C(9000000000000000000);
-}
-
-static uint64_t time_of(const struct merge *m, uint64_t stamp) {
-    return stamp <= m->first_stamp ? 0 : scaled((double)(stamp - m->first_stamp) * m->ns_per_stamp);
+static inline uint64_t time_of(const struct merge *m, uint64_t stamp) {
+    if (stamp <= m->first_stamp) return 0;
+    unsigned __int128 ns =
+        (unsigned __int128)(stamp - m->first_stamp) * m->ns_per_stamp >> m->ns_per_stamp_bits;
+    return ns < TIME_MAX_NS ? (uint64_t)ns : TIME_MAX_NS;
 }
 
 // The thread of a lane that is about to have its first event. The streams of one thread share it.
@@ -120,8 +122,8 @@ static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     return lane->thread != NO_THREAD;
 }
 
-static void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsigned function,
-                 unsigned variant, uint32_t slot, uint64_t size, uint64_t extra) {
+static inline void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsigned function,
+                        unsigned variant, uint32_t slot, uint64_t size, uint64_t extra) {
     heap_model_event(&m->heap, ht_op((enum ht_function)function, (enum ht_variant)variant), lane->thread,
                      time_of(m, stamp), slot, size, extra);
 }
@@ -347,6 +349,31 @@ static enum applied apply(struct merge *m, uint32_t number, const struct ht_raw_
     }
 }
 
+// A malloc or free of a small block without modifiers, while nobody waits: nearly all of a log. False: it is
+// no such case, and nothing has been done.
+static inline bool apply_common(struct merge *m, const struct lane *lane,
+                                const struct ht_raw_record *record) {
+    struct heap_model *heap = &m->heap;
+    if (!record->common || lane->thread == NO_THREAD || lane->waited || m->blocked_count) return false;
+    if (record->op == HT_RAW_MALLOC) {
+        if (record->size >= HT_LARGE_BLOCK_BYTES || !map64_reserve(&heap->addresses)) return false;
+        size_t place = heap_model_find(heap, record->address);
+        if (heap_model_slot_at(heap, place)) return false;
+        uint32_t slot = heap_model_make_at(heap, place, record->address, record->size, lane->thread);
+        if (!slot) return false;
+        emit(m, lane, record->stamp, HT_MALLOC, HT_PLAIN, slot, record->size, 0);
+        return true;
+    }
+    if (record->op != HT_RAW_FREE || record->size) return false;
+    size_t place = heap_model_find(heap, record->address);
+    uint32_t slot = heap_model_slot_at(heap, place);
+    if (!slot || heap->slots.state[slot].size >= HT_LARGE_BLOCK_BYTES) return false;
+    heap_model_forget_at(heap, place);
+    emit(m, lane, record->stamp, HT_FREE, HT_PLAIN, slot, 0, 0);
+    heap_model_end(heap, slot, lane->thread);
+    return true;
+}
+
 // ---- the pass ----
 
 static int fail(const struct merge *m, const struct lane *lane, enum applied how, struct ht_error *error) {
@@ -383,6 +410,8 @@ static int refill(struct merge *m, struct lane *lane, struct ht_error *error) {
     int more = streams_refill(&m->streams, stream, error);
     for (uint32_t i = stream->batch_at; i < stream->batch_end; i++)
         map64_prefetch(&m->heap.addresses, stream->batch[i].address);
+    for (uint32_t i = stream->batch_at; i < stream->batch_end; i++)
+        if (stream->batch[i].op == HT_RAW_FREE) heap_model_prefetch(&m->heap, stream->batch[i].address);
     return more;
 }
 
@@ -415,6 +444,10 @@ static int run_first(struct merge *m, struct ht_error *error) {
         }
         if (m->blocked_count && lane->key > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
             return force_oldest(m, error);
+        if (__builtin_expect(lane->key == record->stamp && apply_common(m, lane, record), 1)) {
+            stream->batch_at++;
+            continue;
+        }
         enum applied how = apply(m, number, record, false);
         if (how == BLOCKED) {
             pop_lane(m);
@@ -435,11 +468,22 @@ static int no_memory(const struct merge *m, struct ht_error *error) {
     return ht_error_system(error, m->log->path, "cannot merge");
 }
 
+// The clock's rate with 62 significant bits.
+static void set_clock(struct merge *m) {
+    double ns_per_stamp = ht_raw_ns_per_stamp(m->log), window = (double)WAIT_WINDOW_NS / ns_per_stamp;
+    int exponent;
+    frexp(ns_per_stamp, &exponent);
+    // Slower than one stamp in 2^60 ns, or faster than 2^64 in one: no clock, but a damaged header.
+    int bits = exponent > 60 ? 2 : exponent < -64 ? 126 : 62 - exponent;
+    m->ns_per_stamp = (uint64_t)fmin(ldexp(ns_per_stamp, bits), 9.2e18);
+    m->ns_per_stamp_bits = (unsigned)bits;
+    m->first_stamp = m->log->header.first_pair.stamp;
+    m->wait_window_stamps = window < 9e18 ? (uint64_t)window : UINT64_C(9000000000000000000);
+}
+
 // Everything but the streams.
 static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_error *error) {
-    m->first_stamp = m->log->header.first_pair.stamp;
-    m->ns_per_stamp = ht_raw_ns_per_stamp(m->log);
-    m->wait_window_stamps = scaled((double)WAIT_WINDOW_NS / m->ns_per_stamp);
+    set_clock(m);
     m->horizon = UINT64_MAX;
     m->samples.writer = writer;
     m->samples.totals = &m->heap.totals;
@@ -483,17 +527,6 @@ static int find_streams(struct merge *m, const struct fork_point *fork, struct h
     return 0;
 }
 
-static void fill_totals(struct merge *m) {
-    struct merge_totals *totals = &m->heap.totals;
-    totals->records = ht_trace_next_event(m->heap.writer);
-    totals->threads = m->heap.threads_count;
-    totals->slots = m->heap.slots.total;
-    totals->peak_live_objects = m->heap.slots.live_peak;
-    totals->end_live_objects = m->heap.slots.live;
-    totals->end_live_bytes = m->heap.live_bytes;
-    totals->duration_ns = m->heap.last_time_ns;
-}
-
 // What was live at the start belongs to the thread that begins: in a forked child there is no other.
 int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
     if (!inherited || !inherited->count || !m->order_count) return 0;
@@ -519,7 +552,8 @@ int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_
         more = run_some(m, error);
         if (progress->call && m->streams.bytes_read - m->bytes_told >= PROGRESS_BYTES) {
             m->bytes_told = m->streams.bytes_read;
-            progress->call(progress->context, m->bytes_told, m->streams.bytes_total, m->heap.totals.events);
+            progress->call(progress->context, m->bytes_told, m->streams.bytes_total,
+                           m->heap.writer ? ht_trace_next_event(m->heap.writer) : m->heap.unwritten_events);
         }
         // A full disk is told at the end; there is no point in reading on until then.
         if (m->heap.writer && ht_trace_failed(m->heap.writer)) return 0;
@@ -590,7 +624,7 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
 
 void merge_results(struct merge *m, struct merge_result *result) {
     sample_line_end(&m->samples);
-    fill_totals(m);
+    heap_model_fill_totals(&m->heap);
     result->totals = m->heap.totals;
     result->threads = m->heap.threads;
 }

@@ -44,7 +44,8 @@ struct merge {
     uint32_t blocked_count;
     bool woke;  // the heap has new lanes in it
     uint64_t first_stamp;
-    double ns_per_stamp;
+    uint64_t ns_per_stamp;  // as a fixed-point number with ns_per_stamp_bits behind the point
+    unsigned ns_per_stamp_bits;
     uint64_t wait_window_stamps;
     uint64_t last_sample_ns;
     struct sample_line samples;

@@ -9,13 +9,11 @@ enum { NEW_AT_ONCE = 8, PER_THREAD = 64, RECLAIM_AT_ONCE = 256 };
 bool slots_init(struct slots *slots) {
     *slots = (struct slots){.room = 1024};
     slots->state = malloc(slots->room * sizeof *slots->state);
-    slots->owner = malloc(slots->room * sizeof *slots->owner);
-    return slots->state && slots->owner;
+    return slots->state != NULL;
 }
 
 void slots_free(struct slots *slots) {
     free(slots->state);
-    free(slots->owner);
     free(slots->thread);
 }
 
@@ -74,11 +72,9 @@ static void append_all(struct slots *slots, struct slot_list *to, struct slot_li
 
 static bool grow(struct slots *slots) {
     size_t room = slots->room + slots->room / 4 + 1024;
-    union slot_state *state = realloc(slots->state, room * sizeof *state);
-    if (state) slots->state = state;
-    uint32_t *owner = realloc(slots->owner, room * sizeof *owner);
-    if (owner) slots->owner = owner;
-    if (!state || !owner) return false;
+    struct slot_state *state = realloc(slots->state, room * sizeof *state);
+    if (!state) return false;
+    slots->state = state;
     slots->room = room;
     return true;
 }
@@ -128,16 +124,16 @@ uint32_t slots_take(struct slots *slots, uint32_t number, uint64_t size) {
     else slot = take_shared(slots, thread);
     if (!slot) return 0;
     slots->state[slot].size = size;
-    slots->owner[slot] = number;
+    slots->state[slot].owner = number;
     return slot;
 }
 
 void slots_give(struct slots *slots, uint32_t slot, uint32_t by_thread) {
     assert(slot && slot <= slots->total);
-    struct slot_thread *owner = &slots->thread[slots->owner[slot]];
-    struct slot_list *list = owner->ended                      ? &slots->pool
-                             : slots->owner[slot] == by_thread ? &owner->own
-                                                               : &owner->remote;
+    struct slot_thread *owner = &slots->thread[slots->state[slot].owner];
+    struct slot_list *list = owner->ended                            ? &slots->pool
+                             : slots->state[slot].owner == by_thread ? &owner->own
+                                                                     : &owner->remote;
     slots->live--;
     push_newest(slots, list, slot);
 }

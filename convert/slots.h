@@ -24,16 +24,18 @@ struct slot_thread {
     bool ended;
 };
 
-union slot_state {
-    uint64_t size;  // while live: the object's size in bytes
-    struct {
-        uint32_t newer, older;
-    } link;  // while free
+struct slot_state {
+    union {
+        uint64_t size;  // while live: the object's size in bytes
+        struct {
+            uint32_t newer, older;
+        } link;  // while free
+    };
+    uint32_t owner;  // the thread that allocated it last
 };
 
 struct slots {
-    union slot_state *state;
-    uint32_t *owner;  // the thread that allocated it last
+    struct slot_state *state;
     size_t room;
     uint32_t total;  // slots handed out so far: numbers 1 to total
     uint64_t live, live_peak;

@@ -144,6 +144,11 @@ static int decode_some(struct streams *streams, struct stream *stream, struct ht
         if (stream->window_left && stream->decoder.end - stream->decoder.at < CHUNK_MARGIN_BYTES &&
             fill_chunk(streams, stream, error))
             return -1;
+        const uint8_t *limit = stream->decoder.end - (stream->window_left ? CHUNK_MARGIN_BYTES : 0);
+        size_t common = ht_raw_decode_common(&stream->decoder, limit, &stream->batch[stream->batch_end],
+                                             STREAM_BATCH - stream->batch_end);
+        stream->batch_end += (uint32_t)common;
+        if (common) continue;
         int decoded = ht_raw_decode(&stream->decoder, &stream->batch[stream->batch_end]);
         if (decoded < 0)
             return ht_error_input(error, streams->log->path,

@@ -216,36 +216,45 @@ static bool makes_sense(const struct ht_raw_record *record) {
     return record->address != 0 || record->op == HT_RAW_FREE_NULL;
 }
 
-// The common record: a call without modifiers in at most eight bytes. Returns 1, or 0 for anything else.
-static inline int decode_common(struct ht_raw_decoder *decoder, struct ht_raw_record *record) {
-    uint64_t word = load8(decoder->at);
-    unsigned op = word & 15, nt = word >> 4 & 15, na = word >> 8 & 15, ns = word >> 12 & 15;
-    unsigned bits = 16 + 4 * (nt + na + ns);
-    // Ops 1 to 5 and 7 have an address; a code of 15 would not fit eight bytes anyway.
-    if (bits > 64 || !(0xbeu >> op & 1) || decoder->end - decoder->at < 8) return 0;
-    word >>= 16;
-    uint64_t time = word & ((UINT64_C(1) << 4 * nt) - 1);
-    word >>= 4 * nt;
-    uint64_t step = word & ((UINT64_C(1) << 4 * na) - 1);
-    word >>= 4 * na;
-    uint64_t address = decoder->address + ((step >> 1 ^ -(step & 1)) << 3);
-    if (address == 0) return 0;
-    decoder->at += (bits + 7) / 8;
+// A common record takes at most eight bytes, and its op is one of 1 to 5 and 7: those have an address.
+size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit,
+                            struct ht_raw_record *record, size_t room) {
+    const uint8_t *at = decoder->at;
+    uint64_t stamp = decoder->stamp, address = decoder->address;
+    size_t count = 0;
+    for (; count < room && limit - at >= 8; count++) {
+        uint64_t word = load8(at);
+        unsigned op = word & 15, nt = word >> 2 & 60, na = word >> 6 & 60, ns = word >> 10 & 60;  // in bits
+        unsigned bits = 16 + nt + na + ns;
+        if (bits > 64 || !(0xbeu >> op & 1)) break;
+        word >>= 16;
+        uint64_t time = word & ((UINT64_C(1) << nt) - 1);
+        word >>= nt;
+        uint64_t step = word & ((UINT64_C(1) << na) - 1);
+        word >>= na;
+        uint64_t moved = address + ((step >> 1 ^ -(step & 1)) << 3);
+        if (moved == 0) break;
+        at += (bits + 7) / 8;
+        stamp += time;
+        address = moved;
+        record[count] = (struct ht_raw_record){.stamp = stamp,
+                                               .address = address,
+                                               .size = word & ((UINT64_C(1) << ns) - 1),
+                                               .count = 1,
+                                               .op = (uint8_t)op,
+                                               .common = true};
+    }
+    decoder->at = at;
+    decoder->stamp = stamp;
     decoder->address = address;
-    decoder->stamp += time;
-    *record = (struct ht_raw_record){.stamp = decoder->stamp,
-                                     .address = address,
-                                     .count = 1,
-                                     .op = (uint8_t)op,
-                                     .size = word & ((UINT64_C(1) << 4 * ns) - 1)};
-    return 1;
+    return count;
 }
 
 int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) {
-    if (__builtin_expect(decode_common(decoder, record), 1)) return 1;
     uint64_t low_bits = 0;
     const uint8_t *start = decoder->at;
     record->function = record->failed = 0;
+    record->common = false;
     record->resident_before = record->resident_after = 0;
     record->count = 1;
     record->alignment = 0;

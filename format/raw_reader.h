@@ -55,6 +55,7 @@ struct ht_raw_record {
     uint8_t function;                          // enum ht_function, 0 where op alone tells
     uint8_t failed;                            // 0, HT_FAILED_NULL, HT_FAILED_RELEASED
     uint8_t long_kind, long_words;             // long_words: those in `word`
+    bool common;                               // a call of malloc, calloc, realloc or free without modifiers
 };
 static_assert(sizeof(struct ht_raw_record) <= 64, "decoded record");
 
@@ -69,6 +70,11 @@ void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window
 // Decodes the next record. Returns 1, 0 at the window's end, -1 where bytes are no record (decoder->at stays
 // there).
 int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record);
+
+// Decodes as many common records as follow each other, no more than `room` and none that reaches behind
+// `limit`, which is no further than the decoder's end. Returns how many: 0 says nothing about what comes.
+size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit,
+                            struct ht_raw_record *record, size_t room);
 
 // Calls in the log (a realloc counts once), read from window headers, and from the records of windows still
 // open; and its threads: the streams that are nested in no other.

@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,24 +16,10 @@
 #include <xxhash.h>
 
 #include "columns.h"
+#include "event_section.h"
 #include "read_at.h"
-#include "slot_coder.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
-
-// The events of the section under construction, column by column.
-struct event_buffer {
-    uint32_t rows, births, named, slots, sizes, extras, runs;
-    uint64_t first_event, first_time, last_time;
-    uint8_t op[ROWS];
-    uint32_t run_thread[ROWS], run_length[ROWS];
-    uint32_t time[ROWS];
-    uint32_t object[ROWS];  // each event's slot, to be coded when the section is full
-    bool own[ROWS];
-    uint32_t birth[ROWS], name[ROWS], slot[ROWS];
-    uint64_t size[ROWS], extra[ROWS];
-    struct slot_coder coder;
-};
 
 struct sample_buffer {
     uint32_t rows;
@@ -47,25 +35,39 @@ struct ht_trace_writer {
     char *path, *partial_path;
     bool lasting;  // the partial file is kept for its next writer
     int fd;
-    bool failed;
+    atomic_bool failed;
     struct ht_error error;  // valid once failed
     uint32_t time_unit_ns;
+    int time_shift;   // log2 of the unit where it is a power of two, else -1
     uint64_t offset;  // bytes written
     uint64_t next_event;
-    struct ht_op_shape shape[256];
+    struct ht_section_coder *coder;
     struct ht_packer *packer;
     struct ht_payload payload;
     struct ht_section_place *places;
     size_t places_count, places_room;
-    struct event_buffer events;
     struct sample_buffer samples;
     struct residency_buffer residency;
+    // Two sections of events: the caller fills one while a thread of our own packs and writes the other. That
+    // thread owns coder, packer, payload, places, offset and file from the moment `busy` is set until it
+    // clears it.
+    struct ht_event_section *events, *packing;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool beside;        // the thread is there
+    bool busy, ending;  // under the lock
 };
 
 static void fail(struct ht_trace_writer *writer, const char *what) {
     if (writer->failed) return;
-    writer->failed = true;
     ht_error_system(&writer->error, writer->path, "%s", what);
+    writer->failed = true;
+}
+
+// A division by a number known only here would cost more than everything else about an event.
+static inline uint64_t in_units(const struct ht_trace_writer *writer, uint64_t time_ns) {
+    return writer->time_shift >= 0 ? time_ns >> writer->time_shift : time_ns / writer->time_unit_ns;
 }
 
 static void write_all(struct ht_trace_writer *writer, const void *bytes, size_t count) {
@@ -134,74 +136,89 @@ static void check_packed(struct ht_trace_writer *writer, int result) {
     fail(writer, "cannot pack a column");
 }
 
-static void pack_u32(struct ht_trace_writer *writer, uint8_t id, const uint32_t *values, size_t count,
-                     int difference) {
-    check_packed(writer, ht_pack_u32(writer->packer, &writer->payload, id, values, count, difference));
-}
-
 static void pack_u64(struct ht_trace_writer *writer, uint8_t id, const uint64_t *values, size_t count,
                      int difference) {
     check_packed(writer, ht_pack_u64(writer->packer, &writer->payload, id, values, count, difference));
 }
 
-// Codes the slot of one event.
-static void code_slot(struct event_buffer *events, uint32_t thread, uint32_t row,
-                      const struct ht_op_shape shape) {
-    uint32_t slot = events->object[row], code;
-    if (shape.makes_object) {
-        code = slot_coder_encode_birth(&events->coder, thread, slot);
-        events->birth[events->births++] = code;
-        events->slot[events->slots] = slot;
-        events->slots += code == HT_BIRTH_EXPLICIT;
-    } else {
-        bool reborn =
-            !shape.ends_object && ht_functions[ht_op_function(events->op[row])].kind == HT_KIND_REALLOC;
-        code = slot_coder_encode_named(&events->coder, thread, slot, shape.ends_object, reborn,
-                                       events->own[row]);
-        events->name[events->named++] = code;
-        events->slot[events->slots] = slot;
-        events->slots += code < HT_NAMED_BY_BIRTH;
-    }
-}
+// ---- packing, beside the caller ----
 
-// Codes all slots of a full section at once: with the slots known, their hash entries can be fetched ahead.
-static void code_slots(struct ht_trace_writer *writer) {
-    enum { AHEAD = 12 };
-    struct event_buffer *events = &writer->events;
-    slot_coder_begin(&events->coder);
-    for (uint32_t run = 0, row = 0; run < events->runs; run++) {
-        uint32_t thread = slot_coder_thread(&events->coder, events->run_thread[run]);
-        for (uint32_t end = row + events->run_length[run]; row < end; row++) {
-            if (row + AHEAD < events->rows) slot_coder_prefetch(&events->coder, events->object[row + AHEAD]);
-            const struct ht_op_shape shape = writer->shape[events->op[row]];
-            if (shape.slot) code_slot(events, thread, row, shape);
-        }
-    }
-}
-
-static void flush_events(struct ht_trace_writer *writer) {
-    struct event_buffer *events = &writer->events;
-    if (!events->rows) return;
-    code_slots(writer);
+// Packs and writes the section that was handed over.
+static void write_events(struct ht_trace_writer *writer) {
+    const struct ht_event_section *events = writer->packing;
     ht_payload_reset(&writer->payload);
-    check_packed(writer,
-                 ht_pack_bytes(writer->packer, &writer->payload, HT_COLUMN_OP, events->op, events->rows));
-    pack_u32(writer, HT_COLUMN_RUN_THREAD, events->run_thread, events->runs, 0);
-    pack_u32(writer, HT_COLUMN_RUN_LENGTH, events->run_length, events->runs, 0);
-    pack_u32(writer, HT_COLUMN_TIME, events->time, events->rows, 0);
-    pack_u32(writer, HT_COLUMN_BIRTH, events->birth, events->births, 0);
-    pack_u32(writer, HT_COLUMN_NAMED, events->name, events->named, 0);
-    pack_u32(writer, HT_COLUMN_SLOT, events->slot, events->slots, 1);
-    pack_u64(writer, HT_COLUMN_SIZE, events->size, events->sizes, 0);
-    pack_u64(writer, HT_COLUMN_EXTRA, events->extra, events->extras, 0);
+    check_packed(writer, ht_event_section_pack(events, writer->coder, writer->packer, &writer->payload));
     put_section(writer, HT_SECTION_EVENTS, events->rows, events->first_event, events->first_time);
-    events->rows = events->births = events->named = events->slots = 0;
-    events->sizes = events->extras = events->runs = 0;
 }
+
+static void *pack_sections(void *argument) {
+    struct ht_trace_writer *writer = argument;
+    pthread_mutex_lock(&writer->lock);
+    for (;;) {
+        while (!writer->busy && !writer->ending) pthread_cond_wait(&writer->changed, &writer->lock);
+        if (!writer->busy) break;
+        pthread_mutex_unlock(&writer->lock);
+        write_events(writer);
+        pthread_mutex_lock(&writer->lock);
+        writer->busy = false;
+        pthread_cond_broadcast(&writer->changed);
+    }
+    pthread_mutex_unlock(&writer->lock);
+    return NULL;
+}
+
+// Where no thread can be had, the caller packs by itself.
+static void start_packer(struct ht_trace_writer *writer) {
+    pthread_mutex_init(&writer->lock, NULL);
+    pthread_cond_init(&writer->changed, NULL);
+    writer->beside = pthread_create(&writer->thread, NULL, pack_sections, writer) == 0;
+}
+
+// Waits until everything handed over is written: from then on, file and payload are the caller's.
+static void wait_for_packer(struct ht_trace_writer *writer) {
+    if (!writer->beside) return;
+    pthread_mutex_lock(&writer->lock);
+    while (writer->busy) pthread_cond_wait(&writer->changed, &writer->lock);
+    pthread_mutex_unlock(&writer->lock);
+}
+
+static void stop_packer(struct ht_trace_writer *writer) {
+    if (writer->beside) {
+        pthread_mutex_lock(&writer->lock);
+        writer->ending = true;
+        pthread_cond_broadcast(&writer->changed);
+        pthread_mutex_unlock(&writer->lock);
+        pthread_join(writer->thread, NULL);
+        writer->beside = false;
+    }
+    pthread_cond_destroy(&writer->changed);
+    pthread_mutex_destroy(&writer->lock);
+}
+
+// Hands the section over and goes on with the other one.
+static void flush_events(struct ht_trace_writer *writer) {
+    if (!writer->events->rows) return;
+    wait_for_packer(writer);
+    struct ht_event_section *full = writer->events;
+    writer->events = writer->packing;
+    writer->packing = full;
+    writer->events->rows = writer->events->sizes = writer->events->extras = writer->events->runs = 0;
+    if (!writer->beside) {
+        write_events(writer);
+        return;
+    }
+    pthread_mutex_lock(&writer->lock);
+    writer->busy = true;
+    pthread_cond_broadcast(&writer->changed);
+    pthread_mutex_unlock(&writer->lock);
+}
+
+// ---- other sections ----
 
 static void flush_samples(struct ht_trace_writer *writer) {
     struct sample_buffer *samples = &writer->samples;
     if (!samples->rows) return;
+    wait_for_packer(writer);
     ht_payload_reset(&writer->payload);
     for (uint8_t i = 0; i < 6; i++) pack_u64(writer, i + 1, samples->column[i], samples->rows, 1);
     put_section(writer, HT_SECTION_SAMPLES, samples->rows, 0, 0);
@@ -211,6 +228,7 @@ static void flush_samples(struct ht_trace_writer *writer) {
 static void flush_residency(struct ht_trace_writer *writer) {
     struct residency_buffer *residency = &writer->residency;
     if (!residency->rows) return;
+    wait_for_packer(writer);
     ht_payload_reset(&writer->payload);
     for (uint8_t i = 0; i < 3; i++) pack_u64(writer, i + 1, residency->column[i], residency->rows, 1);
     put_section(writer, HT_SECTION_RESIDENCY, residency->rows, 0, 0);
@@ -248,10 +266,18 @@ static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_n
     }
     writer->fd = -1;
     writer->time_unit_ns = time_unit_ns;
-    for (unsigned op = 0; op < 256; op++) writer->shape[op] = ht_op_shape((uint8_t)op);
+    writer->time_shift = time_unit_ns & (time_unit_ns - 1) ? -1 : __builtin_ctz(time_unit_ns);
+    start_packer(writer);
     writer->path = strdup(path);
     writer->packer = ht_packer_new(level);
-    if (writer->path && writer->packer) return writer;
+    writer->coder = calloc(1, sizeof *writer->coder);
+    writer->events = calloc(1, sizeof *writer->events);
+    writer->packing = calloc(1, sizeof *writer->packing);
+    if (writer->path && writer->packer && writer->coder && writer->events && writer->packing) {
+        ht_section_coder_init(writer->coder);
+        return writer;
+    }
+    errno = ENOMEM;
     ht_error_system(error, path, "cannot create");
     ht_trace_abandon(writer);
     return NULL;
@@ -288,33 +314,11 @@ int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_jso
 
 void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns,
                         uint32_t slot, bool own_slot, uint64_t size, uint64_t extra) {
-    struct event_buffer *events = &writer->events;
-    uint64_t time = time_ns / writer->time_unit_ns;
-    // A pause too long for the time column's 32 bits begins a new section, which has a time of its own.
-    if (events->rows == ROWS || (events->rows && time - events->last_time > UINT32_MAX)) flush_events(writer);
-    uint32_t row = events->rows++;
-    if (row == 0) {
-        events->first_event = writer->next_event;
-        events->first_time = events->last_time = time;
-    }
-    const struct ht_op_shape shape = writer->shape[op];
-    assert(shape.valid && time >= events->last_time && (!shape.slot || slot != 0));
-    if (row && events->run_thread[events->runs - 1] == thread) {
-        events->run_length[events->runs - 1]++;
-    } else {
-        events->run_thread[events->runs] = thread;
-        events->run_length[events->runs++] = 1;
-    }
-    events->op[row] = op;
-    events->time[row] = (uint32_t)(time - events->last_time);
-    events->last_time = time;
-    events->object[row] = slot;
-    events->own[row] = own_slot;
-    // Branch-free appends: the value is always written, the count moves only if it belongs.
-    events->size[events->sizes] = size;
-    events->sizes += shape.size;
-    events->extra[events->extras] = extra;
-    events->extras += shape.extra;
+    uint64_t time = in_units(writer, time_ns);
+    if (!ht_event_section_takes(writer->events, time)) flush_events(writer);
+    if (writer->events->rows == 0) writer->events->first_event = writer->next_event;
+    ht_event_section_put(writer->events, writer->coder->shape[op], op, thread, time, slot, own_slot, size,
+                         extra);
     writer->next_event++;
 }
 
@@ -413,6 +417,7 @@ static void put_in_place(struct ht_trace_writer *writer) {
 int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
                     const char *totals_json, uint64_t *file_bytes, struct ht_error *error) {
     flush_events(writer);
+    wait_for_packer(writer);
     flush_samples(writer);
     flush_residency(writer);
     put_threads(writer, threads, threads_count);
@@ -428,11 +433,15 @@ int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *thre
 
 void ht_trace_abandon(struct ht_trace_writer *writer) {
     if (!writer) return;
+    stop_packer(writer);
     // After a successful rename the partial name no longer exists and unlink does nothing.
     if (writer->fd >= 0) close(writer->fd);
     if (writer->partial_path && !writer->lasting) unlink(writer->partial_path);
     ht_payload_free(&writer->payload);
     ht_packer_free(writer->packer);
+    free(writer->coder);
+    free(writer->events);
+    free(writer->packing);
     free(writer->places);
     free(writer->partial_path);
     free(writer->path);
@@ -512,6 +521,7 @@ struct ht_trace_writer *ht_trace_take_up(const char *path, uint32_t time_unit_ns
 
 int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_mark *mark, struct ht_error *error) {
     flush_events(writer);
+    wait_for_packer(writer);
     flush_samples(writer);
     flush_residency(writer);
     if (!writer->failed && fdatasync(writer->fd)) fail(writer, "cannot sync");
