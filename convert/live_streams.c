@@ -335,6 +335,18 @@ int live_stream_place(const struct live_streams *live, uint32_t number, struct s
     return 0;
 }
 
+int live_window_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
+                   struct ht_error *error) {
+    struct ht_window window;
+    if (!ht_read_at(live->log->fd, &window, sizeof window, offset))
+        return ht_error_system(error, live->log->path, "cannot read");
+    if (window.magic != HT_WINDOW_MAGIC || window.bytes > HT_WINDOW_BYTES_MAX)
+        return ht_error_input(error, live->log->path, offset, "a window (HTWN) expected");
+    *index = window.index;
+    *bytes = (uint32_t)window.bytes;
+    return 0;
+}
+
 bool live_stream_end(struct live_streams *live, uint32_t number) {
     struct live_stream *known = &live->stream[number];
     known->over = true;

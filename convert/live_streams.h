@@ -51,6 +51,10 @@ int live_streams_look(struct live_streams *live, bool final, struct ht_error *er
 int live_stream_place(const struct live_streams *live, uint32_t number, struct stream_place *place,
                       struct ht_error *error);
 
+// Which window of its stream begins there. Returns 0 or -1 with error.
+int live_window_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
+                   struct ht_error *error);
+
 // All of the stream has been merged, and its thread is no more: nobody will look at its windows again.
 bool live_stream_end(struct live_streams *live, uint32_t number);
 

@@ -484,7 +484,7 @@ static void set_clock(struct merge *m) {
 // Everything but the streams.
 static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_error *error) {
     set_clock(m);
-    m->horizon = UINT64_MAX;
+    m->horizon = m->bytes_limit = UINT64_MAX;
     m->samples.writer = writer;
     m->samples.totals = &m->heap.totals;
     return heap_model_init(&m->heap, writer) && map64_init(&m->waiters) ? 0 : no_memory(m, error);
@@ -513,6 +513,8 @@ void merge_wet(struct merge *m, uint32_t number) {
     uint64_t key = lane->stream->first_stamp;
     assert(lane->dry);
     lane->dry = false;
+    // All that is stamped before the horizon was merged without it.
+    if (m->streams.growing && m->horizon) lane->floor_key = m->horizon + 1;
     lane->key = key > lane->floor_key ? key : lane->floor_key;
     push_lane(m, number);
 }
@@ -555,6 +557,7 @@ int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_
             progress->call(progress->context, m->bytes_told, m->streams.bytes_total,
                            m->heap.writer ? ht_trace_next_event(m->heap.writer) : m->heap.unwritten_events);
         }
+        if (m->streams.bytes_read >= m->bytes_limit) return 0;
         // A full disk is told at the end; there is no point in reading on until then.
         if (m->heap.writer && ht_trace_failed(m->heap.writer)) return 0;
         if (m->failed) return -1;
@@ -603,10 +606,10 @@ struct merge *merge_begin_growing(const struct ht_raw_log *log, struct ht_trace_
 }
 
 void merge_stop_growing(struct merge *m) {
-    m->streams.growing = false;
-    m->horizon = UINT64_MAX;
     for (uint32_t i = 0; i < m->lanes; i++)
         if (m->lane[i].dry) merge_wet(m, i);
+    m->streams.growing = false;
+    m->horizon = UINT64_MAX;
 }
 
 // Runs the whole merge. Returns it for its results, or NULL with error.
