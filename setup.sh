@@ -5,8 +5,8 @@
 set -eu
 cd "$(dirname "$0")"
 
-for_build="gcc g++ cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libssl-dev
-    libcmocka-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev python3 python3-venv"
+for_build="gcc g++ cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
+    libssl-dev libcmocka-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev python3 python3-venv"
 # redis-tools has the server too (redis-check-rdb is the same file); the package redis-server would
 # only add a daemon that starts by itself.
 for_tests="sqlite3 ruby redis-tools valgrind util-linux binutils"

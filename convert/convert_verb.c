@@ -1,28 +1,31 @@
-// heaptape convert: a raw log becomes a trace.
+// heaptape convert: raw logs, and the traces of other recorders, become traces.
 #include <argp.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-#include "inheritance.h"
-#include "merge.h"
-#include "stop_reason.h"
+#include "convert_paths.h"
+#include "convert_raw.h"
+#include "import_run.h"
 #include "talk.h"
-#include "trace_json.h"
 #include "verbs.h"
 
 struct options {
-    const char *raw, *output, *parent;
-    int level;
-    uint32_t time_unit_ns;
-    bool no_parent, quiet;
+    char **inputs;
+    unsigned count;
+    const char *wanted;  // -o
+    const char *from;    // NULL: found out
+    struct convert_request request;
 };
 
-enum { OPTION_NO_PARENT = 256 };
+enum { OPTION_NO_PARENT = 256, OPTION_FROM, OPTION_LENIENT, OPTION_PID, OPTION_MEMBER };
+
+static const char RAW_FORMAT[] = "heaptape";
 
 static const struct argp_option option_table[] = {
-    {"output", 'o', "FILE", 0, "Write the trace to FILE (default: beside the log, .bin for .mraw)", 0},
+    {"output", 'o', "FILE", 0,
+     "Write the trace to FILE, or into the folder FILE (default: beside the input, .bin for .mraw)", 0},
     {"level", 'l', "LEVEL", 0, "Compression: fast, default or max", 0},
     {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default 32)", 0},
     {"parent", 'p', "FILE", 0,
@@ -30,40 +33,77 @@ static const struct argp_option option_table[] = {
      "beside RAW)",
      0},
     {"no-parent", OPTION_NO_PARENT, NULL, 0, "Go without the parent's log: inherited blocks are unknown", 0},
+    {"from", OPTION_FROM, "FORMAT", 0,
+     "What the input is (default: told by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
+     "logalloc, trace_utils, wl, rep or mtrace",
+     0},
+    {"lenient", OPTION_LENIENT, NULL, 0,
+     "Pass over and count what does not parse in another recorder's trace", 0},
+    {"pid", OPTION_PID, "PID", 0, "Of a trace of several processes, take this one", 0},
+    {"member", OPTION_MEMBER, "NAME", 0, "Of a zip with several files, take this one", 0},
     {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
     {0}};
 
+static uint64_t read_number(struct argp_state *state, const char *option, const char *value, uint64_t least,
+                            uint64_t most) {
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(value, &end, 10);
+    if (*end || *value < '0' || *value > '9' || errno || number < least || number > most)
+        argp_error(state, "%s takes %llu to %llu, not '%s'", option, (unsigned long long)least,
+                   (unsigned long long)most, value);
+    return number;
+}
+
+static void read_format(struct argp_state *state, struct options *options, const char *value) {
+    char names[256];
+    if (strcmp(value, RAW_FORMAT) && !import_format_named(value))
+        argp_error(state, "--from takes %s, %s, not '%s'", RAW_FORMAT, import_format_names(names), value);
+    options->from = value;
+}
+
+static void check_together(struct argp_state *state, const struct options *options) {
+    const struct convert_request *request = &options->request;
+    if (request->parent && request->no_parent)
+        argp_error(state, "--parent and --no-parent exclude each other");
+    if (options->count < 2) return;
+    if (request->parent) argp_error(state, "--parent is one log's: convert that one by itself");
+    if (options->wanted && !convert_is_folder(options->wanted))
+        argp_error(state, "each input makes a trace of its own: '%s' must be a folder for several",
+                   options->wanted);
+}
+
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
-    char *end;
+    struct convert_request *request = &options->request;
     switch (key) {
-    case 'o': options->output = value; return 0;
-    case 'p': options->parent = value; return 0;
-    case OPTION_NO_PARENT: options->no_parent = true; return 0;
-    case 'q': options->quiet = true; return 0;
+    case 'o': options->wanted = value; return 0;
+    case 'p': request->parent = value; return 0;
+    case OPTION_NO_PARENT: request->no_parent = true; return 0;
+    case OPTION_FROM: read_format(state, options, value); return 0;
+    case OPTION_LENIENT: request->lenient = true; return 0;
+    case OPTION_PID:
+        request->pid = read_number(state, "--pid", value, 0, UINT32_MAX);
+        request->pid_wanted = true;
+        return 0;
+    case OPTION_MEMBER: request->member = value; return 0;
+    case 'q': request->quiet = true; return 0;
     case 'l':
-        options->level = !strcmp(value, "fast")      ? 1
+        request->level = !strcmp(value, "fast")      ? 1
                          : !strcmp(value, "default") ? 3
                          : !strcmp(value, "max")     ? 19
                                                      : 0;
-        if (!options->level) argp_error(state, "--level takes fast, default or max, not '%s'", value);
+        if (!request->level) argp_error(state, "--level takes fast, default or max, not '%s'", value);
         return 0;
-    case 'u': {
-        unsigned long unit = strtoul(value, &end, 10);
-        if (*end || end == value || unit < 1 || unit > 1000000000)
-            argp_error(state, "--time-unit takes 1 to 1000000000, not '%s'", value);
-        options->time_unit_ns = (uint32_t)unit;
+    case 'u':
+        request->time_unit_ns = (uint32_t)read_number(state, "--time-unit", value, 1, 1000000000);
         return 0;
-    }
-    case ARGP_KEY_ARG:
-        if (options->raw) argp_error(state, "one raw log makes one trace: convert '%s' by itself", value);
-        options->raw = value;
+    case ARGP_KEY_ARGS:
+        options->inputs = state->argv + state->next;
+        options->count = (unsigned)(state->argc - state->next);
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "which raw log? (malloc-footprint.PID.mraw)"); return 0;
-    case ARGP_KEY_SUCCESS:
-        if (options->parent && options->no_parent)
-            argp_error(state, "--parent and --no-parent exclude each other");
-        return 0;
+    case ARGP_KEY_SUCCESS: check_together(state, options); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -71,144 +111,79 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 static const struct argp parser = {
     option_table,
     parse_option,
-    "RAW",
-    "Turn the raw log RAW into a trace.\v"
+    "RAW...",
+    "Turn the raw log RAW into a trace; or another recorder's trace, compressed or in a zip as it may be, "
+    "and "
+    "- for standard input.\v"
     "The trace of a forked process begins with the blocks that it inherited, if its parent's log is there.",
     NULL,
     NULL,
     NULL};
 
-struct shown {
-    struct ht_progress progress;
-};
-
-static void show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
-    struct shown *shown = context;
-    char count[32];
-    if (!ht_progress_due(&shown->progress)) return;
-    ht_progress_draw(&shown->progress, "%3.0f %%  %s events",
-                     total ? 100.0 * (double)done / (double)total : 0.0, ht_grouped(count, events));
+static int complain(const char *path, const char *what) {
+    fprintf(stderr, "heaptape convert: %s: %s\n", path, what);
+    return HT_EXIT_USAGE;
 }
 
-static void say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,
-                       double seconds) {
-    char events[32], size[32], peak[32], blocks[32], anomalies[32];
-    fprintf(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies",
-            output, ht_grouped(events, totals->events), ht_bytes(size, (double)file_bytes),
-            totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
-            ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
-            ht_grouped(anomalies, totals->anomalies));
-    if (totals->inherited_objects)
-        fprintf(stderr, ", %s blocks inherited", ht_grouped(anomalies, totals->inherited_objects));
-    if (totals->foreign_frees)
-        fprintf(stderr, ", %s foreign frees", ht_grouped(anomalies, totals->foreign_frees));
-    fprintf(stderr, "\nnext: replay --alloc all %s\n", output);
+// An option that this kind of input has no use for would be ignored otherwise.
+static const char *misplaced(const struct convert_request *request, bool raw) {
+    if (!raw && (request->parent || request->no_parent)) return "--parent and --no-parent are for raw logs";
+    if (raw && (request->lenient || request->pid_wanted || request->member))
+        return "--lenient, --pid and --member are for other recorders' traces; this is a raw log";
+    return NULL;
 }
 
-static void warn_about(const struct ht_raw_log *log) {
-    char words[HT_STOP_TEXT_BYTES];
-    if (ht_stopped_early(&log->header))
-        fprintf(stderr,
-                "heaptape convert: warning: %s: the recording stopped early (%s): the trace ends there\n",
-                log->path, ht_stop_words(&log->header, words) ? words : "no reason given");
+// One input's conversion. Returns the exit status.
+static int convert_one(const struct options *options, const char *input, const char *output) {
+    struct convert_request request = options->request;
+    struct ht_error error;
+    bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);
+    const char *wrong = misplaced(&request, raw);
+    if (wrong) return complain(input, wrong);
+    wrong = convert_overwrites(output, input, options->inputs, options->count);
+    if (wrong) return complain(output, wrong);
+    request.input = input;
+    request.output = output;
+    int status =
+        raw ? convert_raw(&request, &error)
+            : import_run(&request, options->from ? import_format_named(options->from) : NULL, &error);
+    return status ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
 }
 
-// The log is whole, but there is nothing in it.
-static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
-    const char *why = "the log holds none";
-    if (log->header.state == HT_RAW_PAUSED)
-        why = "the recording was paused all the time (heaptape ctl PID resume begins it)";
-    else if (log->header.stop_reason == HT_STOP_CONTROL)
-        why = "heaptape ctl ended the recording before the first one";
-    return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "at least one call expected, but %s", why);
-}
-
-static int write_trace(const struct options *options, const struct ht_raw_log *log,
-                       const struct live_blocks *inherited, const struct merge_progress *progress,
-                       struct ht_error *error) {
-    double started_s = ht_now_s();
-    struct merge_result result;
-    uint64_t file_bytes;
-    struct ht_trace_writer *writer =
-        ht_trace_create(options->output, options->time_unit_ns, options->level, error);
-    if (!writer) return -1;
-    json_t *context = trace_json_context(log);
-    char *text = json_dumps(context, JSON_COMPACT);
-    json_decref(context);
-    ht_trace_put_context(writer, text ? text : "{}");
-    free(text);
-    struct shown *shown = progress->context;
-    ht_progress_start(&shown->progress);
-    int status = merge_log(log, inherited, writer, &result, progress, error);
-    ht_progress_end(&shown->progress);
-    if (status) {
-        ht_trace_abandon(writer);
-        return -1;
+// The traces' paths, checked against each other. Returns the exit status.
+static int choose_outputs(const struct options *options, char **outputs) {
+    for (unsigned i = 0; i < options->count; i++) {
+        const char *input = options->inputs[i];
+        if (!strcmp(input, "-") && (!options->wanted || convert_is_folder(options->wanted)))
+            return complain(import_input_name(input), "a name for the trace expected: -o FILE");
+        outputs[i] = convert_output_path(input, options->wanted);
+        if (!outputs[i]) {
+            fprintf(stderr, "heaptape convert: %s: %s\n", input, strerror(ENOMEM));
+            return HT_EXIT_FAILED;
+        }
+        for (unsigned j = 0; j < i; j++)
+            if (!strcmp(outputs[i], outputs[j]))
+                return complain(outputs[i], "two inputs would make this trace");
     }
-    if (result.totals.events == 0) {
-        ht_trace_abandon(writer);
-        free(result.threads);
-        return no_calls(log, error);
-    }
-    json_t *totals = trace_json_totals(&result.totals, log);
-    text = json_dumps(totals, JSON_COMPACT);
-    json_decref(totals);
-    status = ht_trace_finish(writer, result.threads, result.totals.threads, text ? text : "{}", &file_bytes,
-                             error);
-    free(text);
-    free(result.threads);
-    if (!status && !options->quiet)
-        say_result(options->output, &result.totals, file_bytes, ht_now_s() - started_s);
-    return status;
-}
-
-static int convert(const struct options *options, const struct ht_raw_log *log, struct ht_error *error) {
-    struct shown shown;
-    struct live_blocks inherited = {0};
-    struct merge_progress progress = {options->quiet ? NULL : show_progress, &shown};
-    char warning[INHERITANCE_WARNING_BYTES] = "";
-    ht_progress_start(&shown.progress);
-    int status = 0;
-    if (!options->no_parent)
-        status = inheritance_find(log, options->parent, &inherited, warning, &progress, error);
-    ht_progress_end(&shown.progress);
-    if (!status && *warning && !options->quiet)
-        fprintf(stderr, "heaptape convert: warning: %s: %s\n", log->path, warning);
-    if (!status) status = write_trace(options, log, &inherited, &progress, error);
-    live_blocks_free(&inherited);
-    return status;
-}
-
-// job.mraw becomes job.bin, in the same folder.
-static char *default_output(const char *raw) {
-    size_t length = strlen(raw);
-    if (length > 5 && !strcmp(raw + length - 5, ".mraw")) length -= 5;
-    char *output = malloc(length + 5);
-    if (!output) return NULL;
-    memcpy(output, raw, length);
-    memcpy(output + length, ".bin", 5);
-    return output;
+    return HT_EXIT_DONE;
 }
 
 int ht_verb_convert(int argc, char **argv) {
-    struct options options = {.level = 3, .time_unit_ns = 32};
-    struct ht_error error;
-    struct ht_raw_log log;
+    struct options options = {.request = {.level = 3, .time_unit_ns = 32}};
     argp_parse(&parser, argc, argv, 0, NULL, &options);
-    if (ht_raw_open(&log, options.raw, &error)) return ht_complain("heaptape convert", &error);
-    if (!options.quiet) warn_about(&log);
-    struct stat in, out;
-    if (options.output && !fstat(log.fd, &in) && !stat(options.output, &out) && in.st_dev == out.st_dev &&
-        in.st_ino == out.st_ino) {
-        fprintf(stderr, "heaptape convert: %s: the trace would overwrite the raw log that it is made from\n",
-                options.output);
-        ht_raw_close(&log);
-        return HT_EXIT_USAGE;
+    char **outputs = calloc(options.count, sizeof *outputs);
+    if (!outputs) {
+        fprintf(stderr, "heaptape convert: %s\n", strerror(ENOMEM));
+        return HT_EXIT_FAILED;
     }
-    char *chosen = options.output ? NULL : default_output(options.raw);
-    if (chosen) options.output = chosen;
-    int status = convert(&options, &log, &error) ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
-    free(chosen);
-    ht_raw_close(&log);
+    int status = choose_outputs(&options, outputs);
+    unsigned to_do = status ? 0 : options.count;
+    // One that does not convert keeps none of the others from it; the first one's status is everybody's.
+    for (unsigned i = 0; i < to_do; i++) {
+        int one = convert_one(&options, options.inputs[i], outputs[i]);
+        if (!status) status = one;
+    }
+    for (unsigned i = 0; i < options.count; i++) free(outputs[i]);
+    free(outputs);
     return status;
 }

@@ -90,6 +90,15 @@ void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t 
     map64_remove_at(&heap->births, i);
 }
 
+void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns) {
+    uint32_t slot = heap_model_slot_at(heap, place);
+    heap->totals.anomalies++;
+    heap_model_event(heap, ht_op(HT_DROP, HT_PLAIN), thread, time_ns, slot, 0, 0);
+    heap_model_drop_birth(heap, slot);
+    heap_model_forget_at(heap, place);
+    heap_model_end(heap, slot, thread);
+}
+
 void heap_model_fill_totals(struct heap_model *heap) {
     struct merge_totals *totals = &heap->totals;
     for (unsigned op = 0; op < 256; op++) {

@@ -94,6 +94,10 @@ bool heap_model_place(struct heap_model *heap, uint64_t address, uint32_t slot, 
 // The object is no more.
 void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread);
 
+// The address at a place is handed out again: whoever held it was freed without our seeing it. Written as a
+// drop by the thread, and counted as an anomaly.
+void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns);
+
 // Residency of large blocks: noted at birth (the event about to be written) and told at the end.
 bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before);
 void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);

@@ -51,12 +51,28 @@ static void print_bytes(const json_t *info, const char *label, const char *key) 
     else printf("%-24s unknown\n", label);
 }
 
+static void print_seconds(const json_t *info, const char *label, const char *key) {
+    json_t *value = json_object_get(info, key);
+    if (json_is_integer(value)) printf("%-24s %.3f s\n", label, (double)json_integer_value(value) / 1e9);
+    else printf("%-24s unknown\n", label);
+}
+
 static void print_count(const json_t *info, const char *label, const char *key) {
     char text[32];
     json_t *value = json_object_get(info, key);
     if (json_is_integer(value))
         printf("%-24s %s\n", label, ht_grouped(text, (uint64_t)json_integer_value(value)));
     else printf("%-24s unknown\n", label);
+}
+
+// Whose recording it is, if it is not our own.
+static void print_source(const json_t *info, const json_t *context) {
+    if (!json_string_value(json_object_get(context, "source_format"))) return;
+    printf("%-24s %s (%s)\n", "imported from", text_of(context, "source"), text_of(context, "source_format"));
+    if (!strcmp(text_of(context, "time"), "nominal"))
+        printf("%-24s nominal: each call %" PRIu64 " ns after the one before\n", "time",
+               number(info, "time_unit_ns"));
+    if (number(info, "skipped")) print_count(info, "skipped on import", "skipped");
 }
 
 static void print_for_people(const json_t *info) {
@@ -66,6 +82,7 @@ static void print_for_people(const json_t *info) {
            json_string_value(json_object_get(context, "allocator_version"))
                ? text_of(context, "allocator_version")
                : "");
+    print_source(info, context);
     if (json_is_integer(json_object_get(info, "parent_pid")))
         printf("%-24s process %" PRIu64 "\n", "forked from", number(info, "parent_pid"));
     if (json_string_value(json_object_get(context, "stopped")))
@@ -81,8 +98,8 @@ static void print_for_people(const json_t *info) {
         print_count(info, "inherited objects", "inherited_objects");
         print_bytes(info, "inherited", "inherited_bytes");
     }
-    printf("%-24s %.3f s\n", "duration", (double)number(info, "duration_ns") / 1e9);
-    printf("%-24s %.3f s\n", "recorded CPU time", (double)number(info, "recorded_cpu_ns") / 1e9);
+    print_seconds(info, "duration", "duration_ns");
+    print_seconds(info, "recorded CPU time", "recorded_cpu_ns");
     print_bytes(info, "recorded peak RssAnon", "recorded_rss_peak_bytes");
     print_bytes(info, "  of it heap", "recorded_heap_rss_peak_bytes");
     print_count(info, "repairs", "repairs");

@@ -140,12 +140,7 @@ static void settle_wait(struct merge *m, struct lane *lane, bool forced) {
 
 // The block's address is taken: whoever held it was freed without our seeing it.
 static void drop(struct merge *m, struct lane *lane, size_t place, uint64_t stamp) {
-    uint32_t slot = heap_model_slot_at(&m->heap, place);
-    m->heap.totals.anomalies++;
-    emit(m, lane, stamp, HT_DROP, HT_PLAIN, slot, 0, 0);
-    heap_model_drop_birth(&m->heap, slot);
-    heap_model_forget_at(&m->heap, place);
-    heap_model_end(&m->heap, slot, lane->thread);
+    heap_model_drop(&m->heap, place, lane->thread, time_of(m, stamp));
 }
 
 static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, uint32_t resident_before) {

@@ -18,6 +18,8 @@ static json_t *any_string(const char *bytes, size_t length) {
     return string;
 }
 
+json_t *trace_json_string(const char *text) { return any_string(text, strlen(text)); }
+
 static void set_number(json_t *object, const char *key, uint64_t value) {
     json_object_set_new(object, key, json_integer((json_int_t)value));
 }
@@ -87,6 +89,17 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         set_number(object, numbers[i].key, numbers[i].value);
+    return object;
+}
+
+json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t skipped) {
+    const struct ht_raw_log none = {.fd = -1};
+    json_t *object = trace_json_totals(totals, &none);
+    const char *const unknown[] = {"recorded_rss_peak_bytes", "recorded_own_peak_bytes",
+                                   "recorded_heap_rss_peak_bytes", "recorded_cpu_ns", "lost_calls"};
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        json_object_set_new(object, unknown[i], json_null());
+    set_number(object, "skipped", skipped);
     return object;
 }
 

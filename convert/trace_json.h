@@ -11,6 +11,11 @@
 // The raw log's context and header as the trace's context object.
 json_t *trace_json_context(const struct ht_raw_log *log);
 json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log);
+// The same for a trace that was imported: what only our own recorder knows is null, and `skipped` counts what
+// of the input was passed over.
+json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t skipped);
+// Any bytes, as the UTF-8 that JSON wants.
+json_t *trace_json_string(const char *text);
 
 // What `info --json` prints. Returns NULL with error for a damaged trace.
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error);

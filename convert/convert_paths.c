@@ -1,0 +1,74 @@
+#include "convert_paths.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "raw_layout.h"
+
+bool convert_is_folder(const char *path) {
+    struct stat status;
+    size_t length = strlen(path);
+    return (length && path[length - 1] == '/') || (!stat(path, &status) && S_ISDIR(status.st_mode));
+}
+
+bool convert_is_raw_log(const char *path) {
+    struct stat status;
+    char magic[8];
+    if (stat(path, &status) || !S_ISREG(status.st_mode)) return false;  // a pipe must not be touched
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool is = read(fd, magic, sizeof magic) == sizeof magic && !memcmp(magic, HT_RAW_MAGIC, sizeof magic);
+    close(fd);
+    return is;
+}
+
+// The length of a name without the endings that say nothing more once it is a trace.
+static size_t stem_length(const char *name) {
+    static const char *const packed[] = {".gz", ".xz", ".zst", ".bz2", ".lzma", ".zip"};
+    static const char *const kinds[] = {".mraw", ".txt", ".log", ".rep", ".wl", ".mtrace"};
+    size_t length = strlen(name), shorter = length;
+    for (unsigned i = 0; i < sizeof packed / sizeof *packed; i++) {
+        size_t ending = strlen(packed[i]);
+        if (length > ending && !memcmp(name + length - ending, packed[i], ending)) shorter = length - ending;
+    }
+    length = shorter;
+    for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        size_t ending = strlen(kinds[i]);
+        if (length > ending && !memcmp(name + length - ending, kinds[i], ending)) shorter = length - ending;
+    }
+    return shorter;
+}
+
+char *convert_output_path(const char *input, const char *wanted) {
+    const char *slash = strrchr(input, '/'), *name = slash ? slash + 1 : input;
+    size_t stem = stem_length(name);
+    char *path;
+    if (wanted && !convert_is_folder(wanted)) return strdup(wanted);
+    if (asprintf(&path, "%.*s%s%.*s.bin", wanted ? (int)strlen(wanted) : (int)(name - input),
+                 wanted ? wanted : input, wanted && wanted[strlen(wanted) - 1] != '/' ? "/" : "", (int)stem,
+                 name) < 0)
+        return NULL;
+    return path;
+}
+
+static bool same_file(const struct stat *a, const char *path) {
+    struct stat b;
+    return !stat(path, &b) && a->st_dev == b.st_dev && a->st_ino == b.st_ino;
+}
+
+const char *convert_overwrites(const char *output, const char *own, char *const *inputs, unsigned count) {
+    struct stat status;
+    if (stat(output, &status) || !S_ISREG(status.st_mode)) return NULL;
+    if (same_file(&status, own))
+        return convert_is_raw_log(own) ? "the trace would overwrite the raw log that it is made from"
+                                       : "the trace would overwrite the file that it is made from";
+    for (unsigned i = 0; i < count; i++)
+        if (same_file(&status, inputs[i])) return "the trace would overwrite another input";
+    // Its parent's, for one: raw logs cannot be made again.
+    if (convert_is_raw_log(output)) return "the trace would overwrite a raw log";
+    return NULL;
+}

@@ -1,0 +1,24 @@
+// Where conversions write: the traces' names, and what they must not overwrite.
+#ifndef HEAPTAPE_CONVERT_PATHS_H
+#define HEAPTAPE_CONVERT_PATHS_H
+
+#include <stdbool.h>
+
+#include "convert_request.h"
+
+// Does the path name a folder, or does it end like one?
+bool convert_is_folder(const char *path);
+
+// Is it a regular file that begins like a raw log?
+bool convert_is_raw_log(const char *path);
+
+// The trace's path for one input: `wanted` itself, or a name in the folder `wanted`, or beside the input
+// where that is NULL (then the name's known endings make room for .bin). To be freed; NULL for want of
+// memory.
+char *convert_output_path(const char *input, const char *wanted);
+
+// What is wrong with writing `output`, given all inputs; NULL if nothing. `own` is the input that it is made
+// of.
+const char *convert_overwrites(const char *output, const char *own, char *const *inputs, unsigned count);
+
+#endif

@@ -1,0 +1,93 @@
+#include "convert_raw.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "convert_report.h"
+#include "inheritance.h"
+#include "stop_reason.h"
+#include "trace_json.h"
+
+static void warn_about(const struct ht_raw_log *log) {
+    char words[HT_STOP_TEXT_BYTES];
+    if (ht_stopped_early(&log->header))
+        fprintf(stderr,
+                "heaptape convert: warning: %s: the recording stopped early (%s): the trace ends there\n",
+                log->path, ht_stop_words(&log->header, words) ? words : "no reason given");
+}
+
+// The log is whole, but there is nothing in it.
+static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
+    const char *why = "the log holds none";
+    if (log->header.state == HT_RAW_PAUSED)
+        why = "the recording was paused all the time (heaptape ctl PID resume begins it)";
+    else if (log->header.stop_reason == HT_STOP_CONTROL)
+        why = "heaptape ctl ended the recording before the first one";
+    return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "at least one call expected, but %s", why);
+}
+
+static int write_trace(const struct convert_request *request, const struct ht_raw_log *log,
+                       const struct live_blocks *inherited, const struct merge_progress *progress,
+                       struct ht_error *error) {
+    double started_s = ht_now_s();
+    struct merge_result result;
+    uint64_t file_bytes;
+    struct ht_trace_writer *writer =
+        ht_trace_create(request->output, request->time_unit_ns, request->level, error);
+    if (!writer) return -1;
+    json_t *context = trace_json_context(log);
+    char *text = json_dumps(context, JSON_COMPACT);
+    json_decref(context);
+    ht_trace_put_context(writer, text ? text : "{}");
+    free(text);
+    struct convert_shown *shown = progress->context;
+    convert_shown_start(shown);
+    int status = merge_log(log, inherited, writer, &result, progress, error);
+    convert_shown_end(shown);
+    if (status) {
+        ht_trace_abandon(writer);
+        return -1;
+    }
+    if (result.totals.events == 0) {
+        ht_trace_abandon(writer);
+        free(result.threads);
+        return no_calls(log, error);
+    }
+    json_t *totals = trace_json_totals(&result.totals, log);
+    text = json_dumps(totals, JSON_COMPACT);
+    json_decref(totals);
+    status = ht_trace_finish(writer, result.threads, result.totals.threads, text ? text : "{}", &file_bytes,
+                             error);
+    free(text);
+    free(result.threads);
+    if (!status && !request->quiet)
+        convert_say_result(request->output, &result.totals, file_bytes, ht_now_s() - started_s, 0);
+    return status;
+}
+
+static int convert(const struct convert_request *request, const struct ht_raw_log *log,
+                   struct ht_error *error) {
+    struct convert_shown shown;
+    struct live_blocks inherited = {0};
+    struct merge_progress progress = {request->quiet ? NULL : convert_show_progress, &shown};
+    char warning[INHERITANCE_WARNING_BYTES] = "";
+    convert_shown_start(&shown);
+    int status = 0;
+    if (!request->no_parent)
+        status = inheritance_find(log, request->parent, &inherited, warning, &progress, error);
+    convert_shown_end(&shown);
+    if (!status && *warning && !request->quiet)
+        fprintf(stderr, "heaptape convert: warning: %s: %s\n", log->path, warning);
+    if (!status) status = write_trace(request, log, &inherited, &progress, error);
+    live_blocks_free(&inherited);
+    return status;
+}
+
+int convert_raw(const struct convert_request *request, struct ht_error *error) {
+    struct ht_raw_log log;
+    if (ht_raw_open(&log, request->input, error)) return -1;
+    if (!request->quiet) warn_about(&log);
+    int status = convert(request, &log, error);
+    ht_raw_close(&log);
+    return status;
+}

@@ -1,0 +1,34 @@
+#include "convert_report.h"
+
+#include <stdio.h>
+
+void convert_shown_start(struct convert_shown *shown) { ht_progress_start(&shown->progress); }
+
+void convert_shown_end(struct convert_shown *shown) { ht_progress_end(&shown->progress); }
+
+void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
+    struct convert_shown *shown = context;
+    char count[32];
+    if (!ht_progress_due(&shown->progress)) return;
+    ht_grouped(count, events);
+    if (total)
+        ht_progress_draw(&shown->progress, "%3.0f %%  %s events", 100.0 * (double)done / (double)total,
+                         count);
+    else ht_progress_draw(&shown->progress, "%s events", count);
+}
+
+void convert_say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,
+                        double seconds, uint64_t skipped) {
+    char events[32], size[32], peak[32], blocks[32], count[32];
+    fprintf(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies",
+            output, ht_grouped(events, totals->events), ht_bytes(size, (double)file_bytes),
+            totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
+            ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
+            ht_grouped(count, totals->anomalies));
+    if (totals->inherited_objects)
+        fprintf(stderr, ", %s blocks inherited", ht_grouped(count, totals->inherited_objects));
+    if (totals->foreign_frees)
+        fprintf(stderr, ", %s foreign frees", ht_grouped(count, totals->foreign_frees));
+    if (skipped) fprintf(stderr, ", %s pieces of the input skipped", ht_grouped(count, skipped));
+    fprintf(stderr, "\nnext: replay --alloc all %s\n", output);
+}

@@ -1,0 +1,22 @@
+// What a conversion says to its user: progress, and the final line.
+#ifndef HEAPTAPE_CONVERT_REPORT_H
+#define HEAPTAPE_CONVERT_REPORT_H
+
+#include "merge.h"
+#include "talk.h"
+
+struct convert_shown {
+    struct ht_progress progress;
+};
+
+void convert_shown_start(struct convert_shown *shown);
+void convert_shown_end(struct convert_shown *shown);
+
+// As struct merge_progress wants it; context is a struct convert_shown. total 0: unknown.
+void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_t events);
+
+// skipped: lines or records that --lenient passed over.
+void convert_say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,
+                        double seconds, uint64_t skipped);
+
+#endif

@@ -1,0 +1,18 @@
+// One conversion as the command line asks for it.
+#ifndef HEAPTAPE_CONVERT_REQUEST_H
+#define HEAPTAPE_CONVERT_REQUEST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct convert_request {
+    const char *input, *output;
+    const char *parent;  // of a raw log; NULL: looked for
+    const char *member;  // of a zip; NULL: its only one
+    int level;
+    uint32_t time_unit_ns;
+    uint64_t pid;
+    bool pid_wanted, no_parent, lenient, quiet;
+};
+
+#endif

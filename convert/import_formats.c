@@ -1,0 +1,96 @@
+#include "import_formats.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "raw_layout.h"
+#include "trace_layout.h"
+
+static const struct import_format *const formats[] = {
+    &import_malloc_wrap_raw, &import_malloc_wrap, &import_android, &import_logalloc,
+    &import_trace_utils,     &import_workload,    &import_rep,     &import_mtrace,
+};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+const struct import_format *import_format_named(const char *name) {
+    for (unsigned i = 0; i < FORMATS; i++)
+        if (!strcmp(formats[i]->name, name)) return formats[i];
+    return NULL;
+}
+
+const char *import_format_names(char text[256]) {
+    size_t used = 0;
+    for (unsigned i = 0; i < FORMATS; i++)
+        used += (size_t)snprintf(text + used, 256 - used, "%s%s", i ? ", " : "", formats[i]->name);
+    return text;
+}
+
+bool import_first_line(const char *head, size_t bytes, struct import_text *line) {
+    const char *at = head, *end = head + bytes;
+    while (at < end && (*at == '\n' || *at == '\r' || *at == ' ' || *at == '\t')) at++;
+    if (at == end) return false;
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    *line = (struct import_text){at, newline ? newline : end};
+    if (line->end > at && line->end[-1] == '\r') line->end--;
+    return line->end - at <= IMPORT_LINE_BYTES_MAX;
+}
+
+// Our own files are told apart from unknown ones, for they can stand in a zip or come from a pipe too.
+static bool is_ours(const struct import_input *input, const char *head, size_t bytes,
+                    struct ht_error *error) {
+    const char *what = NULL;
+    if (bytes >= 8 && !memcmp(head, HT_RAW_MAGIC, 8))
+        what = "a raw log as a file of its own expected: from a pipe or packed it cannot be read";
+    else if (bytes >= 8 && !memcmp(head, HT_TRACE_MAGIC, 8))
+        what = "a raw log expected: this is a trace already";
+    if (what) ht_error_input(error, input->path, 0, "%s", what);
+    return what != NULL;
+}
+
+const struct import_format *import_format_sniff(struct import_input *input, struct ht_error *error) {
+    char names[256];
+    const struct import_format *found = NULL;
+    size_t bytes = import_input_peek(input, IMPORT_HEAD_BYTES);
+    if (input->failed) {
+        *error = input->error;
+        return NULL;
+    }
+    char *head = input->buffer + input->begin;
+    head[bytes] = '\n';
+    if (bytes > IMPORT_HEAD_BYTES) bytes = IMPORT_HEAD_BYTES;
+    if (is_ours(input, head, bytes, error)) return NULL;
+    for (unsigned i = 0; i < FORMATS; i++) {
+        if (!formats[i]->sniff(head, bytes)) continue;
+        if (found) {
+            ht_error_input(error, input->path, 0, "it may be %s or %s: say which by --from", found->name,
+                           formats[i]->name);
+            return NULL;
+        }
+        found = formats[i];
+    }
+    if (!found)
+        ht_error_input(error, input->path, 0,
+                       "a raw log (HTAPERAW) or a trace of a known kind expected; looked for heaptape, %s "
+                       "(--from names one)",
+                       import_format_names(names));
+    return found;
+}
+
+int import_reject(struct import *import, uint64_t offset, const char *what, const char *expected,
+                  struct ht_error *error) {
+    if (import->sink.no_memory) {
+        errno = ENOMEM;
+        return ht_error_system(error, import->input.path, "cannot follow the heap");
+    }
+    import->skipped++;
+    if (import->lenient) return 0;
+    return ht_error_input(error, import->input.path, offset, "%s: %s expected", what, expected);
+}
+
+bool import_goes_on(struct import *import) {
+    if (import->progress)
+        import->progress(import->progress_context, import_input_done(&import->input),
+                         import->input.file_bytes, import->sink.heap.totals.events);
+    return !ht_trace_failed(import->sink.writer);
+}
