@@ -13,6 +13,10 @@ struct convert_request {
     uint32_t time_unit_ns;
     uint64_t pid;
     bool pid_wanted, no_parent, lenient, quiet;
+    bool follow;              // the log may still be written
+    bool keeps_raw;           // a follower gives no space back
+    bool removes_raw;         // a follower removes the log once its trace is complete
+    bool parent_is_followed;  // of a forked process: somebody follows its parent's log, or will
 };
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "convert_paths.h"
 #include "convert_raw.h"
+#include "follow_run.h"
 #include "import_run.h"
 #include "talk.h"
 #include "verbs.h"
@@ -19,7 +20,15 @@ struct options {
     struct convert_request request;
 };
 
-enum { OPTION_NO_PARENT = 256, OPTION_FROM, OPTION_LENIENT, OPTION_PID, OPTION_MEMBER };
+enum {
+    OPTION_NO_PARENT = 256,
+    OPTION_FROM,
+    OPTION_LENIENT,
+    OPTION_PID,
+    OPTION_MEMBER,
+    OPTION_FOLLOW,
+    OPTION_KEEP_RAW
+};
 
 static const char RAW_FORMAT[] = "heaptape";
 
@@ -33,6 +42,12 @@ static const struct argp_option option_table[] = {
      "beside RAW)",
      0},
     {"no-parent", OPTION_NO_PARENT, NULL, 0, "Go without the parent's log: inherited blocks are unknown", 0},
+    {"follow", OPTION_FOLLOW, NULL, 0,
+     "Convert a raw log beside the program that writes it, giving its space back; goes on where an earlier "
+     "one "
+     "was stopped",
+     0},
+    {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: leave the log as it is", 0},
     {"from", OPTION_FROM, "FORMAT", 0,
      "What the input is (default: told by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
      "logalloc, trace_utils, wl, rep or mtrace",
@@ -66,7 +81,9 @@ static void check_together(struct argp_state *state, const struct options *optio
     const struct convert_request *request = &options->request;
     if (request->parent && request->no_parent)
         argp_error(state, "--parent and --no-parent exclude each other");
+    if (request->keeps_raw && !request->follow) argp_error(state, "--keep-raw goes with --follow");
     if (options->count < 2) return;
+    if (request->follow) argp_error(state, "--follow takes one log at a time");
     if (request->parent) argp_error(state, "--parent is one log's: convert that one by itself");
     if (options->wanted && !convert_is_folder(options->wanted))
         argp_error(state, "each input makes a trace of its own: '%s' must be a folder for several",
@@ -81,6 +98,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'p': request->parent = value; return 0;
     case OPTION_NO_PARENT: request->no_parent = true; return 0;
     case OPTION_FROM: read_format(state, options, value); return 0;
+    case OPTION_FOLLOW: request->follow = true; return 0;
+    case OPTION_KEEP_RAW: request->keeps_raw = true; return 0;
     case OPTION_LENIENT: request->lenient = true; return 0;
     case OPTION_PID:
         request->pid = read_number(state, "--pid", value, 0, UINT32_MAX);
@@ -127,6 +146,7 @@ static int complain(const char *path, const char *what) {
 
 // An option that this kind of input has no use for would be ignored otherwise.
 static const char *misplaced(const struct convert_request *request, bool raw) {
+    if (!raw && request->follow) return "--follow is for raw logs";
     if (!raw && (request->parent || request->no_parent)) return "--parent and --no-parent are for raw logs";
     if (raw && (request->lenient || request->pid_wanted || request->member))
         return "--lenient, --pid and --member are for other recorders' traces; this is a raw log";
@@ -144,6 +164,7 @@ static int convert_one(const struct options *options, const char *input, const c
     if (wrong) return complain(output, wrong);
     request.input = input;
     request.output = output;
+    if (request.follow) return follow_run(&request);
     int status =
         raw ? convert_raw(&request, &error)
             : import_run(&request, options->from ? import_format_named(options->from) : NULL, &error);

@@ -157,7 +157,7 @@ static bool read_blocks(int fd, const struct entry *entry, uint64_t offset, stru
 }
 
 enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw_log *child,
-                                     struct live_blocks *blocks) {
+                                     struct live_blocks *blocks, uint64_t *passed_stamp) {
     enum fork_file_answer answer = FORK_FILE_NONE;
     char path[4096];
     struct head head;
@@ -168,6 +168,7 @@ enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw
     if (fd < 0) return answer;
     // The head is read first: what it says has been passed lies within the size that is asked then.
     if (ht_read_at(fd, &head, sizeof head, 0) && !fstat(fd, &status) && is_parents(&head, child)) {
+        *passed_stamp = head.passed_stamp;
         answer = head.passed_stamp >= child->header.fork_stamp ? FORK_FILE_LACKING : FORK_FILE_AHEAD;
         uint64_t at = sizeof head, end = (uint64_t)status.st_size;
         struct entry entry;

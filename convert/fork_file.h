@@ -27,8 +27,8 @@ enum fork_file_answer {
     FORK_FILE_FOUND,   // blocks, to be freed by the caller
     FORK_FILE_LACKING  // it has passed the fork, and found no mark
 };
-// What the child got from the parent whose log was at `parent_raw`.
+// What the child got from the parent whose log was at `parent_raw`. *passed_stamp: how far its follower is.
 enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw_log *child,
-                                     struct live_blocks *blocks);
+                                     struct live_blocks *blocks, uint64_t *passed_stamp);
 
 #endif

@@ -237,6 +237,7 @@ static int meet_window(struct live_streams *live, const struct ht_window *window
     uint64_t bytes = window->bytes;
     if (bytes > live->log->windows_end - at) bytes = live->log->windows_end - at;
     known->index = window->index;
+    known->given_back = 0;
     known->window_bytes = (uint32_t)bytes;
     known->trusted = (struct stream_place){
         .window = at, .at = sizeof *window, .stamp = window->base_stamp, .address = window->base_address};

@@ -26,6 +26,7 @@ struct live_stream {
     struct stream_place trusted;  // what lies before it has been handed on
     uint8_t *seen;                // what the last look saw behind it
     uint32_t seen_bytes;
+    uint32_t given_back;        // of the newest window, its first page but for: up to here
     struct live_ranges closed;  // windows before the newest that take space yet
 };
 

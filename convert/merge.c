@@ -600,6 +600,38 @@ struct merge *merge_begin_growing(const struct ht_raw_log *log, struct ht_trace_
     return m;
 }
 
+uint64_t merge_position(const struct merge *m) {
+    uint64_t position = m->horizon;
+    if (m->order_count && m->lane[m->order[0]].key <= position) {
+        uint64_t key = m->lane[m->order[0]].key;
+        position = key ? key - 1 : 0;
+    }
+    if (m->blocked_count && m->lane[m->blocked[0]].wait_stamp <= position) {
+        uint64_t stamp = m->lane[m->blocked[0]].wait_stamp;
+        position = stamp ? stamp - 1 : 0;
+    }
+    return position;
+}
+
+// Gives the blocks whose reallocs are under way their addresses, or takes them again.
+static bool name_open_reallocs(struct merge *m, bool named) {
+    for (uint32_t i = 0; i < m->lanes; i++) {
+        const struct open_realloc *open = &m->lane[i].realloc;
+        if (!open->open || !open->slot) continue;
+        size_t place = heap_model_find(&m->heap, open->address);
+        uint32_t slot = heap_model_slot_at(&m->heap, place);
+        if (named && !slot && !map64_put(&m->heap.addresses, open->address, open->slot)) return false;
+        if (!named && slot == open->slot) heap_model_forget_at(&m->heap, place);
+    }
+    return true;
+}
+
+bool merge_live_blocks(struct merge *m, struct live_blocks *blocks) {
+    bool taken = name_open_reallocs(m, true) && live_blocks_take(blocks, &m->heap);
+    name_open_reallocs(m, false);
+    return taken;
+}
+
 void merge_stop_growing(struct merge *m) {
     for (uint32_t i = 0; i < m->lanes; i++)
         if (m->lane[i].dry) merge_wet(m, i);

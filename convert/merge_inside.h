@@ -71,6 +71,11 @@ void merge_wet(struct merge *m, uint32_t number);
 int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct ht_error *error);
 // Merges all that is stamped no later than the horizon. Returns 0 or -1 with error.
 int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_error *error);
+// All that is stamped earlier has been merged.
+uint64_t merge_position(const struct merge *m);
+// What is live now, to be freed by the caller; a block whose realloc is under way lives. False for want of
+// memory.
+bool merge_live_blocks(struct merge *m, struct live_blocks *blocks);
 // No more records will come: what merge_run does next goes to the end.
 void merge_stop_growing(struct merge *m);
 // What is left to do when all is merged; the threads are the caller's.

@@ -1,0 +1,13 @@
+// Is a raw log still being written?
+#ifndef HEAPTAPE_RAW_IN_USE_H
+#define HEAPTAPE_RAW_IN_USE_H
+
+#include <stdbool.h>
+
+#include "raw_reader.h"
+
+// Does any process have the file open, or mapped, for writing? Asking the process that the header names would
+// not do: its number may be one of another namespace. Only a file system without leases leaves no other way.
+bool ht_raw_in_use(const struct ht_raw_log *log);
+
+#endif
