@@ -12,6 +12,7 @@ struct convert_request {
     int level;
     uint32_t time_unit_ns;
     uint64_t pid;
+    uint64_t checkpoint_bytes;  // of a follower: how often it keeps its state; 0: as it likes
     bool pid_wanted, no_parent, lenient, quiet;
     bool follow;              // the log may still be written
     bool keeps_raw;           // a follower gives no space back

@@ -27,7 +27,8 @@ enum {
     OPTION_PID,
     OPTION_MEMBER,
     OPTION_FOLLOW,
-    OPTION_KEEP_RAW
+    OPTION_KEEP_RAW,
+    OPTION_CHECKPOINT
 };
 
 static const char RAW_FORMAT[] = "heaptape";
@@ -48,6 +49,10 @@ static const struct argp_option option_table[] = {
      "was stopped",
      0},
     {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: leave the log as it is", 0},
+    {"checkpoint", OPTION_CHECKPOINT, "MIB", 0,
+     "With --follow: keep what another process needs to go on, and give space back, every MIB of the log "
+     "(default 64)",
+     0},
     {"from", OPTION_FROM, "FORMAT", 0,
      "What the input is (default: told by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
      "logalloc, trace_utils, wl, rep or mtrace",
@@ -81,7 +86,8 @@ static void check_together(struct argp_state *state, const struct options *optio
     const struct convert_request *request = &options->request;
     if (request->parent && request->no_parent)
         argp_error(state, "--parent and --no-parent exclude each other");
-    if (request->keeps_raw && !request->follow) argp_error(state, "--keep-raw goes with --follow");
+    if ((request->keeps_raw || request->checkpoint_bytes) && !request->follow)
+        argp_error(state, "--keep-raw and --checkpoint go with --follow");
     if (options->count < 2) return;
     if (request->follow) argp_error(state, "--follow takes one log at a time");
     if (request->parent) argp_error(state, "--parent is one log's: convert that one by itself");
@@ -100,6 +106,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case OPTION_FROM: read_format(state, options, value); return 0;
     case OPTION_FOLLOW: request->follow = true; return 0;
     case OPTION_KEEP_RAW: request->keeps_raw = true; return 0;
+    case OPTION_CHECKPOINT:
+        request->checkpoint_bytes = read_number(state, "--checkpoint", value, 1, 1 << 20) << 20;
+        return 0;
     case OPTION_LENIENT: request->lenient = true; return 0;
     case OPTION_PID:
         request->pid = read_number(state, "--pid", value, 0, UINT32_MAX);

@@ -86,6 +86,13 @@ static bool is_checkpoint_due(const struct follower *f) {
            (read > 0 && ht_now_s() - f->checkpoint_s > CHECKPOINT_S);
 }
 
+// A large state is not written for a little progress.
+static uint64_t checkpoint_step(const struct follower *f) {
+    if (f->request->checkpoint_bytes) return f->request->checkpoint_bytes;
+    if (f->state_bytes <= CHECKPOINT_BYTES) return CHECKPOINT_BYTES;
+    return f->state_bytes < CHECKPOINT_BYTES_MAX ? f->state_bytes : CHECKPOINT_BYTES_MAX;
+}
+
 // Keeps what the next process needs, and only then gives back what nobody needs any more.
 static int make_checkpoint(struct follower *f, struct ht_error *error) {
     if (ht_trace_checkpoint(f->writer, &f->mark.trace, error)) return -1;
@@ -106,9 +113,7 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
                 f->log.path);
     f->checkpoint_s = ht_now_s();
     f->checkpoint_bytes = f->merge->streams.bytes_read;
-    // A large state is not written for a little progress.
-    uint64_t step = f->state_bytes > CHECKPOINT_BYTES ? f->state_bytes : CHECKPOINT_BYTES;
-    f->merge->bytes_limit = f->checkpoint_bytes + (step < CHECKPOINT_BYTES_MAX ? step : CHECKPOINT_BYTES_MAX);
+    f->merge->bytes_limit = f->checkpoint_bytes + checkpoint_step(f);
     return 0;
 }
 
@@ -191,7 +196,7 @@ static int begin_merge(struct follower *f, struct ht_error *error) {
     f->merge = merge_begin_growing(&f->log, f->writer, error);
     if (!f->merge) return -1;
     f->merge->heap.keeps_order = true;
-    f->merge->bytes_limit = CHECKPOINT_BYTES;
+    f->merge->bytes_limit = checkpoint_step(f);
     f->merge->context = f;
     live_streams_open(&f->live, &f->log, &f->merge->streams);
     if (f->forks) f->merge->at_fork = note_fork;
