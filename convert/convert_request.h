@@ -14,10 +14,11 @@ struct convert_request {
     uint64_t pid;
     uint64_t checkpoint_bytes;  // of a follower: how often it keeps its state; 0: as it likes
     bool pid_wanted, no_parent, lenient, quiet;
-    bool follow;              // the log may still be written
-    bool keeps_raw;           // a follower gives no space back
-    bool removes_raw;         // a follower removes the log once its trace is complete
-    bool parent_is_followed;  // of a forked process: somebody follows its parent's log, or will
+    bool follow;     // the log may still be written
+    bool keeps_raw;  // a follower gives no space back
+    // As part of heaptape record --convert: the log goes when its trace is complete, the parent of a forked
+    // process is followed as well, and the closing words are left to others.
+    bool in_record;
 };
 
 #endif

@@ -146,7 +146,7 @@ static int inherit(struct follower *f, struct ht_error *error) {
     struct inheritance_wait wait = {0};
     double since_s = ht_now_s();
     if (f->request->no_parent) return 0;
-    wait.for_parent = f->request->parent_is_followed;
+    wait.for_parent = f->request->in_record;
     while (inheritance_must_wait(&f->log, &wait) && !has_stopped(f)) {
         if (wait.progresses) since_s = ht_now_s();
         if (ht_now_s() - since_s > PARENT_S) break;
@@ -313,7 +313,7 @@ static int finish(struct follower *f, struct follow_ending *ending, struct ht_er
     f->writer = NULL;
     ending->events = result.totals.events;
     ending->late_records = f->merge->late_records;
-    if (f->forks) fork_file_passed(f->forks, UINT64_MAX);
+    if (f->forks) fork_file_finish(f->forks);
     if (!f->request->quiet) convert_warn_about(&f->log);
     int status =
         convert_finish(f->request, &f->log, writer, &result, f->started_s, &ending->file_bytes, error);
@@ -322,7 +322,7 @@ static int finish(struct follower *f, struct follow_ending *ending, struct ht_er
     free(partial);
     if (status && ending->events) return -1;
     unlink(f->state_path);
-    if (f->request->removes_raw && unlink(f->log.path) && !status)
+    if (f->request->in_record && unlink(f->log.path) && !status)
         status = ht_error_system(error, f->log.path, "cannot remove");
     ending->complete = !status;
     return status;
@@ -388,7 +388,8 @@ int follow_log(const struct convert_request *request, const volatile sig_atomic_
     f->stop = stop;
     f->started_s = ht_now_s();
     f->log.fd = -1;
-    f->progress = (struct merge_progress){request->quiet ? NULL : show_progress, &f->shown};
+    f->progress =
+        (struct merge_progress){request->quiet || request->in_record ? NULL : show_progress, &f->shown};
     int status = follow(f, ending, error);
     close_all(f);
     free(f);

@@ -126,6 +126,11 @@ void fork_file_passed(struct fork_file *file, uint64_t stamp) {
     write_at(file->fd, &stamp, sizeof stamp, offsetof(struct head, passed_stamp));
 }
 
+void fork_file_finish(struct fork_file *file) {
+    fork_file_passed(file, UINT64_MAX);
+    if (file->bytes == sizeof(struct head)) unlink(file->path);
+}
+
 void fork_file_close(struct fork_file *file) {
     if (!file) return;
     if (file->fd >= 0) close(file->fd);

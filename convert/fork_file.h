@@ -16,6 +16,8 @@ int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_bloc
                   struct ht_error *error);
 // All marks up to that stamp are in the file.
 void fork_file_passed(struct fork_file *file, uint64_t stamp);
+// No mark will come any more. A file without any is removed.
+void fork_file_finish(struct fork_file *file);
 void fork_file_close(struct fork_file *file);
 
 // The file that belongs to a log: its path with .forks for .mraw. False if it is too long.
