@@ -74,10 +74,11 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
     double started_s = ht_now_s();
     struct merge_result result;
     uint64_t file_bytes;
+    hold_signals();
     struct ht_trace_writer *writer =
         ht_trace_create(request->output, request->time_unit_ns, request->level, error);
+    remove_on_signal(writer ? ht_trace_partial_path(writer) : NULL);
     if (!writer) return -1;
-    remove_on_signal(ht_trace_partial_path(writer));
     convert_put_context(writer, log);
     struct convert_shown *shown = progress->context;
     convert_shown_start(shown);

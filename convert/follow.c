@@ -322,7 +322,9 @@ static int finish(struct follower *f, struct follow_ending *ending, struct ht_er
     free(partial);
     if (status && ending->events) return -1;
     unlink(f->state_path);
-    if (f->request->in_record && unlink(f->log.path) && !status)
+    // A paused process listens to its log: heaptape ctl still needs it.
+    bool removes = f->request->in_record && !ht_raw_in_use(&f->log);
+    if (removes && unlink(f->log.path) && !status)
         status = ht_error_system(error, f->log.path, "cannot remove");
     ending->complete = !status;
     return status;

@@ -235,8 +235,11 @@ static bool all_done(const struct watch *watch) {
 
 // ---- the watching process ----
 
-static void remove_fork_files(const struct watch *watch) {
+// Logs of phases that ended before their process did, and notes of forks.
+static void tidy_up(const struct watch *watch) {
     char path[PATH_MAX];
+    for (size_t i = 0; i < watch->jobs; i++)
+        if (watch->job[i]->result.complete && !is_running(watch->job[i])) unlink(watch->job[i]->result.raw);
     for (size_t i = 0; i < watch->jobs; i++)
         if (watch->job[i]->result.running) return;  // a child of it may still want its parent's
     for (size_t i = 0; i < watch->jobs; i++)
@@ -287,7 +290,7 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
         poll(NULL, 0, SCAN_MS / 5);
     }
     tell_results(watch, results);
-    remove_fork_files(watch);
+    tidy_up(watch);
     _exit(0);
 }
 
