@@ -18,12 +18,13 @@ struct verb {
 static const struct verb verbs[] = {
     {"record", "run a program and record its heap calls", ht_verb_record},
     {"ctl", "pause, resume, stop or query a recording", ht_verb_ctl},
-    {"convert", "turn a raw log into a trace", ht_verb_convert},
+    {"convert", "turn raw logs and other recorders' traces into traces", ht_verb_convert},
     {"info", "say what a trace holds", ht_verb_info},
     {"dump", "print a trace, one line an event", ht_verb_dump},
     {"replay", "replay a trace against allocators and compare them (also: replay)", ht_verb_replay},
     {"compare", "compare the runs of a results file", ht_verb_python},
     {"report", "write the comparison as one HTML page", ht_verb_python},
+    {"export", "write a trace as Parquet tables", ht_verb_python},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

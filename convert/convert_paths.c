@@ -43,14 +43,17 @@ static size_t stem_length(const char *name) {
     return shorter;
 }
 
-char *convert_output_path(const char *input, const char *wanted) {
+char *convert_output_path(const char *input, const char *wanted, const char *ending) {
     const char *slash = strrchr(input, '/'), *name = slash ? slash + 1 : input;
-    size_t stem = stem_length(name);
+    size_t stem = stem_length(name), trace = strlen(CONVERT_TRACE_ENDING);
     char *path;
+    if (strcmp(ending, CONVERT_TRACE_ENDING) && stem > trace &&
+        !memcmp(name + stem - trace, CONVERT_TRACE_ENDING, trace))
+        stem -= trace;  // it is exported
     if (wanted && !convert_is_folder(wanted)) return strdup(wanted);
-    if (asprintf(&path, "%.*s%s%.*s.bin", wanted ? (int)strlen(wanted) : (int)(name - input),
+    if (asprintf(&path, "%.*s%s%.*s%s", wanted ? (int)strlen(wanted) : (int)(name - input),
                  wanted ? wanted : input, wanted && wanted[strlen(wanted) - 1] != '/' ? "/" : "", (int)stem,
-                 name) < 0)
+                 name, ending) < 0)
         return NULL;
     return path;
 }

@@ -63,7 +63,7 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
                                  file_bytes, error);
     free(text);
     free(result->threads);
-    if (!status && !request->quiet && !request->in_record)
+    if (!status && !request->quiet && !request->in_record && !request->passing)
         convert_say_result(request->output, &result->totals, *file_bytes, ht_now_s() - started_s, 0);
     return status;
 }

@@ -19,6 +19,7 @@ struct convert_request {
     // As part of heaptape record --convert: the log goes when its trace is complete, the parent of a forked
     // process is followed as well, and the closing words are left to others.
     bool in_record;
+    bool passing;  // the trace is on its way to another format: nothing is said of it
 };
 
 #endif

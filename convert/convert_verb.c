@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "convert_paths.h"
 #include "convert_raw.h"
+#include "export.h"
 #include "follow_run.h"
 #include "import_run.h"
 #include "talk.h"
@@ -15,14 +17,16 @@
 struct options {
     char **inputs;
     unsigned count;
-    const char *wanted;  // -o
-    const char *from;    // NULL: found out
+    const char *wanted;              // -o
+    const char *from;                // NULL: found out
+    const struct export_format *to;  // NULL: the outputs are traces
     struct convert_request request;
 };
 
 enum {
     OPTION_NO_PARENT = 256,
     OPTION_FROM,
+    OPTION_TO,
     OPTION_LENIENT,
     OPTION_PID,
     OPTION_MEMBER,
@@ -30,6 +34,8 @@ enum {
     OPTION_KEEP_RAW,
     OPTION_CHECKPOINT
 };
+
+enum { LEVEL_DEFAULT = 3, TIME_UNIT_DEFAULT_NS = 32 };
 
 static const char RAW_FORMAT[] = "heaptape";
 
@@ -57,6 +63,10 @@ static const struct argp_option option_table[] = {
      "What the input is (default: told by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
      "logalloc, trace_utils, wl, rep or mtrace",
      0},
+    {"to", OPTION_TO, "FORMAT", 0,
+     "Write FORMAT instead of a trace: " EXPORT_NAMES
+     "; the input may be a trace, FILE may be - for standard output",
+     0},
     {"lenient", OPTION_LENIENT, NULL, 0,
      "Pass over and count what does not parse in another recorder's trace", 0},
     {"pid", OPTION_PID, "PID", 0, "Of a trace of several processes, take this one", 0},
@@ -82,12 +92,19 @@ static void read_format(struct argp_state *state, struct options *options, const
     options->from = value;
 }
 
+static void read_export(struct argp_state *state, struct options *options, const char *value) {
+    options->to = export_find(value);
+    if (!options->to) argp_error(state, "--to takes " EXPORT_NAMES ", not '%s'", value);
+}
+
 static void check_together(struct argp_state *state, const struct options *options) {
     const struct convert_request *request = &options->request;
     if (request->parent && request->no_parent)
         argp_error(state, "--parent and --no-parent exclude each other");
     if ((request->keeps_raw || request->checkpoint_bytes) && !request->follow)
         argp_error(state, "--keep-raw and --checkpoint go with --follow");
+    if (request->follow && options->to) argp_error(state, "--follow makes a trace: --to takes it afterwards");
+    if (options->to && request->level) argp_error(state, "--level is for traces, not for --to");
     if (options->count < 2) return;
     if (request->follow) argp_error(state, "--follow takes one log at a time");
     if (request->parent) argp_error(state, "--parent is one log's: convert that one by itself");
@@ -109,6 +126,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case OPTION_CHECKPOINT:
         request->checkpoint_bytes = read_number(state, "--checkpoint", value, 1, 1 << 20) << 20;
         return 0;
+    case OPTION_TO: read_export(state, options, value); return 0;
     case OPTION_LENIENT: request->lenient = true; return 0;
     case OPTION_PID:
         request->pid = read_number(state, "--pid", value, 0, UINT32_MAX);
@@ -140,9 +158,8 @@ static const struct argp parser = {
     option_table,
     parse_option,
     "RAW...",
-    "Turn the raw log RAW into a trace; or another recorder's trace, compressed or in a zip as it may be, "
-    "and "
-    "- for standard input.\v"
+    "Turn the raw log RAW into a trace; or another recorder's trace, packed or in a zip as it may be. - is "
+    "standard input. Each RAW makes a trace of its own.\v"
     "The trace of a forked process begins with the blocks that it inherited, if its parent's log is there.",
     NULL,
     NULL,
@@ -162,21 +179,57 @@ static const char *misplaced(const struct convert_request *request, bool raw) {
     return NULL;
 }
 
+// What is no trace becomes one on the way. Returns 0 or -1 with error.
+static int convert_to_trace(const struct options *options, const struct convert_request *request, bool raw,
+                            struct ht_error *error) {
+    return raw ? convert_raw(request, error)
+               : import_run(request, options->from ? import_format_named(options->from) : NULL, error);
+}
+
+static int export_through_trace(const struct options *options, struct convert_request *request, bool raw,
+                                struct ht_error *error) {
+    const char *output = request->output;
+    char *trace = export_temporary_trace(output, error);
+    if (!trace) return -1;
+    request->output = trace;
+    request->level = 1;
+    request->passing = true;
+    int status = convert_to_trace(options, request, raw, error);
+    if (status) unlink(trace);
+    else status = export_trace(options->to, trace, true, output, request->quiet, error);
+    free(trace);
+    return status;
+}
+
+// A trace has been converted already.
+static int export_one(const struct options *options, const char *input, const char *output) {
+    const struct convert_request *request = &options->request;
+    struct ht_error error;
+    if (request->parent || request->no_parent || request->lenient || request->pid_wanted || request->member ||
+        request->time_unit_ns)
+        return complain(input, "this is a trace: of the options only --to, --output and --quiet have a use");
+    return export_trace(options->to, input, false, output, request->quiet, &error)
+               ? ht_complain("heaptape convert", &error)
+               : HT_EXIT_DONE;
+}
+
 // One input's conversion. Returns the exit status.
 static int convert_one(const struct options *options, const char *input, const char *output) {
     struct convert_request request = options->request;
     struct ht_error error;
-    bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);
-    const char *wrong = misplaced(&request, raw);
-    if (wrong) return complain(input, wrong);
-    wrong = convert_overwrites(output, input, options->inputs, options->count);
+    const char *wrong = convert_overwrites(output, input, options->inputs, options->count);
     if (wrong) return complain(output, wrong);
+    if (options->to && !options->from && export_is_trace(input)) return export_one(options, input, output);
+    if (!request.level) request.level = LEVEL_DEFAULT;
+    if (!request.time_unit_ns) request.time_unit_ns = TIME_UNIT_DEFAULT_NS;
+    bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);
+    wrong = misplaced(&request, raw);
+    if (wrong) return complain(input, wrong);
     request.input = input;
     request.output = output;
     if (request.follow) return follow_run(&request);
-    int status =
-        raw ? convert_raw(&request, &error)
-            : import_run(&request, options->from ? import_format_named(options->from) : NULL, &error);
+    int status = options->to ? export_through_trace(options, &request, raw, &error)
+                             : convert_to_trace(options, &request, raw, &error);
     return status ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
 }
 
@@ -186,7 +239,8 @@ static int choose_outputs(const struct options *options, char **outputs) {
         const char *input = options->inputs[i];
         if (!strcmp(input, "-") && (!options->wanted || convert_is_folder(options->wanted)))
             return complain(import_input_name(input), "a name for the trace expected: -o FILE");
-        outputs[i] = convert_output_path(input, options->wanted);
+        outputs[i] = convert_output_path(input, options->wanted,
+                                         options->to ? export_suffix(options->to) : CONVERT_TRACE_ENDING);
         if (!outputs[i]) {
             fprintf(stderr, "heaptape convert: %s: %s\n", input, strerror(ENOMEM));
             return HT_EXIT_FAILED;
@@ -199,7 +253,7 @@ static int choose_outputs(const struct options *options, char **outputs) {
 }
 
 int ht_verb_convert(int argc, char **argv) {
-    struct options options = {.request = {.level = 3, .time_unit_ns = 32}};
+    struct options options = {0};
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     char **outputs = calloc(options.count, sizeof *outputs);
     if (!outputs) {

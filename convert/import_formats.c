@@ -43,7 +43,7 @@ static bool is_ours(const struct import_input *input, const char *head, size_t b
     if (bytes >= 8 && !memcmp(head, HT_RAW_MAGIC, 8))
         what = "a raw log as a file of its own expected: from a pipe or packed it cannot be read";
     else if (bytes >= 8 && !memcmp(head, HT_TRACE_MAGIC, 8))
-        what = "a raw log expected: this is a trace already";
+        what = "a raw log expected, but this is a trace already";
     if (what) ht_error_input(error, input->path, 0, "%s", what);
     return what != NULL;
 }
@@ -91,6 +91,6 @@ int import_reject(struct import *import, uint64_t offset, const char *what, cons
 bool import_goes_on(struct import *import) {
     if (import->progress)
         import->progress(import->progress_context, import_input_done(&import->input),
-                         import->input.file_bytes, import->sink.heap.totals.events);
+                         import->input.file_bytes, ht_trace_next_event(import->sink.writer));
     return !ht_trace_failed(import->sink.writer);
 }

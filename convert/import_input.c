@@ -15,10 +15,17 @@ enum { BUFFER_BYTES = 1 << 20, BLOCK_BYTES = 1 << 18 };
 
 const char *import_input_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
 
+// A member's name and the library's words may hold anything; a complaint is one line.
+static void keep_to_one_line(struct ht_error *error) {
+    for (char *at = error->message; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 127) *at = ' ';
+}
+
 static void fail_input(struct import_input *input, uint64_t offset, const char *what, const char *name) {
     if (input->failed) return;
     input->failed = true;
     ht_error_input(&input->error, input->path, offset, "%s%s", what, name);
+    keep_to_one_line(&input->error);
 }
 
 // What the library says about bytes that it cannot unpack.
@@ -33,6 +40,7 @@ static void fail_unpacking(struct import_input *input, int code) {
     }
     ht_error_input(&input->error, input->path, input->offset + (input->end - input->begin),
                    "sound compressed bytes expected (%s)", why ? why : "no reason given");
+    keep_to_one_line(&input->error);
 }
 
 // Moves on to the next file in the archive. Returns 1, or 0 if there is none or it failed.
@@ -69,7 +77,7 @@ static void find_member(struct import_input *input) {
     if (input->member) fail_input(input, 0, "the zip has no member ", input->member);
     else
         fail_input(input, 0, "a trace expected, but ",
-                   is_zip(input) ? "there is no file in the zip" : "it is empty");
+                   is_zip(input) ? "there is no file in the zip" : "the file is empty");
 }
 
 // Only one trace can come of it: which, is not for us to guess.
@@ -97,11 +105,13 @@ int import_input_open(struct import_input *input, const char *path, const char *
     struct stat status;
     *input = (struct import_input){.path = import_input_name(path), .member = member, .fd = -1};
     input->fd = strcmp(path, "-") ? open(path, O_RDONLY | O_CLOEXEC) : dup(STDIN_FILENO);
-    if (input->fd < 0 || fstat(input->fd, &status)) return ht_error_system(error, input->path, "cannot open");
-    if (S_ISDIR(status.st_mode)) {
-        errno = EISDIR;
-        return ht_error_system(error, input->path, "cannot open");
+    if (input->fd < 0 || fstat(input->fd, &status)) {
+        ht_error_system(error, input->path, "cannot open");
+        error->status = HT_EXIT_INPUT;
+        return -1;
     }
+    if (S_ISDIR(status.st_mode))
+        return ht_error_input(error, input->path, 0, "a file expected, not a folder");
     if (S_ISREG(status.st_mode)) input->file_bytes = (uint64_t)status.st_size;
     input->buffer = malloc(BUFFER_BYTES + 1);  // and a newline behind what has none
     input->archive = archive_read_new();

@@ -126,7 +126,7 @@ static void describe(struct logalloc *state, char *text, size_t room) {
 static int check_processes(struct import *import, struct ht_error *error) {
     struct logalloc *state = import->state;
     char text[200] = "none";
-    bool taken = import->sink.heap.totals.events > 0;
+    bool taken = import->sink.begun;
     if (import->pid_wanted ? taken : state->processes <= 1) return 0;
     describe(state, text, sizeof text);
     if (import->pid_wanted)

@@ -59,7 +59,7 @@ static int take_all(struct import *import, struct ht_error *error) {
         errno = ENOMEM;
         return ht_error_system(error, import->input.path, "cannot follow the heap");
     }
-    if (!status && !import->sink.heap.totals.events && !ht_trace_failed(import->sink.writer))
+    if (!status && !import->sink.begun)
         return ht_error_input(error, import->input.path, import->input.offset,
                               "at least one call expected, but there is none in it");
     return status;
@@ -106,7 +106,7 @@ static int write_trace(struct import *import, const struct convert_request *requ
     status = ht_trace_finish(writer, heap->threads, heap->threads_count, totals ? totals : "{}", &file_bytes,
                              error);
     free(totals);
-    if (!status && !request->quiet)
+    if (!status && !request->quiet && !request->passing)
         convert_say_result(request->output, &heap->totals, file_bytes, ht_now_s() - started_s,
                            import->skipped);
     return status;

@@ -43,7 +43,7 @@ static uint64_t time_of(const struct import_sink *sink, uint64_t time_ns) {
     return since < TIME_NS_MAX ? since : TIME_NS_MAX;
 }
 
-// Our number of the thread, which may be new; UINT32_MAX if there are too many.
+// Our number of the thread, which may be new; UINT32_MAX for want of memory.
 static uint32_t thread_of(struct import_sink *sink, uint64_t thread, uint64_t time_ns) {
     if (sink->thread_named == thread + 1) return sink->thread_found;
     size_t place = map64_find(&sink->threads, thread + 1);
@@ -180,6 +180,9 @@ static const char *check(const struct import_sink *sink, struct incoming *in) {
     // A product that wraps around is not 0, which would have freed the block.
     if (wraps) in->bytes = UINT64_MAX;
     if (call->thread > UINT32_MAX) return "a thread below 4,294,967,296";
+    if (sink->heap.threads_count == HT_THREADS_MAX &&
+        !map64_has(&sink->threads, map64_find(&sink->threads, call->thread + 1)))
+        return "fewer than 16,777,217 threads";
     if (sink->begun && call->timed != sink->timed)
         return sink->timed ? "times, as on the lines before" : "no times, as on the lines before";
     return NULL;

@@ -225,6 +225,7 @@ static enum turn run_turn(struct import *import, struct workload *w, uint32_t nu
             w->written[sync / 8] |= (uint8_t)(1u << sync % 8);
             wake(w, sync);
         } else if (!(w->written[sync / 8] >> sync % 8 & 1)) {
+            thread->at = op->offset;  // it will look again, and complain from here
             return wait_for(w, number, sync) ? WAITS : NO_MEMORY;
         }
     }

@@ -109,7 +109,8 @@ static inline uint64_t time_of(const struct merge *m, uint64_t stamp) {
     return ns < TIME_MAX_NS ? (uint64_t)ns : TIME_MAX_NS;
 }
 
-// The thread of a lane that is about to have its first event. The streams of one thread share it.
+// The thread of a lane that is about to have its first event: not before, because threads are numbered by it,
+// and a record that waits may come after others'. The streams of one thread share it.
 static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     if (lane->thread != NO_THREAD) return true;
     // A stream is nested in an earlier one, so this comes to an end.
@@ -173,16 +174,16 @@ static enum applied apply_allocation(struct merge *m, uint32_t number, const str
     struct lane *lane = &m->lane[number];
     unsigned function = function_of(record), variant = record->op == HT_RAW_REALLOC_NULL ? HT_NULL : HT_PLAIN;
     uint64_t extra = extra_of(record, function), bytes = record->size * record->count;
-    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     if (record->failed) {
+        if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
         emit(m, lane, record->stamp, function, HT_FAILED, 0, record->size, extra);
         return APPLIED;
     }
     size_t place = heap_model_find(&m->heap, record->address);
-    if (heap_model_slot_at(&m->heap, place)) {
-        if (!force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-        drop(m, lane, place, record->stamp);
-    }
+    bool taken = heap_model_slot_at(&m->heap, place) != 0;
+    if (taken && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
+    if (taken) drop(m, lane, place, record->stamp);
     settle_wait(m, lane, force);
     uint32_t slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
     if (!slot || !note_large(m, slot, bytes, record->resident_before)) return NO_MEMORY;
@@ -196,14 +197,15 @@ static enum applied apply_free(struct merge *m, uint32_t number, const struct ht
     struct lane *lane = &m->lane[number];
     unsigned function = function_of(record);
     uint64_t extra = extra_of(record, function);
-    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     if (record->op == HT_RAW_FREE_NULL) {
+        if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
         emit(m, lane, record->stamp, function, HT_NULL, 0, record->size, extra);
         return APPLIED;
     }
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     settle_wait(m, lane, force);
     if (!slot) {
         m->heap.totals.foreign_frees++;
@@ -235,7 +237,6 @@ static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const 
                                         bool force) {
     struct lane *lane = &m->lane[number];
     drop_open_realloc(m, lane);
-    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
@@ -275,14 +276,15 @@ static enum applied apply_realloc_end(struct merge *m, uint32_t number, const st
     struct lane *lane = &m->lane[number];
     struct open_realloc *old = &lane->realloc;
     if (!old->open) return BAD_ORDER;
-    if (record->failed) return end_failed_realloc(m, lane, record);
+    if (record->failed)
+        return know_thread(m, lane, record->stamp) ? end_failed_realloc(m, lane, record) : NO_MEMORY;
     uint64_t bytes = old->size * old->count;
     uint32_t slot = old->slot;
     size_t place = heap_model_find(&m->heap, record->address);
-    if (heap_model_slot_at(&m->heap, place)) {
-        if (!force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-        drop(m, lane, place, record->stamp);
-    }
+    bool taken = heap_model_slot_at(&m->heap, place) != 0;
+    if (taken && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
+    if (taken) drop(m, lane, place, record->stamp);
     settle_wait(m, lane, force);
     if (slot) {
         heap_model_drop_birth(&m->heap, slot);

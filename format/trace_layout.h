@@ -15,7 +15,13 @@ enum {
     HT_SECTION_ROWS_MAX = 65536,
     HT_SECTION_PAYLOAD_BYTES_MAX = 64 << 20,
     HT_COLUMNS_MAX = 16,
-    HT_THREADS_MAX = 1 << 24
+    HT_THREADS_MAX = 1 << 24,
+    // What a file may make a reader keep in memory (docs/trace-format.md, "Limits").
+    HT_TEXT_BYTES_MAX = 1 << 20,
+    HT_FACT_ROWS_FREE = 1 << 20,
+    HT_FACT_ROWS_PER_BYTE = 4,
+    HT_NUMBERS_FREE = 1024,
+    HT_SLOTS_PER_EVENT = 8
 };
 
 enum ht_section_kind {
@@ -82,6 +88,15 @@ struct ht_trace_footer {
     uint64_t checksum;
 };
 static_assert(sizeof(struct ht_trace_footer) == 32, "trace footer");
+
+// Do the events up to this one account for such a slot, such a thread? Whoever makes a table of them asks, so
+// that a file of a few bytes does not ask for gigabytes. A converter takes new slots eight at a time.
+static inline int ht_slot_is_due(uint32_t slot, uint64_t event) {
+    return slot < HT_NUMBERS_FREE || (slot - HT_NUMBERS_FREE) / HT_SLOTS_PER_EVENT <= event;
+}
+static inline int ht_thread_is_due(uint32_t thread, uint64_t event) {
+    return thread < HT_NUMBERS_FREE || thread - HT_NUMBERS_FREE <= event;
+}
 
 // Where a section lies: one row of the index.
 struct ht_section_place {

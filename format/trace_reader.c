@@ -26,6 +26,8 @@ struct ht_trace_reader {
     struct ht_trace_header header;
     struct ht_section_place *places;
     size_t places_count, places_room;
+    uint64_t sections_end;           // where the last of them must end
+    uint64_t records, latest_units;  // of all events sections: rows, and the time at which the last begins
     struct ht_unpacker *unpacker;
     struct ht_op_shape shape[256];
     // The section last read.
@@ -130,7 +132,29 @@ static const char *column_u32(struct ht_trace_reader *reader, uint8_t id, uint32
     return ht_unpack_u32(reader->unpacker, &entry, stored, values);
 }
 
+// What is wrong with a place behind those known, or NULL. Sections lie one behind another, so that no byte of
+// the file is read as several; and events have numbers without a gap, which is what readers size their tables
+// by.
+static const char *check_place(const struct ht_trace_reader *reader, const struct ht_section_place *place) {
+    const struct ht_section_place *last =
+        reader->places_count ? &reader->places[reader->places_count - 1] : NULL;
+    uint64_t from = last ? last->offset + sizeof(struct ht_section_header) : sizeof reader->header;
+    if (place->offset < from) return "sections in the order of their offsets expected";
+    if (place->rows > ROWS) return "a section within the format's limits expected";
+    if (place->kind != HT_SECTION_EVENTS) return NULL;
+    if (place->first_event != reader->records) return "events numbered without a gap expected";
+    if (place->first_time < reader->latest_units ||
+        place->first_time > (uint64_t)INT64_MAX / reader->header.time_unit_ns)
+        return "times that never decrease expected";
+    return NULL;
+}
+
+// False for want of memory.
 static bool add_place(struct ht_trace_reader *reader, struct ht_section_place place) {
+    if (place.kind == HT_SECTION_EVENTS) {
+        reader->records += place.rows;
+        reader->latest_units = place.first_time;
+    }
     if (reader->places_count == reader->places_room) {
         size_t room = reader->places_room ? reader->places_room * 2 : 64;
         void *larger = realloc(reader->places, room * sizeof *reader->places);
@@ -154,6 +178,7 @@ static const char *take_index(struct ht_trace_reader *reader, uint64_t index_off
         return "an index that fits the file expected";
     uint64_t *values = malloc(5 * (count + 1) * sizeof *values);
     if (!values) return "not enough memory for the index";
+    reader->sections_end = index_offset;
     const char *wrong = NULL;
     for (uint8_t column = 0; column < 5 && !wrong; column++)
         wrong = column_u64(reader, column + 1, values + column * count, count);
@@ -163,9 +188,10 @@ static const char *take_index(struct ht_trace_reader *reader, uint64_t index_off
                                          .rows = (uint32_t)values[2 * count + i],
                                          .first_event = values[3 * count + i],
                                          .first_time = values[4 * count + i]};
-        if (place.offset >= index_offset || values[2 * count + i] > ROWS)
+        if (place.offset >= index_offset || values[count + i] > UINT8_MAX || values[2 * count + i] > ROWS)
             wrong = "an index of sections before it expected";
-        else if (!add_place(reader, place)) wrong = "not enough memory for the index";
+        else if (!(wrong = check_place(reader, &place)) && !add_place(reader, place))
+            wrong = "not enough memory for the index";
     }
     free(values);
     return wrong;
@@ -181,10 +207,10 @@ static void scan_sections(struct ht_trace_reader *reader) {
         if (!next || reader->section.kind == HT_SECTION_INDEX) break;
         struct ht_section_place place = {offset, reader->section.kind, reader->section.rows,
                                          reader->section.first_event, reader->section.first_time};
-        if (!add_place(reader, place)) break;
+        if (check_place(reader, &place) || !add_place(reader, place)) break;
         offset = next;
     }
-    reader->valid_bytes = offset;
+    reader->valid_bytes = reader->sections_end = offset;
 }
 
 static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
@@ -283,18 +309,31 @@ const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *re
     return &reader->places[i];
 }
 
+// Reads the i-th section, which must be what the index says of it. Returns 0 or -1 with error.
+static int read_place(struct ht_trace_reader *reader, size_t i, struct ht_error *error) {
+    const struct ht_section_place *place = &reader->places[i];
+    const struct ht_section_header *header = &reader->section;
+    uint64_t next = i + 1 < reader->places_count ? place[1].offset : reader->sections_end;
+    uint64_t end = read_section(reader, place->offset, error);
+    if (!end) return -1;
+    if (end > next || header->kind != place->kind || header->rows != place->rows ||
+        header->first_event != place->first_event || header->first_time != place->first_time)
+        return bad(reader, place->offset, error, "the section that the index tells of expected");
+    return 0;
+}
+
 static char *text_section(struct ht_trace_reader *reader, enum ht_section_kind kind, struct ht_error *error) {
     error->status = 0;
     for (size_t i = 0; i < reader->places_count; i++) {
         if (reader->places[i].kind != kind) continue;
         uint64_t offset = reader->places[i].offset;
-        if (!read_section(reader, offset, error)) return NULL;
+        if (read_place(reader, i, error)) return NULL;
         struct ht_column_entry entry;
         const uint8_t *stored;
-        const char *wrong = "a text expected";
+        const char *wrong = "a text of at most 1 MiB expected";
         char *text = NULL;
-        if (reader->section.kind == kind && find_column(reader, 1, &entry, &stored) &&
-            entry.values <= HT_SECTION_PAYLOAD_BYTES_MAX && (text = malloc((size_t)entry.values + 1))) {
+        if (find_column(reader, 1, &entry, &stored) && entry.values <= HT_TEXT_BYTES_MAX &&
+            (text = malloc((size_t)entry.values + 1))) {
             wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, (uint8_t *)text);
             text[entry.values] = 0;
         }
@@ -415,31 +454,41 @@ static const char *spread_values(struct ht_trace_reader *reader, uint32_t rows) 
     return NULL;
 }
 
-static const char *decode_events(struct ht_trace_reader *reader) {
+static const char *decode_events(struct ht_trace_reader *reader, uint64_t units_max) {
     uint32_t rows = reader->section.rows;
     struct ht_column_entry entry;
     const uint8_t *stored;
-    if (reader->section.kind != HT_SECTION_EVENTS) return "an events section expected";
     if (!find_column(reader, HT_COLUMN_OP, &entry, &stored) || entry.values != rows)
         return "an op for each row expected";
     const char *wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, reader->op);
     if (!wrong) wrong = spread_threads(reader, rows);
     if (!wrong) wrong = column_u32(reader, HT_COLUMN_TIME, reader->time, rows);
     if (wrong) return wrong;
+    // The sum stays within 64 bits: check_place has bounded where it starts.
     uint64_t time = reader->section.first_time, unit = reader->header.time_unit_ns;
     for (uint32_t row = 0; row < rows; row++) {
         time += reader->time[row];
         reader->time_ns[row] = time * unit;
     }
+    if (time > units_max) return "times that never decrease expected";
     return spread_values(reader, rows);
+}
+
+// The time that no event of the i-th section may go beyond: that at which the next events begin.
+static uint64_t units_max_of(const struct ht_trace_reader *reader, size_t i) {
+    for (size_t next = i + 1; next < reader->places_count; next++)
+        if (reader->places[next].kind == HT_SECTION_EVENTS) return reader->places[next].first_time;
+    return (uint64_t)INT64_MAX / reader->header.time_unit_ns;
 }
 
 int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events,
                     struct ht_error *error) {
     assert(i < reader->places_count);
     uint64_t offset = reader->places[i].offset;
-    if (!read_section(reader, offset, error)) return -1;
-    const char *wrong = decode_events(reader);
+    if (reader->places[i].kind != HT_SECTION_EVENTS)
+        return bad(reader, offset, error, "an events section expected");
+    if (read_place(reader, i, error)) return -1;
+    const char *wrong = decode_events(reader, units_max_of(reader, i));
     if (wrong) return bad(reader, offset, error, wrong);
     *events = (struct ht_events){.rows = reader->section.rows,
                                  .first_event = reader->section.first_event,
@@ -543,6 +592,7 @@ static int by_event(const void *a, const void *b) {
 
 int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error) {
     *facts = (struct ht_trace_facts){0};
+    uint64_t rows = 0, rows_max = HT_FACT_ROWS_FREE + HT_FACT_ROWS_PER_BYTE * reader->file_bytes;
     uint64_t *values = malloc((size_t)ROWS * 8 * sizeof *values);
     if (!values) {
         errno = ENOMEM;
@@ -552,12 +602,12 @@ int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts,
     for (size_t i = 0; i < reader->places_count && !result; i++) {
         uint32_t kind = reader->places[i].kind;
         if (kind < HT_SECTION_SAMPLES || kind > HT_SECTION_THREADS) continue;
-        if (!read_section(reader, reader->places[i].offset, error)) {
+        if (read_place(reader, i, error)) {
             result = -1;
             break;
         }
-        const char *wrong = reader->section.kind != kind
-                                ? "a section of the kind that the index says expected"
+        rows += reader->section.rows;
+        const char *wrong = rows > rows_max ? "fewer rows of samples, residency and threads expected"
                             : kind == HT_SECTION_SAMPLES   ? take_samples(reader, facts, values)
                             : kind == HT_SECTION_RESIDENCY ? take_residency(reader, facts, values)
                                                            : take_threads(reader, facts, values);

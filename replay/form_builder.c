@@ -40,14 +40,39 @@ int ht_form_bad_event(struct ht_form_state *form, const struct ht_section_place 
     return ht_error_input(form->error, form->path, place->offset, "event %" PRIu64 ": %s", event, expected);
 }
 
+// What was expected instead of this section, or NULL if its events can be replayed.
+static const char *what_is_wrong(const struct ht_form_state *form, const struct ht_section_place *place,
+                                 const struct ht_events *events) {
+    if (events->first_event != form->events || events->rows != place->rows)
+        return "events in unbroken order, as the index has them, expected";
+    uint64_t times = 0, last_event = events->first_event + events->rows - 1;
+    uint32_t slot = 0, thread = 0;
+    for (uint32_t i = 0; i < events->rows; i++) {
+        times |= events->time_ns[i];
+        if (events->slot[i] > slot) slot = events->slot[i];
+        if (events->thread[i] > thread) thread = events->thread[i];
+    }
+    if (times >= HT_TIME_LIMIT_NS) return "times within 73 years of the start expected";
+    if (slot >= HT_SLOTS_LIMIT) return "slots up to 536870911 expected (replay's limit)";
+    if (!ht_slot_is_due(slot, last_event)) return "slots that the events so far account for expected";
+    return ht_thread_is_due(thread, last_event) ? NULL
+                                                : "threads that the events so far account for expected";
+}
+static_assert((HT_TIME_LIMIT_NS & (HT_TIME_LIMIT_NS - 1)) == 0,
+              "a time beyond the limit shows in the or of all");
+
 int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, void *context) {
+    form->events = 0;
     for (size_t i = 0; i < ht_trace_sections(form->reader); i++) {
         const struct ht_section_place *place = ht_trace_section(form->reader, i);
         struct ht_events events;
         if (place->kind != HT_SECTION_EVENTS) continue;
-        if (ht_trace_events(form->reader, i, &events, form->error) || visit(context, place, &events)) {
-            return -1;
-        }
+        if (ht_trace_events(form->reader, i, &events, form->error)) return -1;
+        const char *wrong = what_is_wrong(form, place, &events);
+        if (wrong) return ht_error_input(form->error, form->path, place->offset, "%s", wrong);
+        form->events += events.rows;
+        int stop = visit(context, place, &events);
+        if (stop) return stop;
     }
     return 0;
 }
@@ -155,7 +180,7 @@ static int finish(struct ht_form_state *form) {
     header->inherited_words = form->inherited_used;
     header->streams = form->streams_count;
     header->initial_stream = initial_stream(form);
-    header->slots = form->slots_count;
+    header->slots = form->slots_count ? form->slots_count : 1;  // 0, which free(NULL) frees, is always there
     header->bytes = form->base_bytes;
     header->magic = HT_FORM_MAGIC;
     return 0;

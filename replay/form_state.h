@@ -9,11 +9,14 @@
 #define HT_NOT_LIVE UINT64_MAX
 
 struct ht_slot_state {
-    uint64_t bytes;       // of the live block, or HT_NOT_LIVE
-    uint64_t last_event;  // the op on it that came last
+    union {
+        uint64_t last_event;  // while counting: the op on it that came last
+        uint64_t bytes;       // while writing: of the live block, or HT_NOT_LIVE
+    };
     uint32_t last_thread;
     uint32_t handovers;
 };
+static_assert(sizeof(struct ht_slot_state) == 16, "slots of a cache line");
 
 struct ht_stream_state {
     uint64_t events;  // counted by the first pass, so that the second has room
@@ -36,7 +39,7 @@ struct ht_form_state {
     struct ht_op_shape shape[256];
     struct ht_slot_state *slots;
     struct ht_stream_state *streams;
-    uint64_t *publishing;  // a bit per event: the op's slot goes to another thread next
+    uint64_t *publishing;  // a bit per event: the op's slot goes to another thread next; NULL: none does
     uint32_t slots_count, streams_count;
     size_t slots_room, streams_room, publishing_room;
     uint64_t events;
@@ -49,11 +52,16 @@ struct ht_form_state {
 typedef int ht_section_visitor(void *context, const struct ht_section_place *place,
                                const struct ht_events *events);
 
-// Decodes one section of events after the other. Returns 0, or -1 with error.
+// Decodes and checks one section of events after the other, counting the events. Returns 0, or what a visitor
+// returned instead: -1 with error, 1 to stop.
 int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, void *context);
 
-// Counts each thread's events, and finds the ops after which a slot goes over to another thread.
+// Counts each thread's events, and finds the ops after which a slot goes over to another thread. Of a single
+// stream only the bound is needed, which the index tells.
 int ht_form_count(struct ht_form_state *form);
+
+// Makes room for the slots of a section; new ones are nobody's. last_event or bytes of new ones: `fresh`.
+int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *events, uint64_t fresh);
 
 // Writes the streams into the memory that the counts have asked for.
 int ht_form_write(struct ht_form_state *form);

@@ -12,7 +12,10 @@ struct writing {
     uint64_t live_bytes, step_above_bytes, sample_every;
     size_t points_room;
     struct ht_random random;
-    uint64_t until_timed;
+    uint64_t events;  // in the whole trace
+    // Events from which on something besides the op is due: the next op to be timed, RSS to be read, a block
+    // whose residency is known; and the earliest of the three.
+    uint64_t timed_event, sample_event, residency_event, stop_event;
 };
 
 static void put(struct ht_stream_state *stream, uint64_t word) { stream->words[stream->used++] = word; }
@@ -27,15 +30,24 @@ static int put_mark(struct ht_form_state *form, struct ht_mark **marks, size_t *
 // How many pages of the block born by this event the program had resident in the end.
 static uint64_t pages_of_birth(struct writing *writing, uint64_t event) {
     const struct ht_trace_facts *facts = &writing->form->facts;
+    uint64_t pages = HT_PAGES_BY_RULE;
+    if (event < writing->residency_event) return pages;
     while (writing->residency_at < facts->residency_count &&
-           facts->residency[writing->residency_at].event < event) {
-        writing->residency_at++;
+           facts->residency[writing->residency_at].event <= event) {
+        const struct ht_residency *birth = &facts->residency[writing->residency_at++];
+        if (birth->event == event) pages = birth->pages_after;
     }
-    if (writing->residency_at == facts->residency_count ||
-        facts->residency[writing->residency_at].event != event) {
-        return HT_PAGES_BY_RULE;
-    }
-    return facts->residency[writing->residency_at].pages_after;
+    writing->residency_event = writing->residency_at < facts->residency_count
+                                   ? facts->residency[writing->residency_at].event
+                                   : UINT64_MAX;
+    return pages;
+}
+
+static void set_stop(struct writing *writing) {
+    uint64_t stop = writing->timed_event;
+    if (writing->sample_event < stop) stop = writing->sample_event;
+    if (writing->residency_event < stop) stop = writing->residency_event;
+    writing->stop_event = stop;
 }
 
 static void tell_time(struct ht_stream_state *stream, uint64_t time_ns) {
@@ -49,12 +61,15 @@ static void tell_time(struct ht_stream_state *stream, uint64_t time_ns) {
     put(stream, ht_word_time(time_ns));
 }
 
+static uint64_t timed_distance(struct writing *writing) {
+    return 1 + ht_random_below(&writing->random, 2 * writing->form->options->timed_one_in - 1);
+}
+
 // About one op in timed_one_in, at random distances so that no pattern of the program is always hit.
-static int mark_timed(struct writing *writing, struct ht_stream_state *stream, unsigned function) {
-    uint32_t one_in = writing->form->options->timed_one_in;
-    if (one_in == 0 || function >= HT_DROP) return 0;
-    if (writing->until_timed-- > 0) return 0;
-    writing->until_timed = ht_random_below(&writing->random, 2 * one_in - 1);
+static int mark_timed(struct writing *writing, struct ht_stream_state *stream, unsigned function,
+                      uint64_t event) {
+    if (event < writing->timed_event || function >= HT_DROP) return 0;
+    writing->timed_event = event + timed_distance(writing);
     return put_mark(writing->form, &stream->timed, &stream->timed_count, &stream->timed_room, stream->used,
                     function);
 }
@@ -84,8 +99,12 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
 static int mark_sample(struct writing *writing, struct ht_stream_state *stream, uint64_t event,
                        uint64_t time_ns) {
     bool higher = writing->live_bytes > writing->step_above_bytes;
-    if (!higher && event % writing->sample_every && event + 1 != writing->form->events) return 0;
+    if (!higher && event < writing->sample_event) return 0;
     if (higher) step_above(writing);
+    if (event >= writing->sample_event) {
+        uint64_t next = (event / writing->sample_every + 1) * writing->sample_every;
+        writing->sample_event = next < writing->events ? next : writing->events - 1;
+    }
     return put_sample(writing, stream, event, time_ns);
 }
 
@@ -131,10 +150,14 @@ static bool skipped(struct ht_built_form *built, const struct ht_op_shape *shape
 }
 
 // A drop, which stands for a free that was not seen, is replayed but was no call.
-static void count_call(struct ht_built_form *built, unsigned function) {
+static void count_calls(struct ht_built_form *built, unsigned function, uint64_t calls) {
     if (function >= HT_DROP) return;
-    built->calls[function]++;
-    built->calls_total++;
+    built->calls[function] += calls;
+    built->calls_total += calls;
+}
+
+static inline bool hands_over(const struct ht_form_state *form, uint64_t event) {
+    return form->publishing && form->publishing[event / 64] >> event % 64 & 1;
 }
 
 static int write_event(struct writing *writing, const struct ht_section_place *place,
@@ -152,11 +175,11 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     if (expected) return ht_form_bad_event(form, place, event, expected);
     tell_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
-    if (mark_timed(writing, stream, op.function)) return -1;
+    if (mark_timed(writing, stream, op.function, event)) return -1;
     stream->used += ht_operation_put(&op, stream->words + stream->used);
     stream->operations++;
-    count_call(form->built, op.function);
-    if (form->publishing[event / 64] >> event % 64 & 1) {
+    count_calls(form->built, op.function, 1);
+    if (hands_over(form, event)) {
         put(stream, ht_word(HT_WORD_PUBLISH, op.slot, ++slot->handovers & INT32_MAX));
     }
     return mark_sample(writing, stream, event, time_ns);
@@ -167,6 +190,8 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
                            const struct ht_events *events, uint32_t i) {
     struct ht_form_state *form = writing->form;
     uint64_t event = events->first_event + i;
+    if (form->built->inherited_objects != event)
+        return ht_form_bad_event(form, place, event, "inherited blocks before the first call expected");
     struct ht_operation op = ht_operation_of(events, i, 0);
     op.pages = pages_of_birth(writing, event);
     const char *expected = follow_slot(writing, &op, &form->shape[events->op[i]]);
@@ -178,22 +203,115 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
     return put_sample(writing, &form->streams[0], event, events->time_ns[i]);
 }
 
+// What write_common changes with every event, kept in registers.
+struct common {
+    uint64_t *word;
+    uint64_t live_bytes, peak_bytes, step_above_bytes;
+    uint64_t mallocs, frees, reallocs;
+};
+
+// Writes one malloc, realloc or free of less than 4 GiB. False: it is no such call, or one that the long way
+// must judge, and nothing has been done.
+static inline bool write_small(struct common *common, struct ht_slot_state *slot, uint8_t op, uint32_t number,
+                               uint64_t bytes) {
+    bool live = slot->bytes != HT_NOT_LIVE;
+    if (op == ht_op(HT_FREE, HT_PLAIN)) {
+        if (!live) return false;
+        common->live_bytes -= slot->bytes;
+        slot->bytes = HT_NOT_LIVE;
+        *common->word++ = ht_word(HT_WORD_FREE, number, 0);
+        common->frees++;
+        return true;
+    }
+    uint64_t live_bytes = common->live_bytes + bytes;
+    if (bytes > UINT32_MAX || live_bytes > common->step_above_bytes) return false;
+    if (op == ht_op(HT_MALLOC, HT_PLAIN) && !live) {
+        *common->word++ = ht_word(HT_WORD_MALLOC, number, (uint32_t)bytes);
+        common->mallocs++;
+    } else if (op == ht_op(HT_REALLOC, HT_PLAIN) && live && bytes) {
+        live_bytes -= slot->bytes;
+        *common->word++ = ht_word(HT_WORD_REALLOC, number, (uint32_t)bytes);
+        *common->word++ = slot->bytes;
+        common->reallocs++;
+    } else {
+        return false;
+    }
+    slot->bytes = bytes;
+    common->live_bytes = live_bytes;
+    if (live_bytes > common->peak_bytes) common->peak_bytes = live_bytes;
+    return true;
+}
+
+// Writes events from row i on for as long as each is such a call on a slot that no other thread had last,
+// with nothing else due: nearly all of a trace. Returns the row that it stopped at.
+static uint32_t write_common(struct writing *writing, const struct ht_events *events, uint32_t i) {
+    enum { AHEAD = 16 };
+    struct ht_form_state *form = writing->form;
+    struct ht_built_form *built = form->built;
+    uint32_t thread = ht_form_stream_of(form, events->thread[i]);
+    struct ht_stream_state *stream = &form->streams[thread];
+    struct common common = {.word = stream->words + stream->used,
+                            .live_bytes = writing->live_bytes,
+                            .peak_bytes = built->live_peak_bytes,
+                            .step_above_bytes = writing->step_above_bytes};
+    if (!stream->begun || writing->stop_event <= events->first_event + i) return i;
+    uint64_t until = writing->stop_event - events->first_event;
+    for (uint32_t end = until < events->rows ? (uint32_t)until : events->rows; i < end; i++) {
+        struct ht_slot_state *slot = &form->slots[events->slot[i]];
+        __builtin_prefetch(&form->slots[events->slot[i + AHEAD < end ? i + AHEAD : i]], 1);
+        bool others = slot->last_thread != thread && slot->last_thread != HT_NOBODY;
+        if (ht_form_stream_of(form, events->thread[i]) != thread || others ||
+            events->time_ns[i] - stream->told_ns >= HT_TIME_STEP_NS ||
+            hands_over(form, events->first_event + i) ||
+            !write_small(&common, slot, events->op[i], events->slot[i], events->size[i])) {
+            break;
+        }
+        slot->last_thread = thread;
+    }
+    count_calls(built, HT_MALLOC, common.mallocs);
+    count_calls(built, HT_FREE, common.frees);
+    count_calls(built, HT_REALLOC, common.reallocs);
+    stream->operations += common.mallocs + common.frees + common.reallocs;
+    stream->used = (uint64_t)(common.word - stream->words);
+    writing->live_bytes = common.live_bytes;
+    built->live_peak_bytes = common.peak_bytes;
+    return i;
+}
+
 static int write_section(void *context, const struct ht_section_place *place,
                          const struct ht_events *events) {
-    for (uint32_t i = 0; i < events->rows; i++) {
+    struct writing *writing = context;
+    struct ht_form_state *form = writing->form;
+    if (ht_form_know_slots(form, events, HT_NOT_LIVE)) return -1;
+    for (uint32_t i = 0; i < events->rows;) {
+        if (ht_form_stream_of(form, events->thread[i]) >= form->streams_count)
+            return ht_form_bad_event(form, place, events->first_event + i,
+                                     "a thread that the threads section lists expected");
+        uint32_t next = write_common(writing, events, i);
+        if (next > i) {
+            i = next;
+            continue;
+        }
         bool inherited = ht_op_function(events->op[i]) == HT_INHERIT;
-        if ((inherited ? write_inherited : write_event)(context, place, events, i)) return -1;
+        if ((inherited ? write_inherited : write_event)(writing, place, events, i++)) return -1;
+        set_stop(writing);
     }
     return 0;
 }
 
 int ht_form_write(struct ht_form_state *form) {
-    struct writing writing = {
-        .form = form, .sample_every = form->events / SAMPLES_PER_TRACE + 1, .random = {form->options->seed}};
-    uint32_t one_in = form->options->timed_one_in;
+    const struct ht_trace_facts *facts = &form->facts;
+    struct writing writing = {.form = form,
+                              .events = form->events,
+                              .sample_every = form->events / SAMPLES_PER_TRACE + 1,
+                              .random = {form->options->seed},
+                              .residency_event =
+                                  facts->residency_count ? facts->residency[0].event : UINT64_MAX,
+                              .timed_event = UINT64_MAX};
     for (uint32_t i = 0; i < form->slots_count; i++) {
         form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};
     }
-    if (one_in) writing.until_timed = ht_random_below(&writing.random, 2 * one_in - 1);
+    if (form->options->timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
+    set_stop(&writing);
     return ht_form_each_section(form, write_section, &writing);
 }

@@ -1,4 +1,4 @@
-"""The verbs `report` and `compare`: what `heaptape report` and `heaptape compare` run.
+"""The verbs `report`, `compare` and `export`: what `heaptape report` and its like run.
 
 Exit status: 0 done; 1 the run failed; 2 bad usage; 3 bad input. Results go to stdout, talk to stderr.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from .comparison import SEED, experiments
 from .errors import EXIT_FAILED, HeaptapeError
 from .report import write_report
 from .results import read_results
 from .table import comparison_object, comparison_text
+from .trace import read_trace
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -34,6 +37,13 @@ def build_parser() -> argparse.ArgumentParser:
     compare.set_defaults(run=run_compare)
     _add_common(compare)
     compare.add_argument("--json", action="store_true", help="print JSON for machines")
+
+    export = verbs.add_parser("export", help="write a trace as Parquet tables")
+    export.set_defaults(run=run_export)
+    export.add_argument("trace", metavar="TRACE", help="trace.bin as convert writes it")
+    export.add_argument("-o", "--output", metavar="FOLDER",
+                        help="where to write events.parquet and its like (beside the trace)")
+    export.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
     return parser
 
 
@@ -65,6 +75,45 @@ def run_compare(options: argparse.Namespace) -> None:
         print(json.dumps([comparison_object(item, options.baseline, options.seed) for item in found], indent=1))
     else:
         print("\n\n".join(comparison_text(item, options.baseline, options.seed) for item in found))
+
+
+class _Progress:
+    """A line on stderr, redrawn about six times a second from the first second on, and only on a terminal."""
+
+    def __init__(self) -> None:
+        self._due = time.monotonic() + 1
+        self._drawn = False
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now < self._due or not sys.stderr.isatty():
+            return
+        print(f"\r\x1b[K{100 * done // max(total, 1):3d} %  {done:,} events", end="", file=sys.stderr, flush=True)
+        self._due, self._drawn = now + 1 / 6, True
+
+    def end(self) -> None:
+        """Leave the line empty."""
+        if self._drawn:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def run_export(options: argparse.Namespace) -> None:
+    """heaptape export"""
+    from .parquet import export_parquet  # here, because the other verbs need not load that library
+
+    folder = options.output or str(Path(options.trace).with_suffix(".parquet"))
+    with read_trace(options.trace) as trace:
+        progress = _Progress()
+        try:
+            paths = export_parquet(trace, folder, None if options.quiet else progress)
+        finally:
+            progress.end()
+        if trace.truncated:
+            print(f"heaptape export: warning: {options.trace}: cut short after {trace.whole_bytes} bytes of whole "
+                  "sections; the tables hold what comes before", file=sys.stderr)
+        if not options.quiet:
+            size = sum(path.stat().st_size for path in paths)
+            print(f"{folder}: {trace.records:,} events, {size / 1e6:.2f} MB in {len(paths)} tables", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,90 @@
+"""The lines of `heaptape dump`, as values: what every exported or imported file is held against."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tool_runner import Tools
+
+LINE = re.compile(r"(\d+) (\d+) t(\d+) ([\w\[\]]+)\((.*?)\)(?: = (#\d+|NULL))?"
+                  r"(?: \((failed|released|foreign)\))?$")
+ALIGNED = ("posix_memalign", "aligned_alloc", "memalign", "new_aligned", "new[]_aligned")
+REALLOCS = ("realloc", "reallocarray")
+PSEUDO = ("drop", "inherit")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event. `slot` is the object's that is made, resized or ended, 0 if there is none."""
+
+    number: int
+    time_ns: int
+    thread: int
+    function: str
+    variant: str
+    slot: int
+    size: int | None
+    extra: int | None
+
+    @property
+    def is_free(self) -> bool:
+        return self.function in ("free", "cfree", "drop") or self.function.startswith(
+            ("free_", "delete"))
+
+    @property
+    def makes(self) -> bool:
+        if self.function in REALLOCS:
+            return self.variant in ("null", "foreign")
+        return not self.is_free and self.variant == "plain"
+
+    @property
+    def bytes(self) -> int:
+        """Asked for: calloc and reallocarray multiply."""
+        assert self.size is not None
+        return self.size * (self.extra or 0) if self.function in ("calloc", "reallocarray") \
+            else self.size
+
+
+def _number(word: str) -> int:
+    return int(word.removeprefix("#").removeprefix("align "))
+
+
+def _event(line: str) -> Event:
+    match = LINE.match(line)
+    assert match, f"not a line of a dump: {line}"
+    number, time_ns, thread = (int(word) for word in match.groups()[:3])
+    function, operands, result, remark = match.groups()[3:]
+    words = operands.split(", ") if operands else []
+    variant, slot, size, extra = remark or "plain", 0, None, None
+    if function in REALLOCS or function.startswith(("free", "cfree", "delete", "drop")):
+        named = words.pop(0)
+        if named == "NULL":
+            variant = "null"
+        elif named != "?":
+            slot = _number(named)
+        extras = [word for word in words if word.startswith("align ")]
+        sizes = [word for word in words if not word.startswith("align ")]
+        if extras:
+            extra = _number(extras[0])
+        elif len(sizes) == 2:
+            extra = _number(sizes.pop(0))
+        size = _number(sizes[0]) if sizes else None
+        if result and result != "NULL":
+            slot = _number(result)
+    else:
+        *before, last = words
+        extra, size = (_number(before[0]) if before else None), _number(last)
+        slot = _number(result) if result and result != "NULL" else 0
+    return Event(number, time_ns, thread, function, variant, slot, size, extra)
+
+
+def parse(lines: Iterable[str]) -> Iterator[Event]:
+    return (_event(line) for line in lines)
+
+
+def events_of(tools: Tools, trace: Path) -> list[Event]:
+    done = tools.succeed([tools.heaptape, "dump", trace])
+    return list(parse(done.stdout.decode().splitlines()))

@@ -1,0 +1,221 @@
+"""Damaged, hostile or unknown traces of other recorders: what is said, and what --lenient does."""
+
+from __future__ import annotations
+
+import lzma
+import re
+from pathlib import Path
+
+import pytest
+
+import foreign_writers as fw
+from convert_refuses import A_CALL, refused, write
+from tool_runner import Tools, run
+
+BAD_LINES = {
+    "malloc_wrap_raw": [
+        "x10 = malloc(5)",
+        "x10 = malloc(-5);",
+        "y10 = malloc(5);",
+        "free(10);",
+        "x10 = calloc(5);",
+        "x10 = realloc(x5);",
+        "x10 = malloc(18446744073709551616);",
+        "x11112222333344445 = malloc(5);",
+        "x10 = malloc(5); x20",
+        "= malloc(5);",
+    ],
+    "malloc_wrap": [
+        "m 1",
+        "m 1 2 3",
+        "c 1 2",
+        "r 1 2",
+        "f",
+        "x 1 2",
+        "m 9 5",
+        "m 01 -5",
+        "r 1 9 5",
+    ],
+    "android": [
+        "1: malloc 0x10",
+        "1: malloc 10 20",
+        "1 malloc 0x10 20",
+        "1: mallocs 0x10 20",
+        "x: malloc 0x10 20",
+        "1: calloc 0x10 20",
+        "1: realloc 0x10 20",
+        "1: free",
+        "1: memalign 0x10 8",
+        "1: thread_done",
+        "1: malloc 0x10 20 5",
+        "1: free 0x10 5 6",
+        "1: free 0x10 5 6 7 8",
+        "1: malloc 0x10 99999999999999999999",
+        "4294967296: free 0x0",
+        "1: malloc 0x10 72057594037927937",
+        "1: calloc 0x10 4294967296 4294967296",
+        ": free 0x0",
+    ],
+    "logalloc": [
+        "1 1 malloc(32)",
+        "1 malloc(32)=0x10",
+        "1 1 malloc(32)=10",
+        "1 1 calloc(32)=0x10",
+        "1 1 realloc(32)=0x10",
+        "1 1 free(0x10)=0x10",
+        "1 1 strdup(0x10)",
+        "1 1 malloc(x)=#1",
+        "1 1 malloc(0x)=#1",
+    ],
+    "rep": ["a 0", "a 9 16", "f 9", "r 0", "b 0 16", "a 0 16 9", "f -2", "a -1 5"],
+    "mtrace": [
+        "@ a:[0x1] + 0x10",
+        "@ a:[0x1] * 0x10 0x20",
+        "+ 10 0x20",
+        "- 0x10 0x20",
+        "> 0x10 0x20",
+        "@ a:[0x1]",
+        "= Stop",
+        "! 0x10",
+        "+ 0x 0x1",
+        "@",
+    ],
+}
+GOOD_LINES = {
+    "malloc_wrap_raw": "x10 = malloc(5);\n",
+    "malloc_wrap": "3\nm 1 5\n",
+    "android": "1: free 0x0\n",
+    "logalloc": "1 1 free(0x0)\n",
+    "rep": "9\n2\n1\n1\na 0 5\n",
+    "mtrace": "= Start\n+ 0x10 0x5\n",
+}
+
+
+@pytest.mark.parametrize(
+    "form, line", [(form, line) for form, lines in BAD_LINES.items() for line in lines]
+)
+def test_bad_line(tools: Tools, tmp_path: Path, form: str, line: str) -> None:
+    good = GOOD_LINES[form]
+    source = write(tmp_path / "bad.txt", f"{good}{line}\n".encode())
+    said = refused(tools, source, "--from", form, "-o", tmp_path / "t.bin")
+    number = good.count("\n") + 1
+    assert said.startswith(f"heaptape convert: {source}: offset {len(good)}: line {number}: ")
+    assert "expected" in said and f"found '{line[:20]}" in said
+    assert list(tmp_path.iterdir()) == [source]
+
+
+@pytest.mark.parametrize("form", BAD_LINES)
+def test_lenient_counts_bad_lines(tools: Tools, tmp_path: Path, form: str) -> None:
+    bad = BAD_LINES[form]
+    source = write(tmp_path / "bad.txt", (GOOD_LINES[form] + "\n".join(bad)).encode())
+    done = run(
+        [tools.heaptape, "convert", source, "--from", form, "--lenient", "-o", tmp_path / "t.bin"]
+    )
+    assert done.returncode == 0, done.stderr
+    assert f", {len(bad)} pieces of the input skipped".encode() in done.stderr
+    info = tools.info(tmp_path / "t.bin")
+    assert (info["events"], info["skipped"]) == (1, len(bad))
+    said = tools.succeed([tools.heaptape, "info", tmp_path / "t.bin"]).stdout.decode()
+    assert re.search(rf"skipped on import +{len(bad)}\n", said)
+
+
+def test_bad_records(tools: Tools, tmp_path: Path) -> None:
+    magic = fw.record(255, ptr1=0x1234, size=8)
+    good = fw.record(fw.RECORD_TYPES["malloc"], ptr2=16, size=5)
+    source = write(tmp_path / "bad.raw", magic + good + fw.record(9) + good[:63])
+    said = refused(tools, source, "-o", tmp_path / "t.bin")
+    assert "offset 128: record 3: a type from 0 to 8 or 255 expected" in said
+    trace = tools.convert(source, tmp_path / "t.bin", "--lenient")
+    assert tools.dump(trace) == ["t0 malloc(5) = #1"]
+    assert tools.info(trace)["skipped"] == 2
+    write(source, magic + good + good[:63])
+    assert "offset 128: record 3: 64 bytes expected" in refused(
+        tools, source, "-o", tmp_path / "t.bin"
+    )
+
+
+def test_mixed_times(tools: Tools, tmp_path: Path) -> None:
+    source = write(tmp_path / "a.txt", A_CALL + b"1: free 0x1000 5 6\n")
+    assert "line 2: no times" in refused(tools, source, "-o", tmp_path / "t.bin")
+    write(source, b"1: free 0x0 5 6\n" + A_CALL)
+    assert "line 2: times" in refused(tools, source, "-o", tmp_path / "t.bin")
+
+
+def test_header_that_lies(tools: Tools, tmp_path: Path) -> None:
+    source = write(tmp_path / "a.rep", b"9\n2\n5\n1\na 0 5\nf 0\n")
+    assert "5 operations expected" in refused(tools, source, "-o", tmp_path / "t.bin")
+
+
+def test_a_line_without_end(tools: Tools, tmp_path: Path) -> None:
+    """Megabytes without a newline are one bad line, whatever the buffer's size."""
+    source = write(tmp_path / "a.txt", A_CALL + b"1" * 3_000_000 + b"\n1: free 0x1000\n")
+    assert "line 2: a line of at most 65,536 bytes expected" in refused(
+        tools, source, "-o", tmp_path / "t.bin"
+    )
+    trace = tools.convert(source, tmp_path / "t.bin", "--lenient")
+    assert tools.dump(trace) == ["t0 malloc(16) = #1", "t0 free(#1)"]
+    write(source, A_CALL + b"1" * 3_000_000)
+    assert tools.info(tools.convert(source, tmp_path / "t.bin", "--lenient"))["skipped"] == 1
+
+
+def test_bomb_stays_small(tools: Tools, tmp_path: Path) -> None:
+    """What unpacks to 200 MB in one line takes its buffer: 128 MiB are enough."""
+    packer = lzma.LZMACompressor(preset=0)
+    content = packer.compress(A_CALL) + b"".join(
+        packer.compress(b"7" * 10_000_000) for _ in range(20)
+    )
+    source = write(tmp_path / "bomb.txt.xz", content + packer.flush())
+    tools.succeed(
+        [
+            "sh",
+            "-c",
+            'ulimit -v 131072; exec "$@"',
+            "sh",
+            tools.heaptape,
+            "convert",
+            source,
+            "--lenient",
+            "-q",
+            "-o",
+            tmp_path / "t.bin",
+        ]
+    )
+    assert tools.info(tmp_path / "t.bin")["skipped"] == 1
+
+
+def test_many_threads(tools: Tools, tmp_path: Path) -> None:
+    source = write(
+        tmp_path / "a.txt",
+        b"".join(b"%d: malloc 0x%x 16\n" % (i, i << 4) for i in range(1, 50_001)),
+    )
+    info = tools.info(tools.convert(source, tmp_path / "t.bin"))
+    assert (info["threads"], info["events"]) == (50_000, 50_000)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n\n", b"this is no recording\n" * 500, bytes(range(256)) * 300],
+    ids=["empty", "blank", "words", "bytes"],
+)
+def test_unknown(tools: Tools, tmp_path: Path, content: bytes) -> None:
+    source = write(tmp_path / "what", content)
+    said = refused(tools, source, "-o", tmp_path / "t.bin")
+    assert f"{source}: offset 0: " in said
+    if content:
+        assert all(name in said for name in ["heaptape", *BAD_LINES, "trace_utils", "wl", "--from"])
+
+
+@pytest.mark.parametrize("form", [*BAD_LINES, "trace_utils"])
+def test_nothing_in_it(tools: Tools, tmp_path: Path, form: str) -> None:
+    content = {
+        "malloc_wrap": b"1\n",
+        "rep": b"1\n0\n0\n1\n",
+        "mtrace": b"= Start\n= End\n",
+        "android": b"1: thread_done 0x0\n",
+        "logalloc": b"1 1 jemalloc_stats()\n",
+        "trace_utils": fw.record(255, ptr1=0x1234, size=8),
+    }.get(form, b"\n")
+    source = write(tmp_path / "a", content)
+    assert "at least one call expected" in refused(
+        tools, source, "--from", form, "-o", tmp_path / "t.bin"
+    )
