@@ -14,6 +14,7 @@
 #include "follow_state.h"
 #include "fork_file.h"
 #include "give_back.h"
+#include "gone_threads.h"
 #include "inheritance.h"
 #include "log_clock.h"
 #include "raw_in_use.h"
@@ -29,6 +30,7 @@ static const double STOPPED_S = 0.2;
 static const uint64_t CLOCK_SPAN_NS = 500000000;
 static const uint64_t CHECKPOINT_BYTES = UINT64_C(64) << 20, CHECKPOINT_BYTES_MAX = UINT64_C(256) << 20;
 static const double CHECKPOINT_S = 30;
+static const double THREADS_S = 1;  // how often it is asked which threads are gone
 // How long a child waits for its parent's follower, if that one makes no progress.
 static const double PARENT_S = 10;
 
@@ -48,8 +50,8 @@ struct follower {
     bool over;              // the program is gone, and all of its log has been handed on
     uint64_t looked_stamp;  // the clock before the look before
     double stopped_s;       // when the recording was first seen stopped
-    double checkpoint_s;
-    uint64_t checkpoint_bytes, state_bytes;
+    double checkpoint_s, threads_s;
+    uint64_t checkpoint_bytes, checkpoint_frontier, state_bytes;
     double started_s;
     struct convert_shown shown;
     struct merge_progress progress;
@@ -80,17 +82,19 @@ static bool has_ended(struct follower *f) {
 
 // ---- keeping and giving back ----
 
-static bool is_checkpoint_due(const struct follower *f) {
-    uint64_t read = f->merge->streams.bytes_read - f->checkpoint_bytes;
-    return f->merge->streams.bytes_read >= f->merge->bytes_limit ||
-           (read > 0 && ht_now_s() - f->checkpoint_s > CHECKPOINT_S);
-}
-
 // A large state is not written for a little progress.
 static uint64_t checkpoint_step(const struct follower *f) {
     if (f->request->checkpoint_bytes) return f->request->checkpoint_bytes;
     if (f->state_bytes <= CHECKPOINT_BYTES) return CHECKPOINT_BYTES;
     return f->state_bytes < CHECKPOINT_BYTES_MAX ? f->state_bytes : CHECKPOINT_BYTES_MAX;
+}
+
+static bool is_checkpoint_due(const struct follower *f) {
+    uint64_t read = f->merge->streams.bytes_read - f->checkpoint_bytes;
+    // The windows of threads that make a few calls take more space than what is in them.
+    if (read > 0 && f->live.frontier - f->checkpoint_frontier >= 2 * checkpoint_step(f)) return true;
+    return f->merge->streams.bytes_read >= f->merge->bytes_limit ||
+           (read > 0 && ht_now_s() - f->checkpoint_s > CHECKPOINT_S);
 }
 
 // Keeps what the next process needs, and only then gives back what nobody needs any more.
@@ -113,6 +117,7 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
                 f->log.path);
     f->checkpoint_s = ht_now_s();
     f->checkpoint_bytes = f->merge->streams.bytes_read;
+    f->checkpoint_frontier = f->live.frontier;
     f->merge->bytes_limit = f->checkpoint_bytes + checkpoint_step(f);
     return 0;
 }
@@ -281,12 +286,26 @@ static int run(struct follower *f, struct ht_error *error) {
             return -1;
         }
         bool paused = m->streams.bytes_read >= m->bytes_limit;
-        if (ht_trace_failed(f->writer) || is_checkpoint_due(f)) {
-            // What the merge has before it keeps its place in the order, whatever comes.
-            if (make_checkpoint(f, error)) return -1;
-        }
+        // A trace that cannot be written is told by the checkpoint.
+        if ((ht_trace_failed(f->writer) || is_checkpoint_due(f)) && make_checkpoint(f, error)) return -1;
         if (has_stopped(f) || !paused) return 0;
     }
+}
+
+// Streams that nobody will add to, and which are merged to their end.
+static int end_gone_threads(struct follower *f, struct ht_error *error) {
+    const struct merge *m = f->merge;
+    for (uint32_t i = 0; i < m->lanes; i++) {
+        if (!m->lane[i].dry || f->live.stream[i].over || !gone_threads_confirm(&f->live, i)) continue;
+        if (live_stream_end(&f->live, i)) continue;
+        errno = ENOMEM;
+        return ht_error_system(error, f->log.path, "cannot follow the log");
+    }
+    if (ht_now_s() - f->threads_s > THREADS_S) {
+        f->threads_s = ht_now_s();
+        gone_threads_note(&f->live);
+    }
+    return 0;
 }
 
 static int pass(struct follower *f, struct ht_error *error) {
@@ -296,6 +315,7 @@ static int pass(struct follower *f, struct ht_error *error) {
         if (f->over && !has_stopped(f)) return 0;
         if (has_stopped(f)) return f->has_begun ? make_checkpoint(f, error) : 0;
         if (f->forks) tell_children(f);
+        if (!f->request->keeps_raw && end_gone_threads(f, error)) return -1;
         double took_ns = (ht_now_s() - started_s) * 1e9;
         pause_ns(took_ns + (double)LOOK_LEAST_NS < (double)LOOK_NS ? LOOK_NS - (uint64_t)took_ns
                                                                    : LOOK_LEAST_NS);

@@ -26,7 +26,8 @@ struct live_stream {
     struct stream_place trusted;  // what lies before it has been handed on
     uint8_t *seen;                // what the last look saw behind it
     uint32_t seen_bytes;
-    uint32_t given_back;        // of the newest window, its first page but for: up to here
+    uint32_t looks_left;  // of a thread that is gone: until nothing can be missed; 0: not known to be gone
+    uint32_t given_back;  // of the newest window, its first page but for: up to here
     struct live_ranges closed;  // windows before the newest that take space yet
 };
 

@@ -10,4 +10,7 @@
 // not do: its number may be one of another namespace. Only a file system without leases leaves no other way.
 bool ht_raw_in_use(const struct ht_raw_log *log);
 
+// Does the process that the header names have it mapped, as far as can be seen from here?
+bool ht_raw_is_mapped(const struct ht_raw_log *log);
+
 #endif

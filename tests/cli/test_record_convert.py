@@ -48,7 +48,8 @@ def traces_in(folder: Path) -> list[Path]:
 
 
 def test_in_one_go(tools: Tools, tmp_path: Path) -> None:
-    done = record(tools, tmp_path / "t", "/usr/bin/python3", "-c", "print(len([str(i) for i in range(9999)]))")
+    script = "print(len([str(i) for i in range(9999)]))"
+    done = record(tools, tmp_path / "t", "/usr/bin/python3", "-c", script)
     assert (done.returncode, done.stdout) == (0, b"9999\n")
     [trace] = traces_in(tmp_path / "t")
     assert f"next: replay --alloc all {trace}" in done.stderr.decode()
@@ -58,7 +59,8 @@ def test_in_one_go(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_exit_status_and_signal(tools: Tools, tmp_path: Path) -> None:
-    assert record(tools, tmp_path / "a", "/usr/bin/python3", "-c", "raise SystemExit(17)").returncode == 17
+    script = "raise SystemExit(17)"
+    assert record(tools, tmp_path / "a", "/usr/bin/python3", "-c", script).returncode == 17
     script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     assert record(tools, tmp_path / "b", "/usr/bin/python3", "-c", script).returncode == 128 + 9
     for folder in ("a", "b"):
@@ -93,15 +95,16 @@ def test_children_inherit(tools: Tools, tmp_path: Path) -> None:
     infos = [tools.info(trace) for trace in traces_in(tmp_path / "t")]
     assert len(infos) == 6
     (tmp_path / "logs").mkdir()
-    tools.succeed([tools.heaptape, "record", "-o", tmp_path / "logs", "--", "/usr/bin/python3", "-c", FORKING],
-                  env={"PYTHONMALLOC": "malloc"})
+    tools.succeed([tools.heaptape, "record", "-o", tmp_path / "logs", "--",
+                   "/usr/bin/python3", "-c", FORKING], env={"PYTHONMALLOC": "malloc"})
     afterwards = [tools.info(tools.convert(log, tmp_path / f"{log.stem}.bin"))
                   for log in sorted((tmp_path / "logs").glob("*.mraw"))]
     for info in infos:
         assert info["anomalies"] == info["foreign_frees"] == 0
     inherited = sorted(info["inherited_objects"] for info in infos)
     # Two runs of Python differ by the lengths of their paths.
-    for one, other in zip(inherited, sorted(info["inherited_objects"] for info in afterwards), strict=True):
+    wanted = sorted(info["inherited_objects"] for info in afterwards)
+    for one, other in zip(inherited, wanted, strict=True):
         assert abs(one - other) < 100, f"{one} and {other}"
     assert inherited[0] == 0 and inherited[1] > 4000
 
