@@ -135,6 +135,11 @@ static void seed_traces(const char *folder, const char *raw) {
             fputc((int)flags, seed);
             append_file(seed, trace);
             fclose(seed);
+            // The same for each verb, for the whole of the trace.
+            seed = open_seed(folder, "trace_verbs", name);
+            fwrite((const uint8_t[]){(uint8_t)flags, (uint8_t)stored, 0, 255, 3}, 5, 1, seed);
+            append_file(seed, trace);
+            fclose(seed);
         }
     }
     unlink(trace);

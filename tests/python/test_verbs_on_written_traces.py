@@ -138,4 +138,4 @@ def test_a_far_slot_costs_no_memory(heaptape_binary: Path, tmp_path: Path, verb:
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0
-    assert used.ru_maxrss < 64 * 1024
+    assert used.ru_maxrss < 1 << 20  # 1 GiB: a child's peak begins with what its parent had

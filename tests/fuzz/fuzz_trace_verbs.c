@@ -1,0 +1,79 @@
+// Traces, as lint, stats, slice and the exporters read them: with tables of what is live. The first bytes say
+// which of them, and of what part of the trace.
+#include <stdlib.h>
+
+#include "checked_conversion.h"
+#include "export.h"
+#include "lint_checks.h"
+#include "lint_passes.h"
+#include "lint_report.h"
+#include "sealed_trace.h"
+#include "stats_report.h"
+#include "trace_slice.h"
+
+enum verb { LINT, STATS, SLICE, EXPORT, VERBS };
+
+static void lint(struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
+    struct lint lint;
+    FUZZ_EXPECT(lint_init(&lint, false, 5), "no memory");
+    if (lint_trace(&lint, reader, path, error)) FUZZ_EXPECT(error->status, "no error told");
+    else json_decref(lint_report_json(&lint, path));
+    lint_free(&lint);
+}
+
+static void count(struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
+    struct trace_stats *stats = trace_stats_count(reader, path, 20, 1000, error);
+    FUZZ_EXPECT(stats || error->status, "no error told");
+    if (stats) json_decref(stats_report_json(stats, NULL));
+    trace_stats_free(stats);
+}
+
+static void slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
+                  struct ht_error *error) {
+    const struct slice_progress quiet = {0};
+    struct slice_result result;
+    uint32_t unit_ns = ht_trace_time_unit_ns(reader);
+    struct ht_trace_writer *writer = ht_trace_create(checked_output_begin(unit_ns), unit_ns, 1, error);
+    FUZZ_EXPECT(writer, "%s", error->message);
+    ht_trace_put_context(writer, "{}");
+    if (trace_slice(reader, path, range, writer, &result, &quiet, error)) {
+        FUZZ_EXPECT(error->status, "no error told");
+        ht_trace_abandon(writer);
+    } else {
+        int status = ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, error);
+        FUZZ_EXPECT(!status, "%s", error->message);
+        free(result.threads);
+        checked_output_end(&result.totals);
+    }
+    trace_range_free(range);
+}
+
+static void export(const char *path, uint8_t choice, struct ht_error *error) {
+    static const char *const names[] = {"malloc_wrap", "android", "rep"};
+    const struct export_format *format = export_find(names[choice % 3]);
+    FUZZ_EXPECT(format, "no format %s", names[choice % 3]);
+    if (export_trace(format, path, false, "/dev/null", true, error))
+        FUZZ_EXPECT(error->status, "no error told");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    struct fuzz_input input = {data, bytes};
+    struct ht_error error = {0};
+    char path[FUZZ_PATH_BYTES];
+    uint8_t verb = fuzz_take_byte(&input) % VERBS, choice = fuzz_take_byte(&input);
+    struct trace_range range = {.from_event = fuzz_take_byte(&input), .to_ns = UINT64_MAX};
+    range.to_event = range.from_event + fuzz_take_byte(&input);
+    range.threads = choice & 1 ? "0" : choice & 2 ? "1" : NULL;
+    sealed_trace_write(&input, fuzz_memory_file(0, path));
+    if (verb == EXPORT) {
+        export(path, choice, &error);
+        return 0;
+    }
+    struct ht_trace_reader *reader = ht_trace_open(path, &error);
+    if (!reader) return 0;
+    if (verb == LINT) lint(reader, path, &error);
+    else if (verb == STATS) count(reader, path, &error);
+    else slice(reader, path, &range, &error);
+    ht_trace_close(reader);
+    return 0;
+}
