@@ -2,13 +2,15 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "convert_report.h"
 #include "inheritance.h"
+#include "remove_on_signal.h"
 #include "stop_reason.h"
 #include "trace_json.h"
 
-static void warn_about(const struct ht_raw_log *log) {
+void convert_warn_about(const struct ht_raw_log *log) {
     char words[HT_STOP_TEXT_BYTES];
     if (ht_stopped_early(&log->header))
         fprintf(stderr,
@@ -26,42 +28,65 @@ static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
     return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "at least one call expected, but %s", why);
 }
 
+int convert_refuse_consumed(const struct ht_raw_log *log, const char *consumer, struct ht_error *error) {
+    char state[HT_RAW_CONSUMER_BYTES + 16];
+    snprintf(state, sizeof state, "%s.state", consumer);
+    if (access(state, F_OK))
+        return ht_error_input(error, log->path, 12, "its space has been given back: %s is its trace",
+                              consumer);
+    return ht_error_input(error, log->path, 12,
+                          "space of it has been given back: heaptape convert --follow %s -o %s goes on from "
+                          "%s.partial",
+                          log->path, consumer, consumer);
+}
+
+void convert_put_context(struct ht_trace_writer *writer, const struct ht_raw_log *log) {
+    json_t *context = trace_json_context(log);
+    char *text = json_dumps(context, JSON_COMPACT);
+    json_decref(context);
+    ht_trace_put_context(writer, text ? text : "{}");
+    free(text);
+}
+
+int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,
+                   struct ht_trace_writer *writer, struct merge_result *result, double started_s,
+                   uint64_t *file_bytes, struct ht_error *error) {
+    if (result->totals.events == 0) {
+        ht_trace_abandon(writer);
+        free(result->threads);
+        return no_calls(log, error);
+    }
+    json_t *totals = trace_json_totals(&result->totals, log);
+    char *text = json_dumps(totals, JSON_COMPACT);
+    json_decref(totals);
+    int status = ht_trace_finish(writer, result->threads, result->totals.threads, text ? text : "{}",
+                                 file_bytes, error);
+    free(text);
+    free(result->threads);
+    if (!status && !request->quiet && !request->in_record && !request->passing)
+        convert_say_result(request->output, &result->totals, *file_bytes, ht_now_s() - started_s, 0);
+    return status;
+}
+
 static int write_trace(const struct convert_request *request, const struct ht_raw_log *log,
                        const struct live_blocks *inherited, const struct merge_progress *progress,
                        struct ht_error *error) {
     double started_s = ht_now_s();
     struct merge_result result;
     uint64_t file_bytes;
+    hold_signals();
     struct ht_trace_writer *writer =
         ht_trace_create(request->output, request->time_unit_ns, request->level, error);
+    remove_on_signal(writer ? ht_trace_partial_path(writer) : NULL);
     if (!writer) return -1;
-    json_t *context = trace_json_context(log);
-    char *text = json_dumps(context, JSON_COMPACT);
-    json_decref(context);
-    ht_trace_put_context(writer, text ? text : "{}");
-    free(text);
+    convert_put_context(writer, log);
     struct convert_shown *shown = progress->context;
     convert_shown_start(shown);
     int status = merge_log(log, inherited, writer, &result, progress, error);
     convert_shown_end(shown);
-    if (status) {
-        ht_trace_abandon(writer);
-        return -1;
-    }
-    if (result.totals.events == 0) {
-        ht_trace_abandon(writer);
-        free(result.threads);
-        return no_calls(log, error);
-    }
-    json_t *totals = trace_json_totals(&result.totals, log);
-    text = json_dumps(totals, JSON_COMPACT);
-    json_decref(totals);
-    status = ht_trace_finish(writer, result.threads, result.totals.threads, text ? text : "{}", &file_bytes,
-                             error);
-    free(text);
-    free(result.threads);
-    if (!status && !request->quiet && !request->passing)
-        convert_say_result(request->output, &result.totals, file_bytes, ht_now_s() - started_s, 0);
+    if (status) ht_trace_abandon(writer);
+    else status = convert_finish(request, log, writer, &result, started_s, &file_bytes, error);
+    remove_on_signal(NULL);
     return status;
 }
 
@@ -86,8 +111,10 @@ static int convert(const struct convert_request *request, const struct ht_raw_lo
 int convert_raw(const struct convert_request *request, struct ht_error *error) {
     struct ht_raw_log log;
     if (ht_raw_open(&log, request->input, error)) return -1;
-    if (!request->quiet) warn_about(&log);
-    int status = convert(request, &log, error);
+    char consumer[HT_RAW_CONSUMER_BYTES];
+    if (!request->quiet) convert_warn_about(&log);
+    int status = ht_raw_consumer(&log, consumer) ? convert_refuse_consumed(&log, consumer, error)
+                                                 : convert(request, &log, error);
     ht_raw_close(&log);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "convert_paths.h"
 #include "convert_raw.h"
 #include "export.h"
+#include "follow_run.h"
 #include "import_run.h"
 #include "talk.h"
 #include "verbs.h"
@@ -22,7 +23,17 @@ struct options {
     struct convert_request request;
 };
 
-enum { OPTION_NO_PARENT = 256, OPTION_FROM, OPTION_TO, OPTION_LENIENT, OPTION_PID, OPTION_MEMBER };
+enum {
+    OPTION_NO_PARENT = 256,
+    OPTION_FROM,
+    OPTION_TO,
+    OPTION_LENIENT,
+    OPTION_PID,
+    OPTION_MEMBER,
+    OPTION_FOLLOW,
+    OPTION_KEEP_RAW,
+    OPTION_CHECKPOINT
+};
 
 enum { LEVEL_DEFAULT = 3, TIME_UNIT_DEFAULT_NS = 32 };
 
@@ -38,6 +49,16 @@ static const struct argp_option option_table[] = {
      "beside RAW)",
      0},
     {"no-parent", OPTION_NO_PARENT, NULL, 0, "Go without the parent's log: inherited blocks are unknown", 0},
+    {"follow", OPTION_FOLLOW, NULL, 0,
+     "Convert a raw log beside the program that writes it, giving its space back; goes on where an earlier "
+     "one "
+     "was stopped",
+     0},
+    {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: leave the log as it is", 0},
+    {"checkpoint", OPTION_CHECKPOINT, "MIB", 0,
+     "With --follow: keep what another process needs to go on, and give space back, every MIB of the log "
+     "(default 64)",
+     0},
     {"from", OPTION_FROM, "FORMAT", 0,
      "What the input is (default: told by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
      "logalloc, trace_utils, wl, rep or mtrace",
@@ -80,8 +101,12 @@ static void check_together(struct argp_state *state, const struct options *optio
     const struct convert_request *request = &options->request;
     if (request->parent && request->no_parent)
         argp_error(state, "--parent and --no-parent exclude each other");
+    if ((request->keeps_raw || request->checkpoint_bytes) && !request->follow)
+        argp_error(state, "--keep-raw and --checkpoint go with --follow");
+    if (request->follow && options->to) argp_error(state, "--follow makes a trace: --to takes it afterwards");
     if (options->to && request->level) argp_error(state, "--level is for traces, not for --to");
     if (options->count < 2) return;
+    if (request->follow) argp_error(state, "--follow takes one log at a time");
     if (request->parent) argp_error(state, "--parent is one log's: convert that one by itself");
     if (options->wanted && !convert_is_folder(options->wanted))
         argp_error(state, "each input makes a trace of its own: '%s' must be a folder for several",
@@ -96,6 +121,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'p': request->parent = value; return 0;
     case OPTION_NO_PARENT: request->no_parent = true; return 0;
     case OPTION_FROM: read_format(state, options, value); return 0;
+    case OPTION_FOLLOW: request->follow = true; return 0;
+    case OPTION_KEEP_RAW: request->keeps_raw = true; return 0;
+    case OPTION_CHECKPOINT:
+        request->checkpoint_bytes = read_number(state, "--checkpoint", value, 1, 1 << 20) << 20;
+        return 0;
     case OPTION_TO: read_export(state, options, value); return 0;
     case OPTION_LENIENT: request->lenient = true; return 0;
     case OPTION_PID:
@@ -142,6 +172,7 @@ static int complain(const char *path, const char *what) {
 
 // An option that this kind of input has no use for would be ignored otherwise.
 static const char *misplaced(const struct convert_request *request, bool raw) {
+    if (!raw && request->follow) return "--follow is for raw logs";
     if (!raw && (request->parent || request->no_parent)) return "--parent and --no-parent are for raw logs";
     if (raw && (request->lenient || request->pid_wanted || request->member))
         return "--lenient, --pid and --member are for other recorders' traces; this is a raw log";
@@ -196,6 +227,7 @@ static int convert_one(const struct options *options, const char *input, const c
     if (wrong) return complain(input, wrong);
     request.input = input;
     request.output = output;
+    if (request.follow) return follow_run(&request);
     int status = options->to ? export_through_trace(options, &request, raw, &error)
                              : convert_to_trace(options, &request, raw, &error);
     return status ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;

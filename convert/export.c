@@ -175,7 +175,10 @@ static int export_opened(const struct export_format *format, struct ht_trace_rea
     int status = 0;
     if (format->header_bytes && !export_text_in_place(output))
         status = rehearse(format, reader, trace, output, header, quiet ? NULL : &progress, error);
-    if (status) return status;
+    if (status) {
+        ht_progress_end(&progress);
+        return status;
+    }
     status = exporter_begin(&exporter, format, reader, error);
     if (!status) status = export_text_open(&exporter.text, output, error);
     if (!status) status = put_all(&exporter, reader, trace, header, quiet ? NULL : &progress, error);

@@ -8,7 +8,7 @@ enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages reside
 static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer) {
-    *heap = (struct heap_model){.writer = writer};
+    *heap = (struct heap_model){.writer = writer, .keeps_order = !writer};
     return map64_init(&heap->addresses) && map64_init(&heap->births) && slots_init(&heap->slots);
 }
 

@@ -8,7 +8,8 @@
 #include "slots.h"
 
 struct heap_model {
-    struct ht_trace_writer *writer;  // NULL: nothing is written, and the order of births is kept instead
+    struct ht_trace_writer *writer;  // NULL: nothing is written
+    bool keeps_order;                // of births: so it is where nothing is written
     struct merge_totals totals;      // complete after heap_model_fill_totals
     uint64_t op_count[256];          // events so far
     struct map64 addresses;          // live address -> slot
@@ -41,7 +42,7 @@ static inline void heap_model_event(struct heap_model *heap, uint8_t op, uint32_
     bool own = slot && heap->slots.state[slot].owner == thread;
     if (__builtin_expect(heap->writer != NULL, 1))
         ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
-    else if (slot) heap_model_note_order(heap, slot);
+    if (__builtin_expect(heap->keeps_order, 0) && slot) heap_model_note_order(heap, slot);
     struct ht_thread *who = &heap->threads[thread];
     who->end_ns = heap->last_time_ns;
     who->calls += ht_op_is_call(op);

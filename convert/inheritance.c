@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "fork_file.h"
 #include "stop_reason.h"
 
 // A log that names its ancestors without end is a forgery; a server forks a few generations.
@@ -93,7 +95,10 @@ static int add_parent(struct ancestry *ancestry, const struct ht_raw_log *child,
     }
     struct ht_raw_log *parent = &ancestry->log[ancestry->count];
     if (ht_raw_open(parent, named ? named : path, error)) return -1;
-    if (!check_parent(ancestry, child, parent, error)) {
+    char consumer[HT_RAW_CONSUMER_BYTES];
+    if (!check_parent(ancestry, child, parent, error) &&
+        (!ht_raw_consumer(parent, consumer) ||
+         ht_error_input(error, parent->path, 12, "space of it has been given back"))) {
         ancestry->count++;
         return 0;
     }
@@ -145,12 +150,36 @@ static int follow(const struct ancestry *ancestry, bool named, struct live_block
     return 0;
 }
 
+// What the parent's follower has noted at the fork. True if it has.
+static bool find_noted(const struct ht_raw_log *child, struct live_blocks *blocks) {
+    char path[PATH_MAX];
+    uint64_t passed;
+    return child->header.parent_pid && child->header.fork_stamp && path_beside(child, path) &&
+           fork_file_find(path, child, blocks, &passed) == FORK_FILE_FOUND;
+}
+
+bool inheritance_must_wait(const struct ht_raw_log *child, struct inheritance_wait *wait) {
+    char path[PATH_MAX];
+    uint64_t passed = 0;
+    struct live_blocks blocks;
+    if (!child->header.parent_pid || !child->header.fork_stamp || !path_beside(child, path)) return false;
+    enum fork_file_answer answer = fork_file_find(path, child, &blocks, &passed);
+    live_blocks_free(&blocks);
+    wait->progresses = passed != wait->passed_stamp;
+    wait->passed_stamp = passed;
+    return answer == FORK_FILE_AHEAD || (answer == FORK_FILE_NONE && wait->for_parent && !access(path, F_OK));
+}
+
 int inheritance_find(const struct ht_raw_log *child, const char *parent_path, struct live_blocks *blocks,
                      char warning[INHERITANCE_WARNING_BYTES], const struct merge_progress *progress,
                      struct ht_error *error) {
     struct ancestry *ancestry = calloc(1, sizeof *ancestry);
     *blocks = (struct live_blocks){0};
     *warning = 0;
+    if (!parent_path && find_noted(child, blocks)) {
+        free(ancestry);
+        return 0;
+    }
     if (!ancestry) {
         errno = ENOMEM;
         return ht_error_system(error, child->path, "cannot look for its parent's log");

@@ -14,4 +14,12 @@ int inheritance_find(const struct ht_raw_log *child, const char *parent_path, st
                      char warning[INHERITANCE_WARNING_BYTES], const struct merge_progress *progress,
                      struct ht_error *error);
 
+// Before it: does the child's parent have a follower that has not come to the fork yet?
+struct inheritance_wait {
+    bool for_parent;  // there will be one, even if it is not to be seen yet
+    bool progresses;  // it has moved since it was last asked
+    uint64_t passed_stamp;
+};
+bool inheritance_must_wait(const struct ht_raw_log *child, struct inheritance_wait *wait);
+
 #endif

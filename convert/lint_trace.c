@@ -57,20 +57,18 @@ int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *pa
     struct slot_table blocks = slot_table_of(sizeof(struct lint_block));
     int status = read_context(lint, reader, error);
     bool memory = true;
-    uint32_t last = 0;
     for (unsigned op = 0; op < 256; op++) shape[op] = ht_op_shape((uint8_t)op);
     for (size_t i = 0; i < ht_trace_sections(reader) && !status && memory; i++) {
         struct ht_events events;
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
         status = ht_trace_events(reader, i, &events, error);
         if (status || !(memory = slot_table_reach(&blocks, events.slot, events.rows))) break;
-        for (uint32_t row = 0; row < events.rows; row++)
-            last = events.slot[row] > last ? events.slot[row] : last;
         status = check_section(lint, &events, shape, blocks.items, path, ht_trace_section(reader, i)->offset,
                                error);
     }
     const struct lint_block *block = blocks.items;
-    for (uint64_t slot = 1; slot <= last && !status && memory; slot++)
+    for (uint64_t slot = 1; (slot = slot_table_next(&blocks, slot)) < blocks.room && !status && memory;
+         slot++)
         if (block[slot].live) memory = lint_leak(lint, &block[slot], slot);
     slot_table_free(&blocks);
     if (memory || status) return status;

@@ -6,11 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "heap_model.h"
-#include "sample_line.h"
-#include "streams.h"
+#include "merge_inside.h"
 
-enum { NO_THREAD = UINT32_MAX, TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
+enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 
 // How long a stream may wait for another's record before the merge decides that there is none. The inversions
 // come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
@@ -21,46 +19,6 @@ static const uint64_t WAIT_WINDOW_NS = 1000000;
 static const uint64_t TIME_MAX_NS = UINT64_C(9000000000000000000);
 
 enum applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER };
-
-// A realloc between its two records.
-struct open_realloc {
-    bool open;
-    uint8_t function;
-    uint32_t slot;  // 0: the block was foreign
-    uint64_t address, size, count;
-};
-
-struct lane {
-    struct stream *stream;
-    uint64_t key;  // stamp of its next record, or a bound below it
-    uint32_t thread;
-    uint32_t root;  // the lane of its thread's outermost stream: itself, but for nested streams
-    bool waited;    // its next record has been waited for
-    uint64_t wait_address;
-    uint64_t wait_stamp;
-    uint32_t next_waiter;  // another lane that waits for the same address, plus one
-    struct open_realloc realloc;
-};
-
-struct merge {
-    const struct ht_raw_log *log;
-    const struct merge_observer *observer;  // or NULL
-    struct streams streams;
-    struct heap_model heap;
-    struct lane *lane;
-    uint32_t *order;  // a binary heap of lanes by key
-    uint32_t order_count;
-    struct map64 waiters;  // address -> first waiting lane plus one
-    uint32_t *blocked;     // lanes that wait, longest first
-    uint32_t blocked_count;
-    bool woke;  // the heap has new lanes in it
-    uint64_t first_stamp;
-    uint64_t ns_per_stamp;  // as a fixed-point number with ns_per_stamp_bits behind the point
-    unsigned ns_per_stamp_bits;
-    uint64_t wait_window_stamps;
-    uint64_t last_sample_ns;
-    struct sample_line samples;
-};
 
 // ---- lanes by time ----
 
@@ -96,12 +54,15 @@ static void pop_lane(struct merge *m) {
     if (m->order_count) sift_down(m, 0);
 }
 
-// The key up to which the first lane may run before another's turn comes.
+// The key up to which the first lane may run before another's turn comes. Of a tie, the lower number goes
+// first, however the records came in: a growing log gives the same order as a finished one.
 static uint64_t second_key(const struct merge *m) {
-    uint64_t key = UINT64_MAX;
+    uint32_t first = m->order[0], second = first;
     for (uint32_t i = 1; i < 3 && i < m->order_count; i++)
-        if (m->lane[m->order[i]].key < key) key = m->lane[m->order[i]].key;
-    return key;
+        if (second == first || earlier(m, m->order[i], second)) second = m->order[i];
+    uint64_t key = second == first ? UINT64_MAX : m->lane[second].key;
+    if (second < first) key -= key > 0;
+    return key < m->horizon ? key : m->horizon;
 }
 
 // ---- waiting ----
@@ -152,7 +113,10 @@ static inline uint64_t time_of(const struct merge *m, uint64_t stamp) {
 // and a record that waits may come after others'. The streams of one thread share it.
 static bool know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
     if (lane->thread != NO_THREAD) return true;
-    struct lane *root = &m->lane[lane->root];
+    // A stream is nested in an earlier one, so this comes to an end.
+    uint32_t number = (uint32_t)(lane - m->lane);
+    while (m->lane[number].stream->outer) number = m->lane[number].stream->outer - 1;
+    struct lane *root = &m->lane[number];
     if (root->thread == NO_THREAD)
         root->thread = heap_model_add_thread(&m->heap, lane->stream->tid, time_of(m, stamp));
     lane->thread = root->thread;
@@ -166,7 +130,9 @@ static inline void emit(struct merge *m, const struct lane *lane, uint64_t stamp
 }
 
 // May another stream still deliver what this one lacks?
-static bool others(const struct merge *m) { return m->order_count > 1 || m->blocked_count > 0; }
+static bool others(const struct merge *m) {
+    return m->order_count > 1 || m->blocked_count > 0 || m->streams.growing;
+}
 
 static void settle_wait(struct merge *m, struct lane *lane, bool forced) {
     if (lane->waited && !forced) m->heap.totals.repairs++;
@@ -364,6 +330,8 @@ static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_r
     } else if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT && record->long_words >= 2) {
         uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->word[0]));
         if (slot) heap_model_tell_residency(&m->heap, slot, (uint32_t)record->word[1]);
+    } else if (record->long_kind == HT_LONG_FORK && m->at_fork && !m->at_fork(m, record->stamp)) {
+        m->failed = true;
     }
 }
 
@@ -476,19 +444,20 @@ static int run_first(struct merge *m, struct ht_error *error) {
             if (more < 0) return -1;
             if (more == 0) {
                 pop_lane(m);
-                drop_open_realloc(m, lane);
+                lane->dry = m->streams.growing;
+                if (!lane->dry) drop_open_realloc(m, lane);
                 return 0;
             }
         }
         const struct ht_raw_record *record = &stream->batch[stream->batch_at];
-        lane->key = record->stamp;
-        if (record->stamp > limit) {
+        lane->key = record->stamp > lane->floor_key ? record->stamp : lane->floor_key;
+        if (lane->key > limit) {
             sift_down(m, 0);
             return 0;
         }
-        if (m->blocked_count && record->stamp > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
+        if (m->blocked_count && lane->key > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
             return force_oldest(m, error);
-        if (__builtin_expect(apply_common(m, lane, record), 1)) {
+        if (__builtin_expect(lane->key == record->stamp && apply_common(m, lane, record), 1)) {
             stream->batch_at++;
             continue;
         }
@@ -499,6 +468,7 @@ static int run_first(struct merge *m, struct ht_error *error) {
         }
         if (how != APPLIED) return fail(m, lane, how, error);
         stream->batch_at++;
+        m->late_records += record->stamp < lane->floor_key;
         if (m->woke) {
             // Woken lanes are older and now stand first; this one keeps its place in the heap.
             return 0;
@@ -524,56 +494,91 @@ static void set_clock(struct merge *m) {
     m->wait_window_stamps = window < 9e18 ? (uint64_t)window : UINT64_C(9000000000000000000);
 }
 
-static int set_up(struct merge *m, struct ht_trace_writer *writer, const struct fork_point *fork,
-                  struct ht_error *error) {
+// Everything but the streams.
+static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_error *error) {
     set_clock(m);
-    if (streams_open(&m->streams, m->log, error)) return -1;
-    if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_window_stamps, error)) return -1;
-    size_t lanes = m->streams.count + 1;
-    m->lane = calloc(lanes, sizeof *m->lane);
-    m->order = calloc(lanes, sizeof *m->order);
-    m->blocked = calloc(lanes, sizeof *m->blocked);
-    if (!heap_model_init(&m->heap, writer) || !map64_init(&m->waiters) || !m->lane || !m->order ||
-        !m->blocked)
-        return no_memory(m, error);
+    m->horizon = m->bytes_limit = UINT64_MAX;
     m->samples.writer = writer;
     m->samples.totals = &m->heap.totals;
-    for (uint32_t i = 0; i < m->streams.count; i++) {
-        struct stream *stream = &m->streams.stream[i];
-        m->lane[i] = (struct lane){.stream = stream,
-                                   .thread = NO_THREAD,
-                                   .root = stream->outer ? m->lane[stream->outer - 1].root : i,
-                                   .key = stream->first_stamp};
-        if (stream->windows) push_lane(m, i);
+    return heap_model_init(&m->heap, writer) && map64_init(&m->waiters) ? 0 : no_memory(m, error);
+}
+
+bool merge_know_streams(struct merge *m) {
+    size_t count = m->streams.count, lanes = count + 1;
+    if (m->lane && count == m->lanes) return true;
+    struct lane *lane = realloc(m->lane, lanes * sizeof *lane);
+    if (lane) m->lane = lane;
+    uint32_t *order = realloc(m->order, lanes * sizeof *order);
+    if (order) m->order = order;
+    uint32_t *blocked = realloc(m->blocked, lanes * sizeof *blocked);
+    if (blocked) m->blocked = blocked;
+    if (!lane || !order || !blocked) return false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i >= m->lanes) m->lane[i] = (struct lane){.thread = NO_THREAD, .dry = true};
+        m->lane[i].stream = &m->streams.stream[i];
     }
+    m->lanes = (uint32_t)count;
+    return true;
+}
+
+void merge_wet(struct merge *m, uint32_t number) {
+    struct lane *lane = &m->lane[number];
+    uint64_t key = lane->stream->first_stamp;
+    assert(lane->dry);
+    lane->dry = false;
+    // All that is stamped before the horizon was merged without it.
+    if (m->streams.growing && m->horizon) lane->floor_key = m->horizon + 1;
+    lane->key = key > lane->floor_key ? key : lane->floor_key;
+    push_lane(m, number);
+}
+
+// The streams of a log that is complete.
+static int find_streams(struct merge *m, const struct fork_point *fork, struct ht_error *error) {
+    if (streams_open(&m->streams, m->log, error)) return -1;
+    if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_window_stamps, error)) return -1;
+    if (!merge_know_streams(m)) return no_memory(m, error);
+    for (uint32_t i = 0; i < m->lanes; i++)
+        if (m->lane[i].stream->windows) merge_wet(m, i);
     return 0;
 }
 
 // What was live at the start belongs to the thread that begins: in a forked child there is no other.
-static int begin_with(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
+int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
     if (!inherited || !inherited->count || !m->order_count) return 0;
     struct lane *lane = &m->lane[m->order[0]];
     if (know_thread(m, lane, m->first_stamp) && live_blocks_give(inherited, &m->heap, lane->thread)) return 0;
     return no_memory(m, error);
 }
 
-static int run_merge(struct merge *m, const struct merge_progress *progress, struct ht_error *error) {
-    uint64_t told = 0;
-    int status = 0;
-    while (!status && (m->order_count || m->blocked_count)) {
-        status = m->order_count ? run_first(m, error) : force_oldest(m, error);
-        if (progress->call && m->streams.bytes_read - told >= PROGRESS_BYTES) {
-            told = m->streams.bytes_read;
-            progress->call(progress->context, told, m->streams.bytes_total,
-                           m->heap.writer ? ht_trace_next_event(m->heap.writer) : m->heap.unwritten_events);
-        }
-        // A full disk is told at the end; there is no point in reading on until then.
-        if (m->heap.writer && ht_trace_failed(m->heap.writer)) break;
-    }
-    return status;
+// Is there something to do before the horizon? Then does a piece of it. Returns 1, 0 if there is nothing, or
+// -1 with error.
+static int run_some(struct merge *m, struct ht_error *error) {
+    if (m->order_count && m->lane[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : 1;
+    if (!m->blocked_count) return 0;
+    // Whatever comes next of a growing log is stamped later than the horizon.
+    bool waited_enough = m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps <= m->horizon;
+    if (m->streams.growing && !waited_enough) return 0;
+    return force_oldest(m, error) ? -1 : 1;
 }
 
-static void tear_down(struct merge *m) {
+int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_error *error) {
+    int more = 1;
+    while (more > 0) {
+        more = run_some(m, error);
+        if (progress->call && m->streams.bytes_read - m->bytes_told >= PROGRESS_BYTES) {
+            m->bytes_told = m->streams.bytes_read;
+            progress->call(progress->context, m->bytes_told, m->streams.bytes_total,
+                           m->heap.writer ? ht_trace_next_event(m->heap.writer) : m->heap.unwritten_events);
+        }
+        if (m->streams.bytes_read >= m->bytes_limit) return 0;
+        // A full disk is told at the end; there is no point in reading on until then.
+        if (m->heap.writer && ht_trace_failed(m->heap.writer)) return 0;
+        if (m->failed) return -1;
+    }
+    return more;
+}
+
+void merge_end(struct merge *m) {
     heap_model_free(&m->heap);
     map64_free(&m->waiters);
     streams_close(&m->streams);
@@ -583,11 +588,14 @@ static void tear_down(struct merge *m) {
     free(m);
 }
 
-// Runs the whole merge. Returns it for its results, or NULL with error.
-static struct merge *merge(const struct ht_raw_log *log, const struct live_blocks *inherited,
-                           struct ht_trace_writer *writer, const struct fork_point *fork,
-                           const struct merge_observer *observer, const struct merge_progress *progress,
-                           struct ht_error *error) {
+static void give_up(struct merge *m) {
+    free(m->heap.threads);
+    merge_end(m);
+}
+
+// A merge that knows no streams yet. NULL with error.
+static struct merge *new_merge(const struct ht_raw_log *log, struct ht_trace_writer *writer,
+                               struct ht_error *error) {
     struct merge *m = calloc(1, sizeof *m);
     if (!m) {
         errno = ENOMEM;
@@ -595,12 +603,80 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
         return NULL;
     }
     m->log = log;
-    m->observer = observer;
-    if (!set_up(m, writer, fork, error) && !begin_with(m, inherited, error) && !run_merge(m, progress, error))
-        return m;
-    free(m->heap.threads);
-    tear_down(m);
+    if (!set_up(m, writer, error)) return m;
+    give_up(m);
     return NULL;
+}
+
+struct merge *merge_begin_growing(const struct ht_raw_log *log, struct ht_trace_writer *writer,
+                                  struct ht_error *error) {
+    struct merge *m = new_merge(log, writer, error);
+    if (!m) return NULL;
+    m->streams.log = log;
+    m->streams.growing = true;
+    m->horizon = 0;
+    return m;
+}
+
+uint64_t merge_position(const struct merge *m) {
+    uint64_t position = m->horizon;
+    if (m->order_count && m->lane[m->order[0]].key <= position) {
+        uint64_t key = m->lane[m->order[0]].key;
+        position = key ? key - 1 : 0;
+    }
+    if (m->blocked_count && m->lane[m->blocked[0]].wait_stamp <= position) {
+        uint64_t stamp = m->lane[m->blocked[0]].wait_stamp;
+        position = stamp ? stamp - 1 : 0;
+    }
+    return position;
+}
+
+// Gives the blocks whose reallocs are under way their addresses, or takes them again.
+static bool name_open_reallocs(struct merge *m, bool named) {
+    for (uint32_t i = 0; i < m->lanes; i++) {
+        const struct open_realloc *open = &m->lane[i].realloc;
+        if (!open->open || !open->slot) continue;
+        size_t place = heap_model_find(&m->heap, open->address);
+        uint32_t slot = heap_model_slot_at(&m->heap, place);
+        if (named && !slot && !map64_put(&m->heap.addresses, open->address, open->slot)) return false;
+        if (!named && slot == open->slot) heap_model_forget_at(&m->heap, place);
+    }
+    return true;
+}
+
+bool merge_live_blocks(struct merge *m, struct live_blocks *blocks) {
+    bool taken = name_open_reallocs(m, true) && live_blocks_take(blocks, &m->heap);
+    name_open_reallocs(m, false);
+    return taken;
+}
+
+void merge_stop_growing(struct merge *m) {
+    for (uint32_t i = 0; i < m->lanes; i++)
+        if (m->lane[i].dry) merge_wet(m, i);
+    m->streams.growing = false;
+    m->horizon = UINT64_MAX;
+}
+
+// Runs the whole merge. Returns it for its results, or NULL with error.
+static struct merge *merge(const struct ht_raw_log *log, const struct live_blocks *inherited,
+                           struct ht_trace_writer *writer, const struct fork_point *fork,
+                           const struct merge_observer *observer, const struct merge_progress *progress,
+                           struct ht_error *error) {
+    struct merge *m = new_merge(log, writer, error);
+    if (!m) return NULL;
+    m->observer = observer;
+    if (!find_streams(m, fork, error) && !merge_inherit(m, inherited, error) &&
+        !merge_run(m, progress, error))
+        return m;
+    give_up(m);
+    return NULL;
+}
+
+void merge_results(struct merge *m, struct merge_result *result) {
+    sample_line_end(&m->samples);
+    heap_model_fill_totals(&m->heap);
+    result->totals = m->heap.totals;
+    result->threads = m->heap.threads;
 }
 
 int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
@@ -608,11 +684,8 @@ int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,
               const struct merge_progress *progress, struct ht_error *error) {
     struct merge *m = merge(log, inherited, writer, NULL, NULL, progress, error);
     if (!m) return -1;
-    sample_line_end(&m->samples);
-    heap_model_fill_totals(&m->heap);
-    result->totals = m->heap.totals;
-    result->threads = m->heap.threads;
-    tear_down(m);
+    merge_results(m, result);
+    merge_end(m);
     return 0;
 }
 
@@ -622,8 +695,7 @@ int merge_to_fork(const struct ht_raw_log *log, const struct live_blocks *inheri
     struct merge *m = merge(log, inherited, NULL, fork, NULL, progress, error);
     if (!m) return -1;
     int status = live_blocks_take(live, &m->heap) ? 0 : no_memory(m, error);
-    free(m->heap.threads);
-    tear_down(m);
+    give_up(m);
     return status;
 }
 
@@ -632,7 +704,6 @@ int merge_observe(const struct ht_raw_log *log, const struct live_blocks *inheri
                   struct ht_error *error) {
     struct merge *m = merge(log, inherited, NULL, NULL, observer, progress, error);
     if (!m) return -1;
-    free(m->heap.threads);
-    tear_down(m);
+    give_up(m);
     return 0;
 }

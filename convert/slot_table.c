@@ -1,11 +1,13 @@
 #include "slot_table.h"
 
+#include <stdlib.h>
 #include <sys/mman.h>
 
 enum { LEAST_BYTES = 1 << 20 };
 
 void slot_table_free(struct slot_table *table) {
     if (table->items) munmap(table->items, table->mapped_bytes);
+    free(table->used);
     *table = (struct slot_table){.item_bytes = table->item_bytes};
 }
 
@@ -19,11 +21,16 @@ static bool grow(struct slot_table *table, uint64_t slots) {
     table->items = items;
     table->mapped_bytes = bytes;
     table->room = bytes / table->item_bytes;
+    if (table->room > (UINT64_C(1) << 32)) table->room = UINT64_C(1) << 32;
     return true;
 }
 
 bool slot_table_reach(struct slot_table *table, const uint32_t *slot, uint32_t rows) {
     uint32_t last = 0;
-    for (uint32_t row = 0; row < rows; row++) last = slot[row] > last ? slot[row] : last;
+    if (!table->used && !(table->used = calloc(SLOT_CHUNKS, sizeof *table->used))) return false;
+    for (uint32_t row = 0; row < rows; row++) {
+        last = slot[row] > last ? slot[row] : last;
+        table->used[slot[row] >> SLOT_CHUNK_BITS] = true;
+    }
     return last < table->room || grow(table, (uint64_t)last + 1);
 }

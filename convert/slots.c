@@ -145,3 +145,14 @@ void slots_thread_ended(struct slots *slots, uint32_t number) {
     append_all(slots, &slots->pool, &thread->own);
     while (thread->fresh < thread->fresh_end) push_newest(slots, &slots->pool, thread->fresh++);
 }
+
+bool slots_reserve(struct slots *slots, uint32_t total) {
+    while ((uint64_t)total + NEW_AT_ONCE + 1 > slots->room)
+        if (!grow(slots)) return false;
+    slots->total = total;
+    return true;
+}
+
+void slots_put_free(struct slots *slots, struct slot_list *list, uint32_t slot) {
+    push_newest(slots, list, slot);
+}

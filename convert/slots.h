@@ -52,6 +52,10 @@ bool slots_add_thread(struct slots *slots);
 uint32_t slots_take(struct slots *slots, uint32_t thread, uint64_t size);
 // Ends the object in the slot.
 void slots_give(struct slots *slots, uint32_t slot, uint32_t by_thread);
+// For slots that are put together again from a file: room for numbers up to `total`, and a free one as the
+// newest of a list.
+bool slots_reserve(struct slots *slots, uint32_t total);
+void slots_put_free(struct slots *slots, struct slot_list *list, uint32_t slot);
 // The thread is gone: what it hoarded is everybody's.
 void slots_thread_ended(struct slots *slots, uint32_t thread);
 

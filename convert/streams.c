@@ -16,7 +16,7 @@ enum {
     PADDING_BYTES = 64
 };
 
-static bool add_window(struct stream *stream, struct stream_window window) {
+bool stream_add_window(struct stream *stream, struct stream_window window) {
     if (stream->windows == stream->windows_room) {
         uint32_t room = stream->windows_room ? stream->windows_room * 2 : 4;
         void *larger = realloc(stream->window, room * sizeof *stream->window);
@@ -28,7 +28,7 @@ static bool add_window(struct stream *stream, struct stream_window window) {
     return true;
 }
 
-static bool grow_streams(struct streams *streams, uint32_t number) {
+bool streams_grow(struct streams *streams, uint32_t number) {
     if (number < streams->room) return true;
     size_t room = ((size_t)number + 1) * 2;
     struct stream *larger = realloc(streams->stream, room * sizeof *larger);
@@ -49,7 +49,7 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
         if (!ht_raw_stream_possible(log, window.stream))
             return ht_error_input(error, log->path, at,
                                   "a stream number that the windows account for expected");
-        if (!grow_streams(streams, window.stream)) goto no_memory;
+        if (!streams_grow(streams, window.stream)) goto no_memory;
         if (window.stream >= streams->count) streams->count = (size_t)window.stream + 1;
         struct stream *stream = &streams->stream[window.stream];
         if (stream->windows == 0) {
@@ -68,7 +68,8 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
                                   stream->windows, window.stream, window.index);
         uint64_t bytes = window.used ? window.used : window.bytes;
         if (bytes > log->windows_end - at) bytes = log->windows_end - at;  // a file cut short
-        if (!add_window(stream, (struct stream_window){at, window.base_stamp, (uint32_t)bytes, window.used}))
+        if (!stream_add_window(stream,
+                               (struct stream_window){at, window.base_stamp, (uint32_t)bytes, window.used}))
             goto no_memory;
         streams->bytes_total += bytes;
     }
@@ -123,15 +124,16 @@ static int fill_chunk(struct streams *streams, struct stream *stream, struct ht_
 static int begin_window(struct streams *streams, struct stream *stream, struct ht_error *error) {
     if (stream->next_window == stream->windows) return 0;
     const struct stream_window *place = &stream->window[stream->next_window++];
-    struct ht_window window;
-    if (place->bytes <= sizeof window) return 1;
-    if (read_at(streams->log, &window, sizeof window, place->offset, error)) return -1;
+    struct ht_window window = {.base_stamp = place->base_stamp, .base_address = place->base_address};
+    uint32_t from = place->from ? place->from : (uint32_t)sizeof window;
+    if (place->bytes <= from) return 1;
+    if (!place->from && read_at(streams->log, &window, sizeof window, place->offset, error)) return -1;
     stream->decoder = (struct ht_raw_decoder){.at = stream->chunk,
                                               .end = stream->chunk,
                                               .stamp = window.base_stamp,
                                               .address = window.base_address};
-    stream->chunk_offset = place->offset + sizeof window;
-    stream->window_left = place->bytes - sizeof window;
+    stream->chunk_offset = place->offset + from;
+    stream->window_left = place->bytes - from;
     stream->in_window = true;
     return fill_chunk(streams, stream, error) ? -1 : 1;
 }
@@ -179,12 +181,18 @@ int streams_refill(struct streams *streams, struct stream *stream, struct ht_err
             int begun = begin_window(streams, stream, error);
             if (begun < 0) return -1;
             if (begun == 0) {
-                stream->ended = true;
+                stream->ended = !streams->growing;
                 release(stream);
                 return 0;
             }
             if (!stream->in_window) continue;
         }
+        const uint64_t window = stream->window[stream->next_window - 1].offset;
+        stream->batch_place = (struct stream_place){.window = window,
+                                                    .at = (uint32_t)(stream->chunk_offset - window) +
+                                                          (uint32_t)(stream->decoder.at - stream->chunk),
+                                                    .stamp = stream->decoder.stamp,
+                                                    .address = stream->decoder.address};
         if (decode_some(streams, stream, error)) return -1;
     }
     return 1;

@@ -11,10 +11,20 @@
 
 enum { STREAM_BATCH = 32 };
 
+// A window, or a part of one.
 struct stream_window {
     uint64_t offset;
     uint64_t base_stamp;  // no call in it is stamped earlier
     uint32_t bytes, used;
+    uint32_t from;  // where in the window its records begin; 0: behind the header, which is to be read
+    uint64_t base_address;  // unless the header is to be read
+};
+
+// A place between two records.
+struct stream_place {
+    uint64_t window;  // offset of the window in the file
+    uint32_t at;      // bytes into it
+    uint64_t stamp, address;
 };
 
 struct stream {
@@ -29,6 +39,7 @@ struct stream {
     uint64_t window_left;   // bytes of the window behind the chunk
     struct ht_raw_decoder decoder;
     bool in_window;
+    struct stream_place batch_place;  // where the batch begins
     // Records decoded ahead.
     struct ht_raw_record *batch;
     uint32_t batch_at, batch_end;
@@ -40,13 +51,19 @@ struct streams {
     struct stream *stream;
     size_t count, room;
     uint64_t bytes_total, bytes_read;  // for progress
+    bool growing;                      // more windows may come
 };
 
 // Finds all windows. Returns 0 or -1 with error.
 int streams_open(struct streams *streams, const struct ht_raw_log *log, struct ht_error *error);
 void streams_close(struct streams *streams);
 
-// Decodes the stream's next batch. Returns 1, 0 at its end (its memory is then released), -1 with error.
+// Makes room for a stream of that number. False for want of memory.
+bool streams_grow(struct streams *streams, uint32_t number);
+bool stream_add_window(struct stream *stream, struct stream_window window);
+
+// Decodes the stream's next batch. Returns 1, 0 at its end (its memory is then released), -1 with error. Of a
+// growing log, 0 says that there is no more for now.
 int streams_refill(struct streams *streams, struct stream *stream, struct ht_error *error);
 
 #endif

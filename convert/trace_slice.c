@@ -29,9 +29,7 @@ struct slicing {
     struct ht_trace_facts facts;
     struct ht_op_shape shape[256];
     struct slot_table blocks;  // of struct old_block
-    uint64_t slots_end;        // no slot so far is this high
     struct old_thread *threads;
-    size_t threads_count;
     uint32_t *old_number;    // of each new thread
     struct heap_model heap;  // its addresses are the old slots
     struct ht_trace_writer *writer;
@@ -46,27 +44,6 @@ static int no_memory(const struct slicing *s, struct ht_error *error) {
 
 static struct old_block *block_at(const struct slicing *s, uint32_t slot) {
     return (struct old_block *)s->blocks.items + slot;
-}
-
-// Makes the old thread known; one that the threads section does not have is nameless. False for want of
-// memory.
-static bool reach_thread(struct slicing *s, uint32_t thread) {
-    if (thread < s->threads_count) return true;
-    size_t room = (size_t)thread + 1;
-    struct old_thread *threads = realloc(s->threads, room * sizeof *threads);
-    if (threads) s->threads = threads;
-    uint32_t *old_number = realloc(s->old_number, room * sizeof *old_number);
-    if (old_number) s->old_number = old_number;
-    struct ht_thread *facts = s->facts.threads;
-    if (s->facts.threads_count < room && (facts = realloc(facts, room * sizeof *facts))) {
-        s->facts.threads = facts;
-        memset(facts + s->facts.threads_count, 0, (room - s->facts.threads_count) * sizeof *facts);
-        s->facts.threads_count = room;
-    }
-    if (!threads || !old_number || !facts) return false;
-    while (s->threads_count < room)
-        threads[s->threads_count++] = (struct old_thread){.new_number = NO_THREAD};
-    return true;
 }
 
 // ---- residency: the rows of the old trace under the births' new numbers ----
@@ -107,7 +84,7 @@ static int earlier_first(const void *a, const void *b) {
 // Lets the slice begin with the blocks that are live now, as events of its first thread.
 static bool inherit(struct slicing *s, uint32_t first_thread) {
     size_t count = 0;
-    for (uint64_t slot = 1; slot < s->slots_end; slot++) {
+    for (uint64_t slot = 1; (slot = slot_table_next(&s->blocks, slot)) < s->blocks.room; slot++) {
         const struct old_block *block = block_at(s, (uint32_t)slot);
         count += block->live && block->kept;
     }
@@ -115,7 +92,7 @@ static bool inherit(struct slicing *s, uint32_t first_thread) {
     struct live_blocks live = {.block = malloc((count + 1) * sizeof *live.block), .count = count};
     bool made = born && live.block;
     size_t at = 0;
-    for (uint64_t slot = 1; made && slot < s->slots_end; slot++) {
+    for (uint64_t slot = 1; made && (slot = slot_table_next(&s->blocks, slot)) < s->blocks.room; slot++) {
         const struct old_block *block = block_at(s, (uint32_t)slot);
         if (block->live && block->kept) born[at++] = (struct born){block->birth_event, (uint32_t)slot};
     }
@@ -237,6 +214,7 @@ static void drop(struct slicing *s, const struct old_event *event, uint64_t time
 static const char *look(const struct slicing *s, const struct old_event *event, bool *in_slice) {
     const struct ht_op_shape shape = s->shape[event->op];
     *in_slice = false;
+    if (event->thread >= s->facts.threads_count) return "a thread that the threads section has expected";
     if (event->time_ns < s->last_ns) return "times in order expected";
     if (!shape.slot) return NULL;
     const struct old_block *block = block_at(s, event->slot);
@@ -253,7 +231,6 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
     s->last_ns = event->time_ns;
     s->end_event = event->number + 1;
     if (!shape.slot) return;
-    if (event->slot >= s->slots_end) s->slots_end = (uint64_t)event->slot + 1;
     *block_at(s, event->slot) = (struct old_block){
         .birth_event = event->number, .bytes = event->bytes, .live = !shape.ends_object, .kept = kept};
 }
@@ -317,7 +294,6 @@ static int take_section(struct slicing *s, size_t i, struct ht_error *error) {
         }
         unsigned function = ht_op_function(event.op);
         if (function == HT_CALLOC || function == HT_REALLOCARRAY) event.bytes *= event.extra;
-        if (!reach_thread(s, event.thread)) return no_memory(s, error);
         if (take_event(s, i, &event, error)) return -1;
     }
     return 0;
@@ -407,8 +383,11 @@ static int set_up(struct slicing *s, struct ht_error *error) {
     if (ht_trace_facts(s->reader, &s->facts, error)) return -1;
     size_t threads = s->facts.threads_count;
     if (trace_range_know_threads(s->range, (uint32_t)threads, s->path, error)) return -1;
-    bool made = heap_model_init(&s->heap, s->writer);
-    return made && reach_thread(s, threads ? (uint32_t)threads - 1 : 0) ? 0 : no_memory(s, error);
+    s->threads = malloc((threads + 1) * sizeof *s->threads);
+    s->old_number = malloc((threads + 1) * sizeof *s->old_number);
+    if (!s->threads || !s->old_number || !heap_model_init(&s->heap, s->writer)) return no_memory(s, error);
+    for (size_t i = 0; i < threads; i++) s->threads[i] = (struct old_thread){.new_number = NO_THREAD};
+    return 0;
 }
 
 int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,

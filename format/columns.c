@@ -106,7 +106,8 @@ static int put_column(struct ht_packer *packer, struct ht_payload *payload, uint
     struct ht_column_entry *entry = &payload->entry[payload->columns];
     *entry = (struct ht_column_entry){
         .id = id, .width = (uint8_t)width, .transform = transform, .values = (uint32_t)count};
-    long stored = put_bytes(packer, payload, raw, width * count, &entry->compression);
+    size_t bytes = transform == HT_TRANSFORM_NIBBLES ? (count + 1) / 2 : width * count;
+    long stored = put_bytes(packer, payload, raw, bytes, &entry->compression);
     if (stored < 0) return -1;
     entry->stored_bytes = (uint32_t)stored;
     payload->used += (size_t)stored;
@@ -161,6 +162,16 @@ int ht_pack_u32(struct ht_packer *packer, struct ht_payload *payload, uint8_t id
     return result;
 }
 
+int ht_pack_nibbles(struct ht_packer *packer, struct ht_payload *payload, uint8_t id, const uint8_t *values,
+                    size_t count) {
+    size_t bytes = (count + 1) / 2;
+    if (!grow(&packer->planes, &packer->planes_room, bytes, 1)) return -1;
+    for (size_t i = 0; i < count / 2; i++)
+        packer->planes[i] = (uint8_t)(values[2 * i] | values[2 * i + 1] << 4);
+    if (count % 2) packer->planes[bytes - 1] = values[count - 1];
+    return put_column(packer, payload, id, packer->planes, 1, HT_TRANSFORM_NIBBLES, count);
+}
+
 int ht_pack_bytes(struct ht_packer *packer, struct ht_payload *payload, uint8_t id, const void *bytes,
                   size_t count) {
     return put_column(packer, payload, id, bytes, 1, HT_TRANSFORM_PLAIN, count);
@@ -187,10 +198,11 @@ void ht_unpacker_free(struct ht_unpacker *unpacker) {
 // The column's planes, uncompressed. NULL and *wrong otherwise.
 static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                                 const uint8_t *stored, const char **wrong) {
-    size_t bytes = (size_t)entry->width * entry->values;
+    size_t bytes = entry->transform == HT_TRANSFORM_NIBBLES ? ((size_t)entry->values + 1) / 2
+                                                            : (size_t)entry->width * entry->values;
     *wrong = NULL;
     if (entry->width > 8) *wrong = "column wider than 8 bytes";
-    else if (entry->transform > HT_TRANSFORM_DIFFERENCE) *wrong = "unknown column transform";
+    else if (entry->transform > HT_TRANSFORM_NIBBLES) *wrong = "unknown column transform";
     else if (entry->compression > HT_ZSTD) *wrong = "unknown column compression";
     else if (entry->compression == HT_STORED && entry->stored_bytes != bytes)
         *wrong = "stored column of the wrong length";
@@ -225,6 +237,7 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
 const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                           const uint8_t *stored, uint64_t *values) {
     const char *wrong;
+    if (entry->transform == HT_TRANSFORM_NIBBLES) return "column of whole values expected";
     const uint8_t *planes = planes_of(unpacker, entry, stored, &wrong);
     if (!planes) return wrong;
     JOIN_PLANES(uint64_t);
@@ -241,6 +254,7 @@ const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_e
 const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                           const uint8_t *stored, uint32_t *values) {
     const char *wrong;
+    if (entry->transform == HT_TRANSFORM_NIBBLES) return "column of whole values expected";
     // Differences of 32-bit values may need five bytes; they are summed in 64 bits.
     if (entry->width > 4) {
         uint64_t *wide = malloc(((size_t)entry->values + 1) * sizeof *wide);
@@ -277,4 +291,63 @@ const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column
     if (entry->width == 0) memset(values, 0, entry->values);
     else if (entry->values) memcpy(values, planes, entry->values);
     return NULL;
+}
+
+const char *ht_unpack_nibbles(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
+                              const uint8_t *stored, uint8_t *values) {
+    const char *wrong;
+    if (entry->width != 1 || entry->transform != HT_TRANSFORM_NIBBLES) return "column of nibbles expected";
+    const uint8_t *packed = planes_of(unpacker, entry, stored, &wrong);
+    if (!packed) return wrong;
+    size_t pairs = entry->values / 2;
+    for (size_t i = 0; i < pairs; i++) {
+        values[2 * i] = packed[i] & 15;
+        values[2 * i + 1] = packed[i] >> 4;
+    }
+    if (entry->values % 2) {
+        if (packed[pairs] > 15) return "no nibble behind the last expected";
+        values[2 * pairs] = packed[pairs];
+    }
+    return NULL;
+}
+
+const struct ht_column_entry *ht_find_column(const struct ht_columns *columns, uint8_t id,
+                                             struct ht_column_entry *entry, const uint8_t **stored) {
+    size_t at = columns->count * sizeof *entry;
+    for (unsigned i = 0; i < columns->count; i++) {
+        memcpy(entry, columns->payload + i * sizeof *entry, sizeof *entry);
+        if (entry->stored_bytes > columns->payload_bytes - at) return NULL;
+        if (entry->id == id) {
+            *stored = columns->payload + at;
+            return entry;
+        }
+        at += entry->stored_bytes;
+    }
+    return NULL;
+}
+
+// A column of `count` values. *found: it is there; one without values may be left out.
+static const char *expect_column(const struct ht_columns *columns, uint8_t id, size_t count,
+                                 struct ht_column_entry *entry, const uint8_t **stored, bool *found) {
+    *found = ht_find_column(columns, id, entry, stored) != NULL;
+    if (!*found) return count ? "a column is missing" : NULL;
+    return entry->values == count ? NULL : "a column of another length expected";
+}
+
+const char *ht_column_u64(struct ht_unpacker *unpacker, const struct ht_columns *columns, uint8_t id,
+                          uint64_t *values, size_t count) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    bool found;
+    const char *wrong = expect_column(columns, id, count, &entry, &stored, &found);
+    return wrong || !found ? wrong : ht_unpack_u64(unpacker, &entry, stored, values);
+}
+
+const char *ht_column_u32(struct ht_unpacker *unpacker, const struct ht_columns *columns, uint8_t id,
+                          uint32_t *values, size_t count) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    bool found;
+    const char *wrong = expect_column(columns, id, count, &entry, &stored, &found);
+    return wrong || !found ? wrong : ht_unpack_u32(unpacker, &entry, stored, values);
 }

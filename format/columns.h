@@ -35,6 +35,10 @@ int ht_pack_u32(struct ht_packer *packer, struct ht_payload *payload, uint8_t id
 int ht_pack_bytes(struct ht_packer *packer, struct ht_payload *payload, uint8_t id, const void *bytes,
                   size_t count);
 
+// Values below 16, two in a byte.
+int ht_pack_nibbles(struct ht_packer *packer, struct ht_payload *payload, uint8_t id, const uint8_t *values,
+                    size_t count);
+
 struct ht_unpacker *ht_unpacker_new(void);
 void ht_unpacker_free(struct ht_unpacker *unpacker);
 
@@ -46,5 +50,24 @@ const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_e
                           const uint8_t *stored, uint32_t *values);
 const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                             const uint8_t *stored, uint8_t *values);
+const char *ht_unpack_nibbles(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
+                              const uint8_t *stored, uint8_t *values);
+
+// The columns of a section that was read: its directory and what follows it.
+struct ht_columns {
+    const uint8_t *payload;
+    size_t payload_bytes;  // at least the directory's
+    unsigned count;
+};
+
+// Finds a column. *stored points at its bytes. NULL if it is absent or out of bounds.
+const struct ht_column_entry *ht_find_column(const struct ht_columns *columns, uint8_t id,
+                                             struct ht_column_entry *entry, const uint8_t **stored);
+// Decode a column that must hold `count` values; it may be absent where that is 0. Return NULL, or what is
+// wrong.
+const char *ht_column_u64(struct ht_unpacker *unpacker, const struct ht_columns *columns, uint8_t id,
+                          uint64_t *values, size_t count);
+const char *ht_column_u32(struct ht_unpacker *unpacker, const struct ht_columns *columns, uint8_t id,
+                          uint32_t *values, size_t count);
 
 #endif

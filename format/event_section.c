@@ -1,53 +1,121 @@
 #include "event_section.h"
 
-// How many of the columns that code slots a section has filled.
-struct coded {
-    uint32_t births, named, slots;
-};
-
 void ht_section_coder_init(struct ht_section_coder *coder) {
     for (unsigned op = 0; op < 256; op++) coder->shape[op] = ht_op_shape((uint8_t)op);
 }
 
-// Codes the slot of one event.
-static void code_slot(const struct ht_event_section *section, struct ht_section_coder *coder,
-                      struct coded *coded, uint32_t thread, uint32_t row, const struct ht_op_shape shape) {
+// The lengths of the columns that tell what codes leave open.
+struct told_values {
+    uint32_t slots, across;
+};
+
+// Codes the slot of one event, and appends what its code leaves open.
+static uint32_t code_slot(const struct ht_event_section *section, struct ht_section_coder *coder,
+                          struct told_values *told, uint32_t thread, uint32_t row,
+                          const struct ht_op_shape shape) {
     uint32_t slot = section->slot[row], code;
+    coder->slot[told->slots] = slot;
     if (shape.makes_object) {
         code = slot_coder_encode_birth(&coder->slots, thread, slot);
-        coder->birth[coded->births++] = code;
-        coder->slot[coded->slots] = slot;
-        coded->slots += code == HT_BIRTH_EXPLICIT;
+        told->slots += code == HT_BIRTH_EXPLICIT;
     } else {
         bool reborn =
             !shape.ends_object && ht_functions[ht_op_function(section->op[row])].kind == HT_KIND_REALLOC;
         code = slot_coder_encode_named(&coder->slots, thread, slot, shape.ends_object, reborn,
-                                       section->own[row]);
-        coder->named[coded->named++] = code;
-        coder->slot[coded->slots] = slot;
-        coded->slots += code < HT_NAMED_BY_BIRTH;
+                                       section->own[row], &coder->across[told->across]);
+        told->slots += code < HT_NAMED_ACROSS;
+        told->across += code == HT_NAMED_ACROSS;
     }
+    return code;
 }
 
-// Codes all slots of a full section at once: with the slots known, their hash entries can be fetched ahead.
-static struct coded code_slots(const struct ht_event_section *section, struct ht_section_coder *coder) {
+// Codes all slots of a full section and counts the patterns that result. With the slots known, their hash
+// entries can be fetched ahead.
+static struct told_values code_events(const struct ht_event_section *section,
+                                      struct ht_section_coder *coder) {
     enum { AHEAD = 12 };
-    struct coded coded = {0};
+    const uint64_t *size = section->size, *extra = section->extra;
+    struct told_values told = {0};
     slot_coder_begin(&coder->slots);
+    ht_tokenizer_begin(&coder->tokens);
     for (uint32_t run = 0, row = 0; run < section->runs; run++) {
         uint32_t thread = slot_coder_thread(&coder->slots, section->run_thread[run]);
         for (uint32_t end = row + section->run_length[run]; row < end; row++) {
             if (row + AHEAD < section->rows) slot_coder_prefetch(&coder->slots, section->slot[row + AHEAD]);
             const struct ht_op_shape shape = coder->shape[section->op[row]];
-            if (shape.slot) code_slot(section, coder, &coded, thread, row, shape);
+            uint32_t code = shape.slot ? code_slot(section, coder, &told, thread, row, shape) : 0;
+            ht_tokenizer_add(&coder->tokens, ht_code_and_op(code, section->op[row]), shape.size ? *size : 0,
+                             shape.extra ? *extra : 0);
+            size += shape.size;
+            extra += shape.extra;
         }
     }
-    return coded;
+    ht_tokenizer_choose(&coder->tokens, coder->shape);
+    return told;
+}
+
+// The values of open tokens, in columns of their own.
+struct open_values {
+    uint32_t named, sizes, extras;
+};
+
+static struct open_values spell_events(struct ht_section_coder *coder) {
+    const struct ht_tokenizer *tokens = &coder->tokens;
+    struct open_values values = {0};
+    for (uint32_t row = 0; row < tokens->rows; row++) {
+        const struct ht_event_pattern *event = &tokens->pattern[tokens->pattern_of[row]];
+        coder->token[row] = (uint8_t)event->token;
+        if (event->token < tokens->whole) continue;
+        const struct ht_op_shape shape = coder->shape[ht_pattern_op(event)];
+        coder->named[values.named] = ht_pattern_code(event);
+        values.named += shape.slot && !shape.makes_object;
+        coder->size[values.sizes] = event->size;
+        values.sizes += shape.size;
+        coder->extra[values.extras] = event->extra;
+        values.extras += shape.extra;
+    }
+    return values;
+}
+
+// Splits times into the short ones and what is beyond them. Returns the length of the long time column.
+static uint32_t split_times(const struct ht_event_section *section, struct ht_section_coder *coder) {
+    uint32_t longs = 0;
+    for (uint32_t row = 0; row < section->rows; row++)
+        coder->time[row] = section->time[row] < HT_SHORT_TIMES ? (uint8_t)section->time[row] : HT_SHORT_TIMES;
+    for (uint32_t row = 0; row < section->rows; row++) {
+        coder->long_time[longs] = section->time[row] - HT_SHORT_TIMES;
+        longs += section->time[row] >= HT_SHORT_TIMES;
+    }
+    return longs;
+}
+
+static int pack_tokens(const struct ht_section_coder *coder, struct ht_packer *packer,
+                       struct ht_payload *payload) {
+    const struct ht_tokenizer *tokens = &coder->tokens;
+    uint8_t op[HT_TOKENS_MAX];
+    uint32_t code[HT_TOKENS_MAX];
+    uint64_t size[HT_TOKENS_MAX], extra[HT_TOKENS_MAX];
+    for (uint32_t i = 0; i < tokens->tokens; i++) {
+        op[i] = ht_pattern_op(&tokens->token[i]);
+        bool makes_object = coder->shape[op[i]].makes_object;
+        // What an open token's event names is told in the column of named codes.
+        code[i] = i < tokens->whole || makes_object ? ht_pattern_code(&tokens->token[i]) : 0;
+        size[i] = tokens->token[i].size;
+        extra[i] = tokens->token[i].extra;
+    }
+    if (ht_pack_bytes(packer, payload, HT_COLUMN_TOKEN_OP, op, tokens->tokens) ||
+        ht_pack_u32(packer, payload, HT_COLUMN_TOKEN_CODE, code, tokens->tokens, 0))
+        return -1;
+    if (!tokens->whole) return 0;
+    if (ht_pack_u64(packer, payload, HT_COLUMN_TOKEN_SIZE, size, tokens->whole, 0)) return -1;
+    return ht_pack_u64(packer, payload, HT_COLUMN_TOKEN_EXTRA, extra, tokens->whole, 0);
 }
 
 int ht_event_section_pack(const struct ht_event_section *section, struct ht_section_coder *coder,
                           struct ht_packer *packer, struct ht_payload *payload) {
-    const struct coded coded = code_slots(section, coder);
+    const struct told_values told = code_events(section, coder);
+    const uint32_t longs = split_times(section, coder);
+    const struct open_values values = spell_events(coder);
     const struct {
         uint8_t id;
         const uint32_t *values;
@@ -56,16 +124,19 @@ int ht_event_section_pack(const struct ht_event_section *section, struct ht_sect
     } column[] = {
         {HT_COLUMN_RUN_THREAD, section->run_thread, section->runs, false},
         {HT_COLUMN_RUN_LENGTH, section->run_length, section->runs, false},
-        {HT_COLUMN_TIME, section->time, section->rows, false},
-        {HT_COLUMN_BIRTH, coder->birth, coded.births, false},
-        {HT_COLUMN_NAMED, coder->named, coded.named, false},
-        {HT_COLUMN_SLOT, coder->slot, coded.slots, true},
+        {HT_COLUMN_LONG_TIME, coder->long_time, longs, false},
+        {HT_COLUMN_NAMED, coder->named, values.named, false},
+        {HT_COLUMN_SLOT, coder->slot, told.slots, true},
+        {HT_COLUMN_ACROSS, coder->across, told.across, false},
     };
-    if (ht_pack_bytes(packer, payload, HT_COLUMN_OP, section->op, section->rows)) return -1;
+    if (pack_tokens(coder, packer, payload) ||
+        ht_pack_bytes(packer, payload, HT_COLUMN_TOKEN, coder->token, section->rows) ||
+        ht_pack_nibbles(packer, payload, HT_COLUMN_TIME, coder->time, section->rows))
+        return -1;
     for (size_t i = 0; i < sizeof column / sizeof *column; i++)
-        if (ht_pack_u32(packer, payload, column[i].id, column[i].values, column[i].count,
-                        column[i].difference))
+        if (column[i].count && ht_pack_u32(packer, payload, column[i].id, column[i].values, column[i].count,
+                                           column[i].difference))
             return -1;
-    if (ht_pack_u64(packer, payload, HT_COLUMN_SIZE, section->size, section->sizes, 0)) return -1;
-    return ht_pack_u64(packer, payload, HT_COLUMN_EXTRA, section->extra, section->extras, 0);
+    if (values.sizes && ht_pack_u64(packer, payload, HT_COLUMN_SIZE, coder->size, values.sizes, 0)) return -1;
+    return values.extras ? ht_pack_u64(packer, payload, HT_COLUMN_EXTRA, coder->extra, values.extras, 0) : 0;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "columns.h"
+#include "event_tokens.h"
 #include "ops.h"
 #include "slot_coder.h"
 
@@ -25,7 +26,12 @@ struct ht_event_section {
 struct ht_section_coder {
     struct ht_op_shape shape[256];  // filled by ht_section_coder_init
     struct slot_coder slots;
-    uint32_t birth[HT_SECTION_ROWS_MAX], named[HT_SECTION_ROWS_MAX], slot[HT_SECTION_ROWS_MAX];
+    struct ht_tokenizer tokens;
+    // Columns under construction.
+    uint8_t token[HT_SECTION_ROWS_MAX], time[HT_SECTION_ROWS_MAX];
+    uint32_t long_time[HT_SECTION_ROWS_MAX], named[HT_SECTION_ROWS_MAX];
+    uint32_t slot[HT_SECTION_ROWS_MAX], across[HT_SECTION_ROWS_MAX];
+    uint64_t size[HT_SECTION_ROWS_MAX], extra[HT_SECTION_ROWS_MAX];
 };
 
 void ht_section_coder_init(struct ht_section_coder *coder);

@@ -12,6 +12,8 @@ enum {
     HT_RAW_VERSION = 1,
     HT_RAW_MIN_READER = 1,
     HT_RAW_HEADER_BYTES = 16384,
+    HT_RAW_CONSUMER_OFFSET = 2048,  // path of the trace that holds what has been given back
+    HT_RAW_CONSUMER_BYTES = 2048,
     HT_RAW_CONTEXT_OFFSET = 4096,
     HT_WINDOW_ALIGN = 4096,
     HT_WINDOW_BYTES_MAX = 1 << 24,
@@ -32,6 +34,7 @@ enum ht_stop_reason {
     HT_STOP_SANDBOX = 3,
     HT_STOP_CONTROL = 4
 };
+enum ht_raw_feature { HT_RAW_FEATURE_CONSUMED = 1 };
 // What heaptape ctl asks of a live recording.
 enum ht_control { HT_CONTROL_NONE = 0, HT_CONTROL_RUN = 1, HT_CONTROL_PAUSE = 2, HT_CONTROL_STOP = 3 };
 

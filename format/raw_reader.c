@@ -17,8 +17,8 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
         return ht_error_input(error, path, 10,
                               "raw log version %u needs a newer reader (this one knows version %d)",
                               header->version, HT_RAW_VERSION);
-    if (header->features)
-        return ht_error_input(error, path, 12, "raw log uses unknown features 0x%" PRIx32, header->features);
+    uint32_t unknown = header->features & ~(uint32_t)HT_RAW_FEATURE_CONSUMED;
+    if (unknown) return ht_error_input(error, path, 12, "raw log uses unknown features 0x%" PRIx32, unknown);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
         return ht_error_input(error, path, 16, "a header of %d bytes expected", HT_RAW_HEADER_BYTES);
     if (header->clock_kind < HT_CLOCK_TSC || header->clock_kind > HT_CLOCK_GETTIME ||
@@ -104,13 +104,33 @@ double ht_raw_ns_per_stamp(const struct ht_raw_log *log) {
     return (double)(last.mono_ns - first.mono_ns) / (double)(last.stamp - first.stamp);
 }
 
+bool ht_raw_consumer(const struct ht_raw_log *log, char path[HT_RAW_CONSUMER_BYTES]) {
+    uint32_t features;
+    // Asked of the file, not of the header as it was when the log was opened.
+    if (!ht_read_at(log->fd, &features, sizeof features, offsetof(struct ht_raw_header, features)) ||
+        !(features & HT_RAW_FEATURE_CONSUMED) ||
+        !ht_read_at(log->fd, path, HT_RAW_CONSUMER_BYTES, HT_RAW_CONSUMER_OFFSET))
+        return false;
+    path[HT_RAW_CONSUMER_BYTES - 1] = 0;
+    return true;
+}
+
+// The next page that may hold anything: what was given back, or never touched, is a hole.
+static uint64_t next_page(const struct ht_raw_log *log, uint64_t offset) {
+    offset += HT_WINDOW_ALIGN;
+    off_t data = lseek(log->fd, (off_t)offset, SEEK_DATA);
+    if (data < 0) return errno == ENXIO ? UINT64_MAX - HT_WINDOW_ALIGN : offset;
+    uint64_t page = (uint64_t)data / HT_WINDOW_ALIGN * HT_WINDOW_ALIGN;
+    return page > offset ? page : offset;
+}
+
 int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_window *window, uint64_t *at,
                        struct ht_error *error) {
     if (offset < HT_RAW_HEADER_BYTES) offset = HT_RAW_HEADER_BYTES;
-    for (; offset + sizeof *window <= log->windows_end; offset += HT_WINDOW_ALIGN) {
+    for (; offset + sizeof *window <= log->windows_end; offset = next_page(log, offset)) {
         if (!ht_read_at(log->fd, window, sizeof *window, offset))
             return ht_error_system(error, log->path, "cannot read");
-        if (window->magic == 0) continue;  // handed out, never begun
+        if (window->magic == 0) continue;  // handed out and never begun, or given back
         if (window->magic != HT_WINDOW_MAGIC || window->bytes < HT_WINDOW_ALIGN ||
             window->bytes % HT_WINDOW_ALIGN || window->used > window->bytes ||
             (window->used && window->used < sizeof *window) || window->bytes > HT_WINDOW_BYTES_MAX)

@@ -15,6 +15,7 @@ void slot_coder_begin(struct slot_coder *coder) {
 uint32_t slot_coder_thread(struct slot_coder *coder, uint32_t thread) {
     uint64_t *entry = slot_coder_find(coder, coder->thread_entry, thread);
     if (!slot_coder_live(coder, *entry)) {
+        coder->born[coder->threads] = coder->first[coder->threads] = 0;
         coder->top[coder->threads++] = 0;
         *entry = slot_coder_entry(coder, thread, coder->threads);
     }

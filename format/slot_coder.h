@@ -3,7 +3,8 @@
 //
 // Two observations make slots nearly free. An allocation mostly gets the slot that its thread freed last, so
 // within a section the frees predict the allocations. And what is freed or reallocated was mostly born a
-// little earlier in the same section, so "how many births ago" names it. Only the rest is stored as a number.
+// little earlier in the same section, by the same thread, so "how many of the thread's births ago" names it,
+// whatever other threads do meanwhile. Only the rest is stored as a number.
 #ifndef HEAPTAPE_SLOT_CODER_H
 #define HEAPTAPE_SLOT_CODER_H
 
@@ -16,17 +17,23 @@ enum { SLOT_CODER_HASH = 2 * HT_SECTION_ROWS_MAX };
 
 // Codes of the two columns.
 enum { HT_BIRTH_FROM_STACK = 0, HT_BIRTH_EXPLICIT = 1 };
-enum { HT_NAMED_OWN = 0, HT_NAMED_OTHERS = 1, HT_NAMED_BY_BIRTH = 2 };
+enum { HT_NAMED_OWN = 0, HT_NAMED_OTHERS = 1, HT_NAMED_ACROSS = 2, HT_NAMED_BY_BIRTH = 3 };
 
+// Threads go by their number within the section.
 struct slot_birth {
     uint32_t slot;
-    uint32_t owner;  // the section's number of the thread whose allocation it is, or SLOT_NOBODY
+    uint32_t owner;           // whose allocation it is, or SLOT_NOBODY
+    uint32_t thread, number;  // encoder only: whose birth it is, and how many it had with this one
 };
 static const uint32_t SLOT_NOBODY = UINT32_MAX;
 
 struct slot_coder {
-    uint32_t births;                                   // so far in this section
-    struct slot_birth birth[HT_SECTION_ROWS_MAX + 1];  // from 1
+    uint32_t births;                      // so far in this section
+    uint32_t born[HT_SECTION_ROWS_MAX];   // so far by each thread
+    uint32_t first[HT_SECTION_ROWS_MAX];  // decoder only: where each thread's births begin
+    uint32_t place[HT_SECTION_ROWS_MAX];  // decoder only: of all births in event order
+    // Encoder: in event order. Decoder: thread by thread, so that each thread's births lie side by side.
+    struct slot_birth birth[HT_SECTION_ROWS_MAX];
     // The threads' stacks of freed slots: lists through nodes, 0 ends one.
     uint32_t nodes, node_slot[HT_SECTION_ROWS_MAX + 1], node_below[HT_SECTION_ROWS_MAX + 1];
     uint32_t threads, top[HT_SECTION_ROWS_MAX];
@@ -41,7 +48,7 @@ static_assert(HT_SECTION_ROWS_MAX <= 1 << 16, "births and threads of a section f
 // A new section. The coder starts zeroed.
 void slot_coder_begin(struct slot_coder *coder);
 
-// The section's number of a thread; ask again only when the thread changes.
+// The number of a thread within the section; ask again only when the thread changes.
 uint32_t slot_coder_thread(struct slot_coder *coder, uint32_t thread);
 
 static inline void slot_coder_push(struct slot_coder *coder, uint32_t thread, uint32_t slot) {
@@ -49,10 +56,6 @@ static inline void slot_coder_push(struct slot_coder *coder, uint32_t thread, ui
     coder->node_slot[node] = slot;
     coder->node_below[node] = coder->top[thread];
     coder->top[thread] = node;
-}
-
-static inline void slot_coder_born(struct slot_coder *coder, uint32_t slot, uint32_t owner) {
-    coder->birth[++coder->births] = (struct slot_birth){slot, owner};
 }
 
 // ---- encoding ----
@@ -79,68 +82,89 @@ static inline void slot_coder_prefetch(const struct slot_coder *coder, uint32_t 
     __builtin_prefetch(&coder->slot_entry[slot_coder_home(slot)], 1);
 }
 
-// An event of `thread` (the section's number) makes an object in `slot`. Returns its code; HT_BIRTH_EXPLICIT:
-// store the slot.
+static inline void slot_coder_bear(struct slot_coder *coder, uint64_t *entry, uint32_t thread, uint32_t slot,
+                                   uint32_t owner) {
+    coder->birth[coder->births++] = (struct slot_birth){slot, owner, thread, ++coder->born[thread]};
+    *entry = slot_coder_entry(coder, slot, coder->births);
+}
+
+// An event of `thread` makes an object in `slot`. Returns its code; HT_BIRTH_EXPLICIT: store the slot.
 static inline uint32_t slot_coder_encode_birth(struct slot_coder *coder, uint32_t thread, uint32_t slot) {
     uint32_t top = coder->top[thread], code = HT_BIRTH_EXPLICIT;
     if (top && coder->node_slot[top] == slot) {
         coder->top[thread] = coder->node_below[top];
         code = HT_BIRTH_FROM_STACK;
     }
-    slot_coder_born(coder, slot, thread);
-    *slot_coder_find(coder, coder->slot_entry, slot) = slot_coder_entry(coder, slot, coder->births);
+    slot_coder_bear(coder, slot_coder_find(coder, coder->slot_entry, slot), thread, slot, thread);
     return code;
 }
 
 // An event of `thread` names the object in `slot`. really_own: the slot's last allocation was this thread's,
-// for all the caller knows. Returns its code; below HT_NAMED_BY_BIRTH: store the slot.
+// for all the caller knows. Returns its code; below HT_NAMED_ACROSS: store the slot; HT_NAMED_ACROSS: store
+// *across.
 static inline uint32_t slot_coder_encode_named(struct slot_coder *coder, uint32_t thread, uint32_t slot,
-                                               bool ends, bool reborn, bool really_own) {
+                                               bool ends, bool reborn, bool really_own, uint32_t *across) {
     uint64_t *entry = slot_coder_find(coder, coder->slot_entry, slot);
     uint32_t owner, code;
     if (slot_coder_live(coder, *entry)) {
-        uint32_t number = (uint16_t)*entry + 1u;
-        owner = coder->birth[number].owner;
-        code = HT_NAMED_BY_BIRTH + coder->births - number;
+        uint32_t number = (uint16_t)*entry;
+        const struct slot_birth *birth = &coder->birth[number];
+        owner = birth->owner;
+        *across = coder->births - 1 - number;
+        code = birth->thread == thread ? HT_NAMED_BY_BIRTH + coder->born[thread] - birth->number
+                                       : (uint32_t)HT_NAMED_ACROSS;
     } else {
         owner = really_own ? thread : SLOT_NOBODY;
         code = really_own ? HT_NAMED_OWN : HT_NAMED_OTHERS;
     }
-    if (reborn) {
-        slot_coder_born(coder, slot, owner);
-        *entry = slot_coder_entry(coder, slot, coder->births);
-    }
+    if (reborn) slot_coder_bear(coder, entry, thread, slot, owner);
     if (ends && owner == thread) slot_coder_push(coder, thread, slot);
     return code;
 }
 
 // ---- decoding ----
 
+// The next values of the two columns that hold what codes leave open.
+struct slot_values {
+    const uint32_t *slot, *across;
+};
+
+static inline void slot_coder_born(struct slot_coder *coder, uint32_t thread, struct slot_birth birth) {
+    uint32_t place = coder->first[thread] + coder->born[thread]++;
+    coder->birth[place] = birth;
+    coder->place[coder->births++] = place;
+}
+
 // Slot 0 means a code that can't be.
 static inline uint32_t slot_coder_decode_birth(struct slot_coder *coder, uint32_t thread, uint32_t code,
-                                               const uint32_t **explicit_slot) {
+                                               struct slot_values *values) {
     uint32_t slot, top = coder->top[thread];
     if (code == HT_BIRTH_FROM_STACK) {
         slot = coder->node_slot[top];  // node 0 holds slot 0
         coder->top[thread] = coder->node_below[top];
     } else {
-        slot = *(*explicit_slot)++;
+        slot = *values->slot++;
     }
-    slot_coder_born(coder, slot, thread);
+    slot_coder_born(coder, thread, (struct slot_birth){.slot = slot, .owner = thread});
     return slot;
 }
 
 static inline uint32_t slot_coder_decode_named(struct slot_coder *coder, uint32_t thread, uint32_t code,
-                                               bool ends, bool reborn, const uint32_t **explicit_slot) {
+                                               bool ends, bool reborn, struct slot_values *values) {
     struct slot_birth named;
     if (code >= HT_NAMED_BY_BIRTH) {
         uint32_t ago = code - HT_NAMED_BY_BIRTH;
+        if (ago >= coder->born[thread]) return 0;
+        named = coder->birth[coder->first[thread] + coder->born[thread] - 1 - ago];
+    } else if (code == HT_NAMED_ACROSS) {
+        uint32_t ago = *values->across++;
         if (ago >= coder->births) return 0;
-        named = coder->birth[coder->births - ago];
+        named = coder->birth[coder->place[coder->births - 1 - ago]];
     } else {
-        named = (struct slot_birth){*(*explicit_slot)++, code == HT_NAMED_OWN ? thread : SLOT_NOBODY};
+        named = (struct slot_birth){.slot = *values->slot++,
+                                    .owner = code == HT_NAMED_OWN ? thread : SLOT_NOBODY};
     }
-    if (reborn) slot_coder_born(coder, named.slot, named.owner);
+    if (reborn) slot_coder_born(coder, thread, named);
     if (ends && named.owner == thread) slot_coder_push(coder, thread, named.slot);
     return named.slot;
 }

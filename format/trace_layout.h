@@ -10,12 +10,14 @@
 #define HT_SECTION_MAGIC   0x4b425448u  // "HTBK"
 
 enum {
-    HT_TRACE_VERSION = 1,
-    HT_TRACE_MIN_READER = 1,
+    HT_TRACE_VERSION = 2,
+    HT_TRACE_MIN_READER = 2,
     HT_SECTION_ROWS_MAX = 65536,
     HT_SECTION_PAYLOAD_BYTES_MAX = 64 << 20,
     HT_COLUMNS_MAX = 16,
     HT_THREADS_MAX = 1 << 24,
+    HT_TOKENS_MAX = 256,
+    HT_SHORT_TIMES = 15,  // times of so many units and more have a part in the long time column
     // What a file may make a reader keep in memory (docs/trace-format.md, "Limits").
     HT_TEXT_BYTES_MAX = 1 << 20,
     HT_FACT_ROWS_FREE = 1 << 20,
@@ -35,18 +37,23 @@ enum ht_section_kind {
 };
 
 enum ht_event_column {
-    HT_COLUMN_OP = 1,
+    HT_COLUMN_TOKEN = 1,
     HT_COLUMN_RUN_THREAD,
     HT_COLUMN_RUN_LENGTH,
     HT_COLUMN_TIME,
-    HT_COLUMN_BIRTH,
+    HT_COLUMN_LONG_TIME,
+    HT_COLUMN_TOKEN_OP,
+    HT_COLUMN_TOKEN_CODE,
+    HT_COLUMN_TOKEN_SIZE,
+    HT_COLUMN_TOKEN_EXTRA,
     HT_COLUMN_NAMED,
     HT_COLUMN_SLOT,
     HT_COLUMN_SIZE,
-    HT_COLUMN_EXTRA
+    HT_COLUMN_EXTRA,
+    HT_COLUMN_ACROSS
 };
 
-enum ht_transform { HT_TRANSFORM_PLAIN, HT_TRANSFORM_DIFFERENCE };
+enum ht_transform { HT_TRANSFORM_PLAIN, HT_TRANSFORM_DIFFERENCE, HT_TRANSFORM_NIBBLES };
 enum ht_compression { HT_STORED, HT_ZSTD };
 
 struct ht_trace_header {

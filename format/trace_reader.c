@@ -12,9 +12,8 @@
 #include <xxhash.h>
 
 #include "columns.h"
-#include "ops.h"
+#include "event_arrays.h"
 #include "read_at.h"
-#include "slot_coder.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 
@@ -29,19 +28,11 @@ struct ht_trace_reader {
     uint64_t sections_end;           // where the last of them must end
     uint64_t records, latest_units;  // of all events sections: rows, and the time at which the last begins
     struct ht_unpacker *unpacker;
-    struct ht_op_shape shape[256];
     // The section last read.
     struct ht_section_header section;
     uint8_t *payload;
     size_t payload_room;
-    // The dense arrays of the section last decoded, and the sparse columns they came from.
-    uint8_t op[ROWS];
-    uint32_t thread[ROWS], slot[ROWS];
-    uint64_t time_ns[ROWS], size[ROWS], extra[ROWS];
-    uint32_t runs, run_thread[ROWS], run_length[ROWS], time[ROWS];
-    uint32_t birth[ROWS], name[ROWS], explicit_slot[ROWS + 1];
-    uint64_t sparse[ROWS];
-    struct slot_coder coder;
+    struct ht_event_arrays events;  // of the section last decoded
 };
 
 static int bad(const struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error,
@@ -99,37 +90,21 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
     return payload_offset + header->payload_bytes;
 }
 
-// Finds a column in the section last read. *stored points at its bytes. NULL if absent or out of bounds.
+// The columns of the section last read.
+static struct ht_columns columns_of(const struct ht_trace_reader *reader) {
+    return (struct ht_columns){reader->payload, reader->section.payload_bytes, reader->section.columns};
+}
+
 static const struct ht_column_entry *find_column(const struct ht_trace_reader *reader, uint8_t id,
                                                  struct ht_column_entry *entry, const uint8_t **stored) {
-    size_t at = reader->section.columns * sizeof *entry;
-    for (unsigned i = 0; i < reader->section.columns; i++) {
-        memcpy(entry, reader->payload + i * sizeof *entry, sizeof *entry);
-        if (entry->stored_bytes > reader->section.payload_bytes - at) return NULL;
-        if (entry->id == id) {
-            *stored = reader->payload + at;
-            return entry;
-        }
-        at += entry->stored_bytes;
-    }
-    return NULL;
+    const struct ht_columns columns = columns_of(reader);
+    return ht_find_column(&columns, id, entry, stored);
 }
 
 // Decodes a column that must hold `count` values.
 static const char *column_u64(struct ht_trace_reader *reader, uint8_t id, uint64_t *values, size_t count) {
-    struct ht_column_entry entry;
-    const uint8_t *stored;
-    if (!find_column(reader, id, &entry, &stored)) return "a column is missing";
-    if (entry.values != count) return "a column of another length expected";
-    return ht_unpack_u64(reader->unpacker, &entry, stored, values);
-}
-
-static const char *column_u32(struct ht_trace_reader *reader, uint8_t id, uint32_t *values, size_t count) {
-    struct ht_column_entry entry;
-    const uint8_t *stored;
-    if (!find_column(reader, id, &entry, &stored)) return "a column is missing";
-    if (entry.values != count) return "a column of another length expected";
-    return ht_unpack_u32(reader->unpacker, &entry, stored, values);
+    const struct ht_columns columns = columns_of(reader);
+    return ht_column_u64(reader->unpacker, &columns, id, values, count);
 }
 
 // What is wrong with a place behind those known, or NULL. Sections lie one behind another, so that no byte of
@@ -224,6 +199,11 @@ static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
                    "a trace expected, but this is a raw log: heaptape convert makes a trace of it");
     if (memcmp(header->magic, HT_TRACE_MAGIC, sizeof header->magic))
         return bad(reader, 0, error, "not a trace: HTAPETRC expected");
+    if (header->version < HT_TRACE_MIN_READER)
+        return ht_error_input(
+            error, reader->path, 8,
+            "trace version %u was never released and is not read: convert its raw log again",
+            header->version);
     if (header->min_reader > HT_TRACE_VERSION)
         return ht_error_input(error, reader->path, 10,
                               "trace version %u needs a newer reader (this one knows version %d)",
@@ -262,7 +242,7 @@ struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error) 
         ht_error_system(error, path, "cannot open");
         return NULL;
     }
-    for (unsigned op = 0; op < 256; op++) reader->shape[op] = ht_op_shape((uint8_t)op);
+    ht_event_arrays_init(&reader->events);
     reader->path = strdup(path);
     reader->unpacker = ht_unpacker_new();
     reader->fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -360,125 +340,13 @@ char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *erro
     return text_section(reader, HT_SECTION_TOTALS, error);
 }
 
-// Spreads the runs over the rows. Returns what is wrong, or NULL.
-static const char *spread_threads(struct ht_trace_reader *reader, uint32_t rows) {
-    struct ht_column_entry entry;
-    const uint8_t *stored;
-    if (!find_column(reader, HT_COLUMN_RUN_THREAD, &entry, &stored) || entry.values > rows)
-        return "thread runs expected";
-    uint32_t runs = reader->runs = entry.values, row = 0;
-    const char *wrong = ht_unpack_u32(reader->unpacker, &entry, stored, reader->run_thread);
-    if (!wrong) wrong = column_u32(reader, HT_COLUMN_RUN_LENGTH, reader->run_length, runs);
-    for (uint32_t run = 0; run < runs && !wrong; run++) {
-        if (reader->run_length[run] > rows - row || reader->run_thread[run] >= HT_THREADS_MAX)
-            return "thread runs that add up to the rows expected";
-        for (uint32_t end = row + reader->run_length[run]; row < end; row++)
-            reader->thread[row] = reader->run_thread[run];
-    }
-    if (!wrong && row != rows) wrong = "thread runs that add up to the rows expected";
-    return wrong;
-}
-
-// How many values each sparse column must have, by what each op has.
-struct value_counts {
-    uint32_t births, named, sizes, extras;
-};
-
-static const char *count_values(const struct ht_trace_reader *reader, uint32_t rows,
-                                struct value_counts *counts) {
-    *counts = (struct value_counts){0};
-    for (uint32_t row = 0; row < rows; row++) {
-        const struct ht_op_shape shape = reader->shape[reader->op[row]];
-        if (!shape.valid) return "known ops expected";
-        counts->births += shape.makes_object;
-        counts->named += shape.slot && !shape.makes_object;
-        counts->sizes += shape.size;
-        counts->extras += shape.extra;
-    }
-    return NULL;
-}
-
-// Reads the three columns that name objects. Explicit slots must be as many as the codes ask for.
-static const char *read_slot_columns(struct ht_trace_reader *reader, const struct value_counts *counts) {
-    uint32_t explicit = 0;
-    const char *wrong = column_u32(reader, HT_COLUMN_BIRTH, reader->birth, counts->births);
-    if (!wrong) wrong = column_u32(reader, HT_COLUMN_NAMED, reader->name, counts->named);
-    if (wrong) return wrong;
-    for (uint32_t i = 0; i < counts->births; i++) {
-        if (reader->birth[i] > HT_BIRTH_EXPLICIT) return "birth codes of 0 or 1 expected";
-        explicit += reader->birth[i];
-    }
-    for (uint32_t i = 0; i < counts->named; i++) explicit += reader->name[i] < HT_NAMED_BY_BIRTH;
-    return column_u32(reader, HT_COLUMN_SLOT, reader->explicit_slot, explicit);
-}
-
-static const char *decode_slots(struct ht_trace_reader *reader) {
-    const uint32_t *birth = reader->birth, *name = reader->name, *explicit = reader->explicit_slot;
-    struct slot_coder *coder = &reader->coder;
-    slot_coder_begin(coder);
-    for (uint32_t run = 0, row = 0; run < reader->runs; run++) {
-        uint32_t thread = slot_coder_thread(coder, reader->run_thread[run]);
-        for (uint32_t end = row + reader->run_length[run]; row < end; row++) {
-            uint8_t op = reader->op[row];
-            const struct ht_op_shape shape = reader->shape[op];
-            uint32_t slot = 0;
-            if (shape.makes_object) slot = slot_coder_decode_birth(coder, thread, *birth++, &explicit);
-            else if (shape.slot)
-                slot = slot_coder_decode_named(coder, thread, *name++, shape.ends_object,
-                                               !shape.ends_object &&
-                                                   ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC,
-                                               &explicit);
-            if (shape.slot && slot == 0) return "slot codes that name a slot above 0 expected";
-            reader->slot[row] = slot;
-        }
-    }
-    return NULL;
-}
-
-// Spreads a sparse column of sizes or extras to a dense array.
-static void spread(struct ht_trace_reader *reader, uint32_t rows, bool extras, uint64_t *dense) {
-    uint32_t at = 0;
-    for (uint32_t row = 0; row < rows; row++) {
-        const struct ht_op_shape shape = reader->shape[reader->op[row]];
-        bool has = extras ? shape.extra : shape.size;
-        dense[row] = has ? reader->sparse[at] : 0;
-        at += has;
-    }
-}
-
-static const char *spread_values(struct ht_trace_reader *reader, uint32_t rows) {
-    struct value_counts counts;
-    const char *wrong = count_values(reader, rows, &counts);
-    if (!wrong) wrong = read_slot_columns(reader, &counts);
-    if (!wrong) wrong = decode_slots(reader);
-    if (!wrong) wrong = column_u64(reader, HT_COLUMN_SIZE, reader->sparse, counts.sizes);
-    if (wrong) return wrong;
-    spread(reader, rows, false, reader->size);
-    wrong = column_u64(reader, HT_COLUMN_EXTRA, reader->sparse, counts.extras);
-    if (wrong) return wrong;
-    if (counts.extras) spread(reader, rows, true, reader->extra);
-    else memset(reader->extra, 0, rows * sizeof *reader->extra);
-    return NULL;
-}
-
 static const char *decode_events(struct ht_trace_reader *reader, uint64_t units_max) {
-    uint32_t rows = reader->section.rows;
-    struct ht_column_entry entry;
-    const uint8_t *stored;
-    if (!find_column(reader, HT_COLUMN_OP, &entry, &stored) || entry.values != rows)
-        return "an op for each row expected";
-    const char *wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, reader->op);
-    if (!wrong) wrong = spread_threads(reader, rows);
-    if (!wrong) wrong = column_u32(reader, HT_COLUMN_TIME, reader->time, rows);
-    if (wrong) return wrong;
-    // The sum stays within 64 bits: check_place has bounded where it starts.
-    uint64_t time = reader->section.first_time, unit = reader->header.time_unit_ns;
-    for (uint32_t row = 0; row < rows; row++) {
-        time += reader->time[row];
-        reader->time_ns[row] = time * unit;
-    }
-    if (time > units_max) return "times that never decrease expected";
-    return spread_values(reader, rows);
+    const struct ht_columns columns = columns_of(reader);
+    const char *wrong =
+        ht_event_arrays_decode(&reader->events, reader->unpacker, &columns, reader->section.rows,
+                               reader->section.first_time, reader->header.time_unit_ns);
+    if (!wrong && reader->events.last_units > units_max) wrong = "times that never decrease expected";
+    return wrong;
 }
 
 // The time that no event of the i-th section may go beyond: that at which the next events begin.
@@ -497,12 +365,12 @@ int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *
     if (wrong) return bad(reader, offset, error, wrong);
     *events = (struct ht_events){.rows = reader->section.rows,
                                  .first_event = reader->section.first_event,
-                                 .op = reader->op,
-                                 .thread = reader->thread,
-                                 .time_ns = reader->time_ns,
-                                 .slot = reader->slot,
-                                 .size = reader->size,
-                                 .extra = reader->extra};
+                                 .op = reader->events.op,
+                                 .thread = reader->events.thread,
+                                 .time_ns = reader->events.time_ns,
+                                 .slot = reader->events.slot,
+                                 .size = reader->events.size,
+                                 .extra = reader->events.extra};
     return 0;
 }
 

@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +17,7 @@
 
 #include "columns.h"
 #include "event_section.h"
+#include "read_at.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 
@@ -30,6 +33,7 @@ struct residency_buffer {
 
 struct ht_trace_writer {
     char *path, *partial_path;
+    bool lasting;  // the partial file is kept for its next writer
     int fd;
     atomic_bool failed;
     struct ht_error error;  // valid once failed
@@ -250,8 +254,9 @@ static int open_output(const char *path, char **partial_path) {
     return open(*partial_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 }
 
-struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level,
-                                        struct ht_error *error) {
+// A writer with everything but its file. NULL with error.
+static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_ns, int level,
+                                          struct ht_error *error) {
     assert(time_unit_ns > 0);
     struct ht_trace_writer *writer = calloc(1, sizeof *writer);
     if (!writer) {
@@ -268,22 +273,37 @@ struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns,
     writer->coder = calloc(1, sizeof *writer->coder);
     writer->events = calloc(1, sizeof *writer->events);
     writer->packing = calloc(1, sizeof *writer->packing);
-    if (writer->coder && writer->events && writer->packing)
-        writer->fd = open_output(path, &writer->partial_path);
-    else errno = ENOMEM;
-    if (!writer->path || !writer->packer || writer->fd < 0) {
+    if (writer->path && writer->packer && writer->coder && writer->events && writer->packing) {
+        ht_section_coder_init(writer->coder);
+        return writer;
+    }
+    errno = ENOMEM;
+    ht_error_system(error, path, "cannot create");
+    ht_trace_abandon(writer);
+    return NULL;
+}
+
+static void write_header(struct ht_trace_writer *writer) {
+    struct ht_trace_header header = {.magic = HT_TRACE_MAGIC,
+                                     .version = HT_TRACE_VERSION,
+                                     .min_reader = HT_TRACE_MIN_READER,
+                                     .time_unit_ns = writer->time_unit_ns,
+                                     .block_events_max = HT_SECTION_ROWS_MAX};
+    header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
+    write_all(writer, &header, sizeof header);
+}
+
+struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns, int level,
+                                        struct ht_error *error) {
+    struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
+    if (!writer) return NULL;
+    writer->fd = open_output(path, &writer->partial_path);
+    if (writer->fd < 0) {
         ht_error_system(error, path, "cannot create");
         ht_trace_abandon(writer);
         return NULL;
     }
-    ht_section_coder_init(writer->coder);
-    struct ht_trace_header header = {.magic = HT_TRACE_MAGIC,
-                                     .version = HT_TRACE_VERSION,
-                                     .min_reader = HT_TRACE_MIN_READER,
-                                     .time_unit_ns = time_unit_ns,
-                                     .block_events_max = HT_SECTION_ROWS_MAX};
-    header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
-    write_all(writer, &header, sizeof header);
+    write_header(writer);
     return writer;
 }
 
@@ -416,7 +436,7 @@ void ht_trace_abandon(struct ht_trace_writer *writer) {
     stop_packer(writer);
     // After a successful rename the partial name no longer exists and unlink does nothing.
     if (writer->fd >= 0) close(writer->fd);
-    if (writer->partial_path) unlink(writer->partial_path);
+    if (writer->partial_path && !writer->lasting) unlink(writer->partial_path);
     ht_payload_free(&writer->payload);
     ht_packer_free(writer->packer);
     free(writer->coder);
@@ -426,4 +446,86 @@ void ht_trace_abandon(struct ht_trace_writer *writer) {
     free(writer->partial_path);
     free(writer->path);
     free(writer);
+}
+
+const char *ht_trace_partial_path(const struct ht_trace_writer *writer) { return writer->partial_path; }
+
+// ---- traces that are written for long, and by more than one process in turn ----
+
+// Opens PATH.partial, which no other process may be writing.
+static int open_lasting(struct ht_trace_writer *writer, int flags, struct ht_error *error) {
+    writer->lasting = true;
+    if (asprintf(&writer->partial_path, "%s.partial", writer->path) < 0) writer->partial_path = NULL;
+    if (writer->partial_path)
+        writer->fd = open(writer->partial_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
+    if (writer->fd < 0) return ht_error_system(error, writer->path, "cannot open its partial file");
+    if (!flock(writer->fd, LOCK_EX | LOCK_NB)) return 0;
+    if (errno == EWOULDBLOCK) errno = EBUSY;
+    return ht_error_system(error, writer->partial_path, "another process writes it");
+}
+
+struct ht_trace_writer *ht_trace_create_lasting(const char *path, uint32_t time_unit_ns, int level,
+                                                struct ht_error *error) {
+    struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
+    if (!writer) return NULL;
+    if (open_lasting(writer, O_CREAT, error) || ftruncate(writer->fd, 0)) {
+        if (writer->fd >= 0 && errno != EBUSY) ht_error_system(error, path, "cannot create");
+        ht_trace_abandon(writer);
+        return NULL;
+    }
+    write_header(writer);
+    return writer;
+}
+
+// Walks the sections up to the mark and remembers where they lie. Returns 0 or -1 with error.
+static int find_places(struct ht_trace_writer *writer, const struct ht_trace_mark *mark,
+                       struct ht_error *error) {
+    struct ht_trace_header head;
+    const char *path = writer->partial_path;
+    uint64_t next_event = 0;
+    if (!ht_read_at(writer->fd, &head, sizeof head, 0) ||
+        memcmp(head.magic, HT_TRACE_MAGIC, sizeof head.magic) || head.version != HT_TRACE_VERSION ||
+        head.time_unit_ns != writer->time_unit_ns)
+        return ht_error_input(error, path, 0, "the trace that its state belongs to expected");
+    for (writer->offset = sizeof head; writer->offset < mark->offset;) {
+        struct ht_section_header section;
+        if (!ht_read_at(writer->fd, &section, sizeof section, writer->offset) ||
+            section.magic != HT_SECTION_MAGIC || section.payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX ||
+            section.kind < HT_SECTION_CONTEXT || section.kind > HT_SECTION_RESIDENCY ||
+            (section.kind == HT_SECTION_EVENTS && section.first_event != next_event))
+            return ht_error_input(error, path, writer->offset, "a section (HTBK) of the trace expected");
+        if (section.kind == HT_SECTION_EVENTS) next_event += section.rows;
+        remember_place(writer, &section);
+        writer->offset += sizeof section + section.payload_bytes;
+    }
+    if (writer->offset != mark->offset || next_event != mark->next_event)
+        return ht_error_input(error, path, mark->offset,
+                              "%" PRIu64 " events up to the end of a section expected", mark->next_event);
+    writer->next_event = next_event;
+    return 0;
+}
+
+struct ht_trace_writer *ht_trace_take_up(const char *path, uint32_t time_unit_ns, int level,
+                                         const struct ht_trace_mark *mark, struct ht_error *error) {
+    struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
+    if (!writer) return NULL;
+    int status = open_lasting(writer, 0, error);
+    if (!status) status = find_places(writer, mark, error);
+    if (!status &&
+        (ftruncate(writer->fd, (off_t)mark->offset) || lseek(writer->fd, (off_t)mark->offset, SEEK_SET) < 0))
+        status = ht_error_system(error, path, "cannot go on with its partial file");
+    if (!status) return writer;
+    ht_trace_abandon(writer);
+    return NULL;
+}
+
+int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_mark *mark, struct ht_error *error) {
+    flush_events(writer);
+    wait_for_packer(writer);
+    flush_samples(writer);
+    flush_residency(writer);
+    if (!writer->failed && fdatasync(writer->fd)) fail(writer, "cannot sync");
+    *mark = (struct ht_trace_mark){writer->offset, writer->next_event};
+    if (writer->failed) *error = writer->error;
+    return writer->failed ? -1 : 0;
 }

@@ -11,23 +11,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "raw_in_use.h"
 #include "talk.h"
-
-// A read lease is granted only where nobody has the file open, or mapped, for writing. Asking the process
-// would not do: its number may be one of another namespace.
-static bool is_in_use(const char *path) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return true;
-    bool in_use = fcntl(fd, F_SETLEASE, F_RDLCK) != 0;
-    if (!in_use) fcntl(fd, F_SETLEASE, F_UNLCK);
-    close(fd);
-    return in_use;
-}
 
 void found_log_trim(const struct ht_raw_log *log) {
     struct ht_raw_header now;
     // The header is read again: the process may have written on until it went.
-    if (is_in_use(log->path) || pread(log->fd, &now, sizeof now, 0) != sizeof now ||
+    if (ht_raw_in_use(log) || pread(log->fd, &now, sizeof now, 0) != sizeof now ||
         now.windows_end >= log->file_bytes)
         return;
     if (truncate(log->path, (off_t)now.windows_end)) { /* it stays sparse */

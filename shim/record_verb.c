@@ -15,6 +15,7 @@
 #include "found_logs.h"
 #include "own_functions.h"
 #include "reachable.h"
+#include "run_converter.h"
 #include "stop_reason.h"
 #include "talk.h"
 #include "verbs.h"
@@ -24,11 +25,11 @@ enum { TMPFS_MAGIC_NUMBER = 0x01021994, LOW_SPACE_BYTES = 1 << 30, LOG_BYTES_MIN
 struct options {
     const char *directory, *only, *start;
     uint64_t log_bytes_max;
-    bool quiet, verbose;
+    bool quiet, verbose, converts;
     int command_at;  // index of the command in argv
 };
 
-enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE };
+enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT };
 static const struct argp_option option_table[] = {
     {"output", 'o', "DIR", 0, "Write the raw logs into DIR (default: $MALLOC_WRAP_OUT or /tmp)", 0},
     {"only", KEY_ONLY, "NAME,...", 0,
@@ -37,6 +38,8 @@ static const struct argp_option option_table[] = {
      "Begin after WHEN seconds, in each process; or 'paused', until heaptape ctl PID resume", 0},
     {"max-size", KEY_MAX_SIZE, "SIZE", 0, "End a process's recording when its log has SIZE bytes (k, M, G)",
      0},
+    {"convert", KEY_CONVERT, NULL, 0,
+     "Make traces while the program runs, in the same folder; raw logs go when their trace is complete", 0},
     {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
     {0}};
@@ -72,6 +75,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'o': options->directory = value; return 0;
     case 'q': options->quiet = true; return 0;
     case 'v': options->verbose = true; return 0;
+    case KEY_CONVERT: options->converts = true; return 0;
     case KEY_ONLY: options->only = value; return 0;
     case KEY_START:
         if (!is_start(value)) argp_error(state, "--start takes 'paused' or seconds, not '%s'", value);
@@ -195,12 +199,16 @@ static void warn_about_program(const struct found_logs *found, const struct opti
               stderr);
 }
 
+static int status_of(const struct ending *ending) {
+    return WIFSIGNALED(ending->wait_status) ? 128 + WTERMSIG(ending->wait_status)
+                                            : WEXITSTATUS(ending->wait_status);
+}
+
 // What came of it. Returns the exit status.
 static int conclude(const struct options *options, const struct recorded_run *run,
                     const struct ending *ending) {
     struct found_logs found;
-    int status = WIFSIGNALED(ending->wait_status) ? 128 + WTERMSIG(ending->wait_status)
-                                                  : WEXITSTATUS(ending->wait_status);
+    int status = status_of(ending);
     found_logs_of_run(&found, run, ending);
     if (found.calls) {
         if (!options->quiet) say_logs(&found, options->verbose);
@@ -211,6 +219,51 @@ static int conclude(const struct options *options, const struct recorded_run *ru
         if (!status) status = HT_EXIT_FAILED;
     }
     found_logs_free(&found);
+    return status;
+}
+
+static void say_traces(const struct converted *result, size_t count, bool verbose) {
+    char text[32], size[32];
+    uint64_t calls = 0;
+    size_t complete = 0;
+    for (size_t i = 0; i < count; i++) {
+        calls += result[i].events;
+        complete += result[i].complete;
+    }
+    if (complete)
+        fprintf(stderr, "recorded %s calls, %zu trace%s: %s (%s)\n", ht_grouped(text, calls), complete,
+                complete == 1 ? "" : "s", result->trace, ht_bytes(size, (double)result->file_bytes));
+    for (size_t i = verbose ? 0 : complete; i < complete; i++)
+        fprintf(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, result[i].events), result[i].trace,
+                ht_bytes(size, (double)result[i].file_bytes));
+    if (complete > 1 && !verbose)
+        fprintf(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
+                complete - 1);
+    for (size_t i = complete; i < count; i++)
+        fprintf(stderr, "%s %s: heaptape convert --follow %s -o %s goes on\n", result[i].trace,
+                result[i].running ? "is not complete, its process still runs" : "was not completed",
+                result[i].raw, result[i].trace);
+    if (complete) fprintf(stderr, "next: replay --alloc all %s\n", result->trace);
+}
+
+// What came of it where the logs became traces at once. Returns the exit status.
+static int conclude_converted(const struct options *options, const struct recorded_run *run,
+                              const struct ending *ending, struct run_converter *converter) {
+    struct converted *results;
+    size_t count;
+    int status = status_of(ending);
+    if (!run_converter_finish(converter, &results, &count)) return HT_EXIT_FAILED;
+    bool incomplete = false;
+    for (size_t i = 0; i < count; i++) incomplete |= !results[i].complete && !results[i].running;
+    if (count && (!options->quiet || incomplete)) say_traces(results, count, options->verbose);
+    if (!count && status != 127 && status != 126) {
+        fprintf(stderr,
+                "heaptape record: %s made no call that could be recorded: no trace was written into %s\n",
+                run->command[0], run->directory);
+        if (!status) status = HT_EXIT_FAILED;
+    }
+    if (incomplete && !status) status = HT_EXIT_FAILED;
+    free(results);
     return status;
 }
 
@@ -274,9 +327,15 @@ int ht_verb_record(int argc, char **argv) {
                                .log_bytes_max = options.log_bytes_max,
                                .says_how_to_resume =
                                    options.start && !strcmp(options.start, "paused") && !options.quiet};
+    struct run_converter converter;
+    if (options.converts && !run_converter_start(&converter, directory, id, options.quiet)) {
+        fprintf(stderr, "heaptape record: cannot convert: %s\n", strerror(errno));
+        return HT_EXIT_FAILED;
+    }
     if (!recorded_run(&run, &ending)) {
         fprintf(stderr, "heaptape record: cannot start %s: %s\n", command[0], strerror(errno));
         return HT_EXIT_FAILED;
     }
-    return conclude(&options, &run, &ending);
+    return options.converts ? conclude_converted(&options, &run, &ending, &converter)
+                            : conclude(&options, &run, &ending);
 }

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from .errors import TraceError
 
-READER_VERSION = 1
+READER_VERSION = 2
+OLDEST_VERSION = 2
 KNOWN_FEATURES = 0
 
 HEADER = struct.Struct("<8sHHIII32sQ")
@@ -43,6 +44,7 @@ NUMBERS_FREE = 1024
 SLOTS_PER_EVENT = 8
 
 TRANSFORM_DIFFERENCE = 1
+TRANSFORM_NIBBLES = 2
 COMPRESSION_ZSTD = 1
 
 U64 = NDArray[np.uint64]
@@ -136,6 +138,8 @@ class TraceFile:
         _, version, min_reader, features, unit_ns, block_max, _, checksum = HEADER.unpack(raw)
         if xxhash.xxh64_intdigest(raw[:56]) != checksum:
             raise self.fail(56, "header checksum does not match")
+        if version < OLDEST_VERSION:
+            raise self.fail(8, f"trace of version {version}, never released, is not read: convert its raw log again")
         if min_reader > READER_VERSION:
             raise self.fail(10, f"needs a reader of version {min_reader}; this one is {READER_VERSION}")
         if features & ~KNOWN_FEATURES:
@@ -235,7 +239,10 @@ class TraceFile:
                 payload, number * DIRECTORY.size
             )
             at = where + number * DIRECTORY.size
-            if width > 8 or transform > TRANSFORM_DIFFERENCE or compression > COMPRESSION_ZSTD:
+            if (
+                width > 8 or transform > TRANSFORM_NIBBLES or compression > COMPRESSION_ZSTD
+                or (transform == TRANSFORM_NIBBLES and width != 1)
+            ):
                 raise self.fail(at, f"expected a known column layout, found {width}/{transform}/{compression}")
             if values > self._values_max(section.kind):
                 raise self.fail(at + 4, f"expected a column within the format's limits, found {values} values")
@@ -257,11 +264,16 @@ class TraceFile:
     def _decode(self, section: Section, column: Column, payload: bytes) -> U64:
         where = section.offset + SECTION.size + column.start
         raw = payload[column.start : column.start + column.stored_bytes]
-        length = column.values * column.width
+        nibbles = column.transform == TRANSFORM_NIBBLES
+        length = (column.values + 1) // 2 if nibbles else column.values * column.width
         if column.compression == COMPRESSION_ZSTD and raw:
             raw = self._inflate(raw, length, where)
         if len(raw) != length:
             raise self.fail(where, f"expected {length} bytes in column {column.id}, found {len(raw)}")
+        if nibbles:
+            if column.values % 2 and raw[-1] > 15:
+                raise self.fail(where, f"expected nothing behind the last value of column {column.id}")
+            return nibbles_to_values(raw, column.values)
         values = planes_to_values(raw, column.width, column.values)
         return undo_differences(values) if column.transform == TRANSFORM_DIFFERENCE else values
 
@@ -296,6 +308,14 @@ def planes_to_values(raw: bytes, width: int, values: int) -> U64:
         plane = planes[number].astype(np.uint64)
         result |= plane << np.uint64(8 * number)
     return result
+
+
+def nibbles_to_values(raw: bytes, values: int) -> U64:
+    """Undo transform 2: two values in a byte, the first in its low half. Shape (values,)."""
+    pairs = np.frombuffer(raw, dtype=np.uint8)
+    result = np.empty(2 * pairs.size, dtype=np.uint64)
+    result[::2], result[1::2] = pairs & 15, pairs >> 4
+    return result[:values]
 
 
 def undo_differences(values: U64) -> U64:

@@ -3,7 +3,7 @@
 The specification describes a machine that walks through the events with one stack per thread. Here the same is told by
 *sources*: an event takes its slot either from the slot column or from an earlier event, which is
 
-- for a named object, the birth that the code counts back to;
+- for a named object, the birth that the code counts back to, among those of the thread or across all;
 - for an allocation that pops its thread's stack, the event that pushed what it pops.
 
 Whether an event pushes depends on the object's owner only, and owners follow from named births alone; so owners come first,
@@ -26,7 +26,7 @@ Flags = NDArray[np.bool_]
 
 NOBODY = -1
 _FROM_STACK = 0
-_NAMED_FROM_COLUMN, _NAMED_OF_NOBODY, _NAMED_BIRTH_MIN = 0, 1, 2
+_NAMED_OF_NOBODY, _NAMED_ACROSS, _NAMED_BIRTH_MIN = 1, 2, 3
 
 # A row of a section fits into 16 bits and a level of a stack into 17, as sections have at most 65,536 rows.
 _ROW_BITS = 16
@@ -47,9 +47,22 @@ class _Events:
     births_before: Ints
     birth_rows: Ints
 
+    def births_by_thread(self, rows: Ints) -> tuple[Ints, Ints, Ints]:
+        """The rows of all births, thread by thread; and for each of `rows` where its thread's begin among them, and where
+        they stand when it comes."""
+        if self.thread.size and (self.thread == self.thread[0]).all():
+            return self.birth_rows, np.zeros(rows.size, dtype=np.int64), self.births_before[rows]
+        rank = np.unique(self.thread, return_inverse=True)[1].reshape(-1).astype(np.int64) << _ROW_BITS
+        keys = np.sort(rank[self.birth_rows] | self.birth_rows)
+        begins, stands = np.searchsorted(keys, rank[rows]), np.searchsorted(keys, rank[rows] | rows)
+        return keys & ((1 << _ROW_BITS) - 1), begins, stands
 
-def decode_slots(op: NDArray[np.uint8], thread: NDArray[np.uint32], birth: U64, named: U64, column: U64) -> U64:
-    """The slots of the events that have one, in order. op and thread: (events with a slot,); the columns as stored."""
+
+def decode_slots(
+    op: NDArray[np.uint8], thread: NDArray[np.uint32], birth: U64, named: U64, column: U64, across: U64
+) -> U64:
+    """The slots of the events that have one, in order. op and thread: (events with a slot,); birth and named: their codes;
+    column and across: as stored."""
     makes = ops.OP_MAKES[op]
     born = makes | ops.OP_REBORN[op]
     numbers = np.cumsum(born)
@@ -60,7 +73,7 @@ def decode_slots(op: NDArray[np.uint8], thread: NDArray[np.uint32], birth: U64, 
         raise SlotCodingError(f"expected birth codes 0 and 1, found {int(birth.max())}")
 
     source, literal = np.arange(op.size, dtype=np.int64), np.zeros(op.size, dtype=np.bool_)
-    _follow_names(events, named, source, literal)
+    _follow_names(events, named, across, source, literal)
     pushes = _pushes(events, named, source)
     pops = np.zeros(op.size, dtype=np.bool_)
     pops[makes] = birth == _FROM_STACK
@@ -80,17 +93,27 @@ def _expect_count(name: str, column: U64, values: int) -> None:
         raise SlotCodingError(f"expected {values} values in the {name} column, found {column.size}")
 
 
-def _follow_names(events: _Events, named: U64, source: Ints, literal: Flags) -> None:
+def _follow_names(events: _Events, named: U64, across: U64, source: Ints, literal: Flags) -> None:
     """Point every event that names a birth at that birth, and mark those that name a slot of the column."""
     rows = np.flatnonzero(~events.makes)
-    by_birth = named >= _NAMED_BIRTH_MIN
-    literal[rows] = ~by_birth
-    rows, back = rows[by_birth], named[by_birth] - np.uint64(_NAMED_BIRTH_MIN)
-    before = events.births_before[rows]
-    if (back >= before.astype(np.uint64)).any():
-        worst = int(np.argmax(back >= before.astype(np.uint64)))
-        raise SlotCodingError(f"expected a name among {int(before[worst])} births, found one {int(back[worst])} back")
-    source[rows] = events.birth_rows[before - 1 - back.astype(np.int64)]
+    literal[rows] = named < _NAMED_ACROSS
+    others = rows[named == _NAMED_ACROSS]
+    _expect_count("across", across, others.size)
+    source[others] = events.birth_rows[_counted_back(events.births_before[others], across)]
+    own = rows[named >= _NAMED_BIRTH_MIN]
+    birth_rows, begins, stands = events.births_by_thread(own)
+    back = named[named >= _NAMED_BIRTH_MIN] - np.uint64(_NAMED_BIRTH_MIN)
+    source[own] = birth_rows[begins + _counted_back(stands - begins, back)]
+
+
+def _counted_back(births: Ints, back: U64) -> Ints:
+    """Numbers of the births that lie so many back, of so many each."""
+    beyond = back >= births.astype(np.uint64)
+    if beyond.any():
+        worst = int(np.argmax(beyond))
+        raise SlotCodingError(f"expected a name among {int(births[worst])} births, found one {int(back[worst])} back")
+    counted: Ints = births - 1 - back.astype(np.int64)
+    return counted
 
 
 def _pushes(events: _Events, named: U64, source: Ints) -> Flags:

@@ -31,19 +31,24 @@ from .sections import (
     TraceFile,
 )
 from .slot_coding import SlotCodingError, decode_slots
+from .tokens import TokenError, Tokens, read_tokens
 
 __all__ = ["EVENT_COLUMNS", "Trace", "TraceError", "read_trace"]
 
 EVENT_COLUMNS = ("event", "op", "function", "variant", "thread", "time_ns", "slot", "size", "extra")
 
-_OP, _RUN_THREAD, _RUN_LENGTH, _TIME, _BIRTH, _NAMED, _SLOT, _SIZE, _EXTRA = range(1, 10)
+_TOKEN, _RUN_THREAD, _RUN_LENGTH, _TIME, _LONG_TIME = range(1, 6)
+_TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA, _NAMED, _SLOT, _SIZE, _EXTRA, _ACROSS = range(6, 15)
 _STORED_FOR = {
     "thread": {_RUN_THREAD, _RUN_LENGTH},
-    "time_ns": {_TIME},
-    "slot": {_BIRTH, _NAMED, _SLOT, _RUN_THREAD, _RUN_LENGTH},
+    "time_ns": {_TIME, _LONG_TIME},
+    "slot": {_NAMED, _SLOT, _ACROSS, _RUN_THREAD, _RUN_LENGTH},
     "size": {_SIZE},
     "extra": {_EXTRA},
 }
+_LONG = 15
+_TOKEN_COLUMNS = (_TOKEN, _TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA)
+_NOTHING: U64 = np.zeros(0, dtype=np.uint64)
 _INDEX_COLUMNS = 5
 SLOT_LIMIT = 1 << 32
 THREAD_LIMIT = 1 << 24
@@ -153,14 +158,13 @@ class Trace:
             yield pd.DataFrame(arrays, copy=False)
 
     def _decode_events(self, section: Section, wanted: tuple[str, ...]) -> Arrays:
-        stored = frozenset({_OP}.union(*(_STORED_FOR.get(name, set()) for name in wanted)))
+        stored = frozenset(_TOKEN_COLUMNS).union(*(_STORED_FOR.get(name, set()) for name in wanted))
         columns = self._file.columns(section, stored)
-        op = _required(self._file, section, columns, _OP, section.rows).astype(np.uint8)
-        if not ops.OP_EXISTS[op].all():
-            row = int(np.argmin(ops.OP_EXISTS[op]))
-            raise self._file.fail(
-                section.offset, f"expected a known op for event {section.first_event + row}, found {int(op[row])}"
-            )
+        try:
+            tokens = read_tokens(section.rows, *(columns.get(id_, _NOTHING) for id_ in _TOKEN_COLUMNS))
+        except TokenError as error:
+            raise self._file.fail(section.offset, str(error)) from error
+        op = tokens.op
         makers: dict[str, Callable[[], NDArray[Any]]] = {
             "event": lambda: np.arange(section.rows, dtype=np.int64) + section.first_event,
             "op": lambda: op,
@@ -168,29 +172,29 @@ class Trace:
             "variant": lambda: op >> np.uint8(ops.FUNCTION_BITS),
             "thread": lambda: self._threads_of_runs(section, columns),
             "time_ns": lambda: self._times(section, columns),
-            "slot": lambda: self._slots(section, columns, op),
-            "size": lambda: self._spread(section, columns, _SIZE, ops.OP_HAS_SIZE[op]),
-            "extra": lambda: self._spread(section, columns, _EXTRA, ops.OP_HAS_EXTRA[op]),
+            "slot": lambda: self._slots(section, columns, tokens),
+            "size": lambda: self._filled(section, columns, _SIZE, tokens.size, tokens.open & ops.OP_HAS_SIZE[op]),
+            "extra": lambda: self._filled(section, columns, _EXTRA, tokens.extra, tokens.open & ops.OP_HAS_EXTRA[op]),
         }
         return {name: makers[name]() for name in wanted}
 
-    def _spread(self, section: Section, columns: dict[int, U64], id_: int, has: NDArray[np.bool_]) -> U64:
-        """Give the values of a sparse column to the events that have one, 0 to the others. Shape (rows,)."""
-        values = _required(self._file, section, columns, id_, int(np.count_nonzero(has)))
-        spread = np.zeros(section.rows, dtype=np.uint64)
-        spread[has] = values
-        return spread
+    def _filled(self, section: Section, columns: dict[int, U64], id_: int, told: U64, open_: NDArray[np.bool_]) -> U64:
+        """What the tokens told, and the values of a column where they left it open. Shape (rows,)."""
+        told[open_] = _required(self._file, section, columns, id_, int(np.count_nonzero(open_)))
+        return told
 
-    def _slots(self, section: Section, columns: dict[int, U64], op: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    def _slots(self, section: Section, columns: dict[int, U64], tokens: Tokens) -> NDArray[np.uint32]:
         """The slot of every event, 0 for those that have none. Shape (rows,)."""
-        birth, named, column = (_required(self._file, section, columns, id_) for id_ in (_BIRTH, _NAMED, _SLOT))
+        column = columns.get(_SLOT, _NOTHING)
         if column.size and (int(column.min()) < 1 or int(column.max()) >= SLOT_LIMIT):
             raise self._file.fail(section.offset, "expected slots from 1 to 2^32 - 1, as 0 is NULL")
-        has = ops.OP_HAS_SLOT[op]
+        has, names = ops.OP_HAS_SLOT[tokens.op], ops.OP_HAS_SLOT[tokens.op] & ~ops.OP_MAKES[tokens.op]
+        code = self._filled(section, columns, _NAMED, tokens.code, tokens.open & names)
         thread = self._threads_of_runs(section, columns)
         slots = np.zeros(section.rows, dtype=np.uint32)
         try:
-            slots[has] = decode_slots(op[has], thread[has], birth, named, column)
+            across = columns.get(_ACROSS, _NOTHING)
+            slots[has] = decode_slots(tokens.op[has], thread[has], code[has & ~names], code[names], column, across)
         except SlotCodingError as error:
             raise self._file.fail(section.offset, str(error)) from error
         return slots
@@ -209,6 +213,8 @@ class Trace:
 
     def _times(self, section: Section, columns: dict[int, U64]) -> NDArray[np.int64]:
         steps = _required(self._file, section, columns, _TIME, section.rows)
+        is_long = steps == _LONG
+        steps[is_long] += _required(self._file, section, columns, _LONG_TIME, int(np.count_nonzero(is_long)))
         units = np.cumsum(steps, dtype=np.uint64) + np.uint64(section.first_time)
         return (units * np.uint64(self.header.time_unit_ns)).astype(np.int64)
 
@@ -280,6 +286,8 @@ def _required(
 ) -> U64:
     """A column that must be there, with so many values where their number is known."""
     column = columns.get(id_)
+    if column is None and values == 0:
+        return _NOTHING
     if column is None:
         raise file.fail(section.offset, f"expected column {id_} in this section")
     if values is not None and column.size != values:

@@ -1,4 +1,4 @@
-"""heaptape dump of a part: the same lines as in the whole; and what info says of slices and imports."""
+"""heaptape dump of a part: the same lines as in the whole; and what info says of slices."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ def test_a_part_of_a_cut_trace(tools: Tools, made: Path, tmp_path: Path) -> None
 
 
 def test_info_names_what_a_slice_was_cut_from(tools: Tools, made: Path, tmp_path: Path) -> None:
-    tools.succeed([tools.heaptape, "slice", "-q", made, "-o", tmp_path / "s.bin", "--to-event", "9"])
+    tools.succeed([tools.heaptape, "slice", "-q", made, "-o", tmp_path / "s.bin",
+                   "--to-event", "9"])
     text = tools.succeed([tools.heaptape, "info", tmp_path / "s.bin"]).stdout.decode()
     assert ["sliced", "from", "made.bin"] in [line.split() for line in text.splitlines()]

@@ -384,7 +384,9 @@ def test_bad_usage_and_bad_input(tools: Tools, tmp_path: Path, traces: dict[str,
              (["own.bin", "--to", "rep", "-o", "own.bin"], 2, "overwrite"),
              (["own.bin", "--to", "rep", "-o", "no/such/out"], 1, "no/such/out"),
              (["text", "--to", "rep", "-o", "no/such/out"], 1, "no/such/out"),
-             (["own.bin", "--to", "rep", "-o", "/dev/full"], 1, "No space left")]
+             (["own.bin", "--to", "rep", "-o", "/dev/full"], 1, "No space left"),
+             (["own.bin", "--to", "rep", "-o", "out", "-u", "8"], 2, "only --to"),
+             (["own.bin", "--to", "rep", "-o", "out", "--lenient"], 2, "only --to")]
     before = sorted(tmp_path.iterdir())
     for words, status, said in cases:
         done = run([tools.heaptape, "convert", *words], cwd=tmp_path)
@@ -392,8 +394,26 @@ def test_bad_usage_and_bad_input(tools: Tools, tmp_path: Path, traces: dict[str,
         assert done.stderr.decode().count("\n") == 1 and said in done.stderr.decode(), words
         assert sorted(tmp_path.iterdir()) == before, words
     assert (tmp_path / "own.bin").read_bytes() == whole
-    done = run([tools.heaptape, "convert", "own.bin", "--to", "nonsense"], cwd=tmp_path)
-    assert done.returncode == 2 and b"--to takes" in done.stderr
+    for words, said in ((["--to", "nonsense"], b"--to takes"),
+                        (["--to", "rep", "-l", "max"], b"--level")):
+        done = run([tools.heaptape, "convert", "own.bin", *words], cwd=tmp_path)
+        assert done.returncode == 2 and said in done.stderr
+
+
+def test_another_recorders_trace_goes_the_same_way(tools: Tools, tmp_path: Path) -> None:
+    """From one foreign format to another in one command; and several inputs into a folder."""
+    source = tmp_path / "one.rep"
+    source.write_text("100\n2\n5\n1\na 0 24\na 1 8\nr 0 100\nf 1\nf 0\n")
+    (tmp_path / "two.rep").write_text(source.read_text())
+    done = tools.succeed([tools.heaptape, "convert", source, "--to", "malloc_wrap", "-o", "-"])
+    assert list(parse_malloc_wrap(done.stdout.decode())) == [
+        ("m", 1, 24), ("m", 2, 8), ("r", 1, 1, 100), ("f", 2), ("f", 1)]
+    (tmp_path / "both").mkdir()
+    tools.succeed([tools.heaptape, "convert", "-q", source, tmp_path / "two.rep", "--to", "rep",
+                   "-o", tmp_path / "both"])
+    assert sorted(path.name for path in (tmp_path / "both").iterdir()) == ["one.rep", "two.rep"]
+    assert list(parse_rep((tmp_path / "both" / "two.rep").read_text())) == list(
+        parse_rep(source.read_text()))
 
 
 def test_the_largest_slot_that_nobody_made(tools: Tools, tmp_path: Path) -> None:

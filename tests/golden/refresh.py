@@ -28,6 +28,7 @@ def damaged() -> dict[str, bytes]:
     return {
         "empty.bin": b"",
         "magic.bin": patched(trace, 0, b"NOTTRACE"),
+        "older.bin": patched(trace, 8, b"\x01\x00\x01\x00"),
         "newer.bin": patched(trace, 8, b"\x09\x00\x09\x00"),
         "feature.bin": patched(trace, 12, b"\x04"),
         "header.bin": trace[:40],

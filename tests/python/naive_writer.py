@@ -7,6 +7,7 @@ import itertools
 import json
 import random
 import struct
+from collections import Counter
 from dataclasses import dataclass, field
 
 import xxhash
@@ -45,6 +46,7 @@ class ColumnSpec:
     difference: bool = False
     compress: bool = False
     width: int | None = None
+    nibbles: bool = False
 
 
 def zigzag(value: int) -> int:
@@ -60,9 +62,13 @@ def encode_column(spec: ColumnSpec) -> tuple[bytes, bytes]:
         before = value
     width = spec.width if spec.width is not None else max((-(-v.bit_length() // 8) for v in values), default=0)
     raw = b"".join(bytes(v >> 8 * plane & 255 for v in values) for plane in range(width))
+    if spec.nibbles:
+        width = 1
+        raw = bytes(sum(v << 4 * i for i, v in enumerate(pair)) for pair in (values[i : i + 2] for i in range(0, len(values), 2)))
     stored = zstandard.ZstdCompressor().compress(raw) if spec.compress and raw else raw
     compression = 1 if spec.compress and raw else 0
-    return struct.pack("<BBBBIII", spec.id, width, spec.difference, compression, len(values), len(stored), 0), stored
+    transform = 2 if spec.nibbles else spec.difference
+    return struct.pack("<BBBBIII", spec.id, width, transform, compression, len(values), len(stored), 0), stored
 
 
 def encode_section(
@@ -74,7 +80,7 @@ def encode_section(
     return head + struct.pack("<Q", xxhash.xxh64_intdigest(head + payload)) + payload
 
 
-def encode_header(version: int = 1, min_reader: int = 1, features: int = 0, unit_ns: int = 1) -> bytes:
+def encode_header(version: int = 2, min_reader: int = 2, features: int = 0, unit_ns: int = 1) -> bytes:
     head = struct.pack("<8sHHIII32s", b"HTAPETRC", version, min_reader, features, unit_ns, 65_536, b"")
     return head + struct.pack("<Q", xxhash.xxh64_intdigest(head))
 
@@ -84,13 +90,17 @@ def encode_json(kind: int, value: object, compress: bool = False) -> bytes:
 
 
 def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[list[int], list[int], list[int]]:
-    """The columns birth, named and slot, by walking through the events as the specification does. Where a slot could be
-    told without its number, `literal` may decide to write it all the same, as a writer is free to."""
+    """The code of every event (0 without a slot) and the columns slot and across, by walking through the events as the
+    specification does. Where a slot could be told without its number, or by a birth of the thread, `literal` may decide
+    to do otherwise, as a writer is free to."""
     stacks: dict[int, list[int]] = {}
-    births: list[tuple[int, int | None]] = []
-    birth, named, slots = [], [], []
+    births: list[tuple[int, int, int | None]] = []  # thread, slot, owner
+    codes: list[int] = []
+    slots: list[int] = []
+    across: list[int] = []
     for event in events:
         if "S" not in CARRIES[event.function, event.variant]:
+            codes.append(0)
             continue
         stack = stacks.setdefault(event.thread, [])
         plainly = literal is not None and literal.random() < 0.2
@@ -98,32 +108,74 @@ def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[li
         if makes_object(event):
             if stack and stack[-1] == event.slot and not plainly:
                 stack.pop()
-                birth.append(0)
+                codes.append(0)
             else:
-                birth.append(1)
+                codes.append(1)
                 slots.append(event.slot)
-            births.append((event.slot, owner))
+            births.append((event.thread, event.slot, owner))
             continue
-        known = [number for number, (slot, _) in enumerate(births, start=1) if slot == event.slot]
+        known = [number for number, (_, slot, _) in enumerate(births, start=1) if slot == event.slot]
         if known and not plainly:
-            named.append(len(births) + 2 - known[-1])
-            owner = births[known[-1] - 1][1]
+            thread, _, owner = births[known[-1] - 1]
+            if thread == event.thread and not (literal is not None and literal.random() < 0.2):
+                codes.append(3 + sum(later == thread for later, _, _ in births[known[-1] :]))
+            else:
+                codes.append(2)
+                across.append(len(births) - known[-1])
         else:
             nobody = literal is not None and literal.random() < 0.5
-            named.append(1 if nobody else 0)
+            codes.append(1 if nobody else 0)
             owner = None if nobody else owner
             slots.append(event.slot)
         if event.function in (3, 4) and event.variant == 0:
-            births.append((event.slot, owner))
+            births.append((event.thread, event.slot, owner))
         elif owner == event.thread:
             stack.append(event.slot)
-    return birth, named, slots
+    return codes, slots, across
 
 
 def makes_object(event: Event) -> bool:
     if event.function in (3, 4):
         return event.variant in (1, 4)
     return event.variant == 0 and event.function in (1, 2, 6, 7, 8, 9, 10, 14, 15, 16, 17, 31)
+
+
+@dataclass
+class Tokens:
+    """The tokens of a section, and what open ones leave to other columns."""
+
+    whole: list[tuple[int, int, int, int]]  # op, code, size, extra
+    open: list[tuple[int, int]]  # op, code
+    token: list[int]
+    named: list[int]
+    size: list[int]
+    extra: list[int]
+
+
+def tokenize(events: list[Event], codes: list[int], literal: random.Random | None) -> Tokens:
+    """Whole tokens for the first 150 patterns that come more than once. `literal` may decide to leave any of them open,
+    as a writer is free to, which may even leave a token that no event has."""
+    patterns = []
+    for event, code in zip(events, codes, strict=True):
+        carried = CARRIES[event.function, event.variant]
+        patterns.append((event.function | event.variant << 5, code, event.size if "Z" in carried else 0,
+                         event.extra if "X" in carried else 0))
+    whole = [pattern for pattern, count in Counter(patterns).items() if count > 1][:150]
+    tokens = Tokens(whole, [], [], [], [], [])
+    for event, pattern in zip(events, patterns, strict=True):
+        if pattern in whole and not (literal is not None and literal.random() < 0.2):
+            tokens.token.append(whole.index(pattern))
+            continue
+        op, code, size, extra = pattern
+        token = op, code if makes_object(event) else 0
+        if token not in tokens.open:
+            tokens.open.append(token)
+        tokens.token.append(len(whole) + tokens.open.index(token))
+        carried = CARRIES[event.function, event.variant]
+        tokens.named += [code] if "S" in carried and not makes_object(event) else []
+        tokens.size += [size] if "Z" in carried else []
+        tokens.extra += [extra] if "X" in carried else []
+    return tokens
 
 
 def encode_events(
@@ -136,20 +188,27 @@ def encode_events(
             runs[-1][1] += 1
         else:
             runs.append([event.thread, 1])
-    carried = [CARRIES[e.function, e.variant] for e in events]
     steps = [0] + [b.time - a.time for a, b in itertools.pairwise(events)]
-    birth, named, slot = encode_slots(events, literal)
-    columns = [
-        ColumnSpec(1, [e.function | e.variant << 5 for e in events], compress=compress),
+    codes, slot, across = encode_slots(events, literal)
+    tokens = tokenize(events, codes, literal)
+    all_columns = [
+        ColumnSpec(1, tokens.token, compress=compress),
         ColumnSpec(2, [run[0] for run in runs], compress=compress),
         ColumnSpec(3, [run[1] for run in runs], compress=compress),
-        ColumnSpec(4, steps, compress=compress),
-        ColumnSpec(5, birth, compress=compress),
-        ColumnSpec(6, named, compress=compress),
-        ColumnSpec(7, slot, difference, compress),
-        ColumnSpec(8, [e.size for e, c in zip(events, carried, strict=True) if "Z" in c], difference, compress),
-        ColumnSpec(9, [e.extra for e, c in zip(events, carried, strict=True) if "X" in c], difference, compress),
+        ColumnSpec(4, [min(step, 15) for step in steps], compress=compress, nibbles=True),
+        ColumnSpec(5, [step - 15 for step in steps if step >= 15], compress=compress),
+        ColumnSpec(6, [token[0] for token in (*tokens.whole, *tokens.open)], compress=compress),
+        ColumnSpec(7, [token[1] for token in (*tokens.whole, *tokens.open)], compress=compress),
+        ColumnSpec(8, [token[2] for token in tokens.whole], compress=compress),
+        ColumnSpec(9, [token[3] for token in tokens.whole], compress=compress),
+        ColumnSpec(10, tokens.named, compress=compress),
+        ColumnSpec(11, slot, difference, compress),
+        ColumnSpec(12, tokens.size, difference, compress),
+        ColumnSpec(13, tokens.extra, difference, compress),
+        ColumnSpec(14, across, compress=compress),
     ]
+    # A column without values may be left out, or be there.
+    columns = [column for column in all_columns if column.values or literal]
     return encode_section(2, columns, len(events), first_event, events[0].time if events else 0)
 
 

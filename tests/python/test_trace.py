@@ -75,15 +75,19 @@ def test_tables_of_ops_agree_with_the_specification() -> None:
 
 def _section(path: Path, ops_: list[int], birth: list[int], named: list[int], slot: list[int]) -> list[int]:
     """The slots that the reader finds in a section of one thread."""
+    codes = iter(birth)
+    wanted = [(op, next(codes) if ops.OP_MAKES[op] else 0) for op in ops_]
+    tokens = sorted(set(wanted))  # all of them open
     columns = [
-        ColumnSpec(1, ops_), ColumnSpec(2, [0]), ColumnSpec(3, [len(ops_)]), ColumnSpec(4, [0] * len(ops_)),
-        ColumnSpec(5, birth), ColumnSpec(6, named), ColumnSpec(7, slot)]
+        ColumnSpec(1, [tokens.index(token) for token in wanted]), ColumnSpec(2, [0]), ColumnSpec(3, [len(ops_)]),
+        ColumnSpec(4, [0] * len(ops_), nibbles=True), ColumnSpec(6, [op for op, _ in tokens]),
+        ColumnSpec(7, [code for _, code in tokens]), ColumnSpec(10, named), ColumnSpec(11, slot)]
     _one_section(path, columns, len(ops_))
     return [int(value) for chunk in read_trace(path).events(["slot"]) for value in chunk["slot"]]
 
 
 def test_the_example_of_the_specification(tmp_path: Path) -> None:
-    assert _section(tmp_path / "t.bin", [1, 1, 5, 1, 3, 5], [1, 1, 0], [3, 3, 2], [9, 10]) == [9, 10, 9, 9, 10, 10]
+    assert _section(tmp_path / "t.bin", [1, 1, 5, 1, 3, 5], [1, 1, 0], [4, 4, 3], [9, 10]) == [9, 10, 9, 9, 10, 10]
 
 
 def test_what_nobody_owns_is_not_pushed(tmp_path: Path) -> None:
@@ -91,8 +95,8 @@ def test_what_nobody_owns_is_not_pushed(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="found it empty"):
         _section(tmp_path / "t.bin", [5, 1], [0], [1], [4])
     with pytest.raises(TraceError, match="found it empty"):
-        _section(tmp_path / "t.bin", [3, 5, 1], [0], [1, 2], [4])
-    assert _section(tmp_path / "t.bin", [3, 5, 1], [0], [0, 2], [4]) == [4, 4, 4]
+        _section(tmp_path / "t.bin", [3, 5, 1], [0], [1, 3], [4])
+    assert _section(tmp_path / "t.bin", [3, 5, 1], [0], [0, 3], [4]) == [4, 4, 4]
 
 
 @pytest.mark.parametrize("kind", ["take turns", "pile up", "realloc"])
@@ -101,16 +105,16 @@ def test_long_chains(tmp_path: Path, kind: str) -> None:
     one object that is born again all the time."""
     rows = 65_536
     if kind == "take turns":
-        slots = _section(tmp_path / "t.bin", [1, 5] * (rows // 2), [1] + [0] * (rows // 2 - 1), [2] * (rows // 2), [7])
+        slots = _section(tmp_path / "t.bin", [1, 5] * (rows // 2), [1] + [0] * (rows // 2 - 1), [3] * (rows // 2), [7])
         assert set(slots) == {7}
     elif kind == "pile up":
         third = rows // 4
         slots = _section(
             tmp_path / "t.bin", [1] * third + [5] * third + [1] * third, [1] * third + [0] * third,
-            [third + 1 - i for i in range(third)], list(range(1, third + 1)))
+            [third + 2 - i for i in range(third)], list(range(1, third + 1)))
         assert slots == [*range(1, third + 1), *range(1, third + 1), *range(third, 0, -1)]
     else:
-        assert set(_section(tmp_path / "t.bin", [1] + [3] * (rows - 1), [1], [2] * (rows - 1), [7])) == {7}
+        assert set(_section(tmp_path / "t.bin", [1] + [3] * (rows - 1), [1], [3] * (rows - 1), [7])) == {7}
 
 
 def _small() -> TraceSpec:
@@ -234,7 +238,8 @@ def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("header", "words"), [
-    (naive_writer.encode_header(min_reader=2), "needs a reader of version 2"),
+    (naive_writer.encode_header(min_reader=3), "needs a reader of version 3"),
+    (naive_writer.encode_header(version=1, min_reader=1), "version 1, never released"),
     (naive_writer.encode_header(features=4), "features 0x4"),
     (naive_writer.encode_header(unit_ns=0), "time unit"),
 ])
@@ -258,27 +263,40 @@ def _one_section(path: Path, columns: list[ColumnSpec], rows: int) -> Path:
 
 
 def _columns(**changed: list[int]) -> list[ColumnSpec]:
-    values = {"op": [1, 5], "thread": [0], "length": [2], "time": [0, 1], "birth": [1], "named": [2], "slot": [1],
-              "size": [8], "extra": []} | changed
-    return [ColumnSpec(i, list(v)) for i, v in enumerate(values.values(), start=1)]
+    """malloc(8), told by a whole token, and a free of it, told by an open one."""
+    values = {"token": [0, 1], "thread": [0], "length": [2], "time": [0, 15], "long": [1], "op": [1, 5], "code": [1, 0],
+              "whole_size": [8], "whole_extra": [0], "named": [3], "slot": [1], "size": [], "extra": [],
+              "across": []} | changed
+    return [ColumnSpec(i, list(v), nibbles=name == "time") for i, (name, v) in enumerate(values.items(), start=1)]
 
 
 @pytest.mark.parametrize(("changed", "words"), [
-    ({"op": [1, 29]}, "expected a known op for event 1, found 29"),
+    ({"op": [1, 29]}, "expected known ops, found 29"),
+    ({"op": [1, 261]}, "expected known ops, found 261"),
+    ({"token": [0]}, "expected 2 values in the token column, found 1"),
+    ({"token": [0, 2]}, "tokens below 2, found 2"),
+    ({"op": [1] * 257, "code": [1] * 257}, "at most 256 tokens, found 257"),
+    ({"whole_size": [8, 0, 0], "whole_extra": [0, 0, 0]}, "at most 256 tokens, found 2 with 3 sizes"),
+    ({"whole_extra": []}, "expected 1 values in the token extra column, found 0"),
+    ({"whole_extra": [7]}, "tokens with the values that their op has"),
     ({"length": [3]}, "runs that add up to 2"),
     ({"length": [1, 1]}, "a length for every run"),
     ({"slot": [1, 1]}, "expected 1 values in the slot column, found 2"),
     ({"slot": [1 << 32]}, "slots from 1 to 2"),
     ({"slot": [0]}, "slots from 1 to 2"),
-    ({"birth": []}, "expected 1 values in the birth column, found 0"),
-    ({"birth": [2]}, "birth codes 0 and 1, found 2"),
-    ({"birth": [0], "slot": []}, "stack that an allocation pops"),
-    ({"named": []}, "expected 1 values in the named column, found 0"),
-    ({"named": [3]}, "a name among 1 births, found one 1 back"),
+    ({"code": []}, "expected 2 values in the token code column, found 0"),
+    ({"code": [2, 0]}, "birth codes 0 and 1, found 2"),
+    ({"code": [0, 0], "slot": []}, "stack that an allocation pops"),
+    ({"named": []}, "expected 1 values in column 10, found 0"),
+    ({"named": [4]}, "a name among 1 births, found one 1 back"),
+    ({"named": [2]}, "expected 1 values in the across column, found 0"),
+    ({"named": [2], "across": [1]}, "a name among 1 births, found one 1 back"),
+    ({"across": [0]}, "expected 0 values in the across column, found 1"),
     ({"named": [(1 << 64) - 1]}, "a name among 1 births"),
     ({"thread": [1 << 24]}, "threads below 2"),
-    ({"size": []}, "expected 1 values in column 8, found 0"),
+    ({"size": [8]}, "expected 0 values in column 12, found 1"),
     ({"time": [0]}, "expected 2 values in column 4"),
+    ({"long": []}, "expected 1 values in column 5, found 0"),
 ])
 def test_sections_that_contradict_themselves(tmp_path: Path, changed: dict, words: str) -> None:
     with pytest.raises(TraceError, match=words):

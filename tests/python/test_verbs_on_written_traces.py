@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 from pathlib import Path
@@ -20,7 +21,8 @@ DROP, INHERIT = 30, 31
 
 def _verb(binary: Path, verb: str, events: list[Event], folder: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
     path = folder / "t.bin"
-    path.write_bytes(naive_writer.build(TraceSpec(events, block=50))[0])
+    threads = [(100 + i, 0, 0, 0, 0, 0, "") for i in range(3)]
+    path.write_bytes(naive_writer.build(TraceSpec(events, block=50, threads=threads))[0])
     return subprocess.run([binary, verb, path, *more], capture_output=True, check=False)
 
 
@@ -124,3 +126,16 @@ def test_every_op_goes_through_every_verb(heaptape_binary: Path, tmp_path: Path)
                                      check=True).stdout)
     assert info["events"] == sum(e.function < DROP for e in events[700:])
     assert info["end_live_bytes"] == stats["lifetimes"]["live_at_end_bytes"]
+
+
+@pytest.mark.parametrize("verb", ["lint", "stats", "slice"])
+def test_a_far_slot_costs_no_memory(heaptape_binary: Path, tmp_path: Path, verb: str) -> None:
+    """Nothing is walked or touched up to it: the process's peak stays far below what a full table would take."""
+    events = [Event(MALLOC, slot=4_294_967_295, size=8, time=1), Event(MALLOC, slot=3, size=8, time=2)]
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, threads=[(1, 0, 0, 0, 0, 0, "")]))[0])
+    more = ["-o", str(tmp_path / "s.bin"), "--from-event", "1"] if verb == "slice" else []
+    with subprocess.Popen([heaptape_binary, verb, tmp_path / "t.bin", *more], stdout=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert used.ru_maxrss < 1 << 20  # 1 GiB: a child's peak begins with what its parent had

@@ -1,0 +1,419 @@
+#include "follow.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "convert_raw.h"
+#include "convert_report.h"
+#include "follow_state.h"
+#include "fork_file.h"
+#include "give_back.h"
+#include "gone_threads.h"
+#include "inheritance.h"
+#include "log_clock.h"
+#include "raw_in_use.h"
+#include "trace_json.h"
+
+// What a record may be late: the time between its stamp and its last byte. Beyond that it is merged where the
+// others are by then.
+static const uint64_t LATE_NS = 100000000;
+static const uint64_t LOOK_NS = 50000000, LOOK_LEAST_NS = 2000000;
+// A recording that was stopped may be in a last append.
+static const double STOPPED_S = 0.2;
+// The rate of the clock is known well enough after that.
+static const uint64_t CLOCK_SPAN_NS = 500000000;
+static const uint64_t CHECKPOINT_BYTES = UINT64_C(64) << 20, CHECKPOINT_BYTES_MAX = UINT64_C(256) << 20;
+static const double CHECKPOINT_S = 30;
+static const double THREADS_S = 1;  // how often it is asked which threads are gone
+// How long a child waits for its parent's follower, if that one makes no progress.
+static const double PARENT_S = 10;
+
+struct follower {
+    const struct convert_request *request;
+    const volatile sig_atomic_t *stop;
+    struct ht_raw_log log;
+    char *state_path;
+    struct follow_mark mark;
+    struct ht_trace_writer *writer;
+    struct merge *merge;
+    struct live_streams live;
+    struct give_back give;
+    struct fork_file *forks;
+    struct live_blocks inherited;
+    bool has_begun;         // the first lane is there
+    bool over;              // the program is gone, and all of its log has been handed on
+    uint64_t looked_stamp;  // the clock before the look before
+    double stopped_s;       // when the recording was first seen stopped
+    double checkpoint_s, threads_s;
+    uint64_t checkpoint_bytes, checkpoint_frontier, state_bytes;
+    double started_s;
+    struct convert_shown shown;
+    struct merge_progress progress;
+    struct ht_error fork_error;
+};
+
+static void pause_ns(uint64_t ns) {
+    nanosleep(&(struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)},
+              NULL);
+}
+
+// How much there is to come, nobody knows.
+static void show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
+    (void)done, (void)total;
+    convert_show_progress(context, 0, 0, events);
+}
+
+// ---- is there more to come? ----
+
+// Asked before a look: then that look sees all.
+static bool has_ended(struct follower *f) {
+    struct ht_raw_header now;
+    if (pread(f->log.fd, &now, sizeof now, 0) != sizeof now) return true;
+    if (now.state != HT_RAW_STOPPED) return !ht_raw_in_use(&f->log);
+    if (f->stopped_s == 0) f->stopped_s = ht_now_s();
+    return ht_now_s() - f->stopped_s > STOPPED_S || !ht_raw_in_use(&f->log);
+}
+
+// ---- keeping and giving back ----
+
+// A large state is not written for a little progress.
+static uint64_t checkpoint_step(const struct follower *f) {
+    if (f->request->checkpoint_bytes) return f->request->checkpoint_bytes;
+    if (f->state_bytes <= CHECKPOINT_BYTES) return CHECKPOINT_BYTES;
+    return f->state_bytes < CHECKPOINT_BYTES_MAX ? f->state_bytes : CHECKPOINT_BYTES_MAX;
+}
+
+static bool is_checkpoint_due(const struct follower *f) {
+    uint64_t read = f->merge->streams.bytes_read - f->checkpoint_bytes;
+    // The windows of threads that make a few calls take more space than what is in them.
+    if (read > 0 && f->live.frontier - f->checkpoint_frontier >= 2 * checkpoint_step(f)) return true;
+    return f->merge->streams.bytes_read >= f->merge->bytes_limit ||
+           (read > 0 && ht_now_s() - f->checkpoint_s > CHECKPOINT_S);
+}
+
+// Keeps what the next process needs, and only then gives back what nobody needs any more.
+static int make_checkpoint(struct follower *f, struct ht_error *error) {
+    if (ht_trace_checkpoint(f->writer, &f->mark.trace, error)) return -1;
+    if (f->merge->heap.no_memory) {
+        errno = ENOMEM;
+        return ht_error_system(error, f->log.path, "cannot follow the heap");
+    }
+    f->mark.horizon = merge_position(f->merge);
+    f->mark.fork_file_bytes = f->forks ? fork_file_bytes(f->forks) : 0;
+    if (follow_state_save(f->state_path, &f->log, &f->mark, f->merge, &f->live, &f->state_bytes, error))
+        return -1;
+    bool possible = !f->give.impossible;
+    if (!f->request->keeps_raw && give_back(&f->give, &f->live, error)) return -1;
+    if (possible && f->give.impossible && !f->request->quiet)
+        fprintf(stderr,
+                "heaptape convert: warning: %s: this file system takes no space back: the log keeps all "
+                "of its length\n",
+                f->log.path);
+    f->checkpoint_s = ht_now_s();
+    f->checkpoint_bytes = f->merge->streams.bytes_read;
+    f->checkpoint_frontier = f->live.frontier;
+    f->merge->bytes_limit = f->checkpoint_bytes + checkpoint_step(f);
+    return 0;
+}
+
+// ---- children ----
+
+// At the mark of a fork: the child has what is live now. Its follower, or a later conversion, finds it in the
+// fork file, because this log will have been given back by then.
+static bool note_fork(struct merge *m, uint64_t stamp) {
+    struct follower *f = m->context;
+    struct live_blocks blocks;
+    bool noted = merge_live_blocks(m, &blocks);
+    if (!noted) {
+        errno = ENOMEM;
+        ht_error_system(&f->fork_error, f->log.path, "cannot note what a child inherits");
+        return false;
+    }
+    noted = !fork_file_put(f->forks, stamp, &blocks, &f->fork_error);
+    live_blocks_free(&blocks);
+    return noted;
+}
+
+// All marks up to there are noted: a lane that waits may hold one back.
+static void tell_children(struct follower *f) { fork_file_passed(f->forks, merge_position(f->merge)); }
+
+static bool has_stopped(const struct follower *f) { return *f->stop != 0; }
+
+// What the process inherited. Its parent's follower may have to come to the fork first.
+static int inherit(struct follower *f, struct ht_error *error) {
+    char warning[INHERITANCE_WARNING_BYTES] = "";
+    struct inheritance_wait wait = {0};
+    double since_s = ht_now_s();
+    if (f->request->no_parent) return 0;
+    wait.for_parent = f->request->in_record;
+    while (inheritance_must_wait(&f->log, &wait) && !has_stopped(f)) {
+        if (wait.progresses) since_s = ht_now_s();
+        if (ht_now_s() - since_s > PARENT_S) break;
+        pause_ns(LOOK_NS);
+    }
+    int status = inheritance_find(&f->log, f->request->parent, &f->inherited, warning, &f->progress, error);
+    if (!status && *warning && !f->request->quiet)
+        fprintf(stderr, "heaptape convert: warning: %s: %s\n", f->log.path, warning);
+    return status;
+}
+
+// ---- the beginning ----
+
+// The log as it is when the recording has begun, which a paused one has not.
+static int open_begun(struct follower *f, struct ht_error *error) {
+    for (;;) {
+        if (ht_raw_open(&f->log, f->request->input, error)) return -1;
+        if (f->log.header.state != HT_RAW_PAUSED || has_stopped(f) || !ht_raw_in_use(&f->log)) return 0;
+        ht_raw_close(&f->log);
+        pause_ns(LOOK_NS);
+    }
+}
+
+// The clock pair that the times are reckoned by. A short log has its own.
+static void take_clock(struct follower *f) {
+    struct ht_raw_header *header = &f->log.header;
+    while (!has_stopped(f) && !has_ended(f)) {
+        struct ht_clock_pair now = log_clock_pair(&f->log);
+        if (now.mono_ns > header->first_pair.mono_ns + CLOCK_SPAN_NS) {
+            f->mark.clock_pair = now;
+            return;
+        }
+        pause_ns(LOOK_NS);
+    }
+    if (pread(f->log.fd, header, sizeof *header, 0) != sizeof *header) return;
+    f->mark.clock_pair = header->last_pair[header->last_pair[1].stamp > header->last_pair[0].stamp];
+}
+
+// The merge reckons times by the log's first and last clock pair.
+static void set_clock(struct follower *f) {
+    f->log.header.last_pair[0] = f->mark.clock_pair;
+    f->log.header.last_pair[1] = (struct ht_clock_pair){0};
+}
+
+static int begin_merge(struct follower *f, struct ht_error *error) {
+    set_clock(f);
+    f->merge = merge_begin_growing(&f->log, f->writer, error);
+    if (!f->merge) return -1;
+    f->merge->heap.keeps_order = true;
+    f->merge->bytes_limit = checkpoint_step(f);
+    f->merge->context = f;
+    live_streams_open(&f->live, &f->log, &f->merge->streams);
+    if (f->forks) f->merge->at_fork = note_fork;
+    return 0;
+}
+
+// Where nothing is given back, the log itself tells what a child got.
+static int open_forks(struct follower *f, struct ht_error *error) {
+    if (f->request->keeps_raw) return 0;
+    f->forks = fork_file_open(&f->log, f->mark.fork_file_bytes, error);
+    return f->forks ? 0 : -1;
+}
+
+static int begin_anew(struct follower *f, struct ht_error *error) {
+    char consumer[HT_RAW_CONSUMER_BYTES];
+    const struct convert_request *request = f->request;
+    if (ht_raw_consumer(&f->log, consumer)) return convert_refuse_consumed(&f->log, consumer, error);
+    f->mark = (struct follow_mark){.time_unit_ns = request->time_unit_ns, .level = request->level};
+    f->writer = ht_trace_create_lasting(request->output, request->time_unit_ns, request->level, error);
+    if (!f->writer || open_forks(f, error) || inherit(f, error)) return -1;
+    take_clock(f);
+    set_clock(f);
+    convert_put_context(f->writer, &f->log);
+    return begin_merge(f, error);
+}
+
+static int take_up(struct follower *f, struct ht_error *error) {
+    char consumer[HT_RAW_CONSUMER_BYTES];
+    struct follow_state *state = follow_state_open(f->state_path, &f->log, &f->mark, error);
+    if (!state) return -1;
+    f->writer =
+        ht_trace_take_up(f->request->output, f->mark.time_unit_ns, f->mark.level, &f->mark.trace, error);
+    int status = f->writer && !open_forks(f, error) ? begin_merge(f, error) : -1;
+    if (!status) status = follow_state_restore(state, f->merge, &f->live, error);
+    follow_state_close(state);
+    f->has_begun = !status && f->merge->heap.threads_count > 0;
+    if (!f->has_begun && !status) status = inherit(f, error);
+    f->give.marked = ht_raw_consumer(&f->log, consumer);
+    if (!status && !f->request->quiet) {
+        char count[32];
+        fprintf(stderr, "%s: taken up again at %s events\n", f->request->output,
+                ht_grouped(count, f->mark.trace.next_event));
+    }
+    return status;
+}
+
+// ---- the pass ----
+
+// Hands new records to the merge's lanes. Returns 0 or -1 with error.
+static int look(struct follower *f, struct ht_error *error) {
+    struct merge *m = f->merge;
+    uint64_t now = log_clock_now(&f->log);
+    f->over = has_ended(f);
+    if (live_streams_look(&f->live, f->over, error)) return -1;
+    set_clock(f);  // the look has read the header again
+    if (!merge_know_streams(m)) {
+        errno = ENOMEM;
+        return ht_error_system(error, f->log.path, "cannot follow the log");
+    }
+    for (uint32_t i = 0; i < m->lanes; i++)
+        if (m->lane[i].dry && m->streams.stream[i].next_window < m->streams.stream[i].windows)
+            merge_wet(m, i);
+    if (!f->has_begun && m->order_count) {
+        if (merge_inherit(m, &f->inherited, error)) return -1;
+        live_blocks_free(&f->inherited);
+        f->has_begun = true;
+    }
+    // What the look before saw, this one has handed on. Older records may only be late.
+    uint64_t late = (uint64_t)((double)LATE_NS / ht_raw_ns_per_stamp(&f->log));
+    if (f->over) merge_stop_growing(m);
+    else if (f->looked_stamp > late + m->horizon) m->horizon = f->looked_stamp - late;
+    f->looked_stamp = now;
+    return 0;
+}
+
+// Merges what has been handed on, with a checkpoint wherever one is due. Returns 0 or -1 with error.
+static int run(struct follower *f, struct ht_error *error) {
+    struct merge *m = f->merge;
+    for (;;) {
+        if (merge_run(m, &f->progress, error)) {
+            if (m->failed) *error = f->fork_error;
+            return -1;
+        }
+        bool paused = m->streams.bytes_read >= m->bytes_limit;
+        // A trace that cannot be written is told by the checkpoint.
+        if ((ht_trace_failed(f->writer) || is_checkpoint_due(f)) && make_checkpoint(f, error)) return -1;
+        if (has_stopped(f) || !paused) return 0;
+    }
+}
+
+// Streams that nobody will add to, and which are merged to their end.
+static int end_gone_threads(struct follower *f, struct ht_error *error) {
+    const struct merge *m = f->merge;
+    for (uint32_t i = 0; i < m->lanes; i++) {
+        if (!m->lane[i].dry || f->live.stream[i].over || !gone_threads_confirm(&f->live, i)) continue;
+        if (live_stream_end(&f->live, i)) continue;
+        errno = ENOMEM;
+        return ht_error_system(error, f->log.path, "cannot follow the log");
+    }
+    if (ht_now_s() - f->threads_s > THREADS_S) {
+        f->threads_s = ht_now_s();
+        gone_threads_note(&f->live);
+    }
+    return 0;
+}
+
+static int pass(struct follower *f, struct ht_error *error) {
+    for (;;) {
+        double started_s = ht_now_s();
+        if (look(f, error) || run(f, error)) return -1;
+        if (f->over && !has_stopped(f)) return 0;
+        if (has_stopped(f)) return f->has_begun ? make_checkpoint(f, error) : 0;
+        if (f->forks) tell_children(f);
+        if (!f->request->keeps_raw && end_gone_threads(f, error)) return -1;
+        double took_ns = (ht_now_s() - started_s) * 1e9;
+        pause_ns(took_ns + (double)LOOK_LEAST_NS < (double)LOOK_NS ? LOOK_NS - (uint64_t)took_ns
+                                                                   : LOOK_LEAST_NS);
+    }
+}
+
+// ---- the end ----
+
+static int finish(struct follower *f, struct follow_ending *ending, struct ht_error *error) {
+    struct merge_result result;
+    char *partial = strdup(ht_trace_partial_path(f->writer));
+    struct ht_trace_writer *writer = f->writer;
+    merge_results(f->merge, &result);
+    f->merge->heap.threads = NULL;
+    f->writer = NULL;
+    ending->events = result.totals.events;
+    ending->late_records = f->merge->late_records;
+    if (f->forks) fork_file_finish(f->forks);
+    if (!f->request->quiet) convert_warn_about(&f->log);
+    int status =
+        convert_finish(f->request, &f->log, writer, &result, f->started_s, &ending->file_bytes, error);
+    // Without a call there is no trace, and nothing to go on with.
+    if (status && !ending->events && partial) unlink(partial);
+    free(partial);
+    if (status && ending->events) return -1;
+    unlink(f->state_path);
+    // A paused process listens to its log: heaptape ctl still needs it.
+    bool removes = f->request->in_record && !ht_raw_in_use(&f->log);
+    if (removes && unlink(f->log.path) && !status)
+        status = ht_error_system(error, f->log.path, "cannot remove");
+    ending->complete = !status;
+    return status;
+}
+
+static void close_all(struct follower *f) {
+    if (f->merge) {
+        free(f->merge->heap.threads);
+        live_streams_close(&f->live);
+        merge_end(f->merge);
+    }
+    ht_trace_abandon(f->writer);
+    fork_file_close(f->forks);
+    live_blocks_free(&f->inherited);
+    ht_raw_close(&f->log);
+    free(f->state_path);
+}
+
+// The header names the trace in full: the log may be looked at from anywhere.
+static void name_trace(struct follower *f) {
+    char folder[PATH_MAX] = "";
+    const char *output = f->request->output;
+    if (*output == '/' || !getcwd(folder, sizeof folder)) *folder = 0;
+    snprintf(f->give.trace, sizeof f->give.trace, "%s%s%s", folder, *folder ? "/" : "", output);
+}
+
+// A state whose trace has been put in place already: its writer was killed in between.
+static bool is_left_behind(const struct follower *f) {
+    char partial[PATH_MAX];
+    snprintf(partial, sizeof partial, "%s.partial", f->request->output);
+    return access(partial, F_OK) && !access(f->request->output, F_OK);
+}
+
+static int follow(struct follower *f, struct follow_ending *ending, struct ht_error *error) {
+    if (open_begun(f, error)) return -1;
+    if (!log_clock_is_here(&f->log))
+        return ht_error_input(error, f->log.path, 56, "a clock of this machine expected");
+    f->give.log = &f->log;
+    name_trace(f);
+    if (asprintf(&f->state_path, "%s.state", f->request->output) < 0) {
+        f->state_path = NULL;
+        return ht_error_system(error, f->request->output, "cannot follow");
+    }
+    if (is_left_behind(f)) unlink(f->state_path);
+    convert_shown_start(&f->shown);
+    int status = access(f->state_path, F_OK) ? begin_anew(f, error) : take_up(f, error);
+    f->checkpoint_s = ht_now_s();
+    if (!status) status = pass(f, error);
+    convert_shown_end(&f->shown);
+    ending->events = f->writer ? ht_trace_next_event(f->writer) : 0;
+    return status || has_stopped(f) ? status : finish(f, ending, error);
+}
+
+int follow_log(const struct convert_request *request, const volatile sig_atomic_t *stop,
+               struct follow_ending *ending, struct ht_error *error) {
+    struct follower *f = calloc(1, sizeof *f);
+    *ending = (struct follow_ending){0};
+    if (!f) {
+        errno = ENOMEM;
+        return ht_error_system(error, request->input, "cannot follow");
+    }
+    f->request = request;
+    f->stop = stop;
+    f->started_s = ht_now_s();
+    f->log.fd = -1;
+    f->progress =
+        (struct merge_progress){request->quiet || request->in_record ? NULL : show_progress, &f->shown};
+    int status = follow(f, ending, error);
+    close_all(f);
+    free(f);
+    return status;
+}

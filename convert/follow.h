@@ -1,0 +1,20 @@
+// heaptape convert --follow: converts a log while its program writes it, gives the log's space back, and
+// leaves at every moment a readable trace and what another process needs to go on (docs/following.md).
+#ifndef HEAPTAPE_FOLLOW_H
+#define HEAPTAPE_FOLLOW_H
+
+#include <signal.h>
+
+#include "convert_request.h"
+#include "error.h"
+
+struct follow_ending {
+    bool complete;  // else it was told to stop, and can be taken up again
+    uint64_t events, file_bytes, late_records;
+};
+
+// stop: set by a signal handler to end it early. Returns 0 or -1 with error.
+int follow_log(const struct convert_request *request, const volatile sig_atomic_t *stop,
+               struct follow_ending *ending, struct ht_error *error);
+
+#endif

@@ -1,0 +1,45 @@
+#include "follow_run.h"
+
+#include <signal.h>
+#include <stdio.h>
+
+#include "follow.h"
+#include "talk.h"
+
+static const int stopping[] = {SIGINT, SIGTERM, SIGHUP};
+enum { STOPPING = sizeof stopping / sizeof *stopping };
+
+// A handler has no other way to tell.
+static volatile sig_atomic_t stopped_by;
+
+static void stop(int number) { stopped_by = number; }
+
+static void heed_signals(void) {
+    struct sigaction old, stops = {.sa_handler = stop};
+    for (int i = 0; i < STOPPING; i++)
+        if (!sigaction(stopping[i], NULL, &old) && old.sa_handler != SIG_IGN)
+            sigaction(stopping[i], &stops, NULL);
+    // Whoever opens the log for writing while we ask whether anybody does is told to us by this one.
+    signal(SIGIO, SIG_IGN);
+}
+
+int follow_run(const struct convert_request *request) {
+    struct follow_ending ending;
+    struct ht_error error;
+    char count[32];
+    heed_signals();
+    if (follow_log(request, &stopped_by, &ending, &error)) return ht_complain("heaptape convert", &error);
+    if (!ending.complete) {
+        if (!request->quiet)
+            fprintf(
+                stderr,
+                "%s.partial: %s events so far\nnext: heaptape convert --follow %s -o %s goes on from there\n",
+                request->output, ht_grouped(count, ending.events), request->input, request->output);
+        return 128 + stopped_by;
+    }
+    if (ending.late_records && !request->quiet)
+        fprintf(stderr,
+                "heaptape convert: %s records came later than their time: they stand where they came\n",
+                ht_grouped(count, ending.late_records));
+    return HT_EXIT_DONE;
+}

@@ -1,0 +1,554 @@
+#include "follow_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define STATE_MAGIC "HTAPEFST"
+enum { VERSION = 1, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+
+// The file is these structs one behind another, and a checksum of them all.
+struct head {
+    char magic[8];
+    uint32_t version, zero;
+    // The log.
+    uint32_t pid, sequence;
+    uint64_t start_realtime_ns;
+    struct ht_clock_pair first_pair;
+    // The trace.
+    uint32_t time_unit_ns, level;
+    struct ht_clock_pair clock_pair;
+    uint64_t offset, next_event;
+    uint64_t fork_file_bytes;
+    // The merge.
+    uint64_t horizon, last_sample_ns, late_records;
+    uint64_t last_time_ns, order_events;
+    uint64_t live_peak, peak_live_bytes;
+    uint64_t inherited_objects, inherited_bytes;
+    uint64_t repairs, anomalies, foreign_frees, unfinished;
+    uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
+    uint64_t op_count[256];
+    // How many of what follows, in this order.
+    uint64_t threads, slots, named, births, held_samples, streams;
+};
+
+struct thread {
+    uint64_t first_event, start_ns, calls, end_ns;
+    uint32_t tid, ended;
+    char name[NAME_BYTES];
+    uint32_t fresh, fresh_end, slots_ended;
+    uint32_t own, remote;  // free slots of its own, which follow: oldest first
+    uint32_t zero;
+};
+
+struct live_slot {
+    uint64_t address, bytes, birth;
+    uint32_t slot, owner;
+};
+
+struct birth {
+    uint64_t slot, value;
+};
+
+struct sample {
+    uint64_t time_ns, event, rss_anon_bytes, own_rss_bytes, cpu_ns, own_fresh;
+};
+
+struct stream_state {
+    uint32_t known, over, outer, tid;
+    uint64_t first_stamp;
+    uint32_t index, window_bytes;
+    uint64_t window, stamp, address;
+    uint32_t at, thread;
+    // A realloc between its records; the block of a slot that is not 0 lives.
+    uint32_t open, function;
+    uint64_t size, count;
+    struct live_slot old;
+};
+
+static int no_memory(const char *path, struct ht_error *error) {
+    errno = ENOMEM;
+    return ht_error_system(error, path, "cannot keep the state");
+}
+
+// ---- writing ----
+
+struct output {
+    FILE *file;
+    XXH64_state_t hash;
+    bool failed;
+    uint64_t bytes;
+};
+
+static void put(struct output *output, const void *from, size_t bytes) {
+    if (!bytes) return;
+    XXH64_update(&output->hash, from, bytes);
+    output->bytes += bytes;
+    output->failed |= fwrite(from, bytes, 1, output->file) != 1;
+}
+
+static void put_list(struct output *output, const struct slots *slots, const struct slot_list *list) {
+    for (uint32_t slot = list->tail, n = 0; n < list->count; n++, slot = slots->state[slot].link.newer)
+        put(output, &slot, sizeof slot);
+}
+
+static void put_threads(struct output *output, const struct heap_model *heap) {
+    for (uint32_t i = 0; i < heap->threads_count; i++) {
+        const struct ht_thread *thread = &heap->threads[i];
+        const struct slot_thread *slots = &heap->slots.thread[i];
+        struct thread entry = {.first_event = thread->first_event,
+                               .start_ns = thread->start_ns,
+                               .calls = thread->calls,
+                               .end_ns = thread->end_ns,
+                               .tid = thread->tid,
+                               .ended = thread->ended,
+                               .fresh = slots->fresh,
+                               .fresh_end = slots->fresh_end,
+                               .slots_ended = slots->ended,
+                               .own = slots->own.count,
+                               .remote = slots->remote.count};
+        memcpy(entry.name, thread->name, sizeof entry.name);
+        put(output, &entry, sizeof entry);
+        put_list(output, &heap->slots, &slots->own);
+        put_list(output, &heap->slots, &slots->remote);
+    }
+    put(output, &heap->slots.pool.count, sizeof heap->slots.pool.count);
+    put_list(output, &heap->slots, &heap->slots.pool);
+}
+
+static struct live_slot live_slot(const struct heap_model *heap, uint64_t address, uint32_t slot) {
+    return (struct live_slot){.address = address,
+                              .bytes = heap->slots.state[slot].size,
+                              .birth = heap->last_event[slot],
+                              .slot = slot,
+                              .owner = heap->slots.state[slot].owner};
+}
+
+static void put_named(struct output *output, const struct heap_model *heap) {
+    const struct map64 *map = &heap->addresses;
+    for (size_t i = 0; i < (size_t)1 << map->bits; i++) {
+        if (!map64_has(map, i)) continue;
+        struct live_slot entry = live_slot(heap, map->entry[i].key, (uint32_t)map->entry[i].value);
+        put(output, &entry, sizeof entry);
+    }
+    map = &heap->births;
+    for (size_t i = 0; i < (size_t)1 << map->bits; i++) {
+        if (!map64_has(map, i)) continue;
+        struct birth entry = {map->entry[i].key, map->entry[i].value};
+        put(output, &entry, sizeof entry);
+    }
+}
+
+static struct sample packed(const struct ht_sample *sample) {
+    return (struct sample){sample->time_ns,       sample->event,  sample->rss_anon_bytes,
+                           sample->own_rss_bytes, sample->cpu_ns, sample->own_fresh};
+}
+
+// The last that was measured, and those held since.
+static void put_samples(struct output *output, const struct sample_line *line) {
+    uint64_t any_fresh = line->any_fresh;
+    struct sample entry = packed(&line->last_fresh);
+    put(output, &any_fresh, sizeof any_fresh);
+    put(output, &entry, sizeof entry);
+    for (size_t i = 0; i < line->held_count; i++) {
+        entry = packed(&line->held[i]);
+        put(output, &entry, sizeof entry);
+    }
+}
+
+static int put_streams(struct output *output, const struct merge *m, const struct live_streams *live,
+                       struct ht_error *error) {
+    for (uint32_t i = 0; i < m->lanes; i++) {
+        const struct lane *lane = &m->lane[i];
+        const struct live_stream *known = &live->stream[i];
+        const struct open_realloc *open = &lane->realloc;
+        struct stream_place place = {0};
+        if (known->known && live_stream_place(live, i, &place, error)) return -1;
+        uint32_t index = known->index, window_bytes = known->window_bytes;
+        // The merge may be in a window before the newest, which the next follower finds again.
+        if (place.window != known->trusted.window &&
+            live_window_at(live, place.window, &index, &window_bytes, error))
+            return -1;
+        struct stream_state entry = {.known = known->known,
+                                     .over = known->over,
+                                     .outer = lane->stream->outer,
+                                     .tid = lane->stream->tid,
+                                     .first_stamp = lane->stream->first_stamp,
+                                     .index = index,
+                                     .window_bytes = window_bytes,
+                                     .window = place.window,
+                                     .stamp = place.stamp,
+                                     .address = place.address,
+                                     .at = place.at,
+                                     .thread = lane->thread,
+                                     .open = open->open,
+                                     .function = open->function,
+                                     .size = open->size,
+                                     .count = open->count};
+        if (open->open && open->slot) entry.old = live_slot(&m->heap, open->address, open->slot);
+        else entry.old.address = open->address;
+        put(output, &entry, sizeof entry);
+    }
+    return 0;
+}
+
+// Syncs the file and puts it in place.
+static int settle(struct output *output, const char *partial, const char *path, struct ht_error *error) {
+    bool failed = output->failed | (fflush(output->file) != 0) | (fsync(fileno(output->file)) != 0);
+    failed |= fclose(output->file) != 0;
+    output->file = NULL;
+    if (!failed && !rename(partial, path)) return 0;
+    ht_error_system(error, path, "cannot keep the state");
+    unlink(partial);
+    return -1;
+}
+
+static struct head head_of(const struct ht_raw_log *log, const struct follow_mark *mark,
+                           const struct merge *m) {
+    const struct heap_model *heap = &m->heap;
+    const struct merge_totals *totals = &heap->totals;
+    struct head head = {.magic = STATE_MAGIC,
+                        .version = VERSION,
+                        .pid = log->header.pid,
+                        .sequence = log->header.sequence,
+                        .start_realtime_ns = log->header.start_realtime_ns,
+                        .first_pair = log->header.first_pair,
+                        .time_unit_ns = mark->time_unit_ns,
+                        .level = (uint32_t)mark->level,
+                        .clock_pair = mark->clock_pair,
+                        .offset = mark->trace.offset,
+                        .next_event = mark->trace.next_event,
+                        .fork_file_bytes = mark->fork_file_bytes,
+                        .horizon = mark->horizon,
+                        .last_sample_ns = m->last_sample_ns,
+                        .late_records = m->late_records,
+                        .last_time_ns = heap->last_time_ns,
+                        .order_events = heap->unwritten_events,
+                        .live_peak = heap->slots.live_peak,
+                        .peak_live_bytes = totals->peak_live_bytes,
+                        .inherited_objects = totals->inherited_objects,
+                        .inherited_bytes = totals->inherited_bytes,
+                        .repairs = totals->repairs,
+                        .anomalies = totals->anomalies,
+                        .foreign_frees = totals->foreign_frees,
+                        .unfinished = totals->unfinished,
+                        .rss_peak_bytes = totals->rss_peak_bytes,
+                        .own_peak_bytes = totals->own_peak_bytes,
+                        .heap_rss_peak_bytes = totals->heap_rss_peak_bytes,
+                        .cpu_ns = totals->cpu_ns,
+                        .threads = heap->threads_count,
+                        .slots = heap->slots.total,
+                        .named = heap->addresses.count,
+                        .births = heap->births.count,
+                        .held_samples = m->samples.held_count,
+                        .streams = m->lanes};
+    memcpy(head.op_count, heap->op_count, sizeof head.op_count);
+    return head;
+}
+
+int follow_state_save(const char *path, const struct ht_raw_log *log, const struct follow_mark *mark,
+                      const struct merge *m, const struct live_streams *live, uint64_t *bytes,
+                      struct ht_error *error) {
+    char partial[4096 + 16];
+    struct output output = {0};
+    struct head head = head_of(log, mark, m);
+    if (snprintf(partial, sizeof partial, "%s.new", path) >= (int)sizeof partial) {
+        errno = ENAMETOOLONG;
+        return ht_error_system(error, path, "cannot keep the state");
+    }
+    unlink(partial);
+    int fd = open(partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    output.file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!output.file) return ht_error_system(error, path, "cannot keep the state");
+    setvbuf(output.file, NULL, _IOFBF, BUFFER_BYTES);
+    XXH64_reset(&output.hash, 0);
+    put(&output, &head, sizeof head);
+    put_threads(&output, &m->heap);
+    put_named(&output, &m->heap);
+    put_samples(&output, &m->samples);
+    int status = put_streams(&output, m, live, error);
+    uint64_t checksum = XXH64_digest(&output.hash);
+    put(&output, &checksum, sizeof checksum);
+    *bytes = output.bytes;
+    if (!status) return settle(&output, partial, path, error);
+    fclose(output.file);
+    unlink(partial);
+    return -1;
+}
+
+// ---- reading ----
+
+struct follow_state {
+    char *path;
+    FILE *file;
+    uint64_t left;  // bytes that have not been read, without the checksum
+    struct head head;
+    uint8_t *taken;  // a bit for each slot that has been met
+};
+
+static bool get(struct follow_state *state, void *to, size_t bytes) {
+    if (bytes > state->left) return false;
+    state->left -= bytes;
+    return !bytes || fread(to, bytes, 1, state->file) == 1;
+}
+
+// Every slot is met once: live, in a list, or not yet used.
+static bool take_slot(struct follow_state *state, uint32_t slot) {
+    if (slot == 0 || slot > state->head.slots) return false;
+    uint8_t bit = (uint8_t)(1u << slot % 8), *byte = &state->taken[slot / 8];
+    if (*byte & bit) return false;
+    *byte |= bit;
+    return true;
+}
+
+static bool get_list(struct follow_state *state, struct slots *slots, struct slot_list *list,
+                     uint32_t count) {
+    uint32_t slot;
+    for (uint32_t n = 0; n < count; n++) {
+        if (!get(state, &slot, sizeof slot) || !take_slot(state, slot)) return false;
+        slots_put_free(slots, list, slot);
+    }
+    return true;
+}
+
+static bool get_thread(struct follow_state *state, struct heap_model *heap) {
+    struct thread entry;
+    if (!get(state, &entry, sizeof entry)) return false;
+    uint32_t number = heap_model_add_thread(heap, entry.tid, 0);
+    if (number == UINT32_MAX) return false;
+    struct ht_thread *thread = &heap->threads[number];
+    struct slot_thread *slots = &heap->slots.thread[number];
+    *thread = (struct ht_thread){.tid = entry.tid,
+                                 .first_event = entry.first_event,
+                                 .start_ns = entry.start_ns,
+                                 .calls = entry.calls,
+                                 .end_ns = entry.end_ns,
+                                 .ended = entry.ended != 0};
+    memcpy(thread->name, entry.name, sizeof entry.name);
+    slots->ended = entry.slots_ended != 0;
+    slots->fresh = entry.fresh;
+    slots->fresh_end = entry.fresh_end;
+    for (uint32_t slot = entry.fresh; slot < entry.fresh_end; slot++)
+        if (!take_slot(state, slot)) return false;
+    return get_list(state, &heap->slots, &slots->own, entry.own) &&
+           get_list(state, &heap->slots, &slots->remote, entry.remote);
+}
+
+static bool get_live(struct follow_state *state, struct heap_model *heap, const struct live_slot *entry) {
+    if (!take_slot(state, entry->slot) || entry->owner >= heap->threads_count) return false;
+    heap->slots.state[entry->slot].size = entry->bytes;
+    heap->slots.state[entry->slot].owner = entry->owner;
+    heap->last_event[entry->slot] = entry->birth;
+    heap->live_bytes += entry->bytes;
+    heap->slots.live++;
+    return true;
+}
+
+static bool get_heap(struct follow_state *state, struct heap_model *heap) {
+    const struct head *head = &state->head;
+    uint32_t pool;
+    for (uint64_t i = 0; i < head->threads; i++)
+        if (!get_thread(state, heap)) return false;
+    if (!get(state, &pool, sizeof pool) || !get_list(state, &heap->slots, &heap->slots.pool, pool))
+        return false;
+    for (uint64_t i = 0; i < head->named; i++) {
+        struct live_slot entry;
+        if (!get(state, &entry, sizeof entry) || !entry.address || !get_live(state, heap, &entry) ||
+            heap_model_slot_at(heap, heap_model_find(heap, entry.address)) ||
+            !map64_put(&heap->addresses, entry.address, entry.slot))
+            return false;
+    }
+    for (uint64_t i = 0; i < head->births; i++) {
+        struct birth entry;
+        if (!get(state, &entry, sizeof entry) || !entry.slot || entry.slot > head->slots ||
+            !map64_put(&heap->births, entry.slot, entry.value))
+            return false;
+    }
+    return true;
+}
+
+static struct ht_sample unpacked(const struct sample *entry) {
+    return (struct ht_sample){.time_ns = entry->time_ns,
+                              .event = entry->event,
+                              .rss_anon_bytes = entry->rss_anon_bytes,
+                              .own_rss_bytes = entry->own_rss_bytes,
+                              .cpu_ns = entry->cpu_ns,
+                              .own_fresh = entry->own_fresh != 0};
+}
+
+static bool get_samples(struct follow_state *state, struct sample_line *line) {
+    uint64_t any_fresh;
+    struct sample entry;
+    if (!get(state, &any_fresh, sizeof any_fresh) || !get(state, &entry, sizeof entry)) return false;
+    line->any_fresh = any_fresh != 0;
+    line->last_fresh = unpacked(&entry);
+    for (line->held_count = 0; line->held_count < state->head.held_samples; line->held_count++) {
+        if (!get(state, &entry, sizeof entry)) return false;
+        line->held[line->held_count] = unpacked(&entry);
+    }
+    return true;
+}
+
+static bool get_stream(struct follow_state *state, uint32_t number, struct merge *m,
+                       struct live_streams *live) {
+    struct stream_state entry;
+    if (!get(state, &entry, sizeof entry) || entry.outer > number) return false;
+    const struct live_stream known = {.known = entry.known != 0,
+                                      .over = entry.over != 0,
+                                      .index = entry.index,
+                                      .window_bytes = entry.window_bytes,
+                                      .trusted = {entry.window, entry.at, entry.stamp, entry.address}};
+    bool possible = entry.window % HT_WINDOW_ALIGN == 0 && entry.at >= sizeof(struct ht_window) &&
+                    entry.at <= entry.window_bytes && entry.window_bytes <= HT_WINDOW_BYTES_MAX;
+    if (entry.known && !possible) return false;
+    if (!live_stream_restore(live, number, &known) || !merge_know_streams(m)) return false;
+    struct lane *lane = &m->lane[number];
+    lane->stream->outer = entry.outer;
+    lane->stream->tid = entry.tid;
+    lane->stream->first_stamp = entry.first_stamp;
+    lane->thread = entry.thread;
+    if (lane->thread != NO_THREAD && lane->thread >= m->heap.threads_count) return false;
+    if (!entry.open) return true;
+    lane->realloc = (struct open_realloc){.open = true,
+                                          .function = (uint8_t)entry.function,
+                                          .slot = entry.old.slot,
+                                          .address = entry.old.address,
+                                          .size = entry.size,
+                                          .count = entry.count};
+    return lane->thread != NO_THREAD && entry.function < HT_DROP && ht_functions[entry.function].name &&
+           (!entry.old.slot || get_live(state, &m->heap, &entry.old));
+}
+
+// What is written of the merge itself.
+static void get_head(const struct head *head, struct merge *m) {
+    struct merge_totals *totals = &m->heap.totals;
+    m->horizon = head->horizon;
+    m->last_sample_ns = head->last_sample_ns;
+    m->late_records = head->late_records;
+    m->heap.last_time_ns = head->last_time_ns;
+    m->heap.unwritten_events = head->order_events;
+    m->heap.slots.live_peak = head->live_peak;
+    totals->peak_live_bytes = head->peak_live_bytes;
+    totals->inherited_objects = head->inherited_objects;
+    totals->inherited_bytes = head->inherited_bytes;
+    totals->repairs = head->repairs;
+    totals->anomalies = head->anomalies;
+    totals->foreign_frees = head->foreign_frees;
+    totals->unfinished = head->unfinished;
+    totals->rss_peak_bytes = head->rss_peak_bytes;
+    totals->own_peak_bytes = head->own_peak_bytes;
+    totals->heap_rss_peak_bytes = head->heap_rss_peak_bytes;
+    totals->cpu_ns = head->cpu_ns;
+    memcpy(m->heap.op_count, head->op_count, sizeof head->op_count);
+}
+
+static int bad_state(const struct follow_state *state, const char *expected, struct ht_error *error) {
+    return ht_error_input(error, state->path, (uint64_t)ftell(state->file), "%s expected", expected);
+}
+
+int follow_state_restore(struct follow_state *state, struct merge *m, struct live_streams *live,
+                         struct ht_error *error) {
+    struct heap_model *heap = &m->heap;
+    const struct head *head = &state->head;
+    // A slot takes four bytes of the file at the least, but for the few that its thread has not used yet.
+    if (head->threads > HT_THREADS_MAX || head->held_samples > SAMPLES_HELD_MAX ||
+        head->slots > state->left / 4 + 8 * head->threads || head->slots > UINT32_MAX - 16)
+        return bad_state(state, "a state within its own bounds", error);
+    state->taken = calloc((size_t)head->slots / 8 + 1, 1);
+    get_head(head, m);
+    if (!state->taken || !slots_reserve(&heap->slots, (uint32_t)head->slots) ||
+        !(heap->last_event = calloc(heap->slots.room, sizeof *heap->last_event)))
+        return no_memory(state->path, error);
+    heap->last_event_room = heap->slots.room;
+    bool whole = get_heap(state, heap) && get_samples(state, &m->samples);
+    for (uint32_t i = 0; whole && i < head->streams; i++) whole = get_stream(state, i, m, live);
+    for (uint32_t slot = 1; whole && slot <= head->slots; slot++)
+        whole = state->taken[slot / 8] >> slot % 8 & 1;
+    if (!whole || state->left) return bad_state(state, "a state that holds together", error);
+    if (heap->slots.live_peak < heap->slots.live) heap->slots.live_peak = heap->slots.live;
+    return 0;
+}
+
+// Is the file what was written? Leaves it at its start.
+static bool checksum_fits(FILE *file, uint64_t bytes) {
+    static const size_t piece = 1 << 16;
+    uint8_t *buffer = malloc(piece);
+    XXH64_state_t hash;
+    uint64_t wanted = 0, left = bytes;
+    XXH64_reset(&hash, 0);
+    while (buffer && left) {
+        size_t now = left < piece ? (size_t)left : piece;
+        if (fread(buffer, now, 1, file) != 1) break;
+        XXH64_update(&hash, buffer, now);
+        left -= now;
+    }
+    bool fits = buffer && !left && fread(&wanted, sizeof wanted, 1, file) == 1 &&
+                wanted == XXH64_digest(&hash) && !fseek(file, 0, SEEK_SET);
+    free(buffer);
+    return fits;
+}
+
+static int check_head(const struct follow_state *state, const struct ht_raw_log *log,
+                      struct ht_error *error) {
+    const struct head *head = &state->head;
+    const struct ht_raw_header *header = &log->header;
+    if (head->version != VERSION)
+        return ht_error_input(error, state->path, 8, "a state of version %d expected, found %u", VERSION,
+                              head->version);
+    if (head->pid != header->pid || head->sequence != header->sequence ||
+        head->start_realtime_ns != header->start_realtime_ns ||
+        memcmp(&head->first_pair, &header->first_pair, sizeof head->first_pair))
+        return ht_error_input(error, state->path, 16, "the state of %s expected, but it is another log's",
+                              log->path);
+    if (!head->time_unit_ns || head->time_unit_ns > 1000000000 || head->level < 1 || head->level > 19)
+        return ht_error_input(error, state->path, 48, "a time unit and a level expected");
+    return 0;
+}
+
+struct follow_state *follow_state_open(const char *path, const struct ht_raw_log *log,
+                                       struct follow_mark *mark, struct ht_error *error) {
+    struct follow_state *state = calloc(1, sizeof *state);
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (state) state->path = strdup(path);
+    if (state && fd >= 0) state->file = fdopen(fd, "r");
+    if (!state || !state->path || !state->file || fstat(fd, &status)) {
+        ht_error_system(error, path, "cannot open");
+        if (fd >= 0 && (!state || !state->file)) close(fd);
+        follow_state_close(state);
+        return NULL;
+    }
+    uint64_t bytes = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
+    state->left = bytes > sizeof(uint64_t) ? bytes - sizeof(uint64_t) : 0;
+    bool whole = state->left >= sizeof state->head && checksum_fits(state->file, state->left) &&
+                 get(state, &state->head, sizeof state->head) &&
+                 !memcmp(state->head.magic, STATE_MAGIC, sizeof state->head.magic);
+    if (!whole) ht_error_input(error, path, 0, "a state whose checksum fits expected");
+    if (!whole || check_head(state, log, error)) {
+        follow_state_close(state);
+        return NULL;
+    }
+    const struct head *head = &state->head;
+    *mark = (struct follow_mark){.time_unit_ns = head->time_unit_ns,
+                                 .level = (int)head->level,
+                                 .clock_pair = head->clock_pair,
+                                 .trace = {head->offset, head->next_event},
+                                 .fork_file_bytes = head->fork_file_bytes,
+                                 .horizon = head->horizon};
+    return state;
+}
+
+void follow_state_close(struct follow_state *state) {
+    if (!state) return;
+    if (state->file) fclose(state->file);
+    free(state->taken);
+    free(state->path);
+    free(state);
+}

@@ -1,0 +1,191 @@
+#include "fork_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+#include <zstd.h>
+
+#include "read_at.h"
+
+#define FORK_FILE_MAGIC "HTAPEFRK"
+enum { VERSION = 1, RUN_BYTES = 64, LEVEL = 1 };
+
+struct head {
+    char magic[8];
+    uint32_t version;
+    uint32_t pid, sequence;
+    uint32_t clock_kind, clock_shift;
+    uint32_t zero;
+    uint64_t first_stamp;
+    uint64_t passed_stamp;
+    char run[RUN_BYTES];
+};
+static_assert(sizeof(struct head) == 112, "fork file");
+
+struct entry {
+    uint64_t stamp, blocks, stored_bytes;
+    uint64_t checksum;  // of the three before and of what is stored
+};
+
+struct fork_file {
+    char *path;
+    int fd;
+    uint64_t bytes;
+};
+
+bool fork_file_path(const char *raw, char *path, size_t room) {
+    size_t length = strlen(raw);
+    if (length > 5 && !strcmp(raw + length - 5, ".mraw")) length -= 5;
+    return (size_t)snprintf(path, room, "%.*s.forks", (int)length, raw) < room;
+}
+
+static struct head head_of(const struct ht_raw_log *log) {
+    struct head head = {.magic = FORK_FILE_MAGIC,
+                        .version = VERSION,
+                        .pid = log->header.pid,
+                        .sequence = log->header.sequence,
+                        .clock_kind = log->header.clock_kind,
+                        .clock_shift = log->header.clock_shift,
+                        .first_stamp = log->header.first_pair.stamp};
+    const char *run = ht_raw_context(log, "run");
+    if (run) snprintf(head.run, sizeof head.run, "%s", run);
+    return head;
+}
+
+static bool write_at(int fd, const void *from, size_t bytes, uint64_t offset) {
+    const uint8_t *at = from;
+    while (bytes) {
+        ssize_t put = pwrite(fd, at, bytes, (off_t)offset);
+        if (put < 0 && errno == EINTR) continue;
+        if (put <= 0) return false;
+        at += put;
+        offset += (uint64_t)put;
+        bytes -= (size_t)put;
+    }
+    return true;
+}
+
+struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_bytes, struct ht_error *error) {
+    char path[4096];
+    struct head head = head_of(log), there;
+    struct fork_file *file = calloc(1, sizeof *file);
+    if (!file || !fork_file_path(log->path, path, sizeof path)) {
+        free(file);
+        errno = file ? ENAMETOOLONG : ENOMEM;
+        ht_error_system(error, log->path, "cannot note what its children inherit");
+        return NULL;
+    }
+    file->path = strdup(path);
+    file->fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool kept = keep_bytes >= sizeof head && file->fd >= 0 && ht_read_at(file->fd, &there, sizeof there, 0) &&
+                there.first_stamp == head.first_stamp && there.pid == head.pid;
+    file->bytes = kept ? keep_bytes : sizeof head;
+    if (file->path && file->fd >= 0 && !ftruncate(file->fd, (off_t)file->bytes) &&
+        (kept || write_at(file->fd, &head, sizeof head, 0)))
+        return file;
+    ht_error_system(error, path, "cannot write");
+    fork_file_close(file);
+    return NULL;
+}
+
+uint64_t fork_file_bytes(const struct fork_file *file) { return file->bytes; }
+
+static uint64_t checksum_of(const struct entry *entry, const void *stored) {
+    return XXH64(stored, (size_t)entry->stored_bytes, XXH64(entry, offsetof(struct entry, checksum), 0));
+}
+
+int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_blocks *blocks,
+                  struct ht_error *error) {
+    size_t plain = blocks->count * sizeof *blocks->block, room = ZSTD_compressBound(plain);
+    uint8_t *stored = malloc(room + 1);
+    size_t bytes = stored ? ZSTD_compress(stored, room, blocks->block, plain, LEVEL) : 0;
+    if (!stored || ZSTD_isError(bytes)) {
+        free(stored);
+        errno = ENOMEM;
+        return ht_error_system(error, file->path, "cannot note what a child inherits");
+    }
+    struct entry entry = {.stamp = stamp, .blocks = blocks->count, .stored_bytes = bytes};
+    entry.checksum = checksum_of(&entry, stored);
+    bool put = write_at(file->fd, stored, bytes, file->bytes + sizeof entry) &&
+               write_at(file->fd, &entry, sizeof entry, file->bytes);
+    free(stored);
+    if (!put) return ht_error_system(error, file->path, "cannot write");
+    file->bytes += sizeof entry + bytes;
+    return 0;
+}
+
+void fork_file_passed(struct fork_file *file, uint64_t stamp) {
+    // Nothing is lost by a failure: whoever waits for it gives up after a while.
+    write_at(file->fd, &stamp, sizeof stamp, offsetof(struct head, passed_stamp));
+}
+
+void fork_file_finish(struct fork_file *file) {
+    fork_file_passed(file, UINT64_MAX);
+    if (file->bytes == sizeof(struct head)) unlink(file->path);
+}
+
+void fork_file_close(struct fork_file *file) {
+    if (!file) return;
+    if (file->fd >= 0) close(file->fd);
+    free(file->path);
+    free(file);
+}
+
+static bool is_parents(const struct head *head, const struct ht_raw_log *child) {
+    const struct ht_raw_header *wanted = &child->header;
+    const char *run = ht_raw_context(child, "run");
+    return !memcmp(head->magic, FORK_FILE_MAGIC, sizeof head->magic) && head->version == VERSION &&
+           head->pid == wanted->parent_pid && head->sequence == wanted->parent_sequence &&
+           head->clock_kind == wanted->clock_kind && head->clock_shift == wanted->clock_shift &&
+           head->first_stamp <= wanted->fork_stamp && memchr(head->run, 0, sizeof head->run) &&
+           (!run || !*head->run || !strcmp(run, head->run));
+}
+
+// False for want of memory, or if the entry is damaged.
+static bool read_blocks(int fd, const struct entry *entry, uint64_t offset, struct live_blocks *blocks) {
+    size_t plain = (size_t)entry->blocks * sizeof *blocks->block;
+    uint8_t *stored = malloc((size_t)entry->stored_bytes + 1);
+    *blocks = (struct live_blocks){.block = malloc(plain + 1), .count = (size_t)entry->blocks};
+    bool read = stored && blocks->block && ht_read_at(fd, stored, (size_t)entry->stored_bytes, offset) &&
+                checksum_of(entry, stored) == entry->checksum &&
+                ZSTD_decompress(blocks->block, plain, stored, (size_t)entry->stored_bytes) == plain;
+    free(stored);
+    if (!read) live_blocks_free(blocks);
+    return read;
+}
+
+enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw_log *child,
+                                     struct live_blocks *blocks, uint64_t *passed_stamp) {
+    enum fork_file_answer answer = FORK_FILE_NONE;
+    char path[4096];
+    struct head head;
+    struct stat status;
+    *blocks = (struct live_blocks){0};
+    int fd =
+        fork_file_path(parent_raw, path, sizeof path) ? open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC) : -1;
+    if (fd < 0) return answer;
+    // The head is read first: what it says has been passed lies within the size that is asked then.
+    if (ht_read_at(fd, &head, sizeof head, 0) && !fstat(fd, &status) && is_parents(&head, child)) {
+        *passed_stamp = head.passed_stamp;
+        answer = head.passed_stamp >= child->header.fork_stamp ? FORK_FILE_LACKING : FORK_FILE_AHEAD;
+        uint64_t at = sizeof head, end = (uint64_t)status.st_size;
+        struct entry entry;
+        while (at + sizeof entry <= end && ht_read_at(fd, &entry, sizeof entry, at) && entry.stored_bytes &&
+               entry.stored_bytes <= end - at - sizeof entry) {
+            if (entry.stamp == child->header.fork_stamp && entry.blocks < UINT64_C(1) << 40) {
+                if (read_blocks(fd, &entry, at + sizeof entry, blocks)) answer = FORK_FILE_FOUND;
+                break;
+            }
+            at += sizeof entry + entry.stored_bytes;
+        }
+    }
+    close(fd);
+    return answer;
+}

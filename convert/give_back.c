@@ -1,0 +1,90 @@
+#include "give_back.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { BEYOND_BYTES = 1 << 20, OPEN_BYTES_MIN = 64 << 10 };
+
+static bool punch(int fd, uint64_t offset, uint64_t bytes) {
+    return !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)bytes);
+}
+
+// A plain reader would pass over a hole as if nothing had ever been there: the log must say it first.
+static bool mark(struct give_back *give, int fd) {
+    uint32_t features = give->log->header.features | HT_RAW_FEATURE_CONSUMED;
+    give->marked =
+        pwrite(fd, give->trace, sizeof give->trace, HT_RAW_CONSUMER_OFFSET) == (ssize_t)sizeof give->trace &&
+        pwrite(fd, &features, sizeof features, offsetof(struct ht_raw_header, features)) ==
+            (ssize_t)sizeof features &&
+        !fdatasync(fd);
+    return give->marked;
+}
+
+// Windows before the one that the merge is at. Nobody writes to them again.
+static bool punch_closed(struct give_back *give, int fd, struct live_stream *known, uint64_t at) {
+    struct log_ranges kept = {0};
+    bool done = true;
+    for (size_t i = 0; i < known->closed.count; i++) {
+        struct log_range range = known->closed.range[i];
+        uint64_t end = range.offset + range.bytes, until = end < at || known->over ? end : at;
+        if (done && until > range.offset) {
+            done = punch(fd, range.offset, until - range.offset);
+            if (done) give->bytes += until - range.offset;
+        }
+        if (!done || until < range.offset) until = range.offset;
+        if (end > until) done &= log_ranges_add(&kept, until, end - until);
+    }
+    free(known->closed.range);
+    known->closed = kept;
+    return done;
+}
+
+// The program writes to an open window's first page again, when it closes it, and behind its last record. The
+// pages between are done with.
+static bool punch_open(struct give_back *give, int fd, struct live_stream *known,
+                       const struct stream_place *place) {
+    if (known->over || place->window != known->trusted.window) return true;
+    uint32_t end = place->at / HT_WINDOW_ALIGN * HT_WINDOW_ALIGN, from = known->given_back;
+    if (from < HT_WINDOW_ALIGN) from = HT_WINDOW_ALIGN;
+    if (end < from + OPEN_BYTES_MIN) return true;
+    if (!punch(fd, place->window + from, end - from)) return false;
+    give->bytes += end - from;
+    known->given_back = end;
+    return true;
+}
+
+static bool give_back_all(struct give_back *give, int fd, struct live_streams *live, struct ht_error *error) {
+    for (uint32_t i = 0; i < live->streams->count; i++) {
+        struct stream_place place;
+        struct live_stream *known = &live->stream[i];
+        if (!known->known) continue;
+        if (live_stream_place(live, i, &place, error)) return false;
+        if (!punch_closed(give, fd, known, place.window) || !punch_open(give, fd, known, &place)) {
+            ht_error_system(error, give->log->path, "cannot give space back");
+            return false;
+        }
+    }
+    return true;
+}
+
+int give_back(struct give_back *give, struct live_streams *live, struct ht_error *error) {
+    if (give->impossible) return 0;
+    // Opened anew each time: as long as anybody has it open for writing, its program seems to be alive.
+    int fd = open(give->log->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return ht_error_system(error, give->log->path, "cannot give space back");
+    int status = 0;
+    if (!give->marked && !punch(fd, give->log->file_bytes + BEYOND_BYTES, HT_WINDOW_ALIGN)) {
+        give->impossible = true;
+        if (errno != EOPNOTSUPP && errno != ENOSYS)
+            status = ht_error_system(error, give->log->path, "cannot give space back");
+    } else if (!give->marked && !mark(give, fd)) {
+        status = ht_error_system(error, give->log->path, "cannot note that space is given back");
+    } else if (!give_back_all(give, fd, live, error)) {
+        status = -1;
+    }
+    close(fd);
+    return status;
+}

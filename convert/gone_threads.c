@@ -1,0 +1,69 @@
+#include "gone_threads.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "raw_in_use.h"
+
+// A look that began after the thread had gone sees all; what it saw counts at the next one.
+enum { LOOKS_AFTER = 3 };
+
+struct thread_ids {
+    uint32_t *id;
+    size_t count, room;
+};
+
+static bool add(struct thread_ids *ids, uint32_t id) {
+    if (ids->count == ids->room) {
+        size_t room = ids->room ? ids->room * 2 : 64;
+        uint32_t *larger = realloc(ids->id, room * sizeof *larger);
+        if (!larger) return false;
+        ids->id = larger;
+        ids->room = room;
+    }
+    ids->id[ids->count++] = id;
+    return true;
+}
+
+static int by_id(const void *a, const void *b) {
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return (left > right) - (left < right);
+}
+
+// The process's threads. False if they can't be known.
+static bool list_threads(uint32_t pid, struct thread_ids *ids) {
+    char path[64];
+    struct dirent *entry;
+    bool whole = true;
+    snprintf(path, sizeof path, "/proc/%u/task", pid);
+    DIR *folder = opendir(path);
+    if (!folder) return false;
+    while (whole && (entry = readdir(folder))) {
+        unsigned long id = strtoul(entry->d_name, NULL, 10);
+        if (id) whole = add(ids, (uint32_t)id);
+    }
+    closedir(folder);
+    if (ids->count) qsort(ids->id, ids->count, sizeof *ids->id, by_id);
+    return whole && ids->count > 0;
+}
+
+void gone_threads_note(struct live_streams *live) {
+    struct thread_ids ids = {0};
+    // Process and thread ids are those of the program's namespace: only where it is ours do they mean
+    // anything.
+    if (ht_raw_is_mapped(live->log) && list_threads(live->log->header.pid, &ids)) {
+        for (size_t i = 0; i < live->streams->count; i++) {
+            uint32_t tid = live->streams->stream[i].tid;
+            struct live_stream *known = &live->stream[i];
+            if (!known->known || known->over || known->looks_left || !tid) continue;
+            if (!bsearch(&tid, ids.id, ids.count, sizeof *ids.id, by_id)) known->looks_left = LOOKS_AFTER;
+        }
+    }
+    free(ids.id);
+}
+
+bool gone_threads_confirm(struct live_streams *live, uint32_t number) {
+    struct live_stream *known = &live->stream[number];
+    return known->looks_left > 0 && known->seen_bytes == 0 && --known->looks_left == 0;
+}

@@ -1,0 +1,362 @@
+#include "live_streams.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "read_at.h"
+
+enum {
+    PADDING_BYTES = 64,
+    LOOK_BYTES = 4096,        // read of an open window before it is known that there is more
+    RECORD_ROOM_BYTES = 256,  // a record with its modifiers is shorter
+    ZEROS_MAX = 64            // no record holds so many zeros in a row
+};
+
+static int no_memory(const struct live_streams *live, struct ht_error *error) {
+    errno = ENOMEM;
+    return ht_error_system(error, live->log->path, "cannot follow the log");
+}
+
+bool log_ranges_add(struct log_ranges *ranges, uint64_t offset, uint64_t bytes) {
+    struct log_range *last = ranges->count ? &ranges->range[ranges->count - 1] : NULL;
+    if (last && last->offset + last->bytes == offset) {
+        last->bytes += bytes;
+        return true;
+    }
+    if (ranges->count == ranges->room) {
+        size_t room = ranges->room ? ranges->room * 2 : 4;
+        struct log_range *larger = realloc(ranges->range, room * sizeof *larger);
+        if (!larger) return false;
+        ranges->range = larger;
+        ranges->room = room;
+    }
+    ranges->range[ranges->count++] = (struct log_range){offset, bytes};
+    return true;
+}
+
+void live_streams_open(struct live_streams *live, struct ht_raw_log *log, struct streams *streams) {
+    *live = (struct live_streams){.log = log, .streams = streams, .frontier = HT_RAW_HEADER_BYTES};
+}
+
+void live_streams_close(struct live_streams *live) {
+    for (size_t i = 0; i < live->room; i++) {
+        free(live->stream[i].seen);
+        free(live->stream[i].closed.range);
+    }
+    free(live->stream);
+    free(live->pending.range);
+    free(live->buffer);
+    *live = (struct live_streams){0};
+}
+
+static bool make_room(struct live_streams *live, uint32_t number) {
+    if (!streams_grow(live->streams, number)) return false;
+    if (number >= live->streams->count) live->streams->count = (size_t)number + 1;
+    if (live->room >= live->streams->room) return true;
+    struct live_stream *larger = realloc(live->stream, live->streams->room * sizeof *larger);
+    if (!larger) return false;
+    memset(larger + live->room, 0, (live->streams->room - live->room) * sizeof *larger);
+    live->stream = larger;
+    live->room = live->streams->room;
+    return true;
+}
+
+static uint8_t *buffer_of(struct live_streams *live, size_t bytes) {
+    if (bytes + PADDING_BYTES > live->buffer_room) {
+        uint8_t *larger = realloc(live->buffer, bytes + PADDING_BYTES);
+        if (!larger) return NULL;
+        live->buffer = larger;
+        live->buffer_room = bytes + PADDING_BYTES;
+    }
+    return live->buffer;
+}
+
+// ---- what is handed on ----
+
+// Which stream a nested one belongs to is written behind the window's magic, but before its first record.
+static int learn_outer(struct live_streams *live, uint32_t number, uint64_t window, struct ht_error *error) {
+    struct stream *stream = &live->streams->stream[number];
+    struct ht_window header;
+    if (!ht_read_at(live->log->fd, &header, sizeof header, window))
+        return ht_error_system(error, live->log->path, "cannot read");
+    if (header.outer > number)
+        return ht_error_input(error, live->log->path, window,
+                              "a stream nested in an earlier one expected, found %" PRIu32 " in %" PRIu32,
+                              number, header.outer - 1);
+    stream->outer = header.outer;
+    stream->tid = header.tid;
+    return 0;
+}
+
+// Hands the newest window on up to `end`. Returns 0 or -1 with error.
+static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, struct ht_error *error) {
+    struct live_stream *known = &live->stream[number];
+    struct stream *stream = &live->streams->stream[number];
+    const struct stream_place *from = &known->trusted;
+    if (end <= from->at) return 0;
+    if (known->index == 0 && from->at == sizeof(struct ht_window) &&
+        learn_outer(live, number, from->window, error))
+        return -1;
+    // What the merge has read is forgotten, but for the part that it is at.
+    if (stream->next_window > 1) {
+        uint32_t gone = stream->next_window - 1;
+        memmove(stream->window, stream->window + gone, (stream->windows - gone) * sizeof *stream->window);
+        stream->windows -= gone;
+        stream->next_window = 1;
+    }
+    live->streams->bytes_total += end - from->at;
+    return stream_add_window(stream, (struct stream_window){.offset = from->window,
+                                                            .base_stamp = from->stamp,
+                                                            .base_address = from->address,
+                                                            .bytes = end,
+                                                            .from = from->at})
+               ? 0
+               : no_memory(live, error);
+}
+
+static void forget_seen(struct live_stream *known) {
+    free(known->seen);
+    known->seen = NULL;
+    known->seen_bytes = 0;
+}
+
+// The records that lie whole within `bytes` bytes behind what is trusted. Moves *place behind them. Returns 0
+// or -1 with error.
+static int decode_whole(const struct live_streams *live, const uint8_t *buffer, size_t bytes,
+                        struct stream_place *place, struct ht_error *error) {
+    struct ht_raw_decoder decoder = {
+        .at = buffer, .end = buffer + bytes, .stamp = place->stamp, .address = place->address};
+    struct ht_raw_record record;
+    uint32_t start = place->at;
+    int decoded;
+    while ((decoded = ht_raw_decode(&decoder, &record)) > 0) {
+        place->at = start + (uint32_t)(decoder.at - buffer);
+        place->stamp = decoder.stamp;
+        place->address = decoder.address;
+    }
+    // At the end of what is there, half a record is no wonder.
+    if (decoded < 0 && bytes - (place->at - start) >= RECORD_ROOM_BYTES)
+        return ht_error_input(error, live->log->path, place->window + place->at, "a record expected");
+    return 0;
+}
+
+// Reads what lies behind `at` in the newest window, as far as something is there. Returns its length, or -1
+// with error.
+static long read_behind(struct live_streams *live, const struct live_stream *known, struct ht_error *error) {
+    const struct stream_place *from = &known->trusted;
+    size_t room = known->window_bytes - from->at, bytes = known->seen_bytes + LOOK_BYTES;
+    uint8_t *buffer = buffer_of(live, room);
+    if (!buffer) return no_memory(live, error);
+    for (;;) {
+        if (bytes > room) bytes = room;
+        if (!ht_read_at(live->log->fd, buffer, bytes, from->window + from->at)) {
+            if (!errno) return 0;  // the file has been cut behind its last window: there is nothing
+            return ht_error_system(error, live->log->path, "cannot read");
+        }
+        size_t end = bytes;
+        while (end && !buffer[end - 1]) end--;
+        if (bytes == room || end + ZEROS_MAX <= bytes) {
+            memset(buffer + bytes, 0, PADDING_BYTES);
+            return (long)end;
+        }
+        bytes = room;
+    }
+}
+
+// The newest window may be written at this moment. Returns 0 or -1 with error.
+static int look_at_open(struct live_streams *live, uint32_t number, struct ht_error *error) {
+    struct live_stream *known = &live->stream[number];
+    long bytes = read_behind(live, known, error);
+    if (bytes <= 0) return (int)bytes;
+    size_t same = 0, most = (size_t)bytes < known->seen_bytes ? (size_t)bytes : known->seen_bytes;
+    while (same < most && live->buffer[same] == known->seen[same]) same++;
+    struct stream_place now = known->trusted;
+    uint32_t before = now.at;
+    // A record may end in zeros, which both looks saw as well.
+    if (same == (size_t)bytes && same == known->seen_bytes) same += ZEROS_MAX;
+    if (same > known->window_bytes - before) same = known->window_bytes - before;
+    if (same && decode_whole(live, live->buffer, same, &now, error)) return -1;
+    if (hand_on(live, number, now.at, error)) return -1;
+    known->trusted = now;
+    uint32_t taken = now.at - before;
+    known->seen_bytes = taken < (size_t)bytes ? (uint32_t)bytes - taken : 0;
+    if (!known->seen_bytes) {
+        forget_seen(known);
+        return 0;
+    }
+    uint8_t *seen = realloc(known->seen, known->seen_bytes);
+    if (!seen) return no_memory(live, error);
+    known->seen = seen;
+    memcpy(seen, live->buffer + taken, known->seen_bytes);
+    return 0;
+}
+
+// The newest window will not be written any more: all of it counts. Returns 0 or -1 with error.
+static int look_at_closed(struct live_streams *live, uint32_t number, struct ht_error *error) {
+    struct live_stream *known = &live->stream[number];
+    struct ht_window header;
+    if (!ht_read_at(live->log->fd, &header, sizeof header, known->trusted.window))
+        return ht_error_system(error, live->log->path, "cannot read");
+    uint32_t end = header.used && header.used <= known->window_bytes ? header.used : known->window_bytes;
+    forget_seen(known);
+    if (hand_on(live, number, end, error)) return -1;
+    known->trusted.at = end;
+    return 0;
+}
+
+// ---- new windows ----
+
+// A window of the stream that has not been met before. Returns 1, 0 if it is not yet its turn, -1 with error.
+static int meet_window(struct live_streams *live, const struct ht_window *window, uint64_t at,
+                       struct ht_error *error) {
+    if (!ht_raw_stream_possible(live->log, window->stream))
+        return ht_error_input(error, live->log->path, at,
+                              "a stream number that the windows account for expected");
+    if (!make_room(live, window->stream)) return no_memory(live, error);
+    struct live_stream *known = &live->stream[window->stream];
+    struct stream *stream = &live->streams->stream[window->stream];
+    // One that an earlier follower has merged and not given back.
+    if (known->known && (window->index < known->index || known->over))
+        return log_ranges_add(&known->closed, at, window->bytes) ? 1 : no_memory(live, error);
+    if (known->known && window->index == known->index) return 1;
+    // Its predecessor was begun after we had passed its place.
+    if (window->index != (known->known ? known->index + 1 : 0)) return 0;
+    if (known->known) {
+        if (look_at_closed(live, window->stream, error)) return -1;
+        if (!log_ranges_add(&known->closed, known->trusted.window, known->window_bytes))
+            return no_memory(live, error);
+    } else {
+        stream->first_stamp = window->base_stamp;
+        stream->tid = window->tid;
+        known->known = true;
+    }
+    uint64_t bytes = window->bytes;
+    if (bytes > live->log->windows_end - at) bytes = live->log->windows_end - at;
+    known->index = window->index;
+    known->given_back = 0;
+    known->window_bytes = (uint32_t)bytes;
+    known->trusted = (struct stream_place){
+        .window = at, .at = sizeof *window, .stamp = window->base_stamp, .address = window->base_address};
+    return 1;
+}
+
+// Looks through a range; what is not a window yet goes to `still`. Returns 0 or -1 with error.
+static int look_through(struct live_streams *live, struct log_range range, struct log_ranges *still,
+                        struct ht_error *error) {
+    uint64_t offset = range.offset, end = range.offset + range.bytes;
+    const struct ht_raw_log part = {.path = live->log->path, .fd = live->log->fd, .windows_end = end};
+    struct ht_window window;
+    uint64_t at;
+    int more;
+    while (offset < end && (more = ht_raw_next_window(&part, offset, &window, &at, error)) > 0) {
+        int met = meet_window(live, &window, at, error);
+        if (met < 0) return -1;
+        uint64_t next = at + window.bytes < end ? at + window.bytes : end;
+        if (at > offset && !log_ranges_add(still, offset, at - offset)) return no_memory(live, error);
+        if (!met && !log_ranges_add(still, at, next - at)) return no_memory(live, error);
+        offset = next;
+    }
+    if (offset < end && more < 0) return -1;
+    return offset >= end || log_ranges_add(still, offset, end - offset) ? 0 : no_memory(live, error);
+}
+
+static int look_for_windows(struct live_streams *live, struct ht_error *error) {
+    struct ht_raw_log *log = live->log;
+    struct stat status;
+    if (fstat(log->fd, &status) || !ht_read_at(log->fd, &log->header, sizeof log->header, 0))
+        return ht_error_system(error, log->path, "cannot read");
+    log->file_bytes = (uint64_t)status.st_size;
+    log->windows_end = log->header.windows_end < log->file_bytes ? log->header.windows_end : log->file_bytes;
+    if (log->windows_end > live->frontier) {
+        if (!log_ranges_add(&live->pending, live->frontier, log->windows_end - live->frontier))
+            return no_memory(live, error);
+        live->frontier = log->windows_end;
+    }
+    struct log_ranges before = live->pending;
+    live->pending = (struct log_ranges){0};
+    int status_code = 0;
+    for (size_t i = 0; i < before.count && !status_code; i++)
+        status_code = look_through(live, before.range[i], &live->pending, error);
+    free(before.range);
+    return status_code;
+}
+
+int live_streams_look(struct live_streams *live, bool final, struct ht_error *error) {
+    if (look_for_windows(live, error)) return -1;
+    for (uint32_t i = 0; i < live->streams->count; i++) {
+        if (!live->stream[i].known || live->stream[i].over) continue;
+        if (final ? look_at_closed(live, i, error) : look_at_open(live, i, error)) return -1;
+    }
+    return 0;
+}
+
+// ---- where the merge is ----
+
+// Moves the place over that many records. Returns 0 or -1 with error.
+static int step_over(const struct live_streams *live, struct stream_place *place, uint32_t window_bytes,
+                     uint32_t records, struct ht_error *error) {
+    size_t bytes = window_bytes - place->at;
+    if (bytes > (size_t)records * RECORD_ROOM_BYTES) bytes = (size_t)records * RECORD_ROOM_BYTES;
+    uint8_t *buffer = calloc(1, bytes + PADDING_BYTES);
+    if (!buffer) return no_memory(live, error);
+    struct ht_raw_decoder decoder = {
+        .at = buffer, .end = buffer + bytes, .stamp = place->stamp, .address = place->address};
+    struct ht_raw_record record;
+    int status = ht_read_at(live->log->fd, buffer, bytes, place->window + place->at)
+                     ? 0
+                     : ht_error_system(error, live->log->path, "cannot read");
+    for (uint32_t i = 0; i < records && !status; i++)
+        if (ht_raw_decode(&decoder, &record) <= 0)
+            status = ht_error_input(error, live->log->path, place->window + place->at, "a record expected");
+    place->at += (uint32_t)(decoder.at - buffer);
+    place->stamp = decoder.stamp;
+    place->address = decoder.address;
+    free(buffer);
+    return status;
+}
+
+int live_stream_place(const struct live_streams *live, uint32_t number, struct stream_place *place,
+                      struct ht_error *error) {
+    const struct stream *stream = &live->streams->stream[number];
+    if (stream->chunk) {
+        const struct stream_window *part = &stream->window[stream->next_window - 1];
+        *place = stream->batch_place;
+        return step_over(live, place, part->bytes, stream->batch_at, error);
+    }
+    if (stream->next_window < stream->windows) {
+        const struct stream_window *part = &stream->window[stream->next_window];
+        *place = (struct stream_place){part->offset, part->from, part->base_stamp, part->base_address};
+        return 0;
+    }
+    *place = live->stream[number].trusted;
+    return 0;
+}
+
+int live_window_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
+                   struct ht_error *error) {
+    struct ht_window window;
+    if (!ht_read_at(live->log->fd, &window, sizeof window, offset))
+        return ht_error_system(error, live->log->path, "cannot read");
+    if (window.magic != HT_WINDOW_MAGIC || window.bytes > HT_WINDOW_BYTES_MAX)
+        return ht_error_input(error, live->log->path, offset, "a window (HTWN) expected");
+    *index = window.index;
+    *bytes = (uint32_t)window.bytes;
+    return 0;
+}
+
+bool live_stream_end(struct live_streams *live, uint32_t number) {
+    struct live_stream *known = &live->stream[number];
+    known->over = true;
+    forget_seen(known);
+    return log_ranges_add(&known->closed, known->trusted.window, known->window_bytes);
+}
+
+bool live_stream_restore(struct live_streams *live, uint32_t number, const struct live_stream *stream) {
+    if (!make_room(live, number)) return false;
+    live->stream[number] = *stream;
+    return true;
+}

@@ -1,0 +1,359 @@
+#include "run_converter.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "follow.h"
+#include "fork_file.h"
+#include "raw_in_use.h"
+#include "talk.h"
+
+// A follower takes up to 20 MiB and what its process's live blocks need.
+enum { FOLLOWERS_MAX = 128, SCAN_MS = 50 };
+// A child that outlives the program by less is waited for.
+static const double GRACE_S = 0.5;
+
+enum job_state { WAITING, FOLLOWED, DONE };
+
+struct job {
+    enum job_state state;
+    uint64_t start_realtime_ns;
+    pid_t follower;
+    bool told;  // to stop
+    struct converted result;
+};
+
+struct watch {
+    const char *folder, *run_id;
+    bool quiet;
+    DIR *names;
+    char **seen;  // sorted: files that need no further look
+    size_t seen_count, seen_room;
+    struct job **job;  // in the order in which they were found
+    size_t jobs, jobs_room;
+    unsigned followers;
+    int endings[2];  // a pipe from all followers
+};
+
+// What a follower tells: short enough for one piece of a pipe.
+struct told_ending {
+    pid_t follower;
+    struct follow_ending ending;
+};
+
+static volatile sig_atomic_t stopped_by;
+static void stop(int number) { stopped_by = number; }
+
+// ---- one follower ----
+
+// The trace beside the log: malloc-footprint.PID.bin.
+static void name_trace(struct converted *result) {
+    size_t length = strlen(result->raw) - strlen(".mraw");
+    snprintf(result->trace, sizeof result->trace, "%.*s.bin", (int)length, result->raw);
+}
+
+static _Noreturn void follow_one(const struct watch *watch, const struct job *job) {
+    const struct convert_request request = {.input = job->result.raw,
+                                            .output = job->result.trace,
+                                            .level = 3,
+                                            .time_unit_ns = 32,
+                                            .quiet = watch->quiet,
+                                            .follow = true,
+                                            .in_record = true};
+    struct sigaction stops = {.sa_handler = stop};
+    struct told_ending told = {.follower = getpid()};
+    struct ht_error error;
+    sigaction(SIGTERM, &stops, NULL);
+    int status = follow_log(&request, &stopped_by, &told.ending, &error);
+    // A log without a call has gone, and is nobody's trouble.
+    if (status && told.ending.events) ht_complain("heaptape record", &error);
+    if (write(watch->endings[1], &told, sizeof told) != sizeof told) status = -1;
+    _exit(status ? 1 : 0);
+}
+
+static void start_follower(struct watch *watch, struct job *job) {
+    pid_t pid = fork();
+    if (pid == 0) follow_one(watch, job);
+    if (pid < 0) return;  // tried again at the next look
+    job->state = FOLLOWED;
+    job->follower = pid;
+    watch->followers++;
+}
+
+// ---- finding logs ----
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static bool is_seen(const struct watch *watch, const char *name) {
+    return watch->seen_count &&
+           bsearch(&name, watch->seen, watch->seen_count, sizeof *watch->seen, by_name) != NULL;
+}
+
+static void add_seen(struct watch *watch, const char *name) {
+    if (watch->seen_count == watch->seen_room) {
+        size_t room = watch->seen_room ? watch->seen_room * 2 : 64;
+        char **larger = realloc(watch->seen, room * sizeof *larger);
+        if (!larger) return;
+        watch->seen = larger;
+        watch->seen_room = room;
+    }
+    char *copy = strdup(name);
+    if (!copy) return;
+    size_t at = watch->seen_count++;
+    for (; at > 0 && strcmp(watch->seen[at - 1], copy) > 0; at--) watch->seen[at] = watch->seen[at - 1];
+    watch->seen[at] = copy;
+}
+
+static struct job *add_job(struct watch *watch) {
+    if (watch->jobs == watch->jobs_room) {
+        size_t room = watch->jobs_room ? watch->jobs_room * 2 : 16;
+        struct job **larger = realloc(watch->job, room * sizeof *larger);
+        if (!larger) return NULL;
+        watch->job = larger;
+        watch->jobs_room = room;
+    }
+    struct job *job = calloc(1, sizeof *job);
+    if (job) watch->job[watch->jobs++] = job;
+    return job;
+}
+
+// Is it a log of this run? One that is half made is looked at again.
+static void meet(struct watch *watch, const char *name) {
+    struct ht_raw_log log;
+    struct ht_error error;
+    struct converted result = {0};
+    if (snprintf(result.raw, sizeof result.raw, "%s/%s", watch->folder, name) >= (int)sizeof result.raw)
+        return;
+    if (ht_raw_open(&log, result.raw, &error)) return;
+    const char *id = ht_raw_context(&log, "run");
+    bool ours = id && !strcmp(id, watch->run_id);
+    struct job *job = ours ? add_job(watch) : NULL;
+    if (job) {
+        name_trace(&result);
+        result.pid = log.header.pid;
+        job->result = result;
+        job->start_realtime_ns = log.header.start_realtime_ns;
+    }
+    if (job || !ours) add_seen(watch, name);
+    ht_raw_close(&log);
+}
+
+static bool is_log_name(const char *name) {
+    size_t length = strlen(name);
+    return !strncmp(name, "malloc-footprint.", 17) && length > 5 && !strcmp(name + length - 5, ".mraw");
+}
+
+static void scan(struct watch *watch) {
+    struct dirent *entry;
+    rewinddir(watch->names);
+    while ((entry = readdir(watch->names)))
+        if (is_log_name(entry->d_name) && !is_seen(watch, entry->d_name)) meet(watch, entry->d_name);
+}
+
+// A parent began before its children, so its follower is never behind theirs in the queue.
+static void start_waiting(struct watch *watch) {
+    while (watch->followers < FOLLOWERS_MAX) {
+        struct job *first = NULL;
+        for (size_t i = 0; i < watch->jobs; i++)
+            if (watch->job[i]->state == WAITING &&
+                (!first || watch->job[i]->start_realtime_ns < first->start_realtime_ns))
+                first = watch->job[i];
+        if (!first) return;
+        start_follower(watch, first);
+        if (first->state == WAITING) return;
+    }
+}
+
+// ---- endings ----
+
+static struct job *job_of(const struct watch *watch, pid_t follower) {
+    for (size_t i = 0; i < watch->jobs; i++)
+        if (watch->job[i]->state == FOLLOWED && watch->job[i]->follower == follower) return watch->job[i];
+    return NULL;
+}
+
+static void read_endings(struct watch *watch) {
+    struct told_ending told;
+    while (read(watch->endings[0], &told, sizeof told) == sizeof told) {
+        struct job *job = job_of(watch, told.follower);
+        if (!job) continue;
+        job->result.events = told.ending.events;
+        job->result.file_bytes = told.ending.file_bytes;
+        job->result.complete = told.ending.complete;
+    }
+}
+
+static void reap(struct watch *watch) {
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        read_endings(watch);  // it told its ending before it went
+        struct job *job = job_of(watch, pid);
+        if (!job) continue;
+        job->state = DONE;
+        watch->followers--;
+        if (!WIFSIGNALED(status)) continue;
+        fprintf(stderr, "heaptape record: %s: its conversion was ended by signal %d\n", job->result.raw,
+                WTERMSIG(status));
+        if (!job->result.events) job->result.events = 1;  // unknown: there is a log to take care of
+    }
+}
+
+static bool is_running(const struct job *job) {
+    struct ht_raw_log log;
+    struct ht_error error;
+    if (ht_raw_open(&log, job->result.raw, &error)) return false;
+    bool in_use = ht_raw_in_use(&log);
+    ht_raw_close(&log);
+    return in_use;
+}
+
+// After the program's end: followers of what still runs keep their state and go.
+static void stop_running(struct watch *watch) {
+    for (size_t i = 0; i < watch->jobs; i++) {
+        struct job *job = watch->job[i];
+        if (job->state == DONE || job->told || !is_running(job)) continue;
+        job->told = job->result.running = true;
+        if (job->state == FOLLOWED) kill(job->follower, SIGTERM);
+        else job->state = DONE;
+    }
+}
+
+static bool all_done(const struct watch *watch) {
+    for (size_t i = 0; i < watch->jobs; i++)
+        if (watch->job[i]->state != DONE) return false;
+    return true;
+}
+
+// ---- the watching process ----
+
+// Logs of phases that ended before their process did, and notes of forks.
+static void tidy_up(const struct watch *watch) {
+    char path[PATH_MAX];
+    for (size_t i = 0; i < watch->jobs; i++)
+        if (watch->job[i]->result.complete && !is_running(watch->job[i])) unlink(watch->job[i]->result.raw);
+    for (size_t i = 0; i < watch->jobs; i++)
+        if (watch->job[i]->result.running) return;  // a child of it may still want its parent's
+    for (size_t i = 0; i < watch->jobs; i++)
+        if (fork_file_path(watch->job[i]->result.raw, path, sizeof path)) unlink(path);
+}
+
+static void tell_results(const struct watch *watch, int results) {
+    for (size_t i = 0; i < watch->jobs; i++) {
+        const struct converted *result = &watch->job[i]->result;
+        const char *at = (const char *)result;
+        size_t left = result->events || result->running ? sizeof *result : 0;
+        while (left) {
+            ssize_t put = write(results, at, left);
+            if (put <= 0) return;
+            at += put;
+            left -= (size_t)put;
+        }
+    }
+}
+
+// True once the program has ended, or whoever ran it; waits a little otherwise.
+static bool has_ended(int run, bool *by_itself) {
+    struct pollfd look = {.fd = run, .events = POLLIN};
+    char word;
+    if (poll(&look, 1, SCAN_MS) <= 0) return false;
+    *by_itself = read(run, &word, sizeof word) == sizeof word;
+    return true;
+}
+
+static _Noreturn void watch_run(struct watch *watch, int run, int results) {
+    static const int others_business[] = {SIGINT, SIGQUIT, SIGHUP, SIGTERM, SIGUSR1, SIGUSR2, SIGIO, SIGPIPE};
+    for (size_t i = 0; i < sizeof others_business / sizeof *others_business; i++)
+        signal(others_business[i], SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+    watch->names = opendir(watch->folder);
+    if (!watch->names || pipe2(watch->endings, O_CLOEXEC | O_NONBLOCK)) _exit(1);
+    double ended_s = 0;
+    bool by_itself = true;
+    for (;;) {
+        if (!ended_s && has_ended(run, &by_itself)) ended_s = ht_now_s();
+        scan(watch);
+        start_waiting(watch);
+        reap(watch);
+        if (!ended_s) continue;
+        if (all_done(watch)) break;
+        // Where heaptape record was killed, the program may run on: so do its followers.
+        if (by_itself && ht_now_s() - ended_s > GRACE_S) stop_running(watch);
+        poll(NULL, 0, SCAN_MS / 5);
+    }
+    tell_results(watch, results);
+    tidy_up(watch);
+    _exit(0);
+}
+
+bool run_converter_start(struct run_converter *converter, const char *folder, const char *run_id,
+                         bool quiet) {
+    int run[2], results[2];
+    if (pipe2(run, O_CLOEXEC)) return false;
+    if (pipe2(results, O_CLOEXEC)) {
+        close(run[0]);
+        close(run[1]);
+        return false;
+    }
+    fflush(NULL);
+    converter->pid = fork();
+    if (converter->pid == 0) {
+        struct watch watch = {.folder = folder, .run_id = run_id, .quiet = quiet};
+        close(run[1]);
+        close(results[0]);
+        watch_run(&watch, run[0], results[1]);
+    }
+    close(run[0]);
+    close(results[1]);
+    converter->run = run[1];
+    converter->results = results[0];
+    return converter->pid > 0;
+}
+
+static int most_events_first(const void *a, const void *b) {
+    const struct converted *left = a, *right = b;
+    if (left->complete != right->complete) return left->complete ? -1 : 1;
+    return (left->events < right->events) - (left->events > right->events);
+}
+
+static bool read_result(int results, struct converted *result) {
+    char *at = (char *)result;
+    size_t left = sizeof *result;
+    while (left) {
+        ssize_t got = read(results, at, left);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        at += got;
+        left -= (size_t)got;
+    }
+    return true;
+}
+
+bool run_converter_finish(struct run_converter *converter, struct converted **results, size_t *count) {
+    struct converted *one = malloc(sizeof *one);
+    const char ended = 1;
+    *results = NULL;
+    *count = 0;
+    if (write(converter->run, &ended, sizeof ended) < 0) { /* it sees the pipe's end then */
+    }
+    close(converter->run);
+    while (one && read_result(converter->results, one)) {
+        struct converted *larger = realloc(*results, (*count + 1) * sizeof *larger);
+        if (!larger) break;
+        *results = larger;
+        larger[(*count)++] = *one;
+    }
+    close(converter->results);
+    while (waitpid(converter->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    if (*count) qsort(*results, *count, sizeof **results, most_events_first);
+    free(one);
+    return true;
+}

@@ -1,0 +1,33 @@
+// heaptape record --convert: a process beside the recorded run that follows every log of it as it appears.
+#ifndef HEAPTAPE_RUN_CONVERTER_H
+#define HEAPTAPE_RUN_CONVERTER_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+// What came of one log.
+struct converted {
+    char raw[PATH_MAX], trace[PATH_MAX];
+    uint32_t pid;
+    uint64_t events, file_bytes;
+    bool complete;  // else the log is still there
+    bool running;   // its process was, when the program ended
+};
+
+struct run_converter {
+    pid_t pid;
+    int run;      // open as long as the program runs
+    int results;  // struct converted, one for each log with a call
+};
+
+// Starts it for the logs in the folder that are of that run. False with errno.
+bool run_converter_start(struct run_converter *converter, const char *folder, const char *run_id, bool quiet);
+
+// The program has ended: waits for the traces of all logs that are complete. The others' followers keep what
+// is needed to go on. Results are to be freed, those with most events first. False for want of memory.
+bool run_converter_finish(struct run_converter *converter, struct converted **results, size_t *count);
+
+#endif

@@ -1,0 +1,157 @@
+"""record --convert: traces while the program runs, and no raw logs afterwards."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from tool_runner import Tools, clean_environment, run
+
+FORKING = """
+import os, json, time
+keep = [str(i) * 10 for i in range(4000)]
+kids = []
+for k in range(4):
+    pid = os.fork()
+    if pid == 0:
+        data = [json.loads(json.dumps({"a": i})) for i in range(3000)]
+        if k == 2:
+            grandchild = os.fork()
+            if grandchild == 0:
+                keep = data = None
+                os._exit(0)
+            os.waitpid(grandchild, 0)
+        keep = data = None
+        time.sleep(0.3 * k)
+        os._exit(k)
+    kids.append(pid)
+    keep.append(json.dumps(list(range(500))))
+    time.sleep(0.05)
+for pid in kids:
+    os.waitpid(pid, 0)
+"""
+
+
+def record(tools: Tools, folder: Path, *command: object, **options):
+    folder.mkdir(exist_ok=True)
+    return run([tools.heaptape, "record", "--convert", "-o", folder, "--", *command],
+               env={"PYTHONMALLOC": "malloc"}, **options)
+
+
+def traces_in(folder: Path) -> list[Path]:
+    """The traces, and nothing else: no raw log, no half trace, no state, no note of a fork."""
+    found = sorted(folder.iterdir())
+    assert all(path.suffix == ".bin" for path in found), [path.name for path in found]
+    return found
+
+
+def test_in_one_go(tools: Tools, tmp_path: Path) -> None:
+    script = "print(len([str(i) for i in range(9999)]))"
+    done = record(tools, tmp_path / "t", "/usr/bin/python3", "-c", script)
+    assert (done.returncode, done.stdout) == (0, b"9999\n")
+    [trace] = traces_in(tmp_path / "t")
+    assert f"next: replay --alloc all {trace}" in done.stderr.decode()
+    info = tools.info(trace)
+    assert info["events"] > 20_000 and info["anomalies"] == info["foreign_frees"] == 0
+    assert not info["truncated"]
+
+
+def test_exit_status_and_signal(tools: Tools, tmp_path: Path) -> None:
+    script = "raise SystemExit(17)"
+    assert record(tools, tmp_path / "a", "/usr/bin/python3", "-c", script).returncode == 17
+    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    assert record(tools, tmp_path / "b", "/usr/bin/python3", "-c", script).returncode == 128 + 9
+    for folder in ("a", "b"):
+        [trace] = traces_in(tmp_path / folder)
+        assert tools.info(trace)["events"] > 1000
+    assert record(tools, tmp_path / "c", tmp_path / "nothing").returncode == 127
+    assert traces_in(tmp_path / "c") == []
+
+
+def test_signals_reach_the_program_only(tools: Tools, tmp_path: Path) -> None:
+    """Ctrl-C at a terminal goes to the whole group: the traces are finished all the same."""
+    (tmp_path / "t").mkdir()
+    script = "import time; keep = [str(i) for i in range(9999)]; print(flush=True); time.sleep(60)"
+    recorder = subprocess.Popen([tools.heaptape, "record", "--convert", "-o", tmp_path / "t", "--",
+                                 "/usr/bin/python3", "-c", script], start_new_session=True,
+                                env=clean_environment({"PYTHONMALLOC": "malloc"}),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert recorder.stdout is not None
+    recorder.stdout.readline()
+    time.sleep(0.3)
+    subprocess.run(["kill", "-INT", "--", f"-{recorder.pid}"], check=True)
+    recorder.communicate(timeout=60)
+    assert recorder.returncode == 128 + signal.SIGINT
+    [trace] = traces_in(tmp_path / "t")
+    assert not tools.info(trace)["truncated"]
+
+
+def test_children_inherit(tools: Tools, tmp_path: Path) -> None:
+    """Their parents' logs are gone by then; what the forks handed on is not. Compared with traces
+    that were made afterwards, from whole logs."""
+    assert record(tools, tmp_path / "t", "/usr/bin/python3", "-c", FORKING).returncode == 0
+    infos = [tools.info(trace) for trace in traces_in(tmp_path / "t")]
+    assert len(infos) == 6
+    (tmp_path / "logs").mkdir()
+    tools.succeed([tools.heaptape, "record", "-o", tmp_path / "logs", "--",
+                   "/usr/bin/python3", "-c", FORKING], env={"PYTHONMALLOC": "malloc"})
+    afterwards = [tools.info(tools.convert(log, tmp_path / f"{log.stem}.bin"))
+                  for log in sorted((tmp_path / "logs").glob("*.mraw"))]
+    for info in infos:
+        assert info["anomalies"] == info["foreign_frees"] == 0
+    inherited = sorted(info["inherited_objects"] for info in infos)
+    # Two runs of Python differ by the lengths of their paths.
+    wanted = sorted(info["inherited_objects"] for info in afterwards)
+    for one, other in zip(inherited, wanted, strict=True):
+        assert abs(one - other) < 100, f"{one} and {other}"
+    assert inherited[0] == 0 and inherited[1] > 4000
+
+
+def test_process_that_stays(tools: Tools, tmp_path: Path) -> None:
+    """A daemon is not waited for: its trace can be taken up, and the line that says so is true."""
+    script = ("import os, sys, time\n"
+              "if os.fork() == 0:\n"
+              "    keep = [str(i) for i in range(5000)]\n"
+              "    time.sleep(4)\n"
+              "    os._exit(0)\n"
+              "time.sleep(0.5)\n")
+    done = record(tools, tmp_path / "t", "/usr/bin/python3", "-c", script, timeout=60)
+    assert done.returncode == 0
+    [line] = [line for line in done.stderr.decode().splitlines() if "still runs" in line]
+    command = line.partition(": heaptape ")[2].removesuffix(" goes on").split()
+    trace = Path(command[-1])
+    tools.succeed([tools.heaptape, *command])
+    info = tools.info(trace)
+    assert info["events"] > 5000 and info["inherited_objects"] > 1000
+    assert info["anomalies"] == info["foreign_frees"] == 0
+
+
+def test_paused_phases(tools: Tools, tmp_path: Path) -> None:
+    """Each phase between resume and pause is a trace of its own."""
+    (tmp_path / "t").mkdir()
+    script = ("import time\nend = time.monotonic() + 30\nwhile time.monotonic() < end:\n"
+              "    [str(i) for i in range(2000)]\n    time.sleep(0.01)\n")
+    recorder = subprocess.Popen([tools.heaptape, "record", "--convert", "-o", tmp_path / "t", "--",
+                                 "/usr/bin/python3", "-c", script],
+                                env=clean_environment({"PYTHONMALLOC": "malloc"}),
+                                stderr=subprocess.PIPE)
+    children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
+    logs: list[Path] = []
+    while not logs:
+        logs = list((tmp_path / "t").glob("*.mraw"))
+        time.sleep(0.02)
+    pid = logs[0].name.split(".")[1]
+    assert pid in children.read_text().split()
+    time.sleep(0.3)
+    for word in ("pause", "resume"):
+        tools.succeed([tools.heaptape, "ctl", pid, word])
+        time.sleep(0.5)
+    tools.succeed(["kill", "-TERM", pid])
+    recorder.communicate(timeout=60)
+    assert recorder.returncode == 128 + signal.SIGTERM
+    traces = traces_in(tmp_path / "t")
+    assert len(traces) == 2
+    for trace in traces:
+        assert tools.info(trace)["events"] > 1000

@@ -1,0 +1,489 @@
+// Following a log that grows: what is handed on when, in which order it is merged, and that a follower which
+// is ended at any moment leaves what the next one needs.
+#include "unit_support.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "follow_state.h"
+#include "raw_log_builder.h"
+
+// ---- a log that is written by hand, record by record ----
+
+enum { LOG_BYTES = 1 << 20, HAND_WINDOW_BYTES = 8192 };
+
+struct growing {
+    char raw[256], trace[256];
+    uint8_t *mapping;
+    struct ht_raw_header *header;
+    struct ht_cursor cursor[4];
+    struct ht_window *window[4];
+    struct ht_raw_log log;
+    struct ht_trace_writer *writer;
+    struct merge *merge;
+    struct live_streams live;
+    struct ht_error error;
+};
+
+static struct ht_window *place_window(struct growing *g) {
+    uint64_t offset = g->header->windows_end;
+    g->header->windows_end += HAND_WINDOW_BYTES;
+    return (struct ht_window *)(void *)(g->mapping + offset);
+}
+
+static void begin_window(struct growing *g, unsigned stream, struct ht_window *window) {
+    struct ht_window *old = g->window[stream];
+    *window = (struct ht_window){.stream = stream,
+                                 .tid = 100 + stream,
+                                 .index = old ? old->index + 1 : 0,
+                                 .bytes = HAND_WINDOW_BYTES,
+                                 .base_stamp = g->cursor[stream].last_stamp,
+                                 .base_address = g->cursor[stream].last_address};
+    if (old) old->used = (uint32_t)(g->cursor[stream].at - (uint8_t *)old);
+    window->magic = HT_WINDOW_MAGIC;
+    g->window[stream] = window;
+    g->cursor[stream].at = (uint8_t *)(window + 1);
+}
+
+static void put(struct growing *g, unsigned stream, unsigned op, uint64_t stamp, uint64_t address,
+                uint64_t size) {
+    if (!g->window[stream]) begin_window(g, stream, place_window(g));
+    if (op == HT_RAW_FREE || op == HT_RAW_REALLOC_END) ht_append_bare(&g->cursor[stream], op, stamp, address);
+    else ht_append_call(&g->cursor[stream], op, stamp, address, size);
+}
+
+static void open_growing(struct growing *g) {
+    memset(g, 0, sizeof *g);
+    int fd = open(unit_path(g->raw, "growing.mraw"), O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && !ftruncate(fd, LOG_BYTES));
+    g->mapping = mmap(NULL, LOG_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    assert_ptr_not_equal(g->mapping, MAP_FAILED);
+    close(fd);
+    g->header = (struct ht_raw_header *)(void *)g->mapping;
+    *g->header = (struct ht_raw_header){.magic = HT_RAW_MAGIC,
+                                        .version = HT_RAW_VERSION,
+                                        .min_reader = HT_RAW_MIN_READER,
+                                        .header_bytes = HT_RAW_HEADER_BYTES,
+                                        .page_bytes = 4096,
+                                        .pid = 1,
+                                        .clock_kind = HT_CLOCK_GETTIME,
+                                        .windows_end = HT_RAW_HEADER_BYTES,
+                                        .reserve_bytes = LOG_BYTES,
+                                        .state = HT_RAW_RECORDING};
+    assert_int_equal(ht_raw_open(&g->log, g->raw, &g->error), 0);
+    g->writer = ht_trace_create(unit_path(g->trace, "growing.bin"), 1, 1, &g->error);
+    assert_non_null(g->writer);
+    g->merge = merge_begin_growing(&g->log, g->writer, &g->error);
+    assert_non_null(g->merge);
+    live_streams_open(&g->live, &g->log, &g->merge->streams);
+}
+
+static void look(struct growing *g) {
+    assert_int_equal(live_streams_look(&g->live, false, &g->error), 0);
+    assert_true(merge_know_streams(g->merge));
+    for (uint32_t i = 0; i < g->merge->lanes; i++)
+        if (g->merge->lane[i].dry &&
+            g->merge->streams.stream[i].next_window < g->merge->streams.stream[i].windows)
+            merge_wet(g->merge, i);
+}
+
+// Merges up to the horizon; how many events there are then.
+static uint64_t run_to(struct growing *g, uint64_t horizon) {
+    static const struct merge_progress quiet;
+    g->merge->horizon = horizon;
+    assert_int_equal(merge_run(g->merge, &quiet, &g->error), 0);
+    return ht_trace_next_event(g->writer);
+}
+
+static void close_growing(struct growing *g) {
+    free(g->merge->heap.threads);
+    live_streams_close(&g->live);
+    merge_end(g->merge);
+    ht_trace_abandon(g->writer);
+    ht_raw_close(&g->log);
+    munmap(g->mapping, LOG_BYTES);
+    unlink(g->raw);
+}
+
+static void test_two_looks(void **state) {
+    (void)state;
+    struct growing g;
+    open_growing(&g);
+    put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
+    look(&g);
+    assert_int_equal(run_to(&g, 9), 0);
+    look(&g);
+    assert_int_equal(run_to(&g, 100), 1);
+    look(&g);
+    assert_int_equal(run_to(&g, 200), 1);
+    close_growing(&g);
+}
+
+// A record of which the first look sees one half, wherever it is torn.
+static void test_torn_store(void **state) {
+    (void)state;
+    for (unsigned seen = 1; seen < 8; seen++) {
+        for (unsigned late_half = 0; late_half < 2; late_half++) {
+            struct growing g;
+            uint8_t whole[8];
+            open_growing(&g);
+            put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
+            uint8_t *at = g.cursor[0].at;
+            put(&g, 0, HT_RAW_MALLOC, 0x1234, 0x2340, 0x77);
+            memcpy(whole, at, sizeof whole);
+            if (late_half) memset(at, 0, seen);
+            else memset(at + seen, 0, sizeof whole - seen);
+            look(&g);
+            memcpy(at, whole, sizeof whole);
+            look(&g);
+            assert_true(run_to(&g, 100000) <= 2);
+            look(&g);
+            assert_int_equal(run_to(&g, 200000), 2);
+            assert_int_equal(g.merge->heap.live_bytes, 8 + 0x77);
+            close_growing(&g);
+        }
+    }
+}
+
+static void test_modifier_waits_for_its_call(void **state) {
+    (void)state;
+    struct growing g;
+    open_growing(&g);
+    put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
+    ht_append_modifier(&g.cursor[0], HT_MODIFIER_COUNT, 3);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 19), 1);
+    put(&g, 0, HT_RAW_CALLOC, 20, 0x2000, 5);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 100), 2);
+    assert_int_equal(g.merge->heap.live_bytes, 8 + 15);
+    close_growing(&g);
+}
+
+// An idle stream holds nobody up, and nothing beyond the horizon is taken.
+static void test_horizon(void **state) {
+    (void)state;
+    struct growing g;
+    open_growing(&g);
+    put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
+    put(&g, 1, HT_RAW_MALLOC, 20, 0x2000, 8);
+    put(&g, 1, HT_RAW_MALLOC, 60, 0x3000, 8);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 15), 1);
+    assert_int_equal(run_to(&g, 59), 2);
+    assert_int_equal(run_to(&g, 60), 3);
+    assert_int_equal(g.merge->late_records, 0);
+    close_growing(&g);
+}
+
+// What comes when the others are beyond it is merged where they are, and is no error.
+static void test_late_record(void **state) {
+    (void)state;
+    struct growing g;
+    open_growing(&g);
+    put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
+    put(&g, 1, HT_RAW_MALLOC, 100, 0x2000, 8);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 100), 2);
+    put(&g, 0, HT_RAW_FREE, 50, 0x1000, 0);
+    put(&g, 0, HT_RAW_MALLOC, 150, 0x1000, 8);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 120), 3);
+    assert_int_equal(g.merge->late_records, 1);
+    assert_int_equal(run_to(&g, 200), 4);
+    assert_int_equal(g.merge->heap.totals.anomalies, 0);
+    assert_int_equal(g.merge->late_records, 1);
+    close_growing(&g);
+}
+
+// An allocation whose address is still taken waits for the free, which another thread's window brings later.
+static void test_waits_for_the_free(void **state) {
+    (void)state;
+    struct growing g;
+    open_growing(&g);
+    put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
+    put(&g, 1, HT_RAW_MALLOC, 50, 0x1000, 16);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 60), 1);
+    put(&g, 0, HT_RAW_FREE, 55, 0x1000, 0);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 70), 3);
+    assert_int_equal(g.merge->heap.totals.anomalies, 0);
+    assert_int_equal(g.merge->heap.totals.repairs, 1);
+    // A free that never comes is not waited for longer than a millisecond, which is 1,000,000 stamps.
+    put(&g, 0, HT_RAW_MALLOC, 100, 0x1000, 8);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 1000099), 3);
+    assert_int_equal(run_to(&g, 1000100), 5);
+    assert_int_equal(g.merge->heap.totals.anomalies, 1);
+    close_growing(&g);
+}
+
+// Windows are begun in another order than they were handed out in, and streams go on into the next.
+static void test_windows_out_of_order(void **state) {
+    (void)state;
+    struct growing g;
+    open_growing(&g);
+    struct ht_window *first = place_window(&g), *second = place_window(&g), *third = place_window(&g);
+    begin_window(&g, 1, second);
+    put(&g, 1, HT_RAW_MALLOC, 20, 0x2000, 8);
+    look(&g);
+    look(&g);
+    assert_int_equal(run_to(&g, 30), 1);
+    begin_window(&g, 0, first);
+    put(&g, 0, HT_RAW_MALLOC, 40, 0x1000, 8);
+    begin_window(&g, 0, third);
+    put(&g, 0, HT_RAW_FREE, 50, 0x1000, 0);
+    look(&g);
+    // The first window has a successor, so one look is enough for it.
+    assert_int_equal(run_to(&g, 60), 2);
+    look(&g);
+    assert_int_equal(run_to(&g, 70), 3);
+    assert_int_equal(g.merge->heap.slots.live, 1);
+    close_growing(&g);
+}
+
+// ---- ended and taken up again ----
+
+enum { THREADS = 4, STEPS = 60000, LIVE_MAX = 600, ADDRESSES = 2000 };
+
+struct program {
+    struct raw_log_builder builder;
+    uint64_t seed, now;
+    uint64_t free_address[ADDRESSES], live[LIVE_MAX];
+    unsigned free_count, live_count;
+    struct {
+        bool open;
+        uint64_t old;
+    } realloc_of[THREADS];
+};
+
+static void append(struct program *p, unsigned thread, unsigned op, uint64_t address, uint64_t size) {
+    p->now += 20 + unit_random(&p->seed) % 500;
+    const struct builder_line line = {thread, op, p->now, address, size};
+    builder_put(&p->builder, &line, 1);
+}
+
+// One call, or half a realloc, of a random thread. Blocks come back last freed first.
+static void program_step(struct program *p) {
+    unsigned thread = (unsigned)(unit_random(&p->seed) % THREADS),
+             kind = (unsigned)(unit_random(&p->seed) % 16);
+    uint64_t size = kind == 15 ? 100000 : 1 + unit_random(&p->seed) % 300;
+    unsigned victim = p->live_count ? (unsigned)(unit_random(&p->seed) % p->live_count) : 0;
+    if (p->realloc_of[thread].open) {
+        uint64_t address = p->free_address[--p->free_count];
+        append(p, thread, HT_RAW_REALLOC_END, address, 0);
+        p->free_address[p->free_count++] = p->realloc_of[thread].old;
+        p->live[p->live_count++] = address;
+        p->realloc_of[thread].open = false;
+    } else if (kind == 0 && p->live_count) {
+        append(p, thread, HT_RAW_REALLOC_BEGIN, p->live[victim], size);
+        p->realloc_of[thread].open = true;
+        p->realloc_of[thread].old = p->live[victim];
+        p->live[victim] = p->live[--p->live_count];
+    } else if (p->live_count < 10 || (p->live_count < LIVE_MAX - THREADS && kind % 2)) {
+        append(p, thread, HT_RAW_MALLOC, p->free_address[--p->free_count], size);
+        p->live[p->live_count++] = p->free_address[p->free_count];
+    } else {
+        append(p, thread, HT_RAW_FREE, p->live[victim], 0);
+        p->free_address[p->free_count++] = p->live[victim];
+        p->live[victim] = p->live[--p->live_count];
+    }
+}
+
+static void write_program(const char *raw, uint64_t seed) {
+    static struct program p;
+    p = (struct program){.seed = seed, .now = 1000};
+    builder_open(&p.builder, raw);
+    for (unsigned i = 0; i < ADDRESSES; i++) p.free_address[p.free_count++] = 0x10000 + (uint64_t)i * 0x40;
+    for (unsigned i = 0; i < STEPS; i++) program_step(&p);
+    builder_close(&p.builder);
+}
+
+struct trace_events {
+    uint8_t op[STEPS];
+    uint32_t thread[STEPS], slot[STEPS];
+    uint64_t size[STEPS], time_ns[STEPS];
+    size_t count;
+};
+
+static void read_trace(struct trace_events *all, const char *path) {
+    struct ht_error error = {0};
+    struct ht_trace_reader *reader = ht_trace_open(path, &error);
+    assert_non_null(reader);
+    all->count = 0;
+    for (size_t i = 0; i < ht_trace_sections(reader); i++) {
+        struct ht_events e;
+        if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
+        assert_int_equal(ht_trace_events(reader, i, &e, &error), 0);
+        for (uint32_t row = 0; row < e.rows; row++, all->count++) {
+            assert_true(all->count < STEPS);
+            all->op[all->count] = e.op[row];
+            all->thread[all->count] = e.thread[row];
+            all->slot[all->count] = e.slot[row];
+            all->size[all->count] = e.size[row];
+            all->time_ns[all->count] = e.time_ns[row];
+        }
+    }
+    ht_trace_close(reader);
+    unlink(path);
+}
+
+static struct merge_totals convert_at_once(const char *raw, const char *trace) {
+    static const struct merge_progress quiet;
+    struct ht_raw_log log;
+    struct ht_error error;
+    struct merge_result result;
+    assert_int_equal(ht_raw_open(&log, raw, &error), 0);
+    struct ht_trace_writer *writer = ht_trace_create(trace, 1, 1, &error);
+    assert_non_null(writer);
+    assert_int_equal(merge_log(&log, NULL, writer, &result, &quiet, &error), 0);
+    assert_int_equal(ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error), 0);
+    free(result.threads);
+    ht_raw_close(&log);
+    return result.totals;
+}
+
+// One follower of many: goes on from the state, merges a piece, and leaves a state. True at the end of the
+// log.
+static bool convert_piece(const char *raw, const char *trace, const char *state_path, bool first,
+                          uint64_t bytes, struct merge_totals *totals) {
+    static const struct merge_progress quiet;
+    struct ht_raw_log log;
+    struct ht_error error = {0};
+    struct follow_mark mark = {.time_unit_ns = 1, .level = 1};
+    struct live_streams live;
+    struct merge_result result;
+    uint64_t state_bytes;
+    assert_int_equal(ht_raw_open(&log, raw, &error), 0);
+    struct follow_state *state = first ? NULL : follow_state_open(state_path, &log, &mark, &error);
+    assert_true(first || state);
+    struct ht_trace_writer *writer = first ? ht_trace_create_lasting(trace, 1, 1, &error)
+                                           : ht_trace_take_up(trace, 1, 1, &mark.trace, &error);
+    assert_non_null(writer);
+    struct merge *merge = merge_begin_growing(&log, writer, &error);
+    assert_non_null(merge);
+    merge->heap.keeps_order = true;
+    live_streams_open(&live, &log, &merge->streams);
+    if (state) assert_int_equal(follow_state_restore(state, merge, &live, &error), 0);
+    follow_state_close(state);
+    assert_int_equal(live_streams_look(&live, true, &error), 0);
+    assert_true(merge_know_streams(merge));
+    merge_stop_growing(merge);
+    merge->bytes_limit = bytes;
+    assert_int_equal(merge_run(merge, &quiet, &error), 0);
+    bool done = !merge->order_count && !merge->blocked_count;
+    if (done) {
+        merge_results(merge, &result);
+        *totals = result.totals;
+        assert_int_equal(ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error),
+                         0);
+    } else {
+        assert_int_equal(ht_trace_checkpoint(writer, &mark.trace, &error), 0);
+        mark.horizon = merge_position(merge);
+        assert_int_equal(follow_state_save(state_path, &log, &mark, merge, &live, &state_bytes, &error), 0);
+        // What is written behind the checkpoint is cut off again.
+        ht_trace_put_event(writer, ht_op(HT_FREE, HT_NULL), 0, UINT64_C(1) << 40, 0, false, 0, 0);
+        assert_int_equal(ht_trace_checkpoint(writer, &mark.trace, &error), 0);
+        ht_trace_abandon(writer);
+    }
+    free(merge->heap.threads);
+    live_streams_close(&live);
+    merge_end(merge);
+    ht_raw_close(&log);
+    return done;
+}
+
+static void test_taken_up_again(void **unused) {
+    (void)unused;
+    static struct trace_events whole, pieces;
+    char raw[256], trace[256], state[256];
+    unit_path(raw, "pieces.mraw");
+    unit_path(trace, "pieces.bin");
+    unit_path(state, "pieces.state");
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        struct merge_totals wanted, got;
+        unsigned followers = 0;
+        uint64_t random = seed;
+        write_program(raw, seed);
+        wanted = convert_at_once(raw, trace);
+        read_trace(&whole, trace);
+        while (!convert_piece(raw, trace, state, followers == 0, 1 + unit_random(&random) % 100000, &got))
+            followers++;
+        read_trace(&pieces, trace);
+        assert_true(followers >= 3);
+        assert_int_equal(whole.count, pieces.count);
+        assert_memory_equal(&whole, &pieces, sizeof whole);
+        assert_memory_equal(&wanted, &got, sizeof wanted);
+    }
+    unlink(raw);
+    unlink(state);
+}
+
+static void flip_byte(const char *path, long offset) {
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, offset, offset < 0 ? SEEK_END : SEEK_SET), 0);
+    int byte = fgetc(file);
+    assert_int_equal(fseek(file, -1, SEEK_CUR), 0);
+    fputc(byte ^ 0x40, file);
+    fclose(file);
+}
+
+static void test_damaged_state(void **unused) {
+    (void)unused;
+    char raw[256], trace[256], path[256];
+    struct merge_totals totals;
+    struct ht_raw_log log;
+    struct ht_error error;
+    struct follow_mark mark;
+    unit_path(raw, "damaged.mraw");
+    unit_path(trace, "damaged.bin");
+    unit_path(path, "damaged.state");
+    write_program(raw, 7);
+    assert_false(convert_piece(raw, trace, path, true, 50000, &totals));
+    assert_int_equal(ht_raw_open(&log, raw, &error), 0);
+    struct follow_state *state = follow_state_open(path, &log, &mark, &error);
+    assert_non_null(state);
+    follow_state_close(state);
+    for (long offset = -1; offset > -3000; offset -= 499) {
+        flip_byte(path, offset);
+        assert_null(follow_state_open(path, &log, &mark, &error));
+        assert_int_equal(error.status, HT_EXIT_INPUT);
+        flip_byte(path, offset);
+    }
+    log.header.start_realtime_ns ^= 1;  // another log of the same process id
+    assert_null(follow_state_open(path, &log, &mark, &error));
+    assert_non_null(strstr(error.message, "another log's"));
+    assert_int_equal(truncate(path, 100), 0);
+    assert_null(follow_state_open(path, &log, &mark, &error));
+    ht_raw_close(&log);
+    unlink(raw);
+    unlink(path);
+    strcat(trace, ".partial");
+    unlink(trace);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_two_looks),
+        cmocka_unit_test(test_torn_store),
+        cmocka_unit_test(test_modifier_waits_for_its_call),
+        cmocka_unit_test(test_horizon),
+        cmocka_unit_test(test_late_record),
+        cmocka_unit_test(test_waits_for_the_free),
+        cmocka_unit_test(test_windows_out_of_order),
+        cmocka_unit_test(test_taken_up_again),
+        cmocka_unit_test(test_damaged_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
