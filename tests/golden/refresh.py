@@ -55,7 +55,7 @@ def command_for(build: Path, path: Path, output: Path) -> list[str | Path]:
     convert = [build / "heaptape", "convert", "-q", "-o", output]
     match path.name.split("-")[0], path.suffix:
         case "replay", ".bin":
-            return [build / "replay", "--alloc", "glibc", "--rounds", "1", path, "-o", output]
+            return [build / "replay", "--alloc", "null", "--rounds", "1", path, "-o", output]
         case "info", ".bin":
             return [build / "heaptape", "info", "--json", path]
         case _, ".bin":

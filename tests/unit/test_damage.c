@@ -178,7 +178,7 @@ static void a_changed_byte_never_changes_what_is_shown(void **state) {
     (void)state;
     static uint8_t bytes[FILE_BYTES_MAX];
     static struct contents whole, part;
-    static const uint8_t changes[] = {0x01, 0x80, 0xff};
+    static const uint8_t changes[] = {0x01, 0xff};
     struct memory_file file = memory_file();
     size_t count = small_trace(bytes);
     put_file(&file, bytes, count);
