@@ -37,7 +37,7 @@ struct live_streams {
     struct live_stream *stream;  // as many as streams->count
     size_t room;
     struct log_ranges pending;  // handed out and not begun when last looked at, or given back
-    uint64_t frontier;           // all windows before it are known, or pending
+    uint64_t frontier;          // all windows before it are known, or pending
     uint8_t *buffer;
     size_t buffer_room;
 };

@@ -189,6 +189,8 @@ def test_gives_space_back(tools: Tools, disk_with_holes: Path) -> None:
     assert_nothing_beside(trace)
     refused = run([tools.heaptape, "convert", log, "-o", disk_with_holes / "again.bin"])
     assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
+    refused = run([tools.heaptape, "lint", log])
+    assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
     refused = run(follow_command(tools, log, disk_with_holes / "again.bin"))
     assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
 
