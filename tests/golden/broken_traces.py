@@ -15,13 +15,12 @@ import xxhash  # noqa: E402
 from naive_writer import ColumnSpec, Event  # noqa: E402
 
 CONTEXT, EVENTS, SAMPLES, TOTALS, INDEX = 1, 2, 3, 6, 7
-(TOKEN, THREAD, LENGTH, TIME, LONG, OP, CODE, WHOLE_SIZE, WHOLE_EXTRA, NAMED, SLOT, SIZE, EXTRA,
- ACROSS) = range(1, 15)
+TOKEN, THREAD, LENGTH, TIME, LONG, OP, CODE, WHOLE_SIZE, WHOLE_EXTRA, NAMED, SLOT, SIZE, EXTRA = range(1, 14)
 HEADER_BYTES, SECTION_BYTES, ENTRY_BYTES = 64, 48, 16
-# A malloc told by a whole token, and its free by an open one.
+# malloc(8), told by a whole token, and a free of it, told by an open one.
 GOOD: dict[int, list[int]] = {
-    TOKEN: [0, 1], THREAD: [0], LENGTH: [2], TIME: [0, 15], LONG: [1], OP: [1, 5], CODE: [1, 0],
-    WHOLE_SIZE: [8], WHOLE_EXTRA: [0], NAMED: [3], SLOT: [1], SIZE: [], EXTRA: [], ACROSS: []}
+    TOKEN: [0, 1], THREAD: [0], LENGTH: [2], TIME: [0, 1], LONG: [], OP: [1, 5], CODE: [1, 0], WHOLE_SIZE: [8],
+    WHOLE_EXTRA: [0], NAMED: [3], SLOT: [1], SIZE: [], EXTRA: []}
 
 
 def sealed(section: bytes) -> bytes:
@@ -87,14 +86,14 @@ def structures() -> dict[str, bytes]:
         "index-missing-column.bin": with_index([good], writer.encode_section(INDEX, [ColumnSpec(1, [64])], 0)),
         "index-length.bin": with_index([good], writer.encode_section(
             INDEX, [ColumnSpec(1, [64])] + [ColumnSpec(i, [1, 2]) for i in range(2, 6)], 0)),
-        "index-rows.bin": with_index([good], writer.encode_section(INDEX, [ColumnSpec(1, [0] * 99)], 0)),
+        "index-rows.bin": with_index([good], writer.encode_section(INDEX, [ColumnSpec(1, [0] * 9)], 0)),
         "index-behind.bin": with_index([good], index_of((end, EVENTS, 2, 0, 0))),
         "index-order.bin": with_index([good], index_of(row, row)),
         "index-differs.bin": with_index([good], index_of((HEADER_BYTES, EVENTS, 1, 0, 0))),
         "index-inside.bin": with_index([good], index_of(row, (HEADER_BYTES + 50, TOTALS, 0, 0, 0))),
         "events-gap.bin": whole([good, two_events(first_event=3)]),
         "time-backwards.bin": whole([two_events(first_time=9), two_events(first_event=2, first_time=8)]),
-        "time-overlap.bin": whole([two_events(time=[0, 9], long=[]), two_events(first_event=2, first_time=8)]),
+        "time-overlap.bin": whole([two_events(time=[0, 9]), two_events(first_event=2, first_time=8)]),
         "time-64-bits.bin": whole([two_events(first_time=1 << 62)], unit_ns=4),
     }
 
@@ -104,32 +103,32 @@ def columns() -> dict[str, bytes]:
     good = two_events()
     noise = random.Random(3).randbytes(40)
     packed = writer.encode_section(EVENTS, [ColumnSpec(THREAD, list(noise), compress=True)], 40)
-    long = GOOD | {TIME: [15, 15], LONG: [(1 << 32) - 1, 1 << 32]}
-    summed = writer.encode_section(
-        EVENTS, [ColumnSpec(i, v, difference=i == LONG, nibbles=i == TIME) for i, v in long.items()], 2)
-    one_half = writer.encode_section(
-        EVENTS, [ColumnSpec(i, v) for i, v in ((TOKEN, [0]), (THREAD, [0]), (LENGTH, [1]), (TIME, [0x50]))], 1)
+    summed = [ColumnSpec(i, v, i == THREAD, nibbles=i == TIME)
+              for i, v in (GOOD | {THREAD: [(1 << 32) - 1, 1 << 32], LENGTH: [1, 1]}).items()]
+    of_halves = GOOD | {TIME: [0, 1, 2], TOKEN: [0, 1, 1], LENGTH: [3]}
+    three = [ColumnSpec(i, v, nibbles=i == TIME) for i, v in of_halves.items()]
+    odd = bytearray(writer.encode_section(EVENTS, three, 3))
+    odd[SECTION_BYTES + ENTRY_BYTES * len(three) + 5] |= 0x70  # tokens 0 1 1, the run's 3, times 0 1 and 2
     return {
-        "column-missing.bin": whole([two_events(without=LONG)]),
-        "column-length.bin": whole([two_events(long=[1, 1])]),
-        "column-wide.bin": whole([entry_changed(good, LENGTH, 1, 9)]),
-        "column-transform.bin": whole([entry_changed(good, LENGTH, 2, 3)]),
-        "column-compression.bin": whole([entry_changed(good, LENGTH, 3, 2)]),
-        "column-stored.bin": whole([entry_changed(good, LENGTH, 1, 2)]),
+        "column-missing.bin": whole([two_events(without=CODE)]),
+        "column-length.bin": whole([two_events(code=[1])]),
+        "column-wide.bin": whole([entry_changed(good, CODE, 1, 9)]),
+        "column-transform.bin": whole([entry_changed(good, CODE, 2, 3)]),
+        "column-compression.bin": whole([entry_changed(good, CODE, 3, 2)]),
+        "column-stored.bin": whole([entry_changed(good, CODE, 1, 2)]),
         "column-frame.bin": whole([sealed(patched(packed, SECTION_BYTES + ENTRY_BYTES, b"\xff" * 4))]),
-        "column-32-bits.bin": whole([two_events(long=[1 << 32])]),
-        "column-32-bits-summed.bin": whole([summed]),
-        "column-bytes.bin": whole([entry_changed(good, OP, 2, 1)]),
+        "column-32-bits.bin": whole([two_events(slot=[1 << 32])]),
+        "column-32-bits-summed.bin": whole([writer.encode_section(EVENTS, summed, 2)]),
+        "column-bytes.bin": whole([entry_changed(good, TOKEN, 2, 1)]),
         "column-halves.bin": whole([entry_changed(good, TIME, 2, 0)]),
-        "column-halves-behind.bin": whole([entry_changed(one_half, TIME, 2, 2)]),
-        "column-whole.bin": whole([entry_changed(good, LENGTH, 2, 2)]),
-        "times-missing.bin": whole([two_events(without=TIME)]),
+        "column-half-left.bin": whole([sealed(bytes(odd))]),
+        "column-no-halves.bin": whole([entry_changed(good, CODE, 2, 2)]),
         "tokens-missing.bin": whole([two_events(without=TOKEN)]),
-        "tokens-beyond.bin": whole([two_events(token=[0, 2])]),
         "tokens-many.bin": whole([two_events(op=[1] * 257, code=[1] * 257)]),
-        "tokens-sizes.bin": whole([two_events(whole_size=[8, 0, 0], whole_extra=[0, 0, 0])]),
+        "tokens-whole.bin": whole([two_events(whole_size=[8] * 3, whole_extra=[0] * 3)]),
         "tokens-values.bin": whole([two_events(whole_extra=[7])]),
-        "ops-missing.bin": whole([two_events(without=OP)]),
+        "tokens-beyond.bin": whole([two_events(token=[0, 2])]),
+        "time-missing.bin": whole([two_events(without=TIME)]),
         "ops-unknown.bin": whole([two_events(op=[1, 29])]),
         "runs-missing.bin": whole([two_events(without=THREAD)]),
         "runs-sum.bin": whole([two_events(length=[1])]),
@@ -138,7 +137,6 @@ def columns() -> dict[str, bytes]:
         "slot-zero.bin": whole([two_events(slot=[0])]),
         "birth-empty-stack.bin": whole([two_events(code=[0, 0], slot=[])]),
         "named-before-all.bin": whole([two_events(named=[7])]),
-        "named-across-all.bin": whole([two_events(named=[2], across=[1])]),
     }
 
 
