@@ -11,9 +11,9 @@
 // What came of one log.
 struct converted {
     char raw[PATH_MAX], trace[PATH_MAX];
-    uint32_t pid;
     uint64_t events, file_bytes;
     bool complete;  // else the log is still there
+    bool empty;     // there was no call in it
     bool running;   // its process was, when the program ended
 };
 

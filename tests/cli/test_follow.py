@@ -195,6 +195,15 @@ def test_gives_space_back(tools: Tools, disk_with_holes: Path) -> None:
     assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
 
 
+def test_log_behind_a_link(tools: Tools, disk_with_holes: Path) -> None:
+    log = make_log(tools, disk_with_holes / "log.mraw", 300_000)
+    before = in_use_bytes(log)
+    link = disk_with_holes / "link.mraw"
+    link.symlink_to(log)
+    tools.succeed(follow_command(tools, link, disk_with_holes / "f.bin"))
+    assert in_use_bytes(log) < before // 2
+
+
 def test_live_log_stays_small(tools: Tools, disk_with_holes: Path) -> None:
     """A program that writes 30 MB and more never has more than a few on disk."""
     with running(tools, disk_with_holes / "logs", python_for(3)) as program:

@@ -7,6 +7,9 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
+from safety_checks import must_work
 from tool_runner import Tools, clean_environment, run
 
 FORKING = """
@@ -155,3 +158,39 @@ def test_paused_phases(tools: Tools, tmp_path: Path) -> None:
     assert len(traces) == 2
     for trace in traces:
         assert tools.info(trace)["events"] > 1000
+
+
+def test_later_process_of_the_same_number(tools: Tools, tmp_path: Path) -> None:
+    """The first log has become a trace and gone by then, so its name is free, and taken again."""
+    later = "keep = [str(i) for i in range(9999)]"
+    unrecorded = f"sleep 1; LD_PRELOAD=\"$1\" PYTHONMALLOC=malloc exec /usr/bin/python3 -c '{later}'"
+    script = 'exec env -u LD_PRELOAD sh -c "$1" sh "$LD_PRELOAD"'
+    done = record(tools, tmp_path / "t", "sh", "-c", script, "sh", unrecorded)
+    assert done.returncode == 0, done.stderr
+    traces = traces_in(tmp_path / "t")
+    assert sum("-2.bin" in trace.name for trace in traces) == 1, traces
+    assert max(tools.info(trace)["events"] for trace in traces) > 20_000
+
+
+def test_earlier_runs_trace_stays(tools: Tools, tmp_path: Path) -> None:
+    """In a container every run's program may have the same number."""
+    must_work(["unshare", "-rpf", "--mount-proc", "true"], "nobody may have process numbers anew here")
+    (tmp_path / "t").mkdir()
+    command = ["unshare", "-rpf", "--mount-proc", tools.heaptape, "record", "-q", "--convert",
+               "-o", tmp_path / "t", "--", "/usr/bin/python3", "-c", "pass"]
+    tools.succeed(command)
+    [first] = traces_in(tmp_path / "t")
+    before = first.read_bytes()
+    tools.succeed(command)
+    assert len(traces_in(tmp_path / "t")) == 2
+    assert first.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_follower_that_is_behind(tools: Tools, tmp_path: Path) -> None:
+    """The program has ended, its follower gives space back yet: nobody else has the log open."""
+    done = record(tools, tmp_path / "t", tools.target("threads_exchange"), tmp_path / "counts",
+                  "20000000", "4")
+    assert done.returncode == 0, done.stderr
+    [trace] = traces_in(tmp_path / "t")
+    assert tools.info(trace)["events"] > 20_000_000
