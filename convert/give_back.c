@@ -58,16 +58,13 @@ static bool punch_open(struct give_back *give, int fd, struct live_stream *known
     return true;
 }
 
-static bool give_back_all(struct give_back *give, int fd, struct live_streams *live, struct ht_error *error) {
+static bool give_back_all(struct give_back *give, int fd, struct live_streams *live) {
     for (uint32_t i = 0; i < live->streams->count; i++) {
-        struct stream_place place;
         struct live_stream *known = &live->stream[i];
         if (!known->known) continue;
-        if (live_stream_place(live, i, &place, error)) return false;
-        if (!punch_closed(give, fd, known, place.window) || !punch_open(give, fd, known, &place)) {
-            ht_error_system(error, give->log->path, "cannot give space back");
+        struct stream_place needed = live_stream_needed(live, i);
+        if (!punch_closed(give, fd, known, needed.window) || !punch_open(give, fd, known, &needed))
             return false;
-        }
     }
     return true;
 }
@@ -87,8 +84,8 @@ static int give_back_by(struct give_back *give, int fd, struct live_streams *liv
             status = ht_error_system(error, give->log->path, "cannot give space back");
     } else if (!give->marked && !mark(give, fd)) {
         status = ht_error_system(error, give->log->path, "cannot note that space is given back");
-    } else if (!give_back_all(give, fd, live, error)) {
-        status = -1;
+    } else if (!give_back_all(give, fd, live)) {
+        status = ht_error_system(error, give->log->path, "cannot give space back");
     }
     return status;
 }
