@@ -58,7 +58,7 @@ static void stop(int number) { stopped_by = number; }
 static bool is_taken(const struct watch *watch, const char *trace) {
     char path[PATH_MAX + 16];
     for (size_t i = 0; i < watch->jobs; i++)
-        if (!strcmp(watch->job[i]->result.trace, trace)) return true;
+        if (!watch->job[i]->result.empty && !strcmp(watch->job[i]->result.trace, trace)) return true;
     snprintf(path, sizeof path, "%s.partial", trace);
     return !access(trace, F_OK) || !access(path, F_OK);
 }
@@ -386,6 +386,7 @@ bool run_converter_finish(struct run_converter *converter, struct converted **re
     const char ended = 1;
     *results = NULL;
     *count = 0;
+    signal(SIGPIPE, SIG_IGN);                              // it may have been killed
     if (write(converter->run, &ended, sizeof ended) < 0) { /* it sees the pipe's end then */
     }
     close(converter->run);
@@ -396,8 +397,10 @@ bool run_converter_finish(struct run_converter *converter, struct converted **re
         larger[(*count)++] = *one;
     }
     close(converter->results);
-    while (waitpid(converter->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    int status = -1;
+    while (waitpid(converter->pid, &status, 0) < 0 && errno == EINTR) continue;
     if (*count) qsort(*results, *count, sizeof **results, most_events_first);
+    bool complete = one && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     free(one);
-    return true;
+    return complete;
 }

@@ -27,7 +27,8 @@ struct run_converter {
 bool run_converter_start(struct run_converter *converter, const char *folder, const char *run_id, bool quiet);
 
 // The program has ended: waits for the traces of all logs that are complete. The others' followers keep what
-// is needed to go on. Results are to be freed, those with most events first. False for want of memory.
+// is needed to go on. Results are to be freed, those with most events first. False if not all
+// of them are known.
 bool run_converter_finish(struct run_converter *converter, struct converted **results, size_t *count);
 
 #endif

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -184,6 +185,42 @@ def test_earlier_runs_trace_stays(tools: Tools, tmp_path: Path) -> None:
     tools.succeed(command)
     assert len(traces_in(tmp_path / "t")) == 2
     assert first.read_bytes() == before
+
+
+def test_no_room_for_the_trace(tools: Tools, tmp_path: Path) -> None:
+    """The log fills the disk before its trace has begun: that is told, and not that there was no
+    call."""
+    must_work(["unshare", "-rm", "true"], "nobody may mount here")
+    script = ('mount -t tmpfs -o size=3m none "$1" || exit 88; '
+              '"$2" record -q --convert -o "$1" -- "$3" "$4" 4000000 3')
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = run(["unshare", "-rm", "sh", "-c", script, "sh", place, tools.heaptape,
+                tools.target("threads_exchange"), tmp_path / "counts"])
+    if done.returncode == 88:
+        pytest.skip("cannot mount a small file system here")
+    assert done.returncode == 1
+    words = done.stderr.decode()
+    assert "No space left" in words and "was not completed" in words, words
+    assert "no call" not in words
+
+
+def test_converter_is_killed(tools: Tools, tmp_path: Path) -> None:
+    """Nobody knows what came of the logs then, and that is said."""
+    (tmp_path / "t").mkdir()
+    recorder = subprocess.Popen([tools.heaptape, "record", "-q", "--convert", "-o", tmp_path / "t",
+                                 "--", "sleep", "1"], env=clean_environment(),
+                                stderr=subprocess.PIPE)
+    children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
+    names: dict[str, str] = {}
+    while set(names) != {"heaptape", "sleep"}:
+        time.sleep(0.01)
+        names = {Path(f"/proc/{pid}/comm").read_text().strip(): pid
+                 for pid in children.read_text().split()}
+    os.kill(int(names["heaptape"]), signal.SIGKILL)
+    _, words = recorder.communicate(timeout=60)
+    assert recorder.returncode == 1
+    assert words.decode().count("\n") == 1 and "the conversion" in words.decode()
 
 
 @pytest.mark.slow
