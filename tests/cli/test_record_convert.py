@@ -164,7 +164,8 @@ def test_paused_phases(tools: Tools, tmp_path: Path) -> None:
 def test_later_process_of_the_same_number(tools: Tools, tmp_path: Path) -> None:
     """The first log has become a trace and gone by then, so its name is free, and taken again."""
     later = "keep = [str(i) for i in range(9999)]"
-    unrecorded = f"sleep 1; LD_PRELOAD=\"$1\" PYTHONMALLOC=malloc exec /usr/bin/python3 -c '{later}'"
+    unrecorded = ('sleep 1; LD_PRELOAD="$1" PYTHONMALLOC=malloc '
+                  f"exec /usr/bin/python3 -c '{later}'")
     script = 'exec env -u LD_PRELOAD sh -c "$1" sh "$LD_PRELOAD"'
     done = record(tools, tmp_path / "t", "sh", "-c", script, "sh", unrecorded)
     assert done.returncode == 0, done.stderr
@@ -175,7 +176,7 @@ def test_later_process_of_the_same_number(tools: Tools, tmp_path: Path) -> None:
 
 def test_earlier_runs_trace_stays(tools: Tools, tmp_path: Path) -> None:
     """In a container every run's program may have the same number."""
-    must_work(["unshare", "-rpf", "--mount-proc", "true"], "nobody may have process numbers anew here")
+    must_work(["unshare", "-rpf", "--mount-proc", "true"], "no process numbers of one's own here")
     (tmp_path / "t").mkdir()
     command = ["unshare", "-rpf", "--mount-proc", tools.heaptape, "record", "-q", "--convert",
                "-o", tmp_path / "t", "--", "/usr/bin/python3", "-c", "pass"]
