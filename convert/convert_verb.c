@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "convert_paths.h"
@@ -179,6 +180,12 @@ static const char *misplaced(const struct convert_request *request, bool raw) {
     return NULL;
 }
 
+// A device or pipe can't be taken up again, and must not be replaced by a file.
+static bool is_special(const char *path) {
+    struct stat status;
+    return !stat(path, &status) && !S_ISREG(status.st_mode);
+}
+
 // What is no trace becomes one on the way. Returns 0 or -1 with error.
 static int convert_to_trace(const struct options *options, const struct convert_request *request, bool raw,
                             struct ht_error *error) {
@@ -225,6 +232,8 @@ static int convert_one(const struct options *options, const char *input, const c
     bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);
     wrong = misplaced(&request, raw);
     if (wrong) return complain(input, wrong);
+    if (request.follow && is_special(output))
+        return complain(output, "--follow writes a regular file, which it can go on with");
     request.input = input;
     request.output = output;
     if (request.follow) return follow_run(&request);

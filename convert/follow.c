@@ -104,6 +104,7 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
         errno = ENOMEM;
         return ht_error_system(error, f->log.path, "cannot follow the heap");
     }
+    if (f->forks && fork_file_sync(f->forks, error)) return -1;
     f->mark.horizon = merge_position(f->merge);
     f->mark.fork_file_bytes = f->forks ? fork_file_bytes(f->forks) : 0;
     if (follow_state_save(f->state_path, &f->log, &f->mark, f->merge, &f->live, &f->state_bytes, error))
@@ -338,7 +339,8 @@ static int finish(struct follower *f, struct follow_ending *ending, struct ht_er
     int status =
         convert_finish(f->request, &f->log, writer, &result, f->started_s, &ending->file_bytes, error);
     // Without a call there is no trace, and nothing to go on with.
-    if (status && !ending->events && partial) unlink(partial);
+    ending->empty = !ending->events;
+    if (ending->empty && partial) unlink(partial);
     free(partial);
     if (status && ending->events) return -1;
     unlink(f->state_path);
@@ -379,7 +381,10 @@ static bool is_left_behind(const struct follower *f) {
 }
 
 static int follow(struct follower *f, struct follow_ending *ending, struct ht_error *error) {
-    if (open_begun(f, error)) return -1;
+    if (open_begun(f, error)) {
+        ending->empty = access(f->request->input, F_OK) != 0;
+        return -1;
+    }
     if (!log_clock_is_here(&f->log))
         return ht_error_input(error, f->log.path, 56, "a clock of this machine expected");
     f->give.log = &f->log;

@@ -10,6 +10,7 @@
 
 struct follow_ending {
     bool complete;  // else it was told to stop, and can be taken up again
+    bool empty;     // there was no call in the log, or it has gone: there is nothing to go on with
     uint64_t events, file_bytes, late_records;
 };
 

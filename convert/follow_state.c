@@ -199,12 +199,26 @@ static int put_streams(struct output *output, const struct merge *m, const struc
     return 0;
 }
 
+// What is given back next is nowhere else: the state's name must be on the disk by then. Where a folder can't
+// be synced there is no better way.
+static bool sync_folder(const char *path) {
+    const char *slash = strrchr(path, '/');
+    char *folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
+    int fd = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    bool failed = fd >= 0 && fsync(fd) && errno != EINVAL;
+    int why = errno;
+    if (fd >= 0) close(fd);
+    free(folder);
+    errno = why;
+    return !failed;
+}
+
 // Syncs the file and puts it in place.
 static int settle(struct output *output, const char *partial, const char *path, struct ht_error *error) {
     bool failed = output->failed | (fflush(output->file) != 0) | (fsync(fileno(output->file)) != 0);
     failed |= fclose(output->file) != 0;
     output->file = NULL;
-    if (!failed && !rename(partial, path)) return 0;
+    if (!failed && !rename(partial, path) && sync_folder(path)) return 0;
     ht_error_system(error, path, "cannot keep the state");
     unlink(partial);
     return -1;

@@ -87,8 +87,9 @@ struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_byt
     bool kept = keep_bytes >= sizeof head && file->fd >= 0 && ht_read_at(file->fd, &there, sizeof there, 0) &&
                 there.first_stamp == head.first_stamp && there.pid == head.pid;
     file->bytes = kept ? keep_bytes : sizeof head;
-    if (file->path && file->fd >= 0 && !ftruncate(file->fd, (off_t)file->bytes) &&
-        (kept || write_at(file->fd, &head, sizeof head, 0)))
+    // A head that was kept says what had been passed, which is to come again.
+    if (file->path && file->fd >= 0 && write_at(file->fd, &head, sizeof head, 0) &&
+        !ftruncate(file->fd, (off_t)file->bytes))
         return file;
     ht_error_system(error, path, "cannot write");
     fork_file_close(file);
@@ -119,6 +120,10 @@ int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_bloc
     if (!put) return ht_error_system(error, file->path, "cannot write");
     file->bytes += sizeof entry + bytes;
     return 0;
+}
+
+int fork_file_sync(const struct fork_file *file, struct ht_error *error) {
+    return fdatasync(file->fd) ? ht_error_system(error, file->path, "cannot sync") : 0;
 }
 
 void fork_file_passed(struct fork_file *file, uint64_t stamp) {

@@ -14,6 +14,8 @@ uint64_t fork_file_bytes(const struct fork_file *file);
 // The blocks that were live at the mark of that stamp. Returns 0 or -1 with error.
 int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_blocks *blocks,
                   struct ht_error *error);
+// What has been noted is on the disk then. Returns 0 or -1 with error.
+int fork_file_sync(const struct fork_file *file, struct ht_error *error);
 // All marks up to that stamp are in the file.
 void fork_file_passed(struct fork_file *file, uint64_t stamp);
 // No mark will come any more. A file without any is removed.

@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 enum { BEYOND_BYTES = 1 << 20, OPEN_BYTES_MIN = 64 << 10 };
@@ -56,25 +58,25 @@ static bool punch_open(struct give_back *give, int fd, struct live_stream *known
     return true;
 }
 
-static bool give_back_all(struct give_back *give, int fd, struct live_streams *live, struct ht_error *error) {
+static bool give_back_all(struct give_back *give, int fd, struct live_streams *live) {
     for (uint32_t i = 0; i < live->streams->count; i++) {
-        struct stream_place place;
         struct live_stream *known = &live->stream[i];
         if (!known->known) continue;
-        if (live_stream_place(live, i, &place, error)) return false;
-        if (!punch_closed(give, fd, known, place.window) || !punch_open(give, fd, known, &place)) {
-            ht_error_system(error, give->log->path, "cannot give space back");
+        struct stream_place needed = live_stream_needed(live, i);
+        if (!punch_closed(give, fd, known, needed.window) || !punch_open(give, fd, known, &needed))
             return false;
-        }
     }
     return true;
 }
 
-int give_back(struct give_back *give, struct live_streams *live, struct ht_error *error) {
-    if (give->impossible) return 0;
-    // Opened anew each time: as long as anybody has it open for writing, its program seems to be alive.
-    int fd = open(give->log->path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) return ht_error_system(error, give->log->path, "cannot give space back");
+// The very file that is read, for writing: its name may be a link, or another's by now.
+static int open_for_writing(const struct ht_raw_log *log) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", log->fd);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+static int give_back_by(struct give_back *give, int fd, struct live_streams *live, struct ht_error *error) {
     int status = 0;
     if (!give->marked && !punch(fd, give->log->file_bytes + BEYOND_BYTES, HT_WINDOW_ALIGN)) {
         give->impossible = true;
@@ -82,9 +84,25 @@ int give_back(struct give_back *give, struct live_streams *live, struct ht_error
             status = ht_error_system(error, give->log->path, "cannot give space back");
     } else if (!give->marked && !mark(give, fd)) {
         status = ht_error_system(error, give->log->path, "cannot note that space is given back");
-    } else if (!give_back_all(give, fd, live, error)) {
-        status = -1;
+    } else if (!give_back_all(give, fd, live)) {
+        status = ht_error_system(error, give->log->path, "cannot give space back");
     }
-    close(fd);
     return status;
+}
+
+int give_back(struct give_back *give, struct live_streams *live, struct ht_error *error) {
+    if (give->impossible) return 0;
+    // Opened anew each time: as long as anybody has it open for writing, its program seems to be alive. The
+    // lock tells others that it is only us.
+    flock(give->log->fd, LOCK_EX);
+    int fd = open_for_writing(give->log);
+    int status = fd < 0 ? ht_error_system(error, give->log->path, "cannot give space back")
+                        : give_back_by(give, fd, live, error);
+    if (fd >= 0) close(fd);
+    flock(give->log->fd, LOCK_UN);
+    return status;
+}
+
+bool give_back_under_way(const struct ht_raw_log *log) {
+    return flock(log->fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
 }

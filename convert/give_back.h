@@ -16,4 +16,8 @@ struct give_back {
 // the state in which the streams are. Returns 0 or -1 with error; a file system without holes is no error.
 int give_back(struct give_back *give, struct live_streams *live, struct ht_error *error);
 
+// Has the log's follower opened it for writing at this moment? If not, it will not until `log` is closed: it
+// waits.
+bool give_back_under_way(const struct ht_raw_log *log);
+
 #endif

@@ -1,8 +1,10 @@
 #include "gone_threads.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "raw_in_use.h"
 
@@ -48,6 +50,15 @@ static bool list_threads(uint32_t pid, struct thread_ids *ids) {
     return whole && ids->count > 0;
 }
 
+// A listing may pass over living threads while others end: each that it lacks is asked for by itself. All of
+// /proc is asked, so that one that shares its memory without being a thread of the process counts as well.
+static bool is_gone(uint32_t tid, const struct thread_ids *ids) {
+    char path[64];
+    if (bsearch(&tid, ids->id, ids->count, sizeof *ids->id, by_id)) return false;
+    snprintf(path, sizeof path, "/proc/%u", tid);
+    return access(path, F_OK) && errno == ENOENT;
+}
+
 void gone_threads_note(struct live_streams *live) {
     struct thread_ids ids = {0};
     // Process and thread ids are those of the program's namespace: only where it is ours do they mean
@@ -57,7 +68,7 @@ void gone_threads_note(struct live_streams *live) {
             uint32_t tid = live->streams->stream[i].tid;
             struct live_stream *known = &live->stream[i];
             if (!known->known || known->over || known->looks_left || !tid) continue;
-            if (!bsearch(&tid, ids.id, ids.count, sizeof *ids.id, by_id)) known->looks_left = LOOKS_AFTER;
+            if (is_gone(tid, &ids)) known->looks_left = LOOKS_AFTER;
         }
     }
     free(ids.id);

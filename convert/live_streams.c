@@ -319,21 +319,20 @@ static int step_over(const struct live_streams *live, struct stream_place *place
     return status;
 }
 
+struct stream_place live_stream_needed(const struct live_streams *live, uint32_t number) {
+    const struct stream *stream = &live->streams->stream[number];
+    if (stream->chunk) return stream->batch_place;
+    if (stream->next_window == stream->windows) return live->stream[number].trusted;
+    const struct stream_window *part = &stream->window[stream->next_window];
+    return (struct stream_place){part->offset, part->from, part->base_stamp, part->base_address};
+}
+
 int live_stream_place(const struct live_streams *live, uint32_t number, struct stream_place *place,
                       struct ht_error *error) {
     const struct stream *stream = &live->streams->stream[number];
-    if (stream->chunk) {
-        const struct stream_window *part = &stream->window[stream->next_window - 1];
-        *place = stream->batch_place;
-        return step_over(live, place, part->bytes, stream->batch_at, error);
-    }
-    if (stream->next_window < stream->windows) {
-        const struct stream_window *part = &stream->window[stream->next_window];
-        *place = (struct stream_place){part->offset, part->from, part->base_stamp, part->base_address};
-        return 0;
-    }
-    *place = live->stream[number].trusted;
-    return 0;
+    *place = live_stream_needed(live, number);
+    if (!stream->chunk) return 0;
+    return step_over(live, place, stream->window[stream->next_window - 1].bytes, stream->batch_at, error);
 }
 
 int live_window_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,

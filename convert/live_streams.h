@@ -53,6 +53,10 @@ int live_streams_look(struct live_streams *live, bool final, struct ht_error *er
 int live_stream_place(const struct live_streams *live, uint32_t number, struct stream_place *place,
                       struct ht_error *error);
 
+// What lies before it is not read again: at most a batch before where the merge is, because that place is
+// found by reading the batch once more.
+struct stream_place live_stream_needed(const struct live_streams *live, uint32_t number);
+
 // Which window of its stream begins there. Returns 0 or -1 with error.
 int live_window_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
                    struct ht_error *error);

@@ -13,6 +13,7 @@
 
 #include "follow.h"
 #include "fork_file.h"
+#include "give_back.h"
 #include "raw_in_use.h"
 #include "talk.h"
 
@@ -54,10 +55,21 @@ static void stop(int number) { stopped_by = number; }
 
 // ---- one follower ----
 
-// The trace beside the log: malloc-footprint.PID.bin.
-static void name_trace(struct converted *result) {
-    size_t length = strlen(result->raw) - strlen(".mraw");
-    snprintf(result->trace, sizeof result->trace, "%.*s.bin", (int)length, result->raw);
+static bool is_taken(const struct watch *watch, const char *trace) {
+    char path[PATH_MAX + 16];
+    for (size_t i = 0; i < watch->jobs; i++)
+        if (!watch->job[i]->result.empty && !strcmp(watch->job[i]->result.trace, trace)) return true;
+    snprintf(path, sizeof path, "%s.partial", trace);
+    return !access(trace, F_OK) || !access(path, F_OK);
+}
+
+// The trace beside the log: malloc-footprint.PID.bin. Where the log of an earlier process of that number has
+// become a trace and gone, so that its name was free again, malloc-footprint.PID-2.bin and so on.
+static void name_trace(const struct watch *watch, struct converted *result) {
+    int length = (int)(strlen(result->raw) - strlen(".mraw"));
+    snprintf(result->trace, sizeof result->trace, "%.*s.bin", length, result->raw);
+    for (unsigned number = 2; is_taken(watch, result->trace); number++)
+        snprintf(result->trace, sizeof result->trace, "%.*s-%u.bin", length, result->raw, number);
 }
 
 static _Noreturn void follow_one(const struct watch *watch, const struct job *job) {
@@ -73,8 +85,8 @@ static _Noreturn void follow_one(const struct watch *watch, const struct job *jo
     struct ht_error error;
     sigaction(SIGTERM, &stops, NULL);
     int status = follow_log(&request, &stopped_by, &told.ending, &error);
-    // A log without a call has gone, and is nobody's trouble.
-    if (status && told.ending.events) ht_complain("heaptape record", &error);
+    // A log without a call is nobody's trouble.
+    if (status && !told.ending.empty) ht_complain("heaptape record", &error);
     if (write(watch->endings[1], &told, sizeof told) != sizeof told) status = -1;
     _exit(status ? 1 : 0);
 }
@@ -125,6 +137,16 @@ static struct job *add_job(struct watch *watch) {
     return job;
 }
 
+static void forget_seen(struct watch *watch, const char *name) {
+    char **found = watch->seen_count
+                       ? bsearch(&name, watch->seen, watch->seen_count, sizeof *watch->seen, by_name)
+                       : NULL;
+    if (!found) return;
+    free(*found);
+    size_t behind = (size_t)(watch->seen + --watch->seen_count - found);
+    memmove(found, found + 1, behind * sizeof *found);
+}
+
 // Is it a log of this run? One that is half made is looked at again.
 static void meet(struct watch *watch, const char *name) {
     struct ht_raw_log log;
@@ -137,8 +159,7 @@ static void meet(struct watch *watch, const char *name) {
     bool ours = id && !strcmp(id, watch->run_id);
     struct job *job = ours ? add_job(watch) : NULL;
     if (job) {
-        name_trace(&result);
-        result.pid = log.header.pid;
+        name_trace(watch, &result);
         job->result = result;
         job->start_realtime_ns = log.header.start_realtime_ns;
     }
@@ -188,7 +209,26 @@ static void read_endings(struct watch *watch) {
         job->result.events = told.ending.events;
         job->result.file_bytes = told.ending.file_bytes;
         job->result.complete = told.ending.complete;
+        job->result.empty = told.ending.empty;
     }
+}
+
+// The job's log, and not that of a later process of the same number. False if it is gone.
+static bool open_log(const struct job *job, struct ht_raw_log *log) {
+    struct ht_error error;
+    if (ht_raw_open(log, job->result.raw, &error)) return false;
+    if (log->header.start_realtime_ns == job->start_realtime_ns) return true;
+    ht_raw_close(log);
+    return false;
+}
+
+// Where its log has gone, another may have come by that name.
+static void finish_job(struct watch *watch, struct job *job) {
+    struct ht_raw_log log;
+    job->state = DONE;
+    watch->followers--;
+    if (open_log(job, &log)) ht_raw_close(&log);
+    else forget_seen(watch, strrchr(job->result.raw, '/') + 1);
 }
 
 static void reap(struct watch *watch) {
@@ -198,20 +238,17 @@ static void reap(struct watch *watch) {
         read_endings(watch);  // it told its ending before it went
         struct job *job = job_of(watch, pid);
         if (!job) continue;
-        job->state = DONE;
-        watch->followers--;
-        if (!WIFSIGNALED(status)) continue;
-        fprintf(stderr, "heaptape record: %s: its conversion was ended by signal %d\n", job->result.raw,
-                WTERMSIG(status));
-        if (!job->result.events) job->result.events = 1;  // unknown: there is a log to take care of
+        finish_job(watch, job);
+        if (WIFSIGNALED(status))
+            fprintf(stderr, "heaptape record: %s: its conversion was ended by signal %d\n", job->result.raw,
+                    WTERMSIG(status));
     }
 }
 
 static bool is_running(const struct job *job) {
     struct ht_raw_log log;
-    struct ht_error error;
-    if (ht_raw_open(&log, job->result.raw, &error)) return false;
-    bool in_use = ht_raw_in_use(&log);
+    if (!open_log(job, &log)) return false;
+    bool in_use = !give_back_under_way(&log) && ht_raw_in_use(&log);
     ht_raw_close(&log);
     return in_use;
 }
@@ -235,11 +272,18 @@ static bool all_done(const struct watch *watch) {
 
 // ---- the watching process ----
 
+static void remove_log(const struct job *job) {
+    struct ht_raw_log log;
+    if (!open_log(job, &log)) return;
+    if (!ht_raw_in_use(&log)) unlink(log.path);
+    ht_raw_close(&log);
+}
+
 // Logs of phases that ended before their process did, and notes of forks.
 static void tidy_up(const struct watch *watch) {
     char path[PATH_MAX];
     for (size_t i = 0; i < watch->jobs; i++)
-        if (watch->job[i]->result.complete && !is_running(watch->job[i])) unlink(watch->job[i]->result.raw);
+        if (watch->job[i]->result.complete) remove_log(watch->job[i]);
     for (size_t i = 0; i < watch->jobs; i++)
         if (watch->job[i]->result.running) return;  // a child of it may still want its parent's
     for (size_t i = 0; i < watch->jobs; i++)
@@ -250,7 +294,7 @@ static void tell_results(const struct watch *watch, int results) {
     for (size_t i = 0; i < watch->jobs; i++) {
         const struct converted *result = &watch->job[i]->result;
         const char *at = (const char *)result;
-        size_t left = result->events || result->running ? sizeof *result : 0;
+        size_t left = result->empty ? 0 : sizeof *result;
         while (left) {
             ssize_t put = write(results, at, left);
             if (put <= 0) return;
@@ -280,9 +324,9 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
     bool by_itself = true;
     for (;;) {
         if (!ended_s && has_ended(run, &by_itself)) ended_s = ht_now_s();
+        reap(watch);
         scan(watch);
         start_waiting(watch);
-        reap(watch);
         if (!ended_s) continue;
         if (all_done(watch)) break;
         // Where heaptape record was killed, the program may run on: so do its followers.
@@ -342,6 +386,7 @@ bool run_converter_finish(struct run_converter *converter, struct converted **re
     const char ended = 1;
     *results = NULL;
     *count = 0;
+    signal(SIGPIPE, SIG_IGN);                              // it may have been killed
     if (write(converter->run, &ended, sizeof ended) < 0) { /* it sees the pipe's end then */
     }
     close(converter->run);
@@ -352,8 +397,10 @@ bool run_converter_finish(struct run_converter *converter, struct converted **re
         larger[(*count)++] = *one;
     }
     close(converter->results);
-    while (waitpid(converter->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    int status = -1;
+    while (waitpid(converter->pid, &status, 0) < 0 && errno == EINTR) continue;
     if (*count) qsort(*results, *count, sizeof **results, most_events_first);
+    bool complete = one && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     free(one);
-    return true;
+    return complete;
 }

@@ -11,9 +11,9 @@
 // What came of one log.
 struct converted {
     char raw[PATH_MAX], trace[PATH_MAX];
-    uint32_t pid;
     uint64_t events, file_bytes;
     bool complete;  // else the log is still there
+    bool empty;     // there was no call in it
     bool running;   // its process was, when the program ended
 };
 
@@ -27,7 +27,8 @@ struct run_converter {
 bool run_converter_start(struct run_converter *converter, const char *folder, const char *run_id, bool quiet);
 
 // The program has ended: waits for the traces of all logs that are complete. The others' followers keep what
-// is needed to go on. Results are to be freed, those with most events first. False for want of memory.
+// is needed to go on. Results are to be freed, those with most events first. False if not all
+// of them are known.
 bool run_converter_finish(struct run_converter *converter, struct converted **results, size_t *count);
 
 #endif

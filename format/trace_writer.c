@@ -404,14 +404,15 @@ static void put_index_and_footer(struct ht_trace_writer *writer) {
     write_all(writer, &footer, sizeof footer);
 }
 
-// Puts the finished file under its final name, and only then.
+// Puts the finished file under its final name, and only then. It is closed last: until it has that name, its
+// lock keeps others from going on with it.
 static void put_in_place(struct ht_trace_writer *writer) {
     if (writer->failed) return;
     if (writer->partial_path && fsync(writer->fd)) fail(writer, "cannot sync");
-    if (close(writer->fd)) fail(writer, "cannot close");
-    writer->fd = -1;
     if (!writer->failed && writer->partial_path && rename(writer->partial_path, writer->path))
         fail(writer, "cannot rename the finished file");
+    if (close(writer->fd)) fail(writer, "cannot close");
+    writer->fd = -1;
 }
 
 int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
@@ -459,9 +460,16 @@ static int open_lasting(struct ht_trace_writer *writer, int flags, struct ht_err
     if (writer->partial_path)
         writer->fd = open(writer->partial_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
     if (writer->fd < 0) return ht_error_system(error, writer->path, "cannot open its partial file");
-    if (!flock(writer->fd, LOCK_EX | LOCK_NB)) return 0;
-    if (errno == EWOULDBLOCK) errno = EBUSY;
-    return ht_error_system(error, writer->partial_path, "another process writes it");
+    if (flock(writer->fd, LOCK_EX | LOCK_NB)) {
+        if (errno == EWOULDBLOCK) errno = EBUSY;
+        return ht_error_system(error, writer->partial_path, "another process writes it");
+    }
+    // Finished between our opening and locking it: what we have is the complete trace by now.
+    struct stat ours, named;
+    if (!fstat(writer->fd, &ours) && !stat(writer->partial_path, &named) && ours.st_ino == named.st_ino)
+        return 0;
+    errno = EBUSY;
+    return ht_error_system(error, writer->partial_path, "another process has finished it");
 }
 
 struct ht_trace_writer *ht_trace_create_lasting(const char *path, uint32_t time_unit_ns, int level,

@@ -252,7 +252,12 @@ static int conclude_converted(const struct options *options, const struct record
     struct converted *results;
     size_t count;
     int status = status_of(ending);
-    if (!run_converter_finish(converter, &results, &count)) return HT_EXIT_FAILED;
+    if (!run_converter_finish(converter, &results, &count)) {
+        fprintf(stderr, "heaptape record: the conversion beside the program failed: see what is in %s\n",
+                run->directory);
+        free(results);
+        return HT_EXIT_FAILED;
+    }
     bool incomplete = false;
     for (size_t i = 0; i < count; i++) incomplete |= !results[i].complete && !results[i].running;
     if (count && (!options->quiet || incomplete)) say_traces(results, count, options->verbose);

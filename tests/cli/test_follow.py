@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import re
 import shutil
@@ -193,6 +194,24 @@ def test_gives_space_back(tools: Tools, disk_with_holes: Path) -> None:
     assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
     refused = run(follow_command(tools, log, disk_with_holes / "again.bin"))
     assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
+
+
+def test_output_is_no_file(tools: Tools, tmp_path: Path) -> None:
+    log, pipe = make_log(tools, tmp_path / "log.mraw", 1000), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = run(follow_command(tools, log, pipe))
+    assert done.returncode == 2 and done.stderr.count(b"\n") == 1
+    assert pipe.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.mraw", "pipe"]
+
+
+def test_log_behind_a_link(tools: Tools, disk_with_holes: Path) -> None:
+    log = make_log(tools, disk_with_holes / "log.mraw", 300_000)
+    before = in_use_bytes(log)
+    link = disk_with_holes / "link.mraw"
+    link.symlink_to(log)
+    tools.succeed(follow_command(tools, link, disk_with_holes / "f.bin"))
+    assert in_use_bytes(log) < before // 2
 
 
 def test_live_log_stays_small(tools: Tools, disk_with_holes: Path) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
+from safety_checks import must_work
 from tool_runner import Tools, clean_environment, run
 
 FORKING = """
@@ -155,3 +159,76 @@ def test_paused_phases(tools: Tools, tmp_path: Path) -> None:
     assert len(traces) == 2
     for trace in traces:
         assert tools.info(trace)["events"] > 1000
+
+
+def test_later_process_of_the_same_number(tools: Tools, tmp_path: Path) -> None:
+    """The first log has become a trace and gone by then, so its name is free, and taken again."""
+    later = "keep = [str(i) for i in range(9999)]"
+    unrecorded = ('sleep 1; LD_PRELOAD="$1" PYTHONMALLOC=malloc '
+                  f"exec /usr/bin/python3 -c '{later}'")
+    script = 'exec env -u LD_PRELOAD sh -c "$1" sh "$LD_PRELOAD"'
+    done = record(tools, tmp_path / "t", "sh", "-c", script, "sh", unrecorded)
+    assert done.returncode == 0, done.stderr
+    traces = traces_in(tmp_path / "t")
+    assert sum("-2.bin" in trace.name for trace in traces) == 1, traces
+    assert max(tools.info(trace)["events"] for trace in traces) > 20_000
+
+
+def test_earlier_runs_trace_stays(tools: Tools, tmp_path: Path) -> None:
+    """In a container every run's program may have the same number."""
+    must_work(["unshare", "-rpf", "--mount-proc", "true"], "no process numbers of one's own here")
+    (tmp_path / "t").mkdir()
+    command = ["unshare", "-rpf", "--mount-proc", tools.heaptape, "record", "-q", "--convert",
+               "-o", tmp_path / "t", "--", "/usr/bin/python3", "-c", "pass"]
+    tools.succeed(command)
+    [first] = traces_in(tmp_path / "t")
+    before = first.read_bytes()
+    tools.succeed(command)
+    assert len(traces_in(tmp_path / "t")) == 2
+    assert first.read_bytes() == before
+
+
+def test_no_room_for_the_trace(tools: Tools, tmp_path: Path) -> None:
+    """The log fills the disk before its trace has begun: that is told, and not that there was no
+    call."""
+    must_work(["unshare", "-rm", "true"], "nobody may mount here")
+    script = ('mount -t tmpfs -o size=3m none "$1" || exit 88; '
+              '"$2" record -q --convert -o "$1" -- "$3" "$4" 4000000 3')
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = run(["unshare", "-rm", "sh", "-c", script, "sh", place, tools.heaptape,
+                tools.target("threads_exchange"), tmp_path / "counts"])
+    if done.returncode == 88:
+        pytest.skip("cannot mount a small file system here")
+    assert done.returncode == 1
+    words = done.stderr.decode()
+    assert "No space left" in words and "was not completed" in words, words
+    assert "no call" not in words
+
+
+def test_converter_is_killed(tools: Tools, tmp_path: Path) -> None:
+    """Nobody knows what came of the logs then, and that is said."""
+    (tmp_path / "t").mkdir()
+    recorder = subprocess.Popen([tools.heaptape, "record", "-q", "--convert", "-o", tmp_path / "t",
+                                 "--", "sleep", "1"], env=clean_environment(),
+                                stderr=subprocess.PIPE)
+    children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
+    names: dict[str, str] = {}
+    while set(names) != {"heaptape", "sleep"}:
+        time.sleep(0.01)
+        names = {Path(f"/proc/{pid}/comm").read_text().strip(): pid
+                 for pid in children.read_text().split()}
+    os.kill(int(names["heaptape"]), signal.SIGKILL)
+    _, words = recorder.communicate(timeout=60)
+    assert recorder.returncode == 1
+    assert words.decode().count("\n") == 1 and "the conversion" in words.decode()
+
+
+@pytest.mark.slow
+def test_follower_that_is_behind(tools: Tools, tmp_path: Path) -> None:
+    """The program has ended, its follower gives space back yet: nobody else has the log open."""
+    done = record(tools, tmp_path / "t", tools.target("threads_exchange"), tmp_path / "counts",
+                  "20000000", "4")
+    assert done.returncode == 0, done.stderr
+    [trace] = traces_in(tmp_path / "t")
+    assert tools.info(trace)["events"] > 20_000_000
