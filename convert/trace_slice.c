@@ -397,7 +397,8 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     int status = set_up(&s, error);
     if (!status) status = pass(&s, progress, error);
     heap_model_fill_totals(&s.heap);
-    if (!status && s.heap.totals.events == 0) {
+    // Where writing has failed, finishing the trace says why.
+    if (!status && s.heap.totals.events == 0 && !ht_trace_failed(writer)) {
         errno = 0;
         status = ht_error_system(error, path, "there is no call in this range");
     }
