@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "convert_paths.h"
+#include "json_number.h"
 #include "talk.h"
 #include "trace_argument.h"
 #include "trace_json.h"
@@ -59,10 +60,6 @@ static void show_progress(void *context, uint64_t done, uint64_t total) {
         ht_progress_draw(&shown->progress, "%3.0f %%", 100.0 * (double)done / (double)total);
 }
 
-static void set_number(json_t *object, const char *key, uint64_t value) {
-    json_object_set_new(object, key, json_integer((json_int_t)value));
-}
-
 // The old trace's context, where it is known before the cut is.
 static json_t *context_of(struct ht_trace_reader *reader, const struct options *options,
                           struct ht_error *error) {
@@ -78,10 +75,10 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
     const char *slash = strrchr(options->trace, '/');
     json_t *cut = json_object();
     json_object_set_new(cut, "trace", json_string(slash ? slash + 1 : options->trace));
-    if (range->from_event) set_number(cut, "from_event", range->from_event);
-    if (range->to_event != UINT64_MAX) set_number(cut, "to_event", range->to_event);
-    if (range->from_ns) set_number(cut, "from_ns", range->from_ns);
-    if (range->to_ns != UINT64_MAX) set_number(cut, "to_ns", range->to_ns);
+    if (range->from_event) json_set_number(cut, "from_event", range->from_event);
+    if (range->to_event != UINT64_MAX) json_set_number(cut, "to_event", range->to_event);
+    if (range->from_ns) json_set_number(cut, "from_ns", range->from_ns);
+    if (range->to_ns != UINT64_MAX) json_set_number(cut, "to_ns", range->to_ns);
     if (range->threads) json_object_set_new(cut, "threads", json_string(range->threads));
     // A slice of a slice: what that one was cut from.
     json_t *before = json_object_get(context, "sliced_from");
