@@ -328,3 +328,16 @@ def test_sizes_beyond_what_json_integers_hold(tools: Tools, tmp_path: Path) -> N
     assert stats["largest_failed_bytes"] == float(2**64 - 1)
     failed = next(row for row in lint["findings"] if row["finding"] == "failed_call")
     assert [row["size"] for row in failed["examples"]] == [float(2**64 - 1)]
+
+
+def test_a_chain_of_any_length(tools: Tools, tmp_path: Path) -> None:
+    """A block that grows byte by byte."""
+    steps = 1_100_000
+    with open(tmp_path / "grows.rep", "w") as file:
+        file.write(f"1\n1\n{steps + 1}\n1\na 0 16\n")
+        file.writelines(f"r 0 {size}\n" for size in range(17, 17 + steps))
+    tools.succeed([tools.heaptape, "convert", "-q", tmp_path / "grows.rep"])
+    stats = json.loads(tools.succeed([tools.heaptape, "stats", "--json",
+                                      tmp_path / "grows.bin"]).stdout)
+    assert (stats["reallocs"]["chains"], stats["reallocs"]["longest_chain"]) == (1, steps)
+    assert stats["reallocs"]["chain_growth"][-1]["count"] == 1
