@@ -12,16 +12,16 @@ struct told_values {
 // Codes the slot of one event, and appends what its code leaves open.
 static uint32_t code_slot(const struct ht_event_section *section, struct ht_section_coder *coder,
                           struct told_values *told, uint32_t thread, uint32_t row,
-                          const struct ht_op_shape shape) {
+                          const struct ht_op_shape *shape) {
     uint32_t slot = section->slot[row], code;
     coder->slot[told->slots] = slot;
-    if (shape.makes_object) {
+    if (shape->makes_object) {
         code = slot_coder_encode_birth(&coder->slots, thread, slot);
         told->slots += code == HT_BIRTH_EXPLICIT;
     } else {
         bool reborn =
-            !shape.ends_object && ht_functions[ht_op_function(section->op[row])].kind == HT_KIND_REALLOC;
-        code = slot_coder_encode_named(&coder->slots, thread, slot, shape.ends_object, reborn,
+            !shape->ends_object && ht_functions[ht_op_function(section->op[row])].kind == HT_KIND_REALLOC;
+        code = slot_coder_encode_named(&coder->slots, thread, slot, shape->ends_object, reborn,
                                        section->own[row], &coder->across[told->across]);
         told->slots += code < HT_NAMED_ACROSS;
         told->across += code == HT_NAMED_ACROSS;
@@ -42,12 +42,12 @@ static struct told_values code_events(const struct ht_event_section *section,
         uint32_t thread = slot_coder_thread(&coder->slots, section->run_thread[run]);
         for (uint32_t end = row + section->run_length[run]; row < end; row++) {
             if (row + AHEAD < section->rows) slot_coder_prefetch(&coder->slots, section->slot[row + AHEAD]);
-            const struct ht_op_shape shape = coder->shape[section->op[row]];
-            uint32_t code = shape.slot ? code_slot(section, coder, &told, thread, row, shape) : 0;
-            ht_tokenizer_add(&coder->tokens, ht_code_and_op(code, section->op[row]), shape.size ? *size : 0,
-                             shape.extra ? *extra : 0);
-            size += shape.size;
-            extra += shape.extra;
+            const struct ht_op_shape *shape = &coder->shape[section->op[row]];
+            uint32_t code = shape->slot ? code_slot(section, coder, &told, thread, row, shape) : 0;
+            ht_tokenizer_add(&coder->tokens, ht_code_and_op(code, section->op[row]),
+                             *size & -(uint64_t)shape->size, *extra & -(uint64_t)shape->extra);
+            size += shape->size;
+            extra += shape->extra;
         }
     }
     ht_tokenizer_choose(&coder->tokens, coder->shape);

@@ -13,8 +13,9 @@ struct open_tokens {
 };
 
 void ht_tokenizer_begin(struct ht_tokenizer *tokenizer) {
+    // Most of the table is empty already: a section has far fewer patterns than room for them.
+    for (uint32_t i = 0; i < tokenizer->patterns; i++) tokenizer->table[tokenizer->entry[i]] = 0;
     tokenizer->rows = tokenizer->patterns = tokenizer->tokens = tokenizer->whole = 0;
-    memset(tokenizer->table, 0, sizeof tokenizer->table);
 }
 
 static int by_count(const void *a, const void *b) {

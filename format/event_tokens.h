@@ -33,6 +33,7 @@ struct ht_tokenizer {
     struct ht_event_pattern pattern[HT_SECTION_ROWS_MAX];
     // Open addressing: a pattern's number and one, 0 where there is none.
     uint32_t table[2 * HT_SECTION_ROWS_MAX];
+    uint32_t entry[HT_SECTION_ROWS_MAX];  // each pattern's in the table
     // The outcome: the first `whole` tokens tell everything, those behind them op and birth code.
     uint32_t tokens, whole;
     struct ht_event_pattern token[HT_TOKENS_MAX];
@@ -58,6 +59,7 @@ static inline void ht_tokenizer_add(struct ht_tokenizer *tokenizer, uint64_t cod
     if (!number) {
         pattern = &tokenizer->pattern[tokenizer->patterns];
         *pattern = (struct ht_event_pattern){.size = size, .extra = extra, .code_and_op = code_and_op};
+        tokenizer->entry[tokenizer->patterns] = i;
         number = tokenizer->table[i] = ++tokenizer->patterns;
     }
     pattern->count++;

@@ -22,18 +22,19 @@ enum { HT_NAMED_OWN = 0, HT_NAMED_OTHERS = 1, HT_NAMED_ACROSS = 2, HT_NAMED_BY_B
 // Threads go by their number within the section.
 struct slot_birth {
     uint32_t slot;
-    uint32_t owner;           // whose allocation it is, or SLOT_NOBODY
-    uint32_t thread, number;  // encoder only: whose birth it is, and how many it had with this one
+    uint32_t owner;  // whose allocation it is, or SLOT_NOBODY
 };
 static const uint32_t SLOT_NOBODY = UINT32_MAX;
 
 struct slot_coder {
-    uint32_t births;                      // so far in this section
-    uint32_t born[HT_SECTION_ROWS_MAX];   // so far by each thread
-    uint32_t first[HT_SECTION_ROWS_MAX];  // decoder only: where each thread's births begin
-    uint32_t place[HT_SECTION_ROWS_MAX];  // decoder only: of all births in event order
+    uint32_t births;                     // so far in this section
+    uint32_t born[HT_SECTION_ROWS_MAX];  // so far by each thread
     // Encoder: in event order. Decoder: thread by thread, so that each thread's births lie side by side.
     struct slot_birth birth[HT_SECTION_ROWS_MAX];
+    // Encoder: whose birth each is, and how many that thread has had with it.
+    uint32_t birth_thread[HT_SECTION_ROWS_MAX], birth_number[HT_SECTION_ROWS_MAX];
+    // Decoder: where each thread's births begin; and where each of all births is, in event order.
+    uint32_t first[HT_SECTION_ROWS_MAX], place[HT_SECTION_ROWS_MAX];
     // The threads' stacks of freed slots: lists through nodes, 0 ends one.
     uint32_t nodes, node_slot[HT_SECTION_ROWS_MAX + 1], node_below[HT_SECTION_ROWS_MAX + 1];
     uint32_t threads, top[HT_SECTION_ROWS_MAX];
@@ -84,7 +85,10 @@ static inline void slot_coder_prefetch(const struct slot_coder *coder, uint32_t 
 
 static inline void slot_coder_bear(struct slot_coder *coder, uint64_t *entry, uint32_t thread, uint32_t slot,
                                    uint32_t owner) {
-    coder->birth[coder->births++] = (struct slot_birth){slot, owner, thread, ++coder->born[thread]};
+    uint32_t birth = coder->births++;
+    coder->birth[birth] = (struct slot_birth){slot, owner};
+    coder->birth_thread[birth] = thread;
+    coder->birth_number[birth] = ++coder->born[thread];
     *entry = slot_coder_entry(coder, slot, coder->births);
 }
 
@@ -107,12 +111,12 @@ static inline uint32_t slot_coder_encode_named(struct slot_coder *coder, uint32_
     uint64_t *entry = slot_coder_find(coder, coder->slot_entry, slot);
     uint32_t owner, code;
     if (slot_coder_live(coder, *entry)) {
-        uint32_t number = (uint16_t)*entry;
-        const struct slot_birth *birth = &coder->birth[number];
-        owner = birth->owner;
-        *across = coder->births - 1 - number;
-        code = birth->thread == thread ? HT_NAMED_BY_BIRTH + coder->born[thread] - birth->number
-                                       : (uint32_t)HT_NAMED_ACROSS;
+        uint32_t birth = (uint16_t)*entry;
+        owner = coder->birth[birth].owner;
+        *across = coder->births - 1 - birth;
+        code = coder->birth_thread[birth] == thread
+                   ? HT_NAMED_BY_BIRTH + coder->born[thread] - coder->birth_number[birth]
+                   : (uint32_t)HT_NAMED_ACROSS;
     } else {
         owner = really_own ? thread : SLOT_NOBODY;
         code = really_own ? HT_NAMED_OWN : HT_NAMED_OTHERS;

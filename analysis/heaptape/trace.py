@@ -101,7 +101,9 @@ class Trace:
             raise self._file.fail(offset, "expected the index where the footer names it")
         columns = self._file.columns(index)
         # The index's own header says 0 rows, as it may have more than a section may: its first column says how many.
-        count = columns[1].size if 1 in columns else 0
+        if 1 not in columns:
+            raise self._file.fail(offset, "expected an index with offsets")
+        count = columns[1].size
         rows = [_required(self._file, index, columns, id_, count) for id_ in range(1, _INDEX_COLUMNS + 1)]
         return [Section(*(int(value) for value in row)) for row in zip(*rows, strict=True)]
 

@@ -15,9 +15,12 @@ import xxhash  # noqa: E402
 from naive_writer import ColumnSpec, Event  # noqa: E402
 
 CONTEXT, EVENTS, SAMPLES, TOTALS, INDEX = 1, 2, 3, 6, 7
-OP, THREAD, LENGTH, TIME, BIRTH, NAMED, SLOT, SIZE = 1, 2, 3, 4, 5, 6, 7, 8
+TOKEN, THREAD, LENGTH, TIME, LONG, OP, CODE, WHOLE_SIZE, WHOLE_EXTRA, NAMED, SLOT, SIZE, EXTRA = range(1, 14)
 HEADER_BYTES, SECTION_BYTES, ENTRY_BYTES = 64, 48, 16
-GOOD: dict[int, list[int]] = {1: [1, 5], 2: [0], 3: [2], 4: [0, 1], 5: [1], 6: [2], 7: [1], 8: [8], 9: []}
+# malloc(8), told by a whole token, and a free of it, told by an open one.
+GOOD: dict[int, list[int]] = {
+    TOKEN: [0, 1], THREAD: [0], LENGTH: [2], TIME: [0, 1], LONG: [], OP: [1, 5], CODE: [1, 0], WHOLE_SIZE: [8],
+    WHOLE_EXTRA: [0], NAMED: [3], SLOT: [1], SIZE: [], EXTRA: []}
 
 
 def sealed(section: bytes) -> bytes:
@@ -40,7 +43,7 @@ def two_events(first_event: int = 0, first_time: int = 0, without: int = 0,
     values = dict(GOOD)
     for name, column in changed.items():
         values[globals()[name.upper()]] = column
-    columns = [ColumnSpec(id_, column) for id_, column in values.items() if id_ != without]
+    columns = [ColumnSpec(id_, column, nibbles=id_ == TIME) for id_, column in values.items() if id_ != without]
     return writer.encode_section(EVENTS, columns, 2, first_event, first_time)
 
 
@@ -99,27 +102,40 @@ def columns() -> dict[str, bytes]:
     """Columns of one events section."""
     good = two_events()
     noise = random.Random(3).randbytes(40)
-    packed = writer.encode_section(EVENTS, [ColumnSpec(OP, list(noise), compress=True)], 40)
+    packed = writer.encode_section(EVENTS, [ColumnSpec(THREAD, list(noise), compress=True)], 40)
+    summed = [ColumnSpec(i, v, i == THREAD, nibbles=i == TIME)
+              for i, v in (GOOD | {THREAD: [(1 << 32) - 1, 1 << 32], LENGTH: [1, 1]}).items()]
+    of_halves = GOOD | {TIME: [0, 1, 2], TOKEN: [0, 1, 1], LENGTH: [3]}
+    three = [ColumnSpec(i, v, nibbles=i == TIME) for i, v in of_halves.items()]
+    odd = bytearray(writer.encode_section(EVENTS, three, 3))
+    odd[SECTION_BYTES + ENTRY_BYTES * len(three) + 5] |= 0x70  # tokens 0 1 1, the run's 3, times 0 1 and 2
     return {
-        "column-missing.bin": whole([two_events(without=TIME)]),
-        "column-length.bin": whole([two_events(time=[0])]),
-        "column-wide.bin": whole([entry_changed(good, TIME, 1, 9)]),
-        "column-transform.bin": whole([entry_changed(good, TIME, 2, 2)]),
-        "column-compression.bin": whole([entry_changed(good, TIME, 3, 2)]),
-        "column-stored.bin": whole([entry_changed(good, TIME, 1, 2)]),
+        "column-missing.bin": whole([two_events(without=CODE)]),
+        "column-length.bin": whole([two_events(code=[1])]),
+        "column-wide.bin": whole([entry_changed(good, CODE, 1, 9)]),
+        "column-transform.bin": whole([entry_changed(good, CODE, 2, 3)]),
+        "column-compression.bin": whole([entry_changed(good, CODE, 3, 2)]),
+        "column-stored.bin": whole([entry_changed(good, CODE, 1, 2)]),
         "column-frame.bin": whole([sealed(patched(packed, SECTION_BYTES + ENTRY_BYTES, b"\xff" * 4))]),
-        "column-32-bits.bin": whole([two_events(time=[0, 1 << 32])]),
-        "column-32-bits-summed.bin": whole([writer.encode_section(
-            EVENTS, [ColumnSpec(i, v, i == TIME) for i, v in (GOOD | {TIME: [(1 << 32) - 1, 1 << 32]}).items()], 2)]),
-        "column-bytes.bin": whole([entry_changed(good, OP, 2, 1)]),
-        "ops-missing.bin": whole([two_events(without=OP)]),
+        "column-32-bits.bin": whole([two_events(slot=[1 << 32])]),
+        "column-32-bits-summed.bin": whole([writer.encode_section(EVENTS, summed, 2)]),
+        "column-bytes.bin": whole([entry_changed(good, TOKEN, 2, 1)]),
+        "column-halves.bin": whole([entry_changed(good, TIME, 2, 0)]),
+        "column-half-left.bin": whole([sealed(bytes(odd))]),
+        "column-no-halves.bin": whole([entry_changed(good, CODE, 2, 2)]),
+        "tokens-missing.bin": whole([two_events(without=TOKEN)]),
+        "tokens-many.bin": whole([two_events(op=[1] * 257, code=[1] * 257)]),
+        "tokens-whole.bin": whole([two_events(whole_size=[8] * 3, whole_extra=[0] * 3)]),
+        "tokens-values.bin": whole([two_events(whole_extra=[7])]),
+        "tokens-beyond.bin": whole([two_events(token=[0, 2])]),
+        "time-missing.bin": whole([two_events(without=TIME)]),
         "ops-unknown.bin": whole([two_events(op=[1, 29])]),
         "runs-missing.bin": whole([two_events(without=THREAD)]),
         "runs-sum.bin": whole([two_events(length=[1])]),
         "runs-beyond.bin": whole([two_events(length=[3])]),
-        "birth-code.bin": whole([two_events(birth=[2])]),
+        "birth-code.bin": whole([two_events(code=[2, 0])]),
         "slot-zero.bin": whole([two_events(slot=[0])]),
-        "birth-empty-stack.bin": whole([two_events(birth=[0], slot=[])]),
+        "birth-empty-stack.bin": whole([two_events(code=[0, 0], slot=[])]),
         "named-before-all.bin": whole([two_events(named=[7])]),
     }
 
