@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "raw_layout.h"
+#include "trace_layout.h"
 
 bool convert_is_folder(const char *path) {
     struct stat status;
@@ -15,16 +16,20 @@ bool convert_is_folder(const char *path) {
     return (length && path[length - 1] == '/') || (!stat(path, &status) && S_ISDIR(status.st_mode));
 }
 
-bool convert_is_raw_log(const char *path) {
+static bool begins_with(const char *path, const char wanted[8]) {
     struct stat status;
     char magic[8];
+    if (!strcmp(path, "-")) return false;                               // no file of that name
     if (stat(path, &status) || !S_ISREG(status.st_mode)) return false;  // a pipe must not be touched
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
-    bool is = read(fd, magic, sizeof magic) == sizeof magic && !memcmp(magic, HT_RAW_MAGIC, sizeof magic);
+    bool is = read(fd, magic, sizeof magic) == sizeof magic && !memcmp(magic, wanted, sizeof magic);
     close(fd);
     return is;
 }
+
+bool convert_is_raw_log(const char *path) { return begins_with(path, HT_RAW_MAGIC); }
+bool convert_is_trace(const char *path) { return begins_with(path, HT_TRACE_MAGIC); }
 
 // The length of a name without the endings that say nothing more once it is a trace.
 static size_t stem_length(const char *name) {
@@ -65,7 +70,7 @@ static bool same_file(const struct stat *a, const char *path) {
 
 const char *convert_overwrites(const char *output, const char *own, char *const *inputs, unsigned count) {
     struct stat status;
-    if (stat(output, &status) || !S_ISREG(status.st_mode)) return NULL;
+    if (!strcmp(output, "-") || stat(output, &status) || !S_ISREG(status.st_mode)) return NULL;
     if (same_file(&status, own))
         return convert_is_raw_log(own) ? "the trace would overwrite the raw log that it is made from"
                                        : "the trace would overwrite the file that it is made from";

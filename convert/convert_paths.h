@@ -11,8 +11,9 @@
 // Does the path name a folder, or does it end like one?
 bool convert_is_folder(const char *path);
 
-// Is it a regular file that begins like a raw log?
+// Is it a regular file that begins like a raw log; like a trace? "-" is none.
 bool convert_is_raw_log(const char *path);
+bool convert_is_trace(const char *path);
 
 // The output's path for one input: `wanted` itself, or a name in the folder `wanted`, or beside the input
 // where that is NULL (then the name's known endings make room for `ending`, .bin for a trace). To be freed;

@@ -6,7 +6,6 @@
 
 #include "convert_report.h"
 #include "inheritance.h"
-#include "remove_on_signal.h"
 #include "stop_reason.h"
 #include "trace_json.h"
 
@@ -74,10 +73,8 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
     double started_s = ht_now_s();
     struct merge_result result;
     uint64_t file_bytes;
-    hold_signals();
     struct ht_trace_writer *writer =
         ht_trace_create(request->output, request->time_unit_ns, request->level, error);
-    remove_on_signal(writer ? ht_trace_partial_path(writer) : NULL);
     if (!writer) return -1;
     convert_put_context(writer, log);
     struct convert_shown *shown = progress->context;
@@ -86,7 +83,6 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
     convert_shown_end(shown);
     if (status) ht_trace_abandon(writer);
     else status = convert_finish(request, log, writer, &result, started_s, &file_bytes, error);
-    remove_on_signal(NULL);
     return status;
 }
 

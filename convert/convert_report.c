@@ -1,6 +1,7 @@
 #include "convert_report.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void convert_shown_start(struct convert_shown *shown) { ht_progress_start(&shown->progress); }
 
@@ -21,7 +22,8 @@ void convert_say_result(const char *output, const struct merge_totals *totals, u
                         double seconds, uint64_t skipped) {
     char events[32], size[32], peak[32], blocks[32], count[32];
     fprintf(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies",
-            output, ht_grouped(events, totals->events), ht_bytes(size, (double)file_bytes),
+            strcmp(output, "-") ? output : "standard output", ht_grouped(events, totals->events),
+            ht_bytes(size, (double)file_bytes),
             totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
             ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
             ht_grouped(count, totals->anomalies));
@@ -30,5 +32,6 @@ void convert_say_result(const char *output, const struct merge_totals *totals, u
     if (totals->foreign_frees)
         fprintf(stderr, ", %s foreign frees", ht_grouped(count, totals->foreign_frees));
     if (skipped) fprintf(stderr, ", %s pieces of the input skipped", ht_grouped(count, skipped));
-    fprintf(stderr, "\nnext: replay --alloc all %s\n", output);
+    fputc('\n', stderr);
+    if (strcmp(output, "-")) fprintf(stderr, "next: replay --alloc all %s\n", output);
 }

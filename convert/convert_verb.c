@@ -42,7 +42,9 @@ static const char RAW_FORMAT[] = "heaptape";
 
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0,
-     "Write the trace to FILE, or into the folder FILE (default: beside the input, .bin for .mraw)", 0},
+     "Write the trace to FILE, or into the folder FILE; - is standard output (default: beside the input, "
+     ".bin for .mraw)",
+     0},
     {"level", 'l', "LEVEL", 0, "Compression: fast, default or max", 0},
     {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default 32)", 0},
     {"parent", 'p', "FILE", 0,
@@ -65,9 +67,7 @@ static const struct argp_option option_table[] = {
      "logalloc, trace_utils, wl, rep or mtrace",
      0},
     {"to", OPTION_TO, "FORMAT", 0,
-     "Write FORMAT instead of a trace: " EXPORT_NAMES
-     "; the input may be a trace, FILE may be - for standard output",
-     0},
+     "Write FORMAT instead of a trace: " EXPORT_NAMES "; the input may be a trace", 0},
     {"lenient", OPTION_LENIENT, NULL, 0,
      "Pass over and count what does not parse in another recorder's trace", 0},
     {"pid", OPTION_PID, "PID", 0, "Of a trace of several processes, take this one", 0},
@@ -104,6 +104,8 @@ static void check_together(struct argp_state *state, const struct options *optio
         argp_error(state, "--parent and --no-parent exclude each other");
     if ((request->keeps_raw || request->checkpoint_bytes) && !request->follow)
         argp_error(state, "--keep-raw and --checkpoint go with --follow");
+    if (request->follow && options->wanted && !strcmp(options->wanted, "-"))
+        argp_error(state, "--follow writes a file, not to standard output");
     if (request->follow && options->to) argp_error(state, "--follow makes a trace: --to takes it afterwards");
     if (options->to && request->level) argp_error(state, "--level is for traces, not for --to");
     if (options->count < 2) return;
@@ -202,7 +204,7 @@ static int export_through_trace(const struct options *options, struct convert_re
     request->level = 1;
     request->passing = true;
     int status = convert_to_trace(options, request, raw, error);
-    if (status) unlink(trace);
+    if (status) export_drop_temporary(trace);
     else status = export_trace(options->to, trace, true, output, request->quiet, error);
     free(trace);
     return status;
@@ -226,7 +228,7 @@ static int convert_one(const struct options *options, const char *input, const c
     struct ht_error error;
     const char *wrong = convert_overwrites(output, input, options->inputs, options->count);
     if (wrong) return complain(output, wrong);
-    if (options->to && !options->from && export_is_trace(input)) return export_one(options, input, output);
+    if (options->to && !options->from && convert_is_trace(input)) return export_one(options, input, output);
     if (!request.level) request.level = LEVEL_DEFAULT;
     if (!request.time_unit_ns) request.time_unit_ns = TIME_UNIT_DEFAULT_NS;
     bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);

@@ -1,14 +1,13 @@
 #include "export.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "export_format.h"
+#include "remove_on_signal.h"
 #include "talk.h"
 #include "trace_json.h"
 
@@ -21,17 +20,6 @@ const struct export_format *export_find(const char *name) {
     return NULL;
 }
 
-bool export_is_trace(const char *path) {
-    char magic[8] = "";
-    struct stat status;
-    if (stat(path, &status) || !S_ISREG(status.st_mode)) return false;  // a pipe must not be touched
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return false;
-    ssize_t bytes = pread(fd, magic, sizeof magic, 0);
-    close(fd);
-    return bytes == sizeof magic && !memcmp(magic, HT_TRACE_MAGIC, sizeof magic);
-}
-
 const char *export_suffix(const struct export_format *format) { return format->suffix; }
 
 char *export_temporary_trace(const char *output, struct ht_error *error) {
@@ -40,14 +28,24 @@ char *export_temporary_trace(const char *output, struct ht_error *error) {
     int made = export_text_in_place(output)
                    ? asprintf(&path, "%s.trace.XXXXXX", output)
                    : asprintf(&path, "%s/heaptape-export.XXXXXX", folder && *folder ? folder : "/tmp");
+    hold_signals();
     int fd = made < 0 ? -1 : mkstemp(path);
     if (fd >= 0) {
+        remove_on_signal(path);
         close(fd);
         return path;
     }
+    int why = errno;
+    let_signals();
+    errno = why;
     ht_error_system(error, made < 0 ? output : path, "cannot create");
     if (made >= 0) free(path);
     return NULL;
+}
+
+void export_drop_temporary(const char *trace) {
+    unlink(trace);
+    keep_on_signal(trace);
 }
 
 void export_padded_number(char *at, size_t width, uint64_t number) {
@@ -191,7 +189,7 @@ static int export_opened(const struct export_format *format, struct ht_trace_rea
 int export_trace(const struct export_format *format, const char *trace, bool temporary, const char *output,
                  bool quiet, struct ht_error *error) {
     struct ht_trace_reader *reader = ht_trace_open(trace, error);
-    if (temporary) unlink(trace);
+    if (temporary) export_drop_temporary(trace);
     if (!reader) return -1;
     // No text format can say that it is only a part.
     int status =

@@ -13,16 +13,15 @@ const struct export_format *export_find(const char *name);
 // Of all formats, as "a, b or c".
 #define EXPORT_NAMES "malloc_wrap, android or rep"
 
-// Is this file a trace? Then it can be exported as it is.
-bool export_is_trace(const char *path);
-
 // What the names of its files end in, unless told otherwise.
 const char *export_suffix(const struct export_format *format);
 
 // Makes an empty file for the trace that an input which is none becomes on the way: beside the output, or in
 // $TMPDIR for standard output and devices. Its name is to be freed, the file removed by export_trace with
-// `temporary`, or by the caller. NULL and an error if it can't be made.
+// `temporary`, or by export_drop_temporary; or by a signal that ends us. NULL and an error if it can't be
+// made.
 char *export_temporary_trace(const char *output, struct ht_error *error);
+void export_drop_temporary(const char *trace);
 
 // Writes the trace to `output` ("-": standard output), which appears when it is complete, and says on stderr
 // what the format could not hold. `temporary`: removes the trace as soon as it is open.

@@ -9,14 +9,14 @@
 #include <string.h>
 
 #include "error.h"
+#include "output_file.h"
 
 enum { EXPORT_TEXT_ROOM = 1 << 20, EXPORT_LINE_MAX = 256 };
 
 struct export_text {
-    const char *path;  // "-" for standard output
-    char *partial_path;
-    int fd;         // -1: nothing is kept, only counted
-    bool in_place;  // a regular file, whose head can still be written when the rest is
+    const char *path;         // "-" for standard output
+    struct output_file file;  // without one (fd -1), nothing is kept, only counted
+    bool in_place;            // a regular file, whose head can still be written when the rest is
     bool failed;
     struct ht_error error;  // valid once failed
     uint64_t bytes;         // of full buffers handed on

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "json_number.h"
 #include "ops.h"
 #include "talk.h"
 
@@ -30,10 +31,6 @@ static struct counted *sorted_counts(const struct map64 *map, size_t *count) {
 
 // ---- JSON ----
 
-static void set_number(json_t *object, const char *key, uint64_t value) {
-    json_object_set_new(object, key, json_integer((json_int_t)value));
-}
-
 static void set_address(json_t *object, const char *key, uint64_t address) {
     char text[32];
     snprintf(text, sizeof text, "0x%" PRIx64, address);
@@ -44,29 +41,29 @@ static void set_address(json_t *object, const char *key, uint64_t address) {
 static json_t *block_json(const struct lint *lint, const struct lint_block *block, uint64_t address) {
     json_t *object = json_object();
     if (lint->raw) set_address(object, "address", address);
-    else set_number(object, "event", block->birth);
-    set_number(object, "time_ns", block->time_ns);
+    else json_set_number(object, "event", block->birth);
+    json_set_number(object, "time_ns", block->time_ns);
     if (!block->function) return object;  // only when it was freed is known
-    set_number(object, "bytes", block->bytes);
-    set_number(object, "thread", block->thread);
+    json_set_number(object, "bytes", block->bytes);
+    json_set_number(object, "thread", block->thread);
     json_object_set_new(object, "function", json_string(ht_functions[block->function].name));
     if (block->alignment != LINT_NO_ALIGNMENT)
-        set_number(object, "alignment", UINT64_C(1) << block->alignment);
+        json_set_number(object, "alignment", UINT64_C(1) << block->alignment);
     return object;
 }
 
 static json_t *finding_json(const struct lint *lint, const struct lint_finding *finding) {
     const struct lint_call *call = &finding->call;
     json_t *object = json_object();
-    if (lint->raw) set_number(object, "offset", call->offset);
-    else set_number(object, "event", call->event);
-    set_number(object, "time_ns", call->time_ns);
-    set_number(object, "thread", call->thread);
+    if (lint->raw) json_set_number(object, "offset", call->offset);
+    else json_set_number(object, "event", call->event);
+    json_set_number(object, "time_ns", call->time_ns);
+    json_set_number(object, "thread", call->thread);
     json_object_set_new(object, "function", json_string(ht_functions[call->function].name));
     if (lint->raw) set_address(object, "address", call->address);
-    else if (call->slot) set_number(object, "slot", call->slot);
-    if (ht_functions[call->function].size) set_number(object, "size", call->size);
-    if (ht_functions[call->function].extra) set_number(object, "extra", call->extra);
+    else if (call->slot) json_set_number(object, "slot", call->slot);
+    if (ht_functions[call->function].size) json_set_number(object, "size", call->size);
+    if (ht_functions[call->function].extra) json_set_number(object, "extra", call->extra);
     if (finding->has_block)
         json_object_set_new(object, "block", block_json(lint, &finding->block, finding->block_address));
     return object;
@@ -78,8 +75,8 @@ static json_t *counts_json(const struct lint *lint, const struct map64 *map, con
     json_t *array = json_array();
     for (size_t i = 0; i < count && i < lint->limit; i++) {
         json_t *row = json_object();
-        set_number(row, key, list[i].key);
-        set_number(row, "blocks", list[i].count);
+        json_set_number(row, key, list[i].key);
+        json_set_number(row, "blocks", list[i].count);
         json_array_append_new(array, row);
     }
     free(list);
@@ -89,15 +86,15 @@ static json_t *counts_json(const struct lint *lint, const struct map64 *map, con
 static json_t *leaks_json(const struct lint *lint) {
     const struct lint_leaks *leaks = &lint->leaks;
     json_t *object = json_object(), *oldest = json_array();
-    set_number(object, "blocks", leaks->blocks);
-    set_number(object, "bytes", leaks->bytes);
-    set_number(object, "inherited_blocks", leaks->inherited_blocks);
-    set_number(object, "inherited_bytes", leaks->inherited_bytes);
+    json_set_number(object, "blocks", leaks->blocks);
+    json_set_number(object, "bytes", leaks->bytes);
+    json_set_number(object, "inherited_blocks", leaks->inherited_blocks);
+    json_set_number(object, "inherited_bytes", leaks->inherited_bytes);
     json_object_set_new(object, "by_size", counts_json(lint, &leaks->by_size, "size"));
     json_object_set_new(object, "by_thread", counts_json(lint, &leaks->by_thread, "thread"));
     for (size_t i = 0; i < leaks->oldest_count; i++) {
         json_t *row = block_json(lint, &leaks->oldest[i].block, leaks->oldest[i].name);
-        if (!lint->raw) set_number(row, "slot", leaks->oldest[i].name);
+        if (!lint->raw) json_set_number(row, "slot", leaks->oldest[i].name);
         json_array_append_new(oldest, row);
     }
     json_object_set_new(object, "oldest", oldest);
@@ -108,14 +105,14 @@ json_t *lint_report_json(const struct lint *lint, const char *path) {
     json_t *report = json_object(), *findings = json_array();
     json_object_set_new(report, "file", json_string(path));
     json_object_set_new(report, "kind", json_string(lint->raw ? "raw log" : "trace"));
-    set_number(report, "calls", lint->calls);
-    set_number(report, "defects", lint_defects(lint));
+    json_set_number(report, "calls", lint->calls);
+    json_set_number(report, "defects", lint_defects(lint));
     for (unsigned kind = 0; kind < LINT_KINDS; kind++) {
         const struct lint_tally *tally = &lint->tally[kind];
         json_t *row = json_object(), *examples = json_array();
         json_object_set_new(row, "finding", json_string(lint_kind_texts[kind].key));
         json_object_set_new(row, "defect", json_boolean(kind <= LINT_LAST_DEFECT));
-        set_number(row, "count", tally->count);
+        json_set_number(row, "count", tally->count);
         for (size_t i = 0; i < tally->examples; i++)
             json_array_append_new(examples, finding_json(lint, &tally->example[i]));
         json_object_set_new(row, "examples", examples);

@@ -1,11 +1,10 @@
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
-#include <stdlib.h>
 
 #include "lint_passes.h"
 #include "ops.h"
 #include "slot_table.h"
+#include "trace_json.h"
 
 // One event. Returns what is wrong with the trace, or NULL.
 static const char *check_event(struct lint *lint, const struct ht_op_shape *shape, struct lint_block *block,
@@ -41,21 +40,10 @@ static int check_section(struct lint *lint, const struct ht_events *events, cons
     return 0;
 }
 
-// Is it a slice by threads? -1 with error where its context is damaged.
-static int read_context(struct lint *lint, struct ht_trace_reader *reader, struct ht_error *error) {
-    char *text = ht_trace_context_json(reader, error);
-    if (!text) return error->status ? -1 : 0;
-    json_t *context = json_loads(text, 0, NULL);
-    lint->drops_expected = json_object_get(json_object_get(context, "sliced_from"), "threads") != NULL;
-    json_decref(context);
-    free(text);
-    return 0;
-}
-
 int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
     struct ht_op_shape shape[256];
     struct slot_table blocks = slot_table_of(sizeof(struct lint_block));
-    int status = read_context(lint, reader, error);
+    int status = trace_json_drops_expected(reader, &lint->drops_expected, error);
     bool memory = true;
     for (unsigned op = 0; op < 256; op++) shape[op] = ht_op_shape((uint8_t)op);
     for (size_t i = 0; i < ht_trace_sections(reader) && !status && memory; i++) {

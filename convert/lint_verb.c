@@ -1,14 +1,11 @@
 // heaptape lint: what is wrong in a trace or a raw log, or looks so.
 #include <argp.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
+#include "convert_paths.h"
 #include "inheritance.h"
 #include "lint_passes.h"
 #include "lint_report.h"
-#include "read_at.h"
 #include "talk.h"
 #include "trace_argument.h"
 #include "verbs.h"
@@ -55,15 +52,6 @@ static const struct argp parser = {
     NULL,
     NULL,
     NULL};
-
-static bool is_raw_log(const char *path) {
-    char magic[8] = "";
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return false;
-    bool raw = ht_read_at(fd, magic, sizeof magic, 0) && !memcmp(magic, "HTAPERAW", sizeof magic);
-    close(fd);
-    return raw;
-}
 
 struct shown {
     struct ht_progress progress;
@@ -119,7 +107,7 @@ int ht_verb_lint(int argc, char **argv) {
     struct lint lint;
     bool cut = false;
     argp_parse(&parser, argc, argv, 0, NULL, &options);
-    bool raw = is_raw_log(options.file);
+    bool raw = convert_is_raw_log(options.file);
     if (!lint_init(&lint, raw, options.limit)) {
         fprintf(stderr, "heaptape lint: not enough memory\n");
         return HT_EXIT_FAILED;

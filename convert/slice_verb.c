@@ -3,8 +3,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "convert_paths.h"
+#include "json_number.h"
 #include "talk.h"
 #include "trace_argument.h"
 #include "trace_json.h"
@@ -18,7 +19,7 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"output", 'o', "FILE", 0, "Write the slice to FILE", 0},
+    {"output", 'o', "FILE", 0, "Write the slice to FILE; - is standard output", 0},
     {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
     {0}};
 
@@ -59,10 +60,6 @@ static void show_progress(void *context, uint64_t done, uint64_t total) {
         ht_progress_draw(&shown->progress, "%3.0f %%", 100.0 * (double)done / (double)total);
 }
 
-static void set_number(json_t *object, const char *key, uint64_t value) {
-    json_object_set_new(object, key, json_integer((json_int_t)value));
-}
-
 // The old trace's context, where it is known before the cut is.
 static json_t *context_of(struct ht_trace_reader *reader, const struct options *options,
                           struct ht_error *error) {
@@ -78,10 +75,10 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
     const char *slash = strrchr(options->trace, '/');
     json_t *cut = json_object();
     json_object_set_new(cut, "trace", json_string(slash ? slash + 1 : options->trace));
-    if (range->from_event) set_number(cut, "from_event", range->from_event);
-    if (range->to_event != UINT64_MAX) set_number(cut, "to_event", range->to_event);
-    if (range->from_ns) set_number(cut, "from_ns", range->from_ns);
-    if (range->to_ns != UINT64_MAX) set_number(cut, "to_ns", range->to_ns);
+    if (range->from_event) json_set_number(cut, "from_event", range->from_event);
+    if (range->to_event != UINT64_MAX) json_set_number(cut, "to_event", range->to_event);
+    if (range->from_ns) json_set_number(cut, "from_ns", range->from_ns);
+    if (range->to_ns != UINT64_MAX) json_set_number(cut, "to_ns", range->to_ns);
     if (range->threads) json_object_set_new(cut, "threads", json_string(range->threads));
     // A slice of a slice: what that one was cut from.
     json_t *before = json_object_get(context, "sliced_from");
@@ -105,9 +102,10 @@ static char *totals_of(const struct slice_result *result) {
 static void say_result(const char *output, const struct slice_result *result, uint64_t file_bytes) {
     char events[32], size[32], blocks[32], foreign[32];
     const struct merge_totals *totals = &result->totals;
-    fprintf(stderr, "%s: %s events (%" PRIu64 " to %" PRIu64 " of the old), %s; %s blocks inherited", output,
-            ht_grouped(events, totals->events), result->first_event, result->end_event - 1,
-            ht_bytes(size, (double)file_bytes), ht_grouped(blocks, totals->inherited_objects));
+    fprintf(stderr, "%s: %s events (%" PRIu64 " to %" PRIu64 " of the old), %s; %s blocks inherited",
+            strcmp(output, "-") ? output : "standard output", ht_grouped(events, totals->events),
+            result->first_event, result->end_event - 1, ht_bytes(size, (double)file_bytes),
+            ht_grouped(blocks, totals->inherited_objects));
     if (totals->foreign_frees)
         fprintf(stderr, ", %s foreign frees", ht_grouped(foreign, totals->foreign_frees));
     fputc('\n', stderr);
@@ -147,18 +145,13 @@ static int write_slice(struct options *options, struct ht_trace_reader *reader, 
     return status;
 }
 
-static bool same_file(const char *a, const char *b) {
-    struct stat left, right;
-    return !stat(a, &left) && !stat(b, &right) && left.st_dev == right.st_dev && left.st_ino == right.st_ino;
-}
-
 int ht_verb_slice(int argc, char **argv) {
     struct options options = {0};
     struct ht_error error;
     argp_parse(&parser, argc, argv, 0, NULL, &options);
-    if (same_file(options.trace, options.output)) {
-        fprintf(stderr, "heaptape slice: %s: the slice would overwrite the trace that it is cut from\n",
-                options.output);
+    const char *wrong = convert_overwrites(options.output, options.trace, NULL, 0);
+    if (wrong) {
+        fprintf(stderr, "heaptape slice: %s: %s\n", options.output, wrong);
         return HT_EXIT_USAGE;
     }
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);

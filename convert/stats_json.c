@@ -1,13 +1,10 @@
 #include <stdlib.h>
 
+#include "json_number.h"
 #include "ops.h"
 #include "stats_report.h"
 
 enum { HOT_SIZES = 32 };
-
-static void set_number(json_t *object, const char *key, uint64_t value) {
-    json_object_set_new(object, key, json_integer((json_int_t)value));
-}
 
 static void set_ratio(json_t *object, const char *key, uint64_t part, uint64_t whole) {
     json_object_set_new(object, key, whole ? json_real((double)part / (double)whole) : json_null());
@@ -30,11 +27,11 @@ static json_t *functions_of(const struct trace_stats *stats) {
         }
         if (!calls) continue;
         json_t *row = json_object();
-        set_number(row, "calls", calls);
-        set_number(row, "failed", failed);
-        set_number(row, "null", stats->op_calls[function | HT_NULL << 5]);
-        set_number(row, "foreign", stats->op_calls[function | HT_FOREIGN << 5]);
-        set_number(row, "bytes", bytes);
+        json_set_number(row, "calls", calls);
+        json_set_number(row, "failed", failed);
+        json_set_number(row, "null", stats->op_calls[function | HT_NULL << 5]);
+        json_set_number(row, "foreign", stats->op_calls[function | HT_FOREIGN << 5]);
+        json_set_number(row, "bytes", bytes);
         json_object_set_new(functions, ht_functions[function].name, row);
     }
     return functions;
@@ -48,12 +45,12 @@ static json_t *size_classes_of(const struct trace_stats *stats) {
         stats_class_at_peak(stats, i, &live, &live_bytes);
         if (!class->requests && !live) continue;
         json_t *row = json_object();
-        set_number(row, "from_bytes", stats_class_lower(i));
+        json_set_number(row, "from_bytes", stats_class_lower(i));
         set_upper(row, "to_bytes", stats_class_upper(i));
-        set_number(row, "requests", class->requests);
-        set_number(row, "bytes", class->bytes);
-        set_number(row, "live_at_peak", live);
-        set_number(row, "live_at_peak_bytes", live_bytes);
+        json_set_number(row, "requests", class->requests);
+        json_set_number(row, "bytes", class->bytes);
+        json_set_number(row, "live_at_peak", live);
+        json_set_number(row, "live_at_peak_bytes", live_bytes);
         json_array_append_new(classes, row);
     }
     return classes;
@@ -67,14 +64,14 @@ static json_t *hot_sizes_of(const struct trace_stats *stats) {
         json_t *list = json_array();
         for (size_t i = 0; i < count; i++) {
             json_t *row = json_object();
-            set_number(row, "size", hot[i].size);
-            set_number(row, "requests", hot[i].requests);
-            set_number(row, "bytes", hot[i].size * hot[i].requests);
+            json_set_number(row, "size", hot[i].size);
+            json_set_number(row, "requests", hot[i].requests);
+            json_set_number(row, "bytes", hot[i].size * hot[i].requests);
             json_array_append_new(list, row);
         }
         json_object_set_new(both, by_bytes ? "by_bytes" : "by_requests", list);
     }
-    set_number(both, "uncounted_requests", stats->uncounted_large);
+    json_set_number(both, "uncounted_requests", stats->uncounted_large);
     return both;
 }
 
@@ -83,9 +80,9 @@ static json_t *histogram_of(const uint64_t counts[STATS_CLASSES]) {
     for (unsigned i = 0; i < STATS_CLASSES; i++) {
         if (!counts[i]) continue;
         json_t *row = json_object();
-        set_number(row, "from", stats_class_lower(i));
+        json_set_number(row, "from", stats_class_lower(i));
         set_upper(row, "to", stats_class_upper(i));
-        set_number(row, "count", counts[i]);
+        json_set_number(row, "count", counts[i]);
         json_array_append_new(list, row);
     }
     return list;
@@ -96,9 +93,9 @@ static json_t *lifetimes_in(const struct trace_stats *stats, unsigned band) {
     json_t *row = json_object();
     uint64_t blocks = 0;
     for (unsigned i = 0; i < STATS_CLASSES; i++) blocks += stats->lifetime[STATS_EVENTS][band][i];
-    set_number(row, "from_bytes", band ? stats_band_upper[band - 1] + 1 : 0);
+    json_set_number(row, "from_bytes", band ? stats_band_upper[band - 1] + 1 : 0);
     set_upper(row, "to_bytes", stats_band_upper[band]);
-    set_number(row, "blocks", blocks);
+    json_set_number(row, "blocks", blocks);
     for (unsigned unit = 0; unit < STATS_UNITS; unit++) {
         const uint64_t *counts = stats->lifetime[unit][band];
         json_t *lifetimes = json_object();
@@ -113,13 +110,13 @@ static json_t *lifetimes_in(const struct trace_stats *stats, unsigned band) {
 
 static json_t *lifetimes_of(const struct trace_stats *stats) {
     json_t *lifetimes = json_object(), *bands = json_array();
-    set_number(lifetimes, "blocks", stats->lifetimes);
-    set_number(lifetimes, "inherited_blocks_ended", stats->inherited_ends);
-    set_number(lifetimes, "live_at_end", stats->live_objects);
-    set_number(lifetimes, "live_at_end_bytes", stats->live_bytes);
-    set_number(lifetimes, "short_events", STATS_SHORT_EVENTS);
-    set_number(lifetimes, "short_blocks", stats->short_lived);
-    set_number(lifetimes, "short_bytes", stats->short_lived_bytes);
+    json_set_number(lifetimes, "blocks", stats->lifetimes);
+    json_set_number(lifetimes, "inherited_blocks_ended", stats->inherited_ends);
+    json_set_number(lifetimes, "live_at_end", stats->live_objects);
+    json_set_number(lifetimes, "live_at_end_bytes", stats->live_bytes);
+    json_set_number(lifetimes, "short_events", STATS_SHORT_EVENTS);
+    json_set_number(lifetimes, "short_blocks", stats->short_lived);
+    json_set_number(lifetimes, "short_bytes", stats->short_lived_bytes);
     set_ratio(lifetimes, "short_share", stats->short_lived, stats->lifetimes);
     for (unsigned band = 0; band < STATS_BANDS; band++)
         json_array_append_new(bands, lifetimes_in(stats, band));
@@ -133,15 +130,15 @@ static json_t *thread_row(const struct trace_stats *stats, unsigned column) {
     if (column) {
         const struct ht_thread *facts = &stats->facts.threads[counts->thread];
         json_t *name = json_string(facts->name);
-        set_number(row, "thread", counts->thread);
-        set_number(row, "tid", facts->tid);
+        json_set_number(row, "thread", counts->thread);
+        json_set_number(row, "tid", facts->tid);
         json_object_set_new(row, "name", name ? name : json_null());
-        set_number(row, "calls", facts->calls);
+        json_set_number(row, "calls", facts->calls);
     } else {
         json_object_set_new(row, "thread", json_null());
     }
-    set_number(row, "allocations", counts->allocations);
-    set_number(row, "allocated_bytes", counts->allocated_bytes);
+    json_set_number(row, "allocations", counts->allocations);
+    json_set_number(row, "allocated_bytes", counts->allocated_bytes);
     return row;
 }
 
@@ -156,18 +153,18 @@ static json_t *threads_of(const struct trace_stats *stats) {
         json_array_append_new(rows, thread_row(stats, by));
         for (unsigned j = 0; j < columns; j++) {
             const struct stats_pair *pair = &stats->pair[by][(j + 1) % stats->columns];
-            json_array_append_new(frees_row, json_integer((json_int_t)pair->frees));
-            json_array_append_new(bytes_row, json_integer((json_int_t)pair->bytes));
+            json_array_append_new(frees_row, json_number_of(pair->frees));
+            json_array_append_new(bytes_row, json_number_of(pair->bytes));
         }
         json_array_append_new(frees, frees_row);
         json_array_append_new(bytes, bytes_row);
     }
-    set_number(threads, "count", stats->facts.threads_count);
+    json_set_number(threads, "count", stats->facts.threads_count);
     json_object_set_new(threads, "rows", rows);
     json_object_set_new(threads, "frees", frees);
     json_object_set_new(threads, "freed_bytes", bytes);
-    set_number(threads, "cross_frees", stats->cross_frees);
-    set_number(threads, "cross_freed_bytes", stats->cross_freed_bytes);
+    json_set_number(threads, "cross_frees", stats->cross_frees);
+    json_set_number(threads, "cross_freed_bytes", stats->cross_freed_bytes);
     set_ratio(threads, "cross_share", stats->cross_frees, stats->frees);
     return threads;
 }
@@ -178,7 +175,7 @@ static json_t *ratios_of(const uint64_t counts[STATS_RATIOS]) {
         json_t *row = json_object();
         bool open = i + 1 == STATS_RATIOS;
         json_object_set_new(row, "to", open ? json_null() : json_real(stats_ratio_upper[i]));
-        set_number(row, "count", counts[i]);
+        json_set_number(row, "count", counts[i]);
         json_array_append_new(list, row);
     }
     return list;
@@ -187,20 +184,20 @@ static json_t *ratios_of(const uint64_t counts[STATS_RATIOS]) {
 static json_t *reallocs_of(const struct trace_stats *stats) {
     const struct stats_reallocs *reallocs = &stats->reallocs;
     json_t *object = json_object();
-    set_number(object, "resized", reallocs->resized);
-    set_number(object, "grown", reallocs->grown);
-    set_number(object, "shrunk", reallocs->shrunk);
-    set_number(object, "same_size", reallocs->same);
-    set_number(object, "from_null", reallocs->from_null);
-    set_number(object, "released", reallocs->released);
-    set_number(object, "foreign", reallocs->foreign);
-    set_number(object, "failed", reallocs->failed);
-    set_number(object, "added_bytes", reallocs->added_bytes);
-    set_number(object, "removed_bytes", reallocs->removed_bytes);
-    set_number(object, "kept_bytes", reallocs->kept_bytes);
+    json_set_number(object, "resized", reallocs->resized);
+    json_set_number(object, "grown", reallocs->grown);
+    json_set_number(object, "shrunk", reallocs->shrunk);
+    json_set_number(object, "same_size", reallocs->same);
+    json_set_number(object, "from_null", reallocs->from_null);
+    json_set_number(object, "released", reallocs->released);
+    json_set_number(object, "foreign", reallocs->foreign);
+    json_set_number(object, "failed", reallocs->failed);
+    json_set_number(object, "added_bytes", reallocs->added_bytes);
+    json_set_number(object, "removed_bytes", reallocs->removed_bytes);
+    json_set_number(object, "kept_bytes", reallocs->kept_bytes);
     json_object_set_new(object, "ratio", ratios_of(reallocs->ratio));
-    set_number(object, "chains", reallocs->chains);
-    set_number(object, "longest_chain", reallocs->longest_chain);
+    json_set_number(object, "chains", reallocs->chains);
+    json_set_number(object, "longest_chain", reallocs->longest_chain);
     json_object_set_new(object, "chain_length", histogram_of(reallocs->chain_length));
     json_object_set_new(object, "chain_growth", ratios_of(reallocs->chain_growth));
     return object;
@@ -212,15 +209,15 @@ static json_t *alignments_of(const struct trace_stats *stats) {
     for (unsigned i = 0; i < STATS_ALIGNMENTS - 1; i++) {
         if (!stats->alignment[i]) continue;
         json_t *row = json_object();
-        set_number(row, "alignment", UINT64_C(1) << i);
-        set_number(row, "calls", stats->alignment[i]);
+        json_set_number(row, "alignment", UINT64_C(1) << i);
+        json_set_number(row, "calls", stats->alignment[i]);
         json_array_append_new(list, row);
         calls += stats->alignment[i];
     }
-    set_number(object, "calls", calls);
-    set_number(object, "bytes", stats->aligned_bytes);
+    json_set_number(object, "calls", calls);
+    json_set_number(object, "bytes", stats->aligned_bytes);
     json_object_set_new(object, "by_alignment", list);
-    set_number(object, "no_power_of_two", stats->odd_alignments);
+    json_set_number(object, "no_power_of_two", stats->odd_alignments);
     return object;
 }
 
@@ -229,17 +226,17 @@ static json_t *churn_of(const struct trace_stats *stats) {
     for (uint32_t i = 0; i < stats->points_used; i++) {
         const struct stats_point *point = &stats->point[i];
         json_t *row = json_object();
-        set_number(row, "time_ns", i * stats->point_ns);
-        set_number(row, "calls", point->calls);
-        set_number(row, "requests", point->requests);
-        set_number(row, "allocated_bytes", point->allocated_bytes);
-        set_number(row, "frees", point->frees);
-        set_number(row, "freed_bytes", point->freed_bytes);
-        set_number(row, "live_end_bytes", point->live_end_bytes);
-        set_number(row, "live_peak_bytes", point->live_peak_bytes);
+        json_set_number(row, "time_ns", i * stats->point_ns);
+        json_set_number(row, "calls", point->calls);
+        json_set_number(row, "requests", point->requests);
+        json_set_number(row, "allocated_bytes", point->allocated_bytes);
+        json_set_number(row, "frees", point->frees);
+        json_set_number(row, "freed_bytes", point->freed_bytes);
+        json_set_number(row, "live_end_bytes", point->live_end_bytes);
+        json_set_number(row, "live_peak_bytes", point->live_peak_bytes);
         json_array_append_new(list, row);
     }
-    set_number(object, "step_ns", stats->point_ns);
+    json_set_number(object, "step_ns", stats->point_ns);
     json_object_set_new(object, "points", list);
     return object;
 }
@@ -257,26 +254,26 @@ json_t *stats_report_json(const struct trace_stats *stats, const json_t *context
     json_object_set_new(report, "command", command ? json_deep_copy(command) : json_null());
     json_object_set_new(report, "time",
                         json_string(json_is_string(time) ? json_string_value(time) : "recorded"));
-    set_number(report, "events", stats->events);
-    set_number(report, "duration_ns", stats->duration_ns);
+    json_set_number(report, "events", stats->events);
+    json_set_number(report, "duration_ns", stats->duration_ns);
     json_object_set_new(report, "calls_per_second",
                         stats->duration_ns
                             ? json_real((double)stats->events / ((double)stats->duration_ns / 1e9))
                             : json_null());
-    set_number(report, "allocations", stats->allocations);
-    set_number(report, "requests", stats->requests);
-    set_number(report, "allocated_bytes", stats->allocated_bytes);
-    set_number(report, "frees", stats->frees);
-    set_number(report, "freed_bytes", stats->freed_bytes);
-    set_number(report, "drops", stats->drops);
-    set_number(report, "inherited_objects", stats->inherited_objects);
-    set_number(report, "inherited_bytes", stats->inherited_bytes);
-    set_number(report, "peak_live_bytes", stats->peak_live_bytes);
-    set_number(report, "peak_event", stats->peak_event);
-    set_number(report, "peak_time_ns", stats->peak_time_ns);
-    set_number(report, "zero_sized_requests", stats->zero_sized);
-    set_number(report, "largest_request_bytes", stats->largest_bytes);
-    set_number(report, "largest_failed_bytes", stats->failed_largest_bytes);
+    json_set_number(report, "allocations", stats->allocations);
+    json_set_number(report, "requests", stats->requests);
+    json_set_number(report, "allocated_bytes", stats->allocated_bytes);
+    json_set_number(report, "frees", stats->frees);
+    json_set_number(report, "freed_bytes", stats->freed_bytes);
+    json_set_number(report, "drops", stats->drops);
+    json_set_number(report, "inherited_objects", stats->inherited_objects);
+    json_set_number(report, "inherited_bytes", stats->inherited_bytes);
+    json_set_number(report, "peak_live_bytes", stats->peak_live_bytes);
+    json_set_number(report, "peak_event", stats->peak_event);
+    json_set_number(report, "peak_time_ns", stats->peak_time_ns);
+    json_set_number(report, "zero_sized_requests", stats->zero_sized);
+    json_set_number(report, "largest_request_bytes", stats->largest_bytes);
+    json_set_number(report, "largest_failed_bytes", stats->failed_largest_bytes);
     set_ratio(report, "calloc_share", stats->op_calls[HT_CALLOC], stats->allocations);
     set_ratio(report, "calloc_bytes_share", bytes_of(stats, HT_CALLOC), stats->allocated_bytes);
     json_object_set_new(report, "functions", functions_of(stats));

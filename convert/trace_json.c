@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_number.h"
 #include "stop_reason.h"
 
 // Strings of the recorded program may be any bytes; JSON wants UTF-8.
@@ -19,10 +20,6 @@ static json_t *any_string(const char *bytes, size_t length) {
 }
 
 json_t *trace_json_string(const char *text) { return any_string(text, strlen(text)); }
-
-static void set_number(json_t *object, const char *key, uint64_t value) {
-    json_object_set_new(object, key, json_integer((json_int_t)value));
-}
 
 json_t *trace_json_context(const struct ht_raw_log *log) {
     json_t *context = json_object();
@@ -43,10 +40,10 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
         at += length + 1;
     }
     const struct ht_raw_header *header = &log->header;
-    set_number(context, "pid", header->pid);
-    if (header->parent_pid) set_number(context, "parent_pid", header->parent_pid);
-    set_number(context, "page_bytes", header->page_bytes);
-    set_number(context, "start_realtime_ns", header->start_realtime_ns);
+    json_set_number(context, "pid", header->pid);
+    if (header->parent_pid) json_set_number(context, "parent_pid", header->parent_pid);
+    json_set_number(context, "page_bytes", header->page_bytes);
+    json_set_number(context, "start_realtime_ns", header->start_realtime_ns);
     double stamp_ns = ht_raw_ns_per_stamp(log);
     json_object_set_new(context, "clock_hz",
                         json_real(1e9 / stamp_ns * (double)(UINT64_C(1) << header->clock_shift)));
@@ -58,10 +55,10 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
 
 json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log) {
     json_t *object = json_object(), *ops = json_object();
-    set_number(object, "events", totals->events);
-    set_number(object, "records", totals->records);
+    json_set_number(object, "events", totals->events);
+    json_set_number(object, "records", totals->records);
     for (unsigned i = 0; i < HT_DROP; i++)
-        if (totals->ops[i]) set_number(ops, ht_functions[i].name, totals->ops[i]);
+        if (totals->ops[i]) json_set_number(ops, ht_functions[i].name, totals->ops[i]);
     json_object_set_new(object, "ops", ops);
     const struct {
         const char *key;
@@ -88,7 +85,7 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
         {"recorded_cpu_ns", totals->cpu_ns},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        set_number(object, numbers[i].key, numbers[i].value);
+        json_set_number(object, numbers[i].key, numbers[i].value);
     return object;
 }
 
@@ -99,7 +96,7 @@ json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t ski
                                    "recorded_heap_rss_peak_bytes", "recorded_cpu_ns", "lost_calls"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         json_object_set_new(object, unknown[i], json_null());
-    set_number(object, "skipped", skipped);
+    json_set_number(object, "skipped", skipped);
     return object;
 }
 
@@ -160,6 +157,18 @@ static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *err
     return object;
 }
 
+int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, struct ht_error *error) {
+    char *text = ht_trace_context_json(reader, error);
+    *expected = false;
+    if (!text) return error->status ? -1 : 0;
+    json_t *context = parse(text);
+    for (const json_t *cut = json_object_get(context, "sliced_from"); cut && !*expected;
+         cut = json_object_get(cut, "sliced_from"))
+        *expected = json_object_get(cut, "threads") != NULL;
+    json_decref(context);
+    return 0;
+}
+
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) {
     char *text = ht_trace_totals_json(reader, error);
     json_t *info = text ? parse(text) : error->status ? NULL : count_totals(reader, error);
@@ -176,11 +185,11 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     uint64_t bytes = ht_trace_file_bytes(reader);
     json_int_t events = json_integer_value(json_object_get(info, "events"));
     json_object_set_new(info, "truncated", json_boolean(ht_trace_truncated(reader)));
-    set_number(info, "valid_bytes", ht_trace_valid_bytes(reader));
-    set_number(info, "file_bytes", bytes);
+    json_set_number(info, "valid_bytes", ht_trace_valid_bytes(reader));
+    json_set_number(info, "file_bytes", bytes);
     json_object_set_new(info, "bytes_per_event",
                         events ? json_real((double)bytes / (double)events) : json_null());
-    set_number(info, "time_unit_ns", ht_trace_time_unit_ns(reader));
+    json_set_number(info, "time_unit_ns", ht_trace_time_unit_ns(reader));
     json_t *command = json_object_get(context, "command"),
            *allocator = json_object_get(context, "allocator_name");
     if (!allocator) allocator = json_object_get(context, "allocator");

@@ -8,6 +8,7 @@
 
 #include "heap_model.h"
 #include "slot_table.h"
+#include "trace_json.h"
 
 enum { NO_THREAD = UINT32_MAX };
 
@@ -34,6 +35,7 @@ struct slicing {
     struct heap_model heap;  // its addresses are the old slots
     struct ht_trace_writer *writer;
     bool begun, over;
+    bool drops_expected;  // the old trace is a slice by threads
     uint64_t first_event, end_event, base_ns, last_ns;
 };
 
@@ -177,7 +179,7 @@ static bool emit(struct slicing *s, const struct old_event *event, uint32_t thre
                  uint64_t time_ns) {
     const struct ht_op_shape shape = s->shape[event->op];
     enum ht_function function = (enum ht_function)ht_op_function(event->op);
-    s->heap.totals.anomalies += function == HT_DROP;
+    s->heap.totals.anomalies += function == HT_DROP && !s->drops_expected;
     if (shape.makes_object) {
         s->heap.totals.foreign_frees += ht_op_variant(event->op) == HT_FOREIGN;
         return make(s, event, thread, event->op, time_ns);
@@ -380,6 +382,7 @@ static void fill_result(struct slicing *s, struct slice_result *result) {
 static int set_up(struct slicing *s, struct ht_error *error) {
     for (unsigned op = 0; op < 256; op++) s->shape[op] = ht_op_shape((uint8_t)op);
     s->blocks = slot_table_of(sizeof(struct old_block));
+    if (trace_json_drops_expected(s->reader, &s->drops_expected, error)) return -1;
     if (ht_trace_facts(s->reader, &s->facts, error)) return -1;
     size_t threads = s->facts.threads_count;
     if (trace_range_know_threads(s->range, (uint32_t)threads, s->path, error)) return -1;
@@ -397,7 +400,8 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     int status = set_up(&s, error);
     if (!status) status = pass(&s, progress, error);
     heap_model_fill_totals(&s.heap);
-    if (!status && s.heap.totals.events == 0) {
+    // Where writing has failed, finishing the trace says why.
+    if (!status && s.heap.totals.events == 0 && !ht_trace_failed(writer)) {
         errno = 0;
         status = ht_error_system(error, path, "there is no call in this range");
     }

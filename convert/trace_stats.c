@@ -28,9 +28,6 @@ _Static_assert(sizeof(struct block) == 32, "block");
 _Static_assert(HT_THREADS_MAX <= 1 << 24, "a block names any thread");
 static const uint64_t EVENTS_MAX = UINT64_C(1) << 37;
 
-enum { CHAIN_SIZE_BITS = 44 };
-static const uint64_t CHAIN_SIZE_MASK = (UINT64_C(1) << CHAIN_SIZE_BITS) - 1;
-
 uint64_t stats_class_upper(unsigned class) {
     if (class < 5) return class;
     unsigned power = (class - 1) / 4 + 1, quarter = (class - 1) % 4;
@@ -223,35 +220,31 @@ static unsigned ratio_class(uint64_t old, uint64_t new) {
 }
 
 // The block that was resized is gone, or the trace has ended.
-static void end_chain(struct trace_stats *stats, uint64_t chain, uint64_t last_bytes) {
+static void end_chain(struct trace_stats *stats, uint64_t slot, uint64_t length, uint64_t last_bytes) {
     struct stats_reallocs *reallocs = &stats->reallocs;
-    uint64_t length = chain >> CHAIN_SIZE_BITS;
+    size_t first = map64_find(&stats->chain_first, slot);
     reallocs->chains++;
     reallocs->chain_length[stats_class_of(length)]++;
-    reallocs->chain_growth[ratio_class(chain & CHAIN_SIZE_MASK, last_bytes)]++;
+    reallocs->chain_growth[ratio_class(stats->chain_first.entry[first].value, last_bytes)]++;
     if (length > reallocs->longest_chain) reallocs->longest_chain = length;
 }
 
 __attribute__((noinline)) static void end_resized(struct trace_stats *stats, uint32_t slot,
                                                   const struct block *block) {
     size_t i = map64_find(&stats->chains, slot);
-    if (!map64_has(&stats->chains, i)) return;
-    end_chain(stats, stats->chains.entry[i].value, block->bytes);
+    end_chain(stats, slot, stats->chains.entry[i].value, block->bytes);
     map64_remove_at(&stats->chains, i);
+    map64_remove_at(&stats->chain_first, map64_find(&stats->chain_first, slot));
 }
 
 // False for want of memory.
 static bool lengthen_chain(struct trace_stats *stats, uint32_t slot, struct block *block) {
-    size_t i = map64_find(&stats->chains, slot);
-    if (map64_has(&stats->chains, i)) {
-        uint64_t length = stats->chains.entry[i].value >> CHAIN_SIZE_BITS;
-        if (length < (UINT64_C(1) << (64 - CHAIN_SIZE_BITS)) - 1)
-            stats->chains.entry[i].value += UINT64_C(1) << CHAIN_SIZE_BITS;
+    if (block->resized) {
+        stats->chains.entry[map64_find(&stats->chains, slot)].value++;
         return true;
     }
-    block->resized = 1;
-    uint64_t first = block->bytes < CHAIN_SIZE_MASK ? block->bytes : CHAIN_SIZE_MASK;
-    return map64_put(&stats->chains, slot, UINT64_C(1) << CHAIN_SIZE_BITS | first);
+    block->resized = map64_put(&stats->chain_first, slot, block->bytes) && map64_put(&stats->chains, slot, 1);
+    return block->resized;
 }
 
 static bool resize(struct trace_stats *stats, uint8_t op, uint32_t slot, struct block *block,
@@ -444,7 +437,8 @@ static void finish(struct trace_stats *stats) {
     const struct block *blocks = stats->blocks.items;
     for (size_t i = 0; i < (size_t)1 << stats->chains.bits; i++)
         if (map64_has(&stats->chains, i))
-            end_chain(stats, stats->chains.entry[i].value, blocks[stats->chains.entry[i].key].bytes);
+            end_chain(stats, stats->chains.entry[i].key, stats->chains.entry[i].value,
+                      blocks[stats->chains.entry[i].key].bytes);
     for (unsigned op = 0; op < 256; op++) {
         if (ht_functions[ht_op_function((uint8_t)op)].kind != HT_KIND_REALLOC) continue;
         struct stats_reallocs *reallocs = &stats->reallocs;
@@ -500,7 +494,7 @@ static bool set_up(struct trace_stats *stats, uint32_t points, uint64_t duration
     stats->column_of = calloc(HT_THREADS_MAX, 1);  // pages that are never touched cost nothing
     stats->point = calloc(points, sizeof *stats->point);
     if (!stats->exact_size || !stats->column_of || !stats->point || !map64_init(&stats->large_sizes) ||
-        !map64_init(&stats->chains))
+        !map64_init(&stats->chains) || !map64_init(&stats->chain_first))
         return false;
     stats->points = points;
     stats->point_ns = duration_ns / points + 1;
@@ -520,6 +514,7 @@ void trace_stats_free(struct trace_stats *stats) {
     slot_table_free(&stats->blocks);
     map64_free(&stats->large_sizes);
     map64_free(&stats->chains);
+    map64_free(&stats->chain_first);
     ht_trace_facts_free(&stats->facts);
     free(stats->exact_size);
     free(stats->column_of);

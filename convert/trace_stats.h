@@ -99,8 +99,9 @@ struct trace_stats {
     // While counting.
     struct ht_trace_facts facts;
     struct slot_table blocks;
-    struct map64 chains;  // slot of a block that was resized -> its first size and reallocs
-    uint8_t *column_of;   // by thread
+    // Of blocks that were resized and live still, by slot: how often, and their first sizes.
+    struct map64 chains, chain_first;
+    uint8_t *column_of;  // by thread
     uint8_t band_of[STATS_CLASSES];
     uint8_t what[256];  // by op
     struct stats_point totals_at_point;

@@ -17,6 +17,7 @@
 
 #include "columns.h"
 #include "event_section.h"
+#include "output_file.h"
 #include "read_at.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
@@ -32,9 +33,9 @@ struct residency_buffer {
 };
 
 struct ht_trace_writer {
-    char *path, *partial_path;
+    char *path;
+    struct output_file file;
     bool lasting;  // the partial file is kept for its next writer
-    int fd;
     atomic_bool failed;
     struct ht_error error;  // valid once failed
     uint32_t time_unit_ns;
@@ -73,7 +74,7 @@ static inline uint64_t in_units(const struct ht_trace_writer *writer, uint64_t t
 static void write_all(struct ht_trace_writer *writer, const void *bytes, size_t count) {
     const uint8_t *from = bytes;
     while (count && !writer->failed) {
-        ssize_t done = write(writer->fd, from, count);
+        ssize_t done = write(writer->file.fd, from, count);
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) {
             fail(writer, "cannot write");
@@ -241,19 +242,6 @@ static void put_text_section(struct ht_trace_writer *writer, enum ht_section_kin
     put_section(writer, kind, 0, 0, 0);
 }
 
-// Opens a file beside the final one; a device or pipe is written as it is, never renamed over.
-static int open_output(const char *path, char **partial_path) {
-    struct stat status;
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) return open(path, O_WRONLY | O_CLOEXEC);
-    if (asprintf(partial_path, "%s.partial.%d", path, (int)getpid()) < 0) {
-        *partial_path = NULL;
-        return -1;
-    }
-    // A name left by a process that was killed goes; one that somebody else made there does not lead us away.
-    unlink(*partial_path);
-    return open(*partial_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-}
-
 // A writer with everything but its file. NULL with error.
 static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_ns, int level,
                                           struct ht_error *error) {
@@ -264,7 +252,7 @@ static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_n
         ht_error_system(error, path, "cannot create");
         return NULL;
     }
-    writer->fd = -1;
+    writer->file.fd = -1;
     writer->time_unit_ns = time_unit_ns;
     writer->time_shift = time_unit_ns & (time_unit_ns - 1) ? -1 : __builtin_ctz(time_unit_ns);
     start_packer(writer);
@@ -297,8 +285,7 @@ struct ht_trace_writer *ht_trace_create(const char *path, uint32_t time_unit_ns,
                                         struct ht_error *error) {
     struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
     if (!writer) return NULL;
-    writer->fd = open_output(path, &writer->partial_path);
-    if (writer->fd < 0) {
+    if (output_file_open(&writer->file, path)) {
         ht_error_system(error, path, "cannot create");
         ht_trace_abandon(writer);
         return NULL;
@@ -404,15 +391,10 @@ static void put_index_and_footer(struct ht_trace_writer *writer) {
     write_all(writer, &footer, sizeof footer);
 }
 
-// Puts the finished file under its final name, and only then. It is closed last: until it has that name, its
-// lock keeps others from going on with it.
+// Puts the finished file under its final name, and only then.
 static void put_in_place(struct ht_trace_writer *writer) {
-    if (writer->failed) return;
-    if (writer->partial_path && fsync(writer->fd)) fail(writer, "cannot sync");
-    if (!writer->failed && writer->partial_path && rename(writer->partial_path, writer->path))
-        fail(writer, "cannot rename the finished file");
-    if (close(writer->fd)) fail(writer, "cannot close");
-    writer->fd = -1;
+    const char *wrong = writer->failed ? NULL : output_file_finish(&writer->file);
+    if (wrong) fail(writer, wrong);
 }
 
 int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
@@ -435,49 +417,54 @@ int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *thre
 void ht_trace_abandon(struct ht_trace_writer *writer) {
     if (!writer) return;
     stop_packer(writer);
-    // After a successful rename the partial name no longer exists and unlink does nothing.
-    if (writer->fd >= 0) close(writer->fd);
-    if (writer->partial_path && !writer->lasting) unlink(writer->partial_path);
+    if (writer->lasting) {
+        if (writer->file.fd >= 0) close(writer->file.fd);
+        free(writer->file.partial_path);
+        free(writer->file.final_path);
+    } else {
+        output_file_abandon(&writer->file);
+    }
     ht_payload_free(&writer->payload);
     ht_packer_free(writer->packer);
     free(writer->coder);
     free(writer->events);
     free(writer->packing);
     free(writer->places);
-    free(writer->partial_path);
     free(writer->path);
     free(writer);
 }
 
-const char *ht_trace_partial_path(const struct ht_trace_writer *writer) { return writer->partial_path; }
+const char *ht_trace_partial_path(const struct ht_trace_writer *writer) { return writer->file.partial_path; }
 
 // ---- traces that are written for long, and by more than one process in turn ----
 
 // Opens PATH.partial, which no other process may be writing.
 static int open_lasting(struct ht_trace_writer *writer, int flags, struct ht_error *error) {
     writer->lasting = true;
-    if (asprintf(&writer->partial_path, "%s.partial", writer->path) < 0) writer->partial_path = NULL;
-    if (writer->partial_path)
-        writer->fd = open(writer->partial_path, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
-    if (writer->fd < 0) return ht_error_system(error, writer->path, "cannot open its partial file");
-    if (flock(writer->fd, LOCK_EX | LOCK_NB)) {
+    writer->file.final_path = strdup(writer->path);
+    if (asprintf(&writer->file.partial_path, "%s.partial", writer->path) < 0)
+        writer->file.partial_path = NULL;
+    const char *partial = writer->file.partial_path;
+    if (writer->file.final_path && partial)
+        writer->file.fd = open(partial, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
+    if (writer->file.fd < 0) return ht_error_system(error, writer->path, "cannot open its partial file");
+    if (flock(writer->file.fd, LOCK_EX | LOCK_NB)) {
         if (errno == EWOULDBLOCK) errno = EBUSY;
-        return ht_error_system(error, writer->partial_path, "another process writes it");
+        return ht_error_system(error, partial, "another process writes it");
     }
     // Finished between our opening and locking it: what we have is the complete trace by now.
     struct stat ours, named;
-    if (!fstat(writer->fd, &ours) && !stat(writer->partial_path, &named) && ours.st_ino == named.st_ino)
-        return 0;
+    if (!fstat(writer->file.fd, &ours) && !stat(partial, &named) && ours.st_ino == named.st_ino) return 0;
     errno = EBUSY;
-    return ht_error_system(error, writer->partial_path, "another process has finished it");
+    return ht_error_system(error, partial, "another process has finished it");
 }
 
 struct ht_trace_writer *ht_trace_create_lasting(const char *path, uint32_t time_unit_ns, int level,
                                                 struct ht_error *error) {
     struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
     if (!writer) return NULL;
-    if (open_lasting(writer, O_CREAT, error) || ftruncate(writer->fd, 0)) {
-        if (writer->fd >= 0 && errno != EBUSY) ht_error_system(error, path, "cannot create");
+    if (open_lasting(writer, O_CREAT, error) || ftruncate(writer->file.fd, 0)) {
+        if (writer->file.fd >= 0 && errno != EBUSY) ht_error_system(error, path, "cannot create");
         ht_trace_abandon(writer);
         return NULL;
     }
@@ -489,15 +476,15 @@ struct ht_trace_writer *ht_trace_create_lasting(const char *path, uint32_t time_
 static int find_places(struct ht_trace_writer *writer, const struct ht_trace_mark *mark,
                        struct ht_error *error) {
     struct ht_trace_header head;
-    const char *path = writer->partial_path;
+    const char *path = writer->file.partial_path;
     uint64_t next_event = 0;
-    if (!ht_read_at(writer->fd, &head, sizeof head, 0) ||
+    if (!ht_read_at(writer->file.fd, &head, sizeof head, 0) ||
         memcmp(head.magic, HT_TRACE_MAGIC, sizeof head.magic) || head.version != HT_TRACE_VERSION ||
         head.time_unit_ns != writer->time_unit_ns)
         return ht_error_input(error, path, 0, "the trace that its state belongs to expected");
     for (writer->offset = sizeof head; writer->offset < mark->offset;) {
         struct ht_section_header section;
-        if (!ht_read_at(writer->fd, &section, sizeof section, writer->offset) ||
+        if (!ht_read_at(writer->file.fd, &section, sizeof section, writer->offset) ||
             section.magic != HT_SECTION_MAGIC || section.payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX ||
             section.kind < HT_SECTION_CONTEXT || section.kind > HT_SECTION_RESIDENCY ||
             (section.kind == HT_SECTION_EVENTS && section.first_event != next_event))
@@ -519,8 +506,8 @@ struct ht_trace_writer *ht_trace_take_up(const char *path, uint32_t time_unit_ns
     if (!writer) return NULL;
     int status = open_lasting(writer, 0, error);
     if (!status) status = find_places(writer, mark, error);
-    if (!status &&
-        (ftruncate(writer->fd, (off_t)mark->offset) || lseek(writer->fd, (off_t)mark->offset, SEEK_SET) < 0))
+    if (!status && (ftruncate(writer->file.fd, (off_t)mark->offset) ||
+                    lseek(writer->file.fd, (off_t)mark->offset, SEEK_SET) < 0))
         status = ht_error_system(error, path, "cannot go on with its partial file");
     if (!status) return writer;
     ht_trace_abandon(writer);
@@ -532,7 +519,7 @@ int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_mark *ma
     wait_for_packer(writer);
     flush_samples(writer);
     flush_residency(writer);
-    if (!writer->failed && fdatasync(writer->fd)) fail(writer, "cannot sync");
+    if (!writer->failed && fdatasync(writer->file.fd)) fail(writer, "cannot sync");
     *mark = (struct ht_trace_mark){writer->offset, writer->next_event};
     if (writer->failed) *error = writer->error;
     return writer->failed ? -1 : 0;

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -129,11 +131,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output has gone, as `| head` does; closing stderr too keeps the interpreter quiet about it.
         sys.stderr.close()
         return EXIT_FAILED
-    except (KeyboardInterrupt, MemoryError, OSError) as error:
-        print(f"heaptape {options.verb}: {error or type(error).__name__}", file=sys.stderr)
+    except (MemoryError, OSError) as error:
+        print(f"heaptape {options.verb}: {str(error) or type(error).__name__}", file=sys.stderr)
         return EXIT_FAILED
     return 0
 
 
+class _Ended(BaseException):
+    """A signal wants us gone; what has been begun is removed on the way out."""
+
+
+def _run_program() -> int:
+    """As main, but signals that end it leave no half-written file behind, and end it as they would have."""
+    deadly = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+              if signal.getsignal(number) != signal.SIG_IGN]
+    ended_by = 0
+
+    def end(number: int, _frame: object) -> None:
+        nonlocal ended_by
+        ended_by = number
+        for other in deadly:
+            signal.signal(other, signal.SIG_IGN)
+        raise _Ended
+
+    for number in deadly:
+        signal.signal(number, end)
+    try:
+        return main()
+    except _Ended:
+        signal.signal(ended_by, signal.SIG_DFL)
+        os.kill(os.getpid(), ended_by)
+        return EXIT_FAILED
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_run_program())

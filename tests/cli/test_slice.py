@@ -250,6 +250,17 @@ def test_a_slice_of_a_slice(tools: Tools, traces: dict[str, Path], dumped: dict[
     assert context["sliced_from"]["sliced_from"]["from_event"] == 1000
 
 
+def test_a_slice_of_a_slice_by_threads(tools: Tools, traces: dict[str, Path],
+                                       tmp_path: Path) -> None:
+    """Its drops are no anomalies, whatever else it was cut by since."""
+    first = slice_of(tools, traces["made"], tmp_path / "a.bin", "--threads", "1,3")
+    second = slice_of(tools, tmp_path / "a.bin", tmp_path / "b.bin", "--from-event", 100)
+    for trace, events in (("a.bin", first), ("b.bin", second)):
+        assert any(e.function == "drop" for e in events)
+        assert tools.info(tmp_path / trace)["anomalies"] == 0
+        tools.succeed([tools.heaptape, "lint", tmp_path / trace])
+
+
 def test_a_cut_trace_is_sliced_as_far_as_it_goes(tools: Tools, traces: dict[str, Path],
                                                  tmp_path: Path) -> None:
     bytes_ = traces["golden"].read_bytes()

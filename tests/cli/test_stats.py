@@ -316,3 +316,28 @@ def test_a_cut_trace_is_counted_as_far_as_it_goes(tools: Tools, traces: dict[str
 @pytest.mark.parametrize("points", ["0", "-1", "x", "99999999"])
 def test_bad_points(tools: Tools, traces: dict[str, Path], points: str) -> None:
     assert run([tools.heaptape, "stats", "--points", points, traces["golden"]]).returncode == 2
+
+
+def test_sizes_beyond_what_json_integers_hold(tools: Tools, tmp_path: Path) -> None:
+    """malloc(SIZE_MAX), which fails, is as large as it is: not -1."""
+    (tmp_path / "calls.txt").write_text(f"x10 = malloc(9);\nx0 = malloc({2**64 - 1});\n")
+    tools.succeed([tools.heaptape, "convert", "-q", tmp_path / "calls.txt"])
+    stats, lint = (json.loads(tools.succeed([tools.heaptape, verb, "--json",
+                                             tmp_path / "calls.bin"]).stdout)
+                   for verb in ("stats", "lint"))
+    assert stats["largest_failed_bytes"] == float(2**64 - 1)
+    failed = next(row for row in lint["findings"] if row["finding"] == "failed_call")
+    assert [row["size"] for row in failed["examples"]] == [float(2**64 - 1)]
+
+
+def test_a_chain_of_any_length(tools: Tools, tmp_path: Path) -> None:
+    """A block that grows byte by byte."""
+    steps = 1_100_000
+    with open(tmp_path / "grows.rep", "w") as file:
+        file.write(f"1\n1\n{steps + 1}\n1\na 0 16\n")
+        file.writelines(f"r 0 {size}\n" for size in range(17, 17 + steps))
+    tools.succeed([tools.heaptape, "convert", "-q", tmp_path / "grows.rep"])
+    stats = json.loads(tools.succeed([tools.heaptape, "stats", "--json",
+                                      tmp_path / "grows.bin"]).stdout)
+    assert (stats["reallocs"]["chains"], stats["reallocs"]["longest_chain"]) == (1, steps)
+    assert stats["reallocs"]["chain_growth"][-1]["count"] == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -112,9 +113,37 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)] == [30] * 33 + [10]
 
 
+INTERRUPTED = """
+import os, signal, sys, time
+from heaptape import __main__ as program, parquet
+
+name = sys.argv.pop()
+
+def write(trace, path, progress):
+    path.write_bytes(b"half a table")
+    os.kill(os.getpid(), signal.Signals[name])
+    time.sleep(60)
+
+parquet._write_events = write
+sys.exit(program._run_program())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_interrupted_it_leaves_nothing(tmp_path: Path, recorded_traces: list[Path], name: str) -> None:
+    folder = tmp_path / "tables"
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, "export", recorded_traces[0], "-o", folder, name],
+                          env=_environment(), capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (-signal.Signals[name], b"")
+    assert not folder.exists()
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": f"{ROOT / 'analysis'}:{os.environ.get('PYTHONPATH', '')}"}
+
+
 def _run(*arguments: object) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'analysis'}:{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.run([sys.executable, "-m", "heaptape", "export", *map(str, arguments)], env=environment,
+    return subprocess.run([sys.executable, "-m", "heaptape", "export", *map(str, arguments)], env=_environment(),
                           capture_output=True, text=True, timeout=120, check=False)
 
 

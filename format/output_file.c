@@ -1,0 +1,63 @@
+#include "output_file.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "remove_on_signal.h"
+
+// Where a regular file of that name is, or will be. NULL: it cannot be told.
+static char *final_path(const char *path) {
+    struct stat status;
+    // Renaming would replace the link, /dev/stdout for one.
+    if (!stat(path, &status) && !lstat(path, &status) && S_ISLNK(status.st_mode)) return realpath(path, NULL);
+    return strdup(path);
+}
+
+int output_file_open(struct output_file *file, const char *path) {
+    struct stat status;
+    *file = (struct output_file){.fd = -1};
+    if (!strcmp(path, "-")) return (file->fd = dup(STDOUT_FILENO)) < 0 ? -1 : 0;
+    bool regular = stat(path, &status) || S_ISREG(status.st_mode);
+    if (!regular) return (file->fd = open(path, O_WRONLY | O_CLOEXEC)) < 0 ? -1 : 0;
+    file->final_path = final_path(path);
+    if (!file->final_path) return -1;
+    if (asprintf(&file->partial_path, "%s.partial.%d", file->final_path, (int)getpid()) < 0) {
+        file->partial_path = NULL;
+        return -1;
+    }
+    // A name left by a process that was killed goes; one that somebody else made there does not lead us away.
+    unlink(file->partial_path);
+    remove_on_signal(file->partial_path);
+    file->fd = open(file->partial_path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    return file->fd < 0 ? -1 : 0;
+}
+
+// Closed last: until the file has its final name, a lock on it keeps others from going on with it.
+const char *output_file_finish(struct output_file *file) {
+    if (file->partial_path) {
+        if (fsync(file->fd)) return "cannot sync";
+        if (rename(file->partial_path, file->final_path)) return "cannot rename the finished file";
+        keep_on_signal(file->partial_path);
+        free(file->partial_path);
+        file->partial_path = NULL;
+    }
+    int closed = close(file->fd);
+    file->fd = -1;
+    return closed ? "cannot close" : NULL;
+}
+
+void output_file_abandon(struct output_file *file) {
+    if (file->fd >= 0) close(file->fd);
+    if (file->partial_path) {
+        unlink(file->partial_path);
+        keep_on_signal(file->partial_path);
+    }
+    free(file->partial_path);
+    free(file->final_path);
+    *file = (struct output_file){.fd = -1};
+}

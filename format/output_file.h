@@ -1,0 +1,19 @@
+// A file that appears under its name only when it is complete.
+#ifndef HEAPTAPE_OUTPUT_FILE_H
+#define HEAPTAPE_OUTPUT_FILE_H
+
+struct output_file {
+    int fd;              // -1: none
+    char *partial_path;  // where it is written; NULL for what is written as it is
+    char *final_path;    // where it goes; behind a symbolic link, the file that the link names
+};
+
+// Opens a file beside the final one, which a signal that ends us removes. "-" is standard output; it, devices
+// and pipes are written as they are. 0 or -1 with errno.
+int output_file_open(struct output_file *file, const char *path);
+// Syncs, renames and closes. NULL, or what failed, with errno.
+const char *output_file_finish(struct output_file *file);
+// Closes what is open, removes what has not been finished, and forgets the names.
+void output_file_abandon(struct output_file *file);
+
+#endif

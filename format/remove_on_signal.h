@@ -1,0 +1,13 @@
+// Half an output is of no use to anybody: an interrupted process removes what it has begun.
+#ifndef HEAPTAPE_REMOVE_ON_SIGNAL_H
+#define HEAPTAPE_REMOVE_ON_SIGNAL_H
+
+// SIGINT, SIGTERM and SIGHUP wait meanwhile: for a file that has its name only when it is there.
+void hold_signals(void);
+void let_signals(void);
+// From now on they remove the file, which need not be there yet, and then end the process as they would have.
+void remove_on_signal(const char *path);
+// The file is complete or gone.
+void keep_on_signal(const char *path);
+
+#endif
