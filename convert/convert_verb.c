@@ -175,7 +175,8 @@ static int complain(const char *path, const char *what) {
 
 // An option that this kind of input has no use for would be ignored otherwise.
 static const char *misplaced(const struct convert_request *request, bool raw) {
-    if (!raw && request->follow) return "--follow is for raw logs";
+    bool there = !strcmp(request->input, "-") || !access(request->input, F_OK);  // else the error is another
+    if (!raw && there && request->follow) return "--follow is for raw logs";
     if (!raw && (request->parent || request->no_parent)) return "--parent and --no-parent are for raw logs";
     if (raw && (request->lenient || request->pid_wanted || request->member))
         return "--lenient, --pid and --member are for other recorders' traces; this is a raw log";
@@ -229,6 +230,9 @@ static int convert_one(const struct options *options, const char *input, const c
     const char *wrong = convert_overwrites(output, input, options->inputs, options->count);
     if (wrong) return complain(output, wrong);
     if (options->to && !options->from && convert_is_trace(input)) return export_one(options, input, output);
+    request.input = input;
+    request.told_level = request.level != 0;
+    request.told_time_unit = request.time_unit_ns != 0;
     if (!request.level) request.level = LEVEL_DEFAULT;
     if (!request.time_unit_ns) request.time_unit_ns = TIME_UNIT_DEFAULT_NS;
     bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);
@@ -236,7 +240,6 @@ static int convert_one(const struct options *options, const char *input, const c
     if (wrong) return complain(input, wrong);
     if (request.follow && is_special(output))
         return complain(output, "--follow writes a regular file, which it can go on with");
-    request.input = input;
     request.output = output;
     if (request.follow) return follow_run(&request);
     int status = options->to ? export_through_trace(options, &request, raw, &error)

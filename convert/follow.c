@@ -233,6 +233,15 @@ static int take_up(struct follower *f, struct ht_error *error) {
     char consumer[HT_RAW_CONSUMER_BYTES];
     struct follow_state *state = follow_state_open(f->state_path, &f->log, &f->mark, error);
     if (!state) return -1;
+    const struct convert_request *request = f->request;
+    if (request->told_time_unit && request->time_unit_ns != f->mark.time_unit_ns) {
+        follow_state_close(state);
+        return ht_error_input(error, f->state_path, 0,
+                              "a trace in units of %" PRIu32 " ns expected, but the one begun is in units of "
+                              "%" PRIu32,
+                              request->time_unit_ns, f->mark.time_unit_ns);
+    }
+    if (request->told_level) f->mark.level = request->level;
     f->writer =
         ht_trace_take_up(f->request->output, f->mark.time_unit_ns, f->mark.level, &f->mark.trace, error);
     int status = f->writer && !open_forks(f, error) ? begin_merge(f, error) : -1;

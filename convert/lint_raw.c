@@ -66,20 +66,9 @@ static void locate(void *context, struct lint_call *call) {
 
 // ---- one record ----
 
-static unsigned default_function(unsigned op) {
-    switch (op) {
-    case HT_RAW_FREE:
-    case HT_RAW_FREE_NULL: return HT_FREE;
-    case HT_RAW_MALLOC: return HT_MALLOC;
-    case HT_RAW_CALLOC: return HT_CALLOC;
-    case HT_RAW_ALIGNED: return HT_POSIX_MEMALIGN;
-    default: return HT_REALLOC;
-    }
-}
-
 static struct lint_call call_of(const struct merge_observed *observed) {
     const struct ht_raw_record *record = observed->record;
-    uint8_t function = record->function ? record->function : (uint8_t)default_function(record->op);
+    uint8_t function = (uint8_t)ht_raw_function(record);
     bool counted = function == HT_CALLOC || function == HT_REALLOCARRAY;
     return (struct lint_call){.address = record->address,
                               .time_ns = observed->time_ns,

@@ -149,21 +149,6 @@ static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, uint32_t 
     return heap_model_note_birth(&m->heap, slot, resident_before ? resident_before - 1 : 0);
 }
 
-static unsigned default_function(unsigned op) {
-    switch (op) {
-    case HT_RAW_FREE:
-    case HT_RAW_FREE_NULL: return HT_FREE;
-    case HT_RAW_MALLOC: return HT_MALLOC;
-    case HT_RAW_CALLOC: return HT_CALLOC;
-    case HT_RAW_ALIGNED: return HT_POSIX_MEMALIGN;
-    default: return HT_REALLOC;
-    }
-}
-
-static unsigned function_of(const struct ht_raw_record *record) {
-    return record->function ? record->function : default_function(record->op);
-}
-
 // What the trace keeps as extra: an alignment for those that have one, else the count.
 static uint64_t extra_of(const struct ht_raw_record *record, unsigned function) {
     return function == HT_CALLOC || function == HT_REALLOCARRAY ? record->count : record->alignment;
@@ -172,7 +157,8 @@ static uint64_t extra_of(const struct ht_raw_record *record, unsigned function) 
 static enum applied apply_allocation(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                      bool force) {
     struct lane *lane = &m->lane[number];
-    unsigned function = function_of(record), variant = record->op == HT_RAW_REALLOC_NULL ? HT_NULL : HT_PLAIN;
+    unsigned function = ht_raw_function(record),
+             variant = record->op == HT_RAW_REALLOC_NULL ? HT_NULL : HT_PLAIN;
     uint64_t extra = extra_of(record, function), bytes = record->size * record->count;
     if (record->failed) {
         if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
@@ -195,7 +181,7 @@ static enum applied apply_allocation(struct merge *m, uint32_t number, const str
 static enum applied apply_free(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                bool force) {
     struct lane *lane = &m->lane[number];
-    unsigned function = function_of(record);
+    unsigned function = ht_raw_function(record);
     uint64_t extra = extra_of(record, function);
     if (record->op == HT_RAW_FREE_NULL) {
         if (!know_thread(m, lane, record->stamp)) return NO_MEMORY;
@@ -242,7 +228,7 @@ static enum applied apply_realloc_begin(struct merge *m, uint32_t number, const 
     if (!slot && !force && others(m)) return block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
     settle_wait(m, lane, force);
     lane->realloc = (struct open_realloc){.open = true,
-                                          .function = (uint8_t)function_of(record),
+                                          .function = (uint8_t)ht_raw_function(record),
                                           .slot = slot,
                                           .address = record->address,
                                           .size = record->size,

@@ -311,6 +311,18 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) 
     }
 }
 
+enum ht_function ht_raw_function(const struct ht_raw_record *record) {
+    if (record->function) return (enum ht_function)record->function;
+    switch (record->op) {
+    case HT_RAW_FREE:
+    case HT_RAW_FREE_NULL: return HT_FREE;
+    case HT_RAW_MALLOC: return HT_MALLOC;
+    case HT_RAW_CALLOC: return HT_CALLOC;
+    case HT_RAW_ALIGNED: return HT_POSIX_MEMALIGN;
+    default: return HT_REALLOC;
+    }
+}
+
 // Is this record a call of its own? A realloc is counted where it ends.
 static bool counts(const struct ht_raw_record *record) {
     return record->op != HT_RAW_LONG && record->op != HT_RAW_REALLOC_BEGIN;

@@ -76,6 +76,9 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record);
 size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit,
                             struct ht_raw_record *record, size_t room);
 
+// The function that was called: of a record that does not say, the one that its op stands for.
+enum ht_function ht_raw_function(const struct ht_raw_record *record);
+
 // Calls in the log (a realloc counts once), read from window headers, and from the records of windows still
 // open; and its threads: the streams that are nested in no other.
 int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *threads,
