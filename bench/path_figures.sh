@@ -1,5 +1,5 @@
 #!/bin/sh
-# The figures of the whole path on two real programs, CPython at JSON work and gcc's cc1: bytes per event of the raw log and
+# The figures of the whole path on real programs, CPython at JSON work and gcc's cc1 and cc1plus: bytes per event of the raw log and
 # of the trace; events converted per second, by the clock and by CPU time (each the best of five), and the memory that took;
 # events decoded per second of CPU time; and the peak RSS replayed under glibc beside the recorded one.
 #
@@ -47,11 +47,11 @@ print(f"{name}: {events:,} events; raw {os.stat(raw).st_blocks * 512 / events:.2
 PYTHON
 }
 
-mkdir "$folder/CPython" "$folder/cc1"
+mkdir "$folder/CPython" "$folder/cc1" "$folder/cc1plus"
 python=/usr/bin/python3
 PYTHONMALLOC=malloc "$build/heaptape" record -q -o "$folder/CPython" -- "$python" "$root/bench/programs/json_work.py" >/dev/null
 "$build/heaptape" record -q -o "$folder/cc1" -- gcc -O2 -std=gnu11 -D_GNU_SOURCE -I"$root/format" -I"$root/convert" \
     -c "$root/convert/merge.c" -o "$folder/merge.o"
-figures_of CPython
-figures_of cc1
-"$build/bench/decode_speed" "$folder/CPython.bin" "$folder/cc1.bin"
+"$build/heaptape" record -q -o "$folder/cc1plus" -- g++ -O2 -std=c++17 -c "$root/bench/compatibility/templates.cpp" -o "$folder/templates.o"
+for program in CPython cc1 cc1plus; do figures_of "$program"; done
+"$build/bench/decode_speed" "$folder/CPython.bin" "$folder/cc1.bin" "$folder/cc1plus.bin"

@@ -207,13 +207,13 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
 struct common {
     uint64_t *word;
     uint64_t live_bytes, peak_bytes, step_above_bytes;
-    uint64_t mallocs, frees, reallocs;
+    uint64_t mallocs, callocs, frees, reallocs;
 };
 
-// Writes one malloc, realloc or free of less than 4 GiB. False: it is no such call, or one that the long way
-// must judge, and nothing has been done.
+// Writes one malloc, calloc, realloc or free of less than 4 GiB. False: it is no such call, or one that the
+// long way must judge, and nothing has been done.
 static inline bool write_small(struct common *common, struct ht_slot_state *slot, uint8_t op, uint32_t number,
-                               uint64_t bytes) {
+                               uint64_t size, uint64_t count) {
     bool live = slot->bytes != HT_NOT_LIVE;
     if (op == ht_op(HT_FREE, HT_PLAIN)) {
         if (!live) return false;
@@ -223,11 +223,20 @@ static inline bool write_small(struct common *common, struct ht_slot_state *slot
         common->frees++;
         return true;
     }
-    uint64_t live_bytes = common->live_bytes + bytes;
+    if (op == ht_op(HT_CALLOC, HT_PLAIN)) {
+        if (size > UINT32_MAX || count > UINT32_MAX) return false;
+    } else {
+        count = 1;
+    }
+    uint64_t bytes = size * count, live_bytes = common->live_bytes + bytes;
     if (bytes > UINT32_MAX || live_bytes > common->step_above_bytes) return false;
     if (op == ht_op(HT_MALLOC, HT_PLAIN) && !live) {
         *common->word++ = ht_word(HT_WORD_MALLOC, number, (uint32_t)bytes);
         common->mallocs++;
+    } else if (op == ht_op(HT_CALLOC, HT_PLAIN) && !live) {
+        *common->word++ = ht_word(HT_WORD_CALLOC, number, (uint32_t)size);
+        *common->word++ = count;
+        common->callocs++;
     } else if (op == ht_op(HT_REALLOC, HT_PLAIN) && live && bytes) {
         live_bytes -= slot->bytes;
         *common->word++ = ht_word(HT_WORD_REALLOC, number, (uint32_t)bytes);
@@ -263,15 +272,16 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
         if (ht_form_stream_of(form, events->thread[i]) != thread || others ||
             events->time_ns[i] - stream->told_ns >= HT_TIME_STEP_NS ||
             hands_over(form, events->first_event + i) ||
-            !write_small(&common, slot, events->op[i], events->slot[i], events->size[i])) {
+            !write_small(&common, slot, events->op[i], events->slot[i], events->size[i], events->extra[i])) {
             break;
         }
         slot->last_thread = thread;
     }
     count_calls(built, HT_MALLOC, common.mallocs);
+    count_calls(built, HT_CALLOC, common.callocs);
     count_calls(built, HT_FREE, common.frees);
     count_calls(built, HT_REALLOC, common.reallocs);
-    stream->operations += common.mallocs + common.frees + common.reallocs;
+    stream->operations += common.mallocs + common.callocs + common.frees + common.reallocs;
     stream->used = (uint64_t)(common.word - stream->words);
     writing->live_bytes = common.live_bytes;
     built->live_peak_bytes = common.peak_bytes;
