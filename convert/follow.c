@@ -389,6 +389,13 @@ static bool is_left_behind(const struct follower *f) {
     return access(partial, F_OK) && !access(f->request->output, F_OK);
 }
 
+// The log has been followed to its end: what space it has given back went into the trace that is there.
+static bool is_done(const struct follower *f) {
+    char consumer[HT_RAW_CONSUMER_BYTES];
+    return access(f->state_path, F_OK) && ht_raw_consumer(&f->log, consumer) &&
+           !strcmp(consumer, f->give.trace) && !access(f->request->output, F_OK);
+}
+
 static int follow(struct follower *f, struct follow_ending *ending, struct ht_error *error) {
     if (open_begun(f, error)) {
         ending->empty = access(f->request->input, F_OK) != 0;
@@ -403,6 +410,11 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
         return ht_error_system(error, f->request->output, "cannot follow");
     }
     if (is_left_behind(f)) unlink(f->state_path);
+    if (is_done(f)) {
+        if (!f->request->quiet) fprintf(stderr, "%s: complete already\n", f->request->output);
+        ending->complete = true;
+        return 0;
+    }
     convert_shown_start(&f->shown);
     int status = access(f->state_path, F_OK) ? begin_anew(f, error) : take_up(f, error);
     f->checkpoint_s = ht_now_s();

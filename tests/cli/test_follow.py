@@ -195,6 +195,10 @@ def test_gives_space_back(tools: Tools, disk_with_holes: Path) -> None:
     assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
     refused = run(follow_command(tools, log, disk_with_holes / "again.bin"))
     assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
+    digest = dump_digest(tools, trace)
+    again = tools.succeed(follow_command(tools, log, trace))
+    assert "complete already" in again.stderr.decode()
+    assert dump_digest(tools, trace) == digest
 
 
 def test_output_is_no_file(tools: Tools, tmp_path: Path) -> None:
