@@ -77,12 +77,17 @@ static uint8_t *buffer_of(struct live_streams *live, size_t bytes) {
 
 // ---- what is handed on ----
 
+// The file ends where a window lay, or can't be read. EINVAL: no file is so long.
+static int cannot_read(const struct live_streams *live, uint64_t offset, struct ht_error *error) {
+    if (errno && errno != EINVAL) return ht_error_system(error, live->log->path, "cannot read");
+    return ht_error_input(error, live->log->path, offset, "a window expected, but the file ends");
+}
+
 // Which stream a nested one belongs to is written behind the window's magic, but before its first record.
 static int learn_outer(struct live_streams *live, uint32_t number, uint64_t window, struct ht_error *error) {
     struct stream *stream = &live->streams->stream[number];
     struct ht_window header;
-    if (!ht_read_at(live->log->fd, &header, sizeof header, window))
-        return ht_error_system(error, live->log->path, "cannot read");
+    if (!ht_read_at(live->log->fd, &header, sizeof header, window)) return cannot_read(live, window, error);
     if (header.outer > number)
         return ht_error_input(error, live->log->path, window,
                               "a stream nested in an earlier one expected, found %" PRIu32 " in %" PRIu32,
@@ -200,7 +205,7 @@ static int look_at_closed(struct live_streams *live, uint32_t number, struct ht_
     struct live_stream *known = &live->stream[number];
     struct ht_window header;
     if (!ht_read_at(live->log->fd, &header, sizeof header, known->trusted.window))
-        return ht_error_system(error, live->log->path, "cannot read");
+        return cannot_read(live, known->trusted.window, error);
     uint32_t end = header.used && header.used <= known->window_bytes ? header.used : known->window_bytes;
     forget_seen(known);
     if (hand_on(live, number, end, error)) return -1;
@@ -308,7 +313,7 @@ static int step_over(const struct live_streams *live, struct stream_place *place
     struct ht_raw_record record;
     int status = ht_read_at(live->log->fd, buffer, bytes, place->window + place->at)
                      ? 0
-                     : ht_error_system(error, live->log->path, "cannot read");
+                     : cannot_read(live, place->window + place->at, error);
     for (uint32_t i = 0; i < records && !status; i++)
         if (ht_raw_decode(&decoder, &record) <= 0)
             status = ht_error_input(error, live->log->path, place->window + place->at, "a record expected");
@@ -338,8 +343,7 @@ int live_stream_place(const struct live_streams *live, uint32_t number, struct s
 int live_window_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
                    struct ht_error *error) {
     struct ht_window window;
-    if (!ht_read_at(live->log->fd, &window, sizeof window, offset))
-        return ht_error_system(error, live->log->path, "cannot read");
+    if (!ht_read_at(live->log->fd, &window, sizeof window, offset)) return cannot_read(live, offset, error);
     if (window.magic != HT_WINDOW_MAGIC || window.bytes > HT_WINDOW_BYTES_MAX)
         return ht_error_input(error, live->log->path, offset, "a window (HTWN) expected");
     *index = window.index;
