@@ -77,10 +77,10 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
         ht_trace_create(request->output, request->time_unit_ns, request->level, error);
     if (!writer) return -1;
     convert_put_context(writer, log);
-    struct convert_shown *shown = progress->context;
-    convert_shown_start(shown);
+    struct ht_progress *shown = progress->context;
+    ht_progress_start(shown);
     int status = merge_log(log, inherited, writer, &result, progress, error);
-    convert_shown_end(shown);
+    ht_progress_end(shown);
     if (status) ht_trace_abandon(writer);
     else status = convert_finish(request, log, writer, &result, started_s, &file_bytes, error);
     return status;
@@ -88,15 +88,15 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
 
 static int convert(const struct convert_request *request, const struct ht_raw_log *log,
                    struct ht_error *error) {
-    struct convert_shown shown;
+    struct ht_progress shown;
     struct live_blocks inherited = {0};
     struct merge_progress progress = {request->quiet ? NULL : convert_show_progress, &shown};
     char warning[INHERITANCE_WARNING_BYTES] = "";
-    convert_shown_start(&shown);
+    ht_progress_start(&shown);
     int status = 0;
     if (!request->no_parent)
         status = inheritance_find(log, request->parent, &inherited, warning, &progress, error);
-    convert_shown_end(&shown);
+    ht_progress_end(&shown);
     if (!status && *warning && !request->quiet)
         fprintf(stderr, "heaptape convert: warning: %s: %s\n", log->path, warning);
     if (!status) status = write_trace(request, log, &inherited, &progress, error);

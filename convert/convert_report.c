@@ -3,19 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-void convert_shown_start(struct convert_shown *shown) { ht_progress_start(&shown->progress); }
-
-void convert_shown_end(struct convert_shown *shown) { ht_progress_end(&shown->progress); }
-
 void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
-    struct convert_shown *shown = context;
+    struct ht_progress *shown = context;
     char count[32];
-    if (!ht_progress_due(&shown->progress)) return;
+    if (!ht_progress_due(shown)) return;
     ht_grouped(count, events);
-    if (total)
-        ht_progress_draw(&shown->progress, "%3.0f %%  %s events", 100.0 * (double)done / (double)total,
-                         count);
-    else ht_progress_draw(&shown->progress, "%s events", count);
+    if (total) ht_progress_draw(shown, "%3.0f %%  %s events", 100.0 * (double)done / (double)total, count);
+    else ht_progress_draw(shown, "%s events", count);
 }
 
 void convert_say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,

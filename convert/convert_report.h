@@ -5,14 +5,7 @@
 #include "merge.h"
 #include "talk.h"
 
-struct convert_shown {
-    struct ht_progress progress;
-};
-
-void convert_shown_start(struct convert_shown *shown);
-void convert_shown_end(struct convert_shown *shown);
-
-// As struct merge_progress wants it; context is a struct convert_shown. total 0: unknown.
+// As struct merge_progress wants it; context is a struct ht_progress. total 0: unknown.
 void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_t events);
 
 // skipped: lines or records that --lenient passed over.

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "convert_report.h"
 #include "export_format.h"
 #include "remove_on_signal.h"
 #include "talk.h"
@@ -108,7 +109,6 @@ static uint64_t records_of(const struct ht_trace_reader *reader) {
 static int put_events(struct exporter *exporter, struct ht_trace_reader *reader, const char *trace,
                       struct ht_progress *progress, struct ht_error *error) {
     uint64_t records = records_of(reader);
-    char number[32];
     for (size_t i = 0; i < ht_trace_sections(reader) && !exporter->text.failed; i++) {
         struct ht_events events;
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
@@ -116,10 +116,7 @@ static int put_events(struct exporter *exporter, struct ht_trace_reader *reader,
         put_section(exporter, &events);
         if (exporter->wrong)
             return ht_error_input(error, trace, ht_trace_section(reader, i)->offset, "%s", exporter->wrong);
-        if (progress && ht_progress_due(progress))
-            ht_progress_draw(progress, "%3.0f %%  %s events",
-                             100.0 * (double)exporter->events / (double)records,
-                             ht_grouped(number, exporter->events));
+        if (progress) convert_show_progress(progress, exporter->events, records, exporter->events);
     }
     if (exporter->format->finish) exporter->format->finish(exporter);
     return 0;

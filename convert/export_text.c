@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "write_all.h"
+
 static void fail(struct export_text *text, const char *what) {
     if (text->failed) return;
     text->failed = true;
@@ -37,20 +39,11 @@ int export_text_rehearse(struct export_text *text, const char *path, struct ht_e
 }
 
 void export_text_flush(struct export_text *text) {
-    const char *from = text->buffer;
-    size_t left = text->used;
-    text->bytes += text->used;
+    size_t count = text->used;
+    text->bytes += count;
     text->used = 0;
-    while (left && text->file.fd >= 0 && !text->failed) {
-        ssize_t done = write(text->file.fd, from, left);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) {
-            fail(text, "cannot write");
-            return;
-        }
-        from += done;
-        left -= (size_t)done;
-    }
+    if (text->file.fd >= 0 && !text->failed && !ht_write_all(text->file.fd, text->buffer, count))
+        fail(text, "cannot write");
 }
 
 void export_text_put_head(struct export_text *text, const char *head, size_t count) {

@@ -53,7 +53,7 @@ struct follower {
     double checkpoint_s, threads_s;
     uint64_t checkpoint_bytes, checkpoint_frontier, state_bytes;
     double started_s;
-    struct convert_shown shown;
+    struct ht_progress shown;
     struct merge_progress progress;
     struct ht_error fork_error;
 };
@@ -415,11 +415,11 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
         ending->complete = true;
         return 0;
     }
-    convert_shown_start(&f->shown);
+    ht_progress_start(&f->shown);
     int status = access(f->state_path, F_OK) ? begin_anew(f, error) : take_up(f, error);
     f->checkpoint_s = ht_now_s();
     if (!status) status = pass(f, error);
-    convert_shown_end(&f->shown);
+    ht_progress_end(&f->shown);
     ending->events = f->writer ? ht_trace_next_event(f->writer) : 0;
     return status || has_stopped(f) ? status : finish(f, ending, error);
 }

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "write_all.h"
+
 enum { BUFFER_BYTES = 1 << 20, BLOCK_BYTES = 1 << 18 };
 
 const char *import_input_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
@@ -201,17 +203,6 @@ bool import_input_line(struct import_input *input, struct import_text *line) {
     }
 }
 
-static int write_all(int fd, const char *bytes, size_t count) {
-    while (count) {
-        ssize_t done = write(fd, bytes, count);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) return -1;
-        bytes += done;
-        count -= (size_t)done;
-    }
-    return 0;
-}
-
 static int nameless_file(void) {
     const char *folder = getenv("TMPDIR");
     return open(folder && *folder ? folder : "/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -226,7 +217,7 @@ int import_input_map(struct import_input *input, const uint8_t **bytes, size_t *
     int status = 0;
     size_t here;
     while (!status && (here = import_input_peek(input, 1)) > 0) {
-        status = write_all(fd, input->buffer + input->begin, here);
+        status = ht_write_all(fd, input->buffer + input->begin, here) ? 0 : -1;
         *count += here;
         import_input_consume(input, here);
     }

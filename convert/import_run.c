@@ -86,16 +86,16 @@ static char *totals_of(const struct import *import) {
 // Writes what the input holds; the writer is gone afterwards, in every case.
 static int write_trace(struct import *import, const struct convert_request *request,
                        struct ht_trace_writer *writer, struct ht_error *error) {
-    struct convert_shown shown;
+    struct ht_progress shown;
     double started_s = ht_now_s();
     uint64_t file_bytes;
-    convert_shown_start(&shown);
+    ht_progress_start(&shown);
     if (!request->quiet) {
         import->progress = convert_show_progress;
         import->progress_context = &shown;
     }
     int status = take_all(import, error);
-    convert_shown_end(&shown);
+    ht_progress_end(&shown);
     if (status) {
         ht_trace_abandon(writer);
         return -1;

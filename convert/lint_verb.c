@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "convert_paths.h"
+#include "convert_report.h"
 #include "inheritance.h"
 #include "lint_passes.h"
 #include "lint_report.h"
@@ -53,27 +54,15 @@ static const struct argp parser = {
     NULL,
     NULL};
 
-struct shown {
-    struct ht_progress progress;
-};
-
-static void show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
-    struct shown *shown = context;
-    char count[32];
-    if (ht_progress_due(&shown->progress))
-        ht_progress_draw(&shown->progress, "%3.0f %%  %s events",
-                         total ? 100.0 * (double)done / (double)total : 0.0, ht_grouped(count, events));
-}
-
 static int check_raw(struct lint *lint, const char *path, struct ht_error *error) {
     struct ht_raw_log log;
-    struct shown shown;
-    struct merge_progress progress = {show_progress, &shown};
+    struct ht_progress shown;
+    struct merge_progress progress = {convert_show_progress, &shown};
     char warning[INHERITANCE_WARNING_BYTES] = "";
     if (ht_raw_open(&log, path, error)) return -1;
-    ht_progress_start(&shown.progress);
+    ht_progress_start(&shown);
     int status = lint_raw(lint, &log, warning, &progress, error);
-    ht_progress_end(&shown.progress);
+    ht_progress_end(&shown);
     if (!status && *warning) fprintf(stderr, "heaptape lint: warning: %s: %s\n", path, warning);
     ht_raw_close(&log);
     return status;

@@ -57,6 +57,20 @@ static uint64_t extra_of(const struct ht_raw_record *record, unsigned function) 
     return function == HT_CALLOC || function == HT_REALLOCARRAY ? record->count : record->alignment;
 }
 
+// Sees to it that the address of a new object is free: APPLIED, or why it can't be yet.
+static enum merge_applied clear_address(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                                        bool force) {
+    struct lane *lane = &m->lane[number];
+    size_t place = heap_model_find(&m->heap, record->address);
+    bool taken = heap_model_slot_at(&m->heap, place) != 0;
+    if (taken && !force && others(m))
+        return merge_block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!merge_know_thread(m, lane, record->stamp)) return NO_MEMORY;
+    if (taken) drop(m, lane, place, record->stamp);
+    settle_wait(m, lane, force);
+    return APPLIED;
+}
+
 static enum merge_applied apply_allocation(struct merge *m, uint32_t number,
                                            const struct ht_raw_record *record, bool force) {
     struct lane *lane = &m->lane[number];
@@ -68,13 +82,8 @@ static enum merge_applied apply_allocation(struct merge *m, uint32_t number,
         emit(m, lane, record->stamp, function, HT_FAILED, 0, record->size, extra);
         return APPLIED;
     }
-    size_t place = heap_model_find(&m->heap, record->address);
-    bool taken = heap_model_slot_at(&m->heap, place) != 0;
-    if (taken && !force && others(m))
-        return merge_block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-    if (!merge_know_thread(m, lane, record->stamp)) return NO_MEMORY;
-    if (taken) drop(m, lane, place, record->stamp);
-    settle_wait(m, lane, force);
+    enum merge_applied cleared = clear_address(m, number, record, force);
+    if (cleared != APPLIED) return cleared;
     uint32_t slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
     if (!slot || !note_large(m, slot, bytes, record->resident_before)) return NO_MEMORY;
     emit(m, lane, record->stamp, function, variant, slot, record->size, extra);
@@ -170,13 +179,8 @@ static enum merge_applied apply_realloc_end(struct merge *m, uint32_t number,
         return merge_know_thread(m, lane, record->stamp) ? end_failed_realloc(m, lane, record) : NO_MEMORY;
     uint64_t bytes = old->size * old->count;
     uint32_t slot = old->slot;
-    size_t place = heap_model_find(&m->heap, record->address);
-    bool taken = heap_model_slot_at(&m->heap, place) != 0;
-    if (taken && !force && others(m))
-        return merge_block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-    if (!merge_know_thread(m, lane, record->stamp)) return NO_MEMORY;
-    if (taken) drop(m, lane, place, record->stamp);
-    settle_wait(m, lane, force);
+    enum merge_applied cleared = clear_address(m, number, record, force);
+    if (cleared != APPLIED) return cleared;
     if (slot) {
         heap_model_drop_birth(&m->heap, slot);
         if (!heap_model_place(&m->heap, record->address, slot, bytes)) return NO_MEMORY;

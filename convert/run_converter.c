@@ -16,6 +16,7 @@
 #include "give_back.h"
 #include "raw_in_use.h"
 #include "talk.h"
+#include "write_all.h"
 
 // A follower takes up to 20 MiB and what its process's live blocks need.
 enum { FOLLOWERS_MAX = 128, SCAN_MS = 50 };
@@ -293,14 +294,7 @@ static void tidy_up(const struct watch *watch) {
 static void tell_results(const struct watch *watch, int results) {
     for (size_t i = 0; i < watch->jobs; i++) {
         const struct converted *result = &watch->job[i]->result;
-        const char *at = (const char *)result;
-        size_t left = result->empty ? 0 : sizeof *result;
-        while (left) {
-            ssize_t put = write(results, at, left);
-            if (put <= 0) return;
-            at += put;
-            left -= (size_t)put;
-        }
+        if (!result->empty && !ht_write_all(results, result, sizeof *result)) return;
     }
 }
 

@@ -50,14 +50,9 @@ static const struct argp parser = {
     NULL,
     NULL};
 
-struct shown {
-    struct ht_progress progress;
-};
-
 static void show_progress(void *context, uint64_t done, uint64_t total) {
-    struct shown *shown = context;
-    if (ht_progress_due(&shown->progress))
-        ht_progress_draw(&shown->progress, "%3.0f %%", 100.0 * (double)done / (double)total);
+    struct ht_progress *shown = context;
+    if (ht_progress_due(shown)) ht_progress_draw(shown, "%3.0f %%", 100.0 * (double)done / (double)total);
 }
 
 // The old trace's context, where it is known before the cut is.
@@ -126,11 +121,11 @@ static int write_slice(struct options *options, struct ht_trace_reader *reader, 
     }
     ht_trace_put_context(writer, text);
     free(text);
-    struct shown shown;
-    ht_progress_start(&shown.progress);
+    struct ht_progress shown;
+    ht_progress_start(&shown);
     struct slice_progress progress = {options->quiet ? NULL : show_progress, &shown};
     int status = trace_slice(reader, options->trace, &options->range, writer, result, &progress, error);
-    ht_progress_end(&shown.progress);
+    ht_progress_end(&shown);
     if (status) {
         ht_trace_abandon(writer);
         return -1;

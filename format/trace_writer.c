@@ -19,6 +19,7 @@
 #include "event_section.h"
 #include "output_file.h"
 #include "read_at.h"
+#include "write_all.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
 
@@ -72,18 +73,9 @@ static inline uint64_t in_units(const struct ht_trace_writer *writer, uint64_t t
 }
 
 static void write_all(struct ht_trace_writer *writer, const void *bytes, size_t count) {
-    const uint8_t *from = bytes;
-    while (count && !writer->failed) {
-        ssize_t done = write(writer->file.fd, from, count);
-        if (done < 0 && errno == EINTR) continue;
-        if (done <= 0) {
-            fail(writer, "cannot write");
-            return;
-        }
-        from += done;
-        count -= (size_t)done;
-        writer->offset += (size_t)done;
-    }
+    if (writer->failed) return;
+    if (ht_write_all(writer->file.fd, bytes, count)) writer->offset += count;
+    else fail(writer, "cannot write");
 }
 
 static void remember_place(struct ht_trace_writer *writer, const struct ht_section_header *header) {
