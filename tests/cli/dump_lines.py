@@ -1,4 +1,4 @@
-"""The lines of `heaptape dump`, as values: what every exported or imported file is held against."""
+"""The lines of `heaptape dump`, as values: what files and verbs are held against."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tool_runner import Tools
 LINE = re.compile(r"(\d+) (\d+) t(\d+) ([\w\[\]]+)\((.*?)\)(?: = (#\d+|NULL))?"
                   r"(?: \((failed|released|foreign)\))?$")
 ALIGNED = ("posix_memalign", "aligned_alloc", "memalign", "new_aligned", "new[]_aligned")
+COUNTED = ("calloc", "reallocarray")
 REALLOCS = ("realloc", "reallocarray")
 PSEUDO = ("drop", "inherit")
 
@@ -36,16 +37,31 @@ class Event:
 
     @property
     def makes(self) -> bool:
-        if self.function in REALLOCS:
+        if self.is_realloc:
             return self.variant in ("null", "foreign")
         return not self.is_free and self.variant == "plain"
 
     @property
-    def bytes(self) -> int:
+    def ends(self) -> bool:
+        return self.variant == "released" or self.is_free and self.variant == "plain"
+
+    @property
+    def resizes(self) -> bool:
+        return self.is_realloc and self.variant == "plain"
+
+    @property
+    def is_realloc(self) -> bool:
+        return self.function in REALLOCS
+
+    @property
+    def is_call(self) -> bool:
+        return self.function not in PSEUDO
+
+    @property
+    def size_bytes(self) -> int:
         """Asked for: calloc and reallocarray multiply."""
         assert self.size is not None
-        return self.size * (self.extra or 0) if self.function in ("calloc", "reallocarray") \
-            else self.size
+        return self.size * (self.extra or 0) if self.function in COUNTED else self.size
 
 
 def _number(word: str) -> int:
@@ -85,6 +101,6 @@ def parse(lines: Iterable[str]) -> Iterator[Event]:
     return (_event(line) for line in lines)
 
 
-def events_of(tools: Tools, trace: Path) -> list[Event]:
-    done = tools.succeed([tools.heaptape, "dump", trace])
+def events_of(tools: Tools, trace: Path, *more: str) -> list[Event]:
+    done = tools.succeed([tools.heaptape, "dump", trace, *more])
     return list(parse(done.stdout.decode().splitlines()))

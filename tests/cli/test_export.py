@@ -75,11 +75,11 @@ def expected_malloc_wrap(events: list[Event], trace: Trace) -> Expected:
         elif event.function in ("realloc", "reallocarray"):
             old = 0 if event.variant in ("null", "foreign") else event.slot
             new = 0 if event.variant == "released" else event.slot
-            calls.append(("r", new, old, event.bytes))
+            calls.append(("r", new, old, event.size_bytes))
         elif event.function == "calloc":
             calls.append(("c", event.slot, event.extra, event.size))
         else:
-            calls.append(("m", event.slot, event.bytes))
+            calls.append(("m", event.slot, event.size_bytes))
     return Expected(calls, lost)
 
 
@@ -119,8 +119,8 @@ def expected_rep(events: list[Event], trace: Trace) -> Expected:
         if event.is_free or event.variant == "released":
             calls.append(("f", ids.pop(event.slot)))
             continue
-        lost["size 0"] += event.bytes == 0
-        calls.append(("a" if event.makes else "r", ids[event.slot], event.bytes or 1))
+        lost["size 0"] += event.size_bytes == 0
+        calls.append(("a" if event.makes else "r", ids[event.slot], event.size_bytes or 1))
     return Expected(calls, lost)
 
 
@@ -148,13 +148,13 @@ def _android_call(event: Event, lost: Counter[str]) -> Call:
         return "free", pointer
     if event.function in ("realloc", "reallocarray"):
         old = 0 if event.variant in ("null", "foreign") else pointer
-        return "realloc", 0 if event.variant == "released" else pointer, old, event.bytes
+        return "realloc", 0 if event.variant == "released" else pointer, old, event.size_bytes
     if event.function == "calloc":
         return "calloc", pointer, event.extra or 0, event.size or 0
     if _is_aligned(event):
         alignment = PAGE_BYTES if event.extra is None else event.extra
-        return "memalign", pointer, alignment, event.bytes
-    return "malloc", pointer, event.bytes
+        return "memalign", pointer, alignment, event.size_bytes
+    return "malloc", pointer, event.size_bytes
 
 
 def expected_android(events: list[Event], trace: Trace) -> Expected:

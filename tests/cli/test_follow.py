@@ -292,15 +292,21 @@ def test_paused_and_resumed(tools: Tools, tmp_path: Path) -> None:
         assert_same_trace(tools, tmp_path / "g.bin", second)
 
 
+def interrupted_follower(tools: Tools, log: Path, trace: Path) -> bytes:
+    """Follows for a second, up to a Ctrl-C. What the follower says."""
+    follower = start_follower(tools, log, trace, "--keep-raw")
+    time.sleep(1)
+    follower.send_signal(signal.SIGINT)
+    _, words = follower.communicate(timeout=60)
+    assert follower.returncode == 128 + signal.SIGINT
+    return words
+
+
 def test_interrupted(tools: Tools, tmp_path: Path) -> None:
     """Ctrl-C leaves a readable trace and says how to go on."""
     with running(tools, tmp_path / "logs", python_for(2)) as program:
         trace = tmp_path / "f.bin"
-        follower = start_follower(tools, program.log, trace, "--keep-raw")
-        time.sleep(1)
-        follower.send_signal(signal.SIGINT)
-        _, words = follower.communicate(timeout=60)
-        assert follower.returncode == 128 + signal.SIGINT
+        words = interrupted_follower(tools, program.log, trace)
         assert f"next: heaptape convert --follow {program.log} -o {trace}" in words.decode()
         events = int(re.search(r"partial: ([\d,]+) events", words.decode())[1].replace(",", ""))
         partial = run([tools.heaptape, "info", "--json", f"{trace}.partial"])
@@ -315,10 +321,7 @@ def test_unit_of_a_trace_begun_stays(tools: Tools, tmp_path: Path) -> None:
     """Another time unit is refused when a trace is taken up, not ignored."""
     with running(tools, tmp_path / "logs", python_for(20)) as program:
         trace = tmp_path / "f.bin"
-        follower = start_follower(tools, program.log, trace, "--keep-raw")
-        time.sleep(1)
-        follower.send_signal(signal.SIGINT)
-        follower.communicate(timeout=60)
+        interrupted_follower(tools, program.log, trace)
         done = run([*follow_command(tools, program.log, trace, "--keep-raw"), "--time-unit", "64"])
         assert done.returncode == 3
         assert b"units of 64 ns expected, but the one begun is in units of 32" in done.stderr

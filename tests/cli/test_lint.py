@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from dump_model import events_of, follow
+from dump_lines import events_of
+from dump_model import follow
 from recorded_traces import NAMES, record_traces
 from tool_runner import Tools, run
 

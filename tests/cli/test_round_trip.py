@@ -45,14 +45,14 @@ class Wording:
         if event.variant == "failed":
             # A trace does not say which block could not grow; and no number holds some products.
             keeps = (self.form.fails and not self.exported and event.function not in REALLOCS
-                     and event.bytes < 1 << 64)
+                     and event.size_bytes < 1 << 64)
             return replace(self._alloc(event, thread), address=0) if keeps else None
         if event.function in REALLOCS:
             return self._realloc(event, thread)
         return self._alloc(event, thread)
 
     def _size(self, event: Event) -> int:
-        return event.bytes or 1 if self.form.name == "rep" else event.bytes
+        return event.size_bytes or 1 if self.form.name == "rep" else event.size_bytes
 
     def _stranger(self) -> int:
         self.strangers += 1
@@ -83,15 +83,15 @@ class Wording:
         known = self.form.functions
         if event.function == "calloc" and "calloc" in known:
             if self.form.count_is_one:
-                return Call("calloc", event.slot, event.bytes, 1, 0, thread)
+                return Call("calloc", event.slot, event.size_bytes, 1, 0, thread)
             return Call("calloc", event.slot, event.size or 0, event.extra or 0, 0, thread)
         if event.function in ("valloc", "pvalloc") and event.function in known:
-            return Call(event.function, event.slot, event.bytes, 0, 0, thread)
+            return Call(event.function, event.slot, event.size_bytes, 0, 0, thread)
         if event.function in (*ALIGNED, "valloc", "pvalloc") and "memalign" in known:
             same = event.function in known
             alignment = PAGE_BYTES if event.extra is None else event.extra
-            return Call(event.function if same else "memalign", event.slot, event.bytes, alignment,
-                        0, thread)
+            return Call(event.function if same else "memalign", event.slot, event.size_bytes,
+                        alignment, 0, thread)
         return Call("malloc", event.slot, self._size(event), 0, 0, thread)
 
 

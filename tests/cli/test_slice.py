@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from dump_model import Event, events_of, follow, objects_named
+from dump_lines import Event, events_of
+from dump_model import follow, objects_named
 from recorded_traces import NAMES, record_traces
 from tool_runner import Tools, run
 
@@ -70,7 +71,7 @@ class Model:
         for slot, (_, size) in sorted(self.live.items(), key=lambda item: item[1]):
             self.born += 1
             self.name[slot], self.owner[slot] = self.born, 0
-            self.out.append((0, 0, "inherit", "plain", self.born, size, 0))
+            self.out.append((0, 0, "inherit", "plain", self.born, size, None))
 
     def put(self, event: Event, thread: int, name: int, variant: str | None = None) -> None:
         self.out.append((thread, event.time_ns - self.base_ns, event.function,
@@ -85,7 +86,7 @@ class Model:
             self.emit(event, thread, inside)
         elif inside and self.started:
             self.out.append((self.owner[event.slot], event.time_ns - self.base_ns, "drop", "plain",
-                             self.name[event.slot], 0, 0))
+                             self.name[event.slot], None, None))
         self.follow(event)
 
     def emit(self, event: Event, thread: int, inside: bool) -> None:

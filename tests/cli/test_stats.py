@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
-from dump_model import Event, events_of, follow
+from dump_lines import Event, events_of
+from dump_model import follow
 from recorded_traces import NAMES, record_traces
 from tool_runner import Tools, run
 
