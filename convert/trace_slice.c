@@ -403,7 +403,10 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     // Where writing has failed, finishing the trace says why.
     if (!status && s.heap.totals.events == 0 && !ht_trace_failed(writer)) {
         errno = 0;
-        status = ht_error_system(error, path, "there is no call in this range");
+        ht_error_system(error, path, "there is no call in this range");
+        // Where the file is cut short, there may have been some.
+        if (!s.over && ht_trace_truncated(reader)) ht_trace_tell_truncated(reader, error);
+        status = -1;
     }
     if (!status) {
         copy_samples(&s);

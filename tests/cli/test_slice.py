@@ -272,6 +272,11 @@ def test_a_cut_trace_is_sliced_as_far_as_it_goes(tools: Tools, traces: dict[str,
     # What ends before the cut is whole.
     assert run([tools.heaptape, "slice", tmp_path / "cut.bin", "-o", tmp_path / "t.bin",
                 "--to-event", "100"]).returncode == 0
+    # Where not one section is whole, it is not the range's fault.
+    (tmp_path / "cut.bin").write_bytes(bytes_[:1000])
+    done = run([tools.heaptape, "slice", tmp_path / "cut.bin", "-o", tmp_path / "u.bin"])
+    assert done.returncode == 3 and b"cut short" in done.stderr
+    assert not (tmp_path / "u.bin").exists()
 
 
 @pytest.mark.parametrize(("options", "status", "words"), [
