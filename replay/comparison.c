@@ -97,6 +97,7 @@ bool ht_compare(const struct ht_measurements *m, struct ht_comparison *compariso
     if (!scratch) return false;
     comparison->count = m->choices;
     comparison->rounds = m->rounds;
+    comparison->measurements = m;
     memset(comparison->allocators, 0, sizeof comparison->allocators);
     for (size_t i = 0; i < m->choices; i++) estimate_allocator(m, i, comparison, scratch, &random);
     comparison->harness_ns = median_of(m, -1, harness_of, scratch);

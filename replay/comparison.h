@@ -6,6 +6,9 @@
 #include <stdio.h>
 
 #include "allocator_choice.h"
+#include "counter_figures.h"
+#include "figure_passes.h"
+#include "leftover_figures.h"
 #include "ratio_interval.h"
 #include "recorded_program.h"
 #include "replay_options.h"
@@ -17,12 +20,15 @@ struct ht_cell {
     struct ht_time_figures time;
     double faults;                    // minor and major, of the time pass where there is one
     struct ht_memory_figures memory;  // its samples are not kept
+    struct ht_counter_figures counters;
+    struct ht_leftover_figures leftovers;
 };
 
 struct ht_measurements {
     size_t choices;  // allocators; cells of a round: the null replayer first, then these
     uint32_t rounds;
-    struct ht_cell *cells;  // [round * (choices + 1) + 1 + choice]
+    struct ht_choice_figures *of_choices;  // the null replayer's first, then one for each choice
+    struct ht_cell *cells;                 // [round * (choices + 1) + 1 + choice]
 };
 
 struct ht_estimate {
@@ -42,6 +48,7 @@ struct ht_comparison {
     const struct ht_replay_options *options;
     const struct ht_recorded_program *program;
     const struct ht_built_form *built;
+    const struct ht_measurements *measurements;
     size_t count, baseline;
     struct ht_allocator_estimates allocators[HT_CHOICES_MAX];
     double harness_ns, null_rss_bytes, clock_cost_ns;  // the null replayer's, median

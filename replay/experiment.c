@@ -18,6 +18,7 @@ struct control {
     struct ht_outcome flat, memory;
     struct ht_timed_readings timed;
     uint64_t *rss_bytes;
+    struct ht_child_figures flat_figures, memory_figures;
 };
 
 struct progress {
@@ -47,20 +48,21 @@ static void wipe(struct progress *progress) {
     progress->shown = false;
 }
 
-static struct ht_job make_job(const struct ht_experiment *x, enum ht_pass pass) {
-    uint64_t usual = pass == HT_PASS_MEMORY ? memory_window_ns : time_window_ns;
+struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
+    uint64_t usual = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT ? memory_window_ns : time_window_ns;
     return (struct ht_job){
         .pass = pass,
         .touch = x->options->touch,
         .touch_free = x->options->touch_free,
         .pollution_bytes = x->options->pollution_bytes,
+        .syscall_socket = -1,
         .virtual_time = x->options->virtual_time,
         .window_ns = x->options->window_ns ? x->options->window_ns : usual,
     };
 }
 
 bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, char *problem, size_t room) {
-    struct ht_job job = make_job(x, HT_PASS_DESCRIBE);
+    struct ht_job job = ht_experiment_job(x, HT_PASS_DESCRIBE);
     if (!ht_child_run(&x->channel, choice, &job, &x->random, problem, room)) return false;
     const struct ht_outcome *said = &x->channel.exchange->outcome;
     char *path = realpath(said->path, NULL);
@@ -73,7 +75,7 @@ bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, c
 
 static bool run_pass(struct ht_experiment *x, const struct ht_choice *choice, enum ht_pass pass,
                      struct ht_outcome *outcome, char *problem) {
-    struct ht_job job = make_job(x, pass);
+    struct ht_job job = ht_experiment_job(x, pass);
     bool done = ht_child_run(&x->channel, choice, &job, &x->random, problem, PROBLEM_BYTES);
     *outcome = x->channel.exchange->outcome;
     if (!done) return false;
@@ -118,28 +120,38 @@ static void time_pass(struct ht_experiment *x, const struct ht_choice *choice, u
     bool own = choice == x->null_choice;
     struct ht_outcome flat = {0}, timed = {0};
     struct ht_timed_readings sum;
+    struct ht_latencies latencies = {0};
+    struct ht_child_figures flat_figures;
     struct ht_results_line line = {.choice = choice,
                                    .round = round,
                                    .load = ht_machine_load(),
                                    .started_realtime_ns = now_ns(CLOCK_REALTIME)};
     cell->time_ok = run_pass(x, choice, HT_PASS_FLAT, &flat, problem);
+    flat_figures = x->channel.exchange->figures;
     if (cell->time_ok) cell->time_ok = run_pass(x, choice, HT_PASS_TIMED, &timed, problem);
     if (cell->time_ok) {
         ht_timed_readings_sum(x->built, x->channel.readings, &timed, &sum);
         if (own) {
             control->flat = flat;
             control->timed = sum;
+            control->flat_figures = flat_figures;
         }
+        ht_counter_figures(&flat_figures, own ? NULL : &control->flat_figures, &cell->counters);
+        ht_figures_of_timed(x, choice, &timed, &latencies);
         ht_time_figures(x->built, own ? &control->flat : &flat, own ? &control->timed : &sum, &control->flat,
                         &control->timed, x->options->pollution_bytes > 0, &cell->time);
         cell->faults = (double)(flat.minor_faults + flat.major_faults);
         line.time = &cell->time;
+        line.counters = &cell->counters;
+        line.latencies = &latencies;
+        line.of_choice = round == 0 ? ht_choice_figures_of(x, choice) : NULL;
     } else {
         line.problem = problem;
     }
     line.outcome = flat.failures || !timed.state ? &flat : &timed;
     if (cell->time_ok) line.outcome = &flat;
     keep(x, &line, progress);
+    ht_latencies_free(&latencies);
 }
 
 static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice, uint32_t round,
@@ -147,6 +159,7 @@ static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice,
     char problem[PROBLEM_BYTES] = "";
     bool own = choice == x->null_choice;
     struct ht_outcome outcome = {0};
+    const struct ht_child_figures *memory_figures = &x->channel.exchange->figures;
     struct ht_results_line line = {.choice = choice,
                                    .round = round,
                                    .memory_pass = true,
@@ -162,10 +175,15 @@ static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice,
     }
     if (cell->memory_ok && own) {
         control->memory = outcome;
+        control->memory_figures = *memory_figures;
         memcpy(control->rss_bytes, x->channel.rss_bytes, x->built->form->samples * sizeof(uint64_t));
     }
     if (cell->memory_ok) {
         line.memory = &cell->memory;
+        line.leftovers = &cell->leftovers;
+        line.memory_figures = memory_figures;
+        line.of_choice = round == 0 ? ht_choice_figures_of(x, choice) : NULL;
+        ht_leftover_figures(memory_figures, own ? NULL : &control->memory_figures, &cell->leftovers);
         if (!x->options->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
     } else {
         line.problem = problem;
@@ -180,6 +198,7 @@ static bool run_allocator(struct ht_experiment *x, const struct ht_choice *choic
                           struct control *control, struct ht_cell *cell, struct progress *progress) {
     draw(x, progress, round, choice->name);
     cell->faults = NAN;
+    ht_figure_passes(x, choice);
     if (x->options->time_pass) time_pass(x, choice, round, control, cell, progress);
     if (x->options->memory_pass && !ht_child_interrupted()) {
         memory_pass(x, choice, round, control, cell, progress);
@@ -217,11 +236,12 @@ static bool run_round(struct ht_experiment *x, uint32_t round, struct control *c
 
 int ht_experiment_run(struct ht_experiment *x) {
     size_t choices = x->options->choices.count;
-    x->measurements = (struct ht_measurements){.choices = choices};
+    x->measurements =
+        (struct ht_measurements){.choices = choices, .of_choices = ht_choice_figures_new(choices)};
     struct control control = {.rss_bytes = malloc((x->built->form->samples + 1) * sizeof(uint64_t))};
     struct progress progress = {.begun_ns = now_ns(CLOCK_MONOTONIC),
                                 .runs = x->options->rounds * (choices + 1)};
-    int early = control.rss_bytes ? 0 : -1;
+    int early = control.rss_bytes && x->measurements.of_choices ? 0 : -1;
     for (uint32_t round = 0; round < x->options->rounds && !early; round++) {
         if (!run_round(x, round, &control, &progress)) early = -1;
     }
@@ -232,5 +252,6 @@ int ht_experiment_run(struct ht_experiment *x) {
 
 void ht_experiment_free(struct ht_experiment *x) {
     free(x->measurements.cells);
+    ht_choice_figures_free(x->measurements.of_choices, x->measurements.choices);
     ht_child_channel_close(&x->channel);
 }

@@ -23,6 +23,9 @@ struct ht_experiment {
     bool results_failed;  // writing them failed
 };
 
+// What a child is asked for, by the options.
+struct ht_job ht_experiment_job(const struct ht_experiment *experiment, enum ht_pass pass);
+
 // Asks a choice who it is: path, version and build id. False, with one line in problem, if it can't prove it.
 bool ht_experiment_describe(struct ht_experiment *experiment, struct ht_choice *choice, char *problem,
                             size_t room);

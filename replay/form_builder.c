@@ -107,6 +107,21 @@ static uint32_t chunk_words_max(const struct ht_form_state *form) {
     return words > HT_CHUNK_WORDS_MIN ? (uint32_t)words : HT_CHUNK_WORDS_MIN;
 }
 
+// Which slots hold a block when all has been replayed. The states change when the trace is decoded again.
+static int keep_live_slots(struct ht_form_state *form) {
+    uint32_t slots = form->built->form->slots;
+    uint64_t *live = calloc(slots / 64 + 1, sizeof *live);
+    if (!live) {
+        errno = ENOMEM;
+        return ht_error_system(form->error, form->path, "decoding the trace");
+    }
+    for (uint32_t i = 0; i < form->slots_count; i++) {
+        if (form->slots[i].bytes != HT_NOT_LIVE) live[i / 64] |= 1ull << i % 64;
+    }
+    form->built->live_slots = live;
+    return 0;
+}
+
 static int build(struct ht_form_state *form) {
     for (unsigned op = 0; op < 256; op++) form->shape[op] = ht_op_shape((uint8_t)op);
     if (ht_trace_facts(form->reader, &form->facts, form->error) || ht_form_count(form)) return -1;
@@ -117,7 +132,7 @@ static int build(struct ht_form_state *form) {
         if (make_header(form)) return -1;
         int outcome = ht_form_hold(form);
         if (outcome < 0 || (outcome > 0 && ht_form_stream_prepare(form))) return -1;
-        if (form->built->form->operations) return 0;
+        if (form->built->form->operations) return keep_live_slots(form);
     }
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),
                           "at least one call that can be replayed expected");
@@ -154,6 +169,7 @@ void ht_form_free(struct ht_built_form *built) {
     if (built->fd >= 0) close(built->fd);
     free(built->points);
     free(built->reading_points);
+    free(built->live_slots);
     if (built->state) free_state(built->state);
     *built = (struct ht_built_form){.fd = -1};
 }

@@ -17,6 +17,7 @@ struct ht_form_options {
     uint32_t timed_one_in;  // about one op in this many is timed in the timed pass, of a long trace fewer
     uint64_t seed;
     uint64_t end_ns;          // trace time at which the recording ended, 0 if not known
+    uint32_t samples;         // RSS is read about so many times; 0: as often as seems right
     uint64_t held_bytes_max;  // a longer form is streamed
 };
 
@@ -44,6 +45,7 @@ struct ht_built_form {
     uint64_t inherited_objects;  // allocated before the replay begins
     uint64_t live_peak_bytes;
     uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least
+    uint64_t *live_slots;         // a bit for each slot that holds a block when all has been replayed
     struct ht_form_state *state;  // for decoding it again
 };
 

@@ -7,7 +7,7 @@
 #include "form_operation.h"
 #include "form_state.h"
 
-enum { SAMPLES_PER_TRACE = 10000, SAMPLE_STEP_BYTES_MIN = 4096, READINGS_MAX = 1 << 20 };
+enum { SAMPLES_LEAST = 10000, SAMPLE_STEP_BYTES_MIN = 4096, READINGS_MAX = 1 << 20 };
 
 // Of smaller blocks the residency is never known, and all their bytes are written.
 #define BLOCK_LARGE_BYTES 65536u
@@ -472,16 +472,16 @@ static int end_idle_streams(struct ht_form_state *form) {
 
 int ht_form_write(struct ht_form_state *form) {
     const struct ht_trace_facts *facts = &form->facts;
-    uint64_t one_in = form->options->timed_one_in;
+    uint64_t one_in = form->options->timed_one_in, samples = form->options->samples;
     if (one_in && form->events / READINGS_MAX > one_in) one_in = form->events / READINGS_MAX;
-    struct writing writing = {.form = form,
-                              .events = form->events,
-                              .sample_every = form->events / SAMPLES_PER_TRACE + 1,
-                              .random = {form->options->seed},
-                              .timed_one_in = (uint32_t)one_in,
-                              .residency_event =
-                                  facts->residency_count ? facts->residency[0].event : UINT64_MAX,
-                              .timed_event = UINT64_MAX};
+    struct writing writing = {
+        .form = form,
+        .events = form->events,
+        .sample_every = form->events / (samples > SAMPLES_LEAST ? samples : SAMPLES_LEAST) + 1,
+        .random = {form->options->seed},
+        .timed_one_in = (uint32_t)one_in,
+        .residency_event = facts->residency_count ? facts->residency[0].event : UINT64_MAX,
+        .timed_event = UINT64_MAX};
     begin(form);
     if (writing.timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
     set_stop(&writing);

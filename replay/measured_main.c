@@ -9,14 +9,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "after_replay.h"
 #include "allocator.h"
+#include "memory_residency.h"
+#include "perf_counters.h"
 #include "raw_clock.h"
+#include "replay_accounting.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_lane.h"
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "service_proof.h"
+#include "syscall_filter.h"
 #include "virtual_clock.h"
 
 struct measured {
@@ -27,6 +32,9 @@ struct measured {
     int statm_fd;
     struct rusage usage_before, usage_after;
     uint64_t start_ns, start_ticks;
+    struct ht_perf_counters perf;
+    struct ht_residency_probe residency;
+    struct ht_accounting accounting;
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
@@ -78,7 +86,25 @@ static void prepare_lane(struct measured *run, uint32_t i, void **table, _Atomic
         lane->pollution = shared_table(job->pollution_bytes, &run->exchange->outcome);
         lane->pollution_bytes = job->pollution_bytes;
     }
+    if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
+    if (job->pass == HT_PASS_ACCOUNT) lane->accounting = &run->accounting;
     if (!form->streamed) ht_feed_fault_in(form, lane->stream);
+}
+
+static void prepare_figures(struct measured *run) {
+    const struct ht_job *job = &run->exchange->job;
+    struct ht_child_figures *figures = &run->exchange->figures;
+    uint32_t slots = run->form->slots;
+    if (job->pass == HT_PASS_MEMORY) {
+        run->residency = (struct ht_residency_probe){.smaps_fd = ht_residency_open(), .figures = figures};
+        ht_probe_init(&run->residency.probe, run->form->samples, HT_RESIDENCIES_MAX);
+    } else if (job->pass == HT_PASS_ACCOUNT) {
+        ht_accounting_init(&run->accounting,
+                           shared_table(slots * sizeof(struct ht_account_slot), &run->exchange->outcome),
+                           run->form->samples, figures);
+    } else if (job->pass == HT_PASS_FLAT) {
+        ht_perf_open(&run->perf, figures->perf);
+    }
 }
 
 static void prepare(struct measured *run) {
@@ -113,6 +139,7 @@ static void take_end(void *context) {
     struct measured *run = context;
     struct ht_outcome *outcome = &run->exchange->outcome;
     outcome->ticks = ht_ticks() - run->start_ticks;
+    if (run->exchange->job.pass == HT_PASS_FLAT) ht_perf_end(&run->perf);
     outcome->ticks_ns = outcome->wall_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ns;
     getrusage(RUSAGE_SELF, &run->usage_after);
     outcome->rss_end_bytes = ht_rss_anon_bytes(run->statm_fd);
@@ -143,6 +170,28 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
     add_failures(outcome, lane);
 }
 
+// Only what the replay itself does is counted.
+static void begin_figures(struct measured *run) {
+    const struct ht_job *job = &run->exchange->job;
+    if (job->pass == HT_PASS_FLAT) ht_perf_begin(&run->perf);
+    if (job->pass != HT_PASS_ACCOUNT || job->syscall_socket < 0) return;
+    run->exchange->figures.filter_refusal = ht_syscall_filter_install(job->syscall_socket);
+}
+
+static void take_figures(struct measured *run) {
+    const struct ht_form *form = run->form;
+    struct ht_child_figures *figures = &run->exchange->figures;
+    const struct ht_lane *lane = run->lanes;
+    figures->voluntary_switches = (uint64_t)(run->usage_after.ru_nvcsw - run->usage_before.ru_nvcsw);
+    figures->involuntary_switches = (uint64_t)(run->usage_after.ru_nivcsw - run->usage_before.ru_nivcsw);
+    if (run->exchange->job.pass == HT_PASS_MEMORY) {
+        ht_after_replay(lane->table, form->slots, (const uint64_t *)(lane->readings + form->readings),
+                        run->statm_fd, run->residency.smaps_fd, figures);
+    } else if (run->exchange->job.pass == HT_PASS_ACCOUNT) {
+        ht_accounting_end(&run->accounting);
+    }
+}
+
 static void replay(struct measured *run) {
     const struct ht_job *job = &run->exchange->job;
     struct ht_outcome *outcome = &run->exchange->outcome;
@@ -153,9 +202,11 @@ static void replay(struct measured *run) {
         run->lanes[i].clock_cost_ticks = outcome->clock_cost_ticks;
     }
     outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
+    prepare_figures(run);
     if (job->virtual_time) ht_virtual_clock_start(&run->window.low_ns);
     allocate_inherited(run);
     getrusage(RUSAGE_SELF, &run->usage_before);
+    begin_figures(run);
     run->start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     run->start_ticks = ht_ticks();
     ht_window_run(&run->window, first == HT_NO_STREAM ? NULL : &run->lanes[first], take_end, run);
@@ -164,6 +215,7 @@ static void replay(struct measured *run) {
     add_failures(outcome, &run->lanes[run->form->streams]);
     outcome->samples_taken += run->lanes[run->form->streams].samples_taken;
     for (uint32_t i = 0; i < run->form->streams; i++) add_lane(outcome, &run->lanes[i]);
+    take_figures(run);
 }
 
 int main(int argc, char **argv) {

@@ -7,7 +7,9 @@
 #include <sys/resource.h>
 
 #include "allocator_calls.h"
+#include "memory_residency.h"
 #include "raw_clock.h"
+#include "replay_accounting.h"
 #include "replay_feed.h"
 #include "replay_window.h"
 #include "rss_probe.h"
@@ -211,7 +213,7 @@ static const uint64_t *run_to_mark(struct ht_lane *lane, const uint64_t *word) {
 }
 
 // One op with a stopwatch around the call and around the touch.
-static void run_timed(struct ht_lane *lane, const uint64_t *word, struct stopwatch *watch) {
+ENGINE_INLINE void run_timed(struct ht_lane *lane, const uint64_t *word, struct stopwatch *watch) {
     const bool touch = lane->touch != HT_TOUCH_NONE;
     const uint64_t w = word[0];
     void **entry = lane->table + ht_word_slot(w);
@@ -289,6 +291,7 @@ static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_rea
 static void take_sample(struct ht_lane *lane, uint32_t number) {
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
     lane->samples_taken++;
+    if (lane->residency) ht_residency_sample(lane->residency, number, lane->rss_bytes[number]);
 }
 
 // Which marks a pass stops at: it runs over the others as if they were not there.
@@ -301,7 +304,13 @@ static uint32_t stops_of(enum ht_pass pass) {
     }
 }
 
+void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane, word, NULL); }
+
 void ht_engine_run(struct ht_lane *lane) {
+    if (lane->accounting) {
+        ht_accounting_run(lane);
+        return;
+    }
     struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};
     lane->stops_at = stops_of(lane->pass);
     uint64_t cpu_before_ns = ht_thread_cpu_ns();

@@ -6,11 +6,14 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "child_figures.h"
+
 enum ht_pass {
     HT_PASS_DESCRIBE = 1,  // prove who serves, say its version, replay nothing
     HT_PASS_FLAT,          // total CPU time
     HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch; latencies
-    HT_PASS_MEMORY         // RSS at the sample points
+    HT_PASS_MEMORY,        // RSS at the sample points
+    HT_PASS_ACCOUNT        // slop, the allocator's own statistics, system calls
 };
 
 enum ht_touch { HT_TOUCH_NONE, HT_TOUCH_FIRST, HT_TOUCH_PAGES, HT_TOUCH_ALL, HT_TOUCH_RECORDED, HT_TOUCHES };
@@ -27,9 +30,9 @@ enum ht_outcome_state {
 
 struct ht_job {
     uint32_t pass, touch, touch_free;
-    uint32_t virtual_time;  // 1: the allocator sees trace time
-    uint32_t preloaded;     // 1: expect the object of expected_device and expected_inode to serve
-    uint32_t zero;
+    uint32_t virtual_time;   // 1: the allocator sees trace time
+    uint32_t preloaded;      // 1: expect the object of expected_device and expected_inode to serve
+    int32_t syscall_socket;  // of the accounting pass: where the filter's listener goes; -1: no filter
     uint64_t window_ns;
     uint64_t pollution_bytes;  // of the timed pass: run through before each timed op; 0: not at all
     uint64_t expected_device, expected_inode;
@@ -67,8 +70,11 @@ struct ht_outcome {
 struct ht_exchange {
     struct ht_job job;
     struct ht_outcome outcome;
+    struct ht_child_figures figures;
 };
-#define HT_EXCHANGE_RSS_OFFSET 8192  // uint64_t rss_bytes[samples], then struct ht_reading[readings]
+// uint64_t rss_bytes[samples], then struct ht_reading[readings], then uint64_t live[slots / 64 + 1]: a bit
+// for each slot that holds a block when all has been replayed, set by the launcher.
+#define HT_EXCHANGE_RSS_OFFSET (128u << 10)
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");
 
 #endif

@@ -11,6 +11,8 @@
 #include "replay_job.h"
 
 struct ht_lane;
+struct ht_residency_probe;
+struct ht_accounting;
 
 // How far the threads have come in trace time, and who waits for whom (replay_window.c).
 struct ht_window {
@@ -59,6 +61,8 @@ struct ht_lane {
     uint64_t clock_cost_ticks;  // what two readings in a row show
     char *pollution;            // a working set to run through before each timed op, or NULL
     uint64_t pollution_bytes;
+    struct ht_residency_probe *residency;  // of the memory pass, or NULL
+    struct ht_accounting *accounting;      // of the accounting pass, or NULL
     char first_failure[128];
 
     // The window's.

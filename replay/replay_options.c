@@ -15,10 +15,10 @@ const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"
 // clang-format off
 enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
-    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY
+    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_POINTS
 };
 
-enum { ROUNDS_MAX = 1000000 };
+enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
 
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "LIST", 0,
@@ -48,6 +48,9 @@ static const struct argp_option table[] = {
     {"decoded-memory", KEY_DECODED_MEMORY, "MIB", 0,
      "Memory for the decoded trace; of a longer one the decoding runs along with each replay. Default: a "
      "quarter of what machine, control group and RLIMIT_AS leave", 0},
+    {"points", KEY_POINTS, "N", 0,
+     "Points of the curves of memory in the results; above 10000, RSS is also read so many times. "
+     "Default: 2000", 0},
     {"baseline", KEY_BASELINE, "NAME", 0,
      "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
@@ -117,6 +120,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_PACE: options->virtual_time = one_of(state, text, "pace", paces, 2) == 1; break;
     case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
+    case KEY_POINTS: options->points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
     case KEY_BASELINE: options->baseline = text; break;
     case KEY_JSON: options->json = true; break;
     case KEY_LIST: options->list = true; break;
@@ -154,6 +158,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
             "failed, "
             "2 bad usage, 3 bad trace."};
     *options = (struct ht_replay_options){.rounds = 8,
+                                          .points = 2000,
                                           .seed = random_seed(),
                                           .time_pass = true,
                                           .memory_pass = true,

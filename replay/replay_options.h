@@ -20,6 +20,7 @@ struct ht_replay_options {
     uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them
     uint64_t decoded_memory_bytes;  // 0: as the machine allows
     bool virtual_time;
+    uint32_t points;     // of the curves in results
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;
 };

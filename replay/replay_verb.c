@@ -106,6 +106,7 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
         .initial_tid = trace->program.pid,
         .timed_one_in = options->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
         .seed = options->seed,
+        .samples = options->points,
         .held_bytes_max = memory_bytes};
     return ht_form_build(reader, options->trace_path, &trace->form_options, &trace->built, error);
 }

@@ -1,0 +1,24 @@
+#include "counter_figures.h"
+
+#include <math.h>
+
+const char *const ht_perf_names[HT_PERF_EVENTS] = {"instructions",     "cycles",           "cache_misses",
+                                                   "llc_load_misses",  "dtlb_load_misses", "branch_misses",
+                                                   "context_switches", "cpu_migrations"};
+
+static double known(uint64_t value) { return value == HT_FIGURE_UNKNOWN ? NAN : (double)value; }
+
+void ht_counter_figures(const struct ht_child_figures *child, const struct ht_child_figures *null,
+                        struct ht_counter_figures *figures) {
+    *figures = (struct ht_counter_figures){
+        .voluntary_switches = (double)child->voluntary_switches,
+        .involuntary_switches = (double)child->involuntary_switches,
+    };
+    for (int i = 0; i < HT_PERF_EVENTS; i++) {
+        figures->perf[i] = known(child->perf[i].value);
+        if (i >= HT_PERF_CONTEXT_SWITCHES) continue;
+        if (null) figures->perf[i] -= known(null->perf[i].value);
+        if (child->perf[i].user_only) figures->user_only = true;
+        if (!figures->refusal) figures->refusal = child->perf[i].refusal;
+    }
+}

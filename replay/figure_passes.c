@@ -1,0 +1,95 @@
+#include "figure_passes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child_run.h"
+#include "experiment.h"
+
+// A replay whose system calls are counted is given so long: nobody waits for hours for a count.
+enum { COUNTING_NS_PER_OPERATION = 1000 };
+static const uint64_t counting_ns = 10000000000u;
+
+struct ht_choice_figures *ht_choice_figures_new(size_t choices) {
+    return calloc(choices + 1, sizeof(struct ht_choice_figures));
+}
+
+void ht_choice_figures_free(struct ht_choice_figures *figures, size_t choices) {
+    for (size_t i = 0; figures && i <= choices; i++) {
+        ht_latencies_free(&figures[i].latencies);
+        ht_accounting_figures_free(&figures[i].accounting);
+    }
+    free(figures);
+}
+
+struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *x, const struct ht_choice *choice) {
+    struct ht_choice_figures *all = x->measurements.of_choices;
+    return choice == x->null_choice ? &all[0] : &all[1 + (choice - x->options->choices.list)];
+}
+
+void ht_figures_of_timed(struct ht_experiment *x, const struct ht_choice *choice,
+                         const struct ht_outcome *timed, struct ht_latencies *latencies) {
+    struct ht_choice_figures *figures = ht_choice_figures_of(x, choice);
+    if (ht_latencies_add(latencies, x->built, x->channel.readings, timed) ||
+        ht_latencies_merge(&figures->latencies, latencies)) {
+        ht_latencies_free(latencies);
+        latencies->taken = 0;
+    }
+}
+
+static void take_off(struct ht_syscall_counts *counts, const struct ht_syscall_counts *null) {
+    for (int i = 0; i < HT_SYSCALLS; i++) {
+        counts->calls[i] -= null->calls[i] < counts->calls[i] ? null->calls[i] : counts->calls[i];
+        counts->bytes[i] -= null->bytes[i] < counts->bytes[i] ? null->bytes[i] : counts->bytes[i];
+    }
+}
+
+// Runs the pass, with its system calls counted if that can be had. False if the count took too long.
+static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice, bool *replayed,
+                        struct ht_choice_figures *figures) {
+    struct ht_job job = ht_experiment_job(x, HT_PASS_ACCOUNT);
+    uint64_t limit_ns = counting_ns + x->built->form->operations * COUNTING_NS_PER_OPERATION;
+    bool over_limit = false;
+    struct ht_syscall_counter *counter = ht_syscall_count_start(
+        limit_ns, &job.syscall_socket, figures->syscalls_problem, sizeof figures->syscalls_problem);
+    if (!counter) job.syscall_socket = -1;
+    *replayed =
+        ht_child_run(&x->channel, choice, &job, &x->random, figures->problem, sizeof figures->problem);
+    if (!counter) return true;
+    figures->syscalls_counted = ht_syscall_count_stop(counter, &figures->syscalls, &over_limit);
+    int refusal = x->channel.exchange->figures.filter_refusal;
+    if (over_limit) {
+        snprintf(figures->syscalls_problem, sizeof figures->syscalls_problem,
+                 "the counted replay took more than %llu s", (unsigned long long)(limit_ns / 1000000000u));
+    } else if (!figures->syscalls_counted) {
+        snprintf(figures->syscalls_problem, sizeof figures->syscalls_problem, "%s",
+                 refusal ? strerrordesc_np(refusal) : "the counted replay did not begin");
+    }
+    return !over_limit;
+}
+
+void ht_figure_passes(struct ht_experiment *x, const struct ht_choice *choice) {
+    struct ht_choice_figures *figures = ht_choice_figures_of(x, choice);
+    const struct ht_choice_figures *null = &x->measurements.of_choices[0];
+    bool replayed;
+    if (figures->tried || ht_child_interrupted()) return;
+    figures->tried = true;
+    if (!run_counted(x, choice, &replayed, figures) && !ht_child_interrupted()) {
+        struct ht_job job = ht_experiment_job(x, HT_PASS_ACCOUNT);
+        job.syscall_socket = -1;
+        replayed =
+            ht_child_run(&x->channel, choice, &job, &x->random, figures->problem, sizeof figures->problem);
+    }
+    if (!replayed) {
+        figures->syscalls_counted = false;
+        return;
+    }
+    figures->problem[0] = 0;
+    if (figures != null && figures->syscalls_counted) take_off(&figures->syscalls, &null->syscalls);
+    if (!ht_accounting_figures(x->built, &x->channel.exchange->figures, x->channel.rss_bytes,
+                               &figures->accounting)) {
+        snprintf(figures->problem, sizeof figures->problem, "no memory for its figures");
+    }
+}
