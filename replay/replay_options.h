@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "allocator_choice.h"
+#include "pace_option.h"
 #include "replay_job.h"
 
 struct ht_replay_options {
@@ -16,7 +17,7 @@ struct ht_replay_options {
     bool time_pass, memory_pass;
     bool one_thread;
     enum ht_touch touch;
-    bool virtual_time;
+    struct ht_paces paces;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;
 };

@@ -162,6 +162,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     if (load_trace(options, &trace, &error)) return say(&error);
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
+    x->end_ns = trace.program.end_ns < HT_TIME_LIMIT_NS ? trace.program.end_ns : 0;
     if (ht_child_channel_open(&x->channel, trace.built.fd, trace.built.form->samples, &error)) {
         return say(&error);
     }
