@@ -5,7 +5,8 @@
 // - Each round of advancing sets the clock to a deadline, and nobody sleeps for less than a step of trace
 // time, so the rounds end.
 // - A sleeper whose time does not come, because who would advance the clock waits for a lock that the sleeper
-// holds, sleeps by the real clock: what it asked for, and LIMIT_MORE_NS more.
+// holds, looks at the trace after what it asked for by the real clock and PATIENCE_NS, and gets up if that
+// stands still.
 // - The table's lock is held for a few instructions, futex wakes and pthread_cond_broadcast, none of which
 // waits for a lock of the allocator's, so that a thread that holds one may take it. A broadcast that comes
 // between begin and the wait itself is lost; so it is repeated until the sleeper has come back (wake_again).
@@ -23,16 +24,16 @@
 #include "virtual_clock.h"
 
 enum { BACKGROUND_MAX = 64 };
-static const uint64_t PATIENCE_NS = 100000000, LOOK_NS = 1000000, LIMIT_MORE_NS = 5000000000;
+static const uint64_t PATIENCE_NS = 100000000, LOOK_NS = 1000000;
 
 enum state { NOBODY, AWAKE, ASLEEP, WOKEN };
 
 struct ht_background {
     _Atomic uint32_t state;  // futex of those that nap
     pid_t tid;
-    bool due;   // woken because its deadline has come
-    bool late;  // awake, but not waited for any more
-    uint64_t deadline_ns;
+    bool due;                        // woken because its deadline has come
+    bool late;                       // awake, but not waited for any more
+    uint64_t deadline_ns, place_ns;  // in trace time: when to get up, where the trace was at the last look
     pthread_cond_t *cond;
     uint64_t cpu_ns;  // its CPU clock when it slept last
 };
@@ -171,6 +172,7 @@ struct ht_background *ht_background_begin(pthread_cond_t *cond, uint64_t deadlin
         mine->cpu_ns = ht_thread_cpu_ns();
         atomic_store(&mine->state, ASLEEP);
         if (ht_virtual_clock_runs() && deadline_ns < HT_NO_DEADLINE_NS) {
+            mine->place_ns = ht_virtual_clock_place_ns();
             uint64_t earliest_ns = ht_virtual_clock_read_ns() + HT_TIME_STEP_NS;
             if (deadline_ns < earliest_ns) mine->deadline_ns = earliest_ns;
         }
@@ -199,10 +201,16 @@ bool ht_background_nap(struct ht_background *mine, uint64_t real_ns) {
     return ht_background_asleep(mine);
 }
 
-uint64_t ht_background_limit_ns(uint64_t asked_ns) {
+bool ht_background_trace_goes_on(struct ht_background *mine) {
+    uint64_t before_ns = mine->place_ns;
+    mine->place_ns = ht_virtual_clock_place_ns();
+    return mine->place_ns != before_ns;
+}
+
+uint64_t ht_background_patience_ns(uint64_t asked_ns) {
     double slow = table.real_ns_per_trace_ns > 1 ? table.real_ns_per_trace_ns : 1;
-    double limit_ns = (double)asked_ns * slow;
-    return limit_ns < 1e18 ? (uint64_t)limit_ns + LIMIT_MORE_NS : (uint64_t)1e18;
+    double real_ns = (double)asked_ns * slow;
+    return real_ns < 1e18 ? (uint64_t)real_ns + PATIENCE_NS : (uint64_t)1e18;
 }
 
 bool ht_background_signal(pthread_cond_t *cond) {

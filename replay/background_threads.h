@@ -47,8 +47,10 @@ bool ht_background_end(struct ht_background *mine);
 // Waits until woken, or so long by the real clock. False if woken.
 bool ht_background_nap(struct ht_background *mine, uint64_t real_ns);
 bool ht_background_asleep(const struct ht_background *mine);
-// The longest that a sleep of so much trace time may take by the real clock.
-uint64_t ht_background_limit_ns(uint64_t asked_ns);
+// For how much real time to sleep, at first and again and again, before asking whether the trace has come on
+// meanwhile. If it stands still, it may be waiting for the sleeper, whose sleep is over then.
+uint64_t ht_background_patience_ns(uint64_t asked_ns);
+bool ht_background_trace_goes_on(struct ht_background *mine);
 // Somebody signals cond. If background threads sleep on it, all of them are woken, and the answer is true.
 bool ht_background_signal(pthread_cond_t *cond);
 

@@ -12,11 +12,12 @@
 #include "form_state.h"
 
 // The most words that one event can become: time, wait, an op of four, publish. The memfd is sparse, so
-// what is not used costs nothing. A stream has two words more: the time of its end, and a spare one.
+// what is not used costs nothing. A stream has more: the times at which RSS is read in pauses, the
+// time of its end, and a spare one.
 enum {
     WORDS_PER_EVENT_MAX = 7,
     WORDS_PER_ALLOCATION_MAX = 4,
-    WORDS_PER_STREAM = 2 + HT_WORDS_PADDING,
+    WORDS_PER_STREAM = 2 + HT_PAUSE_POINTS_MAX + HT_WORDS_PADDING,
     PAGE_BYTES = 4096
 };
 

@@ -4,7 +4,7 @@
 #include "form_operation.h"
 #include "form_state.h"
 
-enum { SAMPLES_PER_TRACE = 10000, SAMPLE_STEP_BYTES_MIN = 4096 };
+enum { SAMPLES_PER_TRACE = 10000, SAMPLE_STEP_BYTES_MIN = 4096, PAUSE_STEP_NS_MIN = 10000000 };
 
 struct writing {
     struct ht_form_state *form;
@@ -12,7 +12,9 @@ struct writing {
     uint64_t live_bytes, step_above_bytes, sample_every;
     size_t points_room;
     struct ht_random random;
-    uint64_t events;  // in the whole trace
+    uint64_t events;                  // in the whole trace
+    uint64_t pause_step_ns, time_ns;  // how far apart RSS is read in pauses; about where the trace is
+    uint32_t pause_points, last_thread;
     // Events from which on something besides the op is due: the next op to be timed, RSS to be read, a block
     // whose residency is known; and the earliest of the three.
     uint64_t timed_event, sample_event, residency_event, stop_event;
@@ -108,6 +110,22 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
     return put_sample(writing, stream, event, time_ns);
 }
 
+// In a pause nothing is called, but an allocator's background thread may give memory back.
+static int mark_pause(struct writing *writing, struct ht_stream_state *stream, uint64_t event,
+                      uint64_t until_ns) {
+    uint64_t at_ns = writing->time_ns + writing->pause_step_ns;
+    if (until_ns > writing->time_ns) writing->time_ns = until_ns;
+    for (; stream->begun && at_ns < until_ns && writing->pause_points < HT_PAUSE_POINTS_MAX;
+         at_ns += writing->pause_step_ns) {
+        writing->pause_points++;
+        if (at_ns < stream->told_ns) continue;
+        stream->told_ns = at_ns;
+        put(stream, ht_word_time(at_ns));
+        if (put_sample(writing, stream, event, at_ns)) return -1;
+    }
+    return 0;
+}
+
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
                           uint32_t slot) {
     if (state->last_thread != HT_NOBODY && state->last_thread != thread) {
@@ -173,6 +191,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     if (!op.frees) op.pages = pages_of_birth(writing, event);
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
+    if (mark_pause(writing, stream, event, time_ns)) return -1;
     tell_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
     if (mark_timed(writing, stream, op.function, event)) return -1;
@@ -306,7 +325,17 @@ static int write_section(void *context, const struct ht_section_place *place,
         if ((inherited ? write_inherited : write_event)(writing, place, events, i++)) return -1;
         set_stop(writing);
     }
+    writing->last_thread = ht_form_stream_of(form, events->thread[events->rows - 1]);
     return 0;
+}
+
+// What is left of the trace behind its last call, unless the thread that made it has ended.
+static int mark_end(struct writing *writing) {
+    struct ht_form_state *form = writing->form;
+    uint32_t thread = writing->last_thread;
+    bool known = !form->options->one_thread && thread < form->facts.threads_count;
+    if (known && form->facts.threads[thread].ended) return 0;
+    return mark_pause(writing, &form->streams[thread], form->events - 1, form->options->end_ns);
 }
 
 int ht_form_write(struct ht_form_state *form) {
@@ -315,6 +344,7 @@ int ht_form_write(struct ht_form_state *form) {
                               .events = form->events,
                               .sample_every = form->events / SAMPLES_PER_TRACE + 1,
                               .random = {form->options->seed},
+                              .pause_step_ns = form->options->end_ns / HT_PAUSE_POINTS_MAX,
                               .residency_event =
                                   facts->residency_count ? facts->residency[0].event : UINT64_MAX,
                               .timed_event = UINT64_MAX};
@@ -322,6 +352,8 @@ int ht_form_write(struct ht_form_state *form) {
         form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};
     }
     if (form->options->timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
+    if (writing.pause_step_ns < PAUSE_STEP_NS_MIN) writing.pause_step_ns = PAUSE_STEP_NS_MIN;
+    if (form->options->end_ns == 0) writing.pause_points = HT_PAUSE_POINTS_MAX;  // not known: none
     set_stop(&writing);
-    return ht_form_each_section(form, write_section, &writing);
+    return ht_form_each_section(form, write_section, &writing) ? -1 : mark_end(&writing);
 }

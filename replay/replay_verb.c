@@ -98,7 +98,8 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
     struct ht_form_options form = {.one_thread = options->one_thread,
                                    .initial_tid = trace->program.pid,
                                    .timed_one_in = TIMED_ONE_IN,
-                                   .seed = options->seed};
+                                   .seed = options->seed,
+                                   .end_ns = trace->program.end_ns};
     return ht_form_build(reader, options->trace_path, &form, &trace->built, error);
 }
 
@@ -162,7 +163,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     if (load_trace(options, &trace, &error)) return say(&error);
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
-    x->end_ns = trace.program.end_ns < HT_TIME_LIMIT_NS ? trace.program.end_ns : 0;
+    x->end_ns = trace.program.end_ns;
     if (ht_child_channel_open(&x->channel, trace.built.fd, trace.built.form->samples, &error)) {
         return say(&error);
     }

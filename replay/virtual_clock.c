@@ -36,8 +36,12 @@ bool ht_virtual_clock_shows(clockid_t id) {
     return virtual_clock.trace_ns && id >= 0 && id < CLOCKS && virtual_clock.running[id];
 }
 
+uint64_t ht_virtual_clock_place_ns(void) {
+    return atomic_load_explicit(virtual_clock.trace_ns, memory_order_relaxed);
+}
+
 uint64_t ht_virtual_clock_read_ns(void) {
-    uint64_t trace_ns = atomic_load_explicit(virtual_clock.trace_ns, memory_order_relaxed), now_ns;
+    uint64_t trace_ns = ht_virtual_clock_place_ns(), now_ns;
     uint64_t shown_ns = atomic_load_explicit(&virtual_clock.shown_ns, memory_order_relaxed);
     do now_ns = trace_ns > shown_ns ? trace_ns : shown_ns + 1;
     while (!atomic_compare_exchange_weak(&virtual_clock.shown_ns, &shown_ns, now_ns));

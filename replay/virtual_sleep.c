@@ -41,24 +41,30 @@ static uint64_t left_ns(clockid_t id, const struct timespec *moment) {
     return until_ns(ht_timespec_ns(moment), now_ns(id));
 }
 
+static void sleep_really(uint64_t ns) {
+    struct timespec time = ht_timespec(ns);
+    NEXT(nanosleep)(&time, NULL);
+}
+
+static void sleep_by_trace(struct ht_background *mine, uint64_t asked_ns) {
+    for (uint64_t ns = ht_background_patience_ns(asked_ns); ht_background_nap(mine, ns);
+         ns = ht_background_patience_ns(0)) {
+        if (ht_background_asleep(mine) && !ht_background_trace_goes_on(mine)) return;
+    }
+}
+
 static void sleep_in_background(clockid_t id, const struct timespec *moment) {
-    uint64_t begun_ns = ht_raw_clock_ns(CLOCK_MONOTONIC), asked_ns = left_ns(id, moment);
-    for (bool over = asked_ns == 0; !over;) {
+    uint64_t left;
+    bool over = false;
+    while (!over && (left = left_ns(id, moment)) > 0) {
         bool by_trace = ht_virtual_clock_shows(id);
         struct ht_background *mine =
             ht_background_begin(NULL, by_trace ? ht_virtual_clock_trace_ns(id, moment) : HT_NO_DEADLINE_NS);
-        uint64_t limit_ns = by_trace && mine ? ht_background_limit_ns(asked_ns) : asked_ns;
-        uint64_t slept_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - begun_ns;
-        if (!mine) {
-            struct timespec rest = ht_timespec(until_ns(limit_ns, slept_ns));
-            NEXT(nanosleep)(&rest, NULL);
-            return;
-        }
-        while (ht_background_nap(mine, until_ns(limit_ns, slept_ns)) && slept_ns < limit_ns) {
-            slept_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - begun_ns;
-        }
-        // Woken before its time, it slept by real time and shall sleep by the trace's.
-        over = ht_background_end(mine) || slept_ns >= limit_ns;
+        if (!mine) return sleep_really(left);
+        if (by_trace) sleep_by_trace(mine, left);
+        else ht_background_nap(mine, left);  // the trace's begin will end it
+        ht_background_end(mine);
+        over = by_trace;
     }
 }
 
@@ -137,8 +143,12 @@ static int wait_by_trace(wait_until *wait, pthread_cond_t *cond, pthread_mutex_t
                          const struct timespec *moment) {
     uint64_t left = left_ns(id, moment);
     struct ht_background *mine = ht_background_begin(cond, ht_virtual_clock_trace_ns(id, moment));
-    struct timespec limit = real_moment(id, mine ? ht_background_limit_ns(left) : left);
+    struct timespec limit = real_moment(id, mine ? ht_background_patience_ns(left) : left);
     int failed = wait(cond, mutex, id, &limit);
+    while (failed == ETIMEDOUT && mine && ht_background_asleep(mine) && ht_background_trace_goes_on(mine)) {
+        limit = real_moment(id, ht_background_patience_ns(0));
+        failed = wait(cond, mutex, id, &limit);
+    }
     return mine && ht_background_end(mine) ? ETIMEDOUT : failed;
 }
 
@@ -211,15 +221,22 @@ EXPORTED int sem_wait(sem_t *semaphore) {
 }
 
 static int wait_for_semaphore(sem_t *semaphore, clockid_t id, const struct timespec *moment) {
-    uint64_t limit_ns = ht_background_limit_ns(left_ns(id, moment));
+    uint64_t patience_ns = ht_background_patience_ns(left_ns(id, moment)), slept_ns = 0;
     struct ht_background *mine = ht_background_begin(NULL, ht_virtual_clock_trace_ns(id, moment));
-    int failed = sem_trywait(semaphore);
-    for (uint64_t slept_ns = 0; failed && mine && slept_ns < limit_ns && ht_background_asleep(mine);
-         slept_ns += LOOK_NS) {
-        struct timespec look = ht_timespec(ht_raw_clock_ns(CLOCK_MONOTONIC) + LOOK_NS);
-        failed = NEXT(sem_clockwait)(semaphore, CLOCK_MONOTONIC, &look);
+    if (!mine) {
+        struct timespec real = real_moment(id, left_ns(id, moment));
+        return NEXT(sem_clockwait)(semaphore, id, &real);
     }
-    if (mine) ht_background_end(mine);
+    int failed = sem_trywait(semaphore);
+    while (failed && ht_background_asleep(mine)) {
+        struct timespec look = real_moment(CLOCK_MONOTONIC, LOOK_NS);
+        failed = NEXT(sem_clockwait)(semaphore, CLOCK_MONOTONIC, &look);
+        slept_ns += LOOK_NS;
+        if (slept_ns < patience_ns) continue;
+        if (!ht_background_trace_goes_on(mine)) break;
+        patience_ns = slept_ns + ht_background_patience_ns(0);
+    }
+    ht_background_end(mine);
     if (failed) errno = ETIMEDOUT;
     return failed;
 }
