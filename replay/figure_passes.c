@@ -46,10 +46,20 @@ static void take_off(struct ht_syscall_counts *counts, const struct ht_syscall_c
     }
 }
 
+// Like the memory pass, but it need not last as long as the program did.
+static struct ht_job accounting_job(const struct ht_experiment *x) {
+    struct ht_job job = ht_experiment_job(x, HT_PASS_ACCOUNT);
+    if (job.real_ns_per_trace_ns > 0) {
+        job.real_ns_per_trace_ns = 0;
+        job.virtual_time = 1;
+    }
+    return job;
+}
+
 // Runs the pass, with its system calls counted if that can be had. False if the count took too long.
 static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice, bool *replayed,
                         struct ht_choice_figures *figures) {
-    struct ht_job job = ht_experiment_job(x, HT_PASS_ACCOUNT);
+    struct ht_job job = accounting_job(x);
     uint64_t limit_ns = counting_ns + x->built->form->operations * COUNTING_NS_PER_OPERATION;
     bool over_limit = false;
     struct ht_syscall_counter *counter = ht_syscall_count_start(
@@ -77,7 +87,7 @@ void ht_figure_passes(struct ht_experiment *x, const struct ht_choice *choice) {
     if (figures->tried || ht_child_interrupted()) return;
     figures->tried = true;
     if (!run_counted(x, choice, &replayed, figures) && !ht_child_interrupted()) {
-        struct ht_job job = ht_experiment_job(x, HT_PASS_ACCOUNT);
+        struct ht_job job = accounting_job(x);
         job.syscall_socket = -1;
         replayed =
             ht_child_run(&x->channel, choice, &job, &x->random, figures->problem, sizeof figures->problem);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "allocator_choice.h"
+#include "pace_option.h"
 #include "replay_job.h"
 
 struct ht_replay_options {
@@ -19,8 +20,8 @@ struct ht_replay_options {
     enum ht_touch_free touch_free;
     uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them
     uint64_t decoded_memory_bytes;  // 0: as the machine allows
-    bool virtual_time;
-    uint32_t points;     // of the curves in results
+    uint32_t points;                // of the curves in results
+    struct ht_paces paces;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;
 };

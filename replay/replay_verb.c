@@ -107,6 +107,7 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
         .timed_one_in = options->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
         .seed = options->seed,
         .samples = options->points,
+        .end_ns = trace->program.end_ns,
         .held_bytes_max = memory_bytes};
     return ht_form_build(reader, options->trace_path, &trace->form_options, &trace->built, error);
 }
@@ -170,6 +171,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     if (load_trace(options, &trace, &error)) return say(&error);
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
+    x->end_ns = trace.program.end_ns;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
     ht_machine_read(&x->machine);
     size_t refused = describe_all(x, options, null_choice);

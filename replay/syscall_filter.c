@@ -22,6 +22,8 @@
 #define OUR_ARCHITECTURE 0
 #endif
 
+#define TSYNC_ESRCH (1UL << 4)  // SECCOMP_FILTER_FLAG_TSYNC_ESRCH, which older headers lack
+
 #define LOAD(field)     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
 #define IF(value, then) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (then), 0)
 #define ANSWER(action)  BPF_STMT(BPF_RET | BPF_K, (action))
@@ -66,8 +68,12 @@ int ht_syscall_filter_install(int socket_fd) {
     const struct sock_fprog filter = {sizeof program / sizeof *program, program};
     if (!OUR_ARCHITECTURE) return ENOSYS;
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return errno;
-    int listener =
-        (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter);
+    // Threads that the allocator has already are to be counted too; before Linux 5.7 only new ones can be.
+    const long flags = SECCOMP_FILTER_FLAG_NEW_LISTENER, all = SECCOMP_FILTER_FLAG_TSYNC | TSYNC_ESRCH;
+    int listener = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags | all, &filter);
+    if (listener < 0 && errno == EINVAL) {
+        listener = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &filter);
+    }
     if (listener < 0) return errno;
     if (!send_fd(socket_fd, listener)) _exit(1);  // nobody would ever answer
     close(listener);
