@@ -18,8 +18,9 @@ static void *of_server(const char *name) {
 }
 
 struct ht_reporter ht_reporter_find(void) {
-    static const struct ht_self_report *const kinds[] = {&ht_report_jemalloc, &ht_report_tcmalloc,
-                                                         &ht_report_mimalloc, &ht_report_glibc};
+    // The C library's first: its function is always found, and looking for one that is not there allocates.
+    static const struct ht_self_report *const kinds[] = {&ht_report_glibc, &ht_report_jemalloc,
+                                                         &ht_report_tcmalloc, &ht_report_mimalloc};
     struct ht_reporter found = {.usable_size = (uint64_t(*)(void *))of_server("malloc_usable_size")};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds && !found.kind; i++) {
         found.known = of_server(kinds[i]->known_by);
