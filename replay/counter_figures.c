@@ -1,10 +1,23 @@
 #include "counter_figures.h"
 
+#include <errno.h>
 #include <math.h>
+#include <string.h>
 
 const char *const ht_perf_names[HT_PERF_EVENTS] = {"instructions",     "cycles",           "cache_misses",
                                                    "llc_load_misses",  "dtlb_load_misses", "branch_misses",
                                                    "context_switches", "cpu_migrations"};
+
+const char *ht_perf_refusal_text(uint32_t refusal) {
+    switch (refusal) {
+    case ENOENT:
+    case ENODEV:
+    case EOPNOTSUPP: return "this processor, or virtual machine, does not have them all";
+    case EACCES:
+    case EPERM: return "not permitted (kernel.perf_event_paranoid, or a sandbox)";
+    default: return strerrordesc_np((int)refusal);
+    }
+}
 
 static double known(uint64_t value) { return value == HT_FIGURE_UNKNOWN ? NAN : (double)value; }
 

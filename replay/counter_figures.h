@@ -15,6 +15,9 @@ struct ht_counter_figures {
 
 extern const char *const ht_perf_names[HT_PERF_EVENTS];
 
+// Why a counter can't be had, for people.
+const char *ht_perf_refusal_text(uint32_t refusal);
+
 // null: the null replayer's of the same round, or NULL for its own. Its counts are taken off those of the
 // processor, because they are the harness's work; those of the scheduler are told as they are.
 void ht_counter_figures(const struct ht_child_figures *child, const struct ht_child_figures *null,

@@ -1,7 +1,6 @@
 #include "figures_json.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "beside_medians.h"
 
@@ -62,7 +61,7 @@ static json_t *perf_json(const struct ht_counter_figures *counters) {
                         : counters->user_only ? json_string("user")
                                               : json_string("user and kernel"));
     json_object_set_new(made, "missing",
-                        counters->refusal ? json_string(strerrordesc_np((int)counters->refusal))
+                        counters->refusal ? json_string(ht_perf_refusal_text(counters->refusal))
                                           : json_null());
     return made;
 }

@@ -2,7 +2,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "beside_medians.h"
 #include "talk.h"
@@ -111,8 +110,7 @@ static void print_counters(FILE *out, const struct ht_comparison *c) {
     }
     fputc('\n', out);
     ht_table_print(out, &table);
-    if (refusal)
-        fprintf(out, "n/a: this processor counter can't be had: %s\n", strerrordesc_np((int)refusal));
+    if (refusal) fprintf(out, "n/a, processor counters: %s\n", ht_perf_refusal_text(refusal));
 }
 
 static void print_syscalls(FILE *out, const struct ht_comparison *c) {
