@@ -24,6 +24,7 @@ static uint32_t await_chunk(struct ht_lane *lane, _Atomic uint32_t *unit) {
         found = atomic_load(unit);
         bool filling = atomic_load(&lane->form->filling);
         if (found && !filling) break;
+        if (atomic_load(&lane->form->broken)) _exit(1);  // the launcher knows why
         if (!found) ht_window_tell_place(lane, complete_ns);
         if (filling) ht_futex_wait_shared(&lane->form->filling, 1, &look_again);
         else ht_futex_wait_shared(unit, 0, &look_again);

@@ -1,5 +1,6 @@
 #include "replay_verb.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,6 +196,7 @@ int ht_verb_replay(int argc, char **argv) {
     ht_replay_options_parse(argc, argv, &options);
     struct ht_experiment x = {.options = &options, .results_fd = -1, .random = {options.seed}};
     ht_child_catch_signals();
+    mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
     if (options.list) return list_allocators(&x, &options);
     int status = check_baseline(&options);
     if (status) return status;
