@@ -1,4 +1,4 @@
-// Sleeping on a 32-bit word and waking whoever sleeps there.
+// Sleeping on a 32-bit word and waking whoever sleeps there: in this process, or (shared) in others, too.
 #ifndef HEAPTAPE_FUTEX_WORD_H
 #define HEAPTAPE_FUTEX_WORD_H
 
@@ -21,6 +21,12 @@ static inline void ht_futex_wait_for(_Atomic uint32_t *word, uint32_t value, uin
 }
 static inline void ht_futex_wake(_Atomic uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+static inline void ht_futex_wait_shared(_Atomic uint32_t *word, uint32_t value, const struct timespec *most) {
+    syscall(SYS_futex, word, FUTEX_WAIT, value, most, NULL, 0);
+}
+static inline void ht_futex_wake_shared(_Atomic uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 #endif
