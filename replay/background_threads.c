@@ -115,7 +115,7 @@ static void settle(void) {
         pthread_mutex_lock(&table.lock);
         bool enough = ht_raw_clock_ns(CLOCK_MONOTONIC) - begun_ns > PATIENCE_NS;
         bool nobody_came = atomic_load(&table.slept) == seen;
-        for (uint32_t i = 0; i < table.used && nobody_came; i++) {
+        for (uint32_t i = 0; i < table.used && (nobody_came || enough); i++) {
             struct ht_background *one = &table.all[i];
             forget_ended(one);
             if (one->state == WOKEN) wake(one);  // it may not have slept yet when it was woken
