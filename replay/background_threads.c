@@ -18,7 +18,7 @@
 #include <stddef.h>
 
 #include "futex_word.h"
-#include "next_function.h"
+#include "next_functions.h"
 #include "raw_clock.h"
 #include "replay_form.h"
 #include "virtual_clock.h"
@@ -92,16 +92,11 @@ static void forget_ended(struct ht_background *one) {
     one->state = NOBODY;
 }
 
-static void broadcast(pthread_cond_t *cond) {
-    static _Atomic(void *) next;
-    HT_NEXT_FUNCTION(pthread_cond_broadcast, &next)(cond);
-}
-
 static void wake(struct ht_background *one) {
     forget_ended(one);  // the condition of an ended thread need not be one any more
     if (one->state == NOBODY) return;
     atomic_store(&one->state, WOKEN);
-    if (one->cond) broadcast(one->cond);
+    if (one->cond) ht_next.pthread_cond_broadcast(one->cond);
     else ht_futex_wake(&one->state);
 }
 
@@ -227,7 +222,7 @@ bool ht_background_signal(pthread_cond_t *cond) {
         found = true;
         atomic_store(&one->state, WOKEN);
     }
-    if (found) broadcast(cond);
+    if (found) ht_next.pthread_cond_broadcast(cond);
     tell_due();
     pthread_mutex_unlock(&table.lock);
     return found;

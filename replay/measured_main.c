@@ -212,6 +212,7 @@ static void replay(struct measured *run) {
     run->start_ticks = ht_ticks();
     run->start_ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     if (job->virtual_time) start_virtual_time(run);
+    else ht_virtual_clock_renounce();
     allocate_inherited(run);
     uint32_t threads;
     run->background_cpu_before_ns = background_cpu_ns(run, &threads);

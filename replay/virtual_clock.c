@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <sys/time.h>
 
-#include "next_function.h"
+#include "next_functions.h"
 #include "raw_clock.h"
 
 enum { CLOCKS = 16 };
@@ -15,6 +15,7 @@ static struct {
     const _Atomic uint64_t *_Atomic trace_ns;  // NULL: real time
     _Atomic uint64_t shown_ns;                 // what the last reading was
     uint64_t base_ns[CLOCKS];
+    _Atomic bool renounced;
     bool running[CLOCKS];  // clocks that pass with time, unlike those that count CPU
 } virtual_clock;
 
@@ -31,6 +32,10 @@ void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
 }
 
 bool ht_virtual_clock_runs(void) { return atomic_load(&virtual_clock.trace_ns) != NULL; }
+
+void ht_virtual_clock_renounce(void) { atomic_store(&virtual_clock.renounced, true); }
+
+bool ht_virtual_clock_may_run(void) { return !atomic_load(&virtual_clock.renounced); }
 
 bool ht_virtual_clock_shows(clockid_t id) {
     return ht_virtual_clock_runs() && id >= 0 && id < CLOCKS && virtual_clock.running[id];
@@ -67,8 +72,7 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct ti
         *now = ht_timespec(virtual_clock.base_ns[id] + ht_virtual_clock_read_ns());
         return 0;
     }
-    static _Atomic(void *) next;
-    return HT_NEXT_FUNCTION(clock_gettime, &next)(id, now);
+    return ht_next.clock_gettime(id, now);
 }
 
 __attribute__((visibility("default"))) int gettimeofday(struct timeval *restrict now, void *restrict zone) {
