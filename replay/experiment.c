@@ -57,6 +57,7 @@ static struct ht_job make_job(const struct ht_experiment *x, enum ht_pass pass) 
         .pollution_bytes = x->options->pollution_bytes,
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
+        .end_ns = x->end_ns,
         .window_ns = x->options->window_ns ? x->options->window_ns : usual,
     };
 }

@@ -219,7 +219,7 @@ static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, 
 
 // What is left of the trace behind its last call, unless the thread that made it has ended.
 static int mark_end(struct writing *writing, uint32_t number, uint64_t event) {
-    struct ht_form_state *form = writing->form;
+    const struct ht_form_state *form = writing->form;
     bool known = !form->options->one_thread && number < form->facts.threads_count;
     if (event + 1 < writing->events || (known && form->facts.threads[number].ended)) return 0;
     return mark_pause(writing, number, event, form->options->end_ns);
@@ -340,8 +340,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     if (hands_over(form, event)) {
         put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
     }
-    if (mark_sample(writing, stream, event, time_ns)) return -1;
-    return mark_end(writing, thread, event);
+    return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
 
 // An allocation before the threads' streams, in one of its own. Once all are there, RSS is read.

@@ -142,7 +142,7 @@ static void take_background(struct measured *run) {
 static void take_end(void *context) {
     struct measured *run = context;
     struct ht_outcome *outcome = &run->exchange->outcome;
-    ht_pace_to_end(&run->window, run->form->end_ns);
+    ht_pace_to_end(&run->window, run->exchange->job.end_ns);
     if (outcome->cycle_counter_watched) {
         ht_cycle_trap_end(outcome->cycle_counter_reader, sizeof outcome->cycle_counter_reader);
     }

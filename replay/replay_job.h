@@ -31,8 +31,9 @@ struct ht_job {
     uint32_t preloaded;     // 1: expect the object of expected_device and expected_inode to serve
     uint32_t zero;
     uint64_t window_ns;
-    double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
     uint64_t pollution_bytes;     // of the timed pass: run through before each timed op; 0: not at all
+    uint64_t end_ns;              // trace time at which the program ended
+    double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
     uint64_t expected_device, expected_inode;
 };
 

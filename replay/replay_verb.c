@@ -170,8 +170,8 @@ static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns
     if (options->memory_pass) ns += options->paces.memory.real_ns_per_trace_ns;
     double seconds = ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1);
     if (seconds < 1 || options->quiet) return;
-    fprintf(stderr, "replay: at this pace a round takes %.0f s (%zu allocators and null), %u rounds %.0f s\n",
-            seconds, options->choices.count, options->rounds, seconds * options->rounds);
+    fprintf(stderr, "replay: at this pace a round takes %.0f s, all %u take %.0f s\n", seconds,
+            options->rounds, seconds * options->rounds);
 }
 
 static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
@@ -181,6 +181,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     if (load_trace(options, &trace, &error)) return say(&error);
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
+    x->end_ns = trace.program.end_ns;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
     ht_machine_read(&x->machine);
     size_t refused = describe_all(x, options, null_choice);
@@ -189,7 +190,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
         x->results_fd = ht_results_open(options->results_path, &error);
         if (x->results_fd < 0) return say(&error);
     }
-    say_waiting(options, trace.built.form->end_ns);
+    say_waiting(options, x->end_ns);
     int early = ht_experiment_run(x);
     int status = finish(x, &trace, early, refused);
     if (x->results_fd >= 0) close(x->results_fd);
