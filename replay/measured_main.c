@@ -178,8 +178,20 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
     add_failures(outcome, lane);
 }
 
+// The allocator's constructor may have started threads that have yet to come to their first sleep.
+static void await_background(struct measured *run) {
+    const struct timespec look_again = {.tv_nsec = 1000000};
+    uint32_t threads;
+    for (int looks = 0; looks < 100; looks++) {
+        ht_background_cpu_ns(is_ours, run, &threads);
+        if (threads <= ht_background_sleepers()) return;
+        syscall(SYS_nanosleep, &look_again, NULL);
+    }
+}
+
 // In the memory pass, which takes no time, the cycle counter too shows trace time.
 static void start_virtual_time(struct measured *run) {
+    await_background(run);
     ht_virtual_clock_start(&run->window.low_ns);
     ht_background_start(&run->window.low_ns, run->exchange->job.real_ns_per_trace_ns);
     if (run->exchange->job.pass == HT_PASS_MEMORY) {
@@ -200,6 +212,7 @@ static void replay(struct measured *run) {
     run->start_ticks = ht_ticks();
     run->start_ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     if (job->virtual_time) start_virtual_time(run);
+    else ht_virtual_clock_renounce();
     allocate_inherited(run);
     uint32_t threads;
     run->background_cpu_before_ns = background_cpu_ns(run, &threads);

@@ -164,6 +164,17 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     return failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
 
+// A user who asked for real time should know for how much of it.
+static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns) {
+    enum { RUNS_OF_TIME_PASS = 2 };
+    double ns = options->time_pass ? RUNS_OF_TIME_PASS * options->paces.time.real_ns_per_trace_ns : 0;
+    if (options->memory_pass) ns += options->paces.memory.real_ns_per_trace_ns;
+    double seconds = ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1);
+    if (seconds < 1 || options->quiet) return;
+    fprintf(stderr, "replay: at this pace a round takes %.0f s, all %u take %.0f s\n", seconds,
+            options->rounds, seconds * options->rounds);
+}
+
 static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
                       struct ht_choice *null_choice) {
     static struct loaded_trace trace;
@@ -180,6 +191,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
         x->results_fd = ht_results_open(options->results_path, &error);
         if (x->results_fd < 0) return say(&error);
     }
+    say_waiting(options, x->end_ns);
     int early = ht_experiment_run(x);
     int status = finish(x, &trace, early, refused);
     if (x->results_fd >= 0) close(x->results_fd);
