@@ -142,7 +142,7 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     channel->exchange->job.preloaded = choice->preload[0] != 0;
     channel->exchange->job.expected_device = choice->device;
     channel->exchange->job.expected_inode = choice->inode;
-    if (streamed && !(decoder = ht_decoder_start(channel->built, 1, true, &error))) {
+    if (streamed && !(decoder = ht_decoder_start(channel->built, job->scale, true, &error))) {
         snprintf(problem, problem_room, "%s", error.message);
         return false;
     }
