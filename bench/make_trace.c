@@ -139,7 +139,10 @@ int main(int argc, char **argv) {
         made.rows[i].ended = i % 3 == 2;
         snprintf(made.rows[i].name, sizeof made.rows[i].name, "thread-%u", i % THREADS_MAX);
     }
-    if (ht_trace_finish(made.writer, made.rows, made.threads, "{}", NULL, &error)) {
+    char totals[64];
+    snprintf(totals, sizeof totals, "{\"events\": %llu}",
+             (unsigned long long)ht_trace_next_event(made.writer));
+    if (ht_trace_finish(made.writer, made.rows, made.threads, totals, NULL, &error)) {
         fprintf(stderr, "make_trace: %s\n", error.message);
         return 1;
     }
