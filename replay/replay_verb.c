@@ -100,6 +100,7 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
             "and half a trace is not replayed");
     }
     if (ht_recorded_program_read(reader, &trace->program, error)) return -1;
+    if (options->scale > 1) ht_recorded_program_other(&trace->program);
     uint64_t memory_bytes = options->decoded_memory_bytes;
     if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;
     trace->form_options = (struct ht_form_options){
@@ -108,6 +109,7 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
         .timed_one_in = options->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
         .seed = options->seed,
         .end_ns = trace->program.end_ns,
+        .scale = options->scale,
         .held_bytes_max = memory_bytes};
     return ht_form_build(reader, options->trace_path, &trace->form_options, &trace->built, error);
 }
