@@ -2,18 +2,16 @@
 
 #include <stdio.h>
 
-#include "allocator_calls.h"
 #include "memory_residency.h"
 #include "rss_probe.h"
 #include "self_report.h"
 
-void ht_after_replay(void **table, uint32_t slots, const uint64_t *live, int statm_fd, int smaps_fd,
-                     struct ht_child_figures *figures) {
+void ht_after_replay(int smaps_fd, int statm_fd, struct ht_child_figures *figures) {
     ht_residency_read(smaps_fd, &figures->residency_end);
     figures->residency_end.rss_bytes = ht_rss_anon_bytes(statm_fd);
-    for (uint32_t i = 0; i < slots; i++) {
-        if (live[i / 64] >> i % 64 & 1) HT_CALL_FREE(table[i]);
-    }
+}
+
+void ht_after_freeing(int statm_fd, struct ht_child_figures *figures) {
     figures->rss_after_free_bytes = ht_rss_anon_bytes(statm_fd);
     struct ht_reporter reporter = ht_reporter_find();
     if (!reporter.kind || !reporter.kind->purge) return;

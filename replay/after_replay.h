@@ -4,8 +4,11 @@
 
 #include "child_figures.h"
 
-// After the figures of the end have been taken. live: a bit for each slot that holds a block.
-void ht_after_replay(void **table, uint32_t slots, const uint64_t *live, int statm_fd, int smaps_fd,
-                     struct ht_child_figures *figures);
+// The kernel's view of the end, before anything is freed.
+void ht_after_replay(int smaps_fd, int statm_fd, struct ht_child_figures *figures);
+
+// Everything has been freed: what remains, and what remains once the allocator has been asked to give back
+// what it can.
+void ht_after_freeing(int statm_fd, struct ht_child_figures *figures);
 
 #endif

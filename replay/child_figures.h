@@ -53,6 +53,7 @@ struct ht_child_figures {
     // Of the flat pass.
     struct ht_perf_count perf[HT_PERF_EVENTS];
     uint64_t voluntary_switches, involuntary_switches;
+    uint64_t repeats;  // how often the trace was replayed: all of these are of all repeats together
 
     // Of the memory pass.
     struct ht_kernel_view residency[HT_RESIDENCIES_MAX], residency_end;

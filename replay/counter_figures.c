@@ -19,18 +19,21 @@ const char *ht_perf_refusal_text(uint32_t refusal) {
     }
 }
 
-static double known(uint64_t value) { return value == HT_FIGURE_UNKNOWN ? NAN : (double)value; }
+// Of one repeat.
+static double once(uint64_t value, const struct ht_child_figures *child) {
+    return value == HT_FIGURE_UNKNOWN ? NAN : (double)value / (double)child->repeats;
+}
 
 void ht_counter_figures(const struct ht_child_figures *child, const struct ht_child_figures *null,
                         struct ht_counter_figures *figures) {
     *figures = (struct ht_counter_figures){
-        .voluntary_switches = (double)child->voluntary_switches,
-        .involuntary_switches = (double)child->involuntary_switches,
+        .voluntary_switches = once(child->voluntary_switches, child),
+        .involuntary_switches = once(child->involuntary_switches, child),
     };
     for (int i = 0; i < HT_PERF_EVENTS; i++) {
-        figures->perf[i] = known(child->perf[i].value);
+        figures->perf[i] = once(child->perf[i].value, child);
         if (i >= HT_PERF_CONTEXT_SWITCHES) continue;
-        if (null) figures->perf[i] -= known(null->perf[i].value);
+        if (null) figures->perf[i] -= once(null->perf[i].value, null);
         if (child->perf[i].user_only) figures->user_only = true;
         if (!figures->refusal) figures->refusal = child->perf[i].refusal;
     }

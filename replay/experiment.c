@@ -61,6 +61,8 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = x->end_ns,
+        .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
+        .repeats = 1,
         .window_ns = x->options->window_ns ? x->options->window_ns : usual,
     };
 }
@@ -83,9 +85,10 @@ static bool run_pass(struct ht_experiment *x, const struct ht_choice *choice, en
     bool done = ht_child_run(&x->channel, choice, &job, &x->random, problem, PROBLEM_BYTES);
     *outcome = x->channel.exchange->outcome;
     if (!done) return false;
-    if (outcome->operations != x->built->form->operations) {
+    uint64_t expected = x->built->form->operations * x->built->side_by_side * job.repeats;
+    if (outcome->operations != expected) {
         snprintf(problem, PROBLEM_BYTES, "%llu operations replayed, %llu expected",
-                 (unsigned long long)outcome->operations, (unsigned long long)x->built->form->operations);
+                 (unsigned long long)outcome->operations, (unsigned long long)expected);
         return false;
     }
     if (pass == HT_PASS_MEMORY && outcome->samples_taken != x->built->form->samples) {

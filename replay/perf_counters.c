@@ -71,10 +71,13 @@ static uint64_t read_count(int fd) {
     return (uint64_t)((double)got.value * (double)got.enabled_ns / (double)got.running_ns);
 }
 
-void ht_perf_end(struct ht_perf_counters *counters) {
+void ht_perf_pause(struct ht_perf_counters *counters) {
     for (int i = 0; i < HT_PERF_EVENTS; i++) {
         if (counters->fds[i] >= 0) ioctl(counters->fds[i], PERF_EVENT_IOC_DISABLE, 0);
     }
+}
+
+void ht_perf_end(struct ht_perf_counters *counters) {
     for (int i = 0; i < HT_PERF_EVENTS; i++) {
         if (counters->fds[i] < 0) continue;
         counters->counts[i].value = read_count(counters->fds[i]);

@@ -11,7 +11,9 @@ struct ht_perf_counters {
 
 // Opens what is permitted, before there are threads: they inherit it.
 void ht_perf_open(struct ht_perf_counters *counters, struct ht_perf_count *counts);
+// What is done between begin and pause is counted, each time.
 void ht_perf_begin(struct ht_perf_counters *counters);
+void ht_perf_pause(struct ht_perf_counters *counters);
 void ht_perf_end(struct ht_perf_counters *counters);  // fills counts
 
 #endif

@@ -12,8 +12,8 @@ static struct ht_account_class *class_of(struct ht_accounting *accounting, uint6
 }
 
 // The slot's block is no more. A block without any usable memory is none: malloc(0) may give NULL.
-static void drop(struct ht_accounting *accounting, uint32_t slot) {
-    struct ht_account_slot *account = &accounting->slots[slot];
+static void drop(struct ht_accounting *accounting, void **entry) {
+    struct ht_account_slot *account = &accounting->slots[entry - accounting->table];
     struct ht_account_class *class = class_of(accounting, account->requested_bytes);
     if (account->usable_bytes) {
         atomic_fetch_sub(&class->blocks, 1);
@@ -25,14 +25,15 @@ static void drop(struct ht_accounting *accounting, uint32_t slot) {
     *account = (struct ht_account_slot){0};
 }
 
-static void add(struct ht_accounting *accounting, uint32_t slot, uint64_t requested_bytes, void *block) {
+static void add(struct ht_accounting *accounting, void **entry, uint64_t requested_bytes) {
+    void *block = *entry;
     struct ht_account_class *class = class_of(accounting, requested_bytes);
     uint64_t usable_bytes = block && accounting->reporter.usable_size
                                 ? accounting->reporter.usable_size(block)
                             : block ? requested_bytes
                                     : 0;
     if (!block) requested_bytes = 0;
-    accounting->slots[slot] = (struct ht_account_slot){requested_bytes, usable_bytes};
+    accounting->slots[entry - accounting->table] = (struct ht_account_slot){requested_bytes, usable_bytes};
     if (usable_bytes) {
         atomic_fetch_add(&class->blocks, 1);
         atomic_fetch_add(&class->requested_bytes, requested_bytes);
@@ -46,10 +47,11 @@ static void add(struct ht_accounting *accounting, uint32_t slot, uint64_t reques
 static void replay_call(struct ht_lane *lane, const uint64_t *word) {
     struct ht_accounting *accounting = lane->accounting;
     struct ht_word_call call = ht_word_call(word);
+    void **entry = lane->table + call.slot;
     uint64_t requested_bytes = call.call == HT_WIDE_CALLOC ? call.size * call.extra : call.size;
-    if (call.slot && (call.frees || call.call == HT_WIDE_REALLOC)) drop(accounting, call.slot);
+    if (call.slot && (call.frees || call.call == HT_WIDE_REALLOC)) drop(accounting, entry);
     ht_engine_call(lane, word);
-    if (!call.frees) add(accounting, call.slot, requested_bytes, lane->table[call.slot]);
+    if (!call.frees) add(accounting, entry, requested_bytes);
 }
 
 static void fill_row(struct ht_accounting *accounting, struct ht_report_row *row) {
@@ -103,7 +105,7 @@ void ht_accounting_run(struct ht_lane *lane) {
                 word = ht_feed_next(lane);
                 break;
             }
-            if (ht_word_slot(*word) == HT_MARK_SAMPLE) take_sample(lane, ht_word_arg(*word));
+            if (ht_word_slot(*word) == HT_MARK_SAMPLE && !lane->silent) take_sample(lane, ht_word_arg(*word));
             word++;
             break;
         default: replay_call(lane, word); word += ht_word_length(*word);
@@ -111,8 +113,9 @@ void ht_accounting_run(struct ht_lane *lane) {
     }
 }
 
-void ht_accounting_init(struct ht_accounting *accounting, struct ht_account_slot *slots, uint64_t samples,
-                        struct ht_child_figures *figures) {
+void ht_accounting_init(struct ht_accounting *accounting, void **table, struct ht_account_slot *slots,
+                        uint64_t samples, struct ht_child_figures *figures) {
+    accounting->table = table;
     accounting->reporter = ht_reporter_find();
     accounting->slots = slots;
     accounting->figures = figures;

@@ -19,7 +19,8 @@ struct ht_account_class {
 
 struct ht_accounting {
     struct ht_reporter reporter;
-    struct ht_account_slot *slots;
+    void **table;                               // of the first copy's slots
+    struct ht_account_slot *slots;              // as in the table
     _Atomic uint64_t live_bytes, usable_bytes;  // of all that is live
     struct ht_account_class classes[HT_SIZE_CLASSES];
     struct ht_bounded_probe probe;
@@ -27,9 +28,9 @@ struct ht_accounting {
     struct ht_child_figures *figures;
 };
 
-// slots: zeroed, one for each slot.
-void ht_accounting_init(struct ht_accounting *accounting, struct ht_account_slot *slots, uint64_t samples,
-                        struct ht_child_figures *figures);
+// table: of the slots of all copies of the trace; slots: zeroed, one for each.
+void ht_accounting_init(struct ht_accounting *accounting, void **table, struct ht_account_slot *slots,
+                        uint64_t samples, struct ht_child_figures *figures);
 
 // Replays the lane's whole stream. Each sample of the lane becomes the slop then: usable less requested, in
 // two's complement.

@@ -122,11 +122,14 @@ static void counters_without_the_nulls(void **state) {
     }
     child.perf[HT_PERF_CYCLES] = (struct ht_perf_count){.value = HT_FIGURE_UNKNOWN, .refusal = 2};
     null.perf[HT_PERF_LLC_MISSES].value = HT_FIGURE_UNKNOWN;
-    child.voluntary_switches = 5;
+    child.voluntary_switches = 10;
+    child.repeats = 2;
+    null.repeats = 1;
     ht_counter_figures(&child, &null, &figures);
-    assert_true(figures.perf[HT_PERF_INSTRUCTIONS] == 70);
+    // 100 of two repeats, less 30 of one.
+    assert_true(figures.perf[HT_PERF_INSTRUCTIONS] == 20);
     assert_true(isnan(figures.perf[HT_PERF_CYCLES]) && isnan(figures.perf[HT_PERF_LLC_MISSES]));
-    assert_true(figures.perf[HT_PERF_CONTEXT_SWITCHES] == 100 && figures.perf[HT_PERF_MIGRATIONS] == 100);
+    assert_true(figures.perf[HT_PERF_CONTEXT_SWITCHES] == 50 && figures.perf[HT_PERF_MIGRATIONS] == 50);
     assert_true(figures.refusal == 2 && !figures.user_only && figures.voluntary_switches == 5);
     ht_counter_figures(&null, NULL, &figures);
     assert_true(figures.perf[HT_PERF_INSTRUCTIONS] == 30 && figures.refusal == 0);
