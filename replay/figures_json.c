@@ -12,6 +12,11 @@ static json_t *count(uint64_t value) {
     return value == HT_FIGURE_UNKNOWN ? json_null() : json_integer((json_int_t)value);
 }
 
+// The upper bound of a size class; that of the last is 2^64.
+static json_t *bound(unsigned class) {
+    return class < 63 ? json_integer((json_int_t)1 << class) : json_real(ldexp(1, (int)class));
+}
+
 static json_t *percentiles_json(const struct ht_histogram *histogram) {
     struct ht_percentiles p = ht_percentiles_of(histogram);
     return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "count", (json_int_t)p.count, "p50", p.p50_ns, "p90",
@@ -34,7 +39,7 @@ static json_t *by_size_json(const struct ht_latencies *latencies) {
             if (!latencies->sizes[kind][i].total) continue;
             json_t *row = percentiles_json(&latencies->sizes[kind][i]);
             json_object_set_new(row, "kind", json_string(ht_latency_kind_names[kind]));
-            json_object_set_new(row, "to_bytes", json_real(ldexp(1, (int)i)));
+            json_object_set_new(row, "to_bytes", bound(i));
             json_array_append_new(made, row);
         }
     }
@@ -102,7 +107,7 @@ static json_t *slop_by_size_json(const struct ht_child_figures *child) {
     for (unsigned i = 0; i < HT_SIZE_CLASSES; i++) {
         const struct ht_size_account *class = &child->at_peak[i];
         if (!class->blocks) continue;
-        json_array_append_new(made, json_pack("{s:f, s:I, s:I, s:I}", "to_bytes", ldexp(1, (int)i), "blocks",
+        json_array_append_new(made, json_pack("{s:o, s:I, s:I, s:I}", "to_bytes", bound(i), "blocks",
                                               (json_int_t) class->blocks, "requested_bytes",
                                               (json_int_t) class->requested_bytes, "usable_bytes",
                                               (json_int_t) class->usable_bytes));

@@ -169,6 +169,24 @@ def test_slop_counts_every_live_block(replayed: Replayed) -> None:
     assert replayed.memory["null"]["slop_bytes"] is None
 
 
+def test_copies_have_as_much_of_everything(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
+    """Held and streamed, on one thread and side by side."""
+    for number, more in enumerate((["--threads", "1"], [], ["--decoded-memory", "1"])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        lines, _ = replay(tools, replayed.program.trace, folder, "--pass", "memory", "--scale", 3, *more,
+                          allocators="jemalloc" if "jemalloc" in replayed.real else "glibc")
+        row = next(row for row in lines if row["allocator"]["name"] != "null")
+        one = replayed.memory[row["allocator"]["name"]]
+        # Side by side the copies need not be where most is live at the same time.
+        assert 0.7 * 3 * one["slop_bytes"] <= row["slop_bytes"] <= 3.1 * one["slop_bytes"]
+        if number == 0:
+            assert row["slop_bytes"] == 3 * one["slop_bytes"]
+        assert row["allocator_stats"]["end"]["live_bytes"] == 3 * sum(replayed.program.live.values())
+        assert row["slop_end_bytes"] == 3 * one["slop_end_bytes"]
+        assert row["rss_after_purge_bytes"] < 0.75 * row["rss_end_bytes"]
+
+
 def test_slop_of_glibc(replayed: Replayed) -> None:
     """Its chunks are multiples of 16 bytes, 8 of them its own; now and then one is 16 larger."""
     if "glibc" not in replayed.real or struct.calcsize("P") != 8:
