@@ -4,6 +4,7 @@
 // blocks are used again, so that traces with very many threads don't grow this process.
 #include "null_allocator.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -26,10 +27,15 @@ struct null_thread {
 };
 static __thread struct null_thread self __attribute__((tls_model("initial-exec")));
 
+// What comes before a real block. It is half a unit long, so that an address alone tells a real block, half
+// way between units, from scratch, which begins on one: then free needs no look at the thread.
 struct real_block {
     uint64_t units;
     struct real_block *next;
+    uint64_t zero[2];
 };
+static_assert(sizeof(struct real_block) == UNIT_BYTES / 2, "a block begins half way between units");
+static bool is_real(const void *memory) { return (uintptr_t)memory & (UNIT_BYTES / 2); }
 static struct {
     _Alignas(UNIT_BYTES) char bytes[REAL_BYTES];  // only what is used becomes resident
     size_t used;
@@ -47,7 +53,7 @@ static void unlock_real(void) { atomic_flag_clear_explicit(&real.lock, memory_or
 
 static __attribute__((noinline, cold)) void *real_malloc(size_t size) {
     if (size > REAL_BYTES) return NULL;
-    size_t units = (size + UNIT_BYTES - 1) / UNIT_BYTES + 1;  // the first unit is the header
+    size_t units = (size + sizeof(struct real_block) + UNIT_BYTES - 1) / UNIT_BYTES;
     struct real_block *block = NULL;
     lock_real();
     if (units < CLASSES && real.freed[units]) {
@@ -60,13 +66,11 @@ static __attribute__((noinline, cold)) void *real_malloc(size_t size) {
     unlock_real();
     if (!block) return NULL;
     block->units = units;
-    return memset((char *)block + UNIT_BYTES, 0, (units - 1) * UNIT_BYTES);
+    return memset(block + 1, 0, size);
 }
 
 static __attribute__((noinline, cold)) void real_free(void *memory) {
-    char *at = memory;
-    if (at < real.bytes + UNIT_BYTES || at >= real.bytes + REAL_BYTES) return;
-    struct real_block *block = (struct real_block *)(at - UNIT_BYTES);
+    struct real_block *block = (struct real_block *)memory - 1;
     if (block->units >= CLASSES) return;
     lock_real();
     block->next = real.freed[block->units];
@@ -75,10 +79,9 @@ static __attribute__((noinline, cold)) void real_free(void *memory) {
 }
 
 static __attribute__((noinline, cold)) void *real_realloc(void *memory, size_t size) {
-    char *at = memory;
     void *moved = real_malloc(size);
-    if (!moved || !memory || at < real.bytes + UNIT_BYTES || at >= real.bytes + REAL_BYTES) return moved;
-    size_t had = (((struct real_block *)(at - UNIT_BYTES))->units - 1) * UNIT_BYTES;
+    if (!moved || !is_real(memory)) return moved;
+    size_t had = ((struct real_block *)memory - 1)->units * UNIT_BYTES - sizeof(struct real_block);
     memcpy(moved, memory, had < size ? had : size);
     real_free(memory);
     return moved;
@@ -103,7 +106,7 @@ void *NULL_NAME(realloc)(void *block, size_t size) {
 }
 
 void NULL_NAME(free)(void *block) {
-    if (__builtin_expect(!self.replaying, 0)) real_free(block);
+    if (__builtin_expect(is_real(block), 0)) real_free(block);
 }
 
 int NULL_NAME(posix_memalign)(void **block, size_t alignment, size_t size) {

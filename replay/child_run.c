@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "form_streamed.h"
+
 extern char **environ;
 
 enum { PADDING_BYTES_MAX = 4096, ENVIRONMENT_MAX = 4096 };
@@ -32,11 +34,13 @@ void ht_child_catch_signals(void) {
     sigaction(SIGTERM, &action, NULL);
 }
 
-int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_t samples,
+int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built,
                           struct ht_error *error) {
     int fd = memfd_create("heaptape-exchange", 0);
-    *channel = (struct ht_child_channel){.form_fd = form_fd, .exchange_fd = fd};
-    channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + samples * sizeof(uint64_t);
+    uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
+    *channel = (struct ht_child_channel){.built = built, .exchange_fd = fd};
+    channel->exchange_bytes =
+        HT_EXCHANGE_RSS_OFFSET + samples * sizeof(uint64_t) + readings * sizeof(struct ht_reading);
     if (fd < 0 || ftruncate(fd, (off_t)channel->exchange_bytes)) {
         return ht_error_system(error, "replay", "shared memory for the results");
     }
@@ -44,6 +48,7 @@ int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_
     if (map == MAP_FAILED) return ht_error_system(error, "replay", "shared memory for the results");
     channel->exchange = map;
     channel->rss_bytes = (const uint64_t *)((char *)map + HT_EXCHANGE_RSS_OFFSET);
+    channel->readings = (const struct ht_reading *)(channel->rss_bytes + samples);
     return 0;
 }
 
@@ -77,7 +82,7 @@ static void make_environment(const struct ht_choice *choice, struct ht_random *r
 static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
                                  char **environment, pid_t launcher) {
     char form[16], exchange[16];
-    snprintf(form, sizeof form, "%d", channel->form_fd);
+    snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);  // it died before that took effect
@@ -107,15 +112,11 @@ static bool judge(const struct ht_outcome *outcome, int status, char *problem, s
     return false;
 }
 
-bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
-                  struct ht_random *random, char *problem, size_t problem_room) {
+// Runs the child to its end. False, with problem, if there was none.
+static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice,
+                       struct ht_random *random, int *status, char *problem, size_t problem_room) {
     char *environment[ENVIRONMENT_MAX], padding[PADDING_BYTES_MAX], preload[4200];
     make_environment(choice, random, environment, preload, sizeof preload, padding);
-    memset(channel->exchange, 0, sizeof *channel->exchange);
-    channel->exchange->job = *job;
-    channel->exchange->job.preloaded = choice->preload[0] != 0;
-    channel->exchange->job.expected_device = choice->device;
-    channel->exchange->job.expected_inode = choice->inode;
     pid_t launcher = getpid(), child = fork();
     if (child == 0) exec_child(channel, choice, environment, launcher);
     if (child < 0) {
@@ -124,9 +125,31 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     }
     child_pid = child;
     if (interrupted) kill(child, SIGKILL);  // the signal may have come before child_pid was set
-    int status = 0;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    while (waitpid(child, status, 0) < 0 && errno == EINTR) {
     }
     child_pid = 0;
-    return judge(&channel->exchange->outcome, status, problem, problem_room) && !interrupted;
+    return true;
+}
+
+bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
+                  struct ht_random *random, char *problem, size_t problem_room) {
+    bool streamed = job->pass != HT_PASS_DESCRIBE && channel->built->form->streamed;
+    struct ht_decoder *decoder = NULL;
+    struct ht_error error = {0};
+    int status = 0;
+    memset(channel->exchange, 0, sizeof *channel->exchange);
+    channel->exchange->job = *job;
+    channel->exchange->job.preloaded = choice->preload[0] != 0;
+    channel->exchange->job.expected_device = choice->device;
+    channel->exchange->job.expected_inode = choice->inode;
+    if (streamed && !(decoder = ht_decoder_start(channel->built, 1, true, &error))) {
+        snprintf(problem, problem_room, "%s", error.message);
+        return false;
+    }
+    bool ran = run_to_end(channel, choice, random, &status, problem, problem_room);
+    if (decoder && ht_decoder_stop(decoder, &error)) {
+        snprintf(problem, problem_room, "%s", error.message);
+        return false;
+    }
+    return ran && judge(&channel->exchange->outcome, status, problem, problem_room) && !interrupted;
 }

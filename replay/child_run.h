@@ -6,20 +6,22 @@
 #include <stdint.h>
 
 #include "allocator_choice.h"
+#include "form_builder.h"
 #include "random_numbers.h"
 #include "replay_job.h"
 
 // The memory that launcher and children talk through.
 struct ht_child_channel {
-    int form_fd;  // -1 while only describing
+    const struct ht_built_form *built;  // NULL while only describing
     int exchange_fd;
     uint64_t exchange_bytes;
     struct ht_exchange *exchange;
-    const uint64_t *rss_bytes;  // the samples of the last memory pass
+    const uint64_t *rss_bytes;          // the samples of the last memory pass
+    const struct ht_reading *readings;  // of the last timed pass
 };
 
-// samples: how many RSS samples there must be room for.
-int ht_child_channel_open(struct ht_child_channel *channel, int form_fd, uint32_t samples,
+// built: what the children are to replay, with room for its samples and readings; NULL: only to describe.
+int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built,
                           struct ht_error *error);
 void ht_child_channel_close(struct ht_child_channel *channel);
 

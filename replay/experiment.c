@@ -15,7 +15,8 @@ static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
 
 // The null replayer's answers of this round.
 struct control {
-    struct ht_outcome flat, timed, memory;
+    struct ht_outcome flat, memory;
+    struct ht_timed_readings timed;
     uint64_t *rss_bytes;
 };
 
@@ -51,6 +52,8 @@ static struct ht_job make_job(const struct ht_experiment *x, enum ht_pass pass) 
     return (struct ht_job){
         .pass = pass,
         .touch = x->options->touch,
+        .touch_free = x->options->touch_free,
+        .pollution_bytes = x->options->pollution_bytes,
         .virtual_time = x->options->virtual_time,
         .window_ns = x->options->window_ns ? x->options->window_ns : usual,
     };
@@ -114,20 +117,21 @@ static void time_pass(struct ht_experiment *x, const struct ht_choice *choice, u
     char problem[PROBLEM_BYTES] = "";
     bool own = choice == x->null_choice;
     struct ht_outcome flat = {0}, timed = {0};
+    struct ht_timed_readings sum;
     struct ht_results_line line = {.choice = choice,
                                    .round = round,
                                    .load = ht_machine_load(),
                                    .started_realtime_ns = now_ns(CLOCK_REALTIME)};
     cell->time_ok = run_pass(x, choice, HT_PASS_FLAT, &flat, problem);
     if (cell->time_ok) cell->time_ok = run_pass(x, choice, HT_PASS_TIMED, &timed, problem);
-    if (own) {
-        control->flat = flat;
-        control->timed = timed;
-    }
     if (cell->time_ok) {
-        const struct ht_outcome *mine = own ? &control->flat : &flat,
-                                *mine_timed = own ? &control->timed : &timed;
-        ht_time_figures(x->built, mine, mine_timed, &control->flat, &control->timed, &cell->time);
+        ht_timed_readings_sum(x->built, x->channel.readings, &timed, &sum);
+        if (own) {
+            control->flat = flat;
+            control->timed = sum;
+        }
+        ht_time_figures(x->built, own ? &control->flat : &flat, own ? &control->timed : &sum, &control->flat,
+                        &control->timed, x->options->pollution_bytes > 0, &cell->time);
         cell->faults = (double)(flat.minor_faults + flat.major_faults);
         line.time = &cell->time;
     } else {

@@ -9,16 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "form_held.h"
 #include "form_state.h"
+#include "form_streamed.h"
 
-// The most words that one event can become: time, wait, an op of four, publish. The memfd is sparse, so
-// what is not used costs nothing. A stream has two words more: the time of its end, and a spare one.
-enum {
-    WORDS_PER_EVENT_MAX = 7,
-    WORDS_PER_ALLOCATION_MAX = 4,
-    WORDS_PER_STREAM = 2 + HT_WORDS_PADDING,
-    PAGE_BYTES = 4096
-};
+enum { CHUNKS_BEGUN_BYTES = 256 << 20 };
 
 int ht_form_grow(struct ht_form_state *form, void **array, size_t *room, size_t needed,
                  size_t element_bytes) {
@@ -77,89 +72,6 @@ int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, 
     return 0;
 }
 
-static uint64_t round_to_page(uint64_t bytes) { return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; }
-
-static uint64_t header_bytes(const struct ht_form_state *form) {
-    return round_to_page(sizeof(struct ht_form) + form->streams_count * sizeof(struct ht_stream));
-}
-
-static uint64_t stream_bytes(const struct ht_stream_state *stream) {
-    return round_to_page((stream->events * WORDS_PER_EVENT_MAX + WORDS_PER_STREAM) * sizeof(uint64_t));
-}
-
-static uint64_t inherited_bytes(const struct ht_form_state *form) {
-    return round_to_page((form->inherited * WORDS_PER_ALLOCATION_MAX + HT_WORDS_PADDING) * sizeof(uint64_t));
-}
-
-// The memfd, with a region for what is inherited, and one for each stream.
-static int make_memory(struct ht_form_state *form) {
-    struct ht_built_form *built = form->built;
-    uint64_t bytes = header_bytes(form) + inherited_bytes(form);
-    for (uint32_t i = 0; i < form->streams_count; i++) bytes += stream_bytes(&form->streams[i]);
-    built->fd = memfd_create("heaptape-form", 0);
-    if (built->fd < 0 || ftruncate(built->fd, (off_t)bytes)) {
-        return ht_error_system(form->error, form->path, "shared memory for the decoded trace");
-    }
-    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, built->fd, 0);
-    if (map == MAP_FAILED) return ht_error_system(form->error, form->path, "mapping the decoded trace");
-    form->base = map;
-    form->base_bytes = bytes;
-    built->form = map;
-    built->mapped_bytes = bytes;
-    uint64_t offset = header_bytes(form);
-    form->inherited_words = (uint64_t *)(form->base + offset);
-    offset += inherited_bytes(form);
-    for (uint32_t i = 0; i < form->streams_count; i++) {
-        form->streams[i].words = (uint64_t *)(form->base + offset);
-        offset += stream_bytes(&form->streams[i]);
-    }
-    return 0;
-}
-
-// Appends to the memfd, which grows; pages behind base are reached through the file.
-static int append(struct ht_form_state *form, const void *data, size_t bytes, uint64_t *offset) {
-    const char *at = data;
-    uint64_t to = *offset = form->base_bytes;
-    form->base_bytes += round_to_page(bytes);
-    int failed = ftruncate(form->built->fd, (off_t)form->base_bytes);
-    while (bytes && !failed) {
-        ssize_t written = pwrite(form->built->fd, at, bytes, (off_t)to);
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) {
-            failed = -1;
-        } else {
-            at += written;
-            to += (uint64_t)written;
-            bytes -= (size_t)written;
-        }
-    }
-    return failed ? ht_error_system(form->error, form->path, "shared memory for the decoded trace") : 0;
-}
-
-static int finish_stream(struct ht_form_state *form, uint32_t i) {
-    struct ht_stream_state *state = &form->streams[i];
-    struct ht_stream *stream = (struct ht_stream *)(form->base + form->built->form->streams_offset) + i;
-    bool known = !form->options->one_thread && i < form->facts.threads_count;
-    const struct ht_thread *ended = known && form->facts.threads[i].ended ? &form->facts.threads[i] : NULL;
-    stream->stays = !ended;
-    // The end is a place in trace time too: what the allocator keeps for the thread goes then, not before.
-    if (state->begun && ended && ended->end_ns > state->told_ns && ended->end_ns < HT_TIME_LIMIT_NS) {
-        state->words[state->used++] = ht_word_time(ended->end_ns);
-    }
-    stream->words_offset = (uint64_t)((char *)state->words - form->base);
-    stream->words_count = state->used;
-    stream->start_ns = state->start_ns;
-    stream->operations = state->operations;
-    stream->timed_count = state->timed_count;
-    stream->sample_count = state->samples_count;
-    form->built->form->operations += state->operations;
-    if (append(form, state->timed, state->timed_count * sizeof(struct ht_mark), &stream->timed_offset)) {
-        return -1;
-    }
-    return append(form, state->samples, state->samples_count * sizeof(struct ht_mark),
-                  &stream->sample_offset);
-}
-
 // The recorded program's initial thread runs on the child's: allocators treat it as something special
 // (glibc's main arena), and a program with one thread must stay one.
 static uint32_t initial_stream(const struct ht_form_state *form) {
@@ -170,20 +82,29 @@ static uint32_t initial_stream(const struct ht_form_state *form) {
     return HT_NO_STREAM;
 }
 
-static int finish(struct ht_form_state *form) {
-    struct ht_form *header = form->built->form;
-    header->streams_offset = sizeof(struct ht_form);
-    for (uint32_t i = 0; i < form->streams_count; i++) {
-        if (finish_stream(form, i)) return -1;
+// The header and the table of streams, in memory of their own until it is known where the chunks go.
+static int make_header(struct ht_form_state *form) {
+    size_t bytes = sizeof(struct ht_form) + (form->streams_count + 1) * sizeof(struct ht_stream);
+    struct ht_form *header = calloc(1, bytes);
+    if (!header) {
+        errno = ENOMEM;
+        return ht_error_system(form->error, form->path, "decoding the trace");
     }
-    header->inherited_offset = (uint64_t)((char *)form->inherited_words - form->base);
-    header->inherited_words = form->inherited_used;
+    header->magic = HT_FORM_MAGIC;
+    header->streams_offset = sizeof(struct ht_form);
     header->streams = form->streams_count;
     header->initial_stream = initial_stream(form);
-    header->slots = form->slots_count ? form->slots_count : 1;  // 0, which free(NULL) frees, is always there
-    header->bytes = form->base_bytes;
-    header->magic = HT_FORM_MAGIC;
+    header->end_ns = form->options->end_ns < HT_TIME_LIMIT_NS ? form->options->end_ns : 0;
+    form->built->form = header;
+    form->built->mapped_bytes = bytes;
     return 0;
+}
+
+// Large chunks for few streams; with very many the sum of what is begun stays bounded.
+static uint32_t chunk_words_max(const struct ht_form_state *form) {
+    uint64_t words = CHUNKS_BEGUN_BYTES / sizeof(uint64_t) / form->streams_count;
+    if (words > HT_CHUNK_WORDS_MAX) words = HT_CHUNK_WORDS_MAX;
+    return words > HT_CHUNK_WORDS_MIN ? (uint32_t)words : HT_CHUNK_WORDS_MIN;
 }
 
 static int build(struct ht_form_state *form) {
@@ -191,33 +112,48 @@ static int build(struct ht_form_state *form) {
     if (ht_trace_facts(form->reader, &form->facts, form->error) || ht_form_count(form)) return -1;
     // Without a call there is no stream.
     bool calls = form->events > form->inherited;
-    if (calls && (make_memory(form) || ht_form_write(form) || finish(form))) return -1;
-    if (calls && form->built->form->operations) return 0;
+    if (calls) {
+        form->chunk_words_max = chunk_words_max(form);
+        if (make_header(form)) return -1;
+        int outcome = ht_form_hold(form);
+        if (outcome < 0 || (outcome > 0 && ht_form_stream_prepare(form))) return -1;
+        if (form->built->form->operations) return 0;
+    }
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),
                           "at least one call that can be replayed expected");
 }
 
+static void free_state(struct ht_form_state *form) {
+    for (uint32_t i = 0; form->streams && i <= form->streams_count; i++) free(form->streams[i].chunk);
+    free(form->streams);
+    free(form->slots);
+    free(form->publishing);
+    free(form->untouched_pages);
+    ht_trace_facts_free(&form->facts);
+    free(form);
+}
+
 int ht_form_build(struct ht_trace_reader *reader, const char *path, const struct ht_form_options *options,
                   struct ht_built_form *built, struct ht_error *error) {
-    struct ht_form_state form = {
-        .reader = reader, .path = path, .options = options, .built = built, .error = error};
-    *built = (struct ht_built_form){.fd = -1};
-    int failed = build(&form);
-    for (uint32_t i = 0; i < form.streams_count; i++) {
-        free(form.streams[i].timed);
-        free(form.streams[i].samples);
+    struct ht_form_state *form = calloc(1, sizeof *form);
+    *built = (struct ht_built_form){.fd = -1, .state = form};
+    if (!form) {
+        errno = ENOMEM;
+        return ht_error_system(error, path, "decoding the trace");
     }
-    free(form.streams);
-    free(form.slots);
-    free(form.publishing);
-    ht_trace_facts_free(&form.facts);
-    if (failed) ht_form_free(built);
-    return failed;
+    *form = (struct ht_form_state){
+        .reader = reader, .path = path, .options = options, .built = built, .error = error};
+    if (!build(form)) return 0;
+    ht_form_free(built);
+    return -1;
 }
 
 void ht_form_free(struct ht_built_form *built) {
-    if (built->form) munmap(built->form, built->mapped_bytes);
+    if (built->fd < 0) free(built->form);  // it never came to be mapped
+    else munmap(built->form, built->mapped_bytes);
     if (built->fd >= 0) close(built->fd);
     free(built->points);
+    free(built->reading_points);
+    if (built->state) free_state(built->state);
     *built = (struct ht_built_form){.fd = -1};
 }

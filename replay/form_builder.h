@@ -14,8 +14,10 @@
 struct ht_form_options {
     bool one_thread;        // the whole trace in one stream, in its global order
     uint32_t initial_tid;   // kernel id of the recorded program's initial thread, 0 if not known
-    uint32_t timed_one_in;  // about one op in this many is timed in the timed pass
+    uint32_t timed_one_in;  // about one op in this many is timed in the timed pass, of a long trace fewer
     uint64_t seed;
+    uint64_t end_ns;          // trace time at which the recording ended, 0 if not known
+    uint64_t held_bytes_max;  // a longer form is streamed
 };
 
 // Where RSS is read, in recorded order.
@@ -23,19 +25,30 @@ struct ht_sample_point {
     uint64_t time_ns, event, live_bytes;
 };
 
+// What is known of an op that is timed.
+struct ht_reading_point {
+    uint64_t bytes : 56;    // allocated, or of the block that was freed
+    uint64_t function : 8;  // enum ht_function
+};
+static_assert(sizeof(struct ht_reading_point) == 8, "reading point");
+
 struct ht_built_form {
     int fd;  // memfd with the form, not closed on exec
     struct ht_form *form;
-    uint64_t mapped_bytes;           // of the form; the marks lie behind, for the children only
-    struct ht_sample_point *points;  // form->samples of them
-    uint64_t calls[HT_FUNCTIONS];    // replayed calls by function
+    uint64_t mapped_bytes;
+    struct ht_sample_point *points;           // form->samples of them
+    struct ht_reading_point *reading_points;  // form->readings of them
+    uint64_t calls[HT_FUNCTIONS];             // replayed calls by function
     uint64_t calls_total;
     uint64_t failed_skipped, foreign_skipped;
     uint64_t inherited_objects;  // allocated before the replay begins
     uint64_t live_peak_bytes;
+    uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least
+    struct ht_form_state *state;  // for decoding it again
 };
 
-// path: for messages. Returns 0, or -1 with error.
+// path: for messages. Returns 0, or -1 with error. reader and options must last until ht_form_free, because a
+// streamed form is decoded again for each child.
 int ht_form_build(struct ht_trace_reader *reader, const char *path, const struct ht_form_options *options,
                   struct ht_built_form *built, struct ht_error *error);
 void ht_form_free(struct ht_built_form *built);

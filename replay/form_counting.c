@@ -28,7 +28,7 @@ static int know_stream(struct ht_form_state *form, uint32_t thread) {
 }
 
 static void count_event(struct ht_form_state *form, uint32_t thread, uint32_t slot, uint64_t event) {
-    form->streams[thread].events++;
+    form->streams[thread].events_all++;
     if (!slot) return;
     struct ht_slot_state *state = &form->slots[slot];
     if (state->last_thread != thread && state->last_thread != HT_NOBODY) {
@@ -79,11 +79,18 @@ static int count_one_stream(struct ht_form_state *form) {
         const struct ht_section_place *place = ht_trace_section(form->reader, i);
         if (place->kind == HT_SECTION_EVENTS) form->events += place->rows;
     }
-    form->streams[0].events = form->events - form->inherited;
+    form->streams[0].events_all = form->events - form->inherited;
     return 0;
 }
 
 int ht_form_count(struct ht_form_state *form) {
-    if (form->options->one_thread || form->facts.threads_count == 1) return count_one_stream(form);
-    return ht_form_each_section(form, count_section, form);
+    bool one = form->options->one_thread || form->facts.threads_count == 1;
+    if (one ? count_one_stream(form) : ht_form_each_section(form, count_section, form)) return -1;
+    // One more for what is inherited.
+    if (ht_form_grow(form, (void **)&form->streams, &form->streams_room, (size_t)form->streams_count + 1,
+                     sizeof *form->streams)) {
+        return -1;
+    }
+    form->streams[form->streams_count].events_all = form->inherited;
+    return 0;
 }

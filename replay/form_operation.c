@@ -80,7 +80,7 @@ size_t ht_operation_put(const struct ht_operation *op, uint64_t *words) {
     static const enum ht_word_op narrow[] = {HT_WORD_MALLOC, HT_WORD_CALLOC, HT_WORD_REALLOC};
     static_assert(HT_WIDE_MALLOC == 0 && HT_WIDE_CALLOC == 1 && HT_WIDE_REALLOC == 2, "the calls in narrow");
     if (op->frees) {
-        words[0] = ht_word(HT_WORD_FREE, op->slot, 0);
+        words[0] = ht_word(HT_WORD_FREE, op->slot, op->bytes < UINT32_MAX ? (uint32_t)op->bytes : UINT32_MAX);
         return 1;
     }
     if (op->call > HT_WIDE_REALLOC || op->size > UINT32_MAX || op->pages != HT_PAGES_BY_RULE) {

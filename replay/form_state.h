@@ -5,6 +5,8 @@
 #include "form_builder.h"
 #include "random_numbers.h"
 
+struct ht_form_state;
+
 #define HT_NOBODY   UINT32_MAX
 #define HT_NOT_LIVE UINT64_MAX
 
@@ -18,35 +20,47 @@ struct ht_slot_state {
 };
 static_assert(sizeof(struct ht_slot_state) == 16, "slots of a cache line");
 
+// A stream while it is written: what has been written since its last chunk was linked.
 struct ht_stream_state {
-    uint64_t events;  // counted by the first pass, so that the second has room
-    uint64_t *words;
-    uint64_t used;
+    uint64_t events_all;     // known from the first pass
+    uint64_t events;         // that are still to come
+    struct ht_chunk *chunk;  // the words follow it; NULL: nothing is written
+    uint32_t used, room;     // in words
+    bool begun;
     uint64_t told_ns;  // place told last
     uint64_t start_ns, operations;
-    bool begun;
-    struct ht_mark *timed, *samples;
-    size_t timed_count, timed_room, samples_count, samples_room;
+};
+
+// Where chunks go. The words of a chunk end in an END mark and padding, and are the sink's to copy.
+struct ht_form_sink {
+    // Links the chunk behind what the stream has already. Returns 0, or -1 with error.
+    int (*link)(struct ht_form_state *form, uint32_t stream, const struct ht_chunk *chunk);
+    // No more chunks of the stream come.
+    int (*end)(struct ht_form_state *form, uint32_t stream);
+    // Called between sections of events; NULL if there is nothing to do.
+    int (*tick)(struct ht_form_state *form);
 };
 
 struct ht_form_state {
     struct ht_trace_reader *reader;
     const char *path;
     const struct ht_form_options *options;
-    struct ht_built_form *built;
+    struct ht_built_form *built;  // what the writing pass tells
     struct ht_error *error;
     struct ht_trace_facts facts;
     struct ht_op_shape shape[256];
     struct ht_slot_state *slots;
-    struct ht_stream_state *streams;
-    uint64_t *publishing;  // a bit per event: the op's slot goes to another thread next; NULL: none does
+    struct ht_stream_state *streams;  // the last is what is inherited
+    uint64_t *publishing;       // a bit per event: the op's slot goes to another thread next; NULL: none does
+    uint32_t *untouched_pages;  // by slot: of a live block
     uint32_t slots_count, streams_count;
-    size_t slots_room, streams_room, publishing_room;
+    uint32_t chunk_words_max;
+    size_t slots_room, streams_room, publishing_room, untouched_room;
     uint64_t events;
-    uint64_t inherited, inherited_used;  // the events that come first; words written for them
-    uint64_t *inherited_words;
-    char *base;  // of the memfd's mapping
-    uint64_t base_bytes;
+    uint64_t at_ns;      // time of the event that is being written: all before it has been
+    uint64_t inherited;  // the events that come first
+    const struct ht_form_sink *sink;
+    void *sink_state;
 };
 
 typedef int ht_section_visitor(void *context, const struct ht_section_place *place,
@@ -63,8 +77,16 @@ int ht_form_count(struct ht_form_state *form);
 // Makes room for the slots of a section; new ones are nobody's. last_event or bytes of new ones: `fresh`.
 int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *events, uint64_t fresh);
 
-// Writes the streams into the memory that the counts have asked for.
+// Writes the streams into the sink, and into form->built what there is to tell. Can be called again.
 int ht_form_write(struct ht_form_state *form);
+
+enum { HT_CHUNK_WORDS_MIN = 56, HT_CHUNK_WORDS_MAX = 32 * 1024 };
+
+// Ends what has been written of the stream: it is a chunk now, and nothing is begun.
+void ht_form_seal(struct ht_stream_state *stream);
+
+// Links what the stream has written so far, if anything.
+int ht_form_link(struct ht_form_state *form, uint32_t stream);
 
 // Makes room for `needed` elements; those added are zero. Returns 0, or -1 with error.
 int ht_form_grow(struct ht_form_state *form, void **array, size_t *room, size_t needed, size_t element_bytes);

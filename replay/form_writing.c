@@ -1,16 +1,24 @@
 // The second pass: the streams, and the marks in them where the timed pass and the memory pass stop.
+#include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "form_operation.h"
 #include "form_state.h"
 
-enum { SAMPLES_PER_TRACE = 10000, SAMPLE_STEP_BYTES_MIN = 4096 };
+enum { SAMPLES_PER_TRACE = 10000, SAMPLE_STEP_BYTES_MIN = 4096, READINGS_MAX = 1 << 20 };
+
+// Of smaller blocks the residency is never known, and all their bytes are written.
+#define BLOCK_LARGE_BYTES 65536u
 
 struct writing {
     struct ht_form_state *form;
     size_t residency_at;
     uint64_t live_bytes, step_above_bytes, sample_every;
-    size_t points_room;
+    uint64_t untouched_bytes;  // of what is live: whole pages that touch=recorded leaves alone
+    uint32_t timed_one_in;
+    size_t points_room, reading_points_room;
     struct ht_random random;
     uint64_t events;  // in the whole trace
     // Events from which on something besides the op is due: the next op to be timed, RSS to be read, a block
@@ -18,13 +26,81 @@ struct writing {
     uint64_t timed_event, sample_event, residency_event, stop_event;
 };
 
-static void put(struct ht_stream_state *stream, uint64_t word) { stream->words[stream->used++] = word; }
+// What one event can become at most: its time, a wait, a mark, an op of four words, a publication, a mark.
+// A stream ends in the time of its end, and a chunk in its END mark.
+enum { WORDS_PER_EVENT_MAX = 9, WORDS_AT_END = 2 };
 
-static int put_mark(struct ht_form_state *form, struct ht_mark **marks, size_t *count, size_t *room,
-                    uint64_t word, uint64_t value) {
-    if (ht_form_grow(form, (void **)marks, room, *count + 1, sizeof **marks)) return -1;
-    (*marks)[(*count)++] = (struct ht_mark){.word = word, .value = value};
+static uint64_t *words_of(struct ht_stream_state *stream) { return (uint64_t *)(stream->chunk + 1); }
+
+static void put(struct ht_stream_state *stream, uint64_t word) {
+    assert(stream->used < stream->room);
+    words_of(stream)[stream->used++] = word;
+}
+
+void ht_form_seal(struct ht_stream_state *stream) {
+    put(stream, ht_word_mark(HT_MARK_END, 0));
+    stream->chunk->words = stream->used;
+    stream->used = 0;
+}
+
+int ht_form_link(struct ht_form_state *form, uint32_t number) {
+    struct ht_stream_state *stream = &form->streams[number];
+    if (!stream->used) return 0;
+    ht_form_seal(stream);
+    return form->sink->link(form, number, stream->chunk);
+}
+
+// Room for one more event and the stream's end. A chunk grows to its full size before it is linked, so that
+// streams of few events stay small.
+static int make_room(struct ht_form_state *form, uint32_t number) {
+    struct ht_stream_state *stream = &form->streams[number];
+    uint32_t most = form->chunk_words_max;
+    if (stream->used + WORDS_PER_EVENT_MAX + WORDS_AT_END <= stream->room) return 0;
+    if (stream->room == most && ht_form_link(form, number)) return -1;
+    if (stream->room == most) return 0;
+    uint32_t room = stream->room ? stream->room * 4 : HT_CHUNK_WORDS_MIN;
+    if (room > most) room = most;
+    size_t bytes = sizeof(struct ht_chunk) + (room + HT_WORDS_PADDING) * sizeof(uint64_t);
+    struct ht_chunk *moved = realloc(stream->chunk, bytes);
+    if (!moved) {
+        errno = ENOMEM;
+        return ht_error_system(form->error, form->path, "decoding the trace");
+    }
+    if (!stream->room) *moved = (struct ht_chunk){0};
+    memset((uint64_t *)(moved + 1) + stream->used, 0,
+           (room - stream->used + HT_WORDS_PADDING) * sizeof(uint64_t));
+    stream->chunk = moved;
+    stream->room = room;
     return 0;
+}
+
+// The stream's last event has been written.
+static int end_stream(struct ht_form_state *form, uint32_t number) {
+    struct ht_stream_state *state = &form->streams[number];
+    struct ht_stream *stream = ht_form_streams(form->built->form) + number;
+    bool known = !form->options->one_thread && number < form->facts.threads_count;
+    const struct ht_thread *ended =
+        known && form->facts.threads[number].ended ? &form->facts.threads[number] : NULL;
+    // The end is a place in trace time too: what the allocator keeps for the thread goes then, not before.
+    if (state->begun && ended && ended->end_ns > state->told_ns && ended->end_ns < HT_TIME_LIMIT_NS) {
+        put(state, ht_word_time(ended->end_ns));
+    }
+    stream->stays = !ended;
+    stream->start_ns = state->start_ns;
+    stream->operations = state->operations;
+    form->built->form->operations += state->operations;
+    if (ht_form_link(form, number)) return -1;
+    free(state->chunk);
+    state->chunk = NULL;
+    state->room = 0;
+    return form->sink->end(form, number);
+}
+
+static int events_written(struct ht_form_state *form, uint32_t number, uint64_t events) {
+    struct ht_stream_state *stream = &form->streams[number];
+    assert(stream->events >= events);
+    stream->events -= events;
+    return stream->events ? 0 : end_stream(form, number);
 }
 
 // How many pages of the block born by this event the program had resident in the end.
@@ -62,16 +138,26 @@ static void tell_time(struct ht_stream_state *stream, uint64_t time_ns) {
 }
 
 static uint64_t timed_distance(struct writing *writing) {
-    return 1 + ht_random_below(&writing->random, 2 * writing->form->options->timed_one_in - 1);
+    return 1 + ht_random_below(&writing->random, 2 * writing->timed_one_in - 1);
 }
 
 // About one op in timed_one_in, at random distances so that no pattern of the program is always hit.
-static int mark_timed(struct writing *writing, struct ht_stream_state *stream, unsigned function,
-                      uint64_t event) {
-    if (event < writing->timed_event || function >= HT_DROP) return 0;
+static int mark_timed(struct writing *writing, struct ht_stream_state *stream, const struct ht_operation *op,
+                      uint64_t bytes, uint64_t event) {
+    struct ht_built_form *built = writing->form->built;
+    if (event < writing->timed_event || op->function >= HT_DROP) return 0;
     writing->timed_event = event + timed_distance(writing);
-    return put_mark(writing->form, &stream->timed, &stream->timed_count, &stream->timed_room, stream->used,
-                    function);
+    uint32_t number = built->form->readings;
+    if (ht_form_grow(writing->form, (void **)&built->reading_points, &writing->reading_points_room,
+                     (size_t)number + 1, sizeof *built->reading_points)) {
+        return -1;
+    }
+    uint64_t most = (1ull << 56) - 1;
+    built->reading_points[number] =
+        (struct ht_reading_point){.bytes = bytes < most ? bytes : most, .function = op->function};
+    built->form->readings++;
+    put(stream, ht_word_mark(HT_MARK_TIMED, number));
+    return 0;
 }
 
 static void step_above(struct writing *writing) {
@@ -91,8 +177,8 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
         return -1;
     }
     built->points[number] = (struct ht_sample_point){time_ns, event, writing->live_bytes};
-    return put_mark(form, &stream->samples, &stream->samples_count, &stream->samples_room, stream->used,
-                    number);
+    put(stream, ht_word_mark(HT_MARK_SAMPLE, number));
+    return 0;
 }
 
 // RSS is read at every new maximum of live bytes (in steps of 0.1 %) and every so many events.
@@ -111,28 +197,66 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
                           uint32_t slot) {
     if (state->last_thread != HT_NOBODY && state->last_thread != thread) {
-        put(stream, ht_word(HT_WORD_WAIT, slot, state->handovers & INT32_MAX));
+        put(stream, ht_word_order(slot, state->handovers & HT_HANDOVER_NUMBER, 0));
     }
     state->last_thread = thread;
 }
 
-// Follows what is live; returns what was expected instead, if the trace can't be replayed.
-static const char *follow_slot(struct writing *writing, const struct ht_operation *op,
-                               const struct ht_op_shape *shape) {
+// Pages of a block that touch=recorded leaves alone: those that the program did not have resident in the end,
+// where that is known, else those that calloc gave as zeros. former: of the same object before its realloc.
+static uint32_t untouched_pages(const struct ht_operation *op, uint32_t former) {
+    uint64_t pages = op->bytes / HT_TOUCH_PAGE_BYTES, left = 0;
+    if (op->pages != HT_PAGES_BY_RULE) left = pages > op->pages ? pages - op->pages : 0;
+    else if (op->call == HT_WIDE_CALLOC) left = op->bytes < BLOCK_LARGE_BYTES ? 0 : pages;
+    else if (op->call == HT_WIDE_REALLOC) left = former < pages ? former : pages;
+    return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+}
+
+static int know_untouched(struct writing *writing, const struct ht_operation *op) {
+    struct ht_form_state *form = writing->form;
+    if (op->frees || op->bytes < BLOCK_LARGE_BYTES) return 0;
+    return ht_form_grow(form, (void **)&form->untouched_pages, &form->untouched_room, form->slots_count,
+                        sizeof *form->untouched_pages);
+}
+
+static uint32_t *untouched_of(struct ht_form_state *form, uint32_t slot) {
+    return slot < form->untouched_room ? &form->untouched_pages[slot] : NULL;
+}
+
+// The slot's block becomes one of so many bytes (HT_NOT_LIVE: of none), of which so many pages stay
+// untouched.
+static void change_block(struct writing *writing, uint32_t slot, uint64_t bytes, uint32_t untouched) {
     struct ht_built_form *built = writing->form->built;
+    struct ht_slot_state *state = &writing->form->slots[slot];
+    uint32_t *pages = untouched_of(writing->form, slot);
+    if (state->bytes != HT_NOT_LIVE) writing->live_bytes -= state->bytes;
+    if (bytes != HT_NOT_LIVE) writing->live_bytes += bytes;
+    state->bytes = bytes;
+    if (pages) {
+        writing->untouched_bytes -= (uint64_t)*pages * HT_TOUCH_PAGE_BYTES;
+        writing->untouched_bytes += (uint64_t)untouched * HT_TOUCH_PAGE_BYTES;
+        *pages = untouched;
+    }
+    uint64_t touched_bytes = writing->live_bytes - writing->untouched_bytes;
+    if (writing->live_bytes > built->live_peak_bytes) built->live_peak_bytes = writing->live_bytes;
+    if (touched_bytes > built->touched_peak_bytes) built->touched_peak_bytes = touched_bytes;
+}
+
+// Follows what is live; returns what was expected instead, if the trace can't be replayed.
+static const char *follow_slot(struct writing *writing, struct ht_operation *op,
+                               const struct ht_op_shape *shape) {
     struct ht_slot_state *state = &writing->form->slots[op->slot];
+    const uint32_t *pages = untouched_of(writing->form, op->slot);
     bool live = state->bytes != HT_NOT_LIVE;
     if (shape->makes_object && live) return "an allocation into a free slot expected";
     if (!shape->makes_object && !live) return "a slot with a live object expected";
-    if (live) writing->live_bytes -= state->bytes;
     if (shape->ends_object) {
-        state->bytes = HT_NOT_LIVE;
+        op->bytes = state->bytes - (pages ? (uint64_t)*pages * HT_TOUCH_PAGE_BYTES : 0);
+        change_block(writing, op->slot, HT_NOT_LIVE, 0);
         return NULL;
     }
     if (op->bytes > INT64_MAX) return "a size below 2^63 expected";
-    state->bytes = op->bytes;
-    writing->live_bytes += op->bytes;
-    if (writing->live_bytes > built->live_peak_bytes) built->live_peak_bytes = writing->live_bytes;
+    change_block(writing, op->slot, op->bytes, untouched_pages(op, live && pages ? *pages : 0));
     return NULL;
 }
 
@@ -171,21 +295,23 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     struct ht_slot_state *slot = shape->slot ? &form->slots[events->slot[i]] : NULL;
     struct ht_operation op = ht_operation_of(events, i, slot ? slot->bytes : 0);
     if (!op.frees) op.pages = pages_of_birth(writing, event);
+    if (know_untouched(writing, &op)) return -1;
+    uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
     tell_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
-    if (mark_timed(writing, stream, op.function, event)) return -1;
-    stream->used += ht_operation_put(&op, stream->words + stream->used);
+    if (mark_timed(writing, stream, &op, op.frees ? former_bytes : op.bytes, event)) return -1;
+    stream->used += (uint32_t)ht_operation_put(&op, words_of(stream) + stream->used);
     stream->operations++;
     count_calls(form->built, op.function, 1);
     if (hands_over(form, event)) {
-        put(stream, ht_word(HT_WORD_PUBLISH, op.slot, ++slot->handovers & INT32_MAX));
+        put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
     }
     return mark_sample(writing, stream, event, time_ns);
 }
 
-// An allocation outside the streams. Once all are there, RSS is read as the first stream begins.
+// An allocation before the threads' streams, in one of its own. Once all are there, RSS is read.
 static int write_inherited(struct writing *writing, const struct ht_section_place *place,
                            const struct ht_events *events, uint32_t i) {
     struct ht_form_state *form = writing->form;
@@ -193,14 +319,16 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
     if (form->built->inherited_objects != event)
         return ht_form_bad_event(form, place, event, "inherited blocks before the first call expected");
     struct ht_operation op = ht_operation_of(events, i, 0);
+    struct ht_stream_state *stream = &form->streams[form->streams_count];
     op.pages = pages_of_birth(writing, event);
+    if (know_untouched(writing, &op)) return -1;
     const char *expected = follow_slot(writing, &op, &form->shape[events->op[i]]);
     if (expected) return ht_form_bad_event(form, place, event, expected);
-    form->inherited_used += ht_operation_put(&op, form->inherited_words + form->inherited_used);
+    stream->used += (uint32_t)ht_operation_put(&op, words_of(stream) + stream->used);
     form->built->inherited_objects++;
     if (event + 1 < form->inherited) return 0;
     step_above(writing);
-    return put_sample(writing, &form->streams[0], event, events->time_ns[i]);
+    return put_sample(writing, stream, event, events->time_ns[i]);
 }
 
 // What write_common changes with every event, kept in registers.
@@ -210,16 +338,17 @@ struct common {
     uint64_t mallocs, callocs, frees, reallocs;
 };
 
-// Writes one malloc, calloc, realloc or free of less than 4 GiB. False: it is no such call, or one that the
-// long way must judge, and nothing has been done.
+// Writes one malloc, calloc, realloc or free of a block that is not large. False: it is no such call, or one
+// that the long way must judge, and nothing has been done.
 static inline bool write_small(struct common *common, struct ht_slot_state *slot, uint8_t op, uint32_t number,
                                uint64_t size, uint64_t count) {
     bool live = slot->bytes != HT_NOT_LIVE;
     if (op == ht_op(HT_FREE, HT_PLAIN)) {
         if (!live) return false;
+        if (slot->bytes >= BLOCK_LARGE_BYTES) return false;
         common->live_bytes -= slot->bytes;
+        *common->word++ = ht_word(HT_WORD_FREE, number, (uint32_t)slot->bytes);
         slot->bytes = HT_NOT_LIVE;
-        *common->word++ = ht_word(HT_WORD_FREE, number, 0);
         common->frees++;
         return true;
     }
@@ -229,7 +358,7 @@ static inline bool write_small(struct common *common, struct ht_slot_state *slot
         count = 1;
     }
     uint64_t bytes = size * count, live_bytes = common->live_bytes + bytes;
-    if (bytes > UINT32_MAX || live_bytes > common->step_above_bytes) return false;
+    if (bytes >= BLOCK_LARGE_BYTES || live_bytes > common->step_above_bytes) return false;
     if (op == ht_op(HT_MALLOC, HT_PLAIN) && !live) {
         *common->word++ = ht_word(HT_WORD_MALLOC, number, (uint32_t)bytes);
         common->mallocs++;
@@ -237,7 +366,7 @@ static inline bool write_small(struct common *common, struct ht_slot_state *slot
         *common->word++ = ht_word(HT_WORD_CALLOC, number, (uint32_t)size);
         *common->word++ = count;
         common->callocs++;
-    } else if (op == ht_op(HT_REALLOC, HT_PLAIN) && live && bytes) {
+    } else if (op == ht_op(HT_REALLOC, HT_PLAIN) && live && bytes && slot->bytes < BLOCK_LARGE_BYTES) {
         live_bytes -= slot->bytes;
         *common->word++ = ht_word(HT_WORD_REALLOC, number, (uint32_t)bytes);
         *common->word++ = slot->bytes;
@@ -259,7 +388,9 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     struct ht_built_form *built = form->built;
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
-    struct common common = {.word = stream->words + stream->used,
+    if (!stream->chunk) return i;
+    uint64_t *const limit = words_of(stream) + stream->room - (WORDS_PER_EVENT_MAX + WORDS_AT_END);
+    struct common common = {.word = words_of(stream) + stream->used,
                             .live_bytes = writing->live_bytes,
                             .peak_bytes = built->live_peak_bytes,
                             .step_above_bytes = writing->step_above_bytes};
@@ -269,6 +400,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
         struct ht_slot_state *slot = &form->slots[events->slot[i]];
         __builtin_prefetch(&form->slots[events->slot[i + AHEAD < end ? i + AHEAD : i]], 1);
         bool others = slot->last_thread != thread && slot->last_thread != HT_NOBODY;
+        if (common.word > limit) break;
         if (ht_form_stream_of(form, events->thread[i]) != thread || others ||
             events->time_ns[i] - stream->told_ns >= HT_TIME_STEP_NS ||
             hands_over(form, events->first_event + i) ||
@@ -282,7 +414,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     count_calls(built, HT_FREE, common.frees);
     count_calls(built, HT_REALLOC, common.reallocs);
     stream->operations += common.mallocs + common.callocs + common.frees + common.reallocs;
-    stream->used = (uint64_t)(common.word - stream->words);
+    stream->used = (uint32_t)(common.word - words_of(stream));
     writing->live_bytes = common.live_bytes;
     built->live_peak_bytes = common.peak_bytes;
     return i;
@@ -294,34 +426,67 @@ static int write_section(void *context, const struct ht_section_place *place,
     struct ht_form_state *form = writing->form;
     if (ht_form_know_slots(form, events, HT_NOT_LIVE)) return -1;
     for (uint32_t i = 0; i < events->rows;) {
-        if (ht_form_stream_of(form, events->thread[i]) >= form->streams_count)
+        bool inherited = ht_op_function(events->op[i]) == HT_INHERIT;
+        uint32_t number = inherited ? form->streams_count : ht_form_stream_of(form, events->thread[i]);
+        if (!inherited && number >= form->streams_count)
             return ht_form_bad_event(form, place, events->first_event + i,
                                      "a thread that the threads section lists expected");
-        uint32_t next = write_common(writing, events, i);
-        if (next > i) {
-            i = next;
-            continue;
+        uint32_t next = inherited ? i : write_common(writing, events, i);
+        if (next == i) {
+            form->at_ns = events->time_ns[i];
+            if (make_room(form, number)) return -1;
+            if ((inherited ? write_inherited : write_event)(writing, place, events, i)) return -1;
+            set_stop(writing);
+            next = i + 1;
         }
-        bool inherited = ht_op_function(events->op[i]) == HT_INHERIT;
-        if ((inherited ? write_inherited : write_event)(writing, place, events, i++)) return -1;
-        set_stop(writing);
+        if (events_written(form, number, next - i)) return -1;
+        i = next;
+    }
+    return form->sink->tick ? form->sink->tick(form) : 0;
+}
+
+static void begin(struct ht_form_state *form) {
+    struct ht_built_form *built = form->built;
+    struct ht_form *header = built->form;
+    *built = (struct ht_built_form){
+        .fd = built->fd, .form = header, .mapped_bytes = built->mapped_bytes, .state = built->state};
+    header->operations = header->samples = header->readings = 0;
+    for (uint32_t i = 0; i < form->slots_count; i++) {
+        form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};
+    }
+    if (form->untouched_pages) memset(form->untouched_pages, 0, form->untouched_room * sizeof(uint32_t));
+    for (uint32_t i = 0; i <= form->streams_count; i++) {
+        struct ht_stream_state *stream = &form->streams[i];
+        free(stream->chunk);
+        *stream = (struct ht_stream_state){.events_all = stream->events_all, .events = stream->events_all};
+    }
+}
+
+// Threads of which the trace knows no call have nothing to do.
+static int end_idle_streams(struct ht_form_state *form) {
+    for (uint32_t i = 0; i <= form->streams_count; i++) {
+        if (!form->streams[i].events && end_stream(form, i)) return -1;
     }
     return 0;
 }
 
 int ht_form_write(struct ht_form_state *form) {
     const struct ht_trace_facts *facts = &form->facts;
+    uint64_t one_in = form->options->timed_one_in;
+    if (one_in && form->events / READINGS_MAX > one_in) one_in = form->events / READINGS_MAX;
     struct writing writing = {.form = form,
                               .events = form->events,
                               .sample_every = form->events / SAMPLES_PER_TRACE + 1,
                               .random = {form->options->seed},
+                              .timed_one_in = (uint32_t)one_in,
                               .residency_event =
                                   facts->residency_count ? facts->residency[0].event : UINT64_MAX,
                               .timed_event = UINT64_MAX};
-    for (uint32_t i = 0; i < form->slots_count; i++) {
-        form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};
-    }
-    if (form->options->timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
+    begin(form);
+    if (writing.timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
     set_stop(&writing);
-    return ht_form_each_section(form, write_section, &writing);
+    if (end_idle_streams(form) || ht_form_each_section(form, write_section, &writing)) return -1;
+    form->built->form->slots =
+        form->slots_count ? form->slots_count : 1;  // 0, of free(NULL), is always there
+    return 0;
 }

@@ -1,4 +1,4 @@
-// Sleeping on a 32-bit word and waking whoever sleeps there.
+// Sleeping on a 32-bit word and waking whoever sleeps there: in this process, or (shared) in others, too.
 #ifndef HEAPTAPE_FUTEX_WORD_H
 #define HEAPTAPE_FUTEX_WORD_H
 
@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 static inline void ht_futex_wait(_Atomic uint32_t *word, uint32_t value) {
@@ -15,6 +16,12 @@ static inline void ht_futex_wait(_Atomic uint32_t *word, uint32_t value) {
 }
 static inline void ht_futex_wake(_Atomic uint32_t *word) {
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+static inline void ht_futex_wait_shared(_Atomic uint32_t *word, uint32_t value, const struct timespec *most) {
+    syscall(SYS_futex, word, FUTEX_WAIT, value, most, NULL, 0);
+}
+static inline void ht_futex_wake_shared(_Atomic uint32_t *word) {
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 #endif

@@ -12,6 +12,7 @@
 #include "allocator.h"
 #include "raw_clock.h"
 #include "replay_engine.h"
+#include "replay_feed.h"
 #include "replay_lane.h"
 #include "replay_window.h"
 #include "rss_probe.h"
@@ -19,7 +20,7 @@
 #include "virtual_clock.h"
 
 struct measured {
-    const struct ht_form *form;
+    struct ht_form *form;
     struct ht_exchange *exchange;
     struct ht_window window;
     struct ht_lane *lanes;  // the streams', and one more for what is inherited
@@ -52,35 +53,32 @@ static void *map_fd(const char *text, int protection, size_t *bytes) {
     return map == MAP_FAILED ? NULL : map;
 }
 
-// Reads one byte of every page, so that the page tables are there before time is taken.
 static void fault_in(const void *start, size_t bytes) {
     const volatile char *at = start;
     for (size_t i = 0; i < bytes; i += HT_TOUCH_PAGE_BYTES) (void)at[i];
     if (bytes) (void)at[bytes - 1];
 }
 
-static void prepare_heap(const struct measured *run, struct ht_lane *lane, void **table) {
-    lane->table = table;
-    lane->page_stride = ht_allocator.is_null ? 0 : HT_TOUCH_PAGE_BYTES;
-    lane->touch = run->exchange->job.touch;
-}
-
 static void prepare_lane(struct measured *run, uint32_t i, void **table, _Atomic uint32_t *handovers) {
-    const char *base = (const char *)run->form;
-    const struct ht_stream *stream = (const struct ht_stream *)(base + run->form->streams_offset) + i;
+    const struct ht_job *job = &run->exchange->job;
+    struct ht_form *form = run->form;
     struct ht_lane *lane = &run->lanes[i];
-    prepare_heap(run, lane, table);
+    lane->table = table;
     lane->handovers = handovers;
-    lane->pass = run->exchange->job.pass;
-    lane->stream = stream;
-    lane->words = (const uint64_t *)(base + stream->words_offset);
-    lane->timed_marks = (const struct ht_mark *)(base + stream->timed_offset);
-    lane->sample_marks = (const struct ht_mark *)(base + stream->sample_offset);
+    lane->page_stride = ht_allocator.is_null ? 0 : HT_TOUCH_PAGE_BYTES;
+    lane->touch = job->touch;
+    lane->touch_free = job->touch_free;
+    lane->pass = job->pass;
+    lane->form = form;
+    lane->stream = ht_form_streams(form) + i;
     lane->rss_bytes = (uint64_t *)((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET);
+    lane->readings = (struct ht_reading *)(lane->rss_bytes + form->samples);
     lane->statm_fd = run->statm_fd;
-    fault_in(lane->words, (stream->words_count + HT_WORDS_PADDING) * sizeof(uint64_t));
-    fault_in(lane->timed_marks, stream->timed_count * sizeof(struct ht_mark));
-    fault_in(lane->sample_marks, stream->sample_count * sizeof(struct ht_mark));
+    if (job->pass == HT_PASS_TIMED && job->pollution_bytes) {
+        lane->pollution = shared_table(job->pollution_bytes, &run->exchange->outcome);
+        lane->pollution_bytes = job->pollution_bytes;
+    }
+    if (!form->streamed) ht_feed_fault_in(form, lane->stream);
 }
 
 static void prepare(struct measured *run) {
@@ -91,9 +89,10 @@ static void prepare(struct measured *run) {
     void **table = shared_table((size_t)slots * sizeof(void *), outcome);
     _Atomic uint32_t *handovers = shared_table(streams > 1 ? (size_t)slots * sizeof(uint32_t) : 1, outcome);
     run->lanes = shared_table((streams + 1) * sizeof(struct ht_lane), outcome);
-    fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET, run->form->samples * sizeof(uint64_t));
-    for (uint32_t i = 0; i < streams; i++) prepare_lane(run, i, table, handovers);
-    prepare_heap(run, &run->lanes[streams], table);
+    fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET,
+             run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
+    if (run->form->streamed) fault_in(run->form, run->form->bytes);
+    for (uint32_t i = 0; i <= streams; i++) prepare_lane(run, i, table, handovers);
     ht_window_init(&run->window, run->lanes, streams, run->exchange->job.window_ns,
                    shared_table(streams * sizeof(uint64_t), outcome),
                    shared_table(streams * sizeof(uint32_t), outcome), outcome);
@@ -122,11 +121,8 @@ static void take_end(void *context) {
 // What a forked process had from the start is part of its footprint, and none of its calls: the blocks are
 // allocated before anything is counted but RSS.
 static void allocate_inherited(struct measured *run) {
-    const struct ht_form *form = run->form;
-    struct ht_lane *lane = &run->lanes[form->streams];
     if (ht_allocator.replaying) ht_allocator.replaying(true);
-    ht_engine_run_words(lane, (const uint64_t *)((const char *)form + form->inherited_offset),
-                        form->inherited_words);
+    ht_engine_run(&run->lanes[run->form->streams]);
     if (ht_allocator.replaying) ht_allocator.replaying(false);
 }
 
@@ -142,14 +138,9 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
     outcome->cpu_ns += lane->cpu_ns;
     outcome->wait_ns += (uint64_t)((double)lane->wait_ticks * ns_per_tick);
     outcome->operations += lane->stream->operations;
+    outcome->starved_ns += (uint64_t)((double)lane->starved_ticks * ns_per_tick);
     outcome->samples_taken += lane->samples_taken;
-    outcome->readings_dropped += lane->readings_dropped;
     add_failures(outcome, lane);
-    for (int i = 0; i < 32; i++) {
-        outcome->functions[i].count += lane->functions[i].count;
-        outcome->functions[i].call_ticks += lane->functions[i].call_ticks;
-        outcome->functions[i].touch_ticks += lane->functions[i].touch_ticks;
-    }
 }
 
 static void replay(struct measured *run) {
@@ -171,6 +162,7 @@ static void replay(struct measured *run) {
     outcome->minor_faults = (uint64_t)(run->usage_after.ru_minflt - run->usage_before.ru_minflt);
     outcome->major_faults = (uint64_t)(run->usage_after.ru_majflt - run->usage_before.ru_majflt);
     add_failures(outcome, &run->lanes[run->form->streams]);
+    outcome->samples_taken += run->lanes[run->form->streams].samples_taken;
     for (uint32_t i = 0; i < run->form->streams; i++) add_lane(outcome, &run->lanes[i]);
 }
 
@@ -195,10 +187,13 @@ int main(int argc, char **argv) {
     if (run.exchange->job.pass == HT_PASS_DESCRIBE) {
         ht_allocator.version(outcome->version, sizeof outcome->version);
     } else {
-        run.form = map_fd(argv[1], PROT_READ, &form_bytes);
+        run.form = map_fd(argv[1], PROT_READ, &form_bytes);  // nothing that goes wrong here can change it
         if (!run.form || form_bytes < sizeof *run.form || run.form->magic != HT_FORM_MAGIC ||
             run.form->bytes > form_bytes) {
             refuse(outcome, "no replay form from the launcher");
+        }
+        if (run.form->streamed && mprotect(run.form, form_bytes, PROT_READ | PROT_WRITE)) {
+            refuse(outcome, "the streamed form can't be written");
         }
         replay(&run);
     }

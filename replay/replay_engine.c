@@ -8,6 +8,7 @@
 
 #include "allocator_calls.h"
 #include "raw_clock.h"
+#include "replay_feed.h"
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "slot_handover.h"
@@ -66,6 +67,20 @@ static void touch_zeroed(const struct ht_lane *lane, char *block, uint64_t size,
         if (pages != HT_PAGES_BY_RULE) touch_pages(lane, block, 0, size, pages);
     } else {
         touch_block(lane, block, 0, size, pages);
+    }
+}
+
+// A program that frees a block has often just looked at it for the last time. Blocks of up to a page are gone
+// through line by line, larger ones page by page.
+static __attribute__((noinline)) void touch_freed(const struct ht_lane *lane, char *block, uint64_t bytes) {
+    enum { LINE_BYTES = 64 };
+    if (!block) return;
+    bool whole = bytes <= HT_TOUCH_PAGE_BYTES;
+    uint64_t step = whole ? LINE_BYTES : HT_TOUCH_PAGE_BYTES, stride = whole ? LINE_BYTES : lane->page_stride;
+    volatile char *at = block;
+    for (uint64_t passed = 0; passed < bytes; passed += step, at += stride) {
+        if (lane->touch_free == HT_TOUCH_FREE_WRITE) *at = WRITTEN;
+        else (void)*at;
     }
 }
 
@@ -157,11 +172,10 @@ ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
     STAMP(after);
 }
 
-ENGINE_INLINE void do_wide(struct ht_lane *lane, uint64_t word, const uint64_t *rest, bool touch,
-                           struct stopwatch *watch) {
-    void **entry = lane->table + ht_word_slot(word);
-    uint64_t size = rest[0], extra = rest[1], pages = rest[2];
-    switch (ht_word_arg(word)) {
+ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touch, struct stopwatch *watch) {
+    void **entry = lane->table + ht_word_slot(word[0]);
+    uint64_t size = word[1], extra = word[2], pages = word[3];
+    switch (ht_word_arg(word[0])) {
     case HT_WIDE_MALLOC: do_malloc(lane, entry, size, pages, touch, watch); break;
     case HT_WIDE_CALLOC: do_calloc(lane, entry, extra, size, pages, touch, watch); break;
     case HT_WIDE_REALLOC: do_realloc(lane, entry, extra, size, pages, touch, watch); break;
@@ -171,20 +185,29 @@ ENGINE_INLINE void do_wide(struct ht_lane *lane, uint64_t word, const uint64_t *
     }
 }
 
-static __attribute__((noinline)) void run_wide(struct ht_lane *lane, uint64_t word, const uint64_t *rest) {
-    do_wide(lane, word, rest, lane->touch != HT_TOUCH_NONE, NULL);
+static __attribute__((noinline)) void run_wide(struct ht_lane *lane, const uint64_t *word) {
+    do_wide(lane, word, lane->touch != HT_TOUCH_NONE, NULL);
 }
 
-#define LOOP_NAME    run_touching
-#define LOOP_TOUCHES true
-#include "replay_loop.h"
+typedef uint32_t __attribute__((may_alias)) word_half;  // a word's low half, then its high one
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half of a word comes first");
+
+enum { TOUCHES_NEW = 1, TOUCHES_FREED = 2 };
 #define LOOP_NAME    run_untouched
-#define LOOP_TOUCHES false
+#define LOOP_TOUCHES 0
+#include "replay_loop.h"
+#define LOOP_NAME    run_touching
+#define LOOP_TOUCHES TOUCHES_NEW
+#include "replay_loop.h"
+#define LOOP_NAME    run_touching_freed
+#define LOOP_TOUCHES (TOUCHES_NEW | TOUCHES_FREED)
 #include "replay_loop.h"
 
-static void run_to(struct ht_lane *lane, const uint64_t *word, const uint64_t *end) {
-    if (lane->touch == HT_TOUCH_NONE) run_untouched(lane, word, end);
-    else run_touching(lane, word, end);
+// To the next mark at which the lane stops. Returns the words behind it.
+static const uint64_t *run_to_mark(struct ht_lane *lane, const uint64_t *word) {
+    if (lane->touch_free != HT_TOUCH_FREE_NONE) return run_touching_freed(lane, word);
+    if (lane->touch != HT_TOUCH_NONE) return run_touching(lane, word);
+    return run_untouched(lane, word);
 }
 
 // One op with a stopwatch around the call and around the touch.
@@ -194,11 +217,14 @@ static void run_timed(struct ht_lane *lane, const uint64_t *word, struct stopwat
     void **entry = lane->table + ht_word_slot(w);
     const uint32_t size = ht_word_arg(w);
     switch (ht_word_op(w)) {
-    case HT_WORD_FREE: do_free(*entry, watch); break;
+    case HT_WORD_FREE:
+        if (lane->touch_free != HT_TOUCH_FREE_NONE) touch_freed(lane, *entry, size);
+        do_free(*entry, watch);
+        break;
     case HT_WORD_MALLOC: do_malloc(lane, entry, size, HT_PAGES_BY_RULE, touch, watch); break;
     case HT_WORD_CALLOC: do_calloc(lane, entry, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
     case HT_WORD_REALLOC: do_realloc(lane, entry, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
-    case HT_WORD_WIDE: do_wide(lane, w, word + 1, touch, watch); break;
+    case HT_WORD_WIDE: do_wide(lane, word, touch, watch); break;
     default: __builtin_unreachable();  // only calls are timed
     }
 }
@@ -232,53 +258,65 @@ static bool was_switched(const struct switch_watch *watch, const struct stopwatc
     return reading->after - reading->before > watch->limit_ticks && context_switches() != watch->seen;
 }
 
-static void run_timed_pass(struct ht_lane *lane, const uint64_t *end) {
-    const uint64_t *word = lane->words;
-    struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};
-    for (uint64_t i = 0; i < lane->stream->timed_count; i++) {
-        struct ht_mark mark = lane->timed_marks[i];
-        const uint64_t *op = lane->words + mark.word;
-        struct stopwatch watch;
-        run_to(lane, word, op);
-        before_reading(&switches);
-        run_timed(lane, op, &watch);
-        word = op + ht_word_length(*op);
-        if (UNLIKELY(was_switched(&switches, &watch))) {
-            lane->readings_dropped++;
-            continue;
-        }
-        struct ht_function_sample *sample = &lane->functions[mark.value];
-        sample->count++;
-        sample->call_ticks += watch.between - watch.before;
-        sample->touch_ticks += watch.after - watch.between;
+// Runs through a working set of its own, so that the op finds the caches as a program leaves them that has
+// done something else meanwhile. The slot's entry is ours, not the allocator's: it is brought back.
+static __attribute__((noinline)) void pollute(struct ht_lane *lane, const uint64_t *op) {
+    enum { LINE_BYTES = 64 };
+    for (uint64_t at = 0; at < lane->pollution_bytes; at += LINE_BYTES) {
+        ((volatile char *)lane->pollution)[at]++;
     }
-    run_to(lane, word, end);
+    (void)*(void *volatile *)(lane->table + ht_word_slot(*op));
 }
 
-static void run_memory_pass(struct ht_lane *lane, const uint64_t *end) {
-    const uint64_t *word = lane->words;
-    for (uint64_t i = 0; i < lane->stream->sample_count; i++) {
-        struct ht_mark mark = lane->sample_marks[i];
-        const uint64_t *stop = lane->words + mark.word;
-        run_to(lane, word, stop);
-        lane->rss_bytes[mark.value] = ht_rss_anon_bytes(lane->statm_fd);
-        lane->samples_taken++;
-        word = stop;
-    }
-    run_to(lane, word, end);
+static uint32_t reading_ticks(uint64_t ticks) {
+    return ticks < HT_READING_TICKS_MAX ? (uint32_t)ticks : HT_READING_TICKS_MAX;
 }
 
-void ht_engine_run_words(struct ht_lane *lane, const uint64_t *words, uint64_t count) {
-    run_to(lane, words, words + count);
+static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_reading *reading,
+                         struct switch_watch *switches) {
+    struct stopwatch watch;
+    if (lane->pollution) pollute(lane, op);
+    before_reading(switches);
+    run_timed(lane, op, &watch);
+    if (UNLIKELY(was_switched(switches, &watch))) {
+        reading->call_ticks = HT_READING_DROPPED;
+        return;
+    }
+    reading->call_ticks = reading_ticks(watch.between - watch.before);
+    reading->touch_ticks = reading_ticks(watch.after - watch.between);
+}
+
+static void take_sample(struct ht_lane *lane, uint32_t number) {
+    lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
+    lane->samples_taken++;
+}
+
+// Which marks a pass stops at: it runs over the others as if they were not there.
+static uint32_t stops_of(enum ht_pass pass) {
+    static_assert(HT_MARK_END == 0, "every pass stops where a chunk ends");
+    switch (pass) {
+    case HT_PASS_TIMED: return 1u << HT_MARK_END | 1u << HT_MARK_TIMED;
+    case HT_PASS_MEMORY: return 1u << HT_MARK_END | 1u << HT_MARK_SAMPLE;
+    default: return 1u << HT_MARK_END;
+    }
 }
 
 void ht_engine_run(struct ht_lane *lane) {
-    const uint64_t *end = lane->words + lane->stream->words_count;
+    struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};
+    lane->stops_at = stops_of(lane->pass);
     uint64_t cpu_before_ns = ht_thread_cpu_ns();
-    switch (lane->pass) {
-    case HT_PASS_TIMED: run_timed_pass(lane, end); break;
-    case HT_PASS_MEMORY: run_memory_pass(lane, end); break;
-    default: run_to(lane, lane->words, end); break;
+    const uint64_t *word = ht_feed_first(lane);
+    while (word) {
+        word = run_to_mark(lane, word);
+        uint64_t mark = word[-1];
+        if (ht_word_slot(mark) == HT_MARK_END) {
+            word = ht_feed_next(lane);
+        } else if (ht_word_slot(mark) == HT_MARK_SAMPLE) {
+            take_sample(lane, ht_word_arg(mark));
+        } else {
+            take_reading(lane, word, &lane->readings[ht_word_arg(mark)], &switches);
+            word += ht_word_length(*word);
+        }
     }
     lane->cpu_ns = ht_thread_cpu_ns() - cpu_before_ns - lane->wait_cpu_ns;
 }

@@ -1,29 +1,35 @@
-// The replay form: a trace decoded once, by the launcher, into what the measured child executes.
-// It lives in a memfd that every child maps, so its pages are RssShmem and never count as an allocator's.
+// The replay form: a trace decoded by the launcher into what the measured child executes. It lives in a
+// memfd that every child maps, so its pages are RssShmem and never count as an allocator's.
 //
-// A stream is an array of 64-bit words, one stream per replay thread:
+// A stream holds one replay thread's 64-bit words, in chunks that lead from one to the next:
 //
 //     63            32 31            3 2  0
 //     [      arg      ][    slot     ][ op ]
 //
 // The low half less the op is the slot's offset in a table of pointers, so that finding it costs the engine
-// nothing. Rarer operands follow as plain 64-bit words. free(NULL) is a free of slot 0. Every stream ends in
-// HT_WORDS_PADDING unused words, because the engine reads ahead to prefetch the slot table.
+// nothing. Rarer operands follow as plain 64-bit words. free(NULL) is a free of slot 0. Every chunk ends in
+// an END mark and HT_WORDS_PADDING unused words, because the engine reads ahead to prefetch the slot table.
+//
+// A form is *held* (all of it is there before a child starts, and every child reads the same) or *streamed*
+// (longer than the memory allowed: the launcher decodes it once more beside each child, into a pool of chunks
+// that are written again once they have been read).
 #ifndef HEAPTAPE_REPLAY_FORM_H
 #define HEAPTAPE_REPLAY_FORM_H
 
 #include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum ht_word_op {
-    HT_WORD_FREE,     // slot
+    HT_WORD_FREE,     // slot, arg: bytes of the block, as far as 32 bits reach
     HT_WORD_MALLOC,   // slot, arg: size
     HT_WORD_CALLOC,   // slot, arg: size; then the count
     HT_WORD_REALLOC,  // slot, arg: size; then the size so far
     HT_WORD_WIDE,     // slot, arg: enum ht_wide; then size, its extra operand, pages to touch
     HT_WORD_TIME,     // arg and slot: trace time in ns of the op that comes next
-    HT_WORD_WAIT,     // slot, arg: the handover that must have happened
-    HT_WORD_PUBLISH   // slot, arg: the number of this handover
+    HT_WORD_ORDER,    // slot, arg: number of a handover << 1 | whether to publish it or wait for it
+    HT_WORD_MARK      // slot: enum ht_mark, arg: its number
 };
 
 // Calls of which any operand can have 64 bits; the only form of the rarer ones. In brackets the extra
@@ -36,65 +42,82 @@ enum ht_wide {
     HT_WIDE_ALIGNED        // posix_memalign (alignment)
 };
 
+// Where a pass stops and looks. Each pass stops at marks of some kinds and runs over the others.
+enum ht_mark {
+    HT_MARK_END,    // of the chunk
+    HT_MARK_TIMED,  // the op that follows is to be timed; arg: number of the reading
+    HT_MARK_SAMPLE  // RSS is to be read; arg: number of the sample
+};
+
 enum {
     HT_WORD_OP_BITS = 3,
     HT_WORD_SLOT_BITS = 29,
-    HT_WORDS_PADDING = 16,
     HT_WORDS_AHEAD = 8,  // how far ahead the slot table is prefetched, in words
+    HT_WORDS_PADDING = HT_WORDS_AHEAD,
+    HT_CHUNK_UNIT_BYTES = 64,
     HT_TOUCH_PAGE_BYTES = 4096
 };
 static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the low half less the op");
-static_assert(HT_WORDS_AHEAD < HT_WORDS_PADDING, "reading ahead stays inside the stream");
 
-#define HT_SLOTS_LIMIT   (1u << HT_WORD_SLOT_BITS)
-#define HT_TIME_LIMIT_NS (1ull << (HT_WORD_SLOT_BITS + 32))
-#define HT_PAGES_BY_RULE UINT64_MAX
+#define HT_SLOTS_LIMIT     (1u << HT_WORD_SLOT_BITS)
+#define HT_TIME_LIMIT_NS   (1ull << (HT_WORD_SLOT_BITS + 32))
+#define HT_PAGES_BY_RULE   UINT64_MAX
+#define HT_HANDOVER_NUMBER (UINT32_MAX >> 1)  // handovers of a slot are numbered modulo this and one
 
 // A thread tells its place in trace time before any op that is this much later than the place it told last.
 // The window between threads must not be smaller (see replay_window.c).
 #define HT_TIME_STEP_NS 100000ull
 
-// Times cost a lookup of the window; a mark costs nothing until the engine reaches it.
-// Marks of the sampled pass: an op to be timed, with its function. Marks of the memory pass: RSS to be read,
-// with the number of the sample. Position is the index of the op's first word.
-struct ht_mark {
-    uint64_t word : 40;
-    uint64_t value : 24;
+// Chunks are named by their offset in units of 64 bytes. The next one's name is a futex where the form is
+// streamed: it changes once, from 0 to the name or, after the last, to HT_CHUNK_NONE.
+#define HT_CHUNK_NONE UINT32_MAX
+struct ht_chunk {
+    _Atomic uint32_t next_unit;
+    _Atomic uint32_t readers;  // streamed: how many have yet to leave it; 0: it can be written again
+    uint32_t words;            // the END mark included
+    uint32_t zero[13];
 };
-static_assert(sizeof(struct ht_mark) == 8, "mark");
+static_assert(sizeof(struct ht_chunk) == HT_CHUNK_UNIT_BYTES, "words follow on a cache line");
 
 struct ht_stream {
-    uint64_t words_offset, words_count;    // offsets are bytes from the start of the form
-    uint64_t timed_offset, timed_count;    // struct ht_mark
-    uint64_t sample_offset, sample_count;  // struct ht_mark
-    uint64_t start_ns;                     // trace time of its first op
+    uint64_t start_ns;  // trace time of its first op
     uint64_t operations;
-    uint32_t stays;  // 1 if the thread lived to the end of the process
-    uint32_t zero;
+    uint32_t stays;               // 1 if the thread lived to the end of the process
+    _Atomic uint32_t first_unit;  // as next_unit
 };
-static_assert(sizeof(struct ht_stream) == 72, "stream");
+static_assert(sizeof(struct ht_stream) == 24, "stream");
 
-#define HT_FORM_MAGIC 0x316d726f66706174ull  // "tapform1"
+#define HT_FORM_MAGIC 0x326d726f66706174ull  // "tapform2"
 #define HT_NO_STREAM  UINT32_MAX
 
 struct ht_form {
     uint64_t magic;
     uint64_t bytes;
     uint64_t streams_offset;
-    uint32_t streams;
+    uint64_t operations;
+    uint64_t end_ns;          // trace time at which the recording ended
+    uint32_t streams;         // one more follows: what a forked process inherited, allocated before anything
+                              // is measured
     uint32_t initial_stream;  // the one that runs on the initial thread, or HT_NO_STREAM
     uint32_t slots;           // slots 0 to slots-1 are used
-    uint32_t samples;
-    uint64_t operations;
-    // What a forked process inherited: allocated before anything is measured, by no stream.
-    uint64_t inherited_offset, inherited_words;
+    uint32_t samples, readings;
+    uint32_t streamed;             // 1: chunks come while the child runs, and for what follows
+    _Atomic uint32_t chunks_left;  // a futex: how many chunks have been left by all their readers
+    _Atomic uint32_t filling;      // a futex: 1: whoever finds no chunk waits until the pool is full again
+    _Atomic uint64_t complete_ns;  // every op before this trace time is in a chunk that has been linked
 };
-static_assert(sizeof(struct ht_form) == 64, "form");
+static_assert(sizeof(struct ht_form) == 80, "form");
 
 static inline uint64_t ht_word(enum ht_word_op op, uint32_t slot, uint32_t arg) {
     return (uint64_t)arg << 32 | slot << HT_WORD_OP_BITS | (uint32_t)op;
 }
 static inline uint64_t ht_word_time(uint64_t time_ns) { return time_ns << HT_WORD_OP_BITS | HT_WORD_TIME; }
+static inline uint64_t ht_word_mark(enum ht_mark mark, uint32_t number) {
+    return ht_word(HT_WORD_MARK, mark, number);
+}
+static inline uint64_t ht_word_order(uint32_t slot, uint32_t handover, uint32_t publish) {
+    return ht_word(HT_WORD_ORDER, slot, handover << 1 | publish);
+}
 static inline uint32_t ht_word_slot(uint64_t word) { return (uint32_t)word >> HT_WORD_OP_BITS; }
 static inline enum ht_word_op ht_word_op(uint64_t word) {
     return (enum ht_word_op)(word & ((1u << HT_WORD_OP_BITS) - 1));
@@ -109,6 +132,45 @@ static inline unsigned ht_word_length(uint64_t word) {
     case HT_WORD_WIDE: return 4;
     default: return 1;
     }
+}
+
+static inline struct ht_stream *ht_form_streams(const struct ht_form *form) {
+    return (struct ht_stream *)((char *)form + form->streams_offset);
+}
+static inline struct ht_chunk *ht_form_chunk(const struct ht_form *form, uint32_t unit) {
+    return (struct ht_chunk *)((char *)form + (uint64_t)unit * HT_CHUNK_UNIT_BYTES);
+}
+static inline const uint64_t *ht_chunk_words(const struct ht_chunk *chunk) {
+    return (const uint64_t *)(chunk + 1);
+}
+
+// One call as its words say it, for passes that need not be fast.
+struct ht_word_call {
+    enum ht_wide call;
+    bool frees;
+    uint32_t slot;
+    uint64_t size, extra, pages;  // extra: as of enum ht_wide
+};
+
+static inline struct ht_word_call ht_word_call(const uint64_t *word) {
+    uint32_t arg = ht_word_arg(word[0]);
+    struct ht_word_call call = {.slot = ht_word_slot(word[0]), .size = arg, .pages = HT_PAGES_BY_RULE};
+    switch (ht_word_op(word[0])) {
+    case HT_WORD_FREE: call.frees = true; break;
+    case HT_WORD_MALLOC: call.call = HT_WIDE_MALLOC; break;
+    case HT_WORD_CALLOC:
+    case HT_WORD_REALLOC:
+        call.call = ht_word_op(word[0]) == HT_WORD_CALLOC ? HT_WIDE_CALLOC : HT_WIDE_REALLOC;
+        call.extra = word[1];
+        break;
+    default:
+        assert(ht_word_op(word[0]) == HT_WORD_WIDE);
+        call.call = (enum ht_wide)arg;
+        call.size = word[1];
+        call.extra = word[2];
+        call.pages = word[3];
+    }
+    return call;
 }
 
 #endif

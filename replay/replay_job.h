@@ -1,5 +1,5 @@
 // What the launcher asks of a measured child, and what the child answers: one page-aligned struct in a memfd
-// that both map, followed by the RSS samples.
+// that both map, followed by the RSS samples and the readings.
 #ifndef HEAPTAPE_REPLAY_JOB_H
 #define HEAPTAPE_REPLAY_JOB_H
 
@@ -9,11 +9,14 @@
 enum ht_pass {
     HT_PASS_DESCRIBE = 1,  // prove who serves, say its version, replay nothing
     HT_PASS_FLAT,          // total CPU time
-    HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch
+    HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch; latencies
     HT_PASS_MEMORY         // RSS at the sample points
 };
 
 enum ht_touch { HT_TOUCH_NONE, HT_TOUCH_FIRST, HT_TOUCH_PAGES, HT_TOUCH_ALL, HT_TOUCH_RECORDED, HT_TOUCHES };
+
+// What is done to a block's bytes just before it is freed.
+enum ht_touch_free { HT_TOUCH_FREE_NONE, HT_TOUCH_FREE_READ, HT_TOUCH_FREE_WRITE, HT_TOUCH_FREES };
 
 enum ht_outcome_state {
     HT_OUTCOME_NONE,     // the child ended before it could say anything
@@ -23,16 +26,22 @@ enum ht_outcome_state {
 };
 
 struct ht_job {
-    uint32_t pass, touch;
+    uint32_t pass, touch, touch_free;
     uint32_t virtual_time;  // 1: the allocator sees trace time
     uint32_t preloaded;     // 1: expect the object of expected_device and expected_inode to serve
+    uint32_t zero;
     uint64_t window_ns;
+    uint64_t pollution_bytes;  // of the timed pass: run through before each timed op; 0: not at all
     uint64_t expected_device, expected_inode;
 };
 
-struct ht_function_sample {
-    uint64_t count, call_ticks, touch_ticks;
+// One timed op: its call, and the first touch of what it returned. Both include the cost of a clock reading.
+struct ht_reading {
+    uint32_t call_ticks, touch_ticks;  // the first HT_READING_DROPPED: the thread was switched out meanwhile
 };
+static_assert(sizeof(struct ht_reading) == 8, "reading");
+#define HT_READING_DROPPED   UINT32_MAX
+#define HT_READING_TICKS_MAX (UINT32_MAX - 1)  // longer ones show this, some 1.5 seconds
 
 struct ht_outcome {
     uint32_t state;
@@ -41,8 +50,9 @@ struct ht_outcome {
     char path[512];
     char build_id[80];
     char version[128];
-    uint64_t cpu_ns;   // of the replay threads, from first to last op, without waiting
-    uint64_t wait_ns;  // real time that threads spent waiting for each other
+    uint64_t cpu_ns;      // of the replay threads, from first to last op, without waiting
+    uint64_t wait_ns;     // real time that threads spent waiting for each other
+    uint64_t starved_ns;  // real time that threads spent waiting for the launcher to decode
     uint64_t wall_ns;
     uint64_t operations;
     uint64_t failures;
@@ -50,17 +60,15 @@ struct ht_outcome {
     uint64_t minor_faults, major_faults;
     uint64_t rss_start_bytes, rss_end_bytes;
     uint64_t samples_taken;
-    uint64_t readings_dropped;  // of the timed pass: the thread was switched out meanwhile
     uint64_t clock_cost_ticks;  // what two clock readings in a row show
     uint64_t ticks, ticks_ns;   // the cycle counter and the clock over the same span
-    struct ht_function_sample functions[32];
 };
 
 struct ht_exchange {
     struct ht_job job;
     struct ht_outcome outcome;
 };
-#define HT_EXCHANGE_RSS_OFFSET 4096  // uint64_t rss_bytes[samples]
+#define HT_EXCHANGE_RSS_OFFSET 8192  // uint64_t rss_bytes[samples], then struct ht_reading[readings]
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");
 
 #endif

@@ -39,21 +39,27 @@ struct ht_lane {
     uint64_t failures;
     uint64_t wait_cpu_ns;  // CPU time spent waiting, to be taken off
     uint64_t wait_ticks;
-    struct ht_window *window;
+    struct ht_window *window;  // NULL: the lane that allocates what is inherited
     uint32_t number;
     uint32_t touch;
+    uint32_t touch_free;
 
-    const uint64_t *words;
-    const struct ht_stream *stream;
-    const struct ht_mark *timed_marks, *sample_marks;
-    uint64_t *rss_bytes;  // the samples, shared by all lanes
+    uint32_t stops_at;  // bit set of enum ht_mark: the marks at which this pass stops
+
+    struct ht_form *form;
+    struct ht_stream *stream;
+    struct ht_chunk *chunk;       // that it is in
+    uint64_t starved_ticks;       // waited for the launcher to decode
+    uint64_t *rss_bytes;          // the samples, shared by all lanes
+    struct ht_reading *readings;  // likewise
     int statm_fd;
     uint32_t pass;
     uint64_t cpu_ns;
-    uint64_t samples_taken, readings_dropped;
+    uint64_t samples_taken;
     uint64_t clock_cost_ticks;  // what two readings in a row show
+    char *pollution;            // a working set to run through before each timed op, or NULL
+    uint64_t pollution_bytes;
     char first_failure[128];
-    struct ht_function_sample functions[32];
 
     // The window's.
     pthread_t thread;

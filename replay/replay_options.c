@@ -10,11 +10,12 @@
 #include "error.h"
 
 const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
+const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"};
 
 // clang-format off
 enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
-    KEY_WINDOW, KEY_JSON, KEY_LIST
+    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY
 };
 
 enum { ROUNDS_MAX = 1000000 };
@@ -33,12 +34,20 @@ static const struct argp_option table[] = {
     {"touch", KEY_TOUCH, "WHAT", 0,
      "Which memory is written once allocated: recorded, none, first (byte), pages (a byte of each), all. "
      "Default: recorded", 0},
+    {"touch-free", KEY_TOUCH_FREE, "HOW", 0,
+     "What is done to a block's memory just before it is freed: none, read, write. Default: none", 0},
+    {"pollute", KEY_POLLUTE, "KIB", 0,
+     "Time calls with cold caches: run through a working set of so many KiB before each timed call, and "
+     "tell the total from the timed calls alone. Default: 0, caches as the replay leaves them", 0},
     {"pace", KEY_PACE, "CLOCK", 0,
      "virtual: the allocator's clock shows the trace's time. none: the real time of the replay. "
      "Default: virtual", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "How far in trace time a thread may be ahead of the slowest, 100000 at least. Default: 10000000 in the "
      "time pass, 1000000 in the memory pass", 0},
+    {"decoded-memory", KEY_DECODED_MEMORY, "MIB", 0,
+     "Memory for the decoded trace; of a longer one the decoding runs along with each replay. Default: a "
+     "quarter of what machine, control group and RLIMIT_AS leave", 0},
     {"baseline", KEY_BASELINE, "NAME", 0,
      "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
@@ -97,6 +106,14 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case KEY_THREADS: options->one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
     case KEY_TOUCH:
         options->touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
+        break;
+    case KEY_TOUCH_FREE:
+        options->touch_free =
+            (enum ht_touch_free)one_of(state, text, "touch-free", ht_touch_free_names, HT_TOUCH_FREES);
+        break;
+    case KEY_POLLUTE: options->pollution_bytes = number(state, text, "pollute", 0, 1u << 30) << 10; break;
+    case KEY_DECODED_MEMORY:
+        options->decoded_memory_bytes = number(state, text, "decoded-memory", 1, 1ull << 34) << 20;
         break;
     case KEY_PACE: options->virtual_time = one_of(state, text, "pace", paces, 2) == 1; break;
     case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;

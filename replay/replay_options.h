@@ -16,12 +16,16 @@ struct ht_replay_options {
     bool time_pass, memory_pass;
     bool one_thread;
     enum ht_touch touch;
+    enum ht_touch_free touch_free;
+    uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them
+    uint64_t decoded_memory_bytes;  // 0: as the machine allows
     bool virtual_time;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;
 };
 
 extern const char *const ht_touch_names[HT_TOUCHES];
+extern const char *const ht_touch_free_names[HT_TOUCH_FREES];
 
 // Parses the command line; ends the program itself on bad usage (status 2) and on --help.
 void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *options);

@@ -7,11 +7,13 @@
 
 #include "comparison.h"
 #include "experiment.h"
+#include "machine_memory.h"
 #include "results_line.h"
 #include "trace_digest.h"
 
-// Seldom enough for the caches to be as without timing, often enough for the rarer functions.
-enum { TIMED_ONE_IN = 64 };
+// Seldom enough for the caches to be as without timing, often enough for the rarer functions; more seldom
+// where running through a polluting working set takes longer than a thousand calls.
+enum { TIMED_ONE_IN = 64, TIMED_ONE_IN_POLLUTED = 256 };
 
 static int say(const struct ht_error *error) {
     fprintf(stderr, "replay: %s\n", error->message);
@@ -22,7 +24,7 @@ static int say(const struct ht_error *error) {
 static int list_allocators(struct ht_experiment *x, struct ht_replay_options *options) {
     struct ht_error error = {0};
     int status = HT_EXIT_DONE;
-    if (ht_child_channel_open(&x->channel, -1, 0, &error)) return say(&error);
+    if (ht_child_channel_open(&x->channel, NULL, &error)) return say(&error);
     for (size_t i = 0; i < options->choices.count; i++) {
         struct ht_choice *choice = &options->choices.list[i];
         char problem[512];
@@ -80,7 +82,9 @@ static size_t baseline_of(const struct ht_replay_options *options) {
 }
 
 struct loaded_trace {
+    struct ht_trace_reader *reader;  // a streamed form is decoded again for each child
     struct ht_recorded_program program;
+    struct ht_form_options form_options;
     struct ht_built_form built;
     char sha256[HT_DIGEST_TEXT_BYTES];
 };
@@ -95,19 +99,22 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
             "and half a trace is not replayed");
     }
     if (ht_recorded_program_read(reader, &trace->program, error)) return -1;
-    struct ht_form_options form = {.one_thread = options->one_thread,
-                                   .initial_tid = trace->program.pid,
-                                   .timed_one_in = TIMED_ONE_IN,
-                                   .seed = options->seed};
-    return ht_form_build(reader, options->trace_path, &form, &trace->built, error);
+    uint64_t memory_bytes = options->decoded_memory_bytes;
+    if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;
+    trace->form_options = (struct ht_form_options){
+        .one_thread = options->one_thread,
+        .initial_tid = trace->program.pid,
+        .timed_one_in = options->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
+        .seed = options->seed,
+        .held_bytes_max = memory_bytes};
+    return ht_form_build(reader, options->trace_path, &trace->form_options, &trace->built, error);
 }
 
 static int load_trace(const struct ht_replay_options *options, struct loaded_trace *trace,
                       struct ht_error *error) {
-    struct ht_trace_reader *reader = ht_trace_open(options->trace_path, error);
-    if (!reader) return -1;
-    int failed = read_trace(options, reader, trace, error);
-    ht_trace_close(reader);
+    trace->reader = ht_trace_open(options->trace_path, error);
+    if (!trace->reader) return -1;
+    int failed = read_trace(options, trace->reader, trace, error);
     if (!failed && ht_file_sha256(options->trace_path, trace->sha256)) {
         failed = ht_error_system(error, options->trace_path, "reading it again");
     }
@@ -162,9 +169,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     if (load_trace(options, &trace, &error)) return say(&error);
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
-    if (ht_child_channel_open(&x->channel, trace.built.fd, trace.built.form->samples, &error)) {
-        return say(&error);
-    }
+    if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
     ht_machine_read(&x->machine);
     size_t refused = describe_all(x, options, null_choice);
     if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
@@ -176,6 +181,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     int status = finish(x, &trace, early, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
+    ht_trace_close(trace.reader);
     ht_experiment_free(x);
     return status;
 }

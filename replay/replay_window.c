@@ -150,6 +150,15 @@ void ht_window_advance_slowly(struct ht_lane *lane, uint64_t time_ns, uint64_t p
     lane->wait_cpu_ns += ht_thread_cpu_ns() - cpu_before_ns;
 }
 
+void ht_window_tell_place(struct ht_lane *lane, uint64_t time_ns) {
+    struct ht_window *window = lane->window;
+    if (!window || window->alone || time_ns <= atomic_load(&window->places_ns[lane->number])) return;
+    pthread_mutex_lock(&window->lock);
+    atomic_store(&window->places_ns[lane->number], time_ns);
+    raise_low(window);
+    pthread_mutex_unlock(&window->lock);
+}
+
 // The lane has executed its last op: it holds nobody up any more.
 static void leave(struct ht_lane *lane) {
     struct ht_window *window = lane->window;

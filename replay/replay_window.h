@@ -16,6 +16,9 @@ void ht_window_run(struct ht_window *window, struct ht_lane *initial, void (*don
 // The lane's next op is at time_ns: waits while that is too far ahead of the slowest.
 void ht_window_advance_slowly(struct ht_lane *lane, uint64_t time_ns, uint64_t place_before_ns);
 
+// The lane knows no next op yet, but that it is not before time_ns: it holds nobody up before that.
+void ht_window_tell_place(struct ht_lane *lane, uint64_t time_ns);
+
 static inline void ht_window_advance(struct ht_lane *lane, uint64_t time_ns) {
     struct ht_window *window = lane->window;
     if (window->alone) {

@@ -167,6 +167,9 @@ static json_t *run_json(const struct ht_results_line *line) {
                   (json_int_t)options->seed, "threads", options->one_thread ? "1" : "trace", "touch",
                   ht_touch_names[options->touch], "pace", options->virtual_time ? "virtual" : "none");
     json_object_set_new(run, "replay_threads", json_integer(line->built->form->streams));
+    json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[options->touch_free]));
+    json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)options->pollution_bytes));
+    json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));
     add_figures(run, line);
     add_unmeasured(run);

@@ -4,70 +4,67 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double ns_per_tick(const struct ht_outcome *outcome) {
-    return outcome->ticks ? (double)outcome->ticks_ns / (double)outcome->ticks : NAN;
-}
-
-// Mean time of one call of a function, the clock's own cost off. NaN where none was timed.
-static double mean_ns(const struct ht_outcome *timed, int function, bool touch) {
-    const struct ht_function_sample *sample = &timed->functions[function];
-    if (!sample->count) return NAN;
-    uint64_t ticks = touch ? sample->touch_ticks : sample->call_ticks;
-    return ((double)ticks / (double)sample->count - (double)timed->clock_cost_ticks) * ns_per_tick(timed);
-}
-
 // All calls of a function by the mean of its timed ones, the null replayer's off. Less than nothing is noise.
-static double whole_ns(const struct ht_outcome *timed, const struct ht_outcome *null_timed, int function,
-                       bool touch, uint64_t count) {
-    double mean = mean_ns(timed, function, touch);
+static double whole_ns(const struct ht_timed_readings *timed, const struct ht_timed_readings *null_timed,
+                       int function, bool touch, uint64_t count) {
+    double mean = ht_timed_mean_ns(timed, function, touch);
     if (timed != null_timed) {
-        double null_mean = mean_ns(null_timed, function, touch);
+        double null_mean = ht_timed_mean_ns(null_timed, function, touch);
         if (!isnan(null_mean)) mean -= null_mean;
     }
     return isnan(mean) ? NAN : fmax(mean, 0) * (double)count;
 }
 
-// The timed calls say how the total divides; the total itself is the flat run's.
-static void divide_total(const struct ht_built_form *built, const struct ht_outcome *timed,
-                         const struct ht_outcome *null_timed, struct ht_time_figures *figures) {
-    double total = timed == null_timed ? figures->harness_time_ns : figures->alloc_time_ns;
-    double sum = 0, touch_sum = 0;
+// The functions' times from their timed calls; their sum. NaN where a function was not timed.
+static double sum_functions(const struct ht_built_form *built, const struct ht_timed_readings *timed,
+                            const struct ht_timed_readings *null_timed, struct ht_time_figures *figures) {
+    double sum = 0;
     for (int i = 0; i < HT_FUNCTIONS; i++) {
         struct ht_function_figures *function = &figures->functions[i];
         function->count = built->calls[i];
         function->time_ns = function->touch_ns = NAN;
         if (!function->count) continue;
-        figures->timed_calls += timed->functions[i].count;
         function->time_ns = whole_ns(timed, null_timed, i, false, function->count);
         function->touch_ns = whole_ns(timed, null_timed, i, true, function->count);
         if (!isnan(function->time_ns)) sum += function->time_ns + function->touch_ns;
     }
-    double scale = sum > 0 && total > 0 ? total / sum : 0;
+    return sum;
+}
+
+// The timed calls say how the total divides; the total itself is the flat run's.
+static void divide_total(double total_ns, double sum_ns, struct ht_time_figures *figures) {
+    double scale = sum_ns > 0 && total_ns > 0 ? total_ns / sum_ns : 0, touch_ns = 0;
     for (int i = 0; i < HT_FUNCTIONS; i++) {
         figures->functions[i].time_ns *= scale;
         figures->functions[i].touch_ns *= scale;
-        if (!isnan(figures->functions[i].touch_ns)) touch_sum += figures->functions[i].touch_ns;
+        if (!isnan(figures->functions[i].touch_ns)) touch_ns += figures->functions[i].touch_ns;
     }
-    figures->touch_time_ns = figures->timed_calls ? touch_sum : NAN;
+    figures->touch_time_ns = figures->timed_calls ? touch_ns : NAN;
 }
 
 void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome *flat,
-                     const struct ht_outcome *timed, const struct ht_outcome *null_flat,
-                     const struct ht_outcome *null_timed, struct ht_time_figures *figures) {
+                     const struct ht_timed_readings *timed, const struct ht_outcome *null_flat,
+                     const struct ht_timed_readings *null_timed, bool cold, struct ht_time_figures *figures) {
+    bool own = flat == null_flat;
     *figures = (struct ht_time_figures){
         .alloc_time_ns = NAN,
         .ns_per_call = NAN,
         .harness_time_ns = (double)null_flat->cpu_ns,
         .wait_time_ns = (double)flat->wait_ns,
         .wall_ns = (double)flat->wall_ns,
-        .clock_cost_ns = (double)timed->clock_cost_ticks * ns_per_tick(timed),
-        .timed_calls_dropped = timed->readings_dropped,
+        .clock_cost_ns = (double)timed->clock_cost_ticks * timed->ns_per_tick,
+        .timed_calls = timed->taken,
+        .timed_calls_dropped = timed->dropped,
     };
-    if (flat != null_flat) {
-        figures->alloc_time_ns = (double)flat->cpu_ns - (double)null_flat->cpu_ns;
-        if (built->calls_total) figures->ns_per_call = figures->alloc_time_ns / (double)built->calls_total;
+    double sum_ns = sum_functions(built, timed, null_timed, figures);
+    double total_ns = cold ? sum_ns : (double)flat->cpu_ns - (own ? 0 : (double)null_flat->cpu_ns);
+    divide_total(total_ns, sum_ns, figures);
+    if (own) {
+        figures->harness_time_ns = total_ns;
+    } else {
+        figures->alloc_time_ns = total_ns;
+        if (built->calls_total) figures->ns_per_call = total_ns / (double)built->calls_total;
     }
-    divide_total(built, timed, null_timed, figures);
 }
 
 static double ratio(double used_bytes, uint64_t live_bytes) {

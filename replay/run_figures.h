@@ -8,6 +8,7 @@
 
 #include "form_builder.h"
 #include "replay_job.h"
+#include "timed_readings.h"
 
 // A figure that was not measured is NaN here and null in JSON, never 0.
 struct ht_function_figures {
@@ -30,11 +31,12 @@ struct ht_memory_figures {
     size_t count;
 };
 
-// flat and timed: the outcomes of the two children of a time pass; null_*: the null replayer's, or the same
-// pointers where this is the null replayer's own run.
+// flat and timed: what the two children of a time pass showed; null_*: the null replayer, or the same
+// pointers where this is the null replayer's own run. cold: the caches were polluted before each timed call,
+// so the total is what the timed calls extrapolate to, and not the flat run's.
 void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome *flat,
-                     const struct ht_outcome *timed, const struct ht_outcome *null_flat,
-                     const struct ht_outcome *null_timed, struct ht_time_figures *figures);
+                     const struct ht_timed_readings *timed, const struct ht_outcome *null_flat,
+                     const struct ht_timed_readings *null_timed, bool cold, struct ht_time_figures *figures);
 
 // rss, null_rss: samples of this child and of the null child; null_rss NULL for the null's own run, whose
 // figures are then all of its anonymous memory. Returns false without memory.

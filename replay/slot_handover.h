@@ -27,4 +27,10 @@ static inline void ht_handover_publish(struct ht_lane *lane, uint32_t slot, uint
     if (__builtin_expect(before & 1, 0)) ht_futex_wake(word);
 }
 
+// order: a handover's number << 1 | whether to publish it.
+static inline void ht_handover(struct ht_lane *lane, uint32_t slot, uint32_t order) {
+    if (order & 1) ht_handover_publish(lane, slot, order >> 1);
+    else ht_handover_wait(lane, slot, order >> 1);
+}
+
 #endif

@@ -59,18 +59,43 @@ static void read_events(struct ht_trace_reader *reader, bool converted, struct c
     }
 }
 
-// The engine trusts the form: a stream must hold whole words of known slots, and marks within it.
-static void check_stream(const struct ht_form *form, const struct ht_stream *stream) {
-    const uint64_t *words = (const uint64_t *)(const void *)((const char *)form + stream->words_offset);
-    uint64_t operations = 0, at = 0;
-    while (at < stream->words_count) {
-        FUZZ_EXPECT(ht_word_op(words[at]) == HT_WORD_TIME || ht_word_slot(words[at]) < form->slots,
-                    "slot %u of %u in the replay form", ht_word_slot(words[at]), form->slots);
-        operations += ht_word_op(words[at]) <= HT_WORD_WIDE;
-        at += ht_word_length(words[at]);
+// The engine trusts the form: a stream must hold whole words of known slots and known marks.
+static uint64_t check_chunk(const struct ht_form *form, const struct ht_chunk *chunk) {
+    const uint64_t *words = ht_chunk_words(chunk);
+    uint64_t operations = 0;
+    uint32_t at = 0;
+    FUZZ_EXPECT((const char *)(words + chunk->words + HT_WORDS_PADDING) <= (const char *)form + form->bytes,
+                "a chunk reaches beyond the replay form");
+    while (at < chunk->words) {
+        uint64_t word = words[at];
+        enum ht_word_op op = ht_word_op(word);
+        if (op == HT_WORD_MARK) {
+            uint32_t number = ht_word_arg(word);
+            FUZZ_EXPECT((ht_word_slot(word) == HT_MARK_END) == (at + 1 == chunk->words), "an END inside");
+            FUZZ_EXPECT(ht_word_slot(word) != HT_MARK_TIMED || number < form->readings, "reading %u", number);
+            FUZZ_EXPECT(ht_word_slot(word) != HT_MARK_SAMPLE || number < form->samples, "sample %u", number);
+        } else {
+            FUZZ_EXPECT(op == HT_WORD_TIME || ht_word_slot(word) < form->slots,
+                        "slot %u of %u in the replay form", ht_word_slot(word), form->slots);
+        }
+        operations += op <= HT_WORD_WIDE;
+        at += ht_word_length(word);
     }
-    FUZZ_EXPECT(at == stream->words_count, "the replay form's words do not end with its stream");
-    FUZZ_EXPECT(operations == stream->operations, "operations of a stream");
+    FUZZ_EXPECT(at == chunk->words, "the replay form's words do not end with their chunk");
+    return operations;
+}
+
+static void check_stream(const struct ht_form *form, const struct ht_stream *stream) {
+    uint64_t operations = 0;
+    uint32_t unit = atomic_load(&stream->first_unit);
+    while (unit != HT_CHUNK_NONE) {
+        FUZZ_EXPECT(unit && (uint64_t)unit * HT_CHUNK_UNIT_BYTES < form->bytes, "chunk %u", unit);
+        const struct ht_chunk *chunk = ht_form_chunk(form, unit);
+        operations += check_chunk(form, chunk);
+        unit = atomic_load(&chunk->next_unit);
+    }
+    FUZZ_EXPECT(operations == stream->operations || stream == ht_form_streams(form) + form->streams,
+                "operations of a stream");
 }
 
 static bool build_form(struct ht_trace_reader *reader, const char *path, bool one_thread) {
@@ -83,8 +108,7 @@ static bool build_form(struct ht_trace_reader *reader, const char *path, bool on
         return false;
     }
     const struct ht_form *form = built.form;
-    const struct ht_stream *streams = (const void *)((const char *)form + form->streams_offset);
-    for (uint32_t i = 0; i < form->streams; i++) check_stream(form, &streams[i]);
+    for (uint32_t i = 0; i <= form->streams; i++) check_stream(form, &ht_form_streams(form)[i]);
     ht_form_free(&built);
     return true;
 }

@@ -85,15 +85,15 @@ static void the_nulls_time_is_taken_off(void **state) {
     (void)state;
     struct ht_built_form built = {.fd = -1, .calls_total = 100};
     struct ht_outcome flat = {.cpu_ns = 5000}, null_flat = {.cpu_ns = 1000};
-    struct ht_outcome timed = {.ticks = 1000, .ticks_ns = 1000, .clock_cost_ticks = 10};
-    struct ht_outcome null_timed = timed;
+    struct ht_timed_readings timed = {.ns_per_tick = 1, .clock_cost_ticks = 10, .taken = 10};
+    struct ht_timed_readings null_timed = timed;
     struct ht_time_figures figures;
     built.calls[HT_MALLOC] = built.calls[HT_FREE] = 50;
-    timed.functions[HT_MALLOC] = (struct ht_function_sample){5, 5 * (10 + 32), 5 * (10 + 20)};
-    timed.functions[HT_FREE] = (struct ht_function_sample){5, 5 * (10 + 32), 5 * 10};
+    timed.functions[HT_MALLOC] = (struct ht_timed_function){5, 5 * (10 + 32), 5 * (10 + 20)};
+    timed.functions[HT_FREE] = (struct ht_timed_function){5, 5 * (10 + 32), 5 * 10};
     null_timed.functions[HT_MALLOC] = null_timed.functions[HT_FREE] =
-        (struct ht_function_sample){5, 5 * 12, 5 * 10};
-    ht_time_figures(&built, &flat, &timed, &null_flat, &null_timed, &figures);
+        (struct ht_timed_function){5, 5 * 12, 5 * 10};
+    ht_time_figures(&built, &flat, &timed, &null_flat, &null_timed, false, &figures);
     assert_true(figures.alloc_time_ns == 4000 && figures.harness_time_ns == 1000 &&
                 figures.ns_per_call == 40);
     // malloc 30 and 20 for the touch, free 30, of 80 in all: shares of the 4000.
@@ -101,8 +101,31 @@ static void the_nulls_time_is_taken_off(void **state) {
     assert_true(fabs(figures.functions[HT_MALLOC].touch_ns - 1000) < 1e-6);
     assert_true(fabs(figures.functions[HT_FREE].time_ns - 1500) < 1e-6);
     assert_true(fabs(figures.touch_time_ns - 1000) < 1e-6);
-    ht_time_figures(&built, &null_flat, &null_timed, &null_flat, &null_timed, &figures);
+    ht_time_figures(&built, &null_flat, &null_timed, &null_flat, &null_timed, false, &figures);
     assert_true(isnan(figures.alloc_time_ns) && figures.harness_time_ns == 1000);
+    // With polluted caches the total is the timed calls' own: 80 for each of 50 pairs.
+    ht_time_figures(&built, &flat, &timed, &null_flat, &null_timed, true, &figures);
+    assert_true(fabs(figures.alloc_time_ns - 4000) < 1e-6 &&
+                fabs(figures.functions[HT_FREE].time_ns - 1500) < 1e-6);
+    timed.functions[HT_FREE].call_ticks *= 2;
+    ht_time_figures(&built, &flat, &timed, &null_flat, &null_timed, true, &figures);
+    assert_true(fabs(figures.alloc_time_ns - (4000 + 50 * 42)) < 1e-6);
+}
+
+static void readings_are_summed_by_function(void **state) {
+    (void)state;
+    struct ht_form form = {.readings = 3};
+    struct ht_reading_point points[] = {{8, HT_MALLOC}, {0, HT_FREE}, {9, HT_MALLOC}};
+    const struct ht_reading readings[] = {{30, 20}, {HT_READING_DROPPED, 0}, {50, 40}};
+    struct ht_built_form built = {.fd = -1, .form = &form, .reading_points = points};
+    struct ht_outcome outcome = {.ticks = 1000, .ticks_ns = 500, .clock_cost_ticks = 10};
+    struct ht_timed_readings sum;
+    ht_timed_readings_sum(&built, readings, &outcome, &sum);
+    assert_int_equal(sum.taken, 2);
+    assert_int_equal(sum.dropped, 1);
+    assert_true(ht_timed_mean_ns(&sum, HT_MALLOC, false) == 15 &&
+                ht_timed_mean_ns(&sum, HT_MALLOC, true) == 10);
+    assert_true(isnan(ht_timed_mean_ns(&sum, HT_FREE, false)));
 }
 
 static void memory_figures_by_hand(void **state) {
@@ -153,6 +176,7 @@ int main(void) {
         cmocka_unit_test(intervals_cover_the_truth),
         cmocka_unit_test(verdicts_say_when_they_do_not_know),
         cmocka_unit_test(the_nulls_time_is_taken_off),
+        cmocka_unit_test(readings_are_summed_by_function),
         cmocka_unit_test(memory_figures_by_hand),
         cmocka_unit_test(sha256_of_known_files),
     };

@@ -57,11 +57,49 @@ static void build(const struct event *events, size_t count, uint32_t threads,
     if (try_build(events, count, threads, residency, options, built, &error)) fail_msg("%s", error.message);
 }
 
+// A stream's words without the chunks' ends and, unless they are wanted, without marks.
+struct stream_words {
+    size_t count;
+    uint64_t words[200000];
+};
+
+static const struct stream_words *gather(const struct ht_built_form *built, uint32_t i, bool marks) {
+    static struct stream_words gathered[8];
+    struct stream_words *stream = &gathered[i];
+    stream->count = 0;
+    uint32_t unit = ht_form_streams(built->form)[i].first_unit;
+    while (unit != HT_CHUNK_NONE) {
+        const struct ht_chunk *chunk = ht_form_chunk(built->form, unit);
+        const uint64_t *words = ht_chunk_words(chunk);
+        assert_int_equal(words[chunk->words - 1], ht_word_mark(HT_MARK_END, 0));
+        for (uint32_t at = 0; at + 1 < chunk->words;) {
+            unsigned length = ht_word_length(words[at]);
+            for (unsigned k = 0; k < length && (marks || ht_word_op(words[at]) != HT_WORD_MARK); k++) {
+                stream->words[stream->count++] = words[at + k];
+            }
+            at += length;
+        }
+        unit = chunk->next_unit;
+    }
+    return stream;
+}
+
 static const struct ht_stream *stream_of(const struct ht_built_form *built, uint32_t i) {
-    return (const struct ht_stream *)((const char *)built->form + built->form->streams_offset) + i;
+    return ht_form_streams(built->form) + i;
 }
 static const uint64_t *words_of(const struct ht_built_form *built, uint32_t i) {
-    return (const uint64_t *)((const char *)built->form + stream_of(built, i)->words_offset);
+    return gather(built, i, false)->words;
+}
+static size_t words_count(const struct ht_built_form *built, uint32_t i) {
+    return gather(built, i, false)->count;
+}
+static size_t marks_count(const struct ht_built_form *built, uint32_t i, enum ht_mark mark) {
+    const struct stream_words *stream = gather(built, i, true);
+    size_t count = 0;
+    for (size_t at = 0; at < stream->count; at += ht_word_length(stream->words[at])) {
+        count += ht_word_op(stream->words[at]) == HT_WORD_MARK && ht_word_slot(stream->words[at]) == mark;
+    }
+    return count;
 }
 
 #define BUILD(events, threads, residency, options, built)                                                    \
@@ -99,19 +137,19 @@ static void each_call_becomes_its_words(void **state) {
         64,
         8,
         HT_PAGES_BY_RULE,
-        ht_word(HT_WORD_FREE, 3, 0),
+        ht_word(HT_WORD_FREE, 3, 50),
         ht_word(HT_WORD_WIDE, 3, HT_WIDE_MALLOC),
         5ull << 32,
         0,
         HT_PAGES_BY_RULE,
         ht_word(HT_WORD_MALLOC, 5, 8),
-        ht_word(HT_WORD_FREE, 5, 0),
+        ht_word(HT_WORD_FREE, 5, 8),
     };
     struct ht_built_form built;
     BUILD(events, 1, NULL, (struct ht_form_options){0}, &built);
     assert_int_equal(built.form->streams, 1);
     assert_int_equal(built.form->initial_stream, 0);
-    assert_int_equal(stream_of(&built, 0)->words_count, sizeof expected / sizeof *expected);
+    assert_int_equal(words_count(&built, 0), sizeof expected / sizeof *expected);
     assert_memory_equal(words_of(&built, 0), expected, sizeof expected);
     assert_int_equal(built.calls_total, 10);
     assert_int_equal(built.calls[HT_REALLOC], 3);
@@ -147,12 +185,11 @@ static void only_slots_that_change_thread_are_handed_over(void **state) {
         {OP(FREE, PLAIN), 1, 20, 1, 0, 0},     {OP(MALLOC, PLAIN), 1, 30, 1, 10, 0},  // thread 2 frees it
         {OP(FREE, PLAIN), 0, 40, 2, 0, 0},     {OP(FREE, PLAIN), 2, 50, 1, 0, 0},
     };
-    const uint64_t first[] = {ht_word_time(0), ht_word(HT_WORD_MALLOC, 1, 100),
-                              ht_word(HT_WORD_PUBLISH, 1, 1), ht_word(HT_WORD_MALLOC, 2, 100),
-                              ht_word(HT_WORD_FREE, 2, 0)};
-    const uint64_t second[] = {ht_word_time(20), ht_word(HT_WORD_WAIT, 1, 1), ht_word(HT_WORD_FREE, 1, 0),
-                               ht_word(HT_WORD_MALLOC, 1, 10), ht_word(HT_WORD_PUBLISH, 1, 2)};
-    const uint64_t third[] = {ht_word_time(50), ht_word(HT_WORD_WAIT, 1, 2), ht_word(HT_WORD_FREE, 1, 0),
+    const uint64_t first[] = {ht_word_time(0), ht_word(HT_WORD_MALLOC, 1, 100), ht_word_order(1, 1, 1),
+                              ht_word(HT_WORD_MALLOC, 2, 100), ht_word(HT_WORD_FREE, 2, 100)};
+    const uint64_t second[] = {ht_word_time(20), ht_word_order(1, 1, 0), ht_word(HT_WORD_FREE, 1, 100),
+                               ht_word(HT_WORD_MALLOC, 1, 10), ht_word_order(1, 2, 1)};
+    const uint64_t third[] = {ht_word_time(50), ht_word_order(1, 2, 0), ht_word(HT_WORD_FREE, 1, 10),
                               ht_word_time(900000000)};  // it ended there
     struct ht_built_form built;
     BUILD(events, 3, NULL, ((struct ht_form_options){.initial_tid = 501}), &built);
@@ -161,13 +198,13 @@ static void only_slots_that_change_thread_are_handed_over(void **state) {
     assert_memory_equal(words_of(&built, 0), first, sizeof first);
     assert_memory_equal(words_of(&built, 1), second, sizeof second);
     assert_memory_equal(words_of(&built, 2), third, sizeof third);
-    assert_int_equal(stream_of(&built, 2)->words_count, 4);
+    assert_int_equal(words_count(&built, 2), 4);
     assert_int_equal(stream_of(&built, 0)->stays, 1);
     assert_int_equal(stream_of(&built, 2)->stays, 0);
     ht_form_free(&built);
     BUILD(events, 3, NULL, ((struct ht_form_options){.one_thread = true}), &built);
     assert_int_equal(built.form->streams, 1);
-    assert_int_equal(stream_of(&built, 0)->words_count, 7);  // a time and six calls, nobody to wait for
+    assert_int_equal(words_count(&built, 0), 7);  // a time and six calls, nobody to wait for
     ht_form_free(&built);
 }
 
@@ -221,14 +258,15 @@ static void inherited_blocks_come_before_every_stream(void **state) {
         ht_word(HT_WORD_MALLOC, 1, 100),    ht_word(HT_WORD_WIDE, 2, HT_WIDE_MALLOC), 1 << 20, 0, 17,
         ht_word(HT_WORD_MALLOC, 3, 1 << 20)};
     const uint64_t first[] = {ht_word_time(9), ht_word(HT_WORD_REALLOC, 3, 2 << 20), 1 << 20};
-    const uint64_t second[] = {ht_word_time(5), ht_word(HT_WORD_FREE, 1, 0)};  // waits for nobody
+    const uint64_t second[] = {ht_word_time(5), ht_word(HT_WORD_FREE, 1, 100)};  // waits for nobody
     struct ht_built_form built;
     for (int one_thread = 0; one_thread < 2; one_thread++) {
         BUILD(events, 2, &row, ((struct ht_form_options){.one_thread = one_thread, .timed_one_in = 1}),
               &built);
-        const uint64_t *words = (const uint64_t *)((const char *)built.form + built.form->inherited_offset);
-        assert_int_equal(built.form->inherited_words, 6);
-        assert_memory_equal(words, inherited, sizeof inherited);
+        uint32_t before = built.form->streams;  // the stream behind the threads' own
+        assert_int_equal(words_count(&built, before), 6);
+        assert_memory_equal(words_of(&built, before), inherited, sizeof inherited);
+        assert_int_equal(marks_count(&built, before, HT_MARK_SAMPLE), 1);
         assert_int_equal(built.inherited_objects, 3);
         assert_int_equal(built.calls_total, 2);
         assert_int_equal(built.form->operations, 2);
@@ -237,9 +275,9 @@ static void inherited_blocks_come_before_every_stream(void **state) {
         assert_int_equal(built.points[0].live_bytes, (2 << 20) + 100);
         assert_int_equal(built.form->streams, one_thread ? 1 : 2);
         if (!one_thread) {
-            assert_int_equal(stream_of(&built, 0)->words_count, 3);
+            assert_int_equal(words_count(&built, 0), 3);
             assert_memory_equal(words_of(&built, 0), first, sizeof first);
-            assert_int_equal(stream_of(&built, 1)->words_count, 2);
+            assert_int_equal(words_count(&built, 1), 2);
             assert_memory_equal(words_of(&built, 1), second, sizeof second);
         }
         ht_form_free(&built);
@@ -275,16 +313,19 @@ static void any_schedule_keeps_each_slots_order(void **state) {
     uint32_t handed[SLOTS + 1] = {0};
     for (size_t i = 0; i < EVENTS; i++) order[events[i].slot][counts[events[i].slot]++] = i;
     size_t executed = 0, idle = 0;
+    const struct stream_words *streams[THREADS];
+    for (uint32_t i = 0; i < THREADS; i++) streams[i] = gather(&built, i, false);
     while (executed < EVENTS) {
         uint32_t thread = (uint32_t)(unit_random(&seed) % THREADS);
-        if (at[thread] >= stream_of(&built, thread)->words_count) continue;
-        uint64_t word = words_of(&built, thread)[at[thread]];
+        if (at[thread] >= streams[thread]->count) continue;
+        uint64_t word = streams[thread]->words[at[thread]];
         uint32_t slot = ht_word_slot(word);
         assert_true(idle++ < 100000);
-        if (ht_word_op(word) == HT_WORD_WAIT && handed[slot] != ht_word_arg(word)) continue;
+        bool orders = ht_word_op(word) == HT_WORD_ORDER, publishes = orders && (ht_word_arg(word) & 1);
+        if (orders && !publishes && handed[slot] != ht_word_arg(word) >> 1) continue;
         at[thread] += ht_word_length(word);
         idle = 0;
-        if (ht_word_op(word) == HT_WORD_PUBLISH) assert_int_equal(++handed[slot], ht_word_arg(word));
+        if (publishes) assert_int_equal(++handed[slot], ht_word_arg(word) >> 1);
         if (ht_word_op(word) >= HT_WORD_WIDE) continue;
         const struct event *expected = &events[order[slot][order_at[slot]++]];
         assert_int_equal(expected->thread, thread);
@@ -317,8 +358,8 @@ static void samples_follow_new_maxima(void **state) {
         if (i > 0) assert_true(built.points[i].event - built.points[i - 1].event <= EVENTS / 10000 + 1);
     }
     assert_true((double)highest > 0.998 * (double)built.live_peak_bytes);
-    assert_int_equal(stream_of(&built, 0)->sample_count, built.form->samples);
-    assert_true(fabs((double)stream_of(&built, 0)->timed_count / (EVENTS / 50.0) - 1) < 0.2);
+    assert_int_equal(marks_count(&built, 0, HT_MARK_SAMPLE), built.form->samples);
+    assert_true(fabs((double)marks_count(&built, 0, HT_MARK_TIMED) / (EVENTS / 50.0) - 1) < 0.2);
     ht_form_free(&built);
 }
 

@@ -1,0 +1,29 @@
+// A form that is streamed: the trace is decoded once more beside each child, into a pool of chunks that both
+// map, by a thread of the launcher that runs ahead as far as the pool reaches.
+#ifndef HEAPTAPE_FORM_STREAMED_H
+#define HEAPTAPE_FORM_STREAMED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "error.h"
+
+struct ht_form_state;
+struct ht_built_form;
+struct ht_decoder;
+
+// Replaces form->built's header by a mapped one with a pool. Returns 0, or -1 with error.
+int ht_form_stream_prepare(struct ht_form_state *form);
+
+// Starts to decode for a child in which each chunk is read by so many lanes. Returns NULL with error where
+// that fails. built must be streamed. alternate: the decoding waits until the pool has been replayed and then
+// fills it while the replay waits, so that neither takes caches or half of a core from the other; else it
+// runs along.
+struct ht_decoder *ht_decoder_start(const struct ht_built_form *built, uint32_t readers, bool alternate,
+                                    struct ht_error *error);
+
+// The child has ended: stops decoding, if it has not come to its end. Returns 0, or -1 with error if the
+// trace could not be decoded again.
+int ht_decoder_stop(struct ht_decoder *decoder, struct ht_error *error);
+
+#endif

@@ -1,0 +1,69 @@
+// Why a streamed form can't deadlock. The launcher writes ops in the order of the trace. When it finds too
+// few free chunks, it links all that it has begun to write (for that it keeps a reserve of one chunk for each
+// stream), tells by complete_ns that all before the op at hand is there, and waits. So all of the trace
+// up to the op at hand can be executed (replay_window.c), and then all chunks but the last of each stream
+// have been left, which is more than the launcher waits for. A starving thread's place is complete_ns, and it
+// looks again every millisecond, so that it holds up nobody.
+#include "replay_feed.h"
+
+#include <time.h>
+
+#include "futex_word.h"
+#include "raw_clock.h"
+#include "replay_window.h"
+
+static const struct timespec look_again = {.tv_nsec = 1000000};
+
+// Waits for the name of a chunk. The order matters: what is complete is read before the name is looked at, so
+// that an op that is linked in between is not before that time.
+static uint32_t await_chunk(struct ht_lane *lane, _Atomic uint32_t *unit) {
+    uint64_t cpu_before_ns = ht_thread_cpu_ns(), ticks_before = ht_ticks();
+    uint32_t found;
+    for (;;) {
+        uint64_t complete_ns = atomic_load(&lane->form->complete_ns);
+        found = atomic_load(unit);
+        bool filling = atomic_load(&lane->form->filling);
+        if (found && !filling) break;
+        if (!found) ht_window_tell_place(lane, complete_ns);
+        if (filling) ht_futex_wait_shared(&lane->form->filling, 1, &look_again);
+        else ht_futex_wait_shared(unit, 0, &look_again);
+    }
+    lane->starved_ticks += ht_ticks() - ticks_before;
+    lane->wait_cpu_ns += ht_thread_cpu_ns() - cpu_before_ns;
+    return found;
+}
+
+static const uint64_t *enter(struct ht_lane *lane, _Atomic uint32_t *unit) {
+    uint32_t found = atomic_load_explicit(unit, memory_order_acquire);
+    if (!found) found = await_chunk(lane, unit);
+    if (found == HT_CHUNK_NONE) return NULL;
+    lane->chunk = ht_form_chunk(lane->form, found);
+    return ht_chunk_words(lane->chunk);
+}
+
+static void leave(struct ht_form *form, struct ht_chunk *chunk) {
+    if (!form->streamed || atomic_fetch_sub(&chunk->readers, 1) != 1) return;
+    atomic_fetch_add(&form->chunks_left, 1);
+    ht_futex_wake_shared(&form->chunks_left);
+}
+
+const uint64_t *ht_feed_first(struct ht_lane *lane) { return enter(lane, &lane->stream->first_unit); }
+
+// A chunk is left only once the next one's name has been read, because its memory holds that name.
+const uint64_t *ht_feed_next(struct ht_lane *lane) {
+    struct ht_chunk *chunk = lane->chunk;
+    const uint64_t *words = enter(lane, &chunk->next_unit);
+    leave(lane->form, chunk);
+    return words;
+}
+
+void ht_feed_fault_in(const struct ht_form *form, const struct ht_stream *stream) {
+    uint32_t unit = atomic_load(&stream->first_unit);
+    while (unit != HT_CHUNK_NONE) {
+        const struct ht_chunk *chunk = ht_form_chunk(form, unit);
+        const volatile uint64_t *words = ht_chunk_words(chunk);
+        for (uint32_t i = 0; i < chunk->words; i += HT_TOUCH_PAGE_BYTES / sizeof *words) (void)words[i];
+        (void)words[chunk->words - 1];
+        unit = atomic_load(&chunk->next_unit);
+    }
+}
