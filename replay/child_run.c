@@ -92,10 +92,28 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     if (cpu >= 0) CPU_SET(cpu, &set);
     // A processor that has gone meanwhile is no reason not to run.
     if (cpu >= 0) sched_setaffinity(0, sizeof set, &set);
-    char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
-    execve(choice->executable, arguments, environment);
+    char output[600] = "";
+    if (channel->callgrind_path) {
+        snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
+        // What it says goes nowhere: its parent tells how it ended.
+        char *const under[] = {"valgrind",
+                               "-q",
+                               "--tool=callgrind",
+                               output,
+                               "--toggle-collect=ht_engine_run",
+                               "--log-file=/dev/null",
+                               (char *)choice->executable,
+                               form,
+                               exchange,
+                               NULL};
+        execvpe("valgrind", under, environment);
+    } else {
+        char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
+        execve(choice->executable, arguments, environment);
+    }
     struct ht_outcome *outcome = &channel->exchange->outcome;
-    snprintf(outcome->message, sizeof outcome->message, "can't be run: %s", strerror(errno));
+    snprintf(outcome->message, sizeof outcome->message, "%s can't be run: %s",
+             output[0] ? "valgrind" : "its program", strerror(errno));
     outcome->state = HT_OUTCOME_REFUSED;
     _exit(127);
 }
@@ -148,7 +166,9 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     channel->exchange->job.preloaded = choice->preload[0] != 0;
     channel->exchange->job.expected_device = choice->device;
     channel->exchange->job.expected_inode = choice->inode;
-    if (streamed && !(decoder = ht_decoder_start(channel->built, 1, true, &error))) {
+    // Where calls wait for their recorded time, a pause to decode would make them late.
+    bool alternate = job->real_ns_per_trace_ns == 0;
+    if (streamed && !(decoder = ht_decoder_start(channel->built, 1, alternate, &error))) {
         snprintf(problem, problem_room, "%s", error.message);
         return false;
     }

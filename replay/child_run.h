@@ -18,6 +18,7 @@ struct ht_child_channel {
     struct ht_exchange *exchange;
     const uint64_t *rss_bytes;          // the samples of the last memory pass
     const struct ht_reading *readings;  // of the last timed pass
+    const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
 };
 
 // built: what the children are to replay, with room for its samples and readings; NULL: only to describe.

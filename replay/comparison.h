@@ -9,6 +9,7 @@
 #include "ratio_interval.h"
 #include "recorded_program.h"
 #include "replay_options.h"
+#include "replay_warnings.h"
 #include "run_figures.h"
 #include "schedule.h"
 
@@ -64,7 +65,9 @@ struct ht_comparison {
     double harness_ns, null_rss_bytes, clock_cost_ns;  // the null replayer's, median
     uint64_t timed_calls;
     size_t rounds, failed_runs;
-    uint32_t repeats;  // of the trace in each flat run
+    uint32_t repeats;            // of the trace in each flat run
+    const double *instructions;  // by allocator, NaN where not counted
+    const struct ht_warnings *warnings;
 };
 
 // Whose cell: see schedule.h.

@@ -49,6 +49,16 @@ static json_t *control_json(const struct ht_comparison *c) {
     return control;
 }
 
+static json_t *warnings_json(const struct ht_warnings *warnings) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < warnings->count; i++) {
+        const struct ht_warning *warning = &warnings->list[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "kind", ht_warning_names[warning->kind],
+                                              "message", warning->message, "remedy", warning->remedy));
+    }
+    return list;
+}
+
 static json_t *fail_if_json(const struct ht_comparison *c) {
     json_t *list = json_array();
     for (size_t i = 0; i < c->options->conditions.count; i++) {
@@ -78,6 +88,7 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     json_object_set_new(made, "rss_mean_bytes", estimate_json(e, HT_FIGURE_MEAN));
     json_object_set_new(made, "rss_end_bytes", estimate_json(e, HT_FIGURE_END));
     json_object_set_new(made, "ns_per_call", figure(e->ns_per_call));
+    json_object_set_new(made, "instructions", figure(c->instructions[i]));
     json_object_set_new(made, "faults", figure(e->faults));
     json_object_set_new(made, "wait_time_ns", figure(e->wait_ns));
     json_object_set_new(made, "fragmentation",
@@ -116,6 +127,7 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
                         c->count ? json_string(choices->list[c->baseline].name) : json_null());
     json_object_set_new(root, "repeats", json_integer(c->repeats));
     json_object_set_new(root, "control", control_json(c));
+    json_object_set_new(root, "warnings", warnings_json(c->warnings));
     json_object_set_new(root, "fail_if", fail_if_json(c));
     json_object_set_new(root, "harness",
                         json_pack("{s:o, s:o, s:o}", "time_ns", figure(c->harness_ns), "rss_bytes",

@@ -137,6 +137,24 @@ static void print_time(FILE *out, const struct ht_comparison *c) {
     ht_table_print(out, &table);
 }
 
+static void print_instructions(FILE *out, const struct ht_comparison *c) {
+    static struct ht_text_table table;
+    table = (struct ht_text_table){.alignments = "lrrr"};
+    struct row_names names = names_of(c, c->baseline);
+    ht_table_add(&table, (const char *[]){"allocator", "instructions", "per call", names.versus});
+    for (size_t i = 0; i < c->count; i++) {
+        char count[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES];
+        double mine = c->instructions[i];
+        names = names_of(c, i);
+        ht_table_add(&table,
+                     (const char *[]){names.allocator, isnan(mine) ? "n/a" : count_text(mine, count),
+                                      number_text(mine, (double)c->built->calls_total, "%.1f", each),
+                                      number_text(mine, c->instructions[c->baseline], "%.3f", ratio)});
+    }
+    fputc('\n', out);
+    ht_table_print(out, &table);
+}
+
 static void print_memory(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
     struct row_names names = names_of(c, c->baseline);
@@ -326,6 +344,7 @@ static void print_details(FILE *out, const struct ht_comparison *c) {
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_heading(out, c);
     if (c->options->time_pass && c->count) print_time(out, c);
+    if (c->options->instructions && c->count) print_instructions(out, c);
     if (c->options->memory_pass && c->count) print_memory(out, c);
     fputc('\n', out);
     print_best(out, c);

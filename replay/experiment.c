@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "instruction_count.h"
 #include "results_line.h"
 
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
@@ -36,21 +37,24 @@ static const struct ht_choice *choice_of(const struct ht_experiment *x, uint32_t
     return &x->options->choices.list[is_control(x, who) ? x->baseline : who - 1];
 }
 
-static struct ht_job make_job(const struct ht_experiment *x, enum ht_pass pass) {
+struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
+    const struct ht_pace *pace = pass == HT_PASS_MEMORY ? &x->options->paces.memory : &x->options->paces.time;
     uint64_t usual = pass == HT_PASS_MEMORY ? memory_window_ns : time_window_ns;
     return (struct ht_job){
         .pass = pass,
         .touch = x->options->touch,
         .touch_free = x->options->touch_free,
         .pollution_bytes = x->options->pollution_bytes,
-        .virtual_time = x->options->virtual_time,
+        .virtual_time = pace->virtual_time,
+        .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
+        .end_ns = x->end_ns,
         .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
         .window_ns = x->options->window_ns ? x->options->window_ns : usual,
     };
 }
 
 bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, char *problem, size_t room) {
-    struct ht_job job = make_job(x, HT_PASS_DESCRIBE);
+    struct ht_job job = ht_experiment_job(x, HT_PASS_DESCRIBE);
     if (!ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, room)) return false;
     const struct ht_outcome *said = &x->channel.exchange->outcome;
     char *path = realpath(said->path, NULL);
@@ -63,7 +67,7 @@ bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, c
 
 // Runs the turn's child. What it said is in the channel until the next one runs.
 static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char *problem, size_t room) {
-    struct ht_job job = make_job(x, turn->pass);
+    struct ht_job job = ht_experiment_job(x, turn->pass);
     if (!ht_child_run(&x->channel, choice_of(x, turn->who), &job, turn->cpu, &x->random, problem, room)) {
         return false;
     }
@@ -121,10 +125,12 @@ static void divide_by_repeats(struct ht_outcome *flat, uint64_t repeats) {
 static void finish_time(struct ht_experiment *x, const struct ht_turn *turn) {
     struct ht_round_run *run = &x->runs[turn->who], *null_run = &x->runs[HT_WHO_NULL];
     struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
-    struct ht_results_line line = {.outcome = &run->flat,
-                                   .repeats = x->repeats,
-                                   .load = run->load,
-                                   .started_realtime_ns = run->started_realtime_ns};
+    struct ht_results_line line = {
+        .outcome = &run->flat,
+        .repeats = x->repeats,
+        .instructions = turn->who ? x->instructions[choice_of(x, turn->who) - x->options->choices.list] : NAN,
+        .load = run->load,
+        .started_realtime_ns = run->started_realtime_ns};
     cell->time_ok = !run->failed;
     if (cell->time_ok) {
         ht_time_figures(x->built, &run->flat, &run->timed, &null_run->flat, &null_run->timed,
@@ -161,12 +167,25 @@ static void timed_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     finish_time(x, turn);
 }
 
+// Trace time reaches the cycle counter only where its readings are caught, which is too dear where time is
+// taken.
+static void warn_of_cycle_counter(struct ht_experiment *x, const struct ht_turn *turn,
+                                  const struct ht_outcome *outcome) {
+    if (turn->round > 0 || is_control(x, turn->who) || !outcome->cycle_counter_reader[0]) return;
+    if (!x->options->time_pass || !x->options->paces.time.virtual_time) return;
+    ht_warn(&x->warnings, HT_WARNING_CYCLE_COUNTER, "for the time pass use --pace time=real",
+            "%s reads the cycle counter (in %s): virtual time reaches it in the memory pass only",
+            choice_of(x, turn->who)->name, outcome->cycle_counter_reader);
+}
+
 static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     char problem[512] = "";
     bool own = turn->who == HT_WHO_NULL;
     struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
-    struct ht_results_line line = {
-        .repeats = 1, .load = ht_machine_load(), .started_realtime_ns = now_ns(CLOCK_REALTIME)};
+    struct ht_results_line line = {.repeats = 1,
+                                   .instructions = NAN,
+                                   .load = ht_machine_load(),
+                                   .started_realtime_ns = now_ns(CLOCK_REALTIME)};
     cell->memory_ok = run_child(x, turn, problem, sizeof problem);
     struct ht_outcome outcome = x->channel.exchange->outcome;
     line.outcome = &outcome;
@@ -181,6 +200,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
         memcpy(x->null_rss_bytes, x->channel.rss_bytes, x->built->form->samples * sizeof(uint64_t));
     }
     if (cell->memory_ok) {
+        warn_of_cycle_counter(x, turn, &outcome);
         line.memory = &cell->memory;
         if (!x->options->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
     } else {
@@ -202,7 +222,8 @@ static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 }
 
 static uint32_t choose_repeats(const struct ht_experiment *x) {
-    if (!x->repeatable || !x->fastest_cpu_ns || x->fastest_cpu_ns >= run_cpu_ns) return 1;
+    bool waits = x->options->paces.time.real_ns_per_trace_ns > 0;
+    if (waits || !x->repeatable || !x->fastest_cpu_ns || x->fastest_cpu_ns >= run_cpu_ns) return 1;
     uint64_t repeats = (run_cpu_ns + x->fastest_cpu_ns - 1) / x->fastest_cpu_ns;
     return repeats < REPEATS_MAX ? (uint32_t)repeats : REPEATS_MAX;
 }
@@ -318,8 +339,14 @@ int ht_experiment_run(struct ht_experiment *x) {
                                    .cpus = cpus,
                                    .cpus_count = allowed_cpus(x, cpus)};
     struct ht_executor executor = {x, take_turn, look, schedule_now_ns};
-    x->begun_ns = now_ns(CLOCK_MONOTONIC);
     ht_progress_start(&x->progress);
+    for (size_t i = 0; i < HT_CHOICES_MAX; i++) x->instructions[i] = NAN;
+    if (options->instructions && !ht_instructions_count(x)) {
+        free(x->null_rss_bytes);
+        x->end = HT_END_EARLY;
+        return -1;
+    }
+    x->begun_ns = now_ns(CLOCK_MONOTONIC);
     x->end = ht_schedule_run(&schedule, &x->random, &executor, &rounds);
     ht_progress_end(&x->progress);
     free(x->null_rss_bytes);

@@ -11,6 +11,7 @@
 #include "form_builder.h"
 #include "machine_facts.h"
 #include "replay_options.h"
+#include "replay_warnings.h"
 #include "schedule.h"
 #include "talk.h"
 
@@ -30,7 +31,8 @@ struct ht_experiment {
     const struct ht_choice *null_choice;
     size_t baseline;
     const char *trace_sha256;
-    int results_fd;  // -1: results are not kept
+    uint64_t end_ns;  // of the trace
+    int results_fd;   // -1: results are not kept
     struct ht_machine machine;
     struct ht_child_channel channel;
     struct ht_random random;
@@ -47,7 +49,11 @@ struct ht_experiment {
     bool repeatable;          // the child repeats
     uint64_t begun_ns, timed_runs, timed_runs_dropped;
     struct ht_progress progress;
+    struct ht_warnings warnings;
+    double instructions[HT_CHOICES_MAX];  // of one replay, the null replayer's taken off; NaN if not counted
 };
+
+struct ht_job ht_experiment_job(const struct ht_experiment *experiment, enum ht_pass pass);
 
 // Asks a choice who it is: path, version and build id. False, with one line in problem, if it can't prove it.
 bool ht_experiment_describe(struct ht_experiment *experiment, struct ht_choice *choice, char *problem,

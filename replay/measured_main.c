@@ -10,10 +10,14 @@
 #include <unistd.h>
 
 #include "allocator.h"
+#include "background_cpu.h"
+#include "background_threads.h"
+#include "cycle_trap.h"
 #include "raw_clock.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_lane.h"
+#include "replay_pace.h"
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "service_proof.h"
@@ -26,7 +30,8 @@ struct measured {
     struct ht_lane *lanes;  // the streams', and one more for what is inherited
     int statm_fd;
     struct rusage usage_before, usage_after;
-    uint64_t start_ns, start_ticks;
+    uint64_t start_ns, start_ticks, start_ticks_ns;
+    uint64_t background_cpu_before_ns;
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
@@ -97,6 +102,7 @@ static void prepare(struct measured *run) {
                    shared_table(streams * sizeof(uint64_t), outcome),
                    shared_table(streams * sizeof(uint32_t), outcome), outcome);
     run->window.replaying = ht_allocator.replaying;
+    run->window.real_ns_per_trace_ns = run->exchange->job.real_ns_per_trace_ns;
 }
 
 static uint64_t clock_cost_ticks(void) {
@@ -108,12 +114,42 @@ static uint64_t clock_cost_ticks(void) {
     return lowest;
 }
 
+static bool is_ours(void *context, pid_t tid) {
+    const struct measured *run = context;
+    bool ours = tid == getpid();
+    for (uint32_t i = 0; i < run->window.lanes_count && !ours; i++) ours = tid == run->lanes[i].tid;
+    return ours;
+}
+
+// Of the allocator's own threads, those that have ended included.
+static uint64_t background_cpu_ns(struct measured *run, uint32_t *threads) {
+    uint32_t ended;
+    uint64_t ended_ns = ht_background_ended(&ended);
+    uint64_t cpu_ns = ht_background_cpu_ns(is_ours, run, threads);
+    *threads += ended;
+    return cpu_ns + ended_ns;
+}
+
+static void take_background(struct measured *run) {
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    uint64_t cpu_ns = background_cpu_ns(run, &outcome->background_threads);
+    if (cpu_ns > run->background_cpu_before_ns) {
+        outcome->background_cpu_ns = cpu_ns - run->background_cpu_before_ns;
+    }
+}
+
 // Everything has been executed; threads that lasted to the end of the program still exist.
 static void take_end(void *context) {
     struct measured *run = context;
     struct ht_outcome *outcome = &run->exchange->outcome;
+    ht_pace_to_end(&run->window, run->exchange->job.end_ns);
+    if (outcome->cycle_counter_watched) {
+        ht_cycle_trap_end(outcome->cycle_counter_reader, sizeof outcome->cycle_counter_reader);
+    }
     outcome->ticks = ht_ticks() - run->start_ticks;
-    outcome->ticks_ns = outcome->wall_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ns;
+    outcome->ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ticks_ns;
+    outcome->wall_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ns;
+    take_background(run);
     getrusage(RUSAGE_SELF, &run->usage_after);
     outcome->rss_end_bytes = ht_rss_anon_bytes(run->statm_fd);
 }
@@ -134,13 +170,21 @@ static void add_failures(struct ht_outcome *outcome, const struct ht_lane *lane)
 }
 
 static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
-    double ns_per_tick = outcome->ticks ? (double)outcome->ticks_ns / (double)outcome->ticks : 0;
     outcome->cpu_ns += lane->cpu_ns;
-    outcome->wait_ns += (uint64_t)((double)lane->wait_ticks * ns_per_tick);
+    outcome->wait_ns += lane->wait_ns;
     outcome->operations += lane->stream->operations;
-    outcome->starved_ns += (uint64_t)((double)lane->starved_ticks * ns_per_tick);
+    outcome->starved_ns += lane->starved_ns;
     outcome->samples_taken += lane->samples_taken;
     add_failures(outcome, lane);
+}
+
+// In the memory pass, which takes no time, the cycle counter too shows trace time.
+static void start_virtual_time(struct measured *run) {
+    ht_virtual_clock_start(&run->window.low_ns);
+    ht_background_start(&run->window.low_ns, run->exchange->job.real_ns_per_trace_ns);
+    if (run->exchange->job.pass == HT_PASS_MEMORY) {
+        run->exchange->outcome.cycle_counter_watched = ht_cycle_trap_start();
+    }
 }
 
 static void replay(struct measured *run) {
@@ -153,11 +197,14 @@ static void replay(struct measured *run) {
         run->lanes[i].clock_cost_ticks = outcome->clock_cost_ticks;
     }
     outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
-    if (job->virtual_time) ht_virtual_clock_start(&run->window.low_ns);
-    allocate_inherited(run);
-    getrusage(RUSAGE_SELF, &run->usage_before);
-    run->start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     run->start_ticks = ht_ticks();
+    run->start_ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
+    if (job->virtual_time) start_virtual_time(run);
+    allocate_inherited(run);
+    uint32_t threads;
+    run->background_cpu_before_ns = background_cpu_ns(run, &threads);
+    getrusage(RUSAGE_SELF, &run->usage_before);
+    run->start_ns = run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     ht_window_run(&run->window, first == HT_NO_STREAM ? NULL : &run->lanes[first], take_end, run);
     outcome->minor_faults = (uint64_t)(run->usage_after.ru_minflt - run->usage_before.ru_minflt);
     outcome->major_faults = (uint64_t)(run->usage_after.ru_majflt - run->usage_before.ru_majflt);

@@ -10,10 +10,14 @@
 struct ht_recorded_program {
     char command[256], allocator[64], allocator_version[64];
     uint32_t pid;
+    uint64_t end_ns;  // when it ended, in trace time: not before its last call
     // NaN where the trace does not know.
     double rss_peak_bytes;   // RssAnon
     double heap_peak_bytes;  // of it, without the program's own data and bss
     double cpu_ns;
+    char thp[64];  // mode of transparent huge pages, empty if not known
+    // What the recording missed, 0 where it does not know.
+    uint64_t lost_calls, anomalies, foreign_frees, repairs;
 };
 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,

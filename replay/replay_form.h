@@ -95,7 +95,6 @@ struct ht_form {
     uint64_t bytes;
     uint64_t streams_offset;
     uint64_t operations;
-    uint64_t end_ns;          // trace time at which the recording ended
     uint32_t streams;         // one more follows: what a forked process inherited, allocated before anything
                               // is measured
     uint32_t initial_stream;  // the one that runs on the initial thread, or HT_NO_STREAM
@@ -106,7 +105,7 @@ struct ht_form {
     _Atomic uint32_t filling;      // a futex: 1: whoever finds no chunk waits until the pool is full again
     _Atomic uint64_t complete_ns;  // every op before this trace time is in a chunk that has been linked
 };
-static_assert(sizeof(struct ht_form) == 80, "form");
+static_assert(sizeof(struct ht_form) == 72, "form");
 
 static inline uint64_t ht_word(enum ht_word_op op, uint32_t slot, uint32_t arg) {
     return (uint64_t)arg << 32 | slot << HT_WORD_OP_BITS | (uint32_t)op;

@@ -28,6 +28,8 @@ struct ht_window {
     uint32_t running;             // lanes that have not executed all their ops
     _Atomic uint32_t all_done;    // futex: 1 once running is 0
     void (*replaying)(bool yes);  // the allocator's hook, or NULL (allocator.h)
+    double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
+    uint64_t real_start_ns;       // by the monotonic clock, where trace time 0 is
     struct ht_outcome *outcome;   // where to say that a thread could not be started
 };
 
@@ -37,8 +39,8 @@ struct ht_lane {
     _Atomic uint32_t *handovers;  // slot -> number of handovers << 1 | somebody sleeps
     uint64_t page_stride;         // 4096; 0 in the null replayer, whose blocks all are one page
     uint64_t failures;
-    uint64_t wait_cpu_ns;  // CPU time spent waiting, to be taken off
-    uint64_t wait_ticks;
+    uint64_t wait_cpu_ns;      // CPU time spent waiting, to be taken off
+    uint64_t wait_ns;          // by the clock, other than for its recorded time
     struct ht_window *window;  // NULL: the lane that allocates what is inherited
     uint32_t number;
     uint32_t touch;
@@ -49,7 +51,7 @@ struct ht_lane {
     struct ht_form *form;
     struct ht_stream *stream;
     struct ht_chunk *chunk;       // that it is in
-    uint64_t starved_ticks;       // waited for the launcher to decode
+    uint64_t starved_ns;          // waited for the launcher to decode
     uint64_t *rss_bytes;          // the samples, shared by all lanes
     struct ht_reading *readings;  // likewise
     int statm_fd;
@@ -63,6 +65,7 @@ struct ht_lane {
 
     // The window's.
     pthread_t thread;
+    pid_t tid;
     void *stack;
     struct ht_lane *next_leaver;
     uint64_t wanted_ns;

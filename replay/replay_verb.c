@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "comparison.h"
+#include "doubts.h"
 #include "experiment.h"
 #include "machine_memory.h"
 #include "results_line.h"
@@ -106,6 +107,7 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
         .initial_tid = trace->program.pid,
         .timed_one_in = options->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
         .seed = options->seed,
+        .end_ns = trace->program.end_ns,
         .held_bytes_max = memory_bytes};
     return ht_form_build(reader, options->trace_path, &trace->form_options, &trace->built, error);
 }
@@ -140,7 +142,7 @@ static size_t say_conditions(const struct ht_comparison *c) {
 }
 
 static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
-                            size_t *met) {
+                            const struct ht_activity *before, size_t *met) {
     static struct ht_comparison comparison;
     comparison.options = x->options;
     comparison.program = &trace->program;
@@ -148,15 +150,19 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.baseline = x->baseline;
     comparison.failed_runs = x->failed_runs;
     comparison.repeats = x->repeats;
+    comparison.instructions = x->instructions;
+    comparison.warnings = &x->warnings;
     if (!ht_compare(&x->measurements, &comparison)) {
         fprintf(stderr, "replay: no memory for the comparison\n");
         return -1;
     }
+    if (!early) ht_doubts(x, &comparison, before, &x->warnings);
     int failed = 0;
     if (early && x->measurements.rounds < 2) failed = 0;  // half a round compares nothing
     else if (x->options->json) failed = ht_comparison_print_json(stdout, &comparison);
     else ht_comparison_print(stdout, &comparison);
     if (fflush(stdout)) failed = -1;
+    if (!x->options->quiet) ht_warnings_print(stderr, &x->warnings);
     *met = say_conditions(&comparison);
     ht_comparison_free(&comparison);
     return failed;
@@ -172,7 +178,8 @@ static void say_next(const struct ht_replay_options *options) {
     }
 }
 
-static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused) {
+static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused,
+                  const struct ht_activity *before) {
     const char *results = x->options->results_path;
     if (ht_child_interrupted()) {
         char of[32] = "";
@@ -182,7 +189,7 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
                 results ? results : "");
     }
     size_t met = 0;
-    int unprinted = print_comparison(x, trace, early, &met);
+    int unprinted = print_comparison(x, trace, early, before, &met);
     if (unprinted) fprintf(stderr, "replay: the comparison can't be written\n");
     bool failed = early || refused || unprinted || x->failed_runs || x->results_failed || met;
     if (!failed && !x->options->quiet) say_next(x->options);
@@ -196,6 +203,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     if (load_trace(options, &trace, &error)) return say(&error);
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
+    x->end_ns = trace.program.end_ns;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
     ht_machine_read(&x->machine);
     size_t refused = describe_all(x, options, null_choice);
@@ -205,8 +213,10 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
         x->results_fd = ht_results_open(options->results_path, &error);
         if (x->results_fd < 0) return say(&error);
     }
+    struct ht_activity before;
+    ht_activity_read(&before);
     int early = ht_experiment_run(x);
-    int status = finish(x, &trace, early, refused);
+    int status = finish(x, &trace, early, refused, &before);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
     ht_trace_close(trace.reader);

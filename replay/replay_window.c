@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "background_threads.h"
 #include "futex_word.h"
 #include "raw_clock.h"
 #include "replay_engine.h"
@@ -117,7 +118,7 @@ static uint64_t raise_low(struct ht_window *window) {
     uint64_t low_ns = lowest_place(window);
     for (;;) {
         if (low_ns < UINT64_MAX && low_ns > atomic_load(&window->low_ns)) {
-            atomic_store(&window->low_ns, low_ns);
+            ht_background_advance(&window->low_ns, low_ns);
         }
         uint64_t again_ns = lowest_place(window);
         if (again_ns == low_ns) break;
@@ -143,9 +144,9 @@ void ht_window_advance_slowly(struct ht_lane *lane, uint64_t time_ns, uint64_t p
     }
     pthread_mutex_unlock(&window->lock);
     if (wait) {
-        uint64_t ticks_before = ht_ticks();
+        uint64_t before_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
         while (!atomic_load(&lane->wake)) ht_futex_wait(&lane->wake, 0);
-        lane->wait_ticks += ht_ticks() - ticks_before;
+        lane->wait_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - before_ns;
     }
     lane->wait_cpu_ns += ht_thread_cpu_ns() - cpu_before_ns;
 }
@@ -183,6 +184,8 @@ static void wait_all_done(struct ht_window *window) {
 // A thread that lived to the end of its process keeps what its allocator holds for it until the run ends.
 static void *run_lane_thread(void *argument) {
     struct ht_lane *lane = argument;
+    ht_background_not_this_thread();
+    lane->tid = gettid();
     tell_replaying(lane->window, true);
     ht_engine_run(lane);
     leave(lane);

@@ -2,7 +2,9 @@
 #ifndef HEAPTAPE_REPLAY_WINDOW_H
 #define HEAPTAPE_REPLAY_WINDOW_H
 
+#include "background_threads.h"
 #include "replay_lane.h"
+#include "replay_pace.h"
 
 // Prepares the window over lanes whose streams are set. All tables are the caller's (shared memory).
 void ht_window_init(struct ht_window *window, struct ht_lane *lanes, uint32_t lanes_count, uint64_t width_ns,
@@ -22,7 +24,10 @@ void ht_window_tell_place(struct ht_lane *lane, uint64_t time_ns);
 static inline void ht_window_advance(struct ht_lane *lane, uint64_t time_ns) {
     struct ht_window *window = lane->window;
     if (window->alone) {
-        atomic_store_explicit(&window->low_ns, time_ns, memory_order_relaxed);
+        bool due = time_ns >= atomic_load_explicit(&ht_background_due_ns, memory_order_relaxed);
+        if (__builtin_expect(due || window->real_ns_per_trace_ns > 0, 0))
+            ht_pace_advance_alone(lane, time_ns);
+        else atomic_store_explicit(&window->low_ns, time_ns, memory_order_relaxed);
         return;
     }
     _Atomic uint64_t *place = &window->places_ns[lane->number];
@@ -30,8 +35,10 @@ static inline void ht_window_advance(struct ht_lane *lane, uint64_t time_ns) {
     atomic_store(place, time_ns);
     uint64_t low_ns = atomic_load(&window->low_ns);
     // Nobody but the slowest can hold the others up.
-    if (before_ns > low_ns && time_ns <= low_ns + window->width_ns) return;
-    ht_window_advance_slowly(lane, time_ns, before_ns);
+    if (before_ns <= low_ns || time_ns > low_ns + window->width_ns) {
+        ht_window_advance_slowly(lane, time_ns, before_ns);
+    }
+    if (__builtin_expect(window->real_ns_per_trace_ns > 0, 0)) ht_pace_wait(lane, time_ns);
 }
 
 #endif

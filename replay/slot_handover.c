@@ -14,7 +14,7 @@ static bool spin(_Atomic uint32_t *word, uint32_t handover) {
 }
 
 void ht_handover_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint32_t handover) {
-    uint64_t cpu_before_ns = ht_thread_cpu_ns(), ticks_before = ht_ticks();
+    uint64_t cpu_before_ns = ht_thread_cpu_ns(), before_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     if (!spin(word, handover)) {
         uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
         while (!ht_handover_is(seen, handover)) {
@@ -26,6 +26,6 @@ void ht_handover_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint3
             seen = atomic_load_explicit(word, memory_order_acquire);
         }
     }
-    lane->wait_ticks += ht_ticks() - ticks_before;
+    lane->wait_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - before_ns;
     lane->wait_cpu_ns += ht_thread_cpu_ns() - cpu_before_ns;
 }
