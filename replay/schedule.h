@@ -27,7 +27,7 @@ struct ht_schedule {
     bool time_pass, memory_pass;
     bool control;       // the baseline runs a second time in each round
     bool timed_always;  // in every round, also where their number is open
-    const int *cpus;    // to pin the runs of a round to one of; none where cpus_count is 0
+    const int *cpus;    // to pin the time runs of a round to one of; none where cpus_count is 0
     uint32_t cpus_count;
 };
 

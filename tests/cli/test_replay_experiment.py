@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -84,9 +85,11 @@ def test_the_control_is_a_row_of_its_own(tools: Tools, trace: Path, tmp_path: Pa
 def test_one_thread_is_pinned_to_one_processor_a_round(tools: Tools, trace: Path, tmp_path: Path) -> None:
     results = tmp_path / "r.jsonl"
     replayed(tools, trace, "--rounds", "3", "-o", str(results))
+    rows = rows_of(results)
     for number in range(3):
-        cpus = {row["cpu"] for row in rows_of(results) if row["round"] == number}
+        cpus = {row["cpu"] for row in rows if row["round"] == number and row["pass"] == "time"}
         assert len(cpus) == 1 and cpus <= os.sched_getaffinity(0)
+    assert {row["cpu"] for row in rows if row["pass"] == "memory"} == {None}
 
 
 def test_several_threads_are_not_pinned(tools: Tools, tmp_path: Path) -> None:
@@ -131,3 +134,45 @@ def test_bad_values_are_usage_errors(tools: Tools, trace: Path, options: list[st
     done = run([tools.replay_program, "--alloc", "glibc", *options, trace])
     assert done.returncode == 2
     assert options[0].encode() in done.stderr and done.stdout == b""
+
+
+def test_warnings_name_a_remedy(tools: Tools, trace: Path) -> None:
+    said, done = replayed(tools, trace, "--rounds", "2")
+    kinds = [warning["kind"] for warning in said["warnings"]]
+    assert {"short_run", "few_rounds"} <= set(kinds)
+    for warning in said["warnings"]:
+        assert warning["message"] and warning["remedy"]
+        assert f"replay: warning: {warning['message']}; {warning['remedy']}\n" in done.stderr.decode()
+    _, quiet = replayed(tools, trace, "--rounds", "2", "-q")
+    assert quiet.stderr == b""
+
+
+def test_a_short_trace_and_a_lossy_one_are_doubted(tools: Tools, tmp_path: Path) -> None:
+    """16 calls, an anomaly and two foreign frees among them."""
+    log = Path(__file__).parents[1] / "golden" / "imports" / "malloc_wrap_raw.txt"
+    trace = tools.convert(log, tmp_path / "t.bin")
+    said, done = replayed(tools, trace, "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    warnings = {warning["kind"]: warning["message"] for warning in said["warnings"]}
+    assert "few_events" in warnings and "1 anomalies, 2 foreign frees" in warnings["lossy_trace"]
+
+
+def test_instructions_are_exact(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    results = tmp_path / "r.jsonl"
+    said, done = replayed(tools, trace, "--rounds", "1", "--pass", "time", "--instructions", "-o", str(results))
+    assert done.returncode == 0, done.stderr
+    counted = {item["name"]: item["instructions"] for item in said["allocators"]}
+    assert counted["a"] == counted["b"] != counted["jemalloc"]
+    assert 10 * 20_000 < counted["a"] < 1000 * 20_000
+    for row in rows_of(results):
+        assert row["instructions"] == counted.get(row["allocator"]["name"])
+
+
+def test_without_valgrind_instructions_are_not_available(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    done = run([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--pass", "time", "--instructions", trace],
+               env={"PATH": str(tmp_path)})
+    assert done.returncode == 0
+    assert b"--instructions: null: valgrind can't be run: No such file or directory" in done.stderr
+    assert b"n/a" in done.stdout
