@@ -222,7 +222,8 @@ static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 }
 
 static uint32_t choose_repeats(const struct ht_experiment *x) {
-    bool waits = x->options->paces.time.real_ns_per_trace_ns > 0;
+    // What waits for the clock, or for the decoder, is long enough and could not begin anew.
+    bool waits = x->options->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed;
     if (waits || !x->repeatable || !x->fastest_cpu_ns || x->fastest_cpu_ns >= run_cpu_ns) return 1;
     uint64_t repeats = (run_cpu_ns + x->fastest_cpu_ns - 1) / x->fastest_cpu_ns;
     return repeats < REPEATS_MAX ? (uint32_t)repeats : REPEATS_MAX;
