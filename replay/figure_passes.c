@@ -29,14 +29,28 @@ struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *x, const st
     return choice == x->null_choice ? &all[0] : &all[1 + (choice - x->options->choices.list)];
 }
 
-void ht_figures_of_timed(struct ht_experiment *x, const struct ht_choice *choice,
-                         const struct ht_outcome *timed, struct ht_latencies *latencies) {
-    struct ht_choice_figures *figures = ht_choice_figures_of(x, choice);
-    if (ht_latencies_add(latencies, x->built, x->channel.readings, timed) ||
-        ht_latencies_merge(&figures->latencies, latencies)) {
-        ht_latencies_free(latencies);
-        latencies->taken = 0;
-    }
+void ht_figures_of_flat(struct ht_experiment *x, const struct ht_turn *turn) {
+    struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
+    struct ht_child_figures *null = &x->measurements.of_choices[0].flat;
+    bool own = turn->who == HT_WHO_NULL;
+    if (own) *null = x->channel.exchange->figures;
+    ht_counter_figures(&x->channel.exchange->figures, own ? NULL : null, &cell->counters);
+}
+
+bool ht_figures_of_timed(struct ht_experiment *x, const struct ht_turn *turn,
+                         struct ht_latencies *latencies) {
+    const struct ht_outcome *outcome = &x->channel.exchange->outcome;
+    bool control = turn->who > x->measurements.choices;
+    if (ht_latencies_add(latencies, x->built, x->channel.readings, outcome)) return false;
+    return control || !ht_latencies_merge(&x->measurements.of_choices[turn->who].latencies, latencies);
+}
+
+void ht_figures_of_memory(struct ht_experiment *x, const struct ht_turn *turn) {
+    struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
+    struct ht_child_figures *null = &x->measurements.of_choices[0].memory;
+    bool own = turn->who == HT_WHO_NULL;
+    if (own) *null = x->channel.exchange->figures;
+    ht_leftover_figures(&x->channel.exchange->figures, own ? NULL : null, &cell->leftovers);
 }
 
 static void take_off(struct ht_syscall_counts *counts, const struct ht_syscall_counts *null) {
@@ -66,7 +80,7 @@ static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice,
         limit_ns, &job.syscall_socket, figures->syscalls_problem, sizeof figures->syscalls_problem);
     if (!counter) job.syscall_socket = -1;
     *replayed =
-        ht_child_run(&x->channel, choice, &job, &x->random, figures->problem, sizeof figures->problem);
+        ht_child_run(&x->channel, choice, &job, -1, &x->random, figures->problem, sizeof figures->problem);
     if (!counter) return true;
     figures->syscalls_counted = ht_syscall_count_stop(counter, &figures->syscalls, &over_limit);
     int refusal = x->channel.exchange->figures.filter_refusal;
@@ -89,8 +103,8 @@ void ht_figure_passes(struct ht_experiment *x, const struct ht_choice *choice) {
     if (!run_counted(x, choice, &replayed, figures) && !ht_child_interrupted()) {
         struct ht_job job = accounting_job(x);
         job.syscall_socket = -1;
-        replayed =
-            ht_child_run(&x->channel, choice, &job, &x->random, figures->problem, sizeof figures->problem);
+        replayed = ht_child_run(&x->channel, choice, &job, -1, &x->random, figures->problem,
+                                sizeof figures->problem);
     }
     if (!replayed) {
         figures->syscalls_counted = false;

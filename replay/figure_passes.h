@@ -8,6 +8,7 @@
 
 struct ht_experiment;
 struct ht_choice;
+struct ht_turn;
 
 // What is known of an allocator besides its rounds.
 struct ht_choice_figures {
@@ -17,7 +18,8 @@ struct ht_choice_figures {
     struct ht_accounting_figures accounting;
     bool syscalls_counted;
     char syscalls_problem[256];
-    struct ht_syscall_counts syscalls;  // those of the null replayer off
+    struct ht_syscall_counts syscalls;     // those of the null replayer off
+    struct ht_child_figures flat, memory;  // the null replayer's: of the latest flat and memory turns
 };
 
 // One for the null replayer and one for each choice. Returns NULL without memory.
@@ -26,10 +28,13 @@ void ht_choice_figures_free(struct ht_choice_figures *figures, size_t choices);
 struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *experiment,
                                                const struct ht_choice *choice);
 
-// The latencies of a timed pass that has just run: of itself, and added to the choice's. Without memory for
-// them there are none.
-void ht_figures_of_timed(struct ht_experiment *experiment, const struct ht_choice *choice,
-                         const struct ht_outcome *timed, struct ht_latencies *latencies);
+// What a turn that has just run shows besides time and RSS: of the flat and the memory pass into its cell, of
+// the timed pass into latencies, and, but for the control's, added to those of its choice. False: there is no
+// memory for them.
+void ht_figures_of_flat(struct ht_experiment *experiment, const struct ht_turn *turn);
+bool ht_figures_of_timed(struct ht_experiment *experiment, const struct ht_turn *turn,
+                         struct ht_latencies *latencies);
+void ht_figures_of_memory(struct ht_experiment *experiment, const struct ht_turn *turn);
 
 // Runs the untimed accounting pass of this choice, the first time that it is asked to; the null replayer's
 // must come first. What goes wrong is told with the figures, and is no failed run.

@@ -103,6 +103,12 @@ def replay(tools: Tools, trace: Path, folder: Path, *more: Argument, allocators:
     return lines, json.loads(done.stdout)
 
 
+def by_name(lines: list[dict], of_pass: str) -> dict[str, dict]:
+    """The control is another run of an allocator that has one."""
+    return {row["allocator"]["name"]: row for row in lines
+            if row["pass"] == of_pass and not row["control"]}
+
+
 @pytest.fixture(scope="module")
 def replayed(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
     folder = tmp_path_factory.mktemp("figures")
@@ -110,8 +116,8 @@ def replayed(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Replayed
     lines, compared = replay(tools, program.trace, folder)
     text = tools.succeed([tools.replay_program, "-v", "--rounds", "1", program.trace]).stdout
     return Replayed(program,
-                    {row["allocator"]["name"]: row for row in lines if row["pass"] == "time"},
-                    {row["allocator"]["name"]: row for row in lines if row["pass"] == "memory"},
+                    by_name(lines, "time"),
+                    by_name(lines, "memory"),
                     {row["name"]: row for row in compared["allocators"]}, text.decode())
 
 
@@ -282,7 +288,7 @@ def test_system_calls(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     conf = {"MALLOC_CONF": "retain:false,dirty_decay_ms:0,muzzy_decay_ms:0"}
     lines, _ = replay(tools, big_blocks(tools, tmp_path), tmp_path, "--touch", "none",
                       env=clean_environment(conf))
-    rows = {row["allocator"]["name"]: row for row in lines if row["pass"] == "time"}
+    rows = by_name(lines, "time")
     if rows["glibc"]["syscalls"] is None:
         pytest.skip(f"system calls can't be counted here: {rows['glibc']['syscalls_missing']}")
     calls = rows["glibc"]["syscalls"]
@@ -303,7 +309,7 @@ def test_system_calls_of_threads(tools: Tools, tmp_path: Path) -> None:
     trace = tmp_path / "t.bin"
     tools.succeed([tools.build / "bench" / "make_trace", trace, "60000", "2000", "6", "1", "1000"])
     lines, _ = replay(tools, trace, tmp_path, "--pass", "time")
-    rows = {row["allocator"]["name"]: row for row in lines}
+    rows = by_name(lines, "time")
     if rows["null"]["syscalls"] is None:
         pytest.skip(f"system calls can't be counted here: {rows['null']['syscalls_missing']}")
     assert all(found["calls"] == 0 for found in rows["null"]["syscalls"].values())
