@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "allocator_choice.h"
+#include "failing_runs.h"
 #include "ratio_interval.h"
 #include "recorded_program.h"
 #include "replay_options.h"
@@ -47,6 +48,7 @@ struct ht_comparison {
     double harness_ns, null_rss_bytes, clock_cost_ns;  // the null replayer's, median
     uint64_t timed_calls;
     size_t rounds, failed_runs;
+    const struct ht_failing_runs *failing;  // by allocator
 };
 
 static inline struct ht_cell *ht_cell(const struct ht_measurements *m, uint32_t round, size_t choice) {

@@ -23,6 +23,9 @@ struct control {
 struct progress {
     bool shown;
     uint64_t begun_ns, drawn_ns, runs, runs_done;
+    const struct ht_experiment *x;
+    const char *name;  // of the allocator that runs
+    uint32_t round;
 };
 
 static uint64_t now_ns(clockid_t clock) {
@@ -32,12 +35,15 @@ static uint64_t now_ns(clockid_t clock) {
 }
 
 // On a terminal only, after the first second, six times a second at most.
-static void draw(const struct ht_experiment *x, struct progress *progress, uint32_t round, const char *name) {
+static void draw(void *context, double seconds) {
+    struct progress *progress = context;
+    const struct ht_experiment *x = progress->x;
     uint64_t now = now_ns(CLOCK_MONOTONIC);
     if (x->options->quiet || !isatty(STDERR_FILENO)) return;
     if (now - progress->begun_ns < 1000000000u || now - progress->drawn_ns < 160000000u) return;
-    fprintf(stderr, "\r\033[Kround %u of %u, %.0f %%: %s", round + 1, x->options->rounds,
-            100.0 * (double)progress->runs_done / (double)progress->runs, name);
+    fprintf(stderr, "\r\033[Kround %u of %u, %.0f %%: %s", progress->round + 1, x->options->rounds,
+            100.0 * (double)progress->runs_done / (double)progress->runs, progress->name);
+    if (seconds >= 2) fprintf(stderr, ", for %.0f s", seconds);
     progress->drawn_ns = now;
     progress->shown = true;
 }
@@ -90,13 +96,26 @@ static bool run_pass(struct ht_experiment *x, const struct ht_choice *choice, en
     return true;
 }
 
+static struct ht_failing_runs *failing_of(struct ht_experiment *x, const struct ht_choice *choice) {
+    return choice == x->null_choice ? &x->null_failing : &x->failing[choice - x->options->choices.list];
+}
+
+static void tell_problem(struct ht_experiment *x, const struct ht_results_line *line, bool given_up,
+                         struct progress *progress) {
+    wipe(progress);
+    x->failed_runs++;
+    fprintf(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
+            line->memory_pass ? "memory" : "time", line->problem);
+    if (!given_up || x->options->rounds <= line->round + 1) return;
+    fprintf(stderr, "replay: %s failed in %d rounds in a row and is given up\n", line->choice->name,
+            HT_FAILING_ROUNDS_MAX);
+}
+
 // Keeps a result, and says in one line what went wrong with it.
 static void keep(struct ht_experiment *x, struct ht_results_line *line, struct progress *progress) {
-    if (line->problem && !ht_child_interrupted()) {
-        wipe(progress);
-        x->failed_runs++;
-        fprintf(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
-                line->memory_pass ? "memory" : "time", line->problem);
+    if (!ht_child_interrupted()) {
+        bool given_up = ht_failing_runs_note(failing_of(x, line->choice), line->round, line->problem);
+        if (line->problem) tell_problem(x, line, given_up, progress);
     }
     if (x->results_fd < 0 || ht_child_interrupted()) return;
     line->options = x->options;
@@ -178,8 +197,11 @@ static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice,
 // All passes of one allocator in one round. False if it can't go on.
 static bool run_allocator(struct ht_experiment *x, const struct ht_choice *choice, uint32_t round,
                           struct control *control, struct ht_cell *cell, struct progress *progress) {
-    draw(x, progress, round, choice->name);
     cell->faults = NAN;
+    progress->name = choice->name;
+    progress->round = round;
+    if (ht_failing_runs_given_up(failing_of(x, choice))) return true;
+    draw(progress, 0);
     if (x->options->time_pass) time_pass(x, choice, round, control, cell, progress);
     if (x->options->memory_pass && !ht_child_interrupted()) {
         memory_pass(x, choice, round, control, cell, progress);
@@ -205,6 +227,8 @@ static bool run_round(struct ht_experiment *x, uint32_t round, struct control *c
     if (!run_allocator(x, x->null_choice, round, control, null_cell, progress)) return false;
     if ((x->options->time_pass && !null_cell->time_ok) ||
         (x->options->memory_pass && !null_cell->memory_ok)) {
+        // One that somebody killed costs a round; one that can't run ends it all.
+        if (!ht_failing_runs_given_up(&x->null_failing) && round + 1 < x->options->rounds) return true;
         fprintf(stderr, "replay: without the null replayer there is nothing to compare with\n");
         return false;
     }
@@ -219,12 +243,15 @@ int ht_experiment_run(struct ht_experiment *x) {
     size_t choices = x->options->choices.count;
     x->measurements = (struct ht_measurements){.choices = choices};
     struct control control = {.rss_bytes = malloc((x->built->form->samples + 1) * sizeof(uint64_t))};
-    struct progress progress = {.begun_ns = now_ns(CLOCK_MONOTONIC),
-                                .runs = x->options->rounds * (choices + 1)};
+    struct progress progress = {
+        .x = x, .begun_ns = now_ns(CLOCK_MONOTONIC), .runs = x->options->rounds * (choices + 1)};
     int early = control.rss_bytes ? 0 : -1;
+    x->channel.watch.waiting = draw;
+    x->channel.watch.context = &progress;
     for (uint32_t round = 0; round < x->options->rounds && !early; round++) {
         if (!run_round(x, round, &control, &progress)) early = -1;
     }
+    x->channel.watch.waiting = NULL;
     wipe(&progress);
     free(control.rss_bytes);
     return early;

@@ -5,6 +5,7 @@
 #include "allocator_choice.h"
 #include "child_run.h"
 #include "comparison.h"
+#include "failing_runs.h"
 #include "form_builder.h"
 #include "machine_facts.h"
 #include "replay_options.h"
@@ -20,6 +21,7 @@ struct ht_experiment {
     struct ht_random random;
     struct ht_measurements measurements;
     size_t failed_runs;
+    struct ht_failing_runs failing[HT_CHOICES_MAX], null_failing;
     bool results_failed;  // writing them failed
 };
 

@@ -28,7 +28,7 @@ struct ht_decoder {
     uint32_t left_seen;    // chunks_left when slots_used was true
     uint32_t *last_units;  // by stream
     _Atomic uint32_t abandoned;
-    int failed;
+    _Atomic int failed;
 };
 
 static int failed_system(struct ht_form_state *form) {
@@ -268,6 +268,8 @@ struct ht_decoder *ht_decoder_start(const struct ht_built_form *built, uint32_t 
     give_back(decoder);
     return NULL;
 }
+
+bool ht_decoder_failed(struct ht_decoder *decoder) { return atomic_load(&decoder->failed) != 0; }
 
 int ht_decoder_stop(struct ht_decoder *decoder, struct ht_error *error) {
     atomic_store(&decoder->abandoned, 1);

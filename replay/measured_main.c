@@ -1,10 +1,12 @@
 // The measured child: maps the form and the exchange that the launcher passes it, proves who serves its
 // calls, replays, answers in the exchange and ends. It calls no malloc of its own.
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,13 +19,15 @@
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "service_proof.h"
+#include "verify_pass.h"
 #include "virtual_clock.h"
 
 struct measured {
     struct ht_form *form;
     struct ht_exchange *exchange;
     struct ht_window window;
-    struct ht_lane *lanes;  // the streams', and one more for what is inherited
+    struct ht_lane *lanes;     // the streams', and one more for what is inherited
+    struct ht_verify *verify;  // NULL but in a pass that checks the allocator
     int statm_fd;
     struct rusage usage_before, usage_after;
     uint64_t start_ns, start_ticks;
@@ -69,6 +73,7 @@ static void prepare_lane(struct measured *run, uint32_t i, void **table, _Atomic
     lane->touch = job->touch;
     lane->touch_free = job->touch_free;
     lane->pass = job->pass;
+    lane->verify = run->verify;
     lane->form = form;
     lane->stream = ht_form_streams(form) + i;
     lane->rss_bytes = (uint64_t *)((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET);
@@ -81,6 +86,13 @@ static void prepare_lane(struct measured *run, uint32_t i, void **table, _Atomic
     if (!form->streamed) ht_feed_fault_in(form, lane->stream);
 }
 
+static void prepare_verify(struct measured *run, uint32_t slots) {
+    struct ht_exchange *exchange = run->exchange;
+    if (exchange->job.pass != HT_PASS_VERIFY) return;
+    run->verify = ht_verify_prepare(shared_table(ht_verify_bytes(slots), &exchange->outcome), slots,
+                                    &exchange->findings);
+}
+
 static void prepare(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
     uint32_t streams = run->form->streams, slots = run->form->slots;
@@ -88,6 +100,7 @@ static void prepare(struct measured *run) {
     if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm can't be read");
     void **table = shared_table((size_t)slots * sizeof(void *), outcome);
     _Atomic uint32_t *handovers = shared_table(streams > 1 ? (size_t)slots * sizeof(uint32_t) : 1, outcome);
+    prepare_verify(run, slots);
     run->lanes = shared_table((streams + 1) * sizeof(struct ht_lane), outcome);
     fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET,
              run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
@@ -159,6 +172,7 @@ static void replay(struct measured *run) {
     run->start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     run->start_ticks = ht_ticks();
     ht_window_run(&run->window, first == HT_NO_STREAM ? NULL : &run->lanes[first], take_end, run);
+    if (run->verify) ht_verify_end(run->verify, run->lanes[0].table);
     outcome->minor_faults = (uint64_t)(run->usage_after.ru_minflt - run->usage_before.ru_minflt);
     outcome->major_faults = (uint64_t)(run->usage_after.ru_majflt - run->usage_before.ru_majflt);
     add_failures(outcome, &run->lanes[run->form->streams]);
@@ -169,6 +183,7 @@ static void replay(struct measured *run) {
 int main(int argc, char **argv) {
     static struct measured run;
     size_t form_bytes = 0, exchange_bytes = 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever started us may have died of the launcher's end
     if (argc != 3) {
         fprintf(stderr, "%s: started by `replay`, which passes it what to replay\n", argv[0]);
         return 2;

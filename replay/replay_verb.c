@@ -7,9 +7,11 @@
 
 #include "comparison.h"
 #include "experiment.h"
+#include "live_guard.h"
 #include "machine_memory.h"
 #include "results_line.h"
 #include "trace_digest.h"
+#include "verify_runs.h"
 
 // Seldom enough for the caches to be as without timing, often enough for the rarer functions; more seldom
 // where running through a polluting working set takes longer than a thousand calls.
@@ -44,16 +46,16 @@ static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *op
                            struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
-    if (!ht_experiment_describe(x, null_choice, problem, sizeof problem)) {
+    if (!ht_experiment_describe(x, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
         fprintf(stderr, "replay: null: %s\n", problem);
         refused++;
     }
-    for (size_t i = 0; i < options->choices.count; i++) {
+    for (size_t i = 0; i < options->choices.count && !ht_child_interrupted(); i++) {
         struct ht_choice *choice = &options->choices.list[i];
         if (ht_experiment_describe(x, choice, problem, sizeof problem)) {
             if (kept != i) options->choices.list[kept] = *choice;
             kept++;
-        } else {
+        } else if (!ht_child_interrupted()) {
             fprintf(stderr, "replay: %s: %s\n", choice->name, problem);
             refused++;
         }
@@ -128,6 +130,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.built = &trace->built;
     comparison.baseline = baseline_of(x->options);
     comparison.failed_runs = x->failed_runs;
+    comparison.failing = x->failing;
     if (!ht_compare(&x->measurements, &comparison)) {
         fprintf(stderr, "replay: no memory for the comparison\n");
         return -1;
@@ -162,23 +165,36 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     return failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
 
+static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
+    if (x->options->time_pass || x->options->memory_pass) {
+        int early = ht_child_interrupted() ? -1 : ht_experiment_run(x);
+        return finish(x, trace, early, refused);
+    }
+    return refused || x->results_failed || ht_child_interrupted() ? HT_EXIT_FAILED : HT_EXIT_DONE;
+}
+
 static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
                       struct ht_choice *null_choice) {
     static struct loaded_trace trace;
     struct ht_error error = {0};
-    if (load_trace(options, &trace, &error)) return say(&error);
+    if (load_trace(options, &trace, &error) || ht_live_guard(options, &trace.built, &error))
+        return say(&error);
+    ht_child_catch_signals();  // until here there is nothing to keep
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
+    x->channel.watch = (struct ht_child_watch){.timeout_ns = options->timeout_ns};
+    x->channel.wrap = options->wrap;
     ht_machine_read(&x->machine);
     size_t refused = describe_all(x, options, null_choice);
+    if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
     if (options->results_path) {
         x->results_fd = ht_results_open(options->results_path, &error);
         if (x->results_fd < 0) return say(&error);
     }
-    int early = ht_experiment_run(x);
-    int status = finish(x, &trace, early, refused);
+    refused += options->verify ? ht_verify_all(x) : 0;
+    int status = measure(x, &trace, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
     ht_trace_close(trace.reader);
@@ -192,7 +208,6 @@ int ht_verb_replay(int argc, char **argv) {
     struct ht_error error = {0};
     ht_replay_options_parse(argc, argv, &options);
     struct ht_experiment x = {.options = &options, .results_fd = -1, .random = {options.seed}};
-    ht_child_catch_signals();
     if (options.list) return list_allocators(&x, &options);
     int status = check_baseline(&options);
     if (status) return status;
@@ -201,5 +216,7 @@ int ht_verb_replay(int argc, char **argv) {
         return say(&error);
     }
     x.null_choice = &null_choices.list[0];
-    return replay_all(&x, &options, &null_choices.list[0]);
+    status = replay_all(&x, &options, &null_choices.list[0]);
+    ht_child_end_as_interrupted();
+    return status;
 }

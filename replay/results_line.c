@@ -148,6 +148,21 @@ static void add_figures(json_t *run, const struct ht_results_line *line) {
                         measured ? json_integer((json_int_t)line->outcome->major_faults) : json_null());
 }
 
+// What was found, by kind, and the first of it in words.
+static void add_verification(json_t *run, const struct ht_verify_told *told) {
+    json_t *kinds = told ? json_object() : json_null(), *texts = told ? json_array() : json_null();
+    for (size_t i = 0; told && i < HT_VIOLATION_KINDS; i++) {
+        if (!told->counts[i]) continue;
+        json_object_set_new(kinds, ht_violation_names[i], json_integer((json_int_t)told->counts[i]));
+    }
+    for (size_t i = 0; told && i < told->texts_count; i++) {
+        json_array_append_new(texts, json_string(told->texts[i]));
+    }
+    json_object_set_new(run, "violations", told ? json_integer((json_int_t)told->violations) : json_null());
+    json_object_set_new(run, "violation_kinds", kinds);
+    json_object_set_new(run, "violations_told", texts);
+}
+
 static json_t *started_json(uint64_t realtime_ns) {
     char text[64];
     time_t seconds = (time_t)(realtime_ns / 1000000000u);
@@ -163,9 +178,12 @@ static json_t *run_json(const struct ht_results_line *line) {
     json_t *run =
         json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
                   HEAPTAPE_VERSION, "trace", trace_json(line), "allocator", allocator_json(line), "pass",
-                  line->memory_pass ? "memory" : "time", "round", (json_int_t)line->round, "seed",
-                  (json_int_t)options->seed, "threads", options->one_thread ? "1" : "trace", "touch",
-                  ht_touch_names[options->touch], "pace", options->virtual_time ? "virtual" : "none");
+                  line->verified      ? "verify"
+                  : line->memory_pass ? "memory"
+                                      : "time",
+                  "round", (json_int_t)line->round, "seed", (json_int_t)options->seed, "threads",
+                  options->one_thread ? "1" : "trace", "touch", ht_touch_names[options->touch], "pace",
+                  options->virtual_time ? "virtual" : "none");
     json_object_set_new(run, "replay_threads", json_integer(line->built->form->streams));
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[options->touch_free]));
     json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)options->pollution_bytes));
@@ -173,6 +191,7 @@ static json_t *run_json(const struct ht_results_line *line) {
     json_object_set_new(run, "calls", calls_json(line));
     add_figures(run, line);
     add_unmeasured(run);
+    add_verification(run, line->verified);
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
     json_object_set_new(run, "failures", json_integer((json_int_t)failures));

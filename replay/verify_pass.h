@@ -1,0 +1,25 @@
+// The pass that checks the allocator instead of measuring it: every block is filled with a pattern of its
+// own, which is looked at again when the block is freed, reallocated, and at the end.
+#ifndef HEAPTAPE_VERIFY_PASS_H
+#define HEAPTAPE_VERIFY_PASS_H
+
+#include <stddef.h>
+
+#include "replay_lane.h"
+#include "verify_findings.h"
+
+struct ht_verify;  // what all lanes of such a pass share
+
+// How much memory it needs for so many slots.
+size_t ht_verify_bytes(uint32_t slots);
+
+// memory: as many zeroed bytes that are nobody's heap. findings: where to write what is found.
+struct ht_verify *ht_verify_prepare(void *memory, uint32_t slots, struct ht_verify_findings *findings);
+
+// Runs all of the lane's stream.
+void ht_verify_run(struct ht_lane *lane);
+
+// Looks at what is live when all has been executed. table: slot -> block.
+void ht_verify_end(struct ht_verify *verify, void **table);
+
+#endif
