@@ -34,7 +34,6 @@ void ht_child_catch_signals(void) {
         if (sigaction(numbers[i], NULL, &before) || before.sa_handler == SIG_IGN) continue;
         sigaction(numbers[i], &action, NULL);
     }
-    signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is told
 }
 
 void ht_child_end_as_interrupted(void) {

@@ -203,7 +203,8 @@ static bool run_allocator(struct ht_experiment *x, const struct ht_choice *choic
     if (ht_failing_runs_given_up(failing_of(x, choice))) return true;
     draw(progress, 0);
     if (x->options->time_pass) time_pass(x, choice, round, control, cell, progress);
-    if (x->options->memory_pass && !ht_child_interrupted()) {
+    bool given_up = ht_failing_runs_given_up(failing_of(x, choice));
+    if (x->options->memory_pass && !given_up && !ht_child_interrupted()) {
         memory_pass(x, choice, round, control, cell, progress);
     }
     progress->runs_done++;

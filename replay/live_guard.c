@@ -36,7 +36,8 @@ int ht_live_guard(const struct ht_replay_options *options, const struct ht_built
     errno = 0;
     return ht_error_system(error, options->trace_path,
                            "at their peak its blocks take %s of memory, and the limit is %s%s; "
-                           "--max-live SIZE or none moves it, --touch none takes no memory",
+                           "--max-live SIZE or none moves it%s",
                            ht_bytes(peak, (double)peak_bytes), ht_bytes(limit, (double)limit_bytes),
-                           options->max_live_bytes ? "" : " (three quarters of what can be had)");
+                           options->max_live_bytes ? "" : " (three quarters of what can be had)",
+                           options->verify ? "" : ", --touch none takes no memory");
 }

@@ -66,7 +66,7 @@ static const struct argp_option table[] = {
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end", 0},
     {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
-    {"verbose", 'v', NULL, 0, "Print the time per function, too", 0},
+    {"verbose", 'v', NULL, 0, "Print the time per function and more of what --verify finds, too", 0},
     {0},
 };
 // clang-format on

@@ -1,5 +1,6 @@
 #include "replay_verb.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "live_guard.h"
 #include "machine_memory.h"
 #include "results_line.h"
+#include "standard_streams.h"
 #include "trace_digest.h"
 #include "verify_runs.h"
 
@@ -186,6 +188,9 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     x->channel.watch = (struct ht_child_watch){.timeout_ns = options->timeout_ns};
     x->channel.wrap = options->wrap;
     ht_machine_read(&x->machine);
+    if (options->wrap && !options->quiet) {
+        fprintf(stderr, "replay: times and memory include what %s costs\n", options->wrap);
+    }
     size_t refused = describe_all(x, options, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
@@ -206,6 +211,8 @@ int ht_verb_replay(int argc, char **argv) {
     static struct ht_replay_options options;
     static struct ht_choices null_choices;
     struct ht_error error = {0};
+    ht_standard_streams_occupy();
+    signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is told
     ht_replay_options_parse(argc, argv, &options);
     struct ht_experiment x = {.options = &options, .results_fd = -1, .random = {options.seed}};
     if (options.list) return list_allocators(&x, &options);

@@ -185,6 +185,7 @@ static json_t *run_json(const struct ht_results_line *line) {
                   options->one_thread ? "1" : "trace", "touch", ht_touch_names[options->touch], "pace",
                   options->virtual_time ? "virtual" : "none");
     json_object_set_new(run, "replay_threads", json_integer(line->built->form->streams));
+    json_object_set_new(run, "wrap", options->wrap ? json_string(options->wrap) : json_null());
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[options->touch_free]));
     json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)options->pollution_bytes));
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));

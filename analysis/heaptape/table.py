@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from .comparison import BASELINE, MEASURES, SEED, Experiment, choose_baseline, compare
+from .missing import missing_lines
 from .units import figure, interval
 from .verdicts import headline, in_words
 
@@ -25,6 +26,8 @@ def comparison_text(experiment: Experiment, baseline: str | None, seed: int = SE
             cells = [[measure.title, "", f"vs {base}", "", "rounds", "verdict"]]
             cells += [_cells(row) for _, row in rows.iterrows()]
             lines += ["", *_aligned(cells)]
+    gaps = missing_lines(experiment.runs)
+    lines += ["", *gaps] if gaps else []
     return "\n".join([*lines, "", headline(experiment.runs, comparison, base, seed)])
 
 
@@ -56,6 +59,7 @@ def comparison_object(experiment: Experiment, baseline: str | None, seed: int = 
         "baseline": base,
         "bootstrap_seed": seed,
         "headline": headline(experiment.runs, comparison, base, seed),
+        "missing": missing_lines(experiment.runs),
         "comparisons": [_nulls(row) for row in comparison.drop(columns="baseline").to_dict("records")],
     }
 
