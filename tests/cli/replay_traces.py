@@ -46,5 +46,27 @@ def aligned(tools: Tools, folder: Path) -> Path:
     return imported(tools, folder / "aligned.bin", "\n".join(lines) + "\n", "android")
 
 
+def paused(tools: Tools, folder: Path) -> Path:
+    """100 MB that are freed, then half a minute in which only bursts of 400 blocks come and go."""
+    lines = [f"1: malloc 0x{i + 1:x}00000 20000 {i} {i + 1}" for i in range(5000)]
+    lines += [f"1: free 0x{i + 1:x}00000 {10_000 + i} {10_001 + i}" for i in range(5000)]
+    for burst in range(60):
+        at = 500_000_000 * (burst + 1)
+        lines += [f"1: malloc 0x{i + 1:x}0000 {700 + 8 * i} {at + i} {at + i + 1}" for i in range(400)]
+        lines += [f"1: free 0x{i + 1:x}0000 {at + 900 + i} {at + 901 + i}" for i in range(400)]
+    return imported(tools, folder / "paused.bin", "\n".join(lines) + "\n", "android")
+
+
+def independent(tools: Tools, folder: Path) -> Path:
+    """Three threads that never share a block, a millisecond of trace time between their calls."""
+    lines = []
+    for i in range(300):
+        for thread in (1, 2, 3):
+            at = 3_000_000 * i + 1_000_000 * thread
+            lines += [f"{thread}: malloc 0x{thread}0 500 {at} {at + 10}",
+                      f"{thread}: free 0x{thread}0 {at + 500_000} {at + 500_010}"]
+    return imported(tools, folder / "independent.bin", "\n".join(lines) + "\n", "android")
+
+
 def rows(results: Path) -> list[dict]:
     return [json.loads(line) for line in results.read_text().splitlines()]
