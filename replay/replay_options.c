@@ -59,7 +59,8 @@ static const struct argp_option table[] = {
      "Run what is measured under COMMAND, such as 'perf record -o $HEAPTAPE_ALLOCATOR.data'. The figures "
      "then include it", 0},
     {"decoded-memory", KEY_DECODED_MEMORY, "SIZE", 0,
-     "Memory for the decoded trace, in MiB unless it says otherwise (such as 2G); of a longer one the decoding runs along with each replay. Default: a "
+     "Memory for the decoded trace, in MiB unless it says otherwise (such as 2G); of a longer one the "
+     "decoding runs along with each replay. Default: a "
      "quarter of what machine, control group and RLIMIT_AS leave", 0},
     {"baseline", KEY_BASELINE, "NAME", 0,
      "Compare with this allocator. Default: glibc if it takes part, else the first", 0},

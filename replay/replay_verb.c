@@ -168,11 +168,14 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
 }
 
 static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
-    if (x->options->time_pass || x->options->memory_pass) {
-        int early = ht_child_interrupted() ? -1 : ht_experiment_run(x);
-        return finish(x, trace, early, refused);
+    if (ht_child_interrupted()) {
+        fprintf(stderr, "replay: stopped while verifying\n");
+        return HT_EXIT_FAILED;
     }
-    return refused || x->results_failed || ht_child_interrupted() ? HT_EXIT_FAILED : HT_EXIT_DONE;
+    if (x->options->time_pass || x->options->memory_pass) {
+        return finish(x, trace, ht_experiment_run(x), refused);
+    }
+    return refused || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
 
 static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,

@@ -223,6 +223,15 @@ int ht_results_open(const char *path, struct ht_error *error) {
     return ht_error_system(error, path, "results can't be appended: %s", problem);
 }
 
+// Takes back the part of a line that was all there was room for, unless another replay has appended since.
+static void take_back(int fd, ssize_t written) {
+    struct stat status;
+    off_t end = lseek(fd, 0, SEEK_CUR);
+    if (written <= 0 || fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size != end) return;
+    if (ftruncate(fd, end - written)) {
+    }  // then a reader finds a line that ends early
+}
+
 int ht_results_line_write(int fd, const struct ht_results_line *line) {
     json_t *run = run_json(line);
     char *text = json_dumps(run, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -235,6 +244,9 @@ int ht_results_line_write(int fd, const struct ht_results_line *line) {
     text[bytes++] = '\n';  // over the terminating zero
     ssize_t written = write(fd, text, bytes);
     free(text);
-    if (written >= 0 && (size_t)written < bytes) errno = ENOSPC;
-    return written == (ssize_t)bytes ? 0 : -1;
+    if (written == (ssize_t)bytes) return 0;
+    int reason = written < 0 ? errno : ENOSPC;
+    take_back(fd, written);
+    errno = reason;
+    return -1;
 }

@@ -116,6 +116,24 @@ def test_stopped(running: Running, number: signal.Signals, group: bool) -> None:
     assert not any(alive(pid) for pid in children)
 
 
+def test_stopped_while_verifying(tools: Tools, tmp_path: Path, trace: Path) -> None:
+    process = subprocess.Popen(
+        [tools.replay_program, "--alloc", faulty(tools), "--verify", trace],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=clean_environment({"FAULTY_MALLOC": "hang"}))
+
+    def verifying() -> bool:
+        """Past the two short runs that only describe: one child for a while."""
+        first = children_of(process.pid)
+        time.sleep(0.3)
+        return bool(first) and first == children_of(process.pid)
+    wait_until(verifying)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert (out, err) == (b"", b"replay: stopped while verifying\n")
+
+
 def test_stopped_while_it_decodes(tools: Tools, tmp_path: Path) -> None:
     """Before there is anything to keep, a signal just ends it."""
     trace = replay_traces.made(tools, tmp_path, events=3_000_000)
@@ -267,12 +285,17 @@ def test_results_disk_full(tools: Tools, trace: Path) -> None:
 
 def test_results_file_limit(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """RLIMIT_FSIZE: a write fails, and the signal that comes with it does not end the launcher."""
-    limit = 3 << 20
+    limit, results = 1 << 20, tmp_path / "r.jsonl"
     process = subprocess.run(
-        [str(tools.replay_program), "--alloc", "glibc", "--rounds", "3", str(trace), "-o",
-         str(tmp_path / "r.jsonl")], capture_output=True, env=clean_environment(), check=False,
+        [str(tools.replay_program), "--alloc", "glibc", "--rounds", "12", str(trace), "-o",
+         str(results)], capture_output=True, env=clean_environment(), check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)), timeout=60)
-    assert process.returncode == 0
+    assert process.returncode == 1 and b"vs glibc" in process.stdout
+    line, = process.stderr.decode().splitlines()
+    assert line.startswith(f"replay: {results}: a result can't be written: ")
+    # What did not fit has been taken back: whole lines, and most of the room is used.
+    assert results.read_bytes().endswith(b"}\n") and len(replay_traces.rows(results)) > 8
+    assert results.stat().st_size > limit // 2
     tight = subprocess.run(
         [str(tools.replay_program), "--alloc", "glibc", "--rounds", "1", str(trace)],
         capture_output=True, env=clean_environment(), check=False, timeout=60,
