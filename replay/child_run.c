@@ -131,14 +131,14 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
 }
 
 // Runs the child to its end. False, with problem, if it did not come to one by itself.
-static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice, enum ht_pass pass,
-                       struct ht_random *random, struct ht_decoder *decoder, int *status, char *problem,
+static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice,
+                       const struct ht_job *job, struct ht_random *random, int *status, char *problem,
                        size_t problem_room) {
     static struct ht_child_environment environment;  // too large for a small stack
     char wrapper[4200];
-    bool wrapped = channel->wrap && pass != HT_PASS_DESCRIBE;
+    bool wrapped = channel->wrap && job->pass != HT_PASS_DESCRIBE;
     snprintf(wrapper, sizeof wrapper, "exec %s \"$@\"", wrapped ? channel->wrap : "");
-    ht_child_environment_make(&environment, choice, pass, wrapped ? ++channel->runs : 0, random);
+    ht_child_environment_make(&environment, choice, job->pass, wrapped ? ++channel->runs : 0, random);
     pid_t launcher = getpid(), child = fork();
     if (child == 0) {
         exec_child(channel, choice, environment.variables, wrapped ? wrapper : NULL, launcher);
@@ -150,8 +150,9 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     child_pid = child;
     if (interrupted) kill(child, SIGKILL);  // the signal may have come before child_pid was set
     struct ht_child_watch watch = channel->watch;
-    if (wrapped) watch.may_idle = true;  // whoever wraps it may have nothing to do itself
-    bool by_itself = ht_child_await(child, &watch, decoder, status, problem, problem_room);
+    // Whoever wraps it may have nothing to do itself, and recorded pauses are meant to be waited for.
+    watch.may_idle = wrapped || job->real_ns_per_trace_ns > 0;
+    bool by_itself = ht_child_await(child, &watch, status, problem, problem_room);
     child_pid = 0;
     return by_itself;
 }
@@ -167,12 +168,14 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     channel->exchange->job.preloaded = choice->preload[0] != 0;
     channel->exchange->job.expected_device = choice->device;
     channel->exchange->job.expected_inode = choice->inode;
-    if (streamed && !(decoder = ht_decoder_start(channel->built, 1, true, &error))) {
+    // Where calls wait for their recorded time, a pause to decode would make them late.
+    bool alternate = job->real_ns_per_trace_ns == 0;
+    if (streamed && !(decoder = ht_decoder_start(channel->built, job->scale, alternate, &error))) {
         snprintf(problem, problem_room, "%s", error.message);
         return false;
     }
     struct ht_oom_kills kills = ht_oom_kills_read();
-    bool ran = run_to_end(channel, choice, job->pass, random, decoder, &status, problem, problem_room);
+    bool ran = run_to_end(channel, choice, job, random, &status, problem, problem_room);
     if (decoder && ht_decoder_stop(decoder, &error)) {
         snprintf(problem, problem_room, "%s", error.message);
         return false;

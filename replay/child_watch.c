@@ -10,8 +10,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "form_streamed.h"
-
 // Often enough for whoever looks on, too seldom to disturb who is measured.
 enum { LOOK_MS = 200, IDLE_SECONDS_MAX = 60, IDLE_LOOKS_MAX = IDLE_SECONDS_MAX * 1000 / LOOK_MS };
 
@@ -68,12 +66,9 @@ static bool hangs(struct looking *looking) {
     return looking->idle_looks >= IDLE_LOOKS_MAX;
 }
 
-static bool give_up(struct looking *looking, const struct ht_child_watch *watch, struct ht_decoder *decoder,
-                    char *problem, size_t room) {
+static bool give_up(struct looking *looking, const struct ht_child_watch *watch, char *problem, size_t room) {
     double seconds = now_s() - looking->begun_s;
     if (watch->waiting) watch->waiting(watch->context, seconds);
-    problem[0] = 0;
-    if (decoder && ht_decoder_failed(decoder)) return true;
     if (watch->timeout_ns && seconds * 1e9 > (double)watch->timeout_ns) {
         snprintf(problem, room, "had not ended after %.3g s (--timeout), and was killed",
                  (double)watch->timeout_ns / 1e9);
@@ -86,13 +81,13 @@ static bool give_up(struct looking *looking, const struct ht_child_watch *watch,
     return false;
 }
 
-bool ht_child_await(pid_t child, const struct ht_child_watch *watch, struct ht_decoder *decoder, int *status,
-                    char *problem, size_t room) {
+bool ht_child_await(pid_t child, const struct ht_child_watch *watch, int *status, char *problem,
+                    size_t room) {
     struct looking looking = {
         .child = child, .process_fd = (int)syscall(SYS_pidfd_open, child, 0), .begun_s = now_s()};
     bool by_itself = true;
     while (!ended(&looking, status)) {
-        if (by_itself && give_up(&looking, watch, decoder, problem, room)) {
+        if (by_itself && give_up(&looking, watch, problem, room)) {
             kill(child, SIGKILL);
             by_itself = false;
         }

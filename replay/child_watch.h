@@ -7,8 +7,6 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct ht_decoder;
-
 struct ht_child_watch {
     uint64_t timeout_ns;  // a child that runs longer is killed; 0: none is
     bool may_idle;        // a child that takes no CPU time for a minute is all right, not hanging
@@ -17,10 +15,8 @@ struct ht_child_watch {
     void *context;
 };
 
-// Waits until the child has ended. decoder: what it replays from, or NULL; where that fails the child is
-// killed, for it would wait for ever. Returns true if it ended by itself; false, with problem, if it was
-// killed here (problem is empty where the decoder knows better).
-bool ht_child_await(pid_t child, const struct ht_child_watch *watch, struct ht_decoder *decoder, int *status,
-                    char *problem, size_t room);
+// Waits until the child has ended. Returns true if it ended by itself; false, with problem, if it was killed
+// here.
+bool ht_child_await(pid_t child, const struct ht_child_watch *watch, int *status, char *problem, size_t room);
 
 #endif

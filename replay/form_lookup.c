@@ -29,7 +29,7 @@ static void take(struct lookup *lookup, uint32_t stream, const struct ht_events 
         struct ht_looked_up *call = &lookup->calls[i];
         if (call->place.stream != stream || call->place.call != lookup->passed[stream]) continue;
         call->found = true;
-        call->event = events->first_event + row;
+        call->event = (events->first_event + row) / lookup->form->copies;
         call->size = events->size[row];
         call->extra = events->extra[row];
         call->thread = events->thread[row];

@@ -22,9 +22,6 @@ int ht_form_stream_prepare(struct ht_form_state *form);
 struct ht_decoder *ht_decoder_start(const struct ht_built_form *built, uint32_t readers, bool alternate,
                                     struct ht_error *error);
 
-// Whether decoding has failed: no more chunks come, and whoever waits for one waits for ever.
-bool ht_decoder_failed(struct ht_decoder *decoder);
-
 // The child has ended: stops decoding, if it has not come to its end. Returns 0, or -1 with error if the
 // trace could not be decoded again.
 int ht_decoder_stop(struct ht_decoder *decoder, struct ht_error *error);

@@ -7,7 +7,12 @@
 #include "form_operation.h"
 #include "form_state.h"
 
-enum { SAMPLES_PER_TRACE = 10000, SAMPLE_STEP_BYTES_MIN = 4096, READINGS_MAX = 1 << 20 };
+enum {
+    SAMPLES_PER_TRACE = 10000,
+    SAMPLE_STEP_BYTES_MIN = 4096,
+    READINGS_MAX = 1 << 20,
+    PAUSE_STEP_NS_MIN = 10000000
+};
 
 // Of smaller blocks the residency is never known, and all their bytes are written.
 #define BLOCK_LARGE_BYTES 65536u
@@ -20,7 +25,9 @@ struct writing {
     uint32_t timed_one_in;
     size_t points_room, reading_points_room;
     struct ht_random random;
-    uint64_t events;  // in the whole trace
+    uint64_t events;                  // in the whole trace
+    uint64_t pause_step_ns, time_ns;  // how far apart RSS is read in pauses; about where the trace is
+    uint32_t pause_points;
     // Events from which on something besides the op is due: the next op to be timed, RSS to be read, a block
     // whose residency is known; and the earliest of the three.
     uint64_t timed_event, sample_event, residency_event, stop_event;
@@ -103,19 +110,25 @@ static int events_written(struct ht_form_state *form, uint32_t number, uint64_t 
     return stream->events ? 0 : end_stream(form, number);
 }
 
+// The first event for which this residency is known.
+static uint64_t first_of_copies(const struct ht_form_state *form, size_t residency) {
+    const struct ht_trace_facts *facts = &form->facts;
+    return residency < facts->residency_count ? facts->residency[residency].event * form->copies : UINT64_MAX;
+}
+
 // How many pages of the block born by this event the program had resident in the end.
 static uint64_t pages_of_birth(struct writing *writing, uint64_t event) {
     const struct ht_trace_facts *facts = &writing->form->facts;
-    uint64_t pages = HT_PAGES_BY_RULE;
+    uint64_t copies = writing->form->copies, pages = HT_PAGES_BY_RULE;
     if (event < writing->residency_event) return pages;
     while (writing->residency_at < facts->residency_count &&
-           facts->residency[writing->residency_at].event <= event) {
-        const struct ht_residency *birth = &facts->residency[writing->residency_at++];
-        if (birth->event == event) pages = birth->pages_after;
+           facts->residency[writing->residency_at].event <= event / copies) {
+        const struct ht_residency *birth = &facts->residency[writing->residency_at];
+        if (birth->event == event / copies) pages = birth->pages_after;
+        if (birth->event == event / copies && (event + 1) % copies) break;  // it is the next copy's, too
+        writing->residency_at++;
     }
-    writing->residency_event = writing->residency_at < facts->residency_count
-                                   ? facts->residency[writing->residency_at].event
-                                   : UINT64_MAX;
+    writing->residency_event = first_of_copies(writing->form, writing->residency_at);
     return pages;
 }
 
@@ -176,7 +189,7 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
                      sizeof *built->points)) {
         return -1;
     }
-    built->points[number] = (struct ht_sample_point){time_ns, event, writing->live_bytes};
+    built->points[number] = (struct ht_sample_point){time_ns, event / form->copies, writing->live_bytes};
     put(stream, ht_word_mark(HT_MARK_SAMPLE, number));
     return 0;
 }
@@ -192,6 +205,30 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
         writing->sample_event = next < writing->events ? next : writing->events - 1;
     }
     return put_sample(writing, stream, event, time_ns);
+}
+
+// In a pause nothing is called, but an allocator's background thread may give memory back.
+static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, uint64_t until_ns) {
+    struct ht_stream_state *stream = &writing->form->streams[number];
+    uint64_t at_ns = writing->time_ns + writing->pause_step_ns;
+    if (until_ns > writing->time_ns) writing->time_ns = until_ns;
+    for (; stream->begun && at_ns < until_ns && writing->pause_points < HT_PAUSE_POINTS_MAX;
+         at_ns += writing->pause_step_ns) {
+        writing->pause_points++;
+        if (at_ns < stream->told_ns) continue;
+        stream->told_ns = at_ns;
+        put(stream, ht_word_time(at_ns));
+        if (put_sample(writing, stream, event, at_ns) || make_room(writing->form, number)) return -1;
+    }
+    return 0;
+}
+
+// What is left of the trace behind its last call, unless the thread that made it has ended.
+static int mark_end(struct writing *writing, uint32_t number, uint64_t event) {
+    const struct ht_form_state *form = writing->form;
+    bool known = !form->options->one_thread && number < form->facts.threads_count;
+    if (event + 1 < writing->events || (known && form->facts.threads[number].ended)) return 0;
+    return mark_pause(writing, number, event, form->options->end_ns);
 }
 
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
@@ -293,6 +330,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
+    if (mark_pause(writing, thread, event, time_ns)) return -1;
     tell_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
     if (mark_timed(writing, stream, &op, op.frees ? former_bytes : op.bytes, event)) return -1;
@@ -302,7 +340,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     if (hands_over(form, event)) {
         put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
     }
-    return mark_sample(writing, stream, event, time_ns);
+    return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
 
 // An allocation before the threads' streams, in one of its own. Once all are there, RSS is read.
@@ -465,7 +503,6 @@ static int end_idle_streams(struct ht_form_state *form) {
 }
 
 int ht_form_write(struct ht_form_state *form) {
-    const struct ht_trace_facts *facts = &form->facts;
     uint64_t one_in = form->options->timed_one_in;
     if (one_in && form->events / READINGS_MAX > one_in) one_in = form->events / READINGS_MAX;
     struct writing writing = {.form = form,
@@ -473,11 +510,13 @@ int ht_form_write(struct ht_form_state *form) {
                               .sample_every = form->events / SAMPLES_PER_TRACE + 1,
                               .random = {form->options->seed},
                               .timed_one_in = (uint32_t)one_in,
-                              .residency_event =
-                                  facts->residency_count ? facts->residency[0].event : UINT64_MAX,
+                              .pause_step_ns = form->options->end_ns / HT_PAUSE_POINTS_MAX,
+                              .residency_event = first_of_copies(form, 0),
                               .timed_event = UINT64_MAX};
     begin(form);
     if (writing.timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
+    if (writing.pause_step_ns < PAUSE_STEP_NS_MIN) writing.pause_step_ns = PAUSE_STEP_NS_MIN;
+    if (form->options->end_ns == 0) writing.pause_points = HT_PAUSE_POINTS_MAX;  // not known: none
     set_stop(&writing);
     if (end_idle_streams(form) || ht_form_each_section(form, write_section, &writing)) return -1;
     form->built->form->slots =

@@ -10,6 +10,7 @@
 struct ht_recorded_program {
     char command[256], allocator[64], allocator_version[64];
     uint32_t pid;
+    uint64_t end_ns;  // when it ended, in trace time: not before its last call
     // NaN where the trace does not know.
     double rss_peak_bytes;   // RssAnon
     double heap_peak_bytes;  // of it, without the program's own data and bss
@@ -18,5 +19,8 @@ struct ht_recorded_program {
 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error);
+
+// What is replayed is not this program as it ran: its figures are not to be set beside the replays'.
+void ht_recorded_program_other(struct ht_recorded_program *program);
 
 #endif

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "error.h"
+#include "form_builder.h"
 #include "option_values.h"
 
 const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
@@ -16,7 +17,7 @@ const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"
 // clang-format off
 enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
-    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY,
+    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP
 };
 
@@ -35,6 +36,9 @@ static const struct argp_option table[] = {
      "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
     {"threads", KEY_THREADS, "HOW", 0,
      "trace: a thread for each recorded one. 1: the whole trace in order on one thread. Default: trace", 0},
+    {"scale", KEY_SCALE, "N", 0,
+     "Replay N copies of the trace side by side in one process, as if the load grew; with --threads 1 "
+     "interleaved, event by event. Default: 1", 0},
     {"touch", KEY_TOUCH, "WHAT", 0,
      "Which memory is written once allocated: recorded, none, first (byte), pages (a byte of each), all. "
      "Default: recorded", 0},
@@ -43,9 +47,10 @@ static const struct argp_option table[] = {
     {"pollute", KEY_POLLUTE, "KIB", 0,
      "Time calls with cold caches: run through a working set of so many KiB before each timed call, and "
      "tell the total from the timed calls alone. Default: 0, caches as the replay leaves them", 0},
-    {"pace", KEY_PACE, "CLOCK", 0,
-     "virtual: the allocator's clock shows the trace's time. none: the real time of the replay. "
-     "Default: virtual", 0},
+    {"pace", KEY_PACE, "PACE", 0,
+     "none: without waiting. virtual: the same, but the allocator's clock shows the trace's time. real: every "
+     "call waits for its recorded time. xN: N times as fast, and the allocator's clock shows the trace's time. "
+     "time=PACE,memory=PACE for the passes one by one. Default: virtual", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "How far in trace time a thread may be ahead of the slowest, 100000 at least. Default: 10000000 in the "
      "time pass, 1000000 in the memory pass", 0},
@@ -128,7 +133,6 @@ static void choose(struct argp_state *state, const char *spec, struct ht_choices
 static error_t parse_one(int key, char *text, struct argp_state *state) {
     static const char *const passes[] = {"time", "memory", "both", "verify"};
     static const char *const threads[] = {"trace", "1"};
-    static const char *const paces[] = {"none", "virtual"};
     struct ht_replay_options *options = state->input;
     switch (key) {
     case KEY_ALLOC: choose(state, text, &options->choices); break;
@@ -151,6 +155,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         options->wrap = text;
         break;
     case KEY_THREADS: options->one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
+    case KEY_SCALE: options->scale = (uint32_t)number(state, text, "scale", 1, HT_SCALE_MAX); break;
     case KEY_TOUCH:
         options->touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
         break;
@@ -162,7 +167,14 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case KEY_DECODED_MEMORY:
         options->decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
         break;
-    case KEY_PACE: options->virtual_time = one_of(state, text, "pace", paces, 2) == 1; break;
+    case KEY_PACE:
+        if (ht_paces_parse(text, &options->paces)) break;
+        argp_error(
+            state,
+            "--pace: %s: none, virtual, real or x and how many times as fast, at most a million times, "
+            "or time=PACE,memory=PACE expected",
+            text);
+        break;
     case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
     case KEY_BASELINE: options->baseline = text; break;
     case KEY_JSON: options->json = true; break;
@@ -202,10 +214,11 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
             "2 bad usage, 3 bad trace."};
     *options = (struct ht_replay_options){.rounds = 8,
                                           .seed = random_seed(),
+                                          .scale = 1,
                                           .time_pass = true,
                                           .memory_pass = true,
                                           .touch = HT_TOUCH_RECORDED,
-                                          .virtual_time = true};
+                                          .paces = HT_PACES_VIRTUAL};
     argp_err_exit_status = HT_EXIT_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, options);
     bool chosen = options->choices.count > 0 || options->choices.null_only;

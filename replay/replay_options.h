@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "allocator_choice.h"
+#include "pace_option.h"
 #include "replay_job.h"
 
 struct ht_replay_options {
@@ -15,6 +16,7 @@ struct ht_replay_options {
     uint64_t seed;
     bool time_pass, memory_pass;
     bool one_thread;
+    uint32_t scale;  // copies of the trace, side by side
     enum ht_touch touch;
     enum ht_touch_free touch_free;
     uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them
@@ -23,7 +25,7 @@ struct ht_replay_options {
     uint64_t timeout_ns;            // of one run; 0: none
     const char *wrap;               // NULL: none
     bool verify;
-    bool virtual_time;
+    struct ht_paces paces;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;
 };

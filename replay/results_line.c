@@ -26,12 +26,14 @@ static json_t *text_or_null(const char *text) {
 }
 
 static json_t *trace_json(const struct ht_results_line *line) {
+    const struct ht_built_form *built = line->built;
+    uint32_t copies = line->options->scale;  // it is one of these that the file holds
     char *absolute = realpath(line->options->trace_path, NULL);
     json_t *trace = json_pack(
         "{s:o, s:s, s:I, s:I}", "path", text_or_null(absolute ? absolute : line->options->trace_path),
         "sha256", line->trace_sha256, "events",
-        (json_int_t)(line->built->calls_total + line->built->failed_skipped + line->built->foreign_skipped),
-        "inherited_objects", (json_int_t)line->built->inherited_objects);
+        (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
+        "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
     return trace;
 }
@@ -142,6 +144,17 @@ static void add_figures(json_t *run, const struct ht_results_line *line) {
     json_object_set_new(run, "fragmentation", fragmentation_json(memory));
     json_object_set_new(run, "timeline", memory ? timeline_json(line) : json_null());
     bool measured = time || memory;
+    const struct ht_outcome *outcome = line->outcome;
+    json_object_set_new(run, "background_threads",
+                        measured ? json_integer(outcome->background_threads) : json_null());
+    json_object_set_new(run, "background_cpu_ns",
+                        measured && outcome->background_threads
+                            ? json_integer((json_int_t)outcome->background_cpu_ns)
+                            : json_null());
+    const char *reader = outcome->cycle_counter_reader;
+    json_object_set_new(run, "cycle_counter_reader",
+                        measured && outcome->cycle_counter_watched ? json_string(*reader ? reader : "none")
+                                                                   : json_null());
     json_object_set_new(run, "minor_faults",
                         measured ? json_integer((json_int_t)line->outcome->minor_faults) : json_null());
     json_object_set_new(run, "major_faults",
@@ -183,8 +196,10 @@ static json_t *run_json(const struct ht_results_line *line) {
                                       : "time",
                   "round", (json_int_t)line->round, "seed", (json_int_t)options->seed, "threads",
                   options->one_thread ? "1" : "trace", "touch", ht_touch_names[options->touch], "pace",
-                  options->virtual_time ? "virtual" : "none");
-    json_object_set_new(run, "replay_threads", json_integer(line->built->form->streams));
+                  line->memory_pass ? options->paces.memory.name : options->paces.time.name);
+    json_object_set_new(run, "scale", json_integer(options->scale));
+    json_object_set_new(run, "replay_threads",
+                        json_integer((json_int_t)line->built->form->streams * line->built->side_by_side));
     json_object_set_new(run, "wrap", options->wrap ? json_string(options->wrap) : json_null());
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[options->touch_free]));
     json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)options->pollution_bytes));

@@ -34,6 +34,7 @@ struct ht_verify {
     struct ht_map_nodes nodes;
     size_t (*usable_size)(void *);
     struct ht_verify_findings *findings;
+    void **table;
     uint32_t slots_count;
     struct verify_slot slots[];
 };
@@ -43,6 +44,7 @@ struct checked {
     struct ht_verify *verify;
     struct verify_slot *state;
     struct ht_word_call call;
+    uint32_t slot;  // among those of all copies of the trace
     struct ht_call_place place;
     enum ht_violation_moment moment;
     uint64_t bytes;  // that are asked for
@@ -60,12 +62,14 @@ static size_t (*find_usable_size(void))(void *) {
     return serving.dli_fbase == found.dli_fbase ? usable : NULL;
 }
 
-struct ht_verify *ht_verify_prepare(void *memory, uint32_t slots, struct ht_verify_findings *findings) {
+struct ht_verify *ht_verify_prepare(void *memory, void **table, uint32_t slots,
+                                    struct ht_verify_findings *findings) {
     struct ht_verify *verify = memory;
     pthread_mutex_init(&verify->lock, NULL);
     verify->nodes = (struct ht_map_nodes){(char *)verify->slots, sizeof(struct verify_slot)};
     verify->usable_size = find_usable_size();
     verify->findings = findings;
+    verify->table = table;
     verify->slots_count = slots;
     findings->usable_unknown = !verify->usable_size;
     return verify;
@@ -84,7 +88,7 @@ static void tell(struct ht_verify *verify, const struct ht_violation *violation)
 static struct ht_violation violation_of(const struct checked *check, enum ht_violation_kind kind) {
     return (struct ht_violation){.kind = kind,
                                  .moment = check->moment,
-                                 .slot = check->call.slot,
+                                 .slot = check->slot,
                                  .found_at = check->place,
                                  .made_at = check->state->made_at,
                                  .bytes = check->state->pattern.bytes};
@@ -139,7 +143,7 @@ static void check_address(const struct checked *check, char *block) {
 static void take_out(const struct checked *check) {
     struct ht_verify *verify = check->verify;
     pthread_mutex_lock(&verify->lock);
-    ht_map_remove(&verify->map, verify->nodes, check->call.slot);
+    ht_map_remove(&verify->map, verify->nodes, check->slot);
     pthread_mutex_unlock(&verify->lock);
     check->state->live = false;
 }
@@ -150,7 +154,7 @@ static bool put_in(const struct checked *check, const char *block, uint64_t byte
     check->state->node.start = (uint64_t)block;
     check->state->node.bytes = bytes ? bytes : 1;
     pthread_mutex_lock(&verify->lock);
-    uint32_t other = ht_map_add(&verify->map, verify->nodes, check->call.slot);
+    uint32_t other = ht_map_add(&verify->map, verify->nodes, check->slot);
     struct ht_violation violation = violation_of(check, HT_VIOLATION_OVERLAP);
     if (other != HT_MAP_NONE) {
         violation.bytes = bytes;
@@ -184,10 +188,9 @@ static void new_block(const struct checked *check, char *block) {
     check_address(check, block);
     if (check->call.call == HT_WIDE_CALLOC) check_zeros(check, block);
     if (!alone) return;  // that has been told: its contents and the other's would be told over and over
-    state->pattern = (struct ht_pattern){.seed = ((uint64_t)check->place.stream << 40 ^ check->place.call) *
-                                                 0xd6e8feb86659fd93ull,
-                                         .bytes = check->bytes,
-                                         .pages = pages_filled(&check->call)};
+    uint64_t origin = (uint64_t)check->slot << 32 ^ (uint64_t)check->place.stream << 52 ^ check->place.call;
+    state->pattern = (struct ht_pattern){
+        .seed = origin * 0xd6e8feb86659fd93ull, .bytes = check->bytes, .pages = pages_filled(&check->call)};
     ht_pattern_fill(&state->pattern, block);
 }
 
@@ -242,13 +245,15 @@ static void check_call(struct ht_lane *lane, const uint64_t *word, uint64_t numb
     struct ht_word_call call = ht_word_call(word);
     void **entry = lane->table + call.slot;
     // The lane without a window is what is inherited: the last stream.
-    uint32_t stream = lane->window ? lane->number : lane->form->streams;
+    uint32_t streams = lane->form->streams, stream = lane->window ? lane->number % streams : streams;
+    uint32_t slot = (uint32_t)(entry - verify->table);
     struct checked check = {.verify = verify,
-                            .state = &verify->slots[call.slot],
+                            .state = &verify->slots[slot],
                             .call = call,
+                            .slot = slot,
                             .place = {stream, number},
                             .bytes = call.call == HT_WIDE_CALLOC ? call.size * call.extra : call.size};
-    assert(call.slot < verify->slots_count);
+    assert(slot < verify->slots_count);
     if (call.frees) {
         check_free(&check, entry);
     } else if (call.call == HT_WIDE_REALLOC) {
@@ -260,7 +265,7 @@ static void check_call(struct ht_lane *lane, const uint64_t *word, uint64_t numb
 }
 
 void ht_verify_run(struct ht_lane *lane) {
-    uint64_t number = 0;
+    uint64_t number = 0, chunk_number = 0;  // of the chunk's first call, which each copy begins with again
     const uint64_t *word = ht_feed_first(lane);
     while (word) {
         switch (ht_word_op(*word)) {
@@ -269,21 +274,25 @@ void ht_verify_run(struct ht_lane *lane) {
         case HT_WORD_MARK: break;
         default: check_call(lane, word, number++);
         }
-        if (ht_word_op(*word) == HT_WORD_MARK && ht_word_slot(*word) == HT_MARK_END)
-            word = ht_feed_next(lane);
-        else word += ht_word_length(*word);
+        if (ht_word_op(*word) != HT_WORD_MARK || ht_word_slot(*word) != HT_MARK_END) {
+            word += ht_word_length(*word);
+            continue;
+        }
+        word = ht_feed_next(lane);
+        if (lane->copy > 0) number = chunk_number;
+        else chunk_number = number;
     }
 }
 
-void ht_verify_end(struct ht_verify *verify, void **table) {
+void ht_verify_end(struct ht_verify *verify) {
     for (uint32_t slot = 0; slot < verify->slots_count; slot++) {
         struct verify_slot *state = &verify->slots[slot];
-        if (!table[slot] || !state->live) continue;
+        if (!verify->table[slot] || !state->live) continue;
         struct checked check = {.verify = verify,
                                 .state = state,
-                                .call = {.slot = slot},
+                                .slot = slot,
                                 .place = {UINT32_MAX, 0},
                                 .moment = HT_FOUND_AT_END};
-        check_contents(&check, HT_VIOLATION_CHANGED, &state->pattern, table[slot], UINT64_MAX);
+        check_contents(&check, HT_VIOLATION_CHANGED, &state->pattern, verify->table[slot], UINT64_MAX);
     }
 }

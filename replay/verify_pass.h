@@ -13,13 +13,15 @@ struct ht_verify;  // what all lanes of such a pass share
 // How much memory it needs for so many slots.
 size_t ht_verify_bytes(uint32_t slots);
 
-// memory: as many zeroed bytes that are nobody's heap. findings: where to write what is found.
-struct ht_verify *ht_verify_prepare(void *memory, uint32_t slots, struct ht_verify_findings *findings);
+// memory: as many zeroed bytes that are nobody's heap. table: of blocks by slot, those of all copies of the
+// trace one after the other. findings: where to write what is found.
+struct ht_verify *ht_verify_prepare(void *memory, void **table, uint32_t slots,
+                                    struct ht_verify_findings *findings);
 
 // Runs all of the lane's stream.
 void ht_verify_run(struct ht_lane *lane);
 
-// Looks at what is live when all has been executed. table: slot -> block.
-void ht_verify_end(struct ht_verify *verify, void **table);
+// Looks at what is live when all has been executed.
+void ht_verify_end(struct ht_verify *verify);
 
 #endif

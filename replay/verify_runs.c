@@ -13,9 +13,15 @@
 enum { PROBLEM_BYTES = 512, SAID_MAX = 5 };
 static const uint64_t usual_window_ns = 1000000;  // threads as close together as in a memory pass
 
-static struct ht_job verify_job(const struct ht_replay_options *options) {
+// Nobody waits for recorded times: where real time was asked for, trace time takes its place.
+static struct ht_job verify_job(const struct ht_experiment *x) {
+    const struct ht_replay_options *options = x->options;
+    const struct ht_pace *pace = &options->paces.memory;
     return (struct ht_job){.pass = HT_PASS_VERIFY,
-                           .virtual_time = options->virtual_time,
+                           .virtual_time = pace->virtual_time || pace->real_ns_per_trace_ns > 0,
+                           .end_ns = x->end_ns,
+                           .scale = x->built->side_by_side,
+                           .repeats = 1,
                            .window_ns = options->window_ns ? options->window_ns : usual_window_ns};
 }
 
@@ -52,7 +58,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line) {
 
 static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) {
     char problem[PROBLEM_BYTES] = "";
-    struct ht_job job = verify_job(x->options);
+    struct ht_job job = verify_job(x);
     struct ht_verify_told told;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -64,9 +70,10 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     bool done = ht_child_run(&x->channel, choice, &job, &x->random, problem, sizeof problem);
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     if (ht_child_interrupted()) return true;
-    if (done && outcome->operations != x->built->form->operations) {
+    uint64_t expected = x->built->form->operations * x->built->side_by_side;
+    if (done && outcome->operations != expected) {
         snprintf(problem, sizeof problem, "%" PRIu64 " operations replayed, %" PRIu64 " expected",
-                 outcome->operations, x->built->form->operations);
+                 outcome->operations, expected);
         done = false;
     }
     ht_verify_tell(x->built, &x->channel.exchange->findings, &told);
