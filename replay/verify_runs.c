@@ -67,7 +67,7 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
                                    .verified = &told,
                                    .started_realtime_ns =
                                        (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
-    bool done = ht_child_run(&x->channel, choice, &job, &x->random, problem, sizeof problem);
+    bool done = ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, sizeof problem);
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     if (ht_child_interrupted()) return true;
     uint64_t expected = x->built->form->operations * x->built->side_by_side;
