@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,13 +86,43 @@ static void become_child(pid_t launcher) {
     dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
+static void pin(int cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (cpu < 0) return;
+    CPU_SET(cpu, &set);
+    // A processor that has gone meanwhile is no reason not to run.
+    sched_setaffinity(0, sizeof set, &set);
+}
+
+// Returns if that is not possible. What valgrind says goes nowhere: its parent tells how it ended.
+static void exec_under_callgrind(const struct ht_child_channel *channel, const struct ht_choice *choice,
+                                 char **environment, char *form, char *exchange) {
+    char output[600];
+    snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
+    char *const arguments[] = {"valgrind",
+                               "-q",
+                               "--tool=callgrind",
+                               output,
+                               "--toggle-collect=ht_engine_run",
+                               "--log-file=/dev/null",
+                               (char *)choice->executable,
+                               form,
+                               exchange,
+                               NULL};
+    execvpe("valgrind", arguments, environment);
+}
+
 static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
-                                 char **environment, const char *wrapper, pid_t launcher) {
+                                 char **environment, const char *wrapper, int cpu, pid_t launcher) {
     char form[16], exchange[16];
     snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
     become_child(launcher);
-    if (wrapper) {
+    pin(cpu);
+    if (channel->callgrind_path) {
+        exec_under_callgrind(channel, choice, environment, form, exchange);
+    } else if (wrapper) {
         char *const arguments[] = {
             (char *)"sh", (char *)"-c", (char *)wrapper, (char *)"sh", (char *)choice->executable, form,
             exchange,     NULL};
@@ -101,7 +132,8 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
         execve(choice->executable, arguments, environment);
     }
     struct ht_outcome *outcome = &channel->exchange->outcome;
-    snprintf(outcome->message, sizeof outcome->message, "can't be run: %s", strerror(errno));
+    snprintf(outcome->message, sizeof outcome->message, "%s can't be run: %s",
+             channel->callgrind_path ? "valgrind" : "its program", strerror(errno));
     outcome->state = HT_OUTCOME_REFUSED;
     _exit(127);
 }
@@ -132,8 +164,8 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
 
 // Runs the child to its end. False, with problem, if it did not come to one by itself.
 static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice,
-                       const struct ht_job *job, struct ht_random *random, int *status, char *problem,
-                       size_t problem_room) {
+                       const struct ht_job *job, int cpu, struct ht_random *random, int *status,
+                       char *problem, size_t problem_room) {
     static struct ht_child_environment environment;  // too large for a small stack
     char wrapper[4200];
     bool wrapped = channel->wrap && job->pass != HT_PASS_DESCRIBE;
@@ -141,7 +173,7 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     ht_child_environment_make(&environment, choice, job->pass, wrapped ? ++channel->runs : 0, random);
     pid_t launcher = getpid(), child = fork();
     if (child == 0) {
-        exec_child(channel, choice, environment.variables, wrapped ? wrapper : NULL, launcher);
+        exec_child(channel, choice, environment.variables, wrapped ? wrapper : NULL, cpu, launcher);
     }
     if (child < 0) {
         snprintf(problem, problem_room, "no new process: %s", strerror(errno));
@@ -158,7 +190,7 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
 }
 
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
-                  struct ht_random *random, char *problem, size_t problem_room) {
+                  int cpu, struct ht_random *random, char *problem, size_t problem_room) {
     bool streamed = job->pass != HT_PASS_DESCRIBE && channel->built->form->streamed;
     struct ht_decoder *decoder = NULL;
     struct ht_error error = {0};
@@ -175,7 +207,7 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
         return false;
     }
     struct ht_oom_kills kills = ht_oom_kills_read();
-    bool ran = run_to_end(channel, choice, job, random, &status, problem, problem_room);
+    bool ran = run_to_end(channel, choice, job, cpu, random, &status, problem, problem_room);
     if (decoder && ht_decoder_stop(decoder, &error)) {
         snprintf(problem, problem_room, "%s", error.message);
         return false;

@@ -19,6 +19,7 @@ struct ht_child_channel {
     struct ht_exchange *exchange;
     const uint64_t *rss_bytes;          // the samples of the last memory pass
     const struct ht_reading *readings;  // of the last timed pass
+    const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
     // Set once it is open, for all children to come.
     struct ht_child_watch watch;
     const char *wrap;  // the command that children are run under, as a shell reads it; NULL: none
@@ -30,11 +31,11 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
                           struct ht_error *error);
 void ht_child_channel_close(struct ht_child_channel *channel);
 
-// Runs choice's executable on the job, with a random amount of padding in its environment. Returns true if
-// the child replayed everything; the outcome is in the channel's exchange. Otherwise problem is one line
-// saying what became of it.
+// Runs choice's executable on the job, on one processor where cpu is not -1, with a random amount of padding
+// in its environment. Returns true if the child replayed everything; the outcome is in the channel's
+// exchange. Otherwise problem is one line saying what became of it.
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
-                  struct ht_random *random, char *problem, size_t problem_room);
+                  int cpu, struct ht_random *random, char *problem, size_t problem_room);
 
 // True once the user asked to stop (SIGINT, SIGTERM, SIGHUP); the child running then has been killed.
 bool ht_child_interrupted(void);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "comparison.h"
+#include "doubts.h"
 #include "experiment.h"
 #include "live_guard.h"
 #include "machine_memory.h"
@@ -129,22 +130,50 @@ static int load_trace(const struct ht_replay_options *options, struct loaded_tra
     return failed;
 }
 
-static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early) {
+// Says which conditions of --fail-if are met, and by whom. Returns how many.
+static size_t say_conditions(const struct ht_comparison *c) {
+    const struct ht_choice *list = c->options->choices.list;
+    size_t met = 0;
+    for (size_t i = 0; i < c->options->conditions.count; i++) {
+        const struct ht_condition *condition = &c->options->conditions.list[i];
+        for (size_t k = 0; k < c->count; k++) {
+            const struct ht_estimate *e =
+                ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);
+            if (k == c->baseline || !ht_fail_if_met(condition, &e->widened)) continue;
+            fprintf(stderr, "replay: --fail-if %s: %s is at %.3f [%.3f, %.3f] of %s\n", condition->text,
+                    list[k].name, e->ratio.estimate, e->widened.low, e->widened.high, list[c->baseline].name);
+            met++;
+        }
+    }
+    return met;
+}
+
+static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
+                            const struct ht_activity *before, size_t *met) {
     static struct ht_comparison comparison;
     comparison.options = x->options;
     comparison.program = &trace->program;
     comparison.built = &trace->built;
-    comparison.baseline = baseline_of(x->options);
+    comparison.baseline = x->baseline;
     comparison.failed_runs = x->failed_runs;
+    comparison.repeats = x->repeats;
+    comparison.instructions = x->instructions;
+    comparison.warnings = &x->warnings;
     comparison.failing = x->failing;
     if (!ht_compare(&x->measurements, &comparison)) {
         fprintf(stderr, "replay: no memory for the comparison\n");
         return -1;
     }
-    if (early && x->measurements.rounds < 2) return 0;  // half a round compares nothing
-    if (x->options->json) return ht_comparison_print_json(stdout, &comparison);
-    ht_comparison_print(stdout, &comparison);
-    return fflush(stdout);
+    if (!early) ht_doubts(x, &comparison, before, &x->warnings);
+    int failed = 0;
+    if (early && x->measurements.rounds < 2) failed = 0;  // half a round compares nothing
+    else if (x->options->json) failed = ht_comparison_print_json(stdout, &comparison);
+    else ht_comparison_print(stdout, &comparison);
+    if (fflush(stdout)) failed = -1;
+    if (!x->options->quiet) ht_warnings_print(stderr, &x->warnings);
+    *met = say_conditions(&comparison);
+    ht_comparison_free(&comparison);
+    return failed;
 }
 
 // What a user does next, as a command to copy.
@@ -157,16 +186,20 @@ static void say_next(const struct ht_replay_options *options) {
     }
 }
 
-static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused) {
+static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused,
+                  const struct ht_activity *before) {
     const char *results = x->options->results_path;
     if (ht_child_interrupted()) {
-        fprintf(stderr, "replay: stopped in round %u of %u, seed %llu%s%s\n", x->measurements.rounds,
-                x->options->rounds, (unsigned long long)x->options->seed,
-                results ? "; the runs that ended are kept in " : "", results ? results : "");
+        char of[32] = "";
+        if (x->options->rounds) snprintf(of, sizeof of, " of %u", x->options->rounds);
+        fprintf(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of,
+                (unsigned long long)x->options->seed, results ? "; the runs that ended are kept in " : "",
+                results ? results : "");
     }
-    int unprinted = print_comparison(x, trace, early);
+    size_t met = 0;
+    int unprinted = print_comparison(x, trace, early, before, &met);
     if (unprinted) fprintf(stderr, "replay: the comparison can't be written\n");
-    bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
+    bool failed = early || refused || unprinted || x->failed_runs || x->results_failed || met;
     if (!failed && !x->options->quiet) say_next(x->options);
     return failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
@@ -177,7 +210,10 @@ static int measure(struct ht_experiment *x, const struct loaded_trace *trace, si
         return HT_EXIT_FAILED;
     }
     if (x->options->time_pass || x->options->memory_pass) {
-        return finish(x, trace, ht_experiment_run(x), refused);
+        struct ht_activity before;
+        ht_activity_read(&before);
+        int early = ht_experiment_run(x);
+        return finish(x, trace, early, refused, &before);
     }
     return refused || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
@@ -189,8 +225,9 @@ static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns
     if (options->memory_pass) ns += options->paces.memory.real_ns_per_trace_ns;
     double seconds = ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1);
     if (seconds < 1 || options->quiet) return;
-    fprintf(stderr, "replay: at this pace a round takes %.0f s, all %u take %.0f s\n", seconds,
-            options->rounds, seconds * options->rounds);
+    fprintf(stderr, "replay: at this pace a round takes %.0f s", seconds);
+    if (options->rounds) fprintf(stderr, ", all %u take %.0f s", options->rounds, seconds * options->rounds);
+    fputc('\n', stderr);
 }
 
 static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
@@ -213,6 +250,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     size_t refused = describe_all(x, options, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
+    x->baseline = baseline_of(options);
     if (options->results_path) {
         x->results_fd = ht_results_open(options->results_path, &error);
         if (x->results_fd < 0) return say(&error);
