@@ -17,10 +17,8 @@ enum ht_violation_kind {
     HT_VIOLATION_KINDS
 };
 
-enum ht_violation_moment { HT_FOUND_AT_CALL, HT_FOUND_AT_FREE, HT_FOUND_AT_REALLOC, HT_FOUND_AT_END };
-
-// A call, by the number of its stream and its own number among that stream's, from 0. Of the end there is
-// none.
+// A call, by the number of its stream and its own number among that stream's, from 0.
+#define HT_STREAM_END UINT32_MAX  // no call, but the end of the trace
 struct ht_call_place {
     uint32_t stream;
     uint64_t call;
@@ -28,7 +26,7 @@ struct ht_call_place {
 
 struct ht_violation {
     _Atomic uint32_t written;  // 1 once the rest is there
-    uint32_t kind, moment, slot;
+    uint32_t kind, slot;
     struct ht_call_place found_at, made_at;  // made_at: the call that returned the block
     uint32_t other_slot;
     struct ht_call_place other_made_at;

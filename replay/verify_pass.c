@@ -46,7 +46,6 @@ struct checked {
     struct ht_word_call call;
     uint32_t slot;  // among those of all copies of the trace
     struct ht_call_place place;
-    enum ht_violation_moment moment;
     uint64_t bytes;  // that are asked for
 };
 
@@ -87,7 +86,6 @@ static void tell(struct ht_verify *verify, const struct ht_violation *violation)
 
 static struct ht_violation violation_of(const struct checked *check, enum ht_violation_kind kind) {
     return (struct ht_violation){.kind = kind,
-                                 .moment = check->moment,
                                  .slot = check->slot,
                                  .found_at = check->place,
                                  .made_at = check->state->made_at,
@@ -197,7 +195,6 @@ static void new_block(const struct checked *check, char *block) {
 // Out of the map before the call, because another thread may be given the address while it still runs here.
 static void check_free(struct checked *check, void **entry) {
     struct verify_slot *state = check->state;
-    check->moment = HT_FOUND_AT_FREE;
     if (*entry && state->live) {
         check_contents(check, HT_VIOLATION_CHANGED, &state->pattern, *entry, UINT64_MAX);
         take_out(check);
@@ -212,7 +209,6 @@ static void check_realloc(struct checked *check, void **entry) {
     uint64_t former_bytes = state->node.bytes;
     char *old = *entry;
     bool held = false;
-    check->moment = HT_FOUND_AT_REALLOC;
     if (old) {
         held = check_contents(check, HT_VIOLATION_CHANGED, &former, old, UINT64_MAX);
         take_out(check);
@@ -225,7 +221,6 @@ static void check_realloc(struct checked *check, void **entry) {
         return;
     }
     *entry = block;
-    check->moment = HT_FOUND_AT_CALL;
     new_block(check, block);
 }
 
@@ -288,11 +283,7 @@ void ht_verify_end(struct ht_verify *verify) {
     for (uint32_t slot = 0; slot < verify->slots_count; slot++) {
         struct verify_slot *state = &verify->slots[slot];
         if (!verify->table[slot] || !state->live) continue;
-        struct checked check = {.verify = verify,
-                                .state = state,
-                                .slot = slot,
-                                .place = {UINT32_MAX, 0},
-                                .moment = HT_FOUND_AT_END};
+        struct checked check = {.verify = verify, .state = state, .slot = slot, .place = {HT_STREAM_END, 0}};
         check_contents(&check, HT_VIOLATION_CHANGED, &state->pattern, verify->table[slot], UINT64_MAX);
     }
 }

@@ -16,7 +16,7 @@ const char *const ht_violation_names[HT_VIOLATION_KINDS] = {
 enum { PLACES = 3, NAME_BYTES = 80 };  // found at, made at, the other's
 
 static void name_call(const struct ht_looked_up *call, bool one_thread, char text[NAME_BYTES]) {
-    if (call->place.stream == UINT32_MAX) {
+    if (call->place.stream == HT_STREAM_END) {
         snprintf(text, NAME_BYTES, "at the end");
     } else if (!call->found) {
         snprintf(text, NAME_BYTES, "call %" PRIu64 " of thread %u", call->place.call, call->place.stream);

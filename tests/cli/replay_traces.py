@@ -52,7 +52,8 @@ def paused(tools: Tools, folder: Path) -> Path:
     lines += [f"1: free 0x{i + 1:x}00000 {10_000 + i} {10_001 + i}" for i in range(5000)]
     for burst in range(60):
         at = 500_000_000 * (burst + 1)
-        lines += [f"1: malloc 0x{i + 1:x}0000 {700 + 8 * i} {at + i} {at + i + 1}" for i in range(400)]
+        lines += [f"1: malloc 0x{i + 1:x}0000 {700 + 8 * i} {at + i} {at + i + 1}"
+                  for i in range(400)]
         lines += [f"1: free 0x{i + 1:x}0000 {at + 900 + i} {at + 901 + i}" for i in range(400)]
     return imported(tools, folder / "paused.bin", "\n".join(lines) + "\n", "android")
 

@@ -1,5 +1,5 @@
-"""replay --verify: allocators that are wrong on purpose are caught, each by what is wrong with it, and
-those that are right pass."""
+"""replay --verify: allocators that are wrong on purpose are caught, each by what is wrong with it,
+and those that are right pass."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_verify_before_the_rounds(tools: Tools, trace: Path, tmp_path: Path) -> 
 
 
 def test_alignments(tools: Tools, tmp_path: Path) -> None:
-    """mimalloc 2.0.9 is known to misalign blocks for alignments of 256 to 1024; others are right."""
+    """mimalloc 2.0.9 misaligns blocks for alignments of 256 to 1024; others are right."""
     trace = replay_traces.aligned(tools, tmp_path)
     results = tmp_path / "r.jsonl"
     run([tools.replay_program, "--alloc", real_allocators(tools), "--pass", "verify", trace,
