@@ -48,13 +48,16 @@ static void wipe(struct progress *progress) {
 }
 
 static struct ht_job make_job(const struct ht_experiment *x, enum ht_pass pass) {
+    const struct ht_pace *pace = pass == HT_PASS_MEMORY ? &x->options->paces.memory : &x->options->paces.time;
     uint64_t usual = pass == HT_PASS_MEMORY ? memory_window_ns : time_window_ns;
     return (struct ht_job){
         .pass = pass,
         .touch = x->options->touch,
         .touch_free = x->options->touch_free,
         .pollution_bytes = x->options->pollution_bytes,
-        .virtual_time = x->options->virtual_time,
+        .virtual_time = pace->virtual_time,
+        .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
+        .end_ns = x->end_ns,
         .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
         .repeats = 1,
         .window_ns = x->options->window_ns ? x->options->window_ns : usual,
@@ -145,6 +148,21 @@ static void time_pass(struct ht_experiment *x, const struct ht_choice *choice, u
     keep(x, &line, progress);
 }
 
+// Trace time reaches the cycle counter only where its readings are caught, which is too dear where time is
+// taken.
+static void warn_of_cycle_counter(const struct ht_experiment *x, const struct ht_choice *choice,
+                                  const struct ht_outcome *outcome, uint32_t round,
+                                  struct progress *progress) {
+    if (round > 0 || !outcome->cycle_counter_reader[0]) return;
+    if (!x->options->time_pass || !x->options->paces.time.virtual_time) return;
+    wipe(progress);
+    fprintf(stderr,
+            "replay: %s reads the cycle counter (in %s): virtual time reaches it in the memory pass only; "
+            "for the "
+            "time pass use --pace time=real\n",
+            choice->name, outcome->cycle_counter_reader);
+}
+
 static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice, uint32_t round,
                         struct control *control, struct ht_cell *cell, struct progress *progress) {
     char problem[PROBLEM_BYTES] = "";
@@ -168,6 +186,7 @@ static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice,
         memcpy(control->rss_bytes, x->channel.rss_bytes, x->built->form->samples * sizeof(uint64_t));
     }
     if (cell->memory_ok) {
+        warn_of_cycle_counter(x, choice, &outcome, round, progress);
         line.memory = &cell->memory;
         if (!x->options->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
     } else {

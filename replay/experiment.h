@@ -14,7 +14,8 @@ struct ht_experiment {
     const struct ht_built_form *built;
     const struct ht_choice *null_choice;
     const char *trace_sha256;
-    int results_fd;  // -1: results are not kept
+    uint64_t end_ns;  // of the trace
+    int results_fd;   // -1: results are not kept
     struct ht_machine machine;
     struct ht_child_channel channel;
     struct ht_random random;

@@ -98,7 +98,6 @@ static int make_header(struct ht_form_state *form) {
     header->streams_offset = sizeof(struct ht_form);
     header->streams = form->streams_count;
     header->initial_stream = initial_stream(form);
-    header->end_ns = form->options->end_ns < HT_TIME_LIMIT_NS ? form->options->end_ns : 0;
     form->built->form = header;
     form->built->mapped_bytes = bytes;
     return 0;

@@ -18,10 +18,13 @@ struct ht_form_options {
     uint32_t initial_tid;   // kernel id of the recorded program's initial thread, 0 if not known
     uint32_t timed_one_in;  // about one op in this many is timed in the timed pass, of a long trace fewer
     uint64_t seed;
-    uint64_t end_ns;          // trace time at which the recording ended, 0 if not known
+    uint64_t end_ns;          // trace time at which the recording ended, 0 if not known: RSS is read in
+                              // pauses, too, about HT_PAUSE_POINTS_MAX times in all
     uint64_t held_bytes_max;  // a longer form is streamed
     uint32_t scale;           // copies of the trace, at most HT_SCALE_MAX; 0 as 1
 };
+
+enum { HT_PAUSE_POINTS_MAX = 2000 };
 
 // Where RSS is read, in recorded order.
 struct ht_sample_point {

@@ -7,7 +7,12 @@
 #include "form_operation.h"
 #include "form_state.h"
 
-enum { SAMPLES_PER_TRACE = 10000, SAMPLE_STEP_BYTES_MIN = 4096, READINGS_MAX = 1 << 20 };
+enum {
+    SAMPLES_PER_TRACE = 10000,
+    SAMPLE_STEP_BYTES_MIN = 4096,
+    READINGS_MAX = 1 << 20,
+    PAUSE_STEP_NS_MIN = 10000000
+};
 
 // Of smaller blocks the residency is never known, and all their bytes are written.
 #define BLOCK_LARGE_BYTES 65536u
@@ -20,7 +25,9 @@ struct writing {
     uint32_t timed_one_in;
     size_t points_room, reading_points_room;
     struct ht_random random;
-    uint64_t events;  // in the whole trace
+    uint64_t events;                  // in the whole trace
+    uint64_t pause_step_ns, time_ns;  // how far apart RSS is read in pauses; about where the trace is
+    uint32_t pause_points;
     // Events from which on something besides the op is due: the next op to be timed, RSS to be read, a block
     // whose residency is known; and the earliest of the three.
     uint64_t timed_event, sample_event, residency_event, stop_event;
@@ -200,6 +207,30 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
     return put_sample(writing, stream, event, time_ns);
 }
 
+// In a pause nothing is called, but an allocator's background thread may give memory back.
+static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, uint64_t until_ns) {
+    struct ht_stream_state *stream = &writing->form->streams[number];
+    uint64_t at_ns = writing->time_ns + writing->pause_step_ns;
+    if (until_ns > writing->time_ns) writing->time_ns = until_ns;
+    for (; stream->begun && at_ns < until_ns && writing->pause_points < HT_PAUSE_POINTS_MAX;
+         at_ns += writing->pause_step_ns) {
+        writing->pause_points++;
+        if (at_ns < stream->told_ns) continue;
+        stream->told_ns = at_ns;
+        put(stream, ht_word_time(at_ns));
+        if (put_sample(writing, stream, event, at_ns) || make_room(writing->form, number)) return -1;
+    }
+    return 0;
+}
+
+// What is left of the trace behind its last call, unless the thread that made it has ended.
+static int mark_end(struct writing *writing, uint32_t number, uint64_t event) {
+    const struct ht_form_state *form = writing->form;
+    bool known = !form->options->one_thread && number < form->facts.threads_count;
+    if (event + 1 < writing->events || (known && form->facts.threads[number].ended)) return 0;
+    return mark_pause(writing, number, event, form->options->end_ns);
+}
+
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
                           uint32_t slot) {
     if (state->last_thread != HT_NOBODY && state->last_thread != thread) {
@@ -305,6 +336,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
+    if (mark_pause(writing, thread, event, time_ns)) return -1;
     tell_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
     if (mark_timed(writing, stream, &op, op.frees ? former_bytes : op.bytes, event)) return -1;
@@ -314,7 +346,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     if (hands_over(form, event)) {
         put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
     }
-    return mark_sample(writing, stream, event, time_ns);
+    return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
 
 // An allocation before the threads' streams, in one of its own. Once all are there, RSS is read.
@@ -484,10 +516,13 @@ int ht_form_write(struct ht_form_state *form) {
                               .sample_every = form->events / SAMPLES_PER_TRACE + 1,
                               .random = {form->options->seed},
                               .timed_one_in = (uint32_t)one_in,
+                              .pause_step_ns = form->options->end_ns / HT_PAUSE_POINTS_MAX,
                               .residency_event = first_of_copies(form, 0),
                               .timed_event = UINT64_MAX};
     begin(form);
     if (writing.timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
+    if (writing.pause_step_ns < PAUSE_STEP_NS_MIN) writing.pause_step_ns = PAUSE_STEP_NS_MIN;
+    if (form->options->end_ns == 0) writing.pause_points = HT_PAUSE_POINTS_MAX;  // not known: none
     set_stop(&writing);
     if (end_idle_streams(form) || ht_form_each_section(form, write_section, &writing)) return -1;
     form->built->form->slots =

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "background_threads.h"
 #include "futex_word.h"
 #include "replay_engine.h"
 #include "replay_window.h"
@@ -52,6 +53,8 @@ static _Noreturn void refuse_start(const struct ht_lane *lane, int reason) {
 static void *run(void *argument) {
     struct ht_lane *lane = argument;
     struct ht_window *window = lane->window;
+    ht_background_not_this_thread();
+    lane->tid = gettid();
     ht_lane_replaying(window, true);
     ht_engine_run(lane);
     ht_window_leave(lane);

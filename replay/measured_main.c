@@ -10,12 +10,16 @@
 #include <unistd.h>
 
 #include "allocator.h"
+#include "background_cpu.h"
+#include "background_threads.h"
+#include "cycle_trap.h"
 #include "lane_wait.h"
 #include "left_blocks.h"
 #include "raw_clock.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_lane.h"
+#include "replay_pace.h"
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "service_proof.h"
@@ -32,7 +36,8 @@ struct measured {
     _Atomic uint32_t *handovers;
     uint8_t *left;  // slots that hold a block at the end of the trace; NULL: it is replayed once
     int statm_fd;
-    uint64_t start_ns, start_ticks;
+    uint64_t start_ticks, start_ticks_ns;
+    uint64_t background_cpu_before_ns;
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
@@ -137,6 +142,7 @@ static void prepare(struct measured *run) {
     ht_window_init(&run->window, run->lanes, run->lanes_count,
                    first == HT_NO_STREAM ? NULL : &run->lanes[first], job->window_ns, &tables, outcome);
     run->window.replaying = ht_allocator.replaying;
+    run->window.real_ns_per_trace_ns = run->exchange->job.real_ns_per_trace_ns;
 }
 
 static uint64_t clock_cost_ticks(void) {
@@ -146,6 +152,30 @@ static uint64_t clock_cost_ticks(void) {
         if (ticks < lowest) lowest = ticks;
     }
     return lowest;
+}
+
+static bool is_ours(void *context, pid_t tid) {
+    const struct measured *run = context;
+    bool ours = tid == getpid();
+    for (uint32_t i = 0; i < run->lanes_count && !ours; i++) ours = tid == run->lanes[i].tid;
+    return ours;
+}
+
+// Of the allocator's own threads, those that have ended included.
+static uint64_t background_cpu_ns(struct measured *run, uint32_t *threads) {
+    uint32_t ended;
+    uint64_t ended_ns = ht_background_ended(&ended);
+    uint64_t cpu_ns = ht_background_cpu_ns(is_ours, run, threads);
+    *threads += ended;
+    return cpu_ns + ended_ns;
+}
+
+static void take_background(struct measured *run) {
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    uint64_t cpu_ns = background_cpu_ns(run, &outcome->background_threads);
+    if (cpu_ns > run->background_cpu_before_ns) {
+        outcome->background_cpu_ns = cpu_ns - run->background_cpu_before_ns;
+    }
 }
 
 // What a forked process had from the start is part of its footprint, and none of its calls: the blocks are
@@ -170,13 +200,33 @@ static uint64_t lane_cpu_ns(const struct ht_lane *lane) {
 }
 
 static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
-    double ns_per_tick = outcome->ticks ? (double)outcome->ticks_ns / (double)outcome->ticks : 0;
     outcome->cpu_ns += lane_cpu_ns(lane);
     outcome->wait_ns += lane->wait_ns + ht_spun_ns(lane);
     outcome->operations += lane->stream->operations;
-    outcome->starved_ns += (uint64_t)((double)lane->starved_ticks * ns_per_tick);
+    outcome->starved_ns += lane->starved_ns;
     outcome->samples_taken += lane->samples_taken;
     add_failures(outcome, lane);
+}
+
+// The allocator's constructor may have started threads that have yet to come to their first sleep.
+static void await_background(struct measured *run) {
+    const struct timespec look_again = {.tv_nsec = 1000000};
+    uint32_t threads;
+    for (int looks = 0; looks < 100; looks++) {
+        ht_background_cpu_ns(is_ours, run, &threads);
+        if (threads <= ht_background_sleepers()) return;
+        syscall(SYS_nanosleep, &look_again, NULL);
+    }
+}
+
+// In the memory pass, which takes no time, the cycle counter too shows trace time.
+static void start_virtual_time(struct measured *run) {
+    await_background(run);
+    ht_virtual_clock_start(&run->window.low_ns);
+    ht_background_start(&run->window.low_ns, run->exchange->job.real_ns_per_trace_ns);
+    if (run->exchange->job.pass == HT_PASS_MEMORY) {
+        run->exchange->outcome.cycle_counter_watched = ht_cycle_trap_start();
+    }
 }
 
 // Faults and the clock's time from the first op to the last.
@@ -186,6 +236,7 @@ static void run_once(struct measured *run) {
     getrusage(RUSAGE_SELF, &before);
     uint64_t start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     ht_window_run(&run->window);
+    ht_pace_to_end(&run->window, run->window.base_ns + run->exchange->job.end_ns);
     outcome->wall_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - start_ns;
     getrusage(RUSAGE_SELF, &after);
     outcome->minor_faults += (uint64_t)(after.ru_minflt - before.ru_minflt);
@@ -195,7 +246,7 @@ static void run_once(struct measured *run) {
 // As if the program were started once more: what it left is freed, what it inherited is allocated again, and
 // trace time goes on.
 static void begin_again(struct measured *run) {
-    uint64_t low_ns = run->window.low_ns, ended_ns = run->window.base_ns + run->form->end_ns;
+    uint64_t low_ns = run->window.low_ns, ended_ns = run->window.base_ns + run->exchange->job.end_ns;
     ht_window_rewind(&run->window, ended_ns > low_ns ? ended_ns : low_ns);
     if (ht_allocator.replaying) ht_allocator.replaying(true);
     for (uint32_t copy = 0; copy < run->scale; copy++) {
@@ -217,8 +268,12 @@ static void run_all(struct measured *run) {
             outcome->first_cpu_ns += lane_cpu_ns(&run->lanes[k]);
         }
     }
+    if (outcome->cycle_counter_watched) {
+        ht_cycle_trap_end(outcome->cycle_counter_reader, sizeof outcome->cycle_counter_reader);
+    }
     outcome->ticks = ht_ticks() - run->start_ticks;
-    outcome->ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ns;
+    outcome->ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ticks_ns;
+    take_background(run);
     outcome->rss_end_bytes = ht_rss_anon_bytes(run->statm_fd);  // lasting threads still exist
 }
 
@@ -231,10 +286,14 @@ static void replay(struct measured *run) {
         run->lanes[i].clock_cost_ticks = outcome->clock_cost_ticks;
     }
     outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
-    if (job->virtual_time) ht_virtual_clock_start(&run->window.low_ns);
-    allocate_inherited(run);
-    run->start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     run->start_ticks = ht_ticks();
+    run->start_ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
+    if (job->virtual_time) start_virtual_time(run);
+    else ht_virtual_clock_renounce();
+    allocate_inherited(run);
+    uint32_t threads;
+    run->background_cpu_before_ns = background_cpu_ns(run, &threads);
+    run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     run_all(run);
     const struct ht_lane *inherited = &run->lanes[run->lanes_count];
     add_failures(outcome, inherited);

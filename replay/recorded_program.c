@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "replay_form.h"
+
 static void take_text(const json_t *object, const char *key, char *text, size_t room) {
     const char *value = json_string_value(json_object_get(object, key));
     snprintf(text, room, "%s", value ? value : "");
@@ -29,6 +31,28 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
     program->cpu_ns = cpu > 0 ? cpu : NAN;
 }
 
+static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+// The last that is known of it, be it a call, a look at its memory or the end of a thread.
+static int take_end(struct ht_trace_reader *reader, const struct ht_trace_facts *facts,
+                    struct ht_recorded_program *program, struct ht_error *error) {
+    char *text = ht_trace_totals_json(reader, error);
+    if (!text && error->status) return -1;
+    json_t *totals = text ? json_loads(text, 0, NULL) : NULL;
+    json_int_t duration_ns = json_integer_value(json_object_get(totals, "duration_ns"));
+    json_decref(totals);
+    free(text);
+    if (duration_ns > 0) program->end_ns = (uint64_t)duration_ns;
+    if (facts->samples_count) {
+        program->end_ns = later(program->end_ns, facts->samples[facts->samples_count - 1].time_ns);
+    }
+    for (size_t i = 0; i < facts->threads_count; i++) {
+        if (facts->threads[i].ended) program->end_ns = later(program->end_ns, facts->threads[i].end_ns);
+    }
+    if (program->end_ns >= HT_TIME_LIMIT_NS) program->end_ns = 0;  // as little known as what says so
+    return 0;
+}
+
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error) {
     *program = (struct ht_recorded_program){.rss_peak_bytes = NAN, .heap_peak_bytes = NAN, .cpu_ns = NAN};
@@ -44,8 +68,9 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     struct ht_trace_facts facts = {0};
     if (ht_trace_facts(reader, &facts, error)) return -1;
     take_samples(&facts, program);
+    int failed = take_end(reader, &facts, program, error);
     ht_trace_facts_free(&facts);
-    return 0;
+    return failed;
 }
 
 void ht_recorded_program_other(struct ht_recorded_program *program) {

@@ -17,18 +17,19 @@ static const struct timespec look_again = {.tv_nsec = 1000000};
 // Waits for the name of a chunk. The order matters: what is complete is read before the name is looked at, so
 // that an op that is linked in between is not before that time.
 static uint32_t await_chunk(struct ht_lane *lane, _Atomic uint32_t *unit) {
-    uint64_t cpu_before_ns = ht_thread_cpu_ns(), ticks_before = ht_ticks();
+    uint64_t cpu_before_ns = ht_thread_cpu_ns(), before_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     uint32_t found;
     for (;;) {
         uint64_t complete_ns = atomic_load(&lane->form->complete_ns);
         found = atomic_load(unit);
         bool filling = atomic_load(&lane->form->filling);
         if (found && !filling) break;
+        if (atomic_load(&lane->form->broken)) _exit(1);  // the launcher knows why
         if (!found) ht_window_tell_place(lane, complete_ns);
         if (filling) ht_futex_wait_shared(&lane->form->filling, 1, &look_again);
         else ht_futex_wait_shared(unit, 0, &look_again);
     }
-    lane->starved_ticks += ht_ticks() - ticks_before;
+    lane->starved_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - before_ns;
     lane->wait_cpu_ns += ht_thread_cpu_ns() - cpu_before_ns;
     return found;
 }

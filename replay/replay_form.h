@@ -95,7 +95,6 @@ struct ht_form {
     uint64_t bytes;
     uint64_t streams_offset;
     uint64_t operations;
-    uint64_t end_ns;          // trace time at which the recording ended
     uint32_t streams;         // one more follows: what a forked process inherited, allocated before anything
                               // is measured
     uint32_t initial_stream;  // the one that runs on the initial thread, or HT_NO_STREAM
@@ -104,6 +103,8 @@ struct ht_form {
     uint32_t streamed;             // 1: chunks come while the child runs, and for what follows
     _Atomic uint32_t chunks_left;  // a futex: how many chunks have been left by all their readers
     _Atomic uint32_t filling;      // a futex: 1: whoever finds no chunk waits until the pool is full again
+    _Atomic uint32_t broken;       // 1: the trace can't be decoded again, nothing more comes
+    uint32_t zero;
     _Atomic uint64_t complete_ns;  // every op before this trace time is in a chunk that has been linked
 };
 static_assert(sizeof(struct ht_form) == 80, "form");

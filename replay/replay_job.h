@@ -33,7 +33,9 @@ struct ht_job {
     uint32_t repeats;       // of the flat pass of a held form: how often the trace is replayed; 0 as 1
     uint32_t zero;
     uint64_t window_ns;
-    uint64_t pollution_bytes;  // of the timed pass: run through before each timed op; 0: not at all
+    uint64_t pollution_bytes;     // of the timed pass: run through before each timed op; 0: not at all
+    uint64_t end_ns;              // trace time at which the program ended
+    double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
     uint64_t expected_device, expected_inode;
 };
 
@@ -63,8 +65,12 @@ struct ht_outcome {
     uint64_t minor_faults, major_faults;
     uint64_t rss_start_bytes, rss_end_bytes;
     uint64_t samples_taken;
-    uint64_t clock_cost_ticks;  // what two clock readings in a row show
-    uint64_t ticks, ticks_ns;   // the cycle counter and the clock over the same span
+    uint64_t clock_cost_ticks;    // what two clock readings in a row show
+    uint64_t ticks, ticks_ns;     // the cycle counter and the clock over the same span
+    uint32_t background_threads;  // that the allocator has or had
+    uint32_t cycle_counter_watched;
+    uint64_t background_cpu_ns;      // theirs, from the start of the replay to its end
+    char cycle_counter_reader[128];  // the object that read it first, empty if none did
 };
 
 struct ht_exchange {

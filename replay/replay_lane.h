@@ -32,6 +32,8 @@ struct ht_window {
     struct ht_lane *lanes, *initial;  // initial: the lane on the initial thread, or NULL
     struct ht_wait_costs costs;
     void (*replaying)(bool yes);  // the allocator's hook, or NULL (allocator.h)
+    double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
+    uint64_t real_start_ns;       // by the monotonic clock, where trace time 0 is
     struct ht_outcome *outcome;   // where to say that a thread could not be started
 
     _Alignas(HT_LANE_APART_BYTES) pthread_mutex_t lock;  // for what follows
@@ -56,7 +58,7 @@ struct ht_lane {
     uint64_t page_stride;  // 4096; 0 in the null replayer, whose blocks all are one page
     uint64_t failures;
     uint64_t wait_cpu_ns;      // CPU time spent waiting, to be taken off
-    uint64_t wait_ns;          // by the clock
+    uint64_t wait_ns;          // by the clock, other than for its recorded time
     uint64_t turns;            // spent spinning, in neither of these two
     struct ht_window *window;  // NULL: the lane that allocates what is inherited
     uint32_t number;
@@ -68,7 +70,7 @@ struct ht_lane {
     struct ht_form *form;
     struct ht_stream *stream;
     struct ht_chunk *chunk;       // that it is in
-    uint64_t starved_ticks;       // waited for the launcher to decode
+    uint64_t starved_ns;          // waited for the launcher to decode
     uint64_t *rss_bytes;          // the samples, shared by all lanes
     struct ht_reading *readings;  // likewise
     int statm_fd;
@@ -85,6 +87,7 @@ struct ht_lane {
 
     // The window's.
     pthread_t thread;
+    pid_t tid;
     void *stack;
     struct ht_lane *next_leaver;
 

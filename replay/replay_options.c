@@ -43,9 +43,10 @@ static const struct argp_option table[] = {
     {"pollute", KEY_POLLUTE, "KIB", 0,
      "Time calls with cold caches: run through a working set of so many KiB before each timed call, and "
      "tell the total from the timed calls alone. Default: 0, caches as the replay leaves them", 0},
-    {"pace", KEY_PACE, "CLOCK", 0,
-     "virtual: the allocator's clock shows the trace's time. none: the real time of the replay. "
-     "Default: virtual", 0},
+    {"pace", KEY_PACE, "PACE", 0,
+     "none: without waiting. virtual: the same, but the allocator's clock shows the trace's time. real: every "
+     "call waits for its recorded time. xN: N times as fast, and the allocator's clock shows the trace's time. "
+     "time=PACE,memory=PACE for the passes one by one. Default: virtual", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "How far in trace time a thread may be ahead of the slowest, 100000 at least. Default: 10000000 in the "
      "time pass, 1000000 in the memory pass", 0},
@@ -94,7 +95,6 @@ static void choose(struct argp_state *state, const char *spec, struct ht_choices
 static error_t parse_one(int key, char *text, struct argp_state *state) {
     static const char *const passes[] = {"time", "memory", "both"};
     static const char *const threads[] = {"trace", "1"};
-    static const char *const paces[] = {"none", "virtual"};
     struct ht_replay_options *options = state->input;
     int pass;
     switch (key) {
@@ -120,7 +120,14 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case KEY_DECODED_MEMORY:
         options->decoded_memory_bytes = number(state, text, "decoded-memory", 1, 1ull << 34) << 20;
         break;
-    case KEY_PACE: options->virtual_time = one_of(state, text, "pace", paces, 2) == 1; break;
+    case KEY_PACE:
+        if (ht_paces_parse(text, &options->paces)) break;
+        argp_error(
+            state,
+            "--pace: %s: none, virtual, real or x and how many times as fast, at most a million times, "
+            "or time=PACE,memory=PACE expected",
+            text);
+        break;
     case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
     case KEY_BASELINE: options->baseline = text; break;
     case KEY_JSON: options->json = true; break;
@@ -164,7 +171,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
                                           .time_pass = true,
                                           .memory_pass = true,
                                           .touch = HT_TOUCH_RECORDED,
-                                          .virtual_time = true};
+                                          .paces = HT_PACES_VIRTUAL};
     argp_err_exit_status = HT_EXIT_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, options);
     bool chosen = options->choices.count > 0 || options->choices.null_only;

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "allocator_choice.h"
+#include "pace_option.h"
 #include "replay_job.h"
 
 struct ht_replay_options {
@@ -20,7 +21,7 @@ struct ht_replay_options {
     enum ht_touch_free touch_free;
     uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them
     uint64_t decoded_memory_bytes;  // 0: as the machine allows
-    bool virtual_time;
+    struct ht_paces paces;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;
 };

@@ -18,6 +18,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "background_threads.h"
 #include "futex_word.h"
 #include "lane_threads.h"
 #include "lane_wait.h"
@@ -67,7 +68,7 @@ static uint64_t raise_low(struct ht_window *window, struct ht_lane *lane) {
     uint64_t low_ns = lowest_place(window);
     for (;;) {
         if (low_ns < UINT64_MAX && low_ns > atomic_load(&window->low_ns)) {
-            atomic_store(&window->low_ns, low_ns);
+            ht_background_advance(&window->low_ns, low_ns);
         }
         uint64_t again_ns = lowest_place(window);
         if (again_ns == low_ns) break;

@@ -2,7 +2,9 @@
 #ifndef HEAPTAPE_REPLAY_WINDOW_H
 #define HEAPTAPE_REPLAY_WINDOW_H
 
+#include "background_threads.h"
 #include "replay_lane.h"
+#include "replay_pace.h"
 
 // The caller's memory (shared, so that it is not the allocator's): an element per lane each.
 struct ht_window_tables {
@@ -37,15 +39,20 @@ static inline void ht_window_advance(struct ht_lane *lane, uint64_t trace_ns) {
     struct ht_window *window = lane->window;
     uint64_t time_ns = window->base_ns + trace_ns;
     if (window->alone) {
-        atomic_store_explicit(&window->low_ns, time_ns, memory_order_relaxed);
+        bool due = time_ns >= atomic_load_explicit(&ht_background_due_ns, memory_order_relaxed);
+        if (__builtin_expect(due || window->real_ns_per_trace_ns > 0, 0))
+            ht_pace_advance_alone(lane, time_ns);
+        else atomic_store_explicit(&window->low_ns, time_ns, memory_order_relaxed);
         return;
     }
     uint64_t before_ns = atomic_load_explicit(&lane->place_ns, memory_order_relaxed);
     atomic_store(&lane->place_ns, time_ns);
     uint64_t low_ns = atomic_load(&window->low_ns);
     // Nobody but the slowest can hold the others up.
-    if (before_ns > low_ns && time_ns <= low_ns + window->width_ns) return;
-    ht_window_advance_slowly(lane, time_ns, before_ns);
+    if (before_ns <= low_ns || time_ns > low_ns + window->width_ns) {
+        ht_window_advance_slowly(lane, time_ns, before_ns);
+    }
+    if (__builtin_expect(window->real_ns_per_trace_ns > 0, 0)) ht_pace_wait(lane, time_ns);
 }
 
 #endif

@@ -144,6 +144,17 @@ static void add_figures(json_t *run, const struct ht_results_line *line) {
     json_object_set_new(run, "fragmentation", fragmentation_json(memory));
     json_object_set_new(run, "timeline", memory ? timeline_json(line) : json_null());
     bool measured = time || memory;
+    const struct ht_outcome *outcome = line->outcome;
+    json_object_set_new(run, "background_threads",
+                        measured ? json_integer(outcome->background_threads) : json_null());
+    json_object_set_new(run, "background_cpu_ns",
+                        measured && outcome->background_threads
+                            ? json_integer((json_int_t)outcome->background_cpu_ns)
+                            : json_null());
+    const char *reader = outcome->cycle_counter_reader;
+    json_object_set_new(run, "cycle_counter_reader",
+                        measured && outcome->cycle_counter_watched ? json_string(*reader ? reader : "none")
+                                                                   : json_null());
     json_object_set_new(run, "minor_faults",
                         measured ? json_integer((json_int_t)line->outcome->minor_faults) : json_null());
     json_object_set_new(run, "major_faults",
@@ -167,7 +178,8 @@ static json_t *run_json(const struct ht_results_line *line) {
                   HEAPTAPE_VERSION, "trace", trace_json(line), "allocator", allocator_json(line), "pass",
                   line->memory_pass ? "memory" : "time", "round", (json_int_t)line->round, "seed",
                   (json_int_t)options->seed, "threads", options->one_thread ? "1" : "trace", "touch",
-                  ht_touch_names[options->touch], "pace", options->virtual_time ? "virtual" : "none");
+                  ht_touch_names[options->touch], "pace",
+                  line->memory_pass ? options->paces.memory.name : options->paces.time.name);
     json_object_set_new(run, "scale", json_integer(options->scale));
     json_object_set_new(run, "replay_threads",
                         json_integer((json_int_t)line->built->form->streams * line->built->side_by_side));

@@ -1,26 +1,23 @@
-// The executable exports these names, so that every library in the process that reads the clock reads this
-// one. Interposition has no argument to carry state in: hence the one global here.
+// The executable exports these names, so that every library in the process that reads a clock reads this
+// one. Interposition has no argument to carry state in: hence the globals here.
 #include "virtual_clock.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
+
+#include "next_functions.h"
+#include "raw_clock.h"
 
 enum { CLOCKS = 16 };
 
 static struct {
-    const _Atomic uint64_t *trace_ns;  // NULL: real time
-    struct timespec base[CLOCKS];
+    const _Atomic uint64_t *_Atomic trace_ns;  // NULL: real time
+    _Atomic uint64_t shown_ns;                 // what the last reading was
+    uint64_t base_ns[CLOCKS];
+    _Atomic bool renounced;
     bool running[CLOCKS];  // clocks that pass with time, unlike those that count CPU
 } virtual_clock;
-
-static int real_clock_gettime(clockid_t id, struct timespec *now) {
-    return (int)syscall(SYS_clock_gettime, id, now);
-}
 
 void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
     static const clockid_t running[] = {CLOCK_REALTIME,        CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW,
@@ -28,20 +25,54 @@ void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
                                         CLOCK_MONOTONIC_COARSE};
     for (size_t i = 0; i < sizeof running / sizeof *running; i++) {
         clockid_t id = running[i];
-        virtual_clock.running[id] = real_clock_gettime(id, &virtual_clock.base[id]) == 0;
+        virtual_clock.base_ns[id] = ht_raw_clock_ns(id);
+        virtual_clock.running[id] = true;
     }
-    virtual_clock.trace_ns = trace_ns;
+    atomic_store(&virtual_clock.trace_ns, trace_ns);  // background threads may read clocks at this moment
 }
 
+bool ht_virtual_clock_runs(void) { return atomic_load(&virtual_clock.trace_ns) != NULL; }
+
+void ht_virtual_clock_renounce(void) { atomic_store(&virtual_clock.renounced, true); }
+
+bool ht_virtual_clock_may_run(void) { return !atomic_load(&virtual_clock.renounced); }
+
+bool ht_virtual_clock_shows(clockid_t id) {
+    return ht_virtual_clock_runs() && id >= 0 && id < CLOCKS && virtual_clock.running[id];
+}
+
+uint64_t ht_virtual_clock_place_ns(void) {
+    const _Atomic uint64_t *trace_ns = atomic_load_explicit(&virtual_clock.trace_ns, memory_order_relaxed);
+    return atomic_load_explicit(trace_ns, memory_order_relaxed);
+}
+
+uint64_t ht_virtual_clock_read_ns(void) {
+    uint64_t trace_ns = ht_virtual_clock_place_ns(), now_ns;
+    uint64_t shown_ns = atomic_load_explicit(&virtual_clock.shown_ns, memory_order_relaxed);
+    do now_ns = trace_ns > shown_ns ? trace_ns : shown_ns + 1;
+    while (!atomic_compare_exchange_weak(&virtual_clock.shown_ns, &shown_ns, now_ns));
+    return now_ns;
+}
+
+void ht_virtual_clock_skip(uint64_t ns) {
+    if (!ht_virtual_clock_runs()) return;
+    ht_virtual_clock_read_ns();
+    atomic_fetch_add(&virtual_clock.shown_ns, ns);
+}
+
+uint64_t ht_virtual_clock_trace_ns(clockid_t id, const struct timespec *moment) {
+    uint64_t ns = ht_timespec_ns(moment), base_ns = virtual_clock.base_ns[id];
+    return ns > base_ns ? ns - base_ns : 0;
+}
+
+// Real time is the C library's, which needs no system call for it: what an allocator pays for its clock
+// belongs to it.
 __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct timespec *now) {
-    if (!virtual_clock.trace_ns || id < 0 || id >= CLOCKS || !virtual_clock.running[id]) {
-        return real_clock_gettime(id, now);
+    if (ht_virtual_clock_shows(id)) {
+        *now = ht_timespec(virtual_clock.base_ns[id] + ht_virtual_clock_read_ns());
+        return 0;
     }
-    uint64_t trace_ns = atomic_load_explicit(virtual_clock.trace_ns, memory_order_relaxed);
-    uint64_t ns = (uint64_t)virtual_clock.base[id].tv_nsec + trace_ns % 1000000000u;
-    now->tv_sec = virtual_clock.base[id].tv_sec + (time_t)(trace_ns / 1000000000u + ns / 1000000000u);
-    now->tv_nsec = (long)(ns % 1000000000u);
-    return 0;
+    return ht_next.clock_gettime(id, now);
 }
 
 __attribute__((visibility("default"))) int gettimeofday(struct timeval *restrict now, void *restrict zone) {
@@ -49,6 +80,17 @@ __attribute__((visibility("default"))) int gettimeofday(struct timeval *restrict
     struct timespec fine;
     if (clock_gettime(CLOCK_REALTIME, &fine)) return -1;
     now->tv_sec = fine.tv_sec;
-    now->tv_usec = fine.tv_nsec / 1000;
+    now->tv_usec = fine.tv_nsec / HT_NS_PER_US;
     return 0;
+}
+
+__attribute__((visibility("default"))) time_t time(time_t *also) {
+    struct timespec fine;
+    if (clock_gettime(CLOCK_REALTIME, &fine)) return (time_t)-1;
+    if (also) *also = fine.tv_sec;
+    return fine.tv_sec;
+}
+
+__attribute__((visibility("default"))) int timespec_get(struct timespec *now, int base) {
+    return base == TIME_UTC && clock_gettime(CLOCK_REALTIME, now) == 0 ? base : 0;
 }

@@ -1,12 +1,41 @@
 // Trace time for the allocator: allocators that give memory back by the clock need the program's pauses, and
-// this lets them pass without waiting.
+// this lets them pass without waiting. Every way of asking for the time leads here: clock_gettime,
+// gettimeofday, time, timespec_get. Clocks that count CPU stay what they are.
 #ifndef HEAPTAPE_VIRTUAL_CLOCK_H
 #define HEAPTAPE_VIRTUAL_CLOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
-// From now on clock_gettime and gettimeofday, as the allocator sees them, show this moment plus *trace_ns.
+enum { HT_NS_PER_US = 1000, HT_NS_PER_S = 1000000000 };
+
+// From now on all clocks that pass with time show this moment plus *trace_ns.
 void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns);
+bool ht_virtual_clock_runs(void);
+// The other way: this process stays with real time.
+void ht_virtual_clock_renounce(void);
+bool ht_virtual_clock_may_run(void);
+
+// Trace time as the allocator sees it. Each reading is later than the one before, if only by a nanosecond:
+// who turns in a loop until a moment has come must come out of it, although the trace stands still meanwhile.
+uint64_t ht_virtual_clock_read_ns(void);
+// Where the trace itself is.
+uint64_t ht_virtual_clock_place_ns(void);
+// A thread of the replay has waited in real time, which its clock shows until the trace has caught up.
+void ht_virtual_clock_skip(uint64_t ns);
+
+// The moment of a clock that the allocator sees, as trace time; 0 for any before the start.
+uint64_t ht_virtual_clock_trace_ns(clockid_t id, const struct timespec *moment);
+// Whether the clock passes with time and so shows trace time.
+bool ht_virtual_clock_shows(clockid_t id);
+
+static inline struct timespec ht_timespec(uint64_t ns) {
+    return (struct timespec){.tv_sec = (time_t)(ns / HT_NS_PER_S), .tv_nsec = (long)(ns % HT_NS_PER_S)};
+}
+static inline uint64_t ht_timespec_ns(const struct timespec *time) {
+    return time->tv_sec < 0 ? 0 : (uint64_t)time->tv_sec * HT_NS_PER_S + (uint64_t)time->tv_nsec;
+}
 
 #endif
