@@ -80,7 +80,8 @@ static struct ht_choice *add(struct ht_choices *choices, const char *name, struc
     return choice;
 }
 
-int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_error *error) {
+static int add_built_in(struct ht_choices *choices, const char *label, const char *name,
+                        struct ht_error *error) {
     char executable[4096];
     if (!*name || strchr(name, '/') || !find_executable(name, executable, sizeof executable)) {
         char names[HT_CHOICES_MAX][64], all[1024] = "null";
@@ -92,10 +93,14 @@ int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_
                     "--alloc: %s is not built; expected one of %.300s, or the path of a library",
                     *name ? name : "an empty name", all);
     }
-    struct ht_choice *choice = add(choices, name, error);
+    struct ht_choice *choice = add(choices, label, error);
     if (!choice) return -1;
     strcpy(choice->executable, executable);
     return 0;
+}
+
+int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_error *error) {
+    return add_built_in(choices, name, name, error);
 }
 
 static int add_library(struct ht_choices *choices, const char *name, const char *path,
@@ -138,10 +143,10 @@ static int add_one(struct ht_choices *choices, char *spec, struct ht_error *erro
         if (count) return 0;
         return fail(error, HT_EXIT_FAILED, "no allocator is built beside this program%s%s", "", "");
     }
-    if (*spec != '/' && equals && equals > spec && strchr(equals, '/') &&
-        !memchr(spec, ':', (size_t)(equals - spec))) {
+    if (*spec != '/' && equals && equals > spec && !memchr(spec, ':', (size_t)(equals - spec))) {
         *equals = 0;
-        return add_library(choices, spec, equals + 1, error);
+        if (strchr(equals + 1, '/')) return add_library(choices, spec, equals + 1, error);
+        return add_built_in(choices, spec, equals + 1, error);
     }
     if (strchr(spec, '/')) return add_library(choices, spec, spec, error);
     if (strchr(spec, ':')) {

@@ -25,7 +25,8 @@ struct ht_choices {
     bool null_only;  // null was asked for by name; it takes part in every round anyway
 };
 
-// Adds what a spec names: NAME, null, all, /path/lib.so, LABEL=/path/lib.so, several with commas between.
+// Adds what a spec names: NAME, null, all, /path/lib.so, LABEL=NAME, LABEL=/path/lib.so, several with commas
+// between. Labels let one allocator take part twice.
 // Errors have the status that they deserve.
 int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error *error);
 // Adds one built-in by name; -1 with an error that lists those built.

@@ -1,6 +1,7 @@
 #include "child_run.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,16 +81,39 @@ static void make_environment(const struct ht_choice *choice, struct ht_random *r
 }
 
 static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
-                                 char **environment, pid_t launcher) {
+                                 char **environment, int cpu, pid_t launcher) {
     char form[16], exchange[16];
     snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);  // it died before that took effect
-    char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
-    execve(choice->executable, arguments, environment);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (cpu >= 0) CPU_SET(cpu, &set);
+    // A processor that has gone meanwhile is no reason not to run.
+    if (cpu >= 0) sched_setaffinity(0, sizeof set, &set);
+    char output[600] = "";
+    if (channel->callgrind_path) {
+        snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
+        // What it says goes nowhere: its parent tells how it ended.
+        char *const under[] = {"valgrind",
+                               "-q",
+                               "--tool=callgrind",
+                               output,
+                               "--toggle-collect=ht_engine_run",
+                               "--log-file=/dev/null",
+                               (char *)choice->executable,
+                               form,
+                               exchange,
+                               NULL};
+        execvpe("valgrind", under, environment);
+    } else {
+        char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
+        execve(choice->executable, arguments, environment);
+    }
     struct ht_outcome *outcome = &channel->exchange->outcome;
-    snprintf(outcome->message, sizeof outcome->message, "can't be run: %s", strerror(errno));
+    snprintf(outcome->message, sizeof outcome->message, "%s can't be run: %s",
+             output[0] ? "valgrind" : "its program", strerror(errno));
     outcome->state = HT_OUTCOME_REFUSED;
     _exit(127);
 }
@@ -113,12 +137,12 @@ static bool judge(const struct ht_outcome *outcome, int status, char *problem, s
 }
 
 // Runs the child to its end. False, with problem, if there was none.
-static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice,
+static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice, int cpu,
                        struct ht_random *random, int *status, char *problem, size_t problem_room) {
     char *environment[ENVIRONMENT_MAX], padding[PADDING_BYTES_MAX], preload[4200];
     make_environment(choice, random, environment, preload, sizeof preload, padding);
     pid_t launcher = getpid(), child = fork();
-    if (child == 0) exec_child(channel, choice, environment, launcher);
+    if (child == 0) exec_child(channel, choice, environment, cpu, launcher);
     if (child < 0) {
         snprintf(problem, problem_room, "no new process: %s", strerror(errno));
         return false;
@@ -132,7 +156,7 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
 }
 
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
-                  struct ht_random *random, char *problem, size_t problem_room) {
+                  int cpu, struct ht_random *random, char *problem, size_t problem_room) {
     bool streamed = job->pass != HT_PASS_DESCRIBE && channel->built->form->streamed;
     struct ht_decoder *decoder = NULL;
     struct ht_error error = {0};
@@ -148,7 +172,7 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
         snprintf(problem, problem_room, "%s", error.message);
         return false;
     }
-    bool ran = run_to_end(channel, choice, random, &status, problem, problem_room);
+    bool ran = run_to_end(channel, choice, cpu, random, &status, problem, problem_room);
     if (decoder && ht_decoder_stop(decoder, &error)) {
         snprintf(problem, problem_room, "%s", error.message);
         return false;

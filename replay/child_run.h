@@ -18,6 +18,7 @@ struct ht_child_channel {
     struct ht_exchange *exchange;
     const uint64_t *rss_bytes;          // the samples of the last memory pass
     const struct ht_reading *readings;  // of the last timed pass
+    const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
 };
 
 // built: what the children are to replay, with room for its samples and readings; NULL: only to describe.
@@ -25,11 +26,11 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
                           struct ht_error *error);
 void ht_child_channel_close(struct ht_child_channel *channel);
 
-// Runs choice's executable on the job, with a random amount of padding in its environment. Returns true if
-// the child replayed everything; the outcome is in the channel's exchange. Otherwise problem is one line
-// saying what became of it.
+// Runs choice's executable on the job, on one processor where cpu is not -1, with a random amount of padding
+// in its environment. Returns true if the child replayed everything; the outcome is in the channel's
+// exchange. Otherwise problem is one line saying what became of it.
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
-                  struct ht_random *random, char *problem, size_t problem_room);
+                  int cpu, struct ht_random *random, char *problem, size_t problem_room);
 
 // True once the user asked to stop (SIGINT, SIGTERM); the child running then has been killed.
 bool ht_child_interrupted(void);

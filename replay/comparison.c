@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "outliers.h"
+
 // One figure of a cell, NaN where it was not measured.
 typedef double (*figure_of)(const struct ht_cell *cell);
 
@@ -26,27 +28,83 @@ static size_t add_measured(double *values, size_t count, double value) {
     return count;
 }
 
-static double median_of(const struct ht_measurements *m, ptrdiff_t choice, figure_of figure,
-                        double *scratch) {
+static const figure_of compared[HT_FIGURES] = {time_of, peak_of, mean_of, end_of};
+const struct ht_figure_words ht_figure_words[HT_FIGURES] = {
+    {"time", "alloc_time_ns", "faster", "slower"},
+    {"rss_peak", "rss_peak_bytes", "smaller", "larger"},
+    {"rss_mean", "rss_mean_bytes", "smaller", "larger"},
+    {"rss_end", "rss_end_bytes", "smaller", "larger"},
+};
+
+static double median_of(const struct ht_measurements *m, size_t who, figure_of figure, double *scratch) {
     size_t count = 0;
     for (uint32_t round = 0; round < m->rounds; round++) {
-        count = add_measured(scratch, count,
-                             figure(choice < 0 ? ht_null_cell(m, round) : ht_cell(m, round, (size_t)choice)));
+        count = add_measured(scratch, count, figure(ht_cell_of(m, round, who)));
     }
     return ht_median(scratch, count);
 }
 
 // Each round gives one ratio, so that what slowed the machine in that round slowed both.
-static struct ht_estimate estimate(const struct ht_measurements *m, size_t choice, size_t baseline,
-                                   figure_of figure, double *scratch, struct ht_random *random) {
-    struct ht_estimate made = {.median = median_of(m, (ptrdiff_t)choice, figure, scratch)};
+static struct ht_interval ratio_to(const struct ht_measurements *m, size_t who, size_t base_who,
+                                   figure_of figure, double confidence) {
+    double *ratios = malloc((m->rounds ? m->rounds : 1) * sizeof *ratios);
     size_t count = 0;
-    for (uint32_t round = 0; round < m->rounds; round++) {
-        double mine = figure(ht_cell(m, round, choice)), base = figure(ht_cell(m, round, baseline));
-        if (base > 0) count = add_measured(scratch, count, mine / base);
+    for (uint32_t round = 0; ratios && round < m->rounds; round++) {
+        double mine = figure(ht_cell_of(m, round, who)), base = figure(ht_cell_of(m, round, base_who));
+        if (base > 0) count = add_measured(ratios, count, mine / base);
     }
-    made.ratio = ht_ratio_interval(scratch, count, random);
-    made.verdict = choice == baseline ? HT_VERDICT_NONE : ht_verdict(&made.ratio);
+    struct ht_interval interval = ht_ratio_interval(ratios, count, confidence);
+    free(ratios);
+    return interval;
+}
+
+static void judge(const struct ht_interval *control, struct ht_estimate *estimate) {
+    estimate->widened = ht_widened(&estimate->ratio, control);
+    estimate->verdict = ht_verdict(&estimate->widened);
+    estimate->more_rounds =
+        estimate->verdict == HT_VERDICT_UNRESOLVED ? ht_more_rounds(&estimate->widened) : NAN;
+}
+
+void ht_compare_figure(const struct ht_measurements *m, enum ht_figure figure, size_t choice, size_t baseline,
+                       double confidence, struct ht_estimate *estimate) {
+    struct ht_interval control = ratio_to(m, m->choices + 1, 1 + baseline, compared[figure], confidence);
+    estimate->ratio = ratio_to(m, 1 + choice, 1 + baseline, compared[figure], confidence);
+    judge(&control, estimate);
+}
+
+// The rounds whose value stands out, and the least value. Keeps what there is where memory is short.
+static void look_at_runs(const struct ht_measurements *m, size_t who, figure_of figure,
+                         struct ht_estimate *estimate) {
+    size_t room = m->rounds ? m->rounds : 1;
+    double *values = malloc(room * sizeof *values), *scratch = malloc(room * sizeof *scratch);
+    bool *flags = calloc(room, sizeof *flags);
+    estimate->outliers = malloc(room * sizeof *estimate->outliers);
+    estimate->minimum = NAN;
+    if (values && scratch && flags && estimate->outliers) {
+        for (uint32_t round = 0; round < m->rounds; round++) {
+            values[round] = figure(ht_cell_of(m, round, who));
+            estimate->minimum = fmin(estimate->minimum, values[round]);  // fmin prefers what is a number
+        }
+        ht_outliers(values, m->rounds, scratch, flags);
+        for (uint32_t round = 0; round < m->rounds; round++) {
+            if (flags[round]) estimate->outliers[estimate->outliers_count++] = round;
+        }
+    }
+    free(values);
+    free(scratch);
+    free(flags);
+}
+
+static struct ht_estimate estimate(const struct ht_measurements *m, const struct ht_comparison *comparison,
+                                   size_t choice, enum ht_figure figure, double *scratch) {
+    struct ht_estimate made = {.median = median_of(m, 1 + choice, compared[figure], scratch)};
+    made.ratio = ratio_to(m, 1 + choice, 1 + comparison->baseline, compared[figure], ht_confidence);
+    judge(&comparison->controls[figure], &made);
+    if (choice == comparison->baseline) {
+        made.verdict = HT_VERDICT_NONE;
+        made.more_rounds = NAN;
+    }
+    look_at_runs(m, 1 + choice, compared[figure], &made);
     return made;
 }
 
@@ -71,40 +129,51 @@ static void estimate_functions(const struct ht_measurements *m, size_t choice,
 }
 
 static void estimate_allocator(const struct ht_measurements *m, size_t choice,
-                               struct ht_comparison *comparison, double *scratch, struct ht_random *random) {
+                               struct ht_comparison *comparison, double *scratch) {
     static const figure_of fragmentation[] = {f1_of, f2_of, f3_of, f4_of};
     struct ht_allocator_estimates *made = &comparison->allocators[choice];
-    size_t baseline = comparison->baseline;
     for (uint32_t round = 0; round < m->rounds; round++) {
         made->time_runs += ht_cell(m, round, choice)->time_ok;
         made->memory_runs += ht_cell(m, round, choice)->memory_ok;
     }
-    made->time_ns = estimate(m, choice, baseline, time_of, scratch, random);
-    made->rss_peak = estimate(m, choice, baseline, peak_of, scratch, random);
-    made->rss_mean = estimate(m, choice, baseline, mean_of, scratch, random);
-    made->rss_end = estimate(m, choice, baseline, end_of, scratch, random);
-    made->ns_per_call = median_of(m, (ptrdiff_t)choice, per_call_of, scratch);
-    made->faults = median_of(m, (ptrdiff_t)choice, faults_of, scratch);
-    made->wait_ns = median_of(m, (ptrdiff_t)choice, wait_of, scratch);
-    for (int i = 0; i < 4; i++)
-        made->fragmentation[i] = median_of(m, (ptrdiff_t)choice, fragmentation[i], scratch);
+    made->time_ns = estimate(m, comparison, choice, HT_FIGURE_TIME, scratch);
+    made->rss_peak = estimate(m, comparison, choice, HT_FIGURE_PEAK, scratch);
+    made->rss_mean = estimate(m, comparison, choice, HT_FIGURE_MEAN, scratch);
+    made->rss_end = estimate(m, comparison, choice, HT_FIGURE_END, scratch);
+    made->ns_per_call = median_of(m, 1 + choice, per_call_of, scratch);
+    made->faults = median_of(m, 1 + choice, faults_of, scratch);
+    made->wait_ns = median_of(m, 1 + choice, wait_of, scratch);
+    for (int i = 0; i < 4; i++) made->fragmentation[i] = median_of(m, 1 + choice, fragmentation[i], scratch);
     estimate_functions(m, choice, made, scratch);
 }
 
 bool ht_compare(const struct ht_measurements *m, struct ht_comparison *comparison) {
-    struct ht_random random = {comparison->options->seed};
     double *scratch = malloc((m->rounds ? m->rounds : 1) * sizeof *scratch);
     if (!scratch) return false;
     comparison->count = m->choices;
     comparison->rounds = m->rounds;
+    comparison->controlled = m->choices > 1;
     memset(comparison->allocators, 0, sizeof comparison->allocators);
-    for (size_t i = 0; i < m->choices; i++) estimate_allocator(m, i, comparison, scratch, &random);
-    comparison->harness_ns = median_of(m, -1, harness_of, scratch);
-    comparison->null_rss_bytes = median_of(m, -1, peak_of, scratch);
-    comparison->clock_cost_ns = median_of(m, -1, clock_of, scratch);
+    for (int i = 0; i < HT_FIGURES && m->choices; i++) {
+        comparison->controls[i] =
+            ratio_to(m, m->choices + 1, 1 + comparison->baseline, compared[i], ht_confidence);
+    }
+    for (size_t i = 0; i < m->choices; i++) estimate_allocator(m, i, comparison, scratch);
+    comparison->harness_ns = median_of(m, HT_WHO_NULL, harness_of, scratch);
+    comparison->null_rss_bytes = median_of(m, HT_WHO_NULL, peak_of, scratch);
+    comparison->clock_cost_ns = median_of(m, HT_WHO_NULL, clock_of, scratch);
     comparison->timed_calls = m->rounds ? ht_null_cell(m, 0)->time.timed_calls : 0;
     free(scratch);
     return true;
+}
+
+void ht_comparison_free(struct ht_comparison *comparison) {
+    for (size_t i = 0; i < comparison->count; i++) {
+        for (int figure = 0; figure < HT_FIGURES; figure++) {
+            free(ht_estimate_of(&comparison->allocators[i], (enum ht_figure)figure)->outliers);
+        }
+    }
+    comparison->count = 0;
 }
 
 int ht_comparison_recorded(const struct ht_comparison *comparison) {

@@ -9,9 +9,12 @@
 #include "ratio_interval.h"
 #include "recorded_program.h"
 #include "replay_options.h"
+#include "replay_warnings.h"
 #include "run_figures.h"
+#include "schedule.h"
 
-// What one allocator showed in one round. The null replayer has such cells too.
+// What one allocator showed in one round. The null replayer has such cells too, and so has the control: the
+// baseline's second run. A pass that did not run in a round, or failed, is not ok.
 struct ht_cell {
     bool time_ok, memory_ok;
     struct ht_time_figures time;
@@ -20,15 +23,28 @@ struct ht_cell {
 };
 
 struct ht_measurements {
-    size_t choices;  // allocators; cells of a round: the null replayer first, then these
+    size_t choices;  // allocators; cells of a round: the null replayer, these, the control
     uint32_t rounds;
-    struct ht_cell *cells;  // [round * (choices + 1) + 1 + choice]
+    struct ht_cell *cells;  // [round * (choices + 2) + who], see schedule.h
 };
 
+// The figures by which allocators are compared, less being better.
+enum ht_figure { HT_FIGURE_TIME, HT_FIGURE_PEAK, HT_FIGURE_MEAN, HT_FIGURE_END, HT_FIGURES };
+struct ht_figure_words {
+    const char *name;         // of --fail-if and of `heaptape compare`
+    const char *key;          // in JSON
+    const char *less, *more;  // verdicts
+};
+extern const struct ht_figure_words ht_figure_words[HT_FIGURES];
+
 struct ht_estimate {
-    double median;
-    struct ht_interval ratio;
+    double median, minimum;
+    struct ht_interval ratio;    // to the baseline, as shown
+    struct ht_interval widened;  // by the control: what the verdict goes by
     enum ht_verdict verdict;
+    double more_rounds;  // about so many would resolve it; NaN unless unresolved
+    uint32_t *outliers;  // rounds whose run stands out, outliers_count of them
+    size_t outliers_count;
 };
 
 struct ht_allocator_estimates {
@@ -44,20 +60,41 @@ struct ht_comparison {
     const struct ht_built_form *built;
     size_t count, baseline;
     struct ht_allocator_estimates allocators[HT_CHOICES_MAX];
+    bool controlled;                                   // the baseline ran twice in each round
+    struct ht_interval controls[HT_FIGURES];           // ratio of its second run to its first
     double harness_ns, null_rss_bytes, clock_cost_ns;  // the null replayer's, median
     uint64_t timed_calls;
     size_t rounds, failed_runs;
+    uint32_t repeats;            // of the trace in each flat run
+    const double *instructions;  // by allocator, NaN where not counted
+    const struct ht_warnings *warnings;
 };
 
-static inline struct ht_cell *ht_cell(const struct ht_measurements *m, uint32_t round, size_t choice) {
-    return &m->cells[round * (m->choices + 1) + 1 + choice];
+// Whose cell: see schedule.h.
+static inline struct ht_cell *ht_cell_of(const struct ht_measurements *m, uint32_t round, size_t who) {
+    return &m->cells[round * (m->choices + 2) + who];
 }
 static inline struct ht_cell *ht_null_cell(const struct ht_measurements *m, uint32_t round) {
-    return &m->cells[round * (m->choices + 1)];
+    return ht_cell_of(m, round, HT_WHO_NULL);
 }
+static inline struct ht_cell *ht_cell(const struct ht_measurements *m, uint32_t round, size_t choice) {
+    return ht_cell_of(m, round, 1 + choice);
+}
+
+static inline const struct ht_estimate *ht_estimate_of(const struct ht_allocator_estimates *estimates,
+                                                       enum ht_figure figure) {
+    const struct ht_estimate *const list[HT_FIGURES] = {&estimates->time_ns, &estimates->rss_peak,
+                                                        &estimates->rss_mean, &estimates->rss_end};
+    return list[figure];
+}
+
+// The ratios of one figure, choice to baseline; confidence is that of both intervals, the control's too.
+void ht_compare_figure(const struct ht_measurements *measurements, enum ht_figure figure, size_t choice,
+                       size_t baseline, double confidence, struct ht_estimate *estimate);
 
 // options, program, built, baseline and failed_runs are set; fills in the rest. Returns false without memory.
 bool ht_compare(const struct ht_measurements *measurements, struct ht_comparison *comparison);
+void ht_comparison_free(struct ht_comparison *comparison);
 
 void ht_comparison_print(FILE *out, const struct ht_comparison *comparison);
 // Returns 0, or -1 if it could not be written.

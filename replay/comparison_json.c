@@ -6,21 +6,73 @@
 
 static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
 
-static json_t *verdict_json(enum ht_verdict verdict, const char *less, const char *more) {
+static json_t *verdict_json(enum ht_verdict verdict, const struct ht_figure_words *words) {
     switch (verdict) {
-    case HT_VERDICT_LESS: return json_string(less);
-    case HT_VERDICT_MORE: return json_string(more);
+    case HT_VERDICT_LESS: return json_string(words->less);
+    case HT_VERDICT_MORE: return json_string(words->more);
     case HT_VERDICT_SAME: return json_string("same");
     case HT_VERDICT_UNRESOLVED: return json_string("unresolved");
     default: return json_null();
     }
 }
 
-static json_t *estimate_json(const struct ht_estimate *estimate, const char *less, const char *more) {
-    return json_pack("{s:o, s:o, s:o, s:o, s:I, s:o}", "median", figure(estimate->median), "ratio",
-                     figure(estimate->ratio.estimate), "ci_low", figure(estimate->ratio.low), "ci_high",
-                     figure(estimate->ratio.high), "pairs", (json_int_t)estimate->ratio.count, "verdict",
-                     verdict_json(estimate->verdict, less, more));
+static json_t *estimate_json(const struct ht_allocator_estimates *estimates, enum ht_figure which) {
+    const struct ht_estimate *estimate = ht_estimate_of(estimates, which);
+    json_t *outliers = json_array();
+    for (size_t i = 0; i < estimate->outliers_count; i++) {
+        json_array_append_new(outliers, json_integer((json_int_t)estimate->outliers[i]));
+    }
+    json_t *made = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "median", figure(estimate->median), "minimum",
+                             figure(estimate->minimum), "ratio", figure(estimate->ratio.estimate), "ci_low",
+                             figure(estimate->ratio.low), "ci_high", figure(estimate->ratio.high), "pairs",
+                             (json_int_t)estimate->ratio.count);
+    json_object_set_new(made, "verdict_low", figure(estimate->widened.low));
+    json_object_set_new(made, "verdict_high", figure(estimate->widened.high));
+    json_object_set_new(made, "verdict", verdict_json(estimate->verdict, &ht_figure_words[which]));
+    json_object_set_new(made, "more_rounds",
+                        isnan(estimate->more_rounds) ? json_null()
+                                                     : json_integer((json_int_t)estimate->more_rounds));
+    json_object_set_new(made, "outliers", outliers);
+    return made;
+}
+
+static json_t *control_json(const struct ht_comparison *c) {
+    if (!c->controlled) return json_null();
+    json_t *control = json_pack("{s:s}", "allocator", c->options->choices.list[c->baseline].name);
+    for (int i = 0; i < HT_FIGURES; i++) {
+        const struct ht_interval *ratio = &c->controls[i];
+        json_object_set_new(control, ht_figure_words[i].key,
+                            json_pack("{s:o, s:o, s:o, s:I}", "ratio", figure(ratio->estimate), "ci_low",
+                                      figure(ratio->low), "ci_high", figure(ratio->high), "pairs",
+                                      (json_int_t)ratio->count));
+    }
+    return control;
+}
+
+static json_t *warnings_json(const struct ht_warnings *warnings) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < warnings->count; i++) {
+        const struct ht_warning *warning = &warnings->list[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "kind", ht_warning_names[warning->kind],
+                                              "message", warning->message, "remedy", warning->remedy));
+    }
+    return list;
+}
+
+static json_t *fail_if_json(const struct ht_comparison *c) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->options->conditions.count; i++) {
+        const struct ht_condition *condition = &c->options->conditions.list[i];
+        json_t *met = json_array();
+        for (size_t k = 0; k < c->count; k++) {
+            const struct ht_estimate *e =
+                ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);
+            if (k == c->baseline || !ht_fail_if_met(condition, &e->widened)) continue;
+            json_array_append_new(met, json_string(c->options->choices.list[k].name));
+        }
+        json_array_append_new(list, json_pack("{s:s, s:o}", "condition", condition->text, "met_by", met));
+    }
+    return list;
 }
 
 static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
@@ -31,11 +83,12 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
                   choice->path, "build_id", choice->build_id, "baseline", (int)(i == c->baseline));
     json_object_set_new(made, "time_runs", json_integer((json_int_t)e->time_runs));
     json_object_set_new(made, "memory_runs", json_integer((json_int_t)e->memory_runs));
-    json_object_set_new(made, "alloc_time_ns", estimate_json(&e->time_ns, "faster", "slower"));
-    json_object_set_new(made, "rss_peak_bytes", estimate_json(&e->rss_peak, "smaller", "larger"));
-    json_object_set_new(made, "rss_mean_bytes", estimate_json(&e->rss_mean, "smaller", "larger"));
-    json_object_set_new(made, "rss_end_bytes", estimate_json(&e->rss_end, "smaller", "larger"));
+    json_object_set_new(made, "alloc_time_ns", estimate_json(e, HT_FIGURE_TIME));
+    json_object_set_new(made, "rss_peak_bytes", estimate_json(e, HT_FIGURE_PEAK));
+    json_object_set_new(made, "rss_mean_bytes", estimate_json(e, HT_FIGURE_MEAN));
+    json_object_set_new(made, "rss_end_bytes", estimate_json(e, HT_FIGURE_END));
     json_object_set_new(made, "ns_per_call", figure(e->ns_per_call));
+    json_object_set_new(made, "instructions", figure(c->instructions[i]));
     json_object_set_new(made, "faults", figure(e->faults));
     json_object_set_new(made, "wait_time_ns", figure(e->wait_ns));
     json_object_set_new(made, "fragmentation",
@@ -73,6 +126,10 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
     json_object_set_new(root, "scale", json_integer(c->options->scale));
     json_object_set_new(root, "baseline",
                         c->count ? json_string(choices->list[c->baseline].name) : json_null());
+    json_object_set_new(root, "repeats", json_integer(c->repeats));
+    json_object_set_new(root, "control", control_json(c));
+    json_object_set_new(root, "warnings", warnings_json(c->warnings));
+    json_object_set_new(root, "fail_if", fail_if_json(c));
     json_object_set_new(root, "harness",
                         json_pack("{s:o, s:o, s:o}", "time_ns", figure(c->harness_ns), "rss_bytes",
                                   figure(c->null_rss_bytes), "clock_cost_ns", figure(c->clock_cost_ns)));

@@ -44,6 +44,18 @@ static const char *count_text(double count, char *text) {
     return ht_grouped(text, (uint64_t)llround(count));
 }
 
+// The control's ratio in one of the passes, which says how far a difference of nothing goes.
+static void print_control(FILE *out, const struct ht_comparison *c) {
+    char time[CELL_BYTES], peak[CELL_BYTES];
+    const struct ht_interval *of_time = &c->controls[HT_FIGURE_TIME], *of_peak = &c->controls[HT_FIGURE_PEAK];
+    if (!c->controlled) return;
+    fprintf(out, "A/A control (%s again): ", c->options->choices.list[c->baseline].name);
+    if (c->options->time_pass) fprintf(out, "time %s", ratio_text(of_time, false, time));
+    if (c->options->time_pass && c->options->memory_pass) fprintf(out, ", ");
+    if (c->options->memory_pass) fprintf(out, "peak RSS %s", ratio_text(of_peak, false, peak));
+    fprintf(out, "\n");
+}
+
 static void print_heading(FILE *out, const struct ht_comparison *c) {
     const struct ht_recorded_program *program = c->program;
     const char *slash = strrchr(c->options->trace_path, '/');
@@ -66,17 +78,26 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
     if (c->built->inherited_objects) {
         fprintf(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
     }
+    if (c->repeats > 1) fprintf(out, "; time is the mean of %" PRIu32 " repeats in each run", c->repeats);
     fputc('\n', out);
+    print_control(out, c);
 }
 
-static const char *verdict_text(enum ht_verdict verdict, const char *less, const char *more) {
-    switch (verdict) {
-    case HT_VERDICT_LESS: return less;
-    case HT_VERDICT_MORE: return more;
-    case HT_VERDICT_SAME: return "same";
-    case HT_VERDICT_UNRESOLVED: return "unresolved";
+static const char *verdict_text(const struct ht_allocator_estimates *estimates, enum ht_figure figure,
+                                char *text) {
+    const struct ht_estimate *estimate = ht_estimate_of(estimates, figure);
+    char more[CELL_BYTES];
+    switch (estimate->verdict) {
+    case HT_VERDICT_LESS: return ht_figure_words[figure].less;
+    case HT_VERDICT_MORE: return ht_figure_words[figure].more;
+    case HT_VERDICT_SAME: return "same within 1 %";
+    case HT_VERDICT_UNRESOLVED: break;
     default: return "";
     }
+    if (isnan(estimate->more_rounds)) return "unresolved (one round is not enough)";
+    snprintf(text, CELL_BYTES, "unresolved (about %s more rounds needed)",
+             ht_grouped(more, (uint64_t)estimate->more_rounds));
+    return text;
 }
 
 // Both tables begin with who it is and are compared with the same one.
@@ -98,19 +119,38 @@ static void print_time(FILE *out, const struct ht_comparison *c) {
     double largest_ns = 0;
     for (size_t i = 0; i < c->count; i++) largest_ns = fmax(largest_ns, c->allocators[i].time_ns.median);
     struct time_unit unit = time_unit_for(largest_ns);
-    table = (struct ht_text_table){.alignments = "lrrlrl"};
-    ht_table_add(&table,
-                 (const char *[]){"allocator", "time", "per call", names.versus, "page faults", "verdict"});
+    table = (struct ht_text_table){.alignments = "lrrrlrl"};
+    ht_table_add(&table, (const char *[]){"allocator", "time", "min", "per call", names.versus, "page faults",
+                                          "verdict"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
-        char time[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES], faults[CELL_BYTES];
+        char time[CELL_BYTES], least[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES], faults[CELL_BYTES];
+        char verdict[CELL_BYTES];
         names = names_of(c, i);
-        ht_table_add(&table, (const char *[]){names.allocator,
-                                              number_text(e->time_ns.median, unit.ns, unit.format, time),
-                                              number_text(e->ns_per_call, 1, "%.1f ns", each),
-                                              ratio_text(&e->time_ns.ratio, i == c->baseline, ratio),
-                                              count_text(e->faults, faults),
-                                              verdict_text(e->time_ns.verdict, "faster", "slower")});
+        ht_table_add(&table, (const char *[]){
+                                 names.allocator, number_text(e->time_ns.median, unit.ns, unit.format, time),
+                                 number_text(e->time_ns.minimum, unit.ns, unit.format, least),
+                                 number_text(e->ns_per_call, 1, "%.1f ns", each),
+                                 ratio_text(&e->time_ns.ratio, i == c->baseline, ratio),
+                                 count_text(e->faults, faults), verdict_text(e, HT_FIGURE_TIME, verdict)});
+    }
+    fputc('\n', out);
+    ht_table_print(out, &table);
+}
+
+static void print_instructions(FILE *out, const struct ht_comparison *c) {
+    static struct ht_text_table table;
+    table = (struct ht_text_table){.alignments = "lrrr"};
+    struct row_names names = names_of(c, c->baseline);
+    ht_table_add(&table, (const char *[]){"allocator", "instructions", "per call", names.versus});
+    for (size_t i = 0; i < c->count; i++) {
+        char count[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES];
+        double mine = c->instructions[i];
+        names = names_of(c, i);
+        ht_table_add(&table,
+                     (const char *[]){names.allocator, isnan(mine) ? "n/a" : count_text(mine, count),
+                                      number_text(mine, (double)c->built->calls_total, "%.1f", each),
+                                      number_text(mine, c->instructions[c->baseline], "%.3f", ratio)});
     }
     fputc('\n', out);
     ht_table_print(out, &table);
@@ -125,6 +165,7 @@ static void print_memory(FILE *out, const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
         char peak[CELL_BYTES], ratio[CELL_BYTES], mean[CELL_BYTES], end[CELL_BYTES], f4[CELL_BYTES];
+        char verdict[CELL_BYTES];
         names = names_of(c, i);
         ht_table_add(&table,
                      (const char *[]){names.allocator, number_text(e->rss_peak.median, 1e6, "%.1f MB", peak),
@@ -132,7 +173,7 @@ static void print_memory(FILE *out, const struct ht_comparison *c) {
                                       number_text(e->rss_mean.median, 1e6, "%.1f MB", mean),
                                       number_text(e->rss_end.median, 1e6, "%.1f MB", end),
                                       number_text(e->fragmentation[3], 1, "%.2f", f4),
-                                      verdict_text(e->rss_peak.verdict, "smaller", "larger")});
+                                      verdict_text(e, HT_FIGURE_PEAK, verdict)});
     }
     fputc('\n', out);
     ht_table_print(out, &table);
@@ -274,6 +315,21 @@ static void print_functions(FILE *out, const struct ht_comparison *c, size_t all
     ht_table_print(out, &table);
 }
 
+static void print_outliers(FILE *out, const struct ht_comparison *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        for (int figure = 0; figure < HT_FIGURES; figure++) {
+            const struct ht_estimate *e = ht_estimate_of(&c->allocators[i], (enum ht_figure)figure);
+            if (!e->outliers_count) continue;
+            fprintf(out, "outliers, kept: %s of %s in round%s", ht_figure_words[figure].name,
+                    c->options->choices.list[i].name, e->outliers_count == 1 ? "" : "s");
+            for (size_t k = 0; k < e->outliers_count; k++) {
+                fprintf(out, "%s%" PRIu32, k ? ", " : " ", e->outliers[k] + 1);
+            }
+            fprintf(out, "\n");
+        }
+    }
+}
+
 static void print_details(FILE *out, const struct ht_comparison *c) {
     char timed[CELL_BYTES], waited[CELL_BYTES];
     for (size_t i = 0; i < c->count; i++) print_functions(out, c, i);
@@ -289,10 +345,12 @@ static void print_details(FILE *out, const struct ht_comparison *c) {
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_heading(out, c);
     if (c->options->time_pass && c->count) print_time(out, c);
+    if (c->options->instructions && c->count) print_instructions(out, c);
     if (c->options->memory_pass && c->count) print_memory(out, c);
     fputc('\n', out);
     print_best(out, c);
     print_recorded(out, c);
     print_harness(out, c);
     if (c->options->verbose && c->options->time_pass) print_details(out, c);
+    if (c->options->verbose) print_outliers(out, c);
 }

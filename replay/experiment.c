@@ -1,5 +1,6 @@
 #include "experiment.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,22 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "instruction_count.h"
 #include "results_line.h"
 
-enum { PROBLEM_BYTES = 512 };
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
-
-// The null replayer's answers of this round.
-struct control {
-    struct ht_outcome flat, memory;
-    struct ht_timed_readings timed;
-    uint64_t *rss_bytes;
-};
-
-struct progress {
-    bool shown;
-    uint64_t begun_ns, drawn_ns, runs, runs_done;
-};
+// Shorter runs are mostly luck: of the scheduler, of the caches, of where pages come to lie.
+static const uint64_t run_cpu_ns = 100000000;
+enum { REPEATS_MAX = 10000 };
 
 static uint64_t now_ns(clockid_t clock) {
     struct timespec now;
@@ -31,23 +23,21 @@ static uint64_t now_ns(clockid_t clock) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-// On a terminal only, after the first second, six times a second at most.
-static void draw(const struct ht_experiment *x, struct progress *progress, uint32_t round, const char *name) {
-    uint64_t now = now_ns(CLOCK_MONOTONIC);
-    if (x->options->quiet || !isatty(STDERR_FILENO)) return;
-    if (now - progress->begun_ns < 1000000000u || now - progress->drawn_ns < 160000000u) return;
-    fprintf(stderr, "\r\033[Kround %u of %u, %.0f %%: %s", round + 1, x->options->rounds,
-            100.0 * (double)progress->runs_done / (double)progress->runs, name);
-    progress->drawn_ns = now;
-    progress->shown = true;
+static uint64_t schedule_now_ns(void *context) {
+    (void)context;
+    return now_ns(CLOCK_MONOTONIC);
 }
 
-static void wipe(struct progress *progress) {
-    if (progress->shown) fprintf(stderr, "\r\033[K");
-    progress->shown = false;
+static bool is_control(const struct ht_experiment *x, uint32_t who) {
+    return who == x->options->choices.count + 1;
 }
 
-static struct ht_job make_job(const struct ht_experiment *x, enum ht_pass pass) {
+static const struct ht_choice *choice_of(const struct ht_experiment *x, uint32_t who) {
+    if (who == HT_WHO_NULL) return x->null_choice;
+    return &x->options->choices.list[is_control(x, who) ? x->baseline : who - 1];
+}
+
+struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
     const struct ht_pace *pace = pass == HT_PASS_MEMORY ? &x->options->paces.memory : &x->options->paces.time;
     uint64_t usual = pass == HT_PASS_MEMORY ? memory_window_ns : time_window_ns;
     return (struct ht_job){
@@ -59,14 +49,14 @@ static struct ht_job make_job(const struct ht_experiment *x, enum ht_pass pass) 
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = x->end_ns,
         .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
-        .repeats = 1,
+        .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
         .window_ns = x->options->window_ns ? x->options->window_ns : usual,
     };
 }
 
 bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, char *problem, size_t room) {
-    struct ht_job job = make_job(x, HT_PASS_DESCRIBE);
-    if (!ht_child_run(&x->channel, choice, &job, &x->random, problem, room)) return false;
+    struct ht_job job = ht_experiment_job(x, HT_PASS_DESCRIBE);
+    if (!ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, room)) return false;
     const struct ht_outcome *said = &x->channel.exchange->outcome;
     char *path = realpath(said->path, NULL);
     snprintf(choice->path, sizeof choice->path, "%s", path ? path : said->path);
@@ -76,20 +66,21 @@ bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, c
     return true;
 }
 
-static bool run_pass(struct ht_experiment *x, const struct ht_choice *choice, enum ht_pass pass,
-                     struct ht_outcome *outcome, char *problem) {
-    struct ht_job job = make_job(x, pass);
-    bool done = ht_child_run(&x->channel, choice, &job, &x->random, problem, PROBLEM_BYTES);
-    *outcome = x->channel.exchange->outcome;
-    if (!done) return false;
+// Runs the turn's child. What it said is in the channel until the next one runs.
+static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char *problem, size_t room) {
+    struct ht_job job = ht_experiment_job(x, turn->pass);
+    if (!ht_child_run(&x->channel, choice_of(x, turn->who), &job, turn->cpu, &x->random, problem, room)) {
+        return false;
+    }
+    const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     uint64_t expected = x->built->form->operations * x->built->side_by_side * job.repeats;
     if (outcome->operations != expected) {
-        snprintf(problem, PROBLEM_BYTES, "%llu operations replayed, %llu expected",
+        snprintf(problem, room, "%llu operations replayed, %llu expected",
                  (unsigned long long)outcome->operations, (unsigned long long)expected);
         return false;
     }
-    if (pass == HT_PASS_MEMORY && outcome->samples_taken != x->built->form->samples) {
-        snprintf(problem, PROBLEM_BYTES, "RSS was read %llu times, %u expected",
+    if (turn->pass == HT_PASS_MEMORY && outcome->samples_taken != x->built->form->samples) {
+        snprintf(problem, room, "RSS was read %llu times, %u expected",
                  (unsigned long long)outcome->samples_taken, x->built->form->samples);
         return false;
     }
@@ -97,9 +88,14 @@ static bool run_pass(struct ht_experiment *x, const struct ht_choice *choice, en
 }
 
 // Keeps a result, and says in one line what went wrong with it.
-static void keep(struct ht_experiment *x, struct ht_results_line *line, struct progress *progress) {
+static void keep(struct ht_experiment *x, struct ht_results_line *line, const struct ht_turn *turn) {
+    line->choice = choice_of(x, turn->who);
+    line->control = is_control(x, turn->who);
+    line->round = turn->round;
+    line->cpu = turn->cpu;
+    line->memory_pass = turn->pass == HT_PASS_MEMORY;
     if (line->problem && !ht_child_interrupted()) {
-        wipe(progress);
+        ht_progress_end(&x->progress);
         x->failed_runs++;
         fprintf(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
                 line->memory_pass ? "memory" : "time", line->problem);
@@ -110,146 +106,253 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, struct p
     line->machine = &x->machine;
     line->trace_sha256 = x->trace_sha256;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
-        wipe(progress);
+        ht_progress_end(&x->progress);
         fprintf(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
                 strerror(errno));
         x->results_failed = true;
     }
 }
 
-// Both children of a time pass. control is the null replayer's of this round; for its own run, what to fill.
-static void time_pass(struct ht_experiment *x, const struct ht_choice *choice, uint32_t round,
-                      struct control *control, struct ht_cell *cell, struct progress *progress) {
-    char problem[PROBLEM_BYTES] = "";
-    bool own = choice == x->null_choice;
-    struct ht_outcome flat = {0}, timed = {0};
-    struct ht_timed_readings sum;
-    struct ht_results_line line = {.choice = choice,
-                                   .round = round,
-                                   .load = ht_machine_load(),
-                                   .started_realtime_ns = now_ns(CLOCK_REALTIME)};
-    cell->time_ok = run_pass(x, choice, HT_PASS_FLAT, &flat, problem);
-    if (cell->time_ok) cell->time_ok = run_pass(x, choice, HT_PASS_TIMED, &timed, problem);
+// From here on one repeat stands for all.
+static void divide_by_repeats(struct ht_outcome *flat, uint64_t repeats) {
+    flat->cpu_ns /= repeats;
+    flat->wait_ns /= repeats;
+    flat->wall_ns /= repeats;
+    flat->minor_faults /= repeats;
+    flat->major_faults /= repeats;
+}
+
+// All of the time pass has run, or failed.
+static void finish_time(struct ht_experiment *x, const struct ht_turn *turn) {
+    struct ht_round_run *run = &x->runs[turn->who], *null_run = &x->runs[HT_WHO_NULL];
+    struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
+    struct ht_results_line line = {
+        .outcome = &run->flat,
+        .repeats = x->repeats,
+        .instructions = turn->who ? x->instructions[choice_of(x, turn->who) - x->options->choices.list] : NAN,
+        .load = run->load,
+        .started_realtime_ns = run->started_realtime_ns};
+    cell->time_ok = !run->failed;
     if (cell->time_ok) {
-        ht_timed_readings_sum(x->built, x->channel.readings, &timed, &sum);
-        if (own) {
-            control->flat = flat;
-            control->timed = sum;
-        }
-        ht_time_figures(x->built, own ? &control->flat : &flat, own ? &control->timed : &sum, &control->flat,
-                        &control->timed, x->options->pollution_bytes > 0, &cell->time);
-        cell->faults = (double)(flat.minor_faults + flat.major_faults);
+        ht_time_figures(x->built, &run->flat, &run->timed, &null_run->flat, &null_run->timed,
+                        x->options->pollution_bytes > 0, &cell->time);
+        cell->faults = (double)(run->flat.minor_faults + run->flat.major_faults);
+        x->timed_runs += run->timed.taken;
+        x->timed_runs_dropped += run->timed.dropped;
         line.time = &cell->time;
     } else {
-        line.problem = problem;
+        line.problem = run->problem;
     }
-    line.outcome = flat.failures || !timed.state ? &flat : &timed;
-    if (cell->time_ok) line.outcome = &flat;
-    keep(x, &line, progress);
+    keep(x, &line, turn);
+}
+
+static void flat_turn(struct ht_experiment *x, const struct ht_turn *turn) {
+    struct ht_round_run *run = &x->runs[turn->who];
+    memset(run, 0, sizeof *run);
+    run->timed.ns_per_tick = NAN;
+    run->load = ht_machine_load();
+    run->started_realtime_ns = now_ns(CLOCK_REALTIME);
+    run->failed = !run_child(x, turn, run->problem, sizeof run->problem);
+    run->flat = x->channel.exchange->outcome;
+    divide_by_repeats(&run->flat, x->repeats);
+    if (!turn->timed_follows) finish_time(x, turn);
+}
+
+static void timed_turn(struct ht_experiment *x, const struct ht_turn *turn) {
+    struct ht_round_run *run = &x->runs[turn->who];
+    if (!run->failed) {
+        run->failed = !run_child(x, turn, run->problem, sizeof run->problem);
+        if (run->failed) run->flat = x->channel.exchange->outcome;  // whose failures are told
+        else ht_timed_readings_sum(x->built, x->channel.readings, &x->channel.exchange->outcome, &run->timed);
+    }
+    finish_time(x, turn);
 }
 
 // Trace time reaches the cycle counter only where its readings are caught, which is too dear where time is
 // taken.
-static void warn_of_cycle_counter(const struct ht_experiment *x, const struct ht_choice *choice,
-                                  const struct ht_outcome *outcome, uint32_t round,
-                                  struct progress *progress) {
-    if (round > 0 || !outcome->cycle_counter_reader[0]) return;
+static void warn_of_cycle_counter(struct ht_experiment *x, const struct ht_turn *turn,
+                                  const struct ht_outcome *outcome) {
+    if (turn->round > 0 || is_control(x, turn->who) || !outcome->cycle_counter_reader[0]) return;
     if (!x->options->time_pass || !x->options->paces.time.virtual_time) return;
-    wipe(progress);
-    fprintf(stderr,
-            "replay: %s reads the cycle counter (in %s): virtual time reaches it in the memory pass only; "
-            "for the "
-            "time pass use --pace time=real\n",
-            choice->name, outcome->cycle_counter_reader);
+    ht_warn(&x->warnings, HT_WARNING_CYCLE_COUNTER, "for the time pass use --pace time=real",
+            "%s reads the cycle counter (in %s): virtual time reaches it in the memory pass only",
+            choice_of(x, turn->who)->name, outcome->cycle_counter_reader);
 }
 
-static void memory_pass(struct ht_experiment *x, const struct ht_choice *choice, uint32_t round,
-                        struct control *control, struct ht_cell *cell, struct progress *progress) {
-    char problem[PROBLEM_BYTES] = "";
-    bool own = choice == x->null_choice;
-    struct ht_outcome outcome = {0};
-    struct ht_results_line line = {.choice = choice,
-                                   .round = round,
-                                   .memory_pass = true,
-                                   .outcome = &outcome,
+static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
+    char problem[512] = "";
+    bool own = turn->who == HT_WHO_NULL;
+    struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
+    struct ht_results_line line = {.repeats = 1,
+                                   .instructions = NAN,
                                    .load = ht_machine_load(),
                                    .started_realtime_ns = now_ns(CLOCK_REALTIME)};
-    cell->memory_ok = run_pass(x, choice, HT_PASS_MEMORY, &outcome, problem);
+    cell->memory_ok = run_child(x, turn, problem, sizeof problem);
+    struct ht_outcome outcome = x->channel.exchange->outcome;
+    line.outcome = &outcome;
     if (cell->memory_ok &&
-        !ht_memory_figures(x->built, &outcome, x->channel.rss_bytes, own ? NULL : &control->memory,
-                           own ? NULL : control->rss_bytes, &cell->memory)) {
+        !ht_memory_figures(x->built, &outcome, x->channel.rss_bytes, own ? NULL : &x->null_memory,
+                           own ? NULL : x->null_rss_bytes, &cell->memory)) {
         snprintf(problem, sizeof problem, "no memory for its figures");
         cell->memory_ok = false;
     }
     if (cell->memory_ok && own) {
-        control->memory = outcome;
-        memcpy(control->rss_bytes, x->channel.rss_bytes, x->built->form->samples * sizeof(uint64_t));
+        x->null_memory = outcome;
+        memcpy(x->null_rss_bytes, x->channel.rss_bytes, x->built->form->samples * sizeof(uint64_t));
     }
     if (cell->memory_ok) {
-        warn_of_cycle_counter(x, choice, &outcome, round, progress);
+        warn_of_cycle_counter(x, turn, &outcome);
         line.memory = &cell->memory;
         if (!x->options->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
     } else {
         line.problem = problem;
     }
-    keep(x, &line, progress);
+    keep(x, &line, turn);
     free(cell->memory.rss_bytes);
     cell->memory.rss_bytes = NULL;
 }
 
-// All passes of one allocator in one round. False if it can't go on.
-static bool run_allocator(struct ht_experiment *x, const struct ht_choice *choice, uint32_t round,
-                          struct control *control, struct ht_cell *cell, struct progress *progress) {
-    draw(x, progress, round, choice->name);
-    cell->faults = NAN;
-    if (x->options->time_pass) time_pass(x, choice, round, control, cell, progress);
-    if (x->options->memory_pass && !ht_child_interrupted()) {
-        memory_pass(x, choice, round, control, cell, progress);
-    }
-    progress->runs_done++;
-    return !ht_child_interrupted();
+// What fails here fails again in the first round, and is told there.
+static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
+    char problem[512];
+    if (!run_child(x, turn, problem, sizeof problem) || turn->pass != HT_PASS_FLAT) return;
+    const struct ht_outcome *outcome = &x->channel.exchange->outcome;
+    x->repeatable = outcome->first_cpu_ns > 0;
+    if (turn->who == HT_WHO_NULL && x->options->choices.count > 0) return;
+    if (!x->fastest_cpu_ns || outcome->cpu_ns < x->fastest_cpu_ns) x->fastest_cpu_ns = outcome->cpu_ns;
 }
 
-static bool run_round(struct ht_experiment *x, uint32_t round, struct control *control,
-                      struct progress *progress) {
+static uint32_t choose_repeats(const struct ht_experiment *x) {
+    // What waits for the clock, or for the decoder, is long enough and could not begin anew.
+    bool waits = x->options->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed;
+    if (waits || !x->repeatable || !x->fastest_cpu_ns || x->fastest_cpu_ns >= run_cpu_ns) return 1;
+    uint64_t repeats = (run_cpu_ns + x->fastest_cpu_ns - 1) / x->fastest_cpu_ns;
+    return repeats < REPEATS_MAX ? (uint32_t)repeats : REPEATS_MAX;
+}
+
+// Room for the round's cells, all of them empty.
+static bool begin_round(struct ht_experiment *x, uint32_t round) {
     struct ht_measurements *m = &x->measurements;
-    struct ht_cell *cells = realloc(m->cells, (round + 1) * (m->choices + 1) * sizeof *cells);
+    size_t stride = m->choices + 2;
+    if (round < m->rounds) return true;
+    if (!x->repeats) x->repeats = choose_repeats(x);
+    struct ht_cell *cells = realloc(m->cells, (round + 1) * stride * sizeof *cells);
     if (!cells) {
         fprintf(stderr, "replay: no memory for another round\n");
         return false;
     }
     m->cells = cells;
-    memset(&cells[round * (m->choices + 1)], 0, (m->choices + 1) * sizeof *cells);
+    memset(&cells[round * stride], 0, stride * sizeof *cells);
+    for (size_t i = 0; i < stride; i++) cells[round * stride + i].faults = NAN;
     m->rounds = round + 1;
-    uint32_t order[HT_CHOICES_MAX];
-    ht_random_order(&x->random, order, (uint32_t)m->choices);
-    struct ht_cell *null_cell = ht_null_cell(m, round);
-    if (!run_allocator(x, x->null_choice, round, control, null_cell, progress)) return false;
-    if ((x->options->time_pass && !null_cell->time_ok) ||
-        (x->options->memory_pass && !null_cell->memory_ok)) {
-        fprintf(stderr, "replay: without the null replayer there is nothing to compare with\n");
-        return false;
-    }
-    for (size_t i = 0; i < m->choices; i++) {
-        const struct ht_choice *choice = &x->options->choices.list[order[i]];
-        if (!run_allocator(x, choice, round, control, ht_cell(m, round, order[i]), progress)) return false;
-    }
     return true;
 }
 
-int ht_experiment_run(struct ht_experiment *x) {
-    size_t choices = x->options->choices.count;
-    x->measurements = (struct ht_measurements){.choices = choices};
-    struct control control = {.rss_bytes = malloc((x->built->form->samples + 1) * sizeof(uint64_t))};
-    struct progress progress = {.begun_ns = now_ns(CLOCK_MONOTONIC),
-                                .runs = x->options->rounds * (choices + 1)};
-    int early = control.rss_bytes ? 0 : -1;
-    for (uint32_t round = 0; round < x->options->rounds && !early; round++) {
-        if (!run_round(x, round, &control, &progress)) early = -1;
+static void draw_progress(struct ht_experiment *x, const struct ht_turn *turn) {
+    const struct ht_replay_options *options = x->options;
+    if (options->quiet || !ht_progress_due(&x->progress)) return;
+    const char *name = choice_of(x, turn->who)->name;
+    double spent_s = (double)(now_ns(CLOCK_MONOTONIC) - x->begun_ns) / 1e9;
+    if (turn->warm_up) {
+        ht_progress_draw(&x->progress, "warming up: %s", name);
+    } else if (options->rounds) {
+        double left_s = turn->round ? spent_s / turn->round * (options->rounds - turn->round) : NAN;
+        ht_progress_draw(&x->progress,
+                         isnan(left_s) ? "round %u of %u: %s" : "round %u of %u: %s, about %.0f s left",
+                         turn->round + 1, options->rounds, name, left_s);
+    } else {
+        ht_progress_draw(&x->progress, "round %u: %s, %.0f s of at most about %.0f", turn->round + 1, name,
+                         spent_s, fmax(spent_s, (double)options->budget_ns / 1e9));
     }
-    wipe(&progress);
-    free(control.rss_bytes);
-    return early;
+}
+
+static bool null_failed(const struct ht_experiment *x, const struct ht_turn *turn) {
+    if (turn->who != HT_WHO_NULL) return false;
+    if (turn->pass == HT_PASS_MEMORY) return !ht_null_cell(&x->measurements, turn->round)->memory_ok;
+    return x->runs[HT_WHO_NULL].failed;
+}
+
+static bool take_turn(void *context, const struct ht_turn *turn) {
+    struct ht_experiment *x = context;
+    if (!turn->warm_up && !begin_round(x, turn->round)) return false;
+    draw_progress(x, turn);
+    if (turn->warm_up) warm_up_turn(x, turn);
+    else if (turn->pass == HT_PASS_FLAT) flat_turn(x, turn);
+    else if (turn->pass == HT_PASS_TIMED) timed_turn(x, turn);
+    else memory_turn(x, turn);
+    if (ht_child_interrupted()) return false;
+    if (turn->warm_up || !null_failed(x, turn)) return true;
+    if (turn->timed_follows) finish_time(x, turn);  // which says what the problem was
+    fprintf(stderr, "replay: without the null replayer there is nothing to compare with\n");
+    return false;
+}
+
+// A figure is open while neither the verdict nor any of the conditions of --fail-if is settled by the
+// stricter interval. Looking several times would find a difference by chance more often than one look does.
+static bool is_open(const struct ht_experiment *x, enum ht_figure figure) {
+    const struct ht_replay_options *options = x->options;
+    for (size_t i = 0; i < options->choices.count; i++) {
+        struct ht_estimate estimate = {0};
+        if (i == x->baseline) continue;
+        ht_compare_figure(&x->measurements, figure, i, x->baseline, ht_look_confidence, &estimate);
+        // What was never measured, because it failed, will not be by more rounds.
+        if (estimate.ratio.count == 0) continue;
+        if (figure <= HT_FIGURE_PEAK && estimate.verdict == HT_VERDICT_UNRESOLVED) return true;
+        if (ht_fail_if_open(&options->conditions, figure, &estimate.widened)) return true;
+    }
+    return false;
+}
+
+static void look(void *context, uint32_t rounds, bool *time_open, bool *memory_open) {
+    const struct ht_experiment *x = context;
+    assert(rounds == x->measurements.rounds);
+    *time_open = is_open(x, HT_FIGURE_TIME);
+    *memory_open = false;
+    for (int figure = HT_FIGURE_PEAK; figure < HT_FIGURES; figure++) {
+        *memory_open = *memory_open || is_open(x, (enum ht_figure)figure);
+    }
+}
+
+// A trace of one thread runs on one processor, the same for all runs of a round.
+static uint32_t allowed_cpus(const struct ht_experiment *x, int *cpus) {
+    cpu_set_t set;
+    uint32_t count = 0;
+    if (x->built->form->streams > 1 || sched_getaffinity(0, sizeof set, &set)) return 0;
+    for (int i = 0; i < CPU_SETSIZE && count < HT_SCHEDULE_CPUS; i++) {
+        if (CPU_ISSET(i, &set)) cpus[count++] = i;
+    }
+    return count;
+}
+
+int ht_experiment_run(struct ht_experiment *x) {
+    const struct ht_replay_options *options = x->options;
+    int cpus[HT_SCHEDULE_CPUS];
+    uint32_t rounds = 0;
+    x->measurements = (struct ht_measurements){.choices = options->choices.count};
+    x->null_rss_bytes = malloc((x->built->form->samples + 1) * sizeof(uint64_t));
+    if (!x->null_rss_bytes) return -1;
+    struct ht_schedule schedule = {.choices = (uint32_t)options->choices.count,
+                                   .rounds = options->rounds,
+                                   .budget_ns = options->budget_ns,
+                                   .time_pass = options->time_pass,
+                                   .memory_pass = options->memory_pass,
+                                   .control = options->choices.count > 1,
+                                   .timed_always = options->pollution_bytes > 0,
+                                   .cpus = cpus,
+                                   .cpus_count = allowed_cpus(x, cpus)};
+    struct ht_executor executor = {x, take_turn, look, schedule_now_ns};
+    ht_progress_start(&x->progress);
+    for (size_t i = 0; i < HT_CHOICES_MAX; i++) x->instructions[i] = NAN;
+    if (options->instructions && !ht_instructions_count(x)) {
+        free(x->null_rss_bytes);
+        x->end = HT_END_EARLY;
+        return -1;
+    }
+    x->begun_ns = now_ns(CLOCK_MONOTONIC);
+    x->end = ht_schedule_run(&schedule, &x->random, &executor, &rounds);
+    ht_progress_end(&x->progress);
+    free(x->null_rss_bytes);
+    return x->end == HT_END_EARLY ? -1 : 0;
 }
 
 void ht_experiment_free(struct ht_experiment *x) {

@@ -1,18 +1,35 @@
-// The rounds: who runs when, and what came of it.
+// The experiment: the schedule's turns run in children, and what came of them.
 #ifndef HEAPTAPE_EXPERIMENT_H
 #define HEAPTAPE_EXPERIMENT_H
+
+#include <sched.h>
 
 #include "allocator_choice.h"
 #include "child_run.h"
 #include "comparison.h"
+#include "fail_if.h"
 #include "form_builder.h"
 #include "machine_facts.h"
 #include "replay_options.h"
+#include "replay_warnings.h"
+#include "schedule.h"
+#include "talk.h"
+
+// What the children of one turn, or of one pass of two turns, have said so far.
+struct ht_round_run {
+    struct ht_outcome flat;  // of one repeat
+    struct ht_timed_readings timed;
+    bool failed;
+    char problem[512];
+    double load;
+    uint64_t started_realtime_ns;
+};
 
 struct ht_experiment {
     const struct ht_replay_options *options;
     const struct ht_built_form *built;
     const struct ht_choice *null_choice;
+    size_t baseline;
     const char *trace_sha256;
     uint64_t end_ns;  // of the trace
     int results_fd;   // -1: results are not kept
@@ -20,16 +37,29 @@ struct ht_experiment {
     struct ht_child_channel channel;
     struct ht_random random;
     struct ht_measurements measurements;
+    enum ht_schedule_end end;
     size_t failed_runs;
     bool results_failed;  // writing them failed
+    uint32_t repeats;     // of the trace in one flat run, from the warm-up
+    // Of the turns that run.
+    struct ht_round_run runs[HT_CHOICES_MAX + 2];
+    struct ht_outcome null_memory;
+    uint64_t *null_rss_bytes;
+    uint64_t fastest_cpu_ns;  // of the warm-up, 0 if not known
+    bool repeatable;          // the child repeats
+    uint64_t begun_ns, timed_runs, timed_runs_dropped;
+    struct ht_progress progress;
+    struct ht_warnings warnings;
+    double instructions[HT_CHOICES_MAX];  // of one replay, the null replayer's taken off; NaN if not counted
 };
+
+struct ht_job ht_experiment_job(const struct ht_experiment *experiment, enum ht_pass pass);
 
 // Asks a choice who it is: path, version and build id. False, with one line in problem, if it can't prove it.
 bool ht_experiment_describe(struct ht_experiment *experiment, struct ht_choice *choice, char *problem,
                             size_t room);
 
-// Runs the rounds: the null replayer first in each, because its figures are taken off the others' as soon as
-// they are there, then each allocator once, in random order. Returns 0; -1 if it had to end early.
+// Runs the rounds (schedule.h). Returns 0; -1 if it had to end early.
 int ht_experiment_run(struct ht_experiment *experiment);
 
 void ht_experiment_free(struct ht_experiment *experiment);

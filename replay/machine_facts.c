@@ -21,15 +21,44 @@ static void read_cpu(char *text, size_t room) {
     if (file) fclose(file);
 }
 
-// "always [madvise] never" says which is on.
+void ht_chosen_word(const char *line, char *text, size_t room) {
+    const char *open = strchr(line, '['), *close = open ? strchr(open, ']') : NULL;
+    *text = 0;
+    if (close) snprintf(text, room, "%.*s", (int)(close - open - 1), open + 1);
+}
+
 static void read_thp(char *text, size_t room) {
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
-    char line[128], *open, *close;
-    if (file && fgets(line, sizeof line, file) && (open = strchr(line, '[')) && (close = strchr(open, ']'))) {
-        *close = 0;
-        snprintf(text, room, "%s", open + 1);
-    }
+    char line[128];
+    if (file && fgets(line, sizeof line, file)) ht_chosen_word(line, text, room);
     if (file) fclose(file);
+}
+
+static void read_word(const char *path, char *text, size_t room) {
+    FILE *file = fopen(path, "re");
+    *text = 0;
+    if (file && fgets(text, (int)room, file)) text[strcspn(text, "\n")] = 0;
+    if (file) fclose(file);
+}
+
+static void read_frequency(struct ht_machine *machine) {
+    static const struct {
+        const char *path, *when_on, *off;
+    } switches[] = {
+        {"/sys/devices/system/cpu/intel_pstate/no_turbo", "0",
+         "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo"},
+        {"/sys/devices/system/cpu/cpufreq/boost", "1", "echo 0 > /sys/devices/system/cpu/cpufreq/boost"},
+    };
+    char word[64];
+    read_word("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", machine->governor,
+              sizeof machine->governor);
+    machine->turbo = -1;
+    for (size_t i = 0; i < sizeof switches / sizeof *switches && machine->turbo < 0; i++) {
+        read_word(switches[i].path, word, sizeof word);
+        if (!word[0]) continue;
+        machine->turbo = !strcmp(word, switches[i].when_on);
+        machine->turbo_off = switches[i].off;
+    }
 }
 
 void ht_machine_read(struct ht_machine *machine) {
@@ -37,6 +66,7 @@ void ht_machine_read(struct ht_machine *machine) {
     memset(machine, 0, sizeof *machine);
     read_cpu(machine->cpu, sizeof machine->cpu);
     read_thp(machine->thp, sizeof machine->thp);
+    read_frequency(machine);
     if (uname(&system) == 0) {
         snprintf(machine->kernel, sizeof machine->kernel, "%.20s %.90s %.40s", system.sysname, system.release,
                  system.machine);

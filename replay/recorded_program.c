@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "machine_facts.h"
 #include "replay_form.h"
 
 static void take_text(const json_t *object, const char *key, char *text, size_t room) {
@@ -33,13 +34,18 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-// The last that is known of it, be it a call, a look at its memory or the end of a thread.
-static int take_end(struct ht_trace_reader *reader, const struct ht_trace_facts *facts,
-                    struct ht_recorded_program *program, struct ht_error *error) {
+// What the recording missed, and the last that is known of the program, be it a call, a look at its memory or
+// the end of a thread.
+static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_facts *facts,
+                       struct ht_recorded_program *program, struct ht_error *error) {
     char *text = ht_trace_totals_json(reader, error);
     if (!text && error->status) return -1;
     json_t *totals = text ? json_loads(text, 0, NULL) : NULL;
     json_int_t duration_ns = json_integer_value(json_object_get(totals, "duration_ns"));
+    program->lost_calls = (uint64_t)json_integer_value(json_object_get(totals, "lost_calls"));
+    program->anomalies = (uint64_t)json_integer_value(json_object_get(totals, "anomalies"));
+    program->foreign_frees = (uint64_t)json_integer_value(json_object_get(totals, "foreign_frees"));
+    program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
     json_decref(totals);
     free(text);
     if (duration_ns > 0) program->end_ns = (uint64_t)duration_ns;
@@ -56,6 +62,7 @@ static int take_end(struct ht_trace_reader *reader, const struct ht_trace_facts 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error) {
     *program = (struct ht_recorded_program){.rss_peak_bytes = NAN, .heap_peak_bytes = NAN, .cpu_ns = NAN};
+    char thp[64];
     char *context_text = ht_trace_context_json(reader, error);
     if (!context_text && error->status) return -1;
     json_t *context = context_text ? json_loads(context_text, 0, NULL) : NULL;
@@ -63,12 +70,14 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     take_text(context, "command", program->command, sizeof program->command);
     take_text(context, "allocator_name", program->allocator, sizeof program->allocator);
     take_text(context, "allocator_version", program->allocator_version, sizeof program->allocator_version);
+    take_text(context, "thp", thp, sizeof thp);
+    ht_chosen_word(thp, program->thp, sizeof program->thp);
     program->pid = (uint32_t)json_integer_value(json_object_get(context, "pid"));
     json_decref(context);
     struct ht_trace_facts facts = {0};
     if (ht_trace_facts(reader, &facts, error)) return -1;
     take_samples(&facts, program);
-    int failed = take_end(reader, &facts, program, error);
+    int failed = take_totals(reader, &facts, program, error);
     ht_trace_facts_free(&facts);
     return failed;
 }

@@ -16,10 +16,13 @@ const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"
 // clang-format off
 enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
-    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE
+    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
+    KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS
 };
 
 enum { ROUNDS_MAX = 1000000 };
+// As long as one waits for an answer; enough to tell a few per cent on traces of up to some million calls.
+static const uint64_t budget_default_ns = 60000000000;
 
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "LIST", 0,
@@ -27,7 +30,11 @@ static const struct argp_option table[] = {
      "LABEL=PATH, or null, which takes part anyway. Default: all", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON per run to FILE", 0},
     {"rounds", KEY_ROUNDS, "N", 0,
-     "Replay each allocator N times, in random order within each round. Default: 8", 0},
+     "Replay each allocator N times, in random order within each round. auto: until every verdict is clear or "
+     "the budget is spent. Default: auto", 0},
+    {"budget", KEY_BUDGET, "TIME", 0,
+     "Begin no round that would end later than TIME (such as 90s, 5m, 1h) from now; 3 rounds always run. "
+     "Default: 1m for --rounds auto, else none", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run. Default: random, and printed", 0},
     {"pass", KEY_PASS, "PASS", 0, "time, memory or both. Default: both", 0},
     {"threads", KEY_THREADS, "HOW", 0,
@@ -55,6 +62,11 @@ static const struct argp_option table[] = {
      "quarter of what machine, control group and RLIMIT_AS leave", 0},
     {"baseline", KEY_BASELINE, "NAME", 0,
      "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
+    {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
+     "Exit with status 1 where a ratio to the baseline is shown to be so, such as 'time>1.05'. Figures: time, "
+     "rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
+    {"instructions", KEY_INSTRUCTIONS, NULL, 0,
+     "Count instructions exactly, too, in one more run of each allocator under valgrind", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end", 0},
     {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
@@ -73,6 +85,27 @@ static uint64_t number(struct argp_state *state, const char *text, const char *o
                    (unsigned long long)lowest, (unsigned long long)highest);
     }
     return value;
+}
+
+// A number and its unit. Ends the program if it is neither.
+static uint64_t duration_ns(struct argp_state *state, const char *text, const char *option) {
+    static const struct {
+        const char *name;
+        double ns;
+    } units[] = {{"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+    char *end = NULL;
+    double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units && end != text; i++) {
+        double ns = value * units[i].ns;
+        if (!strcmp(end, units[i].name) && ns >= 1 && ns <= 1e18) return (uint64_t)ns;
+    }
+    argp_error(state, "--%s: %s: a time with its unit (s, m or h) expected, such as 90s or 5m", option, text);
+    return 0;
+}
+
+static void add_condition(struct argp_state *state, const char *text, struct ht_conditions *conditions) {
+    const char *problem = ht_fail_if_add(conditions, text);
+    if (problem) argp_error(state, "--fail-if: %s: %s", text, problem);
 }
 
 static int one_of(struct argp_state *state, const char *text, const char *option, const char *const *names,
@@ -100,7 +133,12 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     switch (key) {
     case KEY_ALLOC: choose(state, text, &options->choices); break;
     case 'o': options->results_path = text; break;
-    case KEY_ROUNDS: options->rounds = (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX); break;
+    case KEY_ROUNDS:
+        options->rounds = strcmp(text, "auto") ? (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX) : 0;
+        break;
+    case KEY_BUDGET: options->budget_ns = duration_ns(state, text, "budget"); break;
+    case KEY_FAIL_IF: add_condition(state, text, &options->conditions); break;
+    case KEY_INSTRUCTIONS: options->instructions = true; break;
     case KEY_SEED: options->seed = number(state, text, "seed", 0, INT64_MAX); break;
     case KEY_PASS:
         pass = one_of(state, text, "pass", passes, 3);
@@ -165,8 +203,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
             "\vThe comparison goes to stdout, everything else to stderr. Exit status: 0 done, 1 a run "
             "failed, "
             "2 bad usage, 3 bad trace."};
-    *options = (struct ht_replay_options){.rounds = 8,
-                                          .seed = random_seed(),
+    *options = (struct ht_replay_options){.seed = random_seed(),
                                           .scale = 1,
                                           .time_pass = true,
                                           .memory_pass = true,
@@ -174,6 +211,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
                                           .paces = HT_PACES_VIRTUAL};
     argp_err_exit_status = HT_EXIT_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, options);
+    if (!options->rounds && !options->budget_ns) options->budget_ns = budget_default_ns;
     bool chosen = options->choices.count > 0 || options->choices.null_only;
     struct ht_error error = {0};
     if (!chosen && ht_choices_add(&options->choices, "all", &error) && !options->list) {

@@ -6,13 +6,17 @@
 #include <stdint.h>
 
 #include "allocator_choice.h"
+#include "fail_if.h"
 #include "pace_option.h"
 #include "replay_job.h"
 
 struct ht_replay_options {
     const char *trace_path, *results_path, *baseline;
     struct ht_choices choices;
-    uint32_t rounds;
+    uint32_t rounds;     // 0: until all is resolved or the budget is spent
+    uint64_t budget_ns;  // 0: none
+    struct ht_conditions conditions;
+    bool instructions;
     uint64_t seed;
     bool time_pass, memory_pass;
     bool one_thread;

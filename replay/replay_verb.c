@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "comparison.h"
+#include "doubts.h"
 #include "experiment.h"
 #include "machine_memory.h"
 #include "results_line.h"
@@ -125,21 +126,49 @@ static int load_trace(const struct ht_replay_options *options, struct loaded_tra
     return failed;
 }
 
-static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early) {
+// Says which conditions of --fail-if are met, and by whom. Returns how many.
+static size_t say_conditions(const struct ht_comparison *c) {
+    const struct ht_choice *list = c->options->choices.list;
+    size_t met = 0;
+    for (size_t i = 0; i < c->options->conditions.count; i++) {
+        const struct ht_condition *condition = &c->options->conditions.list[i];
+        for (size_t k = 0; k < c->count; k++) {
+            const struct ht_estimate *e =
+                ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);
+            if (k == c->baseline || !ht_fail_if_met(condition, &e->widened)) continue;
+            fprintf(stderr, "replay: --fail-if %s: %s is at %.3f [%.3f, %.3f] of %s\n", condition->text,
+                    list[k].name, e->ratio.estimate, e->widened.low, e->widened.high, list[c->baseline].name);
+            met++;
+        }
+    }
+    return met;
+}
+
+static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
+                            const struct ht_activity *before, size_t *met) {
     static struct ht_comparison comparison;
     comparison.options = x->options;
     comparison.program = &trace->program;
     comparison.built = &trace->built;
-    comparison.baseline = baseline_of(x->options);
+    comparison.baseline = x->baseline;
     comparison.failed_runs = x->failed_runs;
+    comparison.repeats = x->repeats;
+    comparison.instructions = x->instructions;
+    comparison.warnings = &x->warnings;
     if (!ht_compare(&x->measurements, &comparison)) {
         fprintf(stderr, "replay: no memory for the comparison\n");
         return -1;
     }
-    if (early && x->measurements.rounds < 2) return 0;  // half a round compares nothing
-    if (x->options->json) return ht_comparison_print_json(stdout, &comparison);
-    ht_comparison_print(stdout, &comparison);
-    return fflush(stdout);
+    if (!early) ht_doubts(x, &comparison, before, &x->warnings);
+    int failed = 0;
+    if (early && x->measurements.rounds < 2) failed = 0;  // half a round compares nothing
+    else if (x->options->json) failed = ht_comparison_print_json(stdout, &comparison);
+    else ht_comparison_print(stdout, &comparison);
+    if (fflush(stdout)) failed = -1;
+    if (!x->options->quiet) ht_warnings_print(stderr, &x->warnings);
+    *met = say_conditions(&comparison);
+    ht_comparison_free(&comparison);
+    return failed;
 }
 
 // What a user does next, as a command to copy.
@@ -152,16 +181,20 @@ static void say_next(const struct ht_replay_options *options) {
     }
 }
 
-static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused) {
+static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused,
+                  const struct ht_activity *before) {
     const char *results = x->options->results_path;
     if (ht_child_interrupted()) {
-        fprintf(stderr, "replay: stopped in round %u of %u, seed %llu%s%s\n", x->measurements.rounds,
-                x->options->rounds, (unsigned long long)x->options->seed,
-                results ? "; the runs that ended are kept in " : "", results ? results : "");
+        char of[32] = "";
+        if (x->options->rounds) snprintf(of, sizeof of, " of %u", x->options->rounds);
+        fprintf(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of,
+                (unsigned long long)x->options->seed, results ? "; the runs that ended are kept in " : "",
+                results ? results : "");
     }
-    int unprinted = print_comparison(x, trace, early);
+    size_t met = 0;
+    int unprinted = print_comparison(x, trace, early, before, &met);
     if (unprinted) fprintf(stderr, "replay: the comparison can't be written\n");
-    bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
+    bool failed = early || refused || unprinted || x->failed_runs || x->results_failed || met;
     if (!failed && !x->options->quiet) say_next(x->options);
     return failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
@@ -189,13 +222,16 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     ht_machine_read(&x->machine);
     size_t refused = describe_all(x, options, null_choice);
     if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
+    x->baseline = baseline_of(options);
     if (options->results_path) {
         x->results_fd = ht_results_open(options->results_path, &error);
         if (x->results_fd < 0) return say(&error);
     }
     say_waiting(options, x->end_ns);
+    struct ht_activity before;
+    ht_activity_read(&before);
     int early = ht_experiment_run(x);
-    int status = finish(x, &trace, early, refused);
+    int status = finish(x, &trace, early, refused, &before);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
     ht_trace_close(trace.reader);

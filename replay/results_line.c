@@ -123,14 +123,16 @@ static void add_unmeasured(json_t *run) {
 static void add_figures(json_t *run, const struct ht_results_line *line) {
     const struct ht_time_figures *time = line->time;
     const struct ht_memory_figures *memory = line->memory;
+    bool timed = time && !isnan(time->clock_cost_ns);  // not every round has a timed pass
     json_object_set_new(run, "alloc_time_ns", whole(time ? time->alloc_time_ns : NAN));
     json_object_set_new(run, "harness_time_ns", whole(time ? time->harness_time_ns : NAN));
     json_object_set_new(run, "touch_time_ns", whole(time ? time->touch_time_ns : NAN));
     json_object_set_new(run, "ns_per_call", figure(time ? time->ns_per_call : NAN));
     json_object_set_new(run, "clock_cost_ns", figure(time ? time->clock_cost_ns : NAN));
-    json_object_set_new(run, "timed_calls", time ? json_integer((json_int_t)time->timed_calls) : json_null());
+    json_object_set_new(run, "timed_calls",
+                        timed ? json_integer((json_int_t)time->timed_calls) : json_null());
     json_object_set_new(run, "timed_calls_dropped",
-                        time ? json_integer((json_int_t)time->timed_calls_dropped) : json_null());
+                        timed ? json_integer((json_int_t)time->timed_calls_dropped) : json_null());
     json_object_set_new(run, "wait_time_ns",
                         whole(time     ? time->wait_time_ns
                               : memory ? memory->wait_time_ns
@@ -180,6 +182,10 @@ static json_t *run_json(const struct ht_results_line *line) {
                   (json_int_t)options->seed, "threads", options->one_thread ? "1" : "trace", "touch",
                   ht_touch_names[options->touch], "pace",
                   line->memory_pass ? options->paces.memory.name : options->paces.time.name);
+    json_object_set_new(run, "control", json_boolean(line->control));
+    json_object_set_new(run, "cpu", line->cpu < 0 ? json_null() : json_integer(line->cpu));
+    json_object_set_new(run, "repeats", json_integer(line->repeats));
+    json_object_set_new(run, "instructions", whole(line->instructions));
     json_object_set_new(run, "scale", json_integer(options->scale));
     json_object_set_new(run, "replay_threads",
                         json_integer((json_int_t)line->built->form->streams * line->built->side_by_side));

@@ -18,8 +18,11 @@ struct ht_results_line {
     const struct ht_machine *machine;
     const char *trace_sha256;
     bool memory_pass;
-    uint32_t round;
+    bool control;  // the baseline's second run in its round
+    uint32_t round, repeats;
+    int cpu;  // that the run was pinned to, or -1
     double load;
+    double instructions;  // of one replay; NaN where they were not counted
     uint64_t started_realtime_ns;
     const struct ht_time_figures *time;      // NULL if not measured or failed
     const struct ht_memory_figures *memory;  // likewise

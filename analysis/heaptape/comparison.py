@@ -1,7 +1,9 @@
 """Which allocator is better, and how sure are we: paired ratios to a baseline, with intervals and a verdict in words.
 
 In every round each allocator runs once, so what disturbs a round disturbs all of it. Ratios are therefore taken within
-rounds, and only then summarised: median ratio with a 95 % interval.
+rounds, and only then summarised: median ratio with a 95 % interval. The baseline runs twice, and what its second run, the
+control, shows to differ from its first widens the interval by which verdicts go. `replay` does the same sums with the same
+random numbers (replay/ratio_interval.c), and docs/replay-experiment.md defines them.
 """
 
 from __future__ import annotations
@@ -25,6 +27,9 @@ PREFERRED_BASELINE = "glibc"
 BOOTSTRAP_ROUNDS_MIN = 6
 """Below this even the range from the least to the greatest ratio holds the median less often than 95 % of the time
 (1 - 2^(1-n)), so that no resampling of so few could be honest; Student's t on the log ratios stands in."""
+
+OUTLIER_SCORE = 3.5
+_MAD_OF_NORMAL, _MEAN_DEVIATION_OF_NORMAL = 0.6745, 1.253314
 
 # Two-sided 97.5 % quantiles of Student's t for 1 to 4 degrees of freedom: all that fewer than 6 rounds can need.
 _T_QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
@@ -52,6 +57,7 @@ MEASURES: dict[str, Measure] = {
     "time": Measure("time", "alloc_time_ns", "time", "ns", "faster", "slower", "time in malloc"),
     "rss_peak": Measure("rss_peak", "rss_peak_bytes", "memory", "bytes", "smaller", "larger", "peak RSS"),
     "rss_mean": Measure("rss_mean", "rss_mean_bytes", "memory", "bytes", "smaller", "larger", "mean RSS"),
+    "rss_end": Measure("rss_end", "rss_end_bytes", "memory", "bytes", "smaller", "larger", "RSS at the end"),
 }
 
 SAME = "same within 1 %"
@@ -76,6 +82,7 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     second time an allocator appears in the same round of the same seed, it belongs to the second schedule.
     """
     rows = frame[(frame["pass"] == measure.pass_name) & (frame["allocator"] != NULL_ALLOCATOR)]
+    rows = rows[~is_control(rows)]
     rows = rows[(rows["failures"] == 0) & rows[measure.column].notna()]
     repeat = rows.groupby(["seed", "round", "allocator"], sort=False).cumcount()
     keys = rows.assign(repeat=repeat)
@@ -85,21 +92,46 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     return table.reindex(columns=names).astype(float)
 
 
-def bootstrap_medians(values: Floats, resamples: int, rng: np.random.Generator) -> Floats:
-    """Medians of `resamples` samples drawn with replacement. values: (n,); result: (resamples,)."""
+def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:
+    """Numbers `start` to `start + count` of the splitmix64 sequence of `seed`, shape (count,): `replay` draws the same."""
+    steps = np.arange(start + 1, start + count + 1, dtype=np.uint64)
+    mixed = np.uint64(seed % 2**64) + steps * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ mixed >> np.uint64(31)
+
+
+def bootstrap_medians(values: Floats, resamples: int, seed: int) -> Floats:
+    """Medians of `resamples` samples drawn with replacement. values: (n,), sorted; result: (resamples,)."""
     count = values.size
     per_block = max(1, _BLOCK_VALUES // count)
     blocks = []
     for start in range(0, resamples, per_block):
-        size = (min(per_block, resamples - start), count)
-        blocks.append(np.median(values[rng.integers(0, count, size=size)], axis=1))
+        size = min(per_block, resamples - start)
+        drawn = random_numbers(seed, start * count, size * count) >> np.uint64(32)
+        chosen = (drawn * np.uint64(count) >> np.uint64(32)).astype(np.int64)
+        blocks.append(np.median(values[chosen.reshape(size, count)], axis=1))
     return np.concatenate(blocks)
 
 
+def outside(count: int, confidence: float) -> int:
+    """How many of the least and of the greatest values lie outside of the interval of order statistics that holds the
+    median at least as often as `confidence` says, whatever the distribution (binomial)."""
+    below, k = 0.0, 0
+    while k < (count - 1) // 2:
+        below += math.exp(
+            math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2))
+        if 2 * below > 1 - confidence:
+            break
+        k += 1
+    return max(k - 1, 0)
+
+
 def estimate_ratio(ratios: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
-    """Median of paired ratios, shape (rounds,), with its 95 % interval: percentile bootstrap, or, below
-    BOOTSTRAP_ROUNDS_MIN rounds, Student's t on the logarithms. Ratios that are not positive and finite are left out."""
-    ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
+    """Median of paired ratios, shape (rounds,), with its 95 % interval: percentile bootstrap, no
+    narrower than the order statistics that hold the median for certain (medians of few values, resampled, fall on few
+    points, so that their quantiles jump), or, below BOOTSTRAP_ROUNDS_MIN rounds, Student's t on the logarithms. Ratios that are not positive and finite are left out."""
+    ratios = np.sort(ratios[np.isfinite(ratios) & (ratios > 0)])
     rounds = int(ratios.size)
     if rounds == 0:
         return Estimate(math.nan, math.nan, math.nan, 0)
@@ -113,10 +145,60 @@ def estimate_ratio(ratios: Floats, seed: int = SEED, resamples: int = RESAMPLES)
         # The median lies inside but for rounding: it is never further from the mean than one standard deviation.
         low, high = math.exp(centre - half), math.exp(centre + half)
         return Estimate(middle, min(low, middle), max(high, middle), rounds)
-    medians = bootstrap_medians(ratios, resamples, np.random.default_rng(seed))
-    tail = (1 - CONFIDENCE) / 2
+    medians = bootstrap_medians(ratios, resamples, seed)
+    tail, k = (1 - CONFIDENCE) / 2, outside(rounds, CONFIDENCE)
     low, high = np.quantile(medians, [tail, 1 - tail])
-    return Estimate(middle, float(low), float(high), rounds)
+    return Estimate(middle, min(float(low), float(ratios[k])), max(float(high), float(ratios[-1 - k])), rounds)
+
+
+def widen(estimate: Estimate, control: Estimate | None) -> Estimate:
+    """The estimate with the interval that verdicts go by: wider by what the control (the baseline against itself) shows.
+    The furthest end of the control's interval from equality is an error, which adds to each side in quadrature, in
+    logarithms. A control without an interval adds nothing."""
+    if control is None or not (math.isfinite(control.ci_low) and math.isfinite(estimate.ci_low)):
+        return estimate
+    error = max(abs(math.log(control.ci_low)), abs(math.log(control.ci_high)))
+    middle = math.log(estimate.ratio)
+    low = math.exp(middle - math.hypot(middle - math.log(estimate.ci_low), error))
+    high = math.exp(middle + math.hypot(math.log(estimate.ci_high) - middle, error))
+    return Estimate(estimate.ratio, low, high, estimate.rounds)
+
+
+def is_control(frame: pd.DataFrame) -> pd.Series:
+    """Which rows are the baseline's second run in a round: no results of an allocator, but a measure of the noise."""
+    if "control" not in frame:
+        return pd.Series(False, index=frame.index)
+    return frame["control"].fillna(False).astype(bool)
+
+
+def control_estimate(
+    frame: pd.DataFrame, measure: Measure, seed: int = SEED, resamples: int = RESAMPLES
+) -> Estimate | None:
+    """The control's ratio to the first run of the same allocator in its round; None where no control ran."""
+    again = round_table(frame[is_control(frame)].assign(control=False), measure)
+    if again.empty:
+        return None
+    first = round_table(frame, measure)
+    pairs = [again[name] / first[name] for name in again if name in first]
+    if not pairs:
+        return None
+    return estimate_ratio(pd.concat(pairs).dropna().to_numpy(), seed, resamples)
+
+
+def find_outliers(values: Floats) -> NDArray[np.bool_]:
+    """Which values have a modified z-score above 3.5 (Iglewicz & Hoaglin 1993, section 3.3): 0.6745 times the distance from
+    the median in median absolute deviations, or, where that is 0, the distance over 1.2533 mean absolute deviations. NaN is
+    none. Shape is kept."""
+    known = values[np.isfinite(values)]
+    if known.size == 0:
+        return np.zeros(values.shape, dtype=bool)
+    distances = np.abs(values - np.median(known))
+    deviation = float(np.nanmedian(distances)) / _MAD_OF_NORMAL
+    if deviation == 0:
+        deviation = float(np.nanmean(distances)) * _MEAN_DEVIATION_OF_NORMAL
+    if deviation == 0:
+        return np.zeros(values.shape, dtype=bool)
+    return np.nan_to_num(distances / deviation) > OUTLIER_SCORE
 
 
 def verdict(estimate: Estimate, measure: Measure) -> str:
@@ -171,40 +253,47 @@ def compare(
     """Every allocator against the baseline, by every measure; `frame` holds the runs of one experiment (see
     `experiments`) as `read_results` gives them. One row per measure and allocator:
 
-    measure, allocator, baseline, rounds (pairs used), value (median, ns or bytes), unit, ratio, ci_low, ci_high, verdict,
-    more_rounds (NaN unless unresolved).
+    measure, allocator, baseline, rounds (pairs used), value (median, ns or bytes), minimum, unit, ratio, ci_low, ci_high,
+    verdict_low, verdict_high (the interval widened by the control, by which the verdict goes), verdict, more_rounds (NaN
+    unless unresolved), outliers (how many runs of the allocator stand out; they count like any other).
     """
     base = choose_baseline(frame, baseline)
     order = allocator_order(frame, base)
     rows = []
     for measure in MEASURES.values():
         table = round_table(frame, measure)
+        control = control_estimate(frame, measure, seed, resamples)
         for name in [name for name in order if name in table]:
             rows.append({"measure": measure.name, "allocator": name, "baseline": base, "unit": measure.unit}
-                        | _compare_one(table, measure, name, base, seed, resamples))
-    names = ["measure", "allocator", "baseline", "rounds", "value", "unit", "ratio", "ci_low", "ci_high", "verdict",
-             "more_rounds"]
+                        | _compare_one(table, measure, name, base, control, seed, resamples))
+    names = ["measure", "allocator", "baseline", "rounds", "value", "minimum", "unit", "ratio", "ci_low", "ci_high",
+             "verdict_low", "verdict_high", "verdict", "more_rounds", "outliers"]
     return pd.DataFrame(rows, columns=names)
 
 
 def _compare_one(
-    table: pd.DataFrame, measure: Measure, name: str, base: str, seed: int, resamples: int
+    table: pd.DataFrame, measure: Measure, name: str, base: str, control: Estimate | None, seed: int, resamples: int
 ) -> dict[str, object]:
     values = table[name].dropna()
-    row: dict[str, object] = {"value": float(values.median()), "more_rounds": math.nan}
+    row: dict[str, object] = {
+        "value": float(values.median()), "minimum": float(values.min()), "more_rounds": math.nan,
+        "outliers": int(find_outliers(values.to_numpy()).sum()),
+    }
     if name == base:
-        return row | {"rounds": len(values), "ratio": 1.0, "ci_low": 1.0, "ci_high": 1.0, "verdict": BASELINE}
+        equal = dict.fromkeys(("ratio", "ci_low", "ci_high", "verdict_low", "verdict_high"), 1.0)
+        return row | equal | {"rounds": len(values), "verdict": BASELINE}
     if base not in table:
         ratios = np.zeros(0)
     else:
         ratios = (table[name] / table[base]).dropna().to_numpy()
     estimate = estimate_ratio(ratios, seed, resamples)
-    words = verdict(estimate, measure)
+    widened = widen(estimate, control)
+    words = verdict(widened, measure)
     if words == UNRESOLVED:
-        row["more_rounds"] = more_rounds(estimate) or math.nan
+        row["more_rounds"] = more_rounds(widened) or math.nan
     return row | {
         "rounds": estimate.rounds, "ratio": estimate.ratio, "ci_low": estimate.ci_low, "ci_high": estimate.ci_high,
-        "verdict": words,
+        "verdict_low": widened.ci_low, "verdict_high": widened.ci_high, "verdict": words,
     }
 
 
@@ -217,24 +306,31 @@ def leaders(frame: pd.DataFrame, measure: Measure, seed: int = SEED, resamples: 
     table = round_table(frame, measure)
     if table.empty:
         return []
+    control = control_estimate(frame, measure, seed, resamples)
     order = table.median().sort_values(kind="stable").index
     best = order[0]
     tied = [best]
     for name in order[1:]:
         estimate = estimate_ratio((table[name] / table[best]).dropna().to_numpy(), seed, resamples)
-        if verdict(estimate, measure) != measure.more:
+        if verdict(widen(estimate, control), measure) != measure.more:
             tied.append(name)
     return tied
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """Runs that may be compared with one another: one trace, replayed in one way."""
+    """Runs that may be compared with one another: one trace, replayed in one way. `all_runs` has the control's, too, which
+    `compare` wants and which are no results of an allocator."""
 
     trace_sha256: str
     trace_path: str
     settings: dict[str, str]
-    runs: pd.DataFrame
+    all_runs: pd.DataFrame
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """The allocators' runs, without the control's."""
+        return self.all_runs[~is_control(self.all_runs)]
 
 
 _SETTINGS = ("threads", "touch")

@@ -99,7 +99,7 @@ def build_chapter(experiment: Experiment, found: FoundTrace, baseline: str | Non
     """All figures and words about one experiment."""
     runs = experiment.runs
     base = choose_baseline(runs, baseline)
-    comparison = compare(runs, base, seed)
+    comparison = compare(experiment.all_runs, base, seed)
     allocators = allocator_order(runs, base)
     classes = colour_classes(allocators, base)
     trace = found.trace
@@ -113,7 +113,7 @@ def build_chapter(experiment: Experiment, found: FoundTrace, baseline: str | Non
         warnings.insert(0, f"The trace was not read ({found.why_not}), so the recorded program's own memory and CPU time "
                            f"are missing here. Name it with --trace.")
     return Chapter(
-        headline=headline(runs, comparison, base, seed),
+        headline=headline(experiment.all_runs, comparison, base, seed),
         subject=_subject(experiment, trace),
         baseline=base,
         comparison=comparison_rows(runs, comparison, allocators, classes, base),

@@ -1,11 +1,10 @@
-// The launcher's arithmetic: random order, intervals and verdicts, run figures, the digest of a trace.
+// The launcher's arithmetic: random order, run figures, the digest of a trace.
 #include "unit_support.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "random_numbers.h"
-#include "ratio_interval.h"
 #include "run_figures.h"
 #include "trace_digest.h"
 
@@ -39,46 +38,6 @@ static void one_seed_gives_one_order(void **state) {
         ht_random_order(&b, y, 8);
         assert_memory_equal(x, y, sizeof x);
     }
-}
-
-static void medians(void **state) {
-    (void)state;
-    double odd[] = {3, 1, 2}, even[] = {4, 1, 3, 2};
-    assert_true(ht_median(odd, 3) == 2);
-    assert_true(ht_median(even, 4) == 2.5);
-    assert_true(isnan(ht_median(odd, 0)));
-}
-
-// Of many experiments with a known ratio, about 95 % of the intervals must hold it.
-static void intervals_cover_the_truth(void **state) {
-    (void)state;
-    enum { EXPERIMENTS = 300, ROUNDS = 15 };
-    struct ht_random random = {11};
-    uint64_t seed = 5;
-    int covered = 0;
-    for (int i = 0; i < EXPERIMENTS; i++) {
-        double ratios[ROUNDS];
-        for (int k = 0; k < ROUNDS; k++)
-            ratios[k] = 0.8 * (0.9 + 0.2 * (double)(unit_random(&seed) % 1000) / 999);
-        struct ht_interval interval = ht_ratio_interval(ratios, ROUNDS, &random);
-        assert_true(interval.low <= interval.estimate && interval.estimate <= interval.high);
-        covered += interval.low <= 0.8 && 0.8 <= interval.high;
-    }
-    assert_in_range(covered, EXPERIMENTS * 90 / 100, EXPERIMENTS);
-}
-
-static enum ht_verdict verdict(double low, double high) {
-    return ht_verdict(&(struct ht_interval){(low + high) / 2, low, high, 5});
-}
-
-static void verdicts_say_when_they_do_not_know(void **state) {
-    (void)state;
-    assert_int_equal(verdict(0.5, 0.6), HT_VERDICT_LESS);
-    assert_int_equal(verdict(1.2, 1.3), HT_VERDICT_MORE);
-    assert_int_equal(verdict(0.995, 1.005), HT_VERDICT_SAME);
-    assert_int_equal(verdict(0.9, 1.1), HT_VERDICT_UNRESOLVED);
-    assert_int_equal(ht_verdict(&(struct ht_interval){0.5, NAN, NAN, 1}), HT_VERDICT_UNRESOLVED);
-    assert_int_equal(ht_verdict(&(struct ht_interval){NAN, NAN, NAN, 0}), HT_VERDICT_NONE);
 }
 
 static void the_nulls_time_is_taken_off(void **state) {
@@ -172,9 +131,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocator_runs_once_in_a_round),
         cmocka_unit_test(one_seed_gives_one_order),
-        cmocka_unit_test(medians),
-        cmocka_unit_test(intervals_cover_the_truth),
-        cmocka_unit_test(verdicts_say_when_they_do_not_know),
         cmocka_unit_test(the_nulls_time_is_taken_off),
         cmocka_unit_test(readings_are_summed_by_function),
         cmocka_unit_test(memory_figures_by_hand),

@@ -49,7 +49,7 @@ static struct ht_outcome run_child(struct replayed *replayed, const struct ht_ch
     struct ht_random random = {1};
     char problem[512] = "";
     assert_int_equal(ht_child_channel_open(&channel, &replayed->built, &error), 0);
-    if (!ht_child_run(&channel, choice, job, &random, problem, sizeof problem)) fail_msg("%s", problem);
+    if (!ht_child_run(&channel, choice, job, -1, &random, problem, sizeof problem)) fail_msg("%s", problem);
     struct ht_outcome outcome = channel.exchange->outcome;
     ht_child_channel_close(&channel);
     return outcome;

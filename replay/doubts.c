@@ -1,0 +1,158 @@
+#include "doubts.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FEW_CALLS = 10000, SUGGESTED_ROUNDS = 12 };
+static const double busy_cores_max = 0.2, stolen_share_max = 0.02, repaired_share_max = 0.001;
+static const double dropped_share_max = 0.01, control_error_max = 0.01, short_run_ns = 10e6;
+
+static void doubt_machine(const struct ht_experiment *x, const struct ht_activity *before,
+                          struct ht_warnings *warnings) {
+    struct ht_activity now;
+    ht_activity_read(&now);
+    double wall_s = now.wall_s - before->wall_s;
+    double others = (now.busy_s - before->busy_s - (now.own_s - before->own_s)) / wall_s;
+    double stolen = (now.stolen_s - before->stolen_s) / wall_s / x->machine.cores;
+    double throttled_s = now.throttled_s - before->throttled_s;
+    double swapped_bytes = now.swapped_bytes - before->swapped_bytes;
+    if (others > busy_cores_max) {
+        ht_warn(warnings, HT_WARNING_BUSY,
+                "end them, or give the intervals time to shrink by a larger --budget",
+                "other processes kept %.1f of the %d processors busy", others, x->machine.cores);
+    }
+    if (stolen > stolen_share_max) {
+        ht_warn(warnings, HT_WARNING_STEAL, "a larger --budget, or a machine that is not shared",
+                "the hypervisor gave %.0f %% of the processors' time to other machines", 100 * stolen);
+    }
+    if (throttled_s > 0) {
+        ht_warn(warnings, HT_WARNING_THROTTLED, "raise cpu.max of this control group",
+                "the control group's quota stopped the replays for %.2f s in all", throttled_s);
+    }
+    if (swapped_bytes > 0) {
+        ht_warn(warnings, HT_WARNING_SWAP, "free memory; what is swapped out counts in no RSS",
+                "the machine swapped %.1f MB", swapped_bytes / 1e6);
+    }
+}
+
+static void doubt_settings(const struct ht_experiment *x, const struct ht_recorded_program *program,
+                           struct ht_warnings *warnings) {
+    const struct ht_machine *machine = &x->machine;
+    if (machine->governor[0] && strcmp(machine->governor, "performance")) {
+        ht_warn(warnings, HT_WARNING_GOVERNOR, "cpupower frequency-set -g performance",
+                "the processors' frequency governor is %s", machine->governor);
+    }
+    if (machine->turbo == 1) {
+        ht_warn(warnings, HT_WARNING_TURBO, machine->turbo_off,
+                "turbo is on, so the clock depends on what else runs");
+    }
+    if (!x->options->memory_pass || !machine->thp[0]) return;
+    if (program->thp[0] ? strcmp(program->thp, machine->thp) != 0 : !strcmp(machine->thp, "always")) {
+        char remedy[160];
+        snprintf(remedy, sizeof remedy, "echo %s > /sys/kernel/mm/transparent_hugepage/enabled",
+                 program->thp[0] ? program->thp : "madvise");
+        ht_warn(warnings, HT_WARNING_THP, remedy, "transparent huge pages are \"%s\" here%s%s%s",
+                machine->thp, program->thp[0] ? ", and were \"" : "", program->thp,
+                program->thp[0] ? "\" where recorded" : "");
+    }
+}
+
+static void doubt_trace(const struct ht_experiment *x, const struct ht_recorded_program *program,
+                        struct ht_warnings *warnings) {
+    uint64_t calls = x->built->calls_total;
+    if (calls < FEW_CALLS) {
+        ht_warn(warnings, HT_WARNING_FEW_EVENTS, "record a longer workload",
+                "the trace has only %llu calls: starting up decides", (unsigned long long)calls);
+    }
+    if (program->lost_calls || program->anomalies || program->foreign_frees ||
+        (double)program->repairs > repaired_share_max * (double)calls) {
+        ht_warn(
+            warnings, HT_WARNING_LOSSY_TRACE,
+            "`heaptape info` tells more; record again, from the program's start and on a disk with room",
+            "the recording is not whole: %llu calls lost, %llu anomalies, %llu foreign frees, %llu repairs",
+            (unsigned long long)program->lost_calls, (unsigned long long)program->anomalies,
+            (unsigned long long)program->foreign_frees, (unsigned long long)program->repairs);
+    }
+}
+
+// Whether any allocator has spent less than the harness took.
+static bool harness_prevails(const struct ht_comparison *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->allocators[i].time_ns.median < c->harness_ns) return true;
+    }
+    return false;
+}
+
+static void doubt_time(const struct ht_experiment *x, const struct ht_comparison *c,
+                       struct ht_warnings *warnings) {
+    double least_ns = INFINITY, readings = (double)(x->timed_runs + x->timed_runs_dropped);
+    for (size_t i = 0; i < c->count; i++) least_ns = fmin(least_ns, c->allocators[i].time_ns.median);
+    double run_ns = (least_ns + c->harness_ns) * x->repeats;
+    if (isfinite(run_ns) && run_ns < short_run_ns) {
+        ht_warn(warnings, HT_WARNING_SHORT_RUN, "record a longer workload",
+                "a run takes only %.1f ms of processor time", run_ns / 1e6);
+    }
+    if (readings > 0 && (double)x->timed_runs_dropped > dropped_share_max * readings) {
+        ht_warn(warnings, HT_WARNING_DROPPED, "fewer busy processes, or --threads 1",
+                "%.1f %% of the timed calls were dropped, as their thread lost its processor",
+                100 * (double)x->timed_runs_dropped / readings);
+    }
+    if (harness_prevails(c)) {
+        ht_warn(warnings, HT_WARNING_HARNESS, "--instructions counts exactly",
+                "replaying takes longer than what it measures, so that small differences are uncertain");
+    }
+}
+
+static void doubt_control(const struct ht_comparison *c, struct ht_warnings *warnings) {
+    for (int figure = 0; figure < HT_FIGURES; figure++) {
+        const struct ht_interval *control = &c->controls[figure];
+        if (!(control->low > 1 + control_error_max) && !(control->high < 1 - control_error_max)) continue;
+        ht_warn(warnings, HT_WARNING_CONTROL,
+                "verdicts allow for it; a larger --budget on a quieter machine narrows it",
+                "the A/A control of %s is %.3f [%.3f, %.3f]: the baseline differs from itself",
+                ht_figure_words[figure].name, control->estimate, control->low, control->high);
+    }
+}
+
+static size_t most_rounds_needed(const struct ht_comparison *c) {
+    double most = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        for (int figure = 0; figure <= HT_FIGURE_PEAK; figure++) {
+            double more = ht_estimate_of(&c->allocators[i], (enum ht_figure)figure)->more_rounds;
+            most = fmax(most, more);  // NaN is none
+        }
+    }
+    return (size_t)most;
+}
+
+static void doubt_rounds(const struct ht_experiment *x, const struct ht_comparison *c,
+                         struct ht_warnings *warnings) {
+    size_t more = most_rounds_needed(c);
+    char remedy[160];
+    if (c->count < 2) return;
+    if (c->rounds < HT_BOOTSTRAP_ROUNDS_MIN) {
+        snprintf(remedy, sizeof remedy,
+                 x->options->rounds ? "--rounds auto, or %d and more" : "a larger --budget",
+                 SUGGESTED_ROUNDS);
+        ht_warn(warnings, HT_WARNING_FEW_ROUNDS, remedy,
+                "%zu round%s too few to resample: intervals assume that ratios scatter log-normally",
+                c->rounds, c->rounds == 1 ? " is" : "s are");
+    }
+    if (x->end == HT_END_BUDGET && more > 0) {
+        double round_s = (double)x->options->budget_ns / 1e9 / (double)c->rounds;
+        double minutes = ceil(round_s * (double)(c->rounds + more) / 60);
+        if (minutes <= 24 * 60) snprintf(remedy, sizeof remedy, "--budget %.0fm should do", minutes);
+        else snprintf(remedy, sizeof remedy, "the difference is too small for this trace and machine");
+        ht_warn(warnings, HT_WARNING_BUDGET, remedy, "the budget was spent before all verdicts were clear");
+    }
+}
+
+void ht_doubts(const struct ht_experiment *x, const struct ht_comparison *c, const struct ht_activity *before,
+               struct ht_warnings *warnings) {
+    doubt_trace(x, c->program, warnings);
+    doubt_machine(x, before, warnings);
+    doubt_settings(x, c->program, warnings);
+    if (x->options->time_pass) doubt_time(x, c, warnings);
+    doubt_control(c, warnings);
+    doubt_rounds(x, c, warnings);
+}

@@ -1,0 +1,25 @@
+#include "replay_warnings.h"
+
+#include <stdarg.h>
+
+const char *const ht_warning_names[HT_WARNINGS] = {
+    "busy",      "steal",       "throttled", "swap",    "governor",   "turbo",   "thp",    "few_events",
+    "short_run", "lossy_trace", "dropped",   "harness", "few_rounds", "control", "budget", "cycle_counter"};
+
+void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char *remedy, const char *format,
+             ...) {
+    if (warnings->count == HT_WARNINGS_MAX) return;
+    struct ht_warning *warning = &warnings->list[warnings->count++];
+    va_list arguments;
+    warning->kind = kind;
+    va_start(arguments, format);
+    vsnprintf(warning->message, sizeof warning->message, format, arguments);
+    va_end(arguments);
+    snprintf(warning->remedy, sizeof warning->remedy, "%s", remedy);
+}
+
+void ht_warnings_print(FILE *out, const struct ht_warnings *warnings) {
+    for (size_t i = 0; i < warnings->count; i++) {
+        fprintf(out, "replay: warning: %s; %s\n", warnings->list[i].message, warnings->list[i].remedy);
+    }
+}

@@ -1,0 +1,179 @@
+"""Rounds, budget, control, conditions and warnings of `replay`, and that `heaptape compare` says the same of its results."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from heaptape.comparison import MEASURES, experiments
+from heaptape.results import read_results
+from heaptape.table import comparison_object
+from tool_runner import Tools, run
+
+
+@pytest.fixture(scope="module")
+def trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """20,000 calls on one thread."""
+    path = tmp_path_factory.mktemp("experiment") / "t.bin"
+    tools.succeed([tools.build / "bench" / "make_trace", path, "20000", "500", "1", "1", "1000"])
+    return path
+
+
+def replayed(tools: Tools, trace: Path, *more: str) -> tuple[dict, subprocess.CompletedProcess[bytes]]:
+    done = run([tools.replay_program, "--alloc", "a=glibc,b=glibc,jemalloc", "--baseline", "a", "--json",
+                *more, trace], timeout=120)
+    return json.loads(done.stdout) if done.stdout else {}, done
+
+
+def rows_of(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("rounds", [1, 4, 9])
+def test_compare_says_what_replay_says(tools: Tools, trace: Path, tmp_path: Path, rounds: int) -> None:
+    results = tmp_path / "r.jsonl"
+    said, done = replayed(tools, trace, "--rounds", str(rounds), "-o", str(results))
+    assert done.returncode == 0, done.stderr
+    (experiment,) = experiments(read_results(results))
+    python = comparison_object(experiment, "a")
+    by_key = {(row["measure"], row["allocator"]): row for row in python["comparisons"]}
+    for allocator in said["allocators"]:
+        for name, measure in MEASURES.items():
+            row, mine = by_key[name, allocator["name"]], allocator[measure.column]
+            assert mine["median"] == pytest.approx(row["value"], rel=1e-6)
+            assert mine["minimum"] == pytest.approx(row["minimum"], rel=1e-6)
+            if allocator["baseline"]:
+                continue
+            assert mine["pairs"] == row["rounds"] == rounds
+            for key in ("ratio", "ci_low", "ci_high", "verdict_low", "verdict_high"):
+                assert (mine[key] is None) == (row[key] is None)
+                assert mine[key] is None or mine[key] == pytest.approx(row[key], rel=1e-5)
+            assert row["verdict"].startswith(mine["verdict"])
+            assert len(mine["outliers"]) == row["outliers"]
+            assert (mine["more_rounds"] is None) == (row["more_rounds"] is None)
+            if mine["more_rounds"]:
+                assert math.isclose(mine["more_rounds"], row["more_rounds"], rel_tol=1e-3, abs_tol=1)
+    for name, measure in MEASURES.items():
+        control = python["controls"][name]
+        assert said["control"][measure.column]["ratio"] == pytest.approx(control["ratio"], rel=1e-5)
+        assert said["control"][measure.column]["pairs"] == control["rounds"] == rounds
+
+
+def test_the_control_is_a_row_of_its_own(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    results = tmp_path / "r.jsonl"
+    replayed(tools, trace, "--rounds", "3", "-o", str(results))
+    rows = rows_of(results)
+    for pass_name in ("time", "memory"):
+        for number in range(3):
+            names = [(row["allocator"]["name"], row["control"]) for row in rows
+                     if row["pass"] == pass_name and row["round"] == number]
+            assert names[0] == ("null", False)
+            assert sorted(names[1:]) == [("a", False), ("a", True), ("b", False), ("jemalloc", False)]
+    runs = read_results(results)
+    (experiment,) = experiments(runs)
+    assert len(experiment.all_runs) == len(rows) == 30 and len(experiment.runs) == 24
+    # What is measured alone has nothing to be compared with, and needs no control.
+    alone = tools.replay(trace, "jemalloc", tmp_path / "alone.jsonl")
+    assert not any(row["control"] for row in alone)
+
+
+def test_one_thread_is_pinned_to_one_processor_a_round(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    results = tmp_path / "r.jsonl"
+    replayed(tools, trace, "--rounds", "3", "-o", str(results))
+    rows = rows_of(results)
+    for number in range(3):
+        cpus = {row["cpu"] for row in rows if row["round"] == number and row["pass"] == "time"}
+        assert len(cpus) == 1 and cpus <= os.sched_getaffinity(0)
+    assert {row["cpu"] for row in rows if row["pass"] == "memory"} == {None}
+
+
+def test_several_threads_are_not_pinned(tools: Tools, tmp_path: Path) -> None:
+    path, results = tmp_path / "t.bin", tmp_path / "r.jsonl"
+    tools.succeed([tools.build / "bench" / "make_trace", path, "20000", "500", "3", "1", "1000"])
+    rows = tools.replay(path, "glibc", results)
+    assert {row["cpu"] for row in rows} == {None}
+
+
+def test_a_difference_ends_an_open_number_of_rounds(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """glibc and jemalloc differ in peak RSS by far: the memory pass ends at the first look."""
+    results = tmp_path / "r.jsonl"
+    tools.succeed([tools.replay_program, "--alloc", "glibc,jemalloc", "--pass", "memory", "-o", results, trace])
+    assert max(row["round"] for row in rows_of(results)) == 7
+
+
+def test_the_budget_ends_what_nothing_resolves(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """An allocator and itself, in no time at all: the least number of whole rounds, and no verdict on time."""
+    results = tmp_path / "r.jsonl"
+    said, done = replayed(tools, trace, "--budget", "0.001s", "-o", str(results))
+    assert done.returncode == 0 and said["rounds"] == 3
+    assert len(rows_of(results)) == 3 * 5 * 2
+    assert "budget" in {warning["kind"] for warning in said["warnings"]}
+
+
+def test_a_condition_that_is_met_fails(tools: Tools, trace: Path) -> None:
+    more = ["--rounds", "9", "--pass", "memory"]
+    said, done = replayed(tools, trace, *more, "--fail-if", "rss_peak>1.1", "--fail-if", "rss_end > 1000")
+    assert done.returncode == 1
+    assert said["fail_if"] == [{"condition": "rss_peak>1.1", "met_by": ["jemalloc"]},
+                               {"condition": "rss_end > 1000", "met_by": []}]
+    assert b"--fail-if rss_peak>1.1: jemalloc is at" in done.stderr
+    said, done = replayed(tools, trace, *more, "--fail-if", "rss_peak<0.5")
+    assert done.returncode == 0 and said["fail_if"][0]["met_by"] == []
+
+
+@pytest.mark.parametrize("options", [
+    ["--fail-if", "time=1"], ["--fail-if", "speed>1"], ["--fail-if", "time>"], ["--budget", "5"],
+    ["--budget", "-1s"], ["--budget", "5d"], ["--rounds", "0"], ["--rounds", "automatic"],
+])
+def test_bad_values_are_usage_errors(tools: Tools, trace: Path, options: list[str]) -> None:
+    done = run([tools.replay_program, "--alloc", "glibc", *options, trace])
+    assert done.returncode == 2
+    assert options[0].encode() in done.stderr and done.stdout == b""
+
+
+def test_warnings_name_a_remedy(tools: Tools, trace: Path) -> None:
+    # What waits for the clock is not repeated, however short it is.
+    said, done = replayed(tools, trace, "--rounds", "2", "--pace", "time=x1000000,memory=virtual")
+    kinds = [warning["kind"] for warning in said["warnings"]]
+    assert {"short_run", "few_rounds"} <= set(kinds)
+    for warning in said["warnings"]:
+        assert warning["message"] and warning["remedy"]
+        assert f"replay: warning: {warning['message']}; {warning['remedy']}\n" in done.stderr.decode()
+    _, quiet = replayed(tools, trace, "--rounds", "2", "-q")
+    assert quiet.stderr == b""
+
+
+def test_a_short_trace_and_a_lossy_one_are_doubted(tools: Tools, tmp_path: Path) -> None:
+    """16 calls, an anomaly and two foreign frees among them."""
+    log = Path(__file__).parents[1] / "golden" / "imports" / "malloc_wrap_raw.txt"
+    trace = tools.convert(log, tmp_path / "t.bin")
+    said, done = replayed(tools, trace, "--rounds", "1")
+    assert done.returncode == 0, done.stderr
+    warnings = {warning["kind"]: warning["message"] for warning in said["warnings"]}
+    assert "few_events" in warnings and "1 anomalies, 2 foreign frees" in warnings["lossy_trace"]
+
+
+def test_instructions_are_exact(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    if shutil.which("valgrind") is None:
+        pytest.skip("valgrind is not installed")
+    results = tmp_path / "r.jsonl"
+    said, done = replayed(tools, trace, "--rounds", "1", "--pass", "time", "--instructions", "-o", str(results))
+    assert done.returncode == 0, done.stderr
+    counted = {item["name"]: item["instructions"] for item in said["allocators"]}
+    assert counted["a"] == counted["b"] != counted["jemalloc"]
+    assert 10 * 20_000 < counted["a"] < 1000 * 20_000
+    for row in rows_of(results):
+        assert row["instructions"] == counted.get(row["allocator"]["name"])
+
+
+def test_without_valgrind_instructions_are_not_available(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    done = run([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--pass", "time", "--instructions", trace],
+               env={"PATH": str(tmp_path)})
+    assert done.returncode == 0
+    assert b"--instructions: null: valgrind can't be run: No such file or directory" in done.stderr
+    assert b"n/a" in done.stdout
