@@ -7,6 +7,7 @@
 
 #include "allocator_choice.h"
 #include "counter_figures.h"
+#include "failing_runs.h"
 #include "figure_passes.h"
 #include "leftover_figures.h"
 #include "ratio_interval.h"
@@ -75,6 +76,7 @@ struct ht_comparison {
     uint32_t repeats;            // of the trace in each flat run
     const double *instructions;  // by allocator, NaN where not counted
     const struct ht_warnings *warnings;
+    const struct ht_failing_runs *failing;  // by allocator
 };
 
 // Whose cell: see schedule.h.

@@ -94,12 +94,10 @@ static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice,
     return !over_limit;
 }
 
-void ht_figure_passes(struct ht_experiment *x, const struct ht_choice *choice) {
-    struct ht_choice_figures *figures = ht_choice_figures_of(x, choice);
+static void account(struct ht_experiment *x, const struct ht_choice *choice,
+                    struct ht_choice_figures *figures) {
     const struct ht_choice_figures *null = &x->measurements.of_choices[0];
     bool replayed;
-    if (figures->tried || ht_child_interrupted()) return;
-    figures->tried = true;
     if (!run_counted(x, choice, &replayed, figures) && !ht_child_interrupted()) {
         struct ht_job job = accounting_job(x);
         job.syscall_socket = -1;
@@ -116,4 +114,14 @@ void ht_figure_passes(struct ht_experiment *x, const struct ht_choice *choice) {
                                &figures->accounting)) {
         snprintf(figures->problem, sizeof figures->problem, "no memory for its figures");
     }
+}
+
+void ht_figure_passes(struct ht_experiment *x, const struct ht_choice *choice) {
+    struct ht_choice_figures *figures = ht_choice_figures_of(x, choice);
+    if (figures->tried || x->options->verify || ht_child_interrupted()) return;
+    figures->tried = true;
+    const char *wrap = x->channel.wrap;
+    x->channel.wrap = NULL;  // what the user looks at under another tool is what is measured
+    account(x, choice, figures);
+    x->channel.wrap = wrap;
 }

@@ -14,6 +14,7 @@
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "slot_handover.h"
+#include "verify_pass.h"
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -310,6 +311,10 @@ void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane
 __attribute__((noipa)) void ht_engine_run(struct ht_lane *lane) {
     if (lane->accounting) {
         ht_accounting_run(lane);
+        return;
+    }
+    if (lane->verify) {
+        ht_verify_run(lane);
         return;
     }
     struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};

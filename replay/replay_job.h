@@ -7,13 +7,15 @@
 #include <stdint.h>
 
 #include "child_figures.h"
+#include "verify_findings.h"
 
 enum ht_pass {
     HT_PASS_DESCRIBE = 1,  // prove who serves, say its version, replay nothing
     HT_PASS_FLAT,          // total CPU time
     HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch; latencies
     HT_PASS_MEMORY,        // RSS at the sample points
-    HT_PASS_ACCOUNT        // slop, the allocator's own statistics, system calls
+    HT_PASS_ACCOUNT,       // slop, the allocator's own statistics, system calls
+    HT_PASS_VERIFY         // nothing is measured: is what the allocator does right?
 };
 
 enum ht_touch { HT_TOUCH_NONE, HT_TOUCH_FIRST, HT_TOUCH_PAGES, HT_TOUCH_ALL, HT_TOUCH_RECORDED, HT_TOUCHES };
@@ -80,6 +82,7 @@ struct ht_exchange {
     struct ht_job job;
     struct ht_outcome outcome;
     struct ht_child_figures figures;
+    struct ht_verify_findings findings;
 };
 // uint64_t rss_bytes[samples], then struct ht_reading[readings], then uint64_t live[slots / 64 + 1]: a bit
 // for each slot that holds a block when all has been replayed, set by the launcher.

@@ -14,6 +14,7 @@
 struct ht_lane;
 struct ht_residency_probe;
 struct ht_accounting;
+struct ht_verify;
 
 // What waiting costs (lane_wait.h).
 struct ht_wait_costs {
@@ -87,6 +88,7 @@ struct ht_lane {
     uint64_t pollution_bytes;
     struct ht_residency_probe *residency;  // of the memory pass, or NULL
     struct ht_accounting *accounting;      // of the accounting pass, or NULL
+    struct ht_verify *verify;              // NULL but in a pass that checks the allocator (verify_pass.c)
     char first_failure[128];
 
     // The window's.

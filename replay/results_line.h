@@ -12,6 +12,7 @@
 #include "machine_facts.h"
 #include "replay_options.h"
 #include "run_figures.h"
+#include "verify_told.h"
 
 struct ht_results_line {
     const struct ht_replay_options *options;
@@ -34,6 +35,7 @@ struct ht_results_line {
     const struct ht_leftover_figures *leftovers;
     const struct ht_child_figures *memory_figures;  // of the memory pass
     const struct ht_choice_figures *of_choice;      // in the first lines of an allocator, else NULL
+    const struct ht_verify_told *verified;          // of a pass that measures nothing, else NULL
     const char *problem;                            // what went wrong, or NULL
 };
 
