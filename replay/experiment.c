@@ -240,14 +240,19 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     cell->memory.rss_bytes = NULL;
 }
 
-// What fails here fails again in the first round, and is told there.
-static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
-    char problem[512];
-    if (!run_child(x, turn, problem, sizeof problem) || turn->pass != HT_PASS_FLAT) return;
+static void note_warm_up(struct ht_experiment *x, const struct ht_turn *turn) {
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     x->repeatable = outcome->first_cpu_ns > 0;
     if (turn->who == HT_WHO_NULL && x->options->choices.count > 0) return;
     if (!x->fastest_cpu_ns || outcome->cpu_ns < x->fastest_cpu_ns) x->fastest_cpu_ns = outcome->cpu_ns;
+}
+
+// What fails here fails again in the first round, and is told there.
+static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
+    char problem[512];
+    if (!run_child(x, turn, problem, sizeof problem)) return;
+    if (turn->pass == HT_PASS_FLAT) note_warm_up(x, turn);
+    ht_figure_passes(x, choice_of(x, turn->who));  // of those that work
 }
 
 static uint32_t choose_repeats(const struct ht_experiment *x) {
@@ -328,7 +333,6 @@ static bool take_turn(void *context, const struct ht_turn *turn) {
     if (ht_failing_runs_given_up(failing_of(x, turn->who))) return true;
     x->turn = turn;
     draw_progress(x, 0);
-    ht_figure_passes(x, choice_of(x, turn->who));
     run_turn(x, turn);
     if (ht_child_interrupted()) return false;
     if (turn->warm_up || turn->who != HT_WHO_NULL || !null_failed(x, turn)) return true;

@@ -24,6 +24,12 @@ void ht_choice_figures_free(struct ht_choice_figures *figures, size_t choices) {
     free(figures);
 }
 
+const char *ht_syscalls_missing(const struct ht_choice_figures *figures) {
+    if (figures->syscalls_counted) return NULL;
+    if (figures->syscalls_problem[0]) return figures->syscalls_problem;
+    return figures->problem[0] ? figures->problem : "the warm-up failed";
+}
+
 struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *x, const struct ht_choice *choice) {
     struct ht_choice_figures *all = x->measurements.of_choices;
     return choice == x->null_choice ? &all[0] : &all[1 + (choice - x->options->choices.list)];

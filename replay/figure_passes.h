@@ -28,6 +28,9 @@ void ht_choice_figures_free(struct ht_choice_figures *figures, size_t choices);
 struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *experiment,
                                                const struct ht_choice *choice);
 
+// Why its system calls were not counted; NULL if they were.
+const char *ht_syscalls_missing(const struct ht_choice_figures *figures);
+
 // What a turn that has just run shows besides time and RSS: of the flat and the memory pass into its cell, of
 // the timed pass into latencies, and, but for the control's, added to those of its choice. False: there is no
 // memory for them.

@@ -95,11 +95,9 @@ static void add_syscalls(json_t *to, const struct ht_choice_figures *of) {
         if (i != HT_SYSCALL_BRK) json_object_set_new(row, "bytes", count(of->syscalls.bytes[i]));
         json_object_set_new(made, ht_syscall_names[i], row);
     }
-    bool why = of && of->tried && !of->syscalls_counted;
+    const char *why = of ? ht_syscalls_missing(of) : NULL;
     json_object_set_new(to, "syscalls", made ? made : json_null());
-    json_object_set_new(to, "syscalls_missing",
-                        why ? json_string(of->syscalls_problem[0] ? of->syscalls_problem : of->problem)
-                            : json_null());
+    json_object_set_new(to, "syscalls_missing", why ? json_string(why) : json_null());
 }
 
 static json_t *slop_by_size_json(const struct ht_child_figures *child) {

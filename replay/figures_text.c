@@ -132,7 +132,7 @@ static void print_syscalls(FILE *out, const struct ht_comparison *c) {
         row[HT_SYSCALLS + 1] =
             number(of->syscalls_counted ? (double)bytes : NAN, 1e6, "%.1f", text[HT_SYSCALLS]);
         ht_table_add(&table, row);
-        if (!of->syscalls_counted) problem = of->syscalls_problem[0] ? of->syscalls_problem : of->problem;
+        if (ht_syscalls_missing(of)) problem = ht_syscalls_missing(of);
     }
     fputc('\n', out);
     ht_table_print(out, &table);
