@@ -60,7 +60,8 @@ static bool run_round(struct rounds *rounds, uint32_t round) {
         turn.timed_follows = false;
         if (timed && !run_pass(rounds, turn, HT_PASS_TIMED)) return false;
     }
-    turn.cpu = -1;  // where memory comes to lie does not hang on the processor, but threads of the allocator's own may
+    turn.cpu = -1;  // where memory comes to lie does not hang on the processor, but threads of the
+                    // allocator's own may
     return !rounds->memory_open || run_pass(rounds, turn, HT_PASS_MEMORY);
 }
 
