@@ -6,7 +6,9 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -177,3 +179,25 @@ def test_without_valgrind_instructions_are_not_available(tools: Tools, trace: Pa
     assert done.returncode == 0
     assert b"--instructions: null: valgrind can't be run: No such file or directory" in done.stderr
     assert b"n/a" in done.stdout
+
+
+@pytest.mark.parametrize("spec", ["a=null", "a=", "a=glibc,a=jemalloc", "a=no-such-allocator"])
+def test_labels_that_name_nothing(tools: Tools, trace: Path, spec: str) -> None:
+    done = run([tools.replay_program, "--alloc", spec, trace])
+    assert done.returncode == 2 and b"--alloc" in done.stderr and done.stdout == b""
+
+
+def test_what_was_interrupted_is_compared_as_far_as_it_went(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """Ctrl-C after some rounds of many: their runs are kept and compared."""
+    results = tmp_path / "r.jsonl"
+    command = [tools.replay_program, "--alloc", "a=glibc,b=glibc", "--rounds", "100000", "-o", results, trace]
+    with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as replay:
+        while not results.exists() or results.read_text().count("\n") < 40:
+            assert replay.poll() is None
+            time.sleep(0.02)
+        replay.send_signal(signal.SIGINT)
+        out, said = replay.communicate(timeout=60)
+    assert replay.returncode == 1
+    assert b"replay: stopped in round" in said and b"A/A control" in out and b"rounds, seed" in out
+    rows = rows_of(results)
+    assert all(row["failures"] == 0 for row in rows) and len(rows) >= 40
