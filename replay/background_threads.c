@@ -5,11 +5,11 @@
 // - Each round of advancing sets the clock to a deadline, and nobody sleeps for less than a step of trace
 // time, so the rounds end.
 // - A sleeper whose time does not come, because who would advance the clock waits for a lock that the sleeper
-// holds, looks at the trace after what it asked for by the real clock and PATIENCE_NS, and gets up if that
-// stands still.
+// holds, looks around after what it asked for by the real clock and PATIENCE_NS, and gets up if the trace
+// stands still and nobody works.
 // - The table's lock is held for a few instructions, futex wakes and pthread_cond_broadcast, none of which
 // waits for a lock of the allocator's, so that a thread that holds one may take it. A broadcast that comes
-// between begin and the wait itself is lost; so it is repeated until the sleeper has come back (wake_again).
+// between begin and the wait itself is lost; so it is repeated until the sleeper has come back (settle).
 #include "background_threads.h"
 
 #include <assert.h>
@@ -18,22 +18,23 @@
 #include <stddef.h>
 
 #include "futex_word.h"
-#include "next_function.h"
+#include "next_functions.h"
 #include "raw_clock.h"
 #include "replay_form.h"
 #include "virtual_clock.h"
 
 enum { BACKGROUND_MAX = 64 };
-static const uint64_t PATIENCE_NS = 100000000, LOOK_NS = 1000000;
+static const uint64_t PATIENCE_NS = 100000000, LOOK_NS = 1000000, WORK_NS = 5000000;
 
 enum state { NOBODY, AWAKE, ASLEEP, WOKEN };
 
 struct ht_background {
     _Atomic uint32_t state;  // futex of those that nap
     pid_t tid;
-    bool due;                        // woken because its deadline has come
-    bool late;                       // awake, but not waited for any more
-    uint64_t deadline_ns, place_ns;  // in trace time: when to get up, where the trace was at the last look
+    bool due;                      // woken because its deadline has come
+    bool late;                     // awake, but not waited for any more
+    uint64_t deadline_ns;          // in trace time
+    uint64_t place_ns, worked_ns;  // at the last look around: the trace's time, and the process's CPU clock
     pthread_cond_t *cond;
     uint64_t cpu_ns;  // its CPU clock when it slept last
 };
@@ -91,16 +92,11 @@ static void forget_ended(struct ht_background *one) {
     one->state = NOBODY;
 }
 
-static void broadcast(pthread_cond_t *cond) {
-    static _Atomic(void *) next;
-    HT_NEXT_FUNCTION(pthread_cond_broadcast, &next)(cond);
-}
-
 static void wake(struct ht_background *one) {
     forget_ended(one);  // the condition of an ended thread need not be one any more
     if (one->state == NOBODY) return;
     atomic_store(&one->state, WOKEN);
-    if (one->cond) broadcast(one->cond);
+    if (one->cond) ht_next.pthread_cond_broadcast(one->cond);
     else ht_futex_wake(&one->state);
 }
 
@@ -114,7 +110,7 @@ static void settle(void) {
         pthread_mutex_lock(&table.lock);
         bool enough = ht_raw_clock_ns(CLOCK_MONOTONIC) - begun_ns > PATIENCE_NS;
         bool nobody_came = atomic_load(&table.slept) == seen;
-        for (uint32_t i = 0; i < table.used && nobody_came; i++) {
+        for (uint32_t i = 0; i < table.used && (nobody_came || enough); i++) {
             struct ht_background *one = &table.all[i];
             forget_ended(one);
             if (one->state == WOKEN) wake(one);  // it may not have slept yet when it was woken
@@ -160,6 +156,15 @@ static struct ht_background *find_room(void) {
     return table.used < BACKGROUND_MAX ? &table.all[table.used++] : NULL;
 }
 
+// A thread that works on one call for long keeps the trace where it is, but will take it on.
+bool ht_background_trace_goes_on(struct ht_background *mine) {
+    uint64_t place_ns = ht_virtual_clock_place_ns(), worked_ns = ht_raw_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    bool goes_on = place_ns != mine->place_ns || worked_ns - mine->worked_ns > WORK_NS;
+    mine->place_ns = place_ns;
+    mine->worked_ns = worked_ns;
+    return goes_on;
+}
+
 struct ht_background *ht_background_begin(pthread_cond_t *cond, uint64_t deadline_ns) {
     pthread_mutex_lock(&table.lock);
     struct ht_background *mine = of_this_thread ? of_this_thread : find_room();
@@ -172,7 +177,7 @@ struct ht_background *ht_background_begin(pthread_cond_t *cond, uint64_t deadlin
         mine->cpu_ns = ht_thread_cpu_ns();
         atomic_store(&mine->state, ASLEEP);
         if (ht_virtual_clock_runs() && deadline_ns < HT_NO_DEADLINE_NS) {
-            mine->place_ns = ht_virtual_clock_place_ns();
+            ht_background_trace_goes_on(mine);
             uint64_t earliest_ns = ht_virtual_clock_read_ns() + HT_TIME_STEP_NS;
             if (deadline_ns < earliest_ns) mine->deadline_ns = earliest_ns;
         }
@@ -201,12 +206,6 @@ bool ht_background_nap(struct ht_background *mine, uint64_t real_ns) {
     return ht_background_asleep(mine);
 }
 
-bool ht_background_trace_goes_on(struct ht_background *mine) {
-    uint64_t before_ns = mine->place_ns;
-    mine->place_ns = ht_virtual_clock_place_ns();
-    return mine->place_ns != before_ns;
-}
-
 uint64_t ht_background_patience_ns(uint64_t asked_ns) {
     double slow = table.real_ns_per_trace_ns > 1 ? table.real_ns_per_trace_ns : 1;
     double real_ns = (double)asked_ns * slow;
@@ -223,7 +222,7 @@ bool ht_background_signal(pthread_cond_t *cond) {
         found = true;
         atomic_store(&one->state, WOKEN);
     }
-    if (found) broadcast(cond);
+    if (found) ht_next.pthread_cond_broadcast(cond);
     tell_due();
     pthread_mutex_unlock(&table.lock);
     return found;

@@ -47,8 +47,8 @@ bool ht_background_end(struct ht_background *mine);
 // Waits until woken, or so long by the real clock. False if woken.
 bool ht_background_nap(struct ht_background *mine, uint64_t real_ns);
 bool ht_background_asleep(const struct ht_background *mine);
-// For how much real time to sleep, at first and again and again, before asking whether the trace has come on
-// meanwhile. If it stands still, it may be waiting for the sleeper, whose sleep is over then.
+// For how much real time to sleep, at first and again and again, before asking whether the trace has gone on
+// since begin or the last asking. If it has not, it may be waiting for the sleeper, whose sleep is over then.
 uint64_t ht_background_patience_ns(uint64_t asked_ns);
 bool ht_background_trace_goes_on(struct ht_background *mine);
 // Somebody signals cond. If background threads sleep on it, all of them are woken, and the answer is true.

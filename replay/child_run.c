@@ -168,7 +168,7 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     channel->exchange->job.expected_inode = choice->inode;
     // Where calls wait for their recorded time, a pause to decode would make them late.
     bool alternate = job->real_ns_per_trace_ns == 0;
-    if (streamed && !(decoder = ht_decoder_start(channel->built, 1, alternate, &error))) {
+    if (streamed && !(decoder = ht_decoder_start(channel->built, job->scale, alternate, &error))) {
         snprintf(problem, problem_room, "%s", error.message);
         return false;
     }

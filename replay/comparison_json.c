@@ -123,6 +123,7 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
                              (json_int_t)c->built->calls_total, "inherited_objects",
                              (json_int_t)c->built->inherited_objects, "rounds", (json_int_t)c->rounds, "seed",
                              (json_int_t)c->options->seed, "failed_runs", (json_int_t)c->failed_runs);
+    json_object_set_new(root, "scale", json_integer(c->options->scale));
     json_object_set_new(root, "baseline",
                         c->count ? json_string(choices->list[c->baseline].name) : json_null());
     json_object_set_new(root, "repeats", json_integer(c->repeats));

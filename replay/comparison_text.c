@@ -72,8 +72,9 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
         fprintf(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
                 program->allocator_version);
     }
-    fprintf(out, "\n%s calls, %zu round%s, seed %" PRIu64, ht_grouped(calls, c->built->calls_total),
-            c->rounds, c->rounds == 1 ? "" : "s", c->options->seed);
+    if (c->options->scale > 1) fprintf(out, "\n%u copies side by side, together", c->options->scale);
+    fprintf(out, "%s%s calls, %zu round%s, seed %" PRIu64, c->options->scale > 1 ? " " : "\n",
+            ht_grouped(calls, c->built->calls_total), c->rounds, c->rounds == 1 ? "" : "s", c->options->seed);
     if (c->built->inherited_objects) {
         fprintf(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
     }
@@ -335,7 +336,7 @@ static void print_details(FILE *out, const struct ht_comparison *c) {
     fprintf(out,
             "\nsplit by about %s timed calls per run; the clock's own %.1f ns are taken off each reading\n",
             ht_grouped(timed, c->timed_calls), c->clock_cost_ns);
-    for (size_t i = 0; i < c->count && c->built->form->streams > 1; i++) {
+    for (size_t i = 0; i < c->count && (uint64_t)c->built->form->streams * c->built->side_by_side > 1; i++) {
         fprintf(out, "%s: threads waited for each other %s in all, not counted above\n",
                 c->options->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
     }

@@ -8,7 +8,8 @@
 #include <stddef.h>
 
 // Once the virtual clock runs: for this thread, and for those that it starts. False where there is no trap,
-// or somebody else handles the signal. Until the end our own code must not read the counter.
+// or somebody else handles the signal. Our own code, which reads the real
+// counter, had better not until the end.
 bool ht_cycle_trap_start(void);
 // On the same thread. Names the object that read the counter first; empty if none did.
 void ht_cycle_trap_end(char *reader, size_t room);

@@ -48,6 +48,7 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = x->end_ns,
+        .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
         .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
         .window_ns = x->options->window_ns ? x->options->window_ns : usual,
     };
@@ -72,7 +73,7 @@ static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char 
         return false;
     }
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
-    uint64_t expected = x->built->form->operations * job.repeats;
+    uint64_t expected = x->built->form->operations * x->built->side_by_side * job.repeats;
     if (outcome->operations != expected) {
         snprintf(problem, room, "%llu operations replayed, %llu expected",
                  (unsigned long long)outcome->operations, (unsigned long long)expected);
@@ -216,21 +217,21 @@ static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     char problem[512];
     if (!run_child(x, turn, problem, sizeof problem) || turn->pass != HT_PASS_FLAT) return;
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
-    x->repeatable = outcome->first_cpu_ns > 0;
     if (turn->who == HT_WHO_NULL && x->options->choices.count > 0) return;
     if (!x->fastest_cpu_ns || outcome->cpu_ns < x->fastest_cpu_ns) x->fastest_cpu_ns = outcome->cpu_ns;
 }
 
 static uint32_t choose_repeats(struct ht_experiment *x) {
-    // What waits for the clock, or for the decoder, can't begin anew.
-    bool waits = x->options->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed;
-    if ((waits || !x->repeatable) && x->options->repeats > 1) {
-        ht_warn(&x->warnings, HT_WARNING_NO_REPEATS, "--pace virtual, or more --decoded-memory",
-                "a trace that is decoded on the way, or waits for the clock, is replayed once in each run");
+    uint32_t asked = x->options->repeats;
+    if (x->options->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed) {
+        if (asked > 1) {
+            ht_warn(
+                &x->warnings, HT_WARNING_NO_REPEATS, "--pace virtual, or more --decoded-memory",
+                "a trace that waits for the clock, or is decoded on the way, is replayed once in each run");
+        }
+        return 1;
     }
-    if (waits || !x->repeatable) return 1;
-    if (x->options->repeats) return x->options->repeats;
-    if (!x->fastest_cpu_ns || x->fastest_cpu_ns >= run_cpu_ns) return 1;
+    if (asked || !x->fastest_cpu_ns || x->fastest_cpu_ns >= run_cpu_ns) return asked ? asked : 1;
     uint64_t repeats = (run_cpu_ns + x->fastest_cpu_ns - 1) / x->fastest_cpu_ns;
     return repeats < HT_REPEATS_MAX ? (uint32_t)repeats : HT_REPEATS_MAX;
 }

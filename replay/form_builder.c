@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "form_copies.h"
 #include "form_held.h"
 #include "form_state.h"
 #include "form_streamed.h"
@@ -33,11 +34,12 @@ int ht_form_grow(struct ht_form_state *form, void **array, size_t *room, size_t 
 
 int ht_form_bad_event(struct ht_form_state *form, const struct ht_section_place *place, uint64_t event,
                       const char *expected) {
-    return ht_error_input(form->error, form->path, place->offset, "event %" PRIu64 ": %s", event, expected);
+    return ht_error_input(form->error, form->path, place->offset, "event %" PRIu64 ": %s",
+                          event / form->copies, expected);
 }
 
 // What was expected instead of this section, or NULL if its events can be replayed.
-static const char *what_is_wrong(const struct ht_events *events) {
+static const char *what_is_wrong(const struct ht_form_state *form, const struct ht_events *events) {
     uint64_t times = 0, last_event = events->first_event + events->rows - 1;
     uint32_t slot = 0, thread = 0;
     for (uint32_t i = 0; i < events->rows; i++) {
@@ -47,6 +49,7 @@ static const char *what_is_wrong(const struct ht_events *events) {
     }
     if (times >= HT_TIME_LIMIT_NS) return "times within 73 years of the start expected";
     if (slot >= HT_SLOTS_LIMIT) return "slots up to 536870911 expected (replay's limit)";
+    if (slot >= HT_SLOTS_LIMIT / form->copies) return "fewer slots expected for so many copies (--scale)";
     if (!ht_slot_is_due(slot, last_event)) return "slots that the events so far account for expected";
     return ht_thread_is_due(thread, last_event) ? NULL
                                                 : "threads that the events so far account for expected";
@@ -61,12 +64,13 @@ int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, 
         struct ht_events events;
         if (place->kind != HT_SECTION_EVENTS) continue;
         if (ht_trace_events(form->reader, i, &events, form->error)) return -1;
-        assert(events.first_event == form->events &&
+        assert(events.first_event * form->copies == form->events &&
                events.rows == place->rows);  // the reader has seen to it
-        const char *wrong = what_is_wrong(&events);
+        const char *wrong = what_is_wrong(form, &events);
         if (wrong) return ht_error_input(form->error, form->path, place->offset, "%s", wrong);
-        form->events += events.rows;
-        int stop = visit(context, place, &events);
+        form->events += (uint64_t)events.rows * form->copies;
+        int stop = form->copies > 1 ? ht_form_visit_copies(form, place, &events, visit, context)
+                                    : visit(context, place, &events);
         if (stop) return stop;
     }
     return 0;
@@ -106,6 +110,19 @@ static uint32_t chunk_words_max(const struct ht_form_state *form) {
     return words > HT_CHUNK_WORDS_MIN ? (uint32_t)words : HT_CHUNK_WORDS_MIN;
 }
 
+// Copies that run side by side share one form: what is told of it is of one copy so far.
+static void tell_all_copies(struct ht_built_form *built, uint32_t copies) {
+    for (int i = 0; i < HT_FUNCTIONS; i++) built->calls[i] *= copies;
+    for (uint32_t i = 0; i < built->form->samples; i++) built->points[i].live_bytes *= copies;
+    built->calls_total *= copies;
+    built->failed_skipped *= copies;
+    built->foreign_skipped *= copies;
+    built->inherited_objects *= copies;
+    built->live_peak_bytes *= copies;
+    built->touched_peak_bytes *= copies;
+    built->side_by_side = copies;
+}
+
 static int build(struct ht_form_state *form) {
     for (unsigned op = 0; op < 256; op++) form->shape[op] = ht_op_shape((uint8_t)op);
     if (ht_trace_facts(form->reader, &form->facts, form->error) || ht_form_count(form)) return -1;
@@ -116,6 +133,7 @@ static int build(struct ht_form_state *form) {
         if (make_header(form)) return -1;
         int outcome = ht_form_hold(form);
         if (outcome < 0 || (outcome > 0 && ht_form_stream_prepare(form))) return -1;
+        tell_all_copies(form->built, form->options->scale > 1 ? form->options->scale / form->copies : 1);
         if (form->built->form->operations) return 0;
     }
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),
@@ -140,8 +158,10 @@ int ht_form_build(struct ht_trace_reader *reader, const char *path, const struct
         errno = ENOMEM;
         return ht_error_system(error, path, "decoding the trace");
     }
+    assert(options->scale <= HT_SCALE_MAX);
     *form = (struct ht_form_state){
         .reader = reader, .path = path, .options = options, .built = built, .error = error};
+    form->copies = options->one_thread && options->scale > 1 ? options->scale : 1;
     if (!build(form)) return 0;
     ht_form_free(built);
     return -1;

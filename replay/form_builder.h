@@ -11,13 +11,17 @@
 #include "replay_form.h"
 #include "trace_reader.h"
 
+enum { HT_SCALE_MAX = 1000 };
+
 struct ht_form_options {
     bool one_thread;        // the whole trace in one stream, in its global order
     uint32_t initial_tid;   // kernel id of the recorded program's initial thread, 0 if not known
     uint32_t timed_one_in;  // about one op in this many is timed in the timed pass, of a long trace fewer
     uint64_t seed;
+    uint64_t end_ns;          // trace time at which the recording ended, 0 if not known: RSS is read in
+                              // pauses, too, about HT_PAUSE_POINTS_MAX times in all
     uint64_t held_bytes_max;  // a longer form is streamed
-    uint64_t end_ns;  // of the trace: RSS is read in its pauses, too, about HT_PAUSE_POINTS_MAX times in all
+    uint32_t scale;           // copies of the trace, at most HT_SCALE_MAX; 0 as 1
 };
 
 enum { HT_PAUSE_POINTS_MAX = 2000 };
@@ -46,6 +50,8 @@ struct ht_built_form {
     uint64_t inherited_objects;  // allocated before the replay begins
     uint64_t live_peak_bytes;
     uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least
+    uint32_t side_by_side;  // copies that the child runs, each on threads of its own: 1 where the form's one
+                            // stream holds all of them. What is told here is of all copies together
     struct ht_form_state *state;  // for decoding it again
 };
 

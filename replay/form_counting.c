@@ -77,7 +77,7 @@ static int count_one_stream(struct ht_form_state *form) {
     form->events = 0;
     for (size_t i = 0; i < ht_trace_sections(form->reader); i++) {
         const struct ht_section_place *place = ht_trace_section(form->reader, i);
-        if (place->kind == HT_SECTION_EVENTS) form->events += place->rows;
+        if (place->kind == HT_SECTION_EVENTS) form->events += place->rows * form->copies;
     }
     form->streams[0].events_all = form->events - form->inherited;
     return 0;

@@ -59,6 +59,7 @@ struct ht_form_state {
     uint64_t events;
     uint64_t at_ns;      // time of the event that is being written: all before it has been
     uint64_t inherited;  // the events that come first
+    uint32_t copies;     // so often each event is written, and events are numbered by this factor
     const struct ht_form_sink *sink;
     void *sink_state;
 };

@@ -11,7 +11,13 @@
 #include "form_state.h"
 #include "futex_word.h"
 
-enum { POOL_BYTES_MIN = 4 << 20, POOL_BYTES_MAX = 64 << 20, SLOTS_PER_STREAM = 4, SLOTS_SPARE = 16 };
+enum {
+    POOL_BYTES_MIN = 4 << 20,
+    POOL_BYTES_MAX = 64 << 20,
+    SLOTS_PER_STREAM = 4,
+    SLOTS_SPARE = 16,
+    STACK_BYTES = 256 << 10
+};
 
 static const struct timespec look_again = {.tv_nsec = 10000000};
 
@@ -47,8 +53,9 @@ static uint64_t header_bytes(const struct ht_form_state *form) {
     return round_up(sizeof(struct ht_form) + (form->streams_count + 1) * sizeof(struct ht_stream));
 }
 
+// Half of what a held form may have: the launcher's own tables need some, too.
 static uint64_t pool_bytes(const struct ht_form_state *form) {
-    uint64_t bytes = form->options->held_bytes_max;
+    uint64_t bytes = form->options->held_bytes_max / 2;
     return bytes < POOL_BYTES_MIN ? POOL_BYTES_MIN : bytes < POOL_BYTES_MAX ? bytes : POOL_BYTES_MAX;
 }
 
@@ -198,6 +205,7 @@ static const struct ht_form_sink sink = {.link = link_chunk, .end = end_stream, 
 static void *decode(void *argument) {
     struct ht_decoder *decoder = argument;
     decoder->failed = ht_form_write(decoder->form);
+    if (decoder->failed) atomic_store(&decoder->shared->broken, 1);
     set_filling(decoder, false);
     return NULL;
 }
@@ -212,6 +220,7 @@ static void reset(struct ht_decoder *decoder) {
     }
     atomic_store(&shared->chunks_left, 0);
     atomic_store(&shared->complete_ns, 0);
+    atomic_store(&shared->broken, 0);
     set_filling(decoder, decoder->alternate);
 }
 
@@ -246,6 +255,17 @@ static void give_back(struct ht_decoder *decoder) {
     free(decoder);
 }
 
+// A small stack, because address space may be limited.
+static int start_thread(struct ht_decoder *decoder) {
+    pthread_attr_t attributes;
+    int failed = pthread_attr_init(&attributes);
+    if (failed) return failed;
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    failed = pthread_create(&decoder->thread, &attributes, decode, decoder);
+    pthread_attr_destroy(&attributes);
+    return failed;
+}
+
 struct ht_decoder *ht_decoder_start(const struct ht_built_form *built, uint32_t readers, bool alternate,
                                     struct ht_error *error) {
     struct ht_decoder *decoder = calloc(1, sizeof *decoder);
@@ -261,7 +281,7 @@ struct ht_decoder *ht_decoder_start(const struct ht_built_form *built, uint32_t 
     int failed = lend(decoder, built);
     if (!failed) {
         reset(decoder);
-        failed = errno = pthread_create(&decoder->thread, NULL, decode, decoder);
+        failed = errno = start_thread(decoder);
     }
     if (!failed) return decoder;
     ht_error_system(error, built->state->path, "decoding the trace");

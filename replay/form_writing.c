@@ -110,19 +110,25 @@ static int events_written(struct ht_form_state *form, uint32_t number, uint64_t 
     return stream->events ? 0 : end_stream(form, number);
 }
 
+// The first event for which this residency is known.
+static uint64_t first_of_copies(const struct ht_form_state *form, size_t residency) {
+    const struct ht_trace_facts *facts = &form->facts;
+    return residency < facts->residency_count ? facts->residency[residency].event * form->copies : UINT64_MAX;
+}
+
 // How many pages of the block born by this event the program had resident in the end.
 static uint64_t pages_of_birth(struct writing *writing, uint64_t event) {
     const struct ht_trace_facts *facts = &writing->form->facts;
-    uint64_t pages = HT_PAGES_BY_RULE;
+    uint64_t copies = writing->form->copies, pages = HT_PAGES_BY_RULE;
     if (event < writing->residency_event) return pages;
     while (writing->residency_at < facts->residency_count &&
-           facts->residency[writing->residency_at].event <= event) {
-        const struct ht_residency *birth = &facts->residency[writing->residency_at++];
-        if (birth->event == event) pages = birth->pages_after;
+           facts->residency[writing->residency_at].event <= event / copies) {
+        const struct ht_residency *birth = &facts->residency[writing->residency_at];
+        if (birth->event == event / copies) pages = birth->pages_after;
+        if (birth->event == event / copies && (event + 1) % copies) break;  // it is the next copy's, too
+        writing->residency_at++;
     }
-    writing->residency_event = writing->residency_at < facts->residency_count
-                                   ? facts->residency[writing->residency_at].event
-                                   : UINT64_MAX;
+    writing->residency_event = first_of_copies(writing->form, writing->residency_at);
     return pages;
 }
 
@@ -183,7 +189,7 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
                      sizeof *built->points)) {
         return -1;
     }
-    built->points[number] = (struct ht_sample_point){time_ns, event, writing->live_bytes};
+    built->points[number] = (struct ht_sample_point){time_ns, event / form->copies, writing->live_bytes};
     put(stream, ht_word_mark(HT_MARK_SAMPLE, number));
     return 0;
 }
@@ -503,7 +509,6 @@ static int end_idle_streams(struct ht_form_state *form) {
 }
 
 int ht_form_write(struct ht_form_state *form) {
-    const struct ht_trace_facts *facts = &form->facts;
     uint64_t one_in = form->options->timed_one_in;
     if (one_in && form->events / READINGS_MAX > one_in) one_in = form->events / READINGS_MAX;
     struct writing writing = {.form = form,
@@ -512,8 +517,7 @@ int ht_form_write(struct ht_form_state *form) {
                               .random = {form->options->seed},
                               .timed_one_in = (uint32_t)one_in,
                               .pause_step_ns = form->options->end_ns / HT_PAUSE_POINTS_MAX,
-                              .residency_event =
-                                  facts->residency_count ? facts->residency[0].event : UINT64_MAX,
+                              .residency_event = first_of_copies(form, 0),
                               .timed_event = UINT64_MAX};
     begin(form);
     if (writing.timed_one_in) writing.timed_event = timed_distance(&writing) - 1;

@@ -13,6 +13,8 @@
 #include "background_cpu.h"
 #include "background_threads.h"
 #include "cycle_trap.h"
+#include "lane_wait.h"
+#include "left_blocks.h"
 #include "raw_clock.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
@@ -27,10 +29,14 @@ struct measured {
     struct ht_form *form;
     struct ht_exchange *exchange;
     struct ht_window window;
-    struct ht_lane *lanes;  // the streams', and one more for what is inherited
+    struct ht_lane *lanes;  // the streams', for each copy; and one more for what is inherited
+    uint32_t lanes_count, scale, repeats;
+    uint32_t copy_slots;  // from one copy's slots to the next one's
+    void **table;
+    _Atomic uint32_t *handovers;
+    uint8_t *left;  // slots that hold a block at the end of the trace; NULL: it is replayed once
     int statm_fd;
-    struct rusage usage_before, usage_after;
-    uint64_t start_ns, start_ticks, start_ticks_ns;
+    uint64_t start_ticks, start_ticks_ns;
     uint64_t background_cpu_before_ns;
 };
 
@@ -64,43 +70,77 @@ static void fault_in(const void *start, size_t bytes) {
     if (bytes) (void)at[bytes - 1];
 }
 
-static void prepare_lane(struct measured *run, uint32_t i, void **table, _Atomic uint32_t *handovers) {
+// i: of the streams, of which the last is what is inherited.
+static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i, uint32_t copy) {
     const struct ht_job *job = &run->exchange->job;
     struct ht_form *form = run->form;
-    struct ht_lane *lane = &run->lanes[i];
-    lane->table = table;
-    lane->handovers = handovers;
+    lane->table = run->table + (size_t)copy * run->copy_slots;
+    lane->handovers = run->handovers + (size_t)copy * run->copy_slots;
     lane->page_stride = ht_allocator.is_null ? 0 : HT_TOUCH_PAGE_BYTES;
     lane->touch = job->touch;
     lane->touch_free = job->touch_free;
     lane->pass = job->pass;
+    lane->silent = copy > 0;
+    lane->copies = i < form->streams ? 1 : run->scale;
+    lane->copy_slots = run->copy_slots;
     lane->form = form;
     lane->stream = ht_form_streams(form) + i;
     lane->rss_bytes = (uint64_t *)((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET);
     lane->readings = (struct ht_reading *)(lane->rss_bytes + form->samples);
     lane->statm_fd = run->statm_fd;
-    if (job->pass == HT_PASS_TIMED && job->pollution_bytes) {
+    if (job->pass == HT_PASS_TIMED && job->pollution_bytes && !lane->silent) {
         lane->pollution = shared_table(job->pollution_bytes, &run->exchange->outcome);
         lane->pollution_bytes = job->pollution_bytes;
     }
-    if (!form->streamed) ht_feed_fault_in(form, lane->stream);
+}
+
+// Copies of the trace share its words, and have slots and threads of their own.
+static void prepare_lanes(struct measured *run) {
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    uint32_t streams = run->form->streams;
+    // Whole cache lines of both tables, so that copies have none in common.
+    run->copy_slots = (run->form->slots + 15) / 16 * 16;
+    size_t slots = (size_t)run->copy_slots * run->scale;
+    run->table = shared_table(slots * sizeof(void *), outcome);
+    run->handovers = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
+    run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
+        prepare_lane(run, &run->lanes[i], i % streams, i / streams);
+    }
+    prepare_lane(run, &run->lanes[run->lanes_count], streams, 0);
+    for (uint32_t i = 0; i <= streams && !run->form->streamed; i++) {
+        ht_feed_fault_in(run->form, ht_form_streams(run->form) + i);
+    }
 }
 
 static void prepare(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
-    uint32_t streams = run->form->streams, slots = run->form->slots;
+    const struct ht_job *job = &run->exchange->job;
     run->statm_fd = ht_rss_open();
     if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm can't be read");
-    void **table = shared_table((size_t)slots * sizeof(void *), outcome);
-    _Atomic uint32_t *handovers = shared_table(streams > 1 ? (size_t)slots * sizeof(uint32_t) : 1, outcome);
-    run->lanes = shared_table((streams + 1) * sizeof(struct ht_lane), outcome);
+    run->scale = job->scale > 1 ? job->scale : 1;
+    run->repeats = job->pass == HT_PASS_FLAT && job->repeats > 1 && !run->form->streamed ? job->repeats : 1;
+    if ((uint64_t)run->form->streams * run->scale >= HT_NO_STREAM) {
+        errno = EAGAIN;
+        refuse(outcome, "too many threads");
+    }
+    run->lanes_count = run->form->streams * run->scale;
     fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET,
              run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
     if (run->form->streamed) fault_in(run->form, run->form->bytes);
-    for (uint32_t i = 0; i <= streams; i++) prepare_lane(run, i, table, handovers);
-    ht_window_init(&run->window, run->lanes, streams, run->exchange->job.window_ns,
-                   shared_table(streams * sizeof(uint64_t), outcome),
-                   shared_table(streams * sizeof(uint32_t), outcome), outcome);
+    prepare_lanes(run);
+    if (run->repeats > 1) {
+        run->left = shared_table(run->form->slots, outcome);
+        ht_left_blocks_find(run->form, run->left);
+    }
+    struct ht_window_tables tables = {
+        .places = shared_table(run->lanes_count * sizeof *tables.places, outcome),
+        .sleepers = shared_table(run->lanes_count * sizeof *tables.sleepers, outcome),
+        .start_order = shared_table(run->lanes_count * sizeof *tables.start_order, outcome),
+        .stacks = shared_table(run->lanes_count * sizeof *tables.stacks, outcome)};
+    uint32_t first = run->form->initial_stream;
+    ht_window_init(&run->window, run->lanes, run->lanes_count,
+                   first == HT_NO_STREAM ? NULL : &run->lanes[first], job->window_ns, &tables, outcome);
     run->window.replaying = ht_allocator.replaying;
     run->window.real_ns_per_trace_ns = run->exchange->job.real_ns_per_trace_ns;
 }
@@ -117,7 +157,7 @@ static uint64_t clock_cost_ticks(void) {
 static bool is_ours(void *context, pid_t tid) {
     const struct measured *run = context;
     bool ours = tid == getpid();
-    for (uint32_t i = 0; i < run->window.lanes_count && !ours; i++) ours = tid == run->lanes[i].tid;
+    for (uint32_t i = 0; i < run->lanes_count && !ours; i++) ours = tid == run->lanes[i].tid;
     return ours;
 }
 
@@ -138,27 +178,11 @@ static void take_background(struct measured *run) {
     }
 }
 
-// Everything has been executed; threads that lasted to the end of the program still exist.
-static void take_end(void *context) {
-    struct measured *run = context;
-    struct ht_outcome *outcome = &run->exchange->outcome;
-    ht_pace_to_end(&run->window, run->exchange->job.end_ns);
-    if (outcome->cycle_counter_watched) {
-        ht_cycle_trap_end(outcome->cycle_counter_reader, sizeof outcome->cycle_counter_reader);
-    }
-    outcome->ticks = ht_ticks() - run->start_ticks;
-    outcome->ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ticks_ns;
-    outcome->wall_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ns;
-    take_background(run);
-    getrusage(RUSAGE_SELF, &run->usage_after);
-    outcome->rss_end_bytes = ht_rss_anon_bytes(run->statm_fd);
-}
-
 // What a forked process had from the start is part of its footprint, and none of its calls: the blocks are
 // allocated before anything is counted but RSS.
 static void allocate_inherited(struct measured *run) {
     if (ht_allocator.replaying) ht_allocator.replaying(true);
-    ht_engine_run(&run->lanes[run->form->streams]);
+    ht_engine_run(&run->lanes[run->lanes_count]);
     if (ht_allocator.replaying) ht_allocator.replaying(false);
 }
 
@@ -169,17 +193,35 @@ static void add_failures(struct ht_outcome *outcome, const struct ht_lane *lane)
     outcome->failures += lane->failures;
 }
 
+// Without what it waited.
+static uint64_t lane_cpu_ns(const struct ht_lane *lane) {
+    uint64_t waited_ns = lane->wait_cpu_ns + ht_spun_ns(lane);
+    return lane->cpu_ns > waited_ns ? lane->cpu_ns - waited_ns : 0;
+}
+
 static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
-    outcome->cpu_ns += lane->cpu_ns;
-    outcome->wait_ns += lane->wait_ns;
+    outcome->cpu_ns += lane_cpu_ns(lane);
+    outcome->wait_ns += lane->wait_ns + ht_spun_ns(lane);
     outcome->operations += lane->stream->operations;
     outcome->starved_ns += lane->starved_ns;
     outcome->samples_taken += lane->samples_taken;
     add_failures(outcome, lane);
 }
 
+// The allocator's constructor may have started threads that have yet to come to their first sleep.
+static void await_background(struct measured *run) {
+    const struct timespec look_again = {.tv_nsec = 1000000};
+    uint32_t threads;
+    for (int looks = 0; looks < 100; looks++) {
+        ht_background_cpu_ns(is_ours, run, &threads);
+        if (threads <= ht_background_sleepers()) return;
+        syscall(SYS_nanosleep, &look_again, NULL);
+    }
+}
+
 // In the memory pass, which takes no time, the cycle counter too shows trace time.
 static void start_virtual_time(struct measured *run) {
+    await_background(run);
     ht_virtual_clock_start(&run->window.low_ns);
     ht_background_start(&run->window.low_ns, run->exchange->job.real_ns_per_trace_ns);
     if (run->exchange->job.pass == HT_PASS_MEMORY) {
@@ -187,30 +229,77 @@ static void start_virtual_time(struct measured *run) {
     }
 }
 
+// Faults and the clock's time from the first op to the last.
+static void run_once(struct measured *run) {
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    uint64_t start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
+    ht_window_run(&run->window);
+    ht_pace_to_end(&run->window, run->window.base_ns + run->exchange->job.end_ns);
+    outcome->wall_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - start_ns;
+    getrusage(RUSAGE_SELF, &after);
+    outcome->minor_faults += (uint64_t)(after.ru_minflt - before.ru_minflt);
+    outcome->major_faults += (uint64_t)(after.ru_majflt - before.ru_majflt);
+}
+
+// As if the program were started once more: what it left is freed, what it inherited is allocated again, and
+// trace time goes on.
+static void begin_again(struct measured *run) {
+    uint64_t low_ns = run->window.low_ns, ended_ns = run->window.base_ns + run->exchange->job.end_ns;
+    ht_window_rewind(&run->window, ended_ns > low_ns ? ended_ns : low_ns);
+    if (ht_allocator.replaying) ht_allocator.replaying(true);
+    for (uint32_t copy = 0; copy < run->scale; copy++) {
+        ht_left_blocks_free(run->left, run->form->slots, run->table + (size_t)copy * run->copy_slots);
+    }
+    if (ht_allocator.replaying) ht_allocator.replaying(false);
+    if (run->lanes_count > 1) {
+        memset((void *)run->handovers, 0, (size_t)run->copy_slots * run->scale * sizeof *run->handovers);
+    }
+    allocate_inherited(run);
+}
+
+static void run_all(struct measured *run) {
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    for (uint32_t i = 0; i < run->repeats; i++) {
+        if (i > 0) begin_again(run);
+        run_once(run);
+        for (uint32_t k = 0; i == 0 && k < run->lanes_count; k++) {
+            outcome->first_cpu_ns += lane_cpu_ns(&run->lanes[k]);
+        }
+    }
+    if (outcome->cycle_counter_watched) {
+        ht_cycle_trap_end(outcome->cycle_counter_reader, sizeof outcome->cycle_counter_reader);
+    }
+    outcome->ticks = ht_ticks() - run->start_ticks;
+    outcome->ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - run->start_ticks_ns;
+    take_background(run);
+    outcome->rss_end_bytes = ht_rss_anon_bytes(run->statm_fd);  // lasting threads still exist
+}
+
 static void replay(struct measured *run) {
     const struct ht_job *job = &run->exchange->job;
     struct ht_outcome *outcome = &run->exchange->outcome;
-    uint32_t first = run->form->initial_stream;
     prepare(run);
     outcome->clock_cost_ticks = clock_cost_ticks();
-    for (uint32_t i = 0; i < run->form->streams; i++) {
+    for (uint32_t i = 0; i < run->lanes_count; i++) {
         run->lanes[i].clock_cost_ticks = outcome->clock_cost_ticks;
     }
     outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
     run->start_ticks = ht_ticks();
     run->start_ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     if (job->virtual_time) start_virtual_time(run);
+    else ht_virtual_clock_renounce();
     allocate_inherited(run);
     uint32_t threads;
     run->background_cpu_before_ns = background_cpu_ns(run, &threads);
-    getrusage(RUSAGE_SELF, &run->usage_before);
-    run->start_ns = run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
-    ht_window_run(&run->window, first == HT_NO_STREAM ? NULL : &run->lanes[first], take_end, run);
-    outcome->minor_faults = (uint64_t)(run->usage_after.ru_minflt - run->usage_before.ru_minflt);
-    outcome->major_faults = (uint64_t)(run->usage_after.ru_majflt - run->usage_before.ru_majflt);
-    add_failures(outcome, &run->lanes[run->form->streams]);
-    outcome->samples_taken += run->lanes[run->form->streams].samples_taken;
-    for (uint32_t i = 0; i < run->form->streams; i++) add_lane(outcome, &run->lanes[i]);
+    run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
+    run_all(run);
+    const struct ht_lane *inherited = &run->lanes[run->lanes_count];
+    add_failures(outcome, inherited);
+    outcome->samples_taken += inherited->samples_taken;
+    for (uint32_t i = 0; i < run->lanes_count; i++) add_lane(outcome, &run->lanes[i]);
+    outcome->operations *= run->repeats;
 }
 
 int main(int argc, char **argv) {

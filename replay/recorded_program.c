@@ -81,3 +81,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     ht_trace_facts_free(&facts);
     return failed;
 }
+
+void ht_recorded_program_other(struct ht_recorded_program *program) {
+    program->rss_peak_bytes = program->heap_peak_bytes = program->cpu_ns = NAN;
+}

@@ -23,4 +23,7 @@ struct ht_recorded_program {
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,
                              struct ht_error *error);
 
+// What is replayed is not this program as it ran: its figures are not to be set beside the replays'.
+void ht_recorded_program_other(struct ht_recorded_program *program);
+
 #endif

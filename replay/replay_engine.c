@@ -292,9 +292,9 @@ static void take_sample(struct ht_lane *lane, uint32_t number) {
 }
 
 // Which marks a pass stops at: it runs over the others as if they were not there.
-static uint32_t stops_of(enum ht_pass pass) {
+static uint32_t stops_of(const struct ht_lane *lane) {
     static_assert(HT_MARK_END == 0, "every pass stops where a chunk ends");
-    switch (pass) {
+    switch (lane->silent ? HT_PASS_FLAT : lane->pass) {
     case HT_PASS_TIMED: return 1u << HT_MARK_END | 1u << HT_MARK_TIMED;
     case HT_PASS_MEMORY: return 1u << HT_MARK_END | 1u << HT_MARK_SAMPLE;
     default: return 1u << HT_MARK_END;
@@ -303,10 +303,10 @@ static uint32_t stops_of(enum ht_pass pass) {
 
 void ht_engine_run(struct ht_lane *lane) {
     struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};
-    lane->stops_at = stops_of(lane->pass);
     uint64_t cpu_before_ns = ht_thread_cpu_ns();
     const uint64_t *word = ht_feed_first(lane);
     while (word) {
+        lane->stops_at = stops_of(lane);
         word = run_to_mark(lane, word);
         uint64_t mark = word[-1];
         if (ht_word_slot(mark) == HT_MARK_END) {
@@ -318,5 +318,5 @@ void ht_engine_run(struct ht_lane *lane) {
             word += ht_word_length(*word);
         }
     }
-    lane->cpu_ns = ht_thread_cpu_ns() - cpu_before_ns - lane->wait_cpu_ns;
+    lane->cpu_ns += ht_thread_cpu_ns() - cpu_before_ns;
 }

@@ -24,6 +24,7 @@ static uint32_t await_chunk(struct ht_lane *lane, _Atomic uint32_t *unit) {
         found = atomic_load(unit);
         bool filling = atomic_load(&lane->form->filling);
         if (found && !filling) break;
+        if (atomic_load(&lane->form->broken)) _exit(1);  // the launcher knows why
         if (!found) ht_window_tell_place(lane, complete_ns);
         if (filling) ht_futex_wait_shared(&lane->form->filling, 1, &look_again);
         else ht_futex_wait_shared(unit, 0, &look_again);
@@ -41,19 +42,38 @@ static const uint64_t *enter(struct ht_lane *lane, _Atomic uint32_t *unit) {
     return ht_chunk_words(lane->chunk);
 }
 
-static void leave(struct ht_form *form, struct ht_chunk *chunk) {
-    if (!form->streamed || atomic_fetch_sub(&chunk->readers, 1) != 1) return;
+static void leave(const struct ht_lane *lane, struct ht_chunk *chunk) {
+    struct ht_form *form = lane->form;
+    if (!form->streamed || atomic_fetch_sub(&chunk->readers, lane->copies) != lane->copies) return;
     atomic_fetch_add(&form->chunks_left, 1);
     ht_futex_wake_shared(&form->chunks_left);
 }
 
-const uint64_t *ht_feed_first(struct ht_lane *lane) { return enter(lane, &lane->stream->first_unit); }
+// The next copy's turn, or the first one's. Once a chunk has been executed for the last, all hold the same,
+// and that is when samples are taken.
+static void turn_to(struct ht_lane *lane, uint32_t copy) {
+    if (lane->copies == 1) return;
+    lane->table -= (size_t)lane->copy * lane->copy_slots;
+    lane->table += (size_t)copy * lane->copy_slots;
+    lane->copy = copy;
+    lane->silent = copy + 1 < lane->copies;
+}
+
+const uint64_t *ht_feed_first(struct ht_lane *lane) {
+    turn_to(lane, 0);
+    return enter(lane, &lane->stream->first_unit);
+}
 
 // A chunk is left only once the next one's name has been read, because its memory holds that name.
 const uint64_t *ht_feed_next(struct ht_lane *lane) {
     struct ht_chunk *chunk = lane->chunk;
+    if (lane->copy + 1 < lane->copies) {
+        turn_to(lane, lane->copy + 1);
+        return ht_chunk_words(chunk);
+    }
+    turn_to(lane, 0);
     const uint64_t *words = enter(lane, &chunk->next_unit);
-    leave(lane->form, chunk);
+    leave(lane, chunk);
     return words;
 }
 

@@ -103,9 +103,11 @@ struct ht_form {
     uint32_t streamed;             // 1: chunks come while the child runs, and for what follows
     _Atomic uint32_t chunks_left;  // a futex: how many chunks have been left by all their readers
     _Atomic uint32_t filling;      // a futex: 1: whoever finds no chunk waits until the pool is full again
+    _Atomic uint32_t broken;       // 1: the trace can't be decoded again, nothing more comes
+    uint32_t zero;
     _Atomic uint64_t complete_ns;  // every op before this trace time is in a chunk that has been linked
 };
-static_assert(sizeof(struct ht_form) == 72, "form");
+static_assert(sizeof(struct ht_form) == 80, "form");
 
 static inline uint64_t ht_word(enum ht_word_op op, uint32_t slot, uint32_t arg) {
     return (uint64_t)arg << 32 | slot << HT_WORD_OP_BITS | (uint32_t)op;

@@ -31,7 +31,9 @@ struct ht_job {
     uint32_t pass, touch, touch_free;
     uint32_t virtual_time;  // 1: the allocator sees trace time
     uint32_t preloaded;     // 1: expect the object of expected_device and expected_inode to serve
-    uint32_t repeats;       // of the flat pass: how often the whole trace is replayed, one after the other
+    uint32_t scale;         // copies of the trace that run side by side; 0 as 1
+    uint32_t repeats;       // of the flat pass of a held form: how often the trace is replayed; 0 as 1
+    uint32_t zero;
     uint64_t window_ns;
     uint64_t pollution_bytes;     // of the timed pass: run through before each timed op; 0: not at all
     uint64_t end_ns;              // trace time at which the program ended
@@ -55,11 +57,11 @@ struct ht_outcome {
     char build_id[80];
     char version[128];
     uint64_t cpu_ns;        // of the replay threads, from first to last op, without waiting; of all repeats
-    uint64_t first_cpu_ns;  // of the first repeat; 0: this child does not repeat
+    uint64_t first_cpu_ns;  // the same of the first repeat alone
     uint64_t wait_ns;       // real time that threads spent waiting for each other
     uint64_t starved_ns;    // real time that threads spent waiting for the launcher to decode
     uint64_t wall_ns;
-    uint64_t operations;
+    uint64_t operations;  // of all copies and repeats
     uint64_t failures;
     char first_failure[128];
     uint64_t minor_faults, major_faults;

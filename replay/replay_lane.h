@@ -7,40 +7,59 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lane_heap.h"
 #include "replay_form.h"
 #include "replay_job.h"
 
 struct ht_lane;
 
+// What waiting costs (lane_wait.h).
+struct ht_wait_costs {
+    uint32_t turns_max;   // how long to spin before a sleep
+    double turn_ns;       // what one turn takes
+    uint64_t reading_ns;  // what one reading of the thread's CPU clock takes
+};
+
+enum { HT_LANE_APART_BYTES = 128 };  // processors fetch lines in pairs
+
 // How far the threads have come in trace time, and who waits for whom (replay_window.c).
 struct ht_window {
-    _Atomic uint64_t low_ns;      // no thread has an unexecuted op before this
-    uint64_t width_ns;            // nobody passes low_ns + width_ns
-    _Atomic uint64_t *places_ns;  // one per lane: trace time of its next pending op
-    struct ht_lane *lanes;
+    _Atomic uint64_t low_ns;  // no thread has an unexecuted op before this
+    uint64_t width_ns;        // nobody passes low_ns + width_ns
+    uint64_t base_ns;         // where time 0 of the trace is: not at 0 once it has been replayed before
+    bool alone;               // one lane: nothing to wait for
     uint32_t lanes_count;
-    bool alone;                   // one lane: nothing to wait for
-    pthread_mutex_t lock;         // for what follows
-    uint64_t next_wanted_ns;      // the lowest low_ns that a sleeping lane wants
-    uint32_t *start_order;        // lanes by start time
-    uint32_t started;             // how many of start_order exist
-    struct ht_lane *leavers;      // ended threads whose stack can be had back after a join
-    uint32_t running;             // lanes that have not executed all their ops
-    _Atomic uint32_t all_done;    // futex: 1 once running is 0
+    struct ht_lane *lanes, *initial;  // initial: the lane on the initial thread, or NULL
+    struct ht_wait_costs costs;
     void (*replaying)(bool yes);  // the allocator's hook, or NULL (allocator.h)
     double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
     uint64_t real_start_ns;       // by the monotonic clock, where trace time 0 is
     struct ht_outcome *outcome;   // where to say that a thread could not be started
+
+    _Alignas(HT_LANE_APART_BYTES) pthread_mutex_t lock;  // for what follows
+    struct ht_lane_heap places;                          // by the place at which each was seen last
+    struct ht_lane_heap sleepers;                        // by the low_ns that each wants
+    uint32_t *start_order;                               // lanes by start time
+    uint32_t started;                                    // how many of start_order exist
+    uint32_t running;                                    // lanes that have not executed all their ops
+    struct ht_lane *leavers;  // lanes whose threads have ended and are to be joined
+    void **stacks;            // that nobody uses
+    uint32_t stacks_count;
+    _Atomic uint32_t stage;  // futex: enum ht_window_stage
 };
 
+enum ht_window_stage { HT_WINDOW_RUNS, HT_WINDOW_DONE, HT_WINDOW_DISMISSED };
+
+// Each on lines of its own.
 struct ht_lane {
     // What the engine's loop needs, first.
-    void **table;                 // slot -> block
-    _Atomic uint32_t *handovers;  // slot -> number of handovers << 1 | somebody sleeps
-    uint64_t page_stride;         // 4096; 0 in the null replayer, whose blocks all are one page
+    _Alignas(HT_LANE_APART_BYTES) void **table;  // slot -> block
+    _Atomic uint32_t *handovers;                 // slot -> number of handovers << 1 | somebody sleeps
+    uint64_t page_stride;  // 4096; 0 in the null replayer, whose blocks all are one page
     uint64_t failures;
     uint64_t wait_cpu_ns;      // CPU time spent waiting, to be taken off
     uint64_t wait_ns;          // by the clock, other than for its recorded time
+    uint64_t turns;            // spent spinning, in neither of these two
     struct ht_window *window;  // NULL: the lane that allocates what is inherited
     uint32_t number;
     uint32_t touch;
@@ -56,7 +75,10 @@ struct ht_lane {
     struct ht_reading *readings;  // likewise
     int statm_fd;
     uint32_t pass;
-    uint64_t cpu_ns;
+    bool silent;            // takes no samples and no readings: another copy of the trace does
+    uint32_t copies, copy;  // each chunk is executed for so many tables, one after the other; which it is at
+    uint32_t copy_slots;    // from one table to the next
+    uint64_t cpu_ns;        // from its first op to its last, waiting included
     uint64_t samples_taken;
     uint64_t clock_cost_ticks;  // what two readings in a row show
     char *pollution;            // a working set to run through before each timed op, or NULL
@@ -68,9 +90,10 @@ struct ht_lane {
     pid_t tid;
     void *stack;
     struct ht_lane *next_leaver;
-    uint64_t wanted_ns;
-    bool sleeping;
-    _Atomic uint32_t wake;  // futex
+
+    // What other threads look at.
+    _Alignas(HT_LANE_APART_BYTES) _Atomic uint64_t place_ns;  // trace time of its next pending op
+    _Atomic uint32_t wake;                                    // futex
 };
 
 #endif

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "error.h"
+#include "form_builder.h"
 
 const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
 const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"};
@@ -15,7 +16,7 @@ const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"
 // clang-format off
 enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
-    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY,
+    KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS
 };
 
@@ -41,6 +42,9 @@ static const struct argp_option table[] = {
     {"pass", KEY_PASS, "PASS", 0, "time, memory or both. Default: both", 0},
     {"threads", KEY_THREADS, "HOW", 0,
      "trace: a thread for each recorded one. 1: the whole trace in order on one thread. Default: trace", 0},
+    {"scale", KEY_SCALE, "N", 0,
+     "Replay N copies of the trace side by side in one process, as if the load grew; with --threads 1 "
+     "interleaved, event by event. Default: 1", 0},
     {"touch", KEY_TOUCH, "WHAT", 0,
      "Which memory is written once allocated: recorded, none, first (byte), pages (a byte of each), all. "
      "Default: recorded", 0},
@@ -149,6 +153,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         options->memory_pass = pass != 0;
         break;
     case KEY_THREADS: options->one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
+    case KEY_SCALE: options->scale = (uint32_t)number(state, text, "scale", 1, HT_SCALE_MAX); break;
     case KEY_TOUCH:
         options->touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
         break;
@@ -206,6 +211,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
             "failed, "
             "2 bad usage, 3 bad trace."};
     *options = (struct ht_replay_options){.seed = random_seed(),
+                                          .scale = 1,
                                           .time_pass = true,
                                           .memory_pass = true,
                                           .touch = HT_TOUCH_RECORDED,

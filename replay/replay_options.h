@@ -21,6 +21,7 @@ struct ht_replay_options {
     uint64_t seed;
     bool time_pass, memory_pass;
     bool one_thread;
+    uint32_t scale;  // copies of the trace, side by side
     enum ht_touch touch;
     enum ht_touch_free touch_free;
     uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them

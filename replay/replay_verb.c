@@ -1,5 +1,6 @@
 #include "replay_verb.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,7 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
             "and half a trace is not replayed");
     }
     if (ht_recorded_program_read(reader, &trace->program, error)) return -1;
+    if (options->scale > 1) ht_recorded_program_other(&trace->program);
     uint64_t memory_bytes = options->decoded_memory_bytes;
     if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;
     trace->form_options = (struct ht_form_options){
@@ -108,6 +110,7 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
         .timed_one_in = options->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
         .seed = options->seed,
         .end_ns = trace->program.end_ns,
+        .scale = options->scale,
         .held_bytes_max = memory_bytes};
     return ht_form_build(reader, options->trace_path, &trace->form_options, &trace->built, error);
 }
@@ -196,6 +199,17 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     return failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
 
+// A user who asked for real time should know for how much of it.
+static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns) {
+    enum { RUNS_OF_TIME_PASS = 2 };
+    double ns = options->time_pass ? RUNS_OF_TIME_PASS * options->paces.time.real_ns_per_trace_ns : 0;
+    if (options->memory_pass) ns += options->paces.memory.real_ns_per_trace_ns;
+    double seconds = ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1);
+    if (seconds < 1 || options->quiet) return;
+    fprintf(stderr, "replay: at this pace a round takes %.0f s, all %u take %.0f s\n", seconds,
+            options->rounds, seconds * options->rounds);
+}
+
 static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
                       struct ht_choice *null_choice) {
     static struct loaded_trace trace;
@@ -213,6 +227,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
         x->results_fd = ht_results_open(options->results_path, &error);
         if (x->results_fd < 0) return say(&error);
     }
+    say_waiting(options, x->end_ns);
     struct ht_activity before;
     ht_activity_read(&before);
     int early = ht_experiment_run(x);
@@ -231,6 +246,7 @@ int ht_verb_replay(int argc, char **argv) {
     ht_replay_options_parse(argc, argv, &options);
     struct ht_experiment x = {.options = &options, .results_fd = -1, .random = {options.seed}};
     ht_child_catch_signals();
+    mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
     if (options.list) return list_allocators(&x, &options);
     int status = check_baseline(&options);
     if (status) return status;

@@ -26,12 +26,14 @@ static json_t *text_or_null(const char *text) {
 }
 
 static json_t *trace_json(const struct ht_results_line *line) {
+    const struct ht_built_form *built = line->built;
+    uint32_t copies = line->options->scale;  // it is one of these that the file holds
     char *absolute = realpath(line->options->trace_path, NULL);
     json_t *trace = json_pack(
         "{s:o, s:s, s:I, s:I}", "path", text_or_null(absolute ? absolute : line->options->trace_path),
         "sha256", line->trace_sha256, "events",
-        (json_int_t)(line->built->calls_total + line->built->failed_skipped + line->built->foreign_skipped),
-        "inherited_objects", (json_int_t)line->built->inherited_objects);
+        (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
+        "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
     return trace;
 }
@@ -184,7 +186,9 @@ static json_t *run_json(const struct ht_results_line *line) {
     json_object_set_new(run, "cpu", line->cpu < 0 ? json_null() : json_integer(line->cpu));
     json_object_set_new(run, "repeats", json_integer(line->repeats));
     json_object_set_new(run, "instructions", whole(line->instructions));
-    json_object_set_new(run, "replay_threads", json_integer(line->built->form->streams));
+    json_object_set_new(run, "scale", json_integer(options->scale));
+    json_object_set_new(run, "replay_threads",
+                        json_integer((json_int_t)line->built->form->streams * line->built->side_by_side));
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[options->touch_free]));
     json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)options->pollution_bytes));
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));

@@ -10,6 +10,10 @@
 #include "replay_lane.h"
 
 void ht_handover_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint32_t handover);
+void ht_handover_wake(struct ht_lane *lane, _Atomic uint32_t *word);
+
+// Spins until the number is there, but not longer than turns_max turns, and returns how many.
+uint32_t ht_handover_spin(_Atomic uint32_t *word, uint32_t handover, uint32_t turns_max);
 
 // The word holds the number's lower 31 bits, and in bit 0 whether somebody sleeps.
 static inline bool ht_handover_is(uint32_t word, uint32_t handover) { return (word ^ handover << 1) <= 1; }
@@ -24,7 +28,7 @@ static inline void ht_handover_wait(struct ht_lane *lane, uint32_t slot, uint32_
 static inline void ht_handover_publish(struct ht_lane *lane, uint32_t slot, uint32_t handover) {
     _Atomic uint32_t *word = &lane->handovers[slot];
     uint32_t before = atomic_exchange_explicit(word, handover << 1, memory_order_acq_rel);
-    if (__builtin_expect(before & 1, 0)) ht_futex_wake(word);
+    if (__builtin_expect(before & 1, 0)) ht_handover_wake(lane, word);
 }
 
 // order: a handover's number << 1 | whether to publish it.

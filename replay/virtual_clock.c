@@ -6,15 +6,16 @@
 #include <stddef.h>
 #include <sys/time.h>
 
-#include "next_function.h"
+#include "next_functions.h"
 #include "raw_clock.h"
 
 enum { CLOCKS = 16 };
 
 static struct {
-    const _Atomic uint64_t *trace_ns;  // NULL: real time
-    _Atomic uint64_t shown_ns;         // what the last reading was
+    const _Atomic uint64_t *_Atomic trace_ns;  // NULL: real time
+    _Atomic uint64_t shown_ns;                 // what the last reading was
     uint64_t base_ns[CLOCKS];
+    _Atomic bool renounced;
     bool running[CLOCKS];  // clocks that pass with time, unlike those that count CPU
 } virtual_clock;
 
@@ -27,17 +28,22 @@ void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
         virtual_clock.base_ns[id] = ht_raw_clock_ns(id);
         virtual_clock.running[id] = true;
     }
-    virtual_clock.trace_ns = trace_ns;
+    atomic_store(&virtual_clock.trace_ns, trace_ns);  // background threads may read clocks at this moment
 }
 
-bool ht_virtual_clock_runs(void) { return virtual_clock.trace_ns != NULL; }
+bool ht_virtual_clock_runs(void) { return atomic_load(&virtual_clock.trace_ns) != NULL; }
+
+void ht_virtual_clock_renounce(void) { atomic_store(&virtual_clock.renounced, true); }
+
+bool ht_virtual_clock_may_run(void) { return !atomic_load(&virtual_clock.renounced); }
 
 bool ht_virtual_clock_shows(clockid_t id) {
-    return virtual_clock.trace_ns && id >= 0 && id < CLOCKS && virtual_clock.running[id];
+    return ht_virtual_clock_runs() && id >= 0 && id < CLOCKS && virtual_clock.running[id];
 }
 
 uint64_t ht_virtual_clock_place_ns(void) {
-    return atomic_load_explicit(virtual_clock.trace_ns, memory_order_relaxed);
+    const _Atomic uint64_t *trace_ns = atomic_load_explicit(&virtual_clock.trace_ns, memory_order_relaxed);
+    return atomic_load_explicit(trace_ns, memory_order_relaxed);
 }
 
 uint64_t ht_virtual_clock_read_ns(void) {
@@ -49,7 +55,7 @@ uint64_t ht_virtual_clock_read_ns(void) {
 }
 
 void ht_virtual_clock_skip(uint64_t ns) {
-    if (!virtual_clock.trace_ns) return;
+    if (!ht_virtual_clock_runs()) return;
     ht_virtual_clock_read_ns();
     atomic_fetch_add(&virtual_clock.shown_ns, ns);
 }
@@ -66,8 +72,7 @@ __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct ti
         *now = ht_timespec(virtual_clock.base_ns[id] + ht_virtual_clock_read_ns());
         return 0;
     }
-    static _Atomic(void *) next;
-    return HT_NEXT_FUNCTION(clock_gettime, &next)(id, now);
+    return ht_next.clock_gettime(id, now);
 }
 
 __attribute__((visibility("default"))) int gettimeofday(struct timeval *restrict now, void *restrict zone) {

@@ -14,6 +14,9 @@ enum { HT_NS_PER_US = 1000, HT_NS_PER_S = 1000000000 };
 // From now on all clocks that pass with time show this moment plus *trace_ns.
 void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns);
 bool ht_virtual_clock_runs(void);
+// The other way: this process stays with real time.
+void ht_virtual_clock_renounce(void);
+bool ht_virtual_clock_may_run(void);
 
 // Trace time as the allocator sees it. Each reading is later than the one before, if only by a nanosecond:
 // who turns in a loop until a moment has come must come out of it, although the trace stands still meanwhile.

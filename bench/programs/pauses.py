@@ -1,0 +1,24 @@
+"""A program with pauses: reads what fills eighty megabytes, drops it, and then mostly waits."""
+
+import json
+import time
+
+
+def work(items: int) -> int:
+    text = json.dumps([{"number": i, "text": "x" * (i * 37 % 3000), "parts": list(range(i % 10))}
+                       for i in range(items)])
+    return len(json.loads(text))
+
+
+def little_work(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.2)
+        work(20)
+
+
+for _ in range(2):
+    work(25_000)
+    little_work(4)
+    time.sleep(2)
+little_work(12)
