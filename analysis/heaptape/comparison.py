@@ -168,7 +168,7 @@ def is_control(frame: pd.DataFrame) -> pd.Series:
     """Which rows are the baseline's second run in a round: no results of an allocator, but a measure of the noise."""
     if "control" not in frame:
         return pd.Series(False, index=frame.index)
-    return frame["control"].fillna(False).astype(bool)
+    return frame["control"].astype(bool)
 
 
 def control_estimate(
