@@ -36,8 +36,9 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 
     Columns: source and line (where the run was read), schema, trace_path, trace_sha256, trace_events, allocator (its name
     as given to replay), allocator_path, _version, _build_id, _knobs (text), pass, round, seed (text), threads, touch, pace,
-    every figure of the line under its own name, fragmentation_f1 to _f4, failures (count), control (True for
-    the baseline's second run in a round, which is no result of its own), calls, timeline, latency_ns,
+    scale (copies of the trace that ran side by side), every figure of the line under its own name, fragmentation_f1 to
+    _f4, failures (count), control (True for the baseline's second run in a round, which is no result of its own), calls,
+    timeline, latency_ns,
     allocator_stats and machine as dicts. Keys unknown to this version are kept under their names. Raises ResultsError.
     """
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
@@ -52,6 +53,7 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     for name in _OBJECTS:
         frame[name] = [_as_object(value) for value in frame[name]] if name in frame else [{} for _ in rows]
     frame["control"] = frame["control"].map(lambda value: value is True) if "control" in frame else False
+    frame["scale"] = pd.to_numeric(frame["scale"]).fillna(1).astype(int) if "scale" in frame else 1
     frame["failures"] = [count_failures(value) for value in frame["failures"]] if "failures" in frame else 0
     return frame
 

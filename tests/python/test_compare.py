@@ -178,6 +178,12 @@ def test_experiments_are_never_mixed(tmp_path: Path) -> None:
         ("job.bin", "recorded", 20), ("job.bin", "none", 20), ("other.bin", "recorded", 20)]
 
 
+def test_copies_are_an_experiment_of_their_own(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=2)
+    found = experiments(_frame(tmp_path, rows + results_factory.schedule(rounds=3, scale=4)))
+    assert [(len(one.runs), one.settings.get("scale")) for one in found] == [(len(rows), None), (len(rows) // 2 * 3, "4")]
+
+
 def test_passes_may_differ_in_pace_but_runs_of_a_pass_may_not(tmp_path: Path) -> None:
     rows = results_factory.schedule(rounds=2)
     for row in rows:
