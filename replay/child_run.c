@@ -47,9 +47,10 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
                           struct ht_error *error) {
     int fd = memfd_create("heaptape-exchange", 0);
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
+    size_t live_bytes = built ? (built->form->slots / 64 + 1) * sizeof(uint64_t) : 0;
     *channel = (struct ht_child_channel){.built = built, .exchange_fd = fd};
-    channel->exchange_bytes =
-        HT_EXCHANGE_RSS_OFFSET + samples * sizeof(uint64_t) + readings * sizeof(struct ht_reading);
+    channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + samples * sizeof(uint64_t) +
+                              readings * sizeof(struct ht_reading) + live_bytes;
     if (fd < 0 || ftruncate(fd, (off_t)channel->exchange_bytes)) {
         return ht_error_system(error, "replay", "shared memory for the results");
     }
@@ -58,6 +59,7 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
     channel->exchange = map;
     channel->rss_bytes = (const uint64_t *)((char *)map + HT_EXCHANGE_RSS_OFFSET);
     channel->readings = (const struct ht_reading *)(channel->rss_bytes + samples);
+    if (built) memcpy((char *)map + channel->exchange_bytes - live_bytes, built->live_slots, live_bytes);
     return 0;
 }
 

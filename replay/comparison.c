@@ -152,6 +152,7 @@ bool ht_compare(const struct ht_measurements *m, struct ht_comparison *compariso
     if (!scratch) return false;
     comparison->count = m->choices;
     comparison->rounds = m->rounds;
+    comparison->measurements = m;
     comparison->controlled = m->choices > 1;
     memset(comparison->allocators, 0, sizeof comparison->allocators);
     for (int i = 0; i < HT_FIGURES && m->choices; i++) {

@@ -6,7 +6,10 @@
 #include <stdio.h>
 
 #include "allocator_choice.h"
+#include "counter_figures.h"
 #include "failing_runs.h"
+#include "figure_passes.h"
+#include "leftover_figures.h"
 #include "ratio_interval.h"
 #include "recorded_program.h"
 #include "replay_options.h"
@@ -21,12 +24,15 @@ struct ht_cell {
     struct ht_time_figures time;
     double faults;                    // minor and major, of the time pass where there is one
     struct ht_memory_figures memory;  // its samples are not kept
+    struct ht_counter_figures counters;
+    struct ht_leftover_figures leftovers;
 };
 
 struct ht_measurements {
     size_t choices;  // allocators; cells of a round: the null replayer, these, the control
     uint32_t rounds;
-    struct ht_cell *cells;  // [round * (choices + 2) + who], see schedule.h
+    struct ht_choice_figures *of_choices;  // the null replayer's first, then one for each choice
+    struct ht_cell *cells;                 // [round * (choices + 2) + who], see schedule.h
 };
 
 // The figures by which allocators are compared, less being better.
@@ -59,6 +65,7 @@ struct ht_comparison {
     const struct ht_replay_options *options;
     const struct ht_recorded_program *program;
     const struct ht_built_form *built;
+    const struct ht_measurements *measurements;
     size_t count, baseline;
     struct ht_allocator_estimates allocators[HT_CHOICES_MAX];
     bool controlled;                                   // the baseline ran twice in each round

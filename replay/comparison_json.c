@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "comparison.h"
+#include "figures_json.h"
 
 static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
 
@@ -105,6 +106,7 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
                                       figure(e->functions[f].touch_ns)));
     }
     json_object_set_new(made, "calls", calls);
+    ht_figures_json_compare(made, c, i);
     return made;
 }
 

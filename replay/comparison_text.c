@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "comparison.h"
+#include "figures_text.h"
 #include "talk.h"
 #include "text_table.h"
 
@@ -355,6 +356,8 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_best(out, c);
     print_recorded(out, c);
     print_harness(out, c);
+    ht_harness_share_print(out, c);
     if (c->options->verbose && c->options->time_pass) print_details(out, c);
+    if (c->options->verbose && c->count) ht_figures_print(out, c);
     if (c->options->verbose) print_outliers(out, c);
 }

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "figure_passes.h"
 #include "instruction_count.h"
 #include "results_line.h"
 
@@ -38,13 +39,15 @@ static const struct ht_choice *choice_of(const struct ht_experiment *x, uint32_t
 }
 
 struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
-    const struct ht_pace *pace = pass == HT_PASS_MEMORY ? &x->options->paces.memory : &x->options->paces.time;
-    uint64_t usual = pass == HT_PASS_MEMORY ? memory_window_ns : time_window_ns;
+    bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT;
+    const struct ht_pace *pace = of_memory ? &x->options->paces.memory : &x->options->paces.time;
+    uint64_t usual = of_memory ? memory_window_ns : time_window_ns;
     return (struct ht_job){
         .pass = pass,
         .touch = x->options->touch,
         .touch_free = x->options->touch_free,
         .pollution_bytes = x->options->pollution_bytes,
+        .syscall_socket = -1,
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = x->end_ns,
@@ -108,6 +111,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, const st
     line->choice = choice_of(x, turn->who);
     line->control = is_control(x, turn->who);
     line->round = turn->round;
+    if (turn->round == 0 && !line->control) line->of_choice = ht_choice_figures_of(x, line->choice);
     line->cpu = turn->cpu;
     line->memory_pass = turn->pass == HT_PASS_MEMORY;
     if (!ht_child_interrupted()) {
@@ -154,6 +158,8 @@ static void finish_time(struct ht_experiment *x, const struct ht_turn *turn) {
         x->timed_runs += run->timed.taken;
         x->timed_runs_dropped += run->timed.dropped;
         line.time = &cell->time;
+        line.counters = &cell->counters;
+        line.latencies = run->latencies;
     } else {
         line.problem = run->problem;
     }
@@ -169,17 +175,22 @@ static void flat_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     run->failed = !run_child(x, turn, run->problem, sizeof run->problem);
     run->flat = x->channel.exchange->outcome;
     divide_by_repeats(&run->flat, x->repeats);
+    ht_figures_of_flat(x, turn);
     if (!turn->timed_follows) finish_time(x, turn);
 }
 
 static void timed_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     struct ht_round_run *run = &x->runs[turn->who];
+    struct ht_latencies latencies = {0};
     if (!run->failed) {
         run->failed = !run_child(x, turn, run->problem, sizeof run->problem);
         if (run->failed) run->flat = x->channel.exchange->outcome;  // whose failures are told
         else ht_timed_readings_sum(x->built, x->channel.readings, &x->channel.exchange->outcome, &run->timed);
     }
+    if (!run->failed && ht_figures_of_timed(x, turn, &latencies)) run->latencies = &latencies;
     finish_time(x, turn);
+    run->latencies = NULL;
+    ht_latencies_free(&latencies);
 }
 
 // Trace time reaches the cycle counter only where its readings are caught, which is too dear where time is
@@ -217,6 +228,9 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     if (cell->memory_ok) {
         warn_of_cycle_counter(x, turn, &outcome);
         line.memory = &cell->memory;
+        line.leftovers = &cell->leftovers;
+        line.memory_figures = &x->channel.exchange->figures;
+        ht_figures_of_memory(x, turn);
         if (!x->options->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
     } else {
         line.problem = problem;
@@ -320,6 +334,7 @@ static bool take_turn(void *context, const struct ht_turn *turn) {
     if (ht_failing_runs_given_up(failing_of(x, turn->who))) return true;
     x->turn = turn;
     draw_progress(x, 0);
+    ht_figure_passes(x, choice_of(x, turn->who));
     run_turn(x, turn);
     if (ht_child_interrupted()) return false;
     if (turn->warm_up || turn->who != HT_WHO_NULL || !null_failed(x, turn)) return true;
@@ -367,9 +382,10 @@ int ht_experiment_run(struct ht_experiment *x) {
     const struct ht_replay_options *options = x->options;
     int cpus[HT_SCHEDULE_CPUS];
     uint32_t rounds = 0;
-    x->measurements = (struct ht_measurements){.choices = options->choices.count};
+    x->measurements = (struct ht_measurements){.choices = options->choices.count,
+                                               .of_choices = ht_choice_figures_new(options->choices.count)};
     x->null_rss_bytes = malloc((x->built->form->samples + 1) * sizeof(uint64_t));
-    if (!x->null_rss_bytes) return -1;
+    if (!x->null_rss_bytes || !x->measurements.of_choices) return -1;
     struct ht_schedule schedule = {.choices = (uint32_t)options->choices.count,
                                    .rounds = options->rounds,
                                    .budget_ns = options->budget_ns,
@@ -399,5 +415,6 @@ int ht_experiment_run(struct ht_experiment *x) {
 
 void ht_experiment_free(struct ht_experiment *x) {
     free(x->measurements.cells);
+    ht_choice_figures_free(x->measurements.of_choices, x->measurements.choices);
     ht_child_channel_close(&x->channel);
 }

@@ -20,6 +20,7 @@
 struct ht_round_run {
     struct ht_outcome flat;  // of one repeat
     struct ht_timed_readings timed;
+    const struct ht_latencies *latencies;  // NULL but while the timed turn is being told
     bool failed;
     char problem[512];
     double load;
@@ -55,6 +56,7 @@ struct ht_experiment {
     double instructions[HT_CHOICES_MAX];  // of one replay, the null replayer's taken off; NaN if not counted
 };
 
+// What a child is asked for, by the options.
 struct ht_job ht_experiment_job(const struct ht_experiment *experiment, enum ht_pass pass);
 
 // Asks a choice who it is: path, version and build id. False, with one line in problem, if it can't prove it.

@@ -110,6 +110,21 @@ static uint32_t chunk_words_max(const struct ht_form_state *form) {
     return words > HT_CHUNK_WORDS_MIN ? (uint32_t)words : HT_CHUNK_WORDS_MIN;
 }
 
+// Which slots hold a block when all has been replayed. The states change when the trace is decoded again.
+static int keep_live_slots(struct ht_form_state *form) {
+    uint32_t slots = form->built->form->slots;
+    uint64_t *live = calloc(slots / 64 + 1, sizeof *live);
+    if (!live) {
+        errno = ENOMEM;
+        return ht_error_system(form->error, form->path, "decoding the trace");
+    }
+    for (uint32_t i = 0; i < form->slots_count; i++) {
+        if (form->slots[i].bytes != HT_NOT_LIVE) live[i / 64] |= 1ull << i % 64;
+    }
+    form->built->live_slots = live;
+    return 0;
+}
+
 // Copies that run side by side share one form: what is told of it is of one copy so far.
 static void tell_all_copies(struct ht_built_form *built, uint32_t copies) {
     for (int i = 0; i < HT_FUNCTIONS; i++) built->calls[i] *= copies;
@@ -134,7 +149,7 @@ static int build(struct ht_form_state *form) {
         int outcome = ht_form_hold(form);
         if (outcome < 0 || (outcome > 0 && ht_form_stream_prepare(form))) return -1;
         tell_all_copies(form->built, form->options->scale > 1 ? form->options->scale / form->copies : 1);
-        if (form->built->form->operations) return 0;
+        if (form->built->form->operations) return keep_live_slots(form);
     }
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),
                           "at least one call that can be replayed expected");
@@ -173,6 +188,7 @@ void ht_form_free(struct ht_built_form *built) {
     if (built->fd >= 0) close(built->fd);
     free(built->points);
     free(built->reading_points);
+    free(built->live_slots);
     if (built->state) free_state(built->state);
     *built = (struct ht_built_form){.fd = -1};
 }

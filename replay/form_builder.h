@@ -20,6 +20,7 @@ struct ht_form_options {
     uint64_t seed;
     uint64_t end_ns;          // trace time at which the recording ended, 0 if not known: RSS is read in
                               // pauses, too, about HT_PAUSE_POINTS_MAX times in all
+    uint32_t samples;         // RSS is read about so many times; 0: as often as seems right
     uint64_t held_bytes_max;  // a longer form is streamed
     uint32_t scale;           // copies of the trace, at most HT_SCALE_MAX; 0 as 1
 };
@@ -52,6 +53,7 @@ struct ht_built_form {
     uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least
     uint32_t side_by_side;  // copies that the child runs, each on threads of its own: 1 where the form's one
                             // stream holds all of them. What is told here is of all copies together
+    uint64_t *live_slots;   // a bit for each slot that holds a block when all has been replayed
     struct ht_form_state *state;  // for decoding it again
 };
 

@@ -8,7 +8,7 @@
 #include "form_state.h"
 
 enum {
-    SAMPLES_PER_TRACE = 10000,
+    SAMPLES_LEAST = 10000,
     SAMPLE_STEP_BYTES_MIN = 4096,
     READINGS_MAX = 1 << 20,
     PAUSE_STEP_NS_MIN = 10000000
@@ -503,11 +503,12 @@ static int end_idle_streams(struct ht_form_state *form) {
 }
 
 int ht_form_write(struct ht_form_state *form) {
-    uint64_t one_in = form->options->timed_one_in;
+    uint64_t one_in = form->options->timed_one_in, samples = form->options->samples;
     if (one_in && form->events / READINGS_MAX > one_in) one_in = form->events / READINGS_MAX;
     struct writing writing = {.form = form,
                               .events = form->events,
-                              .sample_every = form->events / SAMPLES_PER_TRACE + 1,
+                              .sample_every =
+                                  form->events / (samples > SAMPLES_LEAST ? samples : SAMPLES_LEAST) + 1,
                               .random = {form->options->seed},
                               .timed_one_in = (uint32_t)one_in,
                               .pause_step_ns = form->options->end_ns / HT_PAUSE_POINTS_MAX,

@@ -11,13 +11,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "after_replay.h"
 #include "allocator.h"
 #include "background_cpu.h"
 #include "background_threads.h"
 #include "cycle_trap.h"
 #include "lane_wait.h"
 #include "left_blocks.h"
+#include "memory_residency.h"
+#include "perf_counters.h"
 #include "raw_clock.h"
+#include "replay_accounting.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_lane.h"
@@ -25,6 +29,7 @@
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "service_proof.h"
+#include "syscall_filter.h"
 #include "verify_pass.h"
 #include "virtual_clock.h"
 
@@ -37,11 +42,13 @@ struct measured {
     uint32_t copy_slots;  // from one copy's slots to the next one's
     void **table;
     _Atomic uint32_t *handovers;
-    uint8_t *left;             // slots that hold a block at the end of the trace; NULL: it is replayed once
     struct ht_verify *verify;  // NULL but in a pass that checks the allocator
     int statm_fd;
     uint64_t start_ticks, start_ticks_ns;
     uint64_t background_cpu_before_ns;
+    struct ht_perf_counters perf;
+    struct ht_residency_probe residency;
+    struct ht_accounting accounting;
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
@@ -97,6 +104,8 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
         lane->pollution = shared_table(job->pollution_bytes, &run->exchange->outcome);
         lane->pollution_bytes = job->pollution_bytes;
     }
+    if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
+    if (job->pass == HT_PASS_ACCOUNT) lane->accounting = &run->accounting;
 }
 
 static void prepare_verify(struct measured *run, size_t slots) {
@@ -130,6 +139,22 @@ static void prepare_lanes(struct measured *run) {
     }
 }
 
+static void prepare_figures(struct measured *run) {
+    const struct ht_job *job = &run->exchange->job;
+    struct ht_child_figures *figures = &run->exchange->figures;
+    size_t slots = (size_t)run->copy_slots * run->scale;
+    if (job->pass == HT_PASS_MEMORY) {
+        run->residency = (struct ht_residency_probe){.smaps_fd = ht_residency_open(), .figures = figures};
+        ht_probe_init(&run->residency.probe, run->form->samples, HT_RESIDENCIES_MAX);
+    } else if (job->pass == HT_PASS_ACCOUNT) {
+        ht_accounting_init(&run->accounting, run->table,
+                           shared_table(slots * sizeof(struct ht_account_slot), &run->exchange->outcome),
+                           run->form->samples, figures);
+    } else if (job->pass == HT_PASS_FLAT) {
+        ht_perf_open(&run->perf, figures->perf);
+    }
+}
+
 static void prepare(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
     const struct ht_job *job = &run->exchange->job;
@@ -146,10 +171,6 @@ static void prepare(struct measured *run) {
              run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
     if (run->form->streamed) fault_in(run->form, run->form->bytes);
     prepare_lanes(run);
-    if (run->repeats > 1) {
-        run->left = shared_table(run->form->slots, outcome);
-        ht_left_blocks_find(run->form, run->left);
-    }
     struct ht_window_tables tables = {
         .places = shared_table(run->lanes_count * sizeof *tables.places, outcome),
         .sleepers = shared_table(run->lanes_count * sizeof *tables.sleepers, outcome),
@@ -225,6 +246,40 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
     add_failures(outcome, lane);
 }
 
+// Only what the replay itself does is counted.
+static void begin_figures(struct measured *run) {
+    const struct ht_job *job = &run->exchange->job;
+    if (job->pass != HT_PASS_ACCOUNT || job->syscall_socket < 0) return;
+    run->exchange->figures.filter_refusal = ht_syscall_filter_install(job->syscall_socket);
+}
+
+static const uint64_t *live_slots(const struct measured *run) {
+    return (const uint64_t *)(run->lanes[0].readings + run->form->readings);
+}
+
+// What the trace leaves.
+static void free_left(struct measured *run) {
+    if (ht_allocator.replaying) ht_allocator.replaying(true);
+    for (uint32_t copy = 0; copy < run->scale; copy++) {
+        ht_left_blocks_free(live_slots(run), run->form->slots, run->table + (size_t)copy * run->copy_slots);
+    }
+    if (ht_allocator.replaying) ht_allocator.replaying(false);
+}
+
+static void take_figures(struct measured *run) {
+    struct ht_child_figures *figures = &run->exchange->figures;
+    switch (run->exchange->job.pass) {
+    case HT_PASS_FLAT: ht_perf_end(&run->perf); break;
+    case HT_PASS_MEMORY:
+        ht_after_replay(run->residency.smaps_fd, run->statm_fd, figures);
+        free_left(run);
+        ht_after_freeing(run->statm_fd, figures);
+        break;
+    case HT_PASS_ACCOUNT: ht_accounting_end(&run->accounting); break;
+    default: break;
+    }
+}
+
 // The allocator's constructor may have started threads that have yet to come to their first sleep.
 static void await_background(struct measured *run) {
     const struct timespec look_again = {.tv_nsec = 1000000};
@@ -249,15 +304,21 @@ static void start_virtual_time(struct measured *run) {
 // Faults and the clock's time from the first op to the last.
 static void run_once(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
+    struct ht_child_figures *figures = &run->exchange->figures;
     struct rusage before, after;
+    if (run->exchange->job.pass == HT_PASS_FLAT) ht_perf_begin(&run->perf);
     getrusage(RUSAGE_SELF, &before);
     uint64_t start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     ht_window_run(&run->window);
     ht_pace_to_end(&run->window, run->window.base_ns + run->exchange->job.end_ns);
     outcome->wall_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - start_ns;
     getrusage(RUSAGE_SELF, &after);
+    if (run->exchange->job.pass == HT_PASS_FLAT) ht_perf_pause(&run->perf);
     outcome->minor_faults += (uint64_t)(after.ru_minflt - before.ru_minflt);
     outcome->major_faults += (uint64_t)(after.ru_majflt - before.ru_majflt);
+    figures->voluntary_switches += (uint64_t)(after.ru_nvcsw - before.ru_nvcsw);
+    figures->involuntary_switches += (uint64_t)(after.ru_nivcsw - before.ru_nivcsw);
+    figures->repeats++;
 }
 
 // As if the program were started once more: what it left is freed, what it inherited is allocated again, and
@@ -265,11 +326,7 @@ static void run_once(struct measured *run) {
 static void begin_again(struct measured *run) {
     uint64_t low_ns = run->window.low_ns, ended_ns = run->window.base_ns + run->exchange->job.end_ns;
     ht_window_rewind(&run->window, ended_ns > low_ns ? ended_ns : low_ns);
-    if (ht_allocator.replaying) ht_allocator.replaying(true);
-    for (uint32_t copy = 0; copy < run->scale; copy++) {
-        ht_left_blocks_free(run->left, run->form->slots, run->table + (size_t)copy * run->copy_slots);
-    }
-    if (ht_allocator.replaying) ht_allocator.replaying(false);
+    free_left(run);
     if (run->lanes_count > 1) {
         memset((void *)run->handovers, 0, (size_t)run->copy_slots * run->scale * sizeof *run->handovers);
     }
@@ -303,6 +360,7 @@ static void replay(struct measured *run) {
         run->lanes[i].clock_cost_ticks = outcome->clock_cost_ticks;
     }
     outcome->rss_start_bytes = ht_rss_anon_bytes(run->statm_fd);
+    prepare_figures(run);
     run->start_ticks = ht_ticks();
     run->start_ticks_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     if (job->virtual_time) start_virtual_time(run);
@@ -311,6 +369,7 @@ static void replay(struct measured *run) {
     uint32_t threads;
     run->background_cpu_before_ns = background_cpu_ns(run, &threads);
     run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
+    begin_figures(run);
     run_all(run);
     if (run->verify) ht_verify_end(run->verify);
     const struct ht_lane *inherited = &run->lanes[run->lanes_count];
@@ -318,6 +377,7 @@ static void replay(struct measured *run) {
     outcome->samples_taken += inherited->samples_taken;
     for (uint32_t i = 0; i < run->lanes_count; i++) add_lane(outcome, &run->lanes[i]);
     outcome->operations *= run->repeats;
+    take_figures(run);
 }
 
 int main(int argc, char **argv) {

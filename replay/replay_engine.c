@@ -7,7 +7,9 @@
 #include <sys/resource.h>
 
 #include "allocator_calls.h"
+#include "memory_residency.h"
 #include "raw_clock.h"
+#include "replay_accounting.h"
 #include "replay_feed.h"
 #include "replay_window.h"
 #include "rss_probe.h"
@@ -212,7 +214,7 @@ static const uint64_t *run_to_mark(struct ht_lane *lane, const uint64_t *word) {
 }
 
 // One op with a stopwatch around the call and around the touch.
-static void run_timed(struct ht_lane *lane, const uint64_t *word, struct stopwatch *watch) {
+ENGINE_INLINE void run_timed(struct ht_lane *lane, const uint64_t *word, struct stopwatch *watch) {
     const bool touch = lane->touch != HT_TOUCH_NONE;
     const uint64_t w = word[0];
     void **entry = lane->table + ht_word_slot(w);
@@ -290,6 +292,7 @@ static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_rea
 static void take_sample(struct ht_lane *lane, uint32_t number) {
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
     lane->samples_taken++;
+    if (lane->residency) ht_residency_sample(lane->residency, number, lane->rss_bytes[number]);
 }
 
 // Which marks a pass stops at: it runs over the others as if they were not there.
@@ -302,8 +305,14 @@ static uint32_t stops_of(const struct ht_lane *lane) {
     }
 }
 
-// Whole and under its own name, because that is what callgrind counts (instruction_count.c).
+void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane, word, NULL); }
+
+// Whole, under its name, in every build: callgrind counts what is done in it (instruction_count.c).
 __attribute__((noipa)) void ht_engine_run(struct ht_lane *lane) {
+    if (lane->accounting) {
+        ht_accounting_run(lane);
+        return;
+    }
     if (lane->verify) {
         ht_verify_run(lane);
         return;

@@ -7,4 +7,7 @@
 // Replays the lane's whole stream, in the way its pass asks for, and fills the lane's tallies.
 void ht_engine_run(struct ht_lane *lane);
 
+// Executes the call that begins at word, for passes that go from call to call.
+void ht_engine_call(struct ht_lane *lane, const uint64_t *word);
+
 #endif

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "child_figures.h"
 #include "verify_findings.h"
 
 enum ht_pass {
@@ -13,6 +14,7 @@ enum ht_pass {
     HT_PASS_FLAT,          // total CPU time
     HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch; latencies
     HT_PASS_MEMORY,        // RSS at the sample points
+    HT_PASS_ACCOUNT,       // slop, the allocator's own statistics, system calls
     HT_PASS_VERIFY         // nothing is measured: is what the allocator does right?
 };
 
@@ -32,11 +34,11 @@ enum { HT_REPEATS_MAX = 10000 };
 
 struct ht_job {
     uint32_t pass, touch, touch_free;
-    uint32_t virtual_time;  // 1: the allocator sees trace time
-    uint32_t preloaded;     // 1: expect the object of expected_device and expected_inode to serve
-    uint32_t scale;         // copies of the trace that run side by side; 0 as 1
-    uint32_t repeats;       // of the flat pass of a held form: how often the trace is replayed; 0 as 1
-    uint32_t zero;
+    uint32_t virtual_time;   // 1: the allocator sees trace time
+    uint32_t preloaded;      // 1: expect the object of expected_device and expected_inode to serve
+    uint32_t scale;          // copies of the trace that run side by side; 0 as 1
+    uint32_t repeats;        // of the flat pass of a held form: how often the trace is replayed; 0 as 1
+    int32_t syscall_socket;  // of the accounting pass: where the filter's listener goes; -1: no filter
     uint64_t window_ns;
     uint64_t pollution_bytes;     // of the timed pass: run through before each timed op; 0: not at all
     uint64_t end_ns;              // trace time at which the program ended
@@ -81,9 +83,12 @@ struct ht_outcome {
 struct ht_exchange {
     struct ht_job job;
     struct ht_outcome outcome;
+    struct ht_child_figures figures;
     struct ht_verify_findings findings;
 };
-#define HT_EXCHANGE_RSS_OFFSET 8192  // uint64_t rss_bytes[samples], then struct ht_reading[readings]
+// uint64_t rss_bytes[samples], then struct ht_reading[readings], then uint64_t live[slots / 64 + 1]: a bit
+// for each slot that holds a block when all has been replayed, set by the launcher.
+#define HT_EXCHANGE_RSS_OFFSET (128u << 10)
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");
 
 #endif

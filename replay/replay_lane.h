@@ -12,6 +12,8 @@
 #include "replay_job.h"
 
 struct ht_lane;
+struct ht_residency_probe;
+struct ht_accounting;
 struct ht_verify;
 
 // What waiting costs (lane_wait.h).
@@ -84,7 +86,9 @@ struct ht_lane {
     uint64_t clock_cost_ticks;  // what two readings in a row show
     char *pollution;            // a working set to run through before each timed op, or NULL
     uint64_t pollution_bytes;
-    struct ht_verify *verify;  // NULL but in a pass that checks the allocator (verify_pass.c)
+    struct ht_residency_probe *residency;  // of the memory pass, or NULL
+    struct ht_accounting *accounting;      // of the accounting pass, or NULL
+    struct ht_verify *verify;              // NULL but in a pass that checks the allocator (verify_pass.c)
     char first_failure[128];
 
     // The window's.

@@ -18,10 +18,11 @@ const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"
 enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
-    KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP
+    KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
+    KEY_POINTS
 };
 
-enum { ROUNDS_MAX = 1000000 };
+enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
 // As long as one waits for an answer; enough to tell a few per cent on traces of up to some million calls.
 static const uint64_t budget_default_ns = 60000000000;
 
@@ -76,6 +77,9 @@ static const struct argp_option table[] = {
      "Memory for the decoded trace, in MiB unless it says otherwise (such as 2G); of a longer one the "
      "decoding runs along with each replay. Default: a "
      "quarter of what machine, control group and RLIMIT_AS leave", 0},
+    {"points", KEY_POINTS, "N", 0,
+     "Points of the curves of memory in the results; above 10000, RSS is also read so many times. "
+     "Default: 2000", 0},
     {"baseline", KEY_BASELINE, "NAME", 0,
      "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
     {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
@@ -212,6 +216,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
             text);
         break;
     case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
+    case KEY_POINTS: options->points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
     case KEY_BASELINE: options->baseline = text; break;
     case KEY_JSON: options->json = true; break;
     case KEY_LIST: options->list = true; break;
@@ -249,6 +254,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
             "failed, "
             "2 bad usage, 3 bad trace."};
     *options = (struct ht_replay_options){.seed = random_seed(),
+                                          .points = 2000,
                                           .scale = 1,
                                           .time_pass = true,
                                           .memory_pass = true,

@@ -113,6 +113,7 @@ static int read_trace(const struct ht_replay_options *options, struct ht_trace_r
         .initial_tid = trace->program.pid,
         .timed_one_in = options->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
         .seed = options->seed,
+        .samples = options->points,
         .end_ns = trace->program.end_ns,
         .scale = options->scale,
         .held_bytes_max = memory_bytes};

@@ -11,7 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { RESULTS_SCHEMA = 1, TIMELINE_POINTS_MAX = 2000 };
+#include "figures_json.h"
+
+enum { RESULTS_SCHEMA = 1 };
 
 // A figure that was not measured is null, never 0.
 static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
@@ -84,13 +86,16 @@ static json_t *calls_json(const struct ht_results_line *line) {
     return calls;
 }
 
-// The curve with at most TIMELINE_POINTS_MAX points: of each stretch the point where RSS is highest, so that
+// The curve with at most --points points: of each stretch the point where RSS is highest, so that
 // no peak is lost, and the very last.
 static json_t *timeline_json(const struct ht_results_line *line) {
     const struct ht_memory_figures *memory = line->memory;
     const struct ht_sample_point *points = line->built->points;
     json_t *time = json_array(), *event = json_array(), *live = json_array(), *rss = json_array();
-    size_t stretch = memory->count / (TIMELINE_POINTS_MAX - 1) + 1;
+    const struct ht_choice_figures *figures = line->of_choice;
+    const int64_t *slops = figures ? figures->accounting.slop_bytes : NULL;
+    json_t *slop = slops && figures->accounting.child->knows_usable ? json_array() : NULL;
+    size_t stretch = memory->count / (line->options->points - 1) + 1;
     for (size_t first = 0; first < memory->count; first += stretch) {
         size_t end = first + stretch < memory->count ? first + stretch : memory->count, chosen = first;
         for (size_t i = first; i < end; i++) {
@@ -101,9 +106,13 @@ static json_t *timeline_json(const struct ht_results_line *line) {
         json_array_append_new(event, json_integer((json_int_t)points[chosen].event));
         json_array_append_new(live, json_integer((json_int_t)points[chosen].live_bytes));
         json_array_append_new(rss, json_integer((json_int_t)memory->rss_bytes[chosen]));
+        if (slop) json_array_append_new(slop, json_integer((json_int_t)slops[chosen]));
     }
-    return json_pack("{s:o, s:o, s:o, s:o}", "time_ns", time, "event", event, "live_bytes", live, "rss_bytes",
-                     rss);
+    json_t *timeline = json_pack("{s:o, s:o, s:o, s:o}", "time_ns", time, "event", event, "live_bytes", live,
+                                 "rss_bytes", rss);
+    json_object_set_new(timeline, "slop_bytes", slop ? slop : json_null());
+    ht_figures_json_curves(timeline, line);
+    return timeline;
 }
 
 static json_t *fragmentation_json(const struct ht_memory_figures *memory) {
@@ -111,13 +120,6 @@ static json_t *fragmentation_json(const struct ht_memory_figures *memory) {
     return json_pack("{s:o, s:o, s:o, s:o}", "f1", figure(memory->fragmentation[0]), "f2",
                      figure(memory->fragmentation[1]), "f3", figure(memory->fragmentation[2]), "f4",
                      figure(memory->fragmentation[3]));
-}
-
-// Figures that the schema promises and this version does not measure: null, so that readers need no case of
-// their own for them.
-static void add_unmeasured(json_t *run) {
-    static const char *const keys[] = {"latency_ns", "lazyfree_bytes", "slop_bytes", "allocator_stats"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) json_object_set_new(run, keys[i], json_null());
 }
 
 static void add_figures(json_t *run, const struct ht_results_line *line) {
@@ -212,7 +214,7 @@ static json_t *run_json(const struct ht_results_line *line) {
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));
     add_figures(run, line);
-    add_unmeasured(run);
+    ht_figures_json_add(run, line);
     add_verification(run, line->verified);
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;

@@ -5,7 +5,10 @@
 #include <stdbool.h>
 
 #include "allocator_choice.h"
+#include "counter_figures.h"
+#include "figure_passes.h"
 #include "form_builder.h"
+#include "leftover_figures.h"
 #include "machine_facts.h"
 #include "replay_options.h"
 #include "run_figures.h"
@@ -27,8 +30,13 @@ struct ht_results_line {
     uint64_t started_realtime_ns;
     const struct ht_time_figures *time;      // NULL if not measured or failed
     const struct ht_memory_figures *memory;  // likewise
-    const struct ht_verify_told *verified;   // of a pass that measures nothing, else NULL
-    const char *problem;                     // what went wrong, or NULL
+    const struct ht_counter_figures *counters;
+    const struct ht_latencies *latencies;
+    const struct ht_leftover_figures *leftovers;
+    const struct ht_child_figures *memory_figures;  // of the memory pass
+    const struct ht_choice_figures *of_choice;      // in the first lines of an allocator, else NULL
+    const struct ht_verify_told *verified;          // of a pass that measures nothing, else NULL
+    const char *problem;                            // what went wrong, or NULL
 };
 
 // Opens path for appending. Refuses what is not a file of results, such as the trace itself by a slip of the

@@ -67,6 +67,11 @@ void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome 
     }
 }
 
+double ht_harness_share(const struct ht_time_figures *figures) {
+    double all_ns = figures->harness_time_ns + figures->alloc_time_ns;
+    return all_ns > 0 ? figures->harness_time_ns / all_ns : NAN;
+}
+
 static double ratio(double used_bytes, uint64_t live_bytes) {
     return live_bytes ? used_bytes / (double)live_bytes : NAN;
 }

@@ -38,6 +38,10 @@ void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome 
                      const struct ht_timed_readings *timed, const struct ht_outcome *null_flat,
                      const struct ht_timed_readings *null_timed, bool cold, struct ht_time_figures *figures);
 
+// The null replayer's time as a share of all that was measured. NaN in its own figures, and in those of
+// nothing.
+double ht_harness_share(const struct ht_time_figures *figures);
+
 // rss, null_rss: samples of this child and of the null child; null_rss NULL for the null's own run, whose
 // figures are then all of its anonymous memory. Returns false without memory.
 bool ht_memory_figures(const struct ht_built_form *built, const struct ht_outcome *outcome,

@@ -15,14 +15,16 @@ NULL_ALLOCATOR = "null"
 """The replayer without an allocator: it measures the harness and is never compared."""
 
 # Objects of a line that become columns of their own, `allocator.path` as allocator_path and so on. Others (calls,
-# timeline, latency_ns, allocator_stats, machine) stay objects: their keys differ from allocator to allocator.
+# timeline, latency_ns, allocator_stats, machine, perf, syscalls) stay objects: their keys differ from run to run.
 _FLATTENED = ("trace", "allocator", "fragmentation")
-_OBJECTS = ("calls", "timeline", "latency_ns", "allocator_stats", "machine")
+_OBJECTS = ("calls", "timeline", "latency_ns", "allocator_stats", "machine", "perf", "syscalls")
 _NUMBERS = (
     "trace_events", "round", "alloc_time_ns", "harness_time_ns", "touch_time_ns", "wait_time_ns", "wall_ns",
     "ns_per_call", "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "lazyfree_bytes", "live_peak_bytes",
-    "slop_bytes", "minor_faults", "major_faults", "fragmentation_f1", "fragmentation_f2", "fragmentation_f3",
-    "fragmentation_f4", "repeats", "instructions",
+    "slop_bytes", "slop_mean_bytes", "slop_end_bytes", "rss_after_free_bytes", "rss_after_purge_bytes",
+    "anon_huge_bytes", "swap_bytes", "harness_share", "latency_floor_ns", "timed_calls", "timed_calls_dropped",
+    "voluntary_switches", "involuntary_switches", "minor_faults", "major_faults", "fragmentation_f1",
+    "fragmentation_f2", "fragmentation_f3", "fragmentation_f4", "repeats", "instructions",
 )
 _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
@@ -38,8 +40,8 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     as given to replay), allocator_path, _version, _build_id, _knobs (text), pass, round, seed (text), threads, touch, pace,
     scale (copies of the trace that ran side by side), every figure of the line under its own name, fragmentation_f1 to
     _f4, failures (count), control (True for the baseline's second run in a round, which is no result of its own), calls,
-    timeline, latency_ns,
-    allocator_stats and machine as dicts. Keys unknown to this version are kept under their names. Raises ResultsError.
+    timeline, latency_ns, allocator_stats, machine, perf and syscalls as dicts. Keys unknown to this version are kept
+    under their names. Raises ResultsError.
     """
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     rows = [row for path in listed for row in _read_file(Path(path))]

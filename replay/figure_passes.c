@@ -1,0 +1,127 @@
+#include "figure_passes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "child_run.h"
+#include "experiment.h"
+
+// A replay whose system calls are counted is given so long: nobody waits for hours for a count.
+enum { COUNTING_NS_PER_OPERATION = 1000 };
+static const uint64_t counting_ns = 10000000000u;
+
+struct ht_choice_figures *ht_choice_figures_new(size_t choices) {
+    return calloc(choices + 1, sizeof(struct ht_choice_figures));
+}
+
+void ht_choice_figures_free(struct ht_choice_figures *figures, size_t choices) {
+    for (size_t i = 0; figures && i <= choices; i++) {
+        ht_latencies_free(&figures[i].latencies);
+        ht_accounting_figures_free(&figures[i].accounting);
+    }
+    free(figures);
+}
+
+struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *x, const struct ht_choice *choice) {
+    struct ht_choice_figures *all = x->measurements.of_choices;
+    return choice == x->null_choice ? &all[0] : &all[1 + (choice - x->options->choices.list)];
+}
+
+void ht_figures_of_flat(struct ht_experiment *x, const struct ht_turn *turn) {
+    struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
+    struct ht_child_figures *null = &x->measurements.of_choices[0].flat;
+    bool own = turn->who == HT_WHO_NULL;
+    if (own) *null = x->channel.exchange->figures;
+    ht_counter_figures(&x->channel.exchange->figures, own ? NULL : null, &cell->counters);
+}
+
+bool ht_figures_of_timed(struct ht_experiment *x, const struct ht_turn *turn,
+                         struct ht_latencies *latencies) {
+    const struct ht_outcome *outcome = &x->channel.exchange->outcome;
+    bool control = turn->who > x->measurements.choices;
+    if (ht_latencies_add(latencies, x->built, x->channel.readings, outcome)) return false;
+    return control || !ht_latencies_merge(&x->measurements.of_choices[turn->who].latencies, latencies);
+}
+
+void ht_figures_of_memory(struct ht_experiment *x, const struct ht_turn *turn) {
+    struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
+    struct ht_child_figures *null = &x->measurements.of_choices[0].memory;
+    bool own = turn->who == HT_WHO_NULL;
+    if (own) *null = x->channel.exchange->figures;
+    ht_leftover_figures(&x->channel.exchange->figures, own ? NULL : null, &cell->leftovers);
+}
+
+static void take_off(struct ht_syscall_counts *counts, const struct ht_syscall_counts *null) {
+    for (int i = 0; i < HT_SYSCALLS; i++) {
+        counts->calls[i] -= null->calls[i] < counts->calls[i] ? null->calls[i] : counts->calls[i];
+        counts->bytes[i] -= null->bytes[i] < counts->bytes[i] ? null->bytes[i] : counts->bytes[i];
+    }
+}
+
+// Like the memory pass, but it need not last as long as the program did.
+static struct ht_job accounting_job(const struct ht_experiment *x) {
+    struct ht_job job = ht_experiment_job(x, HT_PASS_ACCOUNT);
+    if (job.real_ns_per_trace_ns > 0) {
+        job.real_ns_per_trace_ns = 0;
+        job.virtual_time = 1;
+    }
+    return job;
+}
+
+// Runs the pass, with its system calls counted if that can be had. False if the count took too long.
+static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice, bool *replayed,
+                        struct ht_choice_figures *figures) {
+    struct ht_job job = accounting_job(x);
+    uint64_t limit_ns = counting_ns + x->built->form->operations * COUNTING_NS_PER_OPERATION;
+    bool over_limit = false;
+    struct ht_syscall_counter *counter = ht_syscall_count_start(
+        limit_ns, &job.syscall_socket, figures->syscalls_problem, sizeof figures->syscalls_problem);
+    if (!counter) job.syscall_socket = -1;
+    *replayed =
+        ht_child_run(&x->channel, choice, &job, -1, &x->random, figures->problem, sizeof figures->problem);
+    if (!counter) return true;
+    figures->syscalls_counted = ht_syscall_count_stop(counter, &figures->syscalls, &over_limit);
+    int refusal = x->channel.exchange->figures.filter_refusal;
+    if (over_limit) {
+        snprintf(figures->syscalls_problem, sizeof figures->syscalls_problem,
+                 "the counted replay took more than %llu s", (unsigned long long)(limit_ns / 1000000000u));
+    } else if (!figures->syscalls_counted) {
+        snprintf(figures->syscalls_problem, sizeof figures->syscalls_problem, "%s",
+                 refusal ? strerrordesc_np(refusal) : "the counted replay did not begin");
+    }
+    return !over_limit;
+}
+
+static void account(struct ht_experiment *x, const struct ht_choice *choice,
+                    struct ht_choice_figures *figures) {
+    const struct ht_choice_figures *null = &x->measurements.of_choices[0];
+    bool replayed;
+    if (!run_counted(x, choice, &replayed, figures) && !ht_child_interrupted()) {
+        struct ht_job job = accounting_job(x);
+        job.syscall_socket = -1;
+        replayed = ht_child_run(&x->channel, choice, &job, -1, &x->random, figures->problem,
+                                sizeof figures->problem);
+    }
+    if (!replayed) {
+        figures->syscalls_counted = false;
+        return;
+    }
+    figures->problem[0] = 0;
+    if (figures != null && figures->syscalls_counted) take_off(&figures->syscalls, &null->syscalls);
+    if (!ht_accounting_figures(x->built, &x->channel.exchange->figures, x->channel.rss_bytes,
+                               &figures->accounting)) {
+        snprintf(figures->problem, sizeof figures->problem, "no memory for its figures");
+    }
+}
+
+void ht_figure_passes(struct ht_experiment *x, const struct ht_choice *choice) {
+    struct ht_choice_figures *figures = ht_choice_figures_of(x, choice);
+    if (figures->tried || x->options->verify || ht_child_interrupted()) return;
+    figures->tried = true;
+    const char *wrap = x->channel.wrap;
+    x->channel.wrap = NULL;  // what the user looks at under another tool is what is measured
+    account(x, choice, figures);
+    x->channel.wrap = wrap;
+}

@@ -1,0 +1,19 @@
+// Latencies, counters, system calls, slop and what is left over, as JSON.
+#ifndef HEAPTAPE_FIGURES_JSON_H
+#define HEAPTAPE_FIGURES_JSON_H
+
+#include <jansson.h>
+
+#include "comparison.h"
+#include "results_line.h"
+
+// Into a line of results. What was not measured in that run is null.
+void ht_figures_json_add(json_t *run, const struct ht_results_line *line);
+
+// Into its timeline: the allocator's reports and the kernel's figures, each with a time axis of its own.
+void ht_figures_json_curves(json_t *timeline, const struct ht_results_line *line);
+
+// Into the comparison: medians over the rounds, and what is known of a choice over all rounds.
+void ht_figures_json_compare(json_t *allocator, const struct ht_comparison *comparison, size_t choice);
+
+#endif

@@ -1,0 +1,191 @@
+#include "figures_text.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "beside_medians.h"
+#include "talk.h"
+#include "text_table.h"
+
+enum { CELL_BYTES = 64, TIMED_LEAST = 100 };  // sizes of fewer timed calls are left to --json
+
+static const char *number(double value, double unit, const char *format, char *text) {
+    if (isnan(value)) snprintf(text, CELL_BYTES, "n/a");
+    else snprintf(text, CELL_BYTES, format, value / unit);
+    return text;
+}
+
+static const char *grouped(double value, char *text) {
+    if (isnan(value)) return number(value, 1, "%.0f", text);
+    if (value >= 0) return ht_grouped(text, (uint64_t)llround(value));
+    text[0] = '-';
+    ht_grouped(text + 1, (uint64_t)llround(-value));
+    return text;
+}
+
+static const char *name_of(const struct ht_comparison *c, size_t i) {
+    return c->options->choices.list[i].name;
+}
+
+static const struct ht_choice_figures *figures_of(const struct ht_comparison *c, size_t i) {
+    return &c->measurements->of_choices[i + 1];
+}
+
+void ht_harness_share_print(FILE *out, const struct ht_comparison *c) {
+    bool begun = false;
+    for (size_t i = 0; i < c->count; i++) {
+        double share = ht_beside_medians(c, i).harness_share;
+        if (isnan(share)) continue;
+        fprintf(out, "%s %s %.0f %%", begun ? "," : "harness's share of the time measured:", name_of(c, i),
+                100 * share);
+        begun = true;
+    }
+    if (begun) fputc('\n', out);
+}
+
+static void add_latency_row(struct ht_text_table *table, const char *what,
+                            const struct ht_histogram *histogram, uint64_t least) {
+    struct ht_percentiles p = ht_percentiles_of(histogram);
+    char text[6][CELL_BYTES];
+    if (p.count < least) return;
+    // Of too few calls a high percentile is nothing but the longest of them.
+    if (p.count < 100) p.p99_ns = NAN;
+    if (p.count < 1000) p.p999_ns = NAN;
+    ht_table_add(table,
+                 (const char *[]){number(p.p50_ns, 1, "%.1f", text[0]), number(p.p90_ns, 1, "%.1f", text[1]),
+                                  number(p.p99_ns, 1, "%.1f", text[2]), number(p.p999_ns, 1, "%.0f", text[3]),
+                                  number(p.max_ns, 1, "%.0f", text[4]), ht_grouped(text[5], p.count), what});
+}
+
+static const char *class_text(unsigned class, char *text) {
+    static const char *const units[] = {"", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
+    snprintf(text, CELL_BYTES, "%u%s", 1u << class % 10, units[class / 10]);
+    return text;
+}
+
+static void print_latencies(FILE *out, const struct ht_comparison *c, size_t allocator) {
+    static struct ht_text_table table;
+    const struct ht_latencies *latencies = &figures_of(c, allocator)->latencies;
+    char timed[CELL_BYTES], dropped[CELL_BYTES], class[CELL_BYTES], what[2 * CELL_BYTES];
+    if (!latencies->taken) return;
+    table = (struct ht_text_table){.alignments = "rrrrrrl"};
+    ht_table_add(&table, (const char *[]){"p50", "p90", "p99", "p99.9", "max", "timed", "latency in ns"});
+    for (int i = 0; i < HT_FUNCTIONS; i++)
+        add_latency_row(&table, ht_functions[i].name, &latencies->functions[i], 1);
+    for (int kind = HT_KIND_ALLOC; kind <= HT_KIND_FREE; kind++) {
+        for (unsigned i = 0; i < HT_SIZE_CLASSES && table.rows < HT_TABLE_ROWS_MAX; i++) {
+            snprintf(what, sizeof what, "%s up to %s", ht_latency_kind_names[kind], class_text(i, class));
+            add_latency_row(&table, what, &latencies->sizes[kind][i], TIMED_LEAST);
+        }
+    }
+    fprintf(out, "\n%s\n", name_of(c, allocator));
+    ht_table_print(out, &table);
+    fprintf(out,
+            "%s calls timed, %s readings dropped because the thread was switched out; the clock's floor of "
+            "%.1f ns is taken off each\n",
+            ht_grouped(timed, latencies->taken), ht_grouped(dropped, latencies->dropped),
+            latencies->floor_ns);
+}
+
+// A table with a row for each allocator.
+static void begin_table(struct ht_text_table *table, const char *alignments, const char *const *heading) {
+    *table = (struct ht_text_table){.alignments = alignments};
+    ht_table_add(table, heading);
+}
+
+static void print_counters(FILE *out, const struct ht_comparison *c) {
+    static struct ht_text_table table;
+    uint32_t refusal = 0;
+    begin_table(&table, "lrrrrrrr",
+                (const char *[]){"allocator", "instructions", "cycles", "cache misses", "LLC misses",
+                                 "dTLB misses", "branch misses", "switches"});
+    for (size_t i = 0; i < c->count; i++) {
+        struct ht_counter_figures counters = ht_beside_medians(c, i).counters;
+        char text[7][CELL_BYTES];
+        const char *row[8] = {name_of(c, i)};
+        for (int k = 0; k < HT_PERF_CONTEXT_SWITCHES; k++) row[k + 1] = grouped(counters.perf[k], text[k]);
+        row[7] = grouped(counters.voluntary_switches + counters.involuntary_switches, text[6]);
+        ht_table_add(&table, row);
+        if (counters.refusal) refusal = counters.refusal;
+    }
+    fputc('\n', out);
+    ht_table_print(out, &table);
+    if (refusal) fprintf(out, "n/a, processor counters: %s\n", ht_perf_refusal_text(refusal));
+}
+
+static void print_syscalls(FILE *out, const struct ht_comparison *c) {
+    static struct ht_text_table table;
+    const char *problem = NULL;
+    begin_table(&table, "lrrrrrrr",
+                (const char *[]){"system calls", ht_syscall_names[0], ht_syscall_names[1],
+                                 ht_syscall_names[2], ht_syscall_names[3], ht_syscall_names[4],
+                                 ht_syscall_names[5], "MB unmapped or advised"});
+    for (size_t i = 0; i < c->count; i++) {
+        const struct ht_choice_figures *of = figures_of(c, i);
+        char text[HT_SYSCALLS + 1][CELL_BYTES];
+        const char *row[HT_SYSCALLS + 2] = {name_of(c, i)};
+        for (int k = 0; k < HT_SYSCALLS; k++) {
+            row[k + 1] = grouped(of->syscalls_counted ? (double)of->syscalls.calls[k] : NAN, text[k]);
+        }
+        uint64_t bytes = of->syscalls.bytes[HT_SYSCALL_MUNMAP] + of->syscalls.bytes[HT_SYSCALL_MADVISE];
+        row[HT_SYSCALLS + 1] =
+            number(of->syscalls_counted ? (double)bytes : NAN, 1e6, "%.1f", text[HT_SYSCALLS]);
+        ht_table_add(&table, row);
+        if (!of->syscalls_counted) problem = of->syscalls_problem[0] ? of->syscalls_problem : of->problem;
+    }
+    fputc('\n', out);
+    ht_table_print(out, &table);
+    if (problem) fprintf(out, "n/a: %s\n", problem);
+}
+
+static const char *megabytes(double bytes, char *text) { return number(bytes, 1e6, "%.2f MB", text); }
+
+static void print_leftovers(FILE *out, const struct ht_comparison *c) {
+    static struct ht_text_table table;
+    begin_table(&table, "lrrrrrrr",
+                (const char *[]){"allocator", "slop at peak", "mean slop", "all freed", "purged", "LazyFree",
+                                 "huge pages", "swapped"});
+    for (size_t i = 0; i < c->count; i++) {
+        const struct ht_accounting_figures *accounting = &figures_of(c, i)->accounting;
+        struct ht_leftover_figures left = ht_beside_medians(c, i).leftovers;
+        char text[7][CELL_BYTES];
+        bool measured = accounting->child != NULL;
+        ht_table_add(
+            &table,
+            (const char *[]){name_of(c, i), megabytes(measured ? accounting->slop_peak_bytes : NAN, text[0]),
+                             megabytes(measured ? accounting->slop_mean_bytes : NAN, text[1]),
+                             megabytes(left.rss_after_free_bytes, text[2]),
+                             megabytes(left.rss_after_purge_bytes, text[3]),
+                             megabytes(left.lazyfree_bytes, text[4]),
+                             megabytes(left.anon_huge_bytes, text[5]), megabytes(left.swap_bytes, text[6])});
+    }
+    fputc('\n', out);
+    ht_table_print(out, &table);
+}
+
+static void print_report(FILE *out, const struct ht_comparison *c, size_t allocator) {
+    const struct ht_accounting_figures *accounting = &figures_of(c, allocator)->accounting;
+    const struct ht_child_figures *child = accounting->child;
+    const struct ht_report_row *peak = ht_report_at_peak(accounting);
+    if (!child || !child->report_values || !peak) return;
+    fprintf(out, "%s of itself where most is live, in MB: requested %.2f", name_of(c, allocator),
+            (double)peak->live_bytes / 1e6);
+    for (uint32_t i = 0; i < child->report_values; i++) {
+        const char *name = child->report_names[i];
+        char text[CELL_BYTES];
+        fprintf(
+            out, ", %.*s %s", (int)(strlen(name) - strlen("_bytes")), name,
+            number(peak->values[i] == HT_FIGURE_UNKNOWN ? NAN : (double)peak->values[i], 1e6, "%.2f", text));
+    }
+    fputc('\n', out);
+}
+
+void ht_figures_print(FILE *out, const struct ht_comparison *c) {
+    for (size_t i = 0; i < c->count && c->options->time_pass; i++) print_latencies(out, c, i);
+    if (c->options->time_pass) print_counters(out, c);
+    print_syscalls(out, c);
+    print_leftovers(out, c);
+    fputc('\n', out);
+    for (size_t i = 0; i < c->count; i++) print_report(out, c, i);
+}

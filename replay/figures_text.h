@@ -1,0 +1,12 @@
+// Latencies, counters, system calls, slop and what is left over, as tables for people.
+#ifndef HEAPTAPE_FIGURES_TEXT_H
+#define HEAPTAPE_FIGURES_TEXT_H
+
+#include <stdio.h>
+
+#include "comparison.h"
+
+void ht_harness_share_print(FILE *out, const struct ht_comparison *comparison);
+void ht_figures_print(FILE *out, const struct ht_comparison *comparison);
+
+#endif

@@ -1,0 +1,68 @@
+#include "latency_figures.h"
+
+#include <math.h>
+
+enum { UNITS_PER_NS = 10 };  // histograms count tenths of a ns
+
+const char *const ht_latency_kind_names[HT_KIND_FREE + 1] = {"", "allocate", "reallocate", "free"};
+
+static int add_reading(struct ht_latencies *latencies, const struct ht_reading_point *point,
+                       double duration_ns) {
+    enum ht_kind kind = ht_functions[point->function].kind;
+    uint64_t units = duration_ns > 0 ? (uint64_t)llround(duration_ns * UNITS_PER_NS) : 0;
+    latencies->taken++;
+    return ht_histogram_add(&latencies->functions[point->function], units, 1) ||
+                   ht_histogram_add(&latencies->sizes[kind][ht_size_class(point->bytes)], units, 1)
+               ? -1
+               : 0;
+}
+
+int ht_latencies_add(struct ht_latencies *latencies, const struct ht_built_form *built,
+                     const struct ht_reading *readings, const struct ht_outcome *outcome) {
+    if (!outcome->ticks) return 0;
+    double ns_per_tick = (double)outcome->ticks_ns / (double)outcome->ticks;
+    double floor_ns = (double)outcome->clock_cost_ticks * ns_per_tick;
+    if (!latencies->taken || floor_ns < latencies->floor_ns) latencies->floor_ns = floor_ns;
+    for (uint32_t i = 0; i < built->form->readings; i++) {
+        if (readings[i].call_ticks == HT_READING_DROPPED) {
+            latencies->dropped++;
+            continue;
+        }
+        double duration_ns = (double)readings[i].call_ticks * ns_per_tick - floor_ns;
+        if (add_reading(latencies, &built->reading_points[i], duration_ns)) return -1;
+    }
+    return 0;
+}
+
+int ht_latencies_merge(struct ht_latencies *into, const struct ht_latencies *from) {
+    if (from->taken && (!into->taken || from->floor_ns < into->floor_ns)) into->floor_ns = from->floor_ns;
+    into->taken += from->taken;
+    into->dropped += from->dropped;
+    for (int i = 0; i < HT_FUNCTIONS; i++) {
+        if (ht_histogram_merge(&into->functions[i], &from->functions[i])) return -1;
+    }
+    for (int kind = 0; kind <= HT_KIND_FREE; kind++) {
+        for (int i = 0; i < HT_SIZE_CLASSES; i++) {
+            if (ht_histogram_merge(&into->sizes[kind][i], &from->sizes[kind][i])) return -1;
+        }
+    }
+    return 0;
+}
+
+struct ht_percentiles ht_percentiles_of(const struct ht_histogram *histogram) {
+    return (struct ht_percentiles){
+        .count = histogram->total,
+        .p50_ns = ht_histogram_quantile(histogram, 0.5) / UNITS_PER_NS,
+        .p90_ns = ht_histogram_quantile(histogram, 0.9) / UNITS_PER_NS,
+        .p99_ns = ht_histogram_quantile(histogram, 0.99) / UNITS_PER_NS,
+        .p999_ns = ht_histogram_quantile(histogram, 0.999) / UNITS_PER_NS,
+        .max_ns = histogram->total ? (double)histogram->highest / UNITS_PER_NS : NAN,
+    };
+}
+
+void ht_latencies_free(struct ht_latencies *latencies) {
+    for (int i = 0; i < HT_FUNCTIONS; i++) ht_histogram_free(&latencies->functions[i]);
+    for (int kind = 0; kind <= HT_KIND_FREE; kind++) {
+        for (int i = 0; i < HT_SIZE_CLASSES; i++) ht_histogram_free(&latencies->sizes[kind][i]);
+    }
+}

@@ -1,0 +1,133 @@
+#include "replay_accounting.h"
+
+#include <stdio.h>
+
+#include "replay_engine.h"
+#include "replay_feed.h"
+#include "replay_window.h"
+#include "slot_handover.h"
+
+static struct ht_account_class *class_of(struct ht_accounting *accounting, uint64_t requested_bytes) {
+    return &accounting->classes[ht_size_class(requested_bytes)];
+}
+
+// The slot's block is no more. A block without any usable memory is none: malloc(0) may give NULL.
+static void drop(struct ht_accounting *accounting, void **entry) {
+    struct ht_account_slot *account = &accounting->slots[entry - accounting->table];
+    struct ht_account_class *class = class_of(accounting, account->requested_bytes);
+    if (account->usable_bytes) {
+        atomic_fetch_sub(&class->blocks, 1);
+        atomic_fetch_sub(&class->requested_bytes, account->requested_bytes);
+        atomic_fetch_sub(&class->usable_bytes, account->usable_bytes);
+    }
+    atomic_fetch_sub(&accounting->live_bytes, account->requested_bytes);
+    atomic_fetch_sub(&accounting->usable_bytes, account->usable_bytes);
+    *account = (struct ht_account_slot){0};
+}
+
+static void add(struct ht_accounting *accounting, void **entry, uint64_t requested_bytes) {
+    void *block = *entry;
+    struct ht_account_class *class = class_of(accounting, requested_bytes);
+    uint64_t usable_bytes = block && accounting->reporter.usable_size
+                                ? accounting->reporter.usable_size(block)
+                            : block ? requested_bytes
+                                    : 0;
+    if (!block) requested_bytes = 0;
+    accounting->slots[entry - accounting->table] = (struct ht_account_slot){requested_bytes, usable_bytes};
+    if (usable_bytes) {
+        atomic_fetch_add(&class->blocks, 1);
+        atomic_fetch_add(&class->requested_bytes, requested_bytes);
+        atomic_fetch_add(&class->usable_bytes, usable_bytes);
+    }
+    atomic_fetch_add(&accounting->live_bytes, requested_bytes);
+    atomic_fetch_add(&accounting->usable_bytes, usable_bytes);
+}
+
+// The entry must be out of the account before the block is freed: another thread may get its memory at once.
+static void replay_call(struct ht_lane *lane, const uint64_t *word) {
+    struct ht_accounting *accounting = lane->accounting;
+    struct ht_word_call call = ht_word_call(word);
+    void **entry = lane->table + call.slot;
+    uint64_t requested_bytes = call.call == HT_WIDE_CALLOC ? call.size * call.extra : call.size;
+    if (call.slot && (call.frees || call.call == HT_WIDE_REALLOC)) drop(accounting, entry);
+    ht_engine_call(lane, word);
+    if (!call.frees) add(accounting, entry, requested_bytes);
+}
+
+static void fill_row(struct ht_accounting *accounting, struct ht_report_row *row) {
+    row->live_bytes = atomic_load(&accounting->live_bytes);
+    row->usable_bytes = atomic_load(&accounting->usable_bytes);
+    if (accounting->reporter.kind) accounting->reporter.kind->read(accounting->reporter.known, row->values);
+}
+
+// Copies the classes when more is live than at any sample before. Others may go on meanwhile, as they may
+// between two samples.
+static void look_at_peak(struct ht_accounting *accounting, uint64_t live_bytes, uint64_t usable_bytes) {
+    struct ht_child_figures *figures = accounting->figures;
+    if (atomic_flag_test_and_set(&accounting->peaking)) return;
+    bool higher = live_bytes > figures->peak_live_bytes;
+    if (higher) {
+        figures->peak_live_bytes = live_bytes;
+        figures->peak_usable_bytes = usable_bytes;
+    }
+    for (unsigned i = 0; higher && i < HT_SIZE_CLASSES; i++) {
+        struct ht_account_class *class = &accounting->classes[i];
+        figures->at_peak[i] =
+            (struct ht_size_account){atomic_load(&class->blocks), atomic_load(&class->requested_bytes),
+                                     atomic_load(&class->usable_bytes)};
+    }
+    atomic_flag_clear(&accounting->peaking);
+}
+
+static void take_sample(struct ht_lane *lane, uint32_t number) {
+    struct ht_accounting *accounting = lane->accounting;
+    uint64_t live_bytes = atomic_load(&accounting->live_bytes);
+    uint64_t usable_bytes = atomic_load(&accounting->usable_bytes);
+    lane->rss_bytes[number] = usable_bytes - live_bytes;
+    lane->samples_taken++;
+    look_at_peak(accounting, live_bytes, usable_bytes);
+    if (!accounting->reporter.kind || !ht_probe_due(&accounting->probe, number, live_bytes)) return;
+    struct ht_report_row *row = &accounting->figures->report[accounting->probe.count];
+    row->sample = number;
+    fill_row(accounting, row);
+    accounting->figures->reports = accounting->probe.count + 1;
+    ht_probe_done(&accounting->probe);
+}
+
+void ht_accounting_run(struct ht_lane *lane) {
+    const uint64_t *word = ht_feed_first(lane);
+    while (word) {
+        switch (ht_word_op(*word)) {
+        case HT_WORD_TIME: ht_window_advance(lane, ht_word_time_ns(*word++)); break;
+        case HT_WORD_ORDER: ht_handover(lane, ht_word_slot(*word), ht_word_arg(*word)), word++; break;
+        case HT_WORD_MARK:
+            if (ht_word_slot(*word) == HT_MARK_END) {
+                word = ht_feed_next(lane);
+                break;
+            }
+            if (ht_word_slot(*word) == HT_MARK_SAMPLE && !lane->silent) take_sample(lane, ht_word_arg(*word));
+            word++;
+            break;
+        default: replay_call(lane, word); word += ht_word_length(*word);
+        }
+    }
+}
+
+void ht_accounting_init(struct ht_accounting *accounting, void **table, struct ht_account_slot *slots,
+                        uint64_t samples, struct ht_child_figures *figures) {
+    accounting->table = table;
+    accounting->reporter = ht_reporter_find();
+    accounting->slots = slots;
+    accounting->figures = figures;
+    ht_probe_init(&accounting->probe, samples, HT_REPORTS_MAX);
+    figures->knows_usable = accounting->reporter.usable_size != NULL;
+    const struct ht_self_report *kind = accounting->reporter.kind;
+    for (uint32_t i = 0; kind && kind->names[i] && i < HT_REPORT_VALUES_MAX; i++) {
+        snprintf(figures->report_names[i], HT_REPORT_NAME_BYTES, "%s", kind->names[i]);
+        figures->report_values = i + 1;
+    }
+}
+
+void ht_accounting_end(struct ht_accounting *accounting) {
+    fill_row(accounting, &accounting->figures->report_end);
+}

@@ -1,0 +1,42 @@
+// The accounting pass: what usable memory the allocator gives for what is requested, and what it says of
+// itself along the trace. Each call is looked at before and after, so its time means nothing.
+#ifndef HEAPTAPE_REPLAY_ACCOUNTING_H
+#define HEAPTAPE_REPLAY_ACCOUNTING_H
+
+#include <stdatomic.h>
+
+#include "bounded_probe.h"
+#include "replay_lane.h"
+#include "self_report.h"
+
+struct ht_account_slot {
+    uint64_t requested_bytes, usable_bytes;  // of the live block
+};
+
+struct ht_account_class {
+    _Atomic uint64_t blocks, requested_bytes, usable_bytes;
+};
+
+struct ht_accounting {
+    struct ht_reporter reporter;
+    void **table;                               // of the first copy's slots
+    struct ht_account_slot *slots;              // as in the table
+    _Atomic uint64_t live_bytes, usable_bytes;  // of all that is live
+    struct ht_account_class classes[HT_SIZE_CLASSES];
+    struct ht_bounded_probe probe;
+    atomic_flag peaking;  // the classes are being copied
+    struct ht_child_figures *figures;
+};
+
+// table: of the slots of all copies of the trace; slots: zeroed, one for each.
+void ht_accounting_init(struct ht_accounting *accounting, void **table, struct ht_account_slot *slots,
+                        uint64_t samples, struct ht_child_figures *figures);
+
+// Replays the lane's whole stream. Each sample of the lane becomes the slop then: usable less requested, in
+// two's complement.
+void ht_accounting_run(struct ht_lane *lane);
+
+// All has been replayed: the last report.
+void ht_accounting_end(struct ht_accounting *accounting);
+
+#endif
