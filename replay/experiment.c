@@ -137,8 +137,8 @@ static void finish_time(struct ht_experiment *x, const struct ht_turn *turn) {
         ht_time_figures(x->built, &run->flat, &run->timed, &null_run->flat, &null_run->timed,
                         x->options->pollution_bytes > 0, &cell->time);
         cell->faults = (double)(run->flat.minor_faults + run->flat.major_faults);
-        x->timed_runs += run->timed.taken;
-        x->timed_runs_dropped += run->timed.dropped;
+        x->readings_taken += run->timed.taken;
+        x->readings_dropped += run->timed.dropped;
         line.time = &cell->time;
     } else {
         line.problem = run->problem;
