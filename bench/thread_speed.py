@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""How much faster a trace of two threads that have nothing to do with each other is replayed on threads.
+"""What threads gain in a replay, and whether its times depend on what else the machine does.
 
     bench/thread_speed.py [--runs N] [--build FOLDER] [TRACE.bin...]
 
-Records bench/alloc_loop with two threads (or takes the traces named), and replays it in turns with its threads
-and with --threads 1. Prints for each allocator the shortest times by the clock, their ratio, what the
+Replays a trace of two threads that have nothing to do with each other (or the traces named) in turns with its
+threads and with --threads 1. Prints for each allocator the shortest times by the clock, their ratio, what the
 threads waited for each other, and their CPU time: where the CPU time grows with threads, they get in each
 other's way in the memory; where the waiting grows, they are held up. Needs two CPUs that nobody else uses.
+
+Then replays a trace of eight such threads in turns alone and beside a process that keeps a CPU busy, and
+prints the medians of the time per call, which is CPU time.
 """
 
 from __future__ import annotations
@@ -15,22 +18,22 @@ import argparse
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
-PAIRS, LIVE_PER_THREAD = 4_000_000, 100_000
+EVENTS, LIVE = 8_000_000, 20_000
 ALLOCATORS = "glibc,jemalloc,tcmalloc,mimalloc"
 
 
-def record(build: Path, folder: Path) -> Path:
-    work = [build / "bench" / "alloc_loop", str(PAIRS), str(LIVE_PER_THREAD), "2", "private"]
-    subprocess.run([build / "heaptape", "record", "-o", folder, "--", *work], check=True,
-                   stderr=subprocess.DEVNULL)
-    [log] = folder.glob("*.mraw")
-    trace = folder / "two-threads.bin"
-    subprocess.run([build / "heaptape", "convert", log, "-o", trace], check=True,
-                   stderr=subprocess.DEVNULL)
+def make_trace(build: Path, trace: Path, threads: int) -> Path:
+    """An event every 100 ns."""
+    subprocess.run([build / "bench" / "make_trace", trace, str(EVENTS), str(LIVE), str(threads), "1",
+                    "100", "apart"], check=True)
     return trace
 
 
@@ -59,6 +62,32 @@ def compare(build: Path, trace: Path, runs: int, folder: Path) -> None:
               f"CPU {cpu[1] / 1e6:.1f} and {cpu[0] / 1e6:.1f}, waited {many['wait_time_ns'] / 1e6:.2f}")
 
 
+@contextmanager
+def busy_process(yes: bool) -> Iterator[None]:
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if yes else None
+    try:
+        yield
+    finally:
+        if process:
+            process.kill()
+            process.wait()
+
+
+def compare_load(build: Path, trace: Path, runs: int, folder: Path) -> None:
+    seen: dict[str, dict[bool, list[float]]] = defaultdict(lambda: {False: [], True: []})
+    for _ in range(runs):
+        for busy in (False, True):
+            with busy_process(busy):
+                for run in replay(build, trace, "trace", folder / "results.jsonl"):
+                    if run["ns_per_call"] is not None:
+                        seen[run["allocator"]["name"]][busy].append(run["ns_per_call"])
+    print(f"{trace.name}, ns per call, medians of {runs} runs")
+    for name, of_allocator in seen.items():
+        alone, beside = median(of_allocator[False]), median(of_allocator[True])
+        print(f"{name:9} {alone:6.2f} alone, {beside:6.2f} beside a busy process: "
+              f"{(beside / alone - 1) * 100:+.1f} %")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -68,8 +97,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for trace in options.traces or [record(options.build, folder)]:
+        for trace in options.traces or [make_trace(options.build, folder / "two-threads.bin", 2)]:
             compare(options.build, trace, options.runs, folder)
+        eight = make_trace(options.build, folder / "eight-threads.bin", 8)
+        compare_load(options.build, eight, options.runs, folder)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,9 @@ static struct ht_choice *add(struct ht_choices *choices, const char *name, struc
 static int add_built_in(struct ht_choices *choices, const char *label, const char *name,
                         struct ht_error *error) {
     char executable[4096];
+    if (access("/proc/self/exe", F_OK)) {
+        return fail(error, HT_EXIT_FAILED, "/proc is not mounted here, and replay needs it%s%s", "", "");
+    }
     if (!*name || strchr(name, '/') || !find_executable(name, executable, sizeof executable)) {
         char names[HT_CHOICES_MAX][64], all[1024] = "null";
         size_t count = built_names(names);

@@ -1,6 +1,7 @@
 #include "child_run.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,28 +12,35 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child_environment.h"
 #include "form_streamed.h"
-
-extern char **environ;
-
-enum { PADDING_BYTES_MAX = 4096, ENVIRONMENT_MAX = 4096 };
+#include "oom_kills.h"
 
 // A signal handler has no argument to carry state in: hence these two.
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted;  // by this signal
 static volatile sig_atomic_t child_pid;
 
 static void on_signal(int number) {
-    (void)number;
-    interrupted = 1;
+    interrupted = number;
     if (child_pid > 0) kill((pid_t)child_pid, SIGKILL);
 }
 
 bool ht_child_interrupted(void) { return interrupted; }
 
+// What is ignored stays ignored: nohup, say.
 void ht_child_catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        struct sigaction action = {.sa_handler = on_signal}, before;
+        if (sigaction(numbers[i], NULL, &before) || before.sa_handler == SIG_IGN) continue;
+        sigaction(numbers[i], &action, NULL);
+    }
+}
+
+void ht_child_end_as_interrupted(void) {
+    if (!interrupted) return;
+    signal(interrupted, SIG_DFL);
+    raise(interrupted);
 }
 
 int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built,
@@ -58,45 +66,41 @@ void ht_child_channel_close(struct ht_child_channel *channel) {
     if (channel->exchange_fd >= 0) close(channel->exchange_fd);
 }
 
-static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
-
-// The environment of the child: ours without preloads, which would trace or replace what is measured, plus
-// padding of random length, because that length moves the stack, and with it the caches' luck.
-static void make_environment(const struct ht_choice *choice, struct ht_random *random, char **environment,
-                             char *preload, size_t preload_room, char padding[PADDING_BYTES_MAX]) {
-    size_t count = 0;
-    for (char **at = environ; *at && count < ENVIRONMENT_MAX - 3; at++) {
-        if (!starts(*at, "LD_PRELOAD=") && !starts(*at, "MALLOC_WRAP_")) environment[count++] = *at;
-    }
-    uint32_t length = 16 + ht_random_below(random, PADDING_BYTES_MAX - 17);
-    memset(padding, 'x', length);
-    padding[length] = 0;
-    memcpy(padding, "HEAPTAPE_PAD=", 13);
-    environment[count++] = padding;
-    if (choice->preload[0]) {
-        snprintf(preload, preload_room, "LD_PRELOAD=%s", choice->preload);
-        environment[count++] = preload;
-    }
-    environment[count] = NULL;
+// Whoever runs out of memory first should be the child, not the launcher with the results of hours.
+static void offer_to_oom_killer(void) {
+    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (write(fd, "1000", 4) < 0) {
+    }  // nothing is lost but the order
+    close(fd);
 }
 
-static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
-                                 char **environment, int cpu, pid_t launcher) {
-    char form[16], exchange[16];
-    snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
-    snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
+// Between fork and exec. Ctrl-C goes to all of the terminal's foreground group, but how a run ends is the
+// launcher's to say, who kills it. What the child or its wrapper prints is no result.
+static void become_child(pid_t launcher) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);  // it died before that took effect
+    offer_to_oom_killer();
+    signal(SIGINT, SIG_IGN);
+    signal(SIGXFSZ, SIG_DFL);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+static void pin(int cpu) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (cpu >= 0) CPU_SET(cpu, &set);
+    if (cpu < 0) return;
+    CPU_SET(cpu, &set);
     // A processor that has gone meanwhile is no reason not to run.
-    if (cpu >= 0) sched_setaffinity(0, sizeof set, &set);
-    char output[600] = "";
-    if (channel->callgrind_path) {
-        snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
-        // What it says goes nowhere: its parent tells how it ended.
-        char *const under[] = {"valgrind",
+    sched_setaffinity(0, sizeof set, &set);
+}
+
+// Returns if that is not possible. What valgrind says goes nowhere: its parent tells how it ended.
+static void exec_under_callgrind(const struct ht_child_channel *channel, const struct ht_choice *choice,
+                                 char **environment, char *form, char *exchange) {
+    char output[600];
+    snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
+    char *const arguments[] = {"valgrind",
                                "-q",
                                "--tool=callgrind",
                                output,
@@ -106,27 +110,49 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
                                form,
                                exchange,
                                NULL};
-        execvpe("valgrind", under, environment);
+    execvpe("valgrind", arguments, environment);
+}
+
+static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
+                                 char **environment, const char *wrapper, int cpu, pid_t launcher) {
+    char form[16], exchange[16];
+    snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
+    snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
+    become_child(launcher);
+    pin(cpu);
+    if (channel->callgrind_path) {
+        exec_under_callgrind(channel, choice, environment, form, exchange);
+    } else if (wrapper) {
+        char *const arguments[] = {
+            (char *)"sh", (char *)"-c", (char *)wrapper, (char *)"sh", (char *)choice->executable, form,
+            exchange,     NULL};
+        execve("/bin/sh", arguments, environment);
     } else {
         char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
         execve(choice->executable, arguments, environment);
     }
     struct ht_outcome *outcome = &channel->exchange->outcome;
     snprintf(outcome->message, sizeof outcome->message, "%s can't be run: %s",
-             output[0] ? "valgrind" : "its program", strerror(errno));
+             channel->callgrind_path ? "valgrind" : "its program", strerror(errno));
     outcome->state = HT_OUTCOME_REFUSED;
     _exit(127);
 }
 
-static bool judge(const struct ht_outcome *outcome, int status, char *problem, size_t room) {
-    if (WIFSIGNALED(status)) {
+static bool judge(const struct ht_child_channel *channel, int status, struct ht_oom_kills before,
+                  char *problem, size_t room) {
+    const struct ht_outcome *outcome = &channel->exchange->outcome;
+    const char *wrap = channel->exchange->job.pass == HT_PASS_DESCRIBE ? NULL : channel->wrap;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) {
+        snprintf(problem, room, "killed by SIGKILL%s", ht_oom_kills_clause(before, ht_oom_kills_read()));
+    } else if (WIFSIGNALED(status)) {
         snprintf(problem, room, "killed by %s (SIG%s)", strsignal(WTERMSIG(status)),
                  sigabbrev_np(WTERMSIG(status)));
     } else if (outcome->state == HT_OUTCOME_REFUSED) {
         snprintf(problem, room, "%.300s", outcome->message);
     } else if (outcome->state != HT_OUTCOME_DONE || WEXITSTATUS(status)) {
-        snprintf(problem, room, "ended with status %d%s", WEXITSTATUS(status),
-                 outcome->state == HT_OUTCOME_DONE ? "" : " before the replay was done");
+        snprintf(problem, room, "ended with status %d%s%s%.200s", WEXITSTATUS(status),
+                 outcome->state == HT_OUTCOME_DONE ? "" : " before the replay was done",
+                 wrap ? ", under " : "", wrap ? wrap : "");
     } else if (outcome->failures) {
         snprintf(problem, room, "%llu calls failed that did not when recorded; the first: %s",
                  (unsigned long long)outcome->failures, outcome->first_failure);
@@ -136,23 +162,31 @@ static bool judge(const struct ht_outcome *outcome, int status, char *problem, s
     return false;
 }
 
-// Runs the child to its end. False, with problem, if there was none.
-static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice, int cpu,
-                       struct ht_random *random, int *status, char *problem, size_t problem_room) {
-    char *environment[ENVIRONMENT_MAX], padding[PADDING_BYTES_MAX], preload[4200];
-    make_environment(choice, random, environment, preload, sizeof preload, padding);
+// Runs the child to its end. False, with problem, if it did not come to one by itself.
+static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice *choice,
+                       const struct ht_job *job, int cpu, struct ht_random *random, int *status,
+                       char *problem, size_t problem_room) {
+    static struct ht_child_environment environment;  // too large for a small stack
+    char wrapper[4200];
+    bool wrapped = channel->wrap && job->pass != HT_PASS_DESCRIBE;
+    snprintf(wrapper, sizeof wrapper, "exec %s \"$@\"", wrapped ? channel->wrap : "");
+    ht_child_environment_make(&environment, choice, job->pass, wrapped ? ++channel->runs : 0, random);
     pid_t launcher = getpid(), child = fork();
-    if (child == 0) exec_child(channel, choice, environment, cpu, launcher);
+    if (child == 0) {
+        exec_child(channel, choice, environment.variables, wrapped ? wrapper : NULL, cpu, launcher);
+    }
     if (child < 0) {
         snprintf(problem, problem_room, "no new process: %s", strerror(errno));
         return false;
     }
     child_pid = child;
     if (interrupted) kill(child, SIGKILL);  // the signal may have come before child_pid was set
-    while (waitpid(child, status, 0) < 0 && errno == EINTR) {
-    }
+    struct ht_child_watch watch = channel->watch;
+    // Whoever wraps it may have nothing to do itself, and recorded pauses are meant to be waited for.
+    watch.may_idle = wrapped || job->real_ns_per_trace_ns > 0;
+    bool by_itself = ht_child_await(child, &watch, status, problem, problem_room);
     child_pid = 0;
-    return true;
+    return by_itself;
 }
 
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
@@ -172,10 +206,11 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
         snprintf(problem, problem_room, "%s", error.message);
         return false;
     }
-    bool ran = run_to_end(channel, choice, cpu, random, &status, problem, problem_room);
+    struct ht_oom_kills kills = ht_oom_kills_read();
+    bool ran = run_to_end(channel, choice, job, cpu, random, &status, problem, problem_room);
     if (decoder && ht_decoder_stop(decoder, &error)) {
         snprintf(problem, problem_room, "%s", error.message);
         return false;
     }
-    return ran && judge(&channel->exchange->outcome, status, problem, problem_room) && !interrupted;
+    return ran && judge(channel, status, kills, problem, problem_room) && !interrupted;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "allocator_choice.h"
+#include "child_watch.h"
 #include "form_builder.h"
 #include "random_numbers.h"
 #include "replay_job.h"
@@ -19,6 +20,10 @@ struct ht_child_channel {
     const uint64_t *rss_bytes;          // the samples of the last memory pass
     const struct ht_reading *readings;  // of the last timed pass
     const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
+    // Set once it is open, for all children to come.
+    struct ht_child_watch watch;
+    const char *wrap;  // the command that children are run under, as a shell reads it; NULL: none
+    uint64_t runs;     // under it, so far
 };
 
 // built: what the children are to replay, with room for its samples and readings; NULL: only to describe.
@@ -32,9 +37,12 @@ void ht_child_channel_close(struct ht_child_channel *channel);
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
                   int cpu, struct ht_random *random, char *problem, size_t problem_room);
 
-// True once the user asked to stop (SIGINT, SIGTERM); the child running then has been killed.
+// True once the user asked to stop (SIGINT, SIGTERM, SIGHUP); the child running then has been killed.
 bool ht_child_interrupted(void);
-// From now on SIGINT and SIGTERM are noticed, not obeyed.
+// From now on these signals are noticed, not obeyed.
 void ht_child_catch_signals(void);
+// Ends this process by the signal that was noticed, so that whoever started it sees that. Returns if none
+// was.
+void ht_child_end_as_interrupted(void);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "allocator_choice.h"
+#include "failing_runs.h"
 #include "ratio_interval.h"
 #include "recorded_program.h"
 #include "replay_options.h"
@@ -68,6 +69,7 @@ struct ht_comparison {
     uint32_t repeats;            // of the trace in each flat run
     const double *instructions;  // by allocator, NaN where not counted
     const struct ht_warnings *warnings;
+    const struct ht_failing_runs *failing;  // by allocator
 };
 
 // Whose cell: see schedule.h.

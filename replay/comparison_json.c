@@ -83,6 +83,7 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
                   choice->path, "build_id", choice->build_id, "baseline", (int)(i == c->baseline));
     json_object_set_new(made, "time_runs", json_integer((json_int_t)e->time_runs));
     json_object_set_new(made, "memory_runs", json_integer((json_int_t)e->memory_runs));
+    ht_failing_runs_json(made, &c->failing[i]);
     json_object_set_new(made, "alloc_time_ns", estimate_json(e, HT_FIGURE_TIME));
     json_object_set_new(made, "rss_peak_bytes", estimate_json(e, HT_FIGURE_PEAK));
     json_object_set_new(made, "rss_mean_bytes", estimate_json(e, HT_FIGURE_MEAN));

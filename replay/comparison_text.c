@@ -348,6 +348,9 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     if (c->options->instructions && c->count) print_instructions(out, c);
     if (c->options->memory_pass && c->count) print_memory(out, c);
     fputc('\n', out);
+    for (size_t i = 0; i < c->count; i++) {
+        ht_failing_runs_print(out, &c->failing[i], c->options->choices.list[i].name);
+    }
     print_best(out, c);
     print_recorded(out, c);
     print_harness(out, c);

@@ -87,6 +87,22 @@ static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char 
     return true;
 }
 
+// The control's failures are the baseline's.
+static struct ht_failing_runs *failing_of(struct ht_experiment *x, uint32_t who) {
+    if (who == HT_WHO_NULL) return &x->null_failing;
+    return &x->failing[is_control(x, who) ? x->baseline : who - 1];
+}
+
+static void tell_problem(struct ht_experiment *x, const struct ht_results_line *line, bool given_up) {
+    ht_progress_end(&x->progress);
+    x->failed_runs++;
+    fprintf(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
+            line->memory_pass ? "memory" : "time", line->problem);
+    if (!given_up || x->options->rounds == line->round + 1) return;
+    fprintf(stderr, "replay: %s failed in %d rounds in a row and is given up\n", line->choice->name,
+            HT_FAILING_ROUNDS_MAX);
+}
+
 // Keeps a result, and says in one line what went wrong with it.
 static void keep(struct ht_experiment *x, struct ht_results_line *line, const struct ht_turn *turn) {
     line->choice = choice_of(x, turn->who);
@@ -94,11 +110,9 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, const st
     line->round = turn->round;
     line->cpu = turn->cpu;
     line->memory_pass = turn->pass == HT_PASS_MEMORY;
-    if (line->problem && !ht_child_interrupted()) {
-        ht_progress_end(&x->progress);
-        x->failed_runs++;
-        fprintf(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
-                line->memory_pass ? "memory" : "time", line->problem);
+    if (!ht_child_interrupted()) {
+        bool given_up = ht_failing_runs_note(failing_of(x, turn->who), line->round, line->problem);
+        if (line->problem) tell_problem(x, line, given_up);
     }
     if (x->results_fd < 0 || ht_child_interrupted()) return;
     line->options = x->options;
@@ -215,7 +229,11 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 // What fails here fails again in the first round, and is told there.
 static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     char problem[512];
-    if (!run_child(x, turn, problem, sizeof problem) || turn->pass != HT_PASS_FLAT) return;
+    const char *wrap = x->channel.wrap;
+    x->channel.wrap = NULL;  // whoever counts or profiles wants the runs that count
+    bool done = run_child(x, turn, problem, sizeof problem);
+    x->channel.wrap = wrap;
+    if (!done || turn->pass != HT_PASS_FLAT) return;
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     if (turn->who == HT_WHO_NULL && x->options->choices.count > 0) return;
     if (!x->fastest_cpu_ns || outcome->cpu_ns < x->fastest_cpu_ns) x->fastest_cpu_ns = outcome->cpu_ns;
@@ -254,10 +272,15 @@ static bool begin_round(struct ht_experiment *x, uint32_t round) {
     return true;
 }
 
-static void draw_progress(struct ht_experiment *x, const struct ht_turn *turn) {
+// seconds: how long the child has run by now.
+static void draw_progress(void *context, double seconds) {
+    struct ht_experiment *x = context;
     const struct ht_replay_options *options = x->options;
+    const struct ht_turn *turn = x->turn;
     if (options->quiet || !ht_progress_due(&x->progress)) return;
-    const char *name = choice_of(x, turn->who)->name;
+    char name[160];
+    snprintf(name, sizeof name, seconds >= 2 ? "%s for %.0f s" : "%s", choice_of(x, turn->who)->name,
+             seconds);
     double spent_s = (double)(now_ns(CLOCK_MONOTONIC) - x->begun_ns) / 1e9;
     if (turn->warm_up) {
         ht_progress_draw(&x->progress, "warming up: %s", name);
@@ -272,25 +295,39 @@ static void draw_progress(struct ht_experiment *x, const struct ht_turn *turn) {
     }
 }
 
+// Whether this round's run of the null replayer, which comes first in each pass, is missing.
 static bool null_failed(const struct ht_experiment *x, const struct ht_turn *turn) {
-    if (turn->who != HT_WHO_NULL) return false;
     if (turn->pass == HT_PASS_MEMORY) return !ht_null_cell(&x->measurements, turn->round)->memory_ok;
     return x->runs[HT_WHO_NULL].failed;
+}
+
+static void run_turn(struct ht_experiment *x, const struct ht_turn *turn) {
+    if (turn->warm_up) warm_up_turn(x, turn);
+    else if (turn->pass == HT_PASS_FLAT) flat_turn(x, turn);
+    else if (turn->pass == HT_PASS_TIMED) timed_turn(x, turn);
+    else memory_turn(x, turn);
+}
+
+// One run of the null replayer that somebody killed costs what is left of a round; if it can't run, that ends
+// it all.
+static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *turn) {
+    if (turn->timed_follows) finish_time(x, turn);  // which says what the problem was
+    if (!ht_failing_runs_given_up(&x->null_failing) && turn->round + 1 != x->options->rounds) return true;
+    fprintf(stderr, "replay: without the null replayer there is nothing to compare with\n");
+    return false;
 }
 
 static bool take_turn(void *context, const struct ht_turn *turn) {
     struct ht_experiment *x = context;
     if (!turn->warm_up && !begin_round(x, turn->round)) return false;
-    draw_progress(x, turn);
-    if (turn->warm_up) warm_up_turn(x, turn);
-    else if (turn->pass == HT_PASS_FLAT) flat_turn(x, turn);
-    else if (turn->pass == HT_PASS_TIMED) timed_turn(x, turn);
-    else memory_turn(x, turn);
+    if (turn->who != HT_WHO_NULL && !turn->warm_up && null_failed(x, turn)) return true;
+    if (ht_failing_runs_given_up(failing_of(x, turn->who))) return true;
+    x->turn = turn;
+    draw_progress(x, 0);
+    run_turn(x, turn);
     if (ht_child_interrupted()) return false;
-    if (turn->warm_up || !null_failed(x, turn)) return true;
-    if (turn->timed_follows) finish_time(x, turn);  // which says what the problem was
-    fprintf(stderr, "replay: without the null replayer there is nothing to compare with\n");
-    return false;
+    if (turn->warm_up || turn->who != HT_WHO_NULL || !null_failed(x, turn)) return true;
+    return go_on_without_null(x, turn);
 }
 
 // A figure is open while neither the verdict nor any of the conditions of --fail-if is settled by the
@@ -355,7 +392,10 @@ int ht_experiment_run(struct ht_experiment *x) {
         return -1;
     }
     x->begun_ns = now_ns(CLOCK_MONOTONIC);
+    x->channel.watch.waiting = draw_progress;
+    x->channel.watch.context = x;
     x->end = ht_schedule_run(&schedule, &x->random, &executor, &rounds);
+    x->channel.watch.waiting = NULL;
     ht_progress_end(&x->progress);
     free(x->null_rss_bytes);
     return x->end == HT_END_EARLY ? -1 : 0;

@@ -8,6 +8,7 @@
 #include "child_run.h"
 #include "comparison.h"
 #include "fail_if.h"
+#include "failing_runs.h"
 #include "form_builder.h"
 #include "machine_facts.h"
 #include "replay_options.h"
@@ -39,6 +40,7 @@ struct ht_experiment {
     struct ht_measurements measurements;
     enum ht_schedule_end end;
     size_t failed_runs;
+    struct ht_failing_runs failing[HT_CHOICES_MAX], null_failing;
     bool results_failed;  // writing them failed
     uint32_t repeats;     // of the trace in one flat run, from the warm-up
     // Of the turns that run.
@@ -48,6 +50,7 @@ struct ht_experiment {
     uint64_t fastest_cpu_ns;  // of the warm-up, 0 if not known
     uint64_t begun_ns, readings_taken, readings_dropped;
     struct ht_progress progress;
+    const struct ht_turn *turn;  // that runs
     struct ht_warnings warnings;
     double instructions[HT_CHOICES_MAX];  // of one replay, the null replayer's taken off; NaN if not counted
 };

@@ -95,6 +95,12 @@ int ht_form_grow(struct ht_form_state *form, void **array, size_t *room, size_t 
 int ht_form_bad_event(struct ht_form_state *form, const struct ht_section_place *place, uint64_t event,
                       const char *expected);
 
+// A failed call is not repeated, and what was allocated before recording began is not there to be freed.
+static inline bool ht_form_replays(const struct ht_form_state *form, uint8_t op) {
+    if (ht_op_variant(op) == HT_FAILED) return false;
+    return ht_op_variant(op) != HT_FOREIGN || form->shape[op].makes_object;
+}
+
 static inline uint32_t ht_form_stream_of(const struct ht_form_state *form, uint32_t thread) {
     return form->options->one_thread ? 0 : thread;
 }

@@ -297,17 +297,11 @@ static const char *follow_slot(struct writing *writing, struct ht_operation *op,
     return NULL;
 }
 
-// A failed call is not repeated, and what was allocated before recording began is not there to be freed.
-static bool skipped(struct ht_built_form *built, const struct ht_op_shape *shape, uint8_t op) {
-    if (ht_op_variant(op) == HT_FAILED) {
-        built->failed_skipped++;
-        return true;
-    }
-    if (ht_op_variant(op) == HT_FOREIGN && !shape->makes_object) {
-        built->foreign_skipped++;
-        return true;
-    }
-    return false;
+static bool skipped(const struct ht_form_state *form, uint8_t op) {
+    if (ht_form_replays(form, op)) return false;
+    if (ht_op_variant(op) == HT_FAILED) form->built->failed_skipped++;
+    else form->built->foreign_skipped++;
+    return true;
 }
 
 // A drop, which stands for a free that was not seen, is replayed but was no call.
@@ -328,7 +322,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint64_t event = events->first_event + i, time_ns = events->time_ns[i];
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
-    if (skipped(form->built, shape, events->op[i])) return 0;
+    if (skipped(form, events->op[i])) return 0;
     struct ht_slot_state *slot = shape->slot ? &form->slots[events->slot[i]] : NULL;
     struct ht_operation op = ht_operation_of(events, i, slot ? slot->bytes : 0);
     if (!op.frees) op.pages = pages_of_birth(writing, event);

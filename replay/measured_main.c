@@ -1,10 +1,12 @@
 // The measured child: maps the form and the exchange that the launcher passes it, proves who serves its
 // calls, replays, answers in the exchange and ends. It calls no malloc of its own.
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,6 +25,7 @@
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "service_proof.h"
+#include "verify_pass.h"
 #include "virtual_clock.h"
 
 struct measured {
@@ -34,7 +37,8 @@ struct measured {
     uint32_t copy_slots;  // from one copy's slots to the next one's
     void **table;
     _Atomic uint32_t *handovers;
-    uint8_t *left;  // slots that hold a block at the end of the trace; NULL: it is replayed once
+    uint8_t *left;             // slots that hold a block at the end of the trace; NULL: it is replayed once
+    struct ht_verify *verify;  // NULL but in a pass that checks the allocator
     int statm_fd;
     uint64_t start_ticks, start_ticks_ns;
     uint64_t background_cpu_before_ns;
@@ -80,6 +84,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->touch = job->touch;
     lane->touch_free = job->touch_free;
     lane->pass = job->pass;
+    lane->verify = run->verify;
     lane->silent = copy > 0;
     lane->copies = i < form->streams ? 1 : run->scale;
     lane->copy_slots = run->copy_slots;
@@ -94,6 +99,17 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     }
 }
 
+static void prepare_verify(struct measured *run, size_t slots) {
+    struct ht_exchange *exchange = run->exchange;
+    if (exchange->job.pass != HT_PASS_VERIFY) return;
+    if (slots > UINT32_MAX) {
+        errno = EOVERFLOW;
+        refuse(&exchange->outcome, "too many slots to verify");
+    }
+    void *memory = shared_table(ht_verify_bytes((uint32_t)slots), &exchange->outcome);
+    run->verify = ht_verify_prepare(memory, run->table, (uint32_t)slots, &exchange->findings);
+}
+
 // Copies of the trace share its words, and have slots and threads of their own.
 static void prepare_lanes(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
@@ -104,6 +120,7 @@ static void prepare_lanes(struct measured *run) {
     run->table = shared_table(slots * sizeof(void *), outcome);
     run->handovers = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
     run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
+    prepare_verify(run, slots);
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         prepare_lane(run, &run->lanes[i], i % streams, i / streams);
     }
@@ -295,6 +312,7 @@ static void replay(struct measured *run) {
     run->background_cpu_before_ns = background_cpu_ns(run, &threads);
     run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     run_all(run);
+    if (run->verify) ht_verify_end(run->verify);
     const struct ht_lane *inherited = &run->lanes[run->lanes_count];
     add_failures(outcome, inherited);
     outcome->samples_taken += inherited->samples_taken;
@@ -305,6 +323,7 @@ static void replay(struct measured *run) {
 int main(int argc, char **argv) {
     static struct measured run;
     size_t form_bytes = 0, exchange_bytes = 0;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever started us may have died of the launcher's end
     if (argc != 3) {
         fprintf(stderr, "%s: started by `replay`, which passes it what to replay\n", argv[0]);
         return 2;

@@ -6,11 +6,14 @@
 #include <assert.h>
 #include <stdint.h>
 
+#include "verify_findings.h"
+
 enum ht_pass {
     HT_PASS_DESCRIBE = 1,  // prove who serves, say its version, replay nothing
     HT_PASS_FLAT,          // total CPU time
     HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch; latencies
-    HT_PASS_MEMORY         // RSS at the sample points
+    HT_PASS_MEMORY,        // RSS at the sample points
+    HT_PASS_VERIFY         // nothing is measured: is what the allocator does right?
 };
 
 enum ht_touch { HT_TOUCH_NONE, HT_TOUCH_FIRST, HT_TOUCH_PAGES, HT_TOUCH_ALL, HT_TOUCH_RECORDED, HT_TOUCHES };
@@ -78,6 +81,7 @@ struct ht_outcome {
 struct ht_exchange {
     struct ht_job job;
     struct ht_outcome outcome;
+    struct ht_verify_findings findings;
 };
 #define HT_EXCHANGE_RSS_OFFSET 8192  // uint64_t rss_bytes[samples], then struct ht_reading[readings]
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");

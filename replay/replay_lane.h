@@ -12,6 +12,7 @@
 #include "replay_job.h"
 
 struct ht_lane;
+struct ht_verify;
 
 // What waiting costs (lane_wait.h).
 struct ht_wait_costs {
@@ -83,6 +84,7 @@ struct ht_lane {
     uint64_t clock_cost_ticks;  // what two readings in a row show
     char *pollution;            // a working set to run through before each timed op, or NULL
     uint64_t pollution_bytes;
+    struct ht_verify *verify;  // NULL but in a pass that checks the allocator (verify_pass.c)
     char first_failure[128];
 
     // The window's.

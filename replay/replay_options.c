@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "form_builder.h"
+#include "option_values.h"
 
 const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
 const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"};
@@ -17,7 +18,8 @@ const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"
 enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
-    KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS
+    KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
+    KEY_REPEATS
 };
 
 enum { ROUNDS_MAX = 1000000 };
@@ -39,7 +41,9 @@ static const struct argp_option table[] = {
      "Replay the trace N times, one after the other, in each process of the time pass, and tell their mean: what "
      "it costs once the heap is warm. auto: only as often as a run takes to last 0.1 ms. Default: auto", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run. Default: random, and printed", 0},
-    {"pass", KEY_PASS, "PASS", 0, "time, memory or both. Default: both", 0},
+    {"pass", KEY_PASS, "PASS", 0, "time, memory or both; verify: nothing is measured. Default: both", 0},
+    {"verify", KEY_VERIFY, NULL, 0,
+     "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
     {"threads", KEY_THREADS, "HOW", 0,
      "trace: a thread for each recorded one. 1: the whole trace in order on one thread. Default: trace", 0},
     {"scale", KEY_SCALE, "N", 0,
@@ -60,8 +64,18 @@ static const struct argp_option table[] = {
     {"window-ns", KEY_WINDOW, "NS", 0,
      "How far in trace time a thread may be ahead of the slowest, 100000 at least. Default: 10000000 in the "
      "time pass, 1000000 in the memory pass", 0},
-    {"decoded-memory", KEY_DECODED_MEMORY, "MIB", 0,
-     "Memory for the decoded trace; of a longer one the decoding runs along with each replay. Default: a "
+    {"max-live", KEY_MAX_LIVE, "SIZE", 0,
+     "Refuse a trace whose blocks take more memory than SIZE (such as 8G) at once; none: try it. "
+     "Default: three quarters of what machine, control group and RLIMIT_AS leave", 0},
+    {"timeout", KEY_TIMEOUT, "TIME", 0,
+     "Kill a run that takes longer than TIME (such as 90s or 5m), which then has failed. Default: none, but "
+     "a run that takes no CPU time for a minute is killed", 0},
+    {"wrap", KEY_WRAP, "COMMAND", 0,
+     "Run what is measured under COMMAND, such as 'perf record -o $HEAPTAPE_ALLOCATOR.data'. The figures "
+     "then include it", 0},
+    {"decoded-memory", KEY_DECODED_MEMORY, "SIZE", 0,
+     "Memory for the decoded trace, in MiB unless it says otherwise (such as 2G); of a longer one the "
+     "decoding runs along with each replay. Default: a "
      "quarter of what machine, control group and RLIMIT_AS leave", 0},
     {"baseline", KEY_BASELINE, "NAME", 0,
      "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
@@ -73,7 +87,7 @@ static const struct argp_option table[] = {
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end", 0},
     {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
-    {"verbose", 'v', NULL, 0, "Print the time per function, too", 0},
+    {"verbose", 'v', NULL, 0, "Print the time per function and more of what --verify finds, too", 0},
     {0},
 };
 // clang-format on
@@ -90,25 +104,41 @@ static uint64_t number(struct argp_state *state, const char *text, const char *o
     return value;
 }
 
-// A number and its unit. Ends the program if it is neither.
-static uint64_t duration_ns(struct argp_state *state, const char *text, const char *option) {
-    static const struct {
-        const char *name;
-        double ns;
-    } units[] = {{"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
-    char *end = NULL;
-    double value = strtod(text, &end);
-    for (size_t i = 0; i < sizeof units / sizeof *units && end != text; i++) {
-        double ns = value * units[i].ns;
-        if (!strcmp(end, units[i].name) && ns >= 1 && ns <= 1e18) return (uint64_t)ns;
+static uint64_t budget_value(struct argp_state *state, const char *text) {
+    uint64_t ns = 0;
+    if (!ht_parse_duration(text, &ns) || ns == 0) {
+        argp_error(state, "--budget: %s: a time with its unit (s, m or h) expected, such as 90s or 5m", text);
     }
-    argp_error(state, "--%s: %s: a time with its unit (s, m or h) expected, such as 90s or 5m", option, text);
-    return 0;
+    return ns;
 }
 
 static void add_condition(struct argp_state *state, const char *text, struct ht_conditions *conditions) {
     const char *problem = ht_fail_if_add(conditions, text);
     if (problem) argp_error(state, "--fail-if: %s: %s", text, problem);
+}
+
+static uint64_t size_value(struct argp_state *state, const char *text, const char *option,
+                           uint64_t plain_bytes, uint64_t lowest) {
+    uint64_t bytes = 0;
+    if (!ht_parse_bytes(text, plain_bytes, &bytes) || bytes < lowest) {
+        argp_error(state, "--%s: %s: a size such as 512M or 8G expected", option, text);
+    }
+    return bytes;
+}
+
+static uint64_t timeout_value(struct argp_state *state, const char *text) {
+    uint64_t ns = 0;
+    if (!strcmp(text, "none")) return 0;
+    if (!ht_parse_duration(text, &ns) || ns == 0) {
+        argp_error(state, "--timeout: %s: a time such as 90s or 5m, or none, expected", text);
+    }
+    return ns;
+}
+
+static void set_pass(struct ht_replay_options *options, int pass) {
+    options->time_pass = pass == 0 || pass == 2;
+    options->memory_pass = pass == 1 || pass == 2;
+    options->verify = options->verify || pass == 3;
 }
 
 static int one_of(struct argp_state *state, const char *text, const char *option, const char *const *names,
@@ -129,10 +159,9 @@ static void choose(struct argp_state *state, const char *spec, struct ht_choices
 }
 
 static error_t parse_one(int key, char *text, struct argp_state *state) {
-    static const char *const passes[] = {"time", "memory", "both"};
+    static const char *const passes[] = {"time", "memory", "both", "verify"};
     static const char *const threads[] = {"trace", "1"};
     struct ht_replay_options *options = state->input;
-    int pass;
     switch (key) {
     case KEY_ALLOC: choose(state, text, &options->choices); break;
     case 'o': options->results_path = text; break;
@@ -143,14 +172,24 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         options->repeats =
             strcmp(text, "auto") ? (uint32_t)number(state, text, "repeats", 1, HT_REPEATS_MAX) : 0;
         break;
-    case KEY_BUDGET: options->budget_ns = duration_ns(state, text, "budget"); break;
+    case KEY_BUDGET: options->budget_ns = budget_value(state, text); break;
     case KEY_FAIL_IF: add_condition(state, text, &options->conditions); break;
     case KEY_INSTRUCTIONS: options->instructions = true; break;
     case KEY_SEED: options->seed = number(state, text, "seed", 0, INT64_MAX); break;
     case KEY_PASS:
-        pass = one_of(state, text, "pass", passes, 3);
-        options->time_pass = pass != 1;
-        options->memory_pass = pass != 0;
+        set_pass(options, one_of(state, text, "pass", passes, sizeof passes / sizeof *passes));
+        break;
+    case KEY_VERIFY: options->verify = true; break;
+    case KEY_MAX_LIVE:
+        options->max_live_bytes =
+            strcmp(text, "none") ? size_value(state, text, "max-live", 1, 1) : UINT64_MAX;
+        break;
+    case KEY_TIMEOUT: options->timeout_ns = timeout_value(state, text); break;
+    case KEY_WRAP:
+        if (!text[strspn(text, " \t")] || strlen(text) > 4096) {
+            argp_error(state, "--wrap: a command of at most 4096 bytes expected");
+        }
+        options->wrap = text;
         break;
     case KEY_THREADS: options->one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
     case KEY_SCALE: options->scale = (uint32_t)number(state, text, "scale", 1, HT_SCALE_MAX); break;
@@ -163,7 +202,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_POLLUTE: options->pollution_bytes = number(state, text, "pollute", 0, 1u << 30) << 10; break;
     case KEY_DECODED_MEMORY:
-        options->decoded_memory_bytes = number(state, text, "decoded-memory", 1, 1ull << 34) << 20;
+        options->decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
         break;
     case KEY_PACE:
         if (ht_paces_parse(text, &options->paces)) break;

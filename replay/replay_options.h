@@ -26,6 +26,10 @@ struct ht_replay_options {
     enum ht_touch_free touch_free;
     uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them
     uint64_t decoded_memory_bytes;  // 0: as the machine allows
+    uint64_t max_live_bytes;        // 0: as the machine allows, UINT64_MAX: no limit
+    uint64_t timeout_ns;            // of one run; 0: none
+    const char *wrap;               // NULL: none
+    bool verify;
     struct ht_paces paces;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;

@@ -1,6 +1,7 @@
 #include "replay_verb.h"
 
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,12 @@
 #include "comparison.h"
 #include "doubts.h"
 #include "experiment.h"
+#include "live_guard.h"
 #include "machine_memory.h"
 #include "results_line.h"
+#include "standard_streams.h"
 #include "trace_digest.h"
+#include "verify_runs.h"
 
 // Seldom enough for the caches to be as without timing, often enough for the rarer functions; more seldom
 // where running through a polluting working set takes longer than a thousand calls.
@@ -46,16 +50,16 @@ static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *op
                            struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
-    if (!ht_experiment_describe(x, null_choice, problem, sizeof problem)) {
+    if (!ht_experiment_describe(x, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
         fprintf(stderr, "replay: null: %s\n", problem);
         refused++;
     }
-    for (size_t i = 0; i < options->choices.count; i++) {
+    for (size_t i = 0; i < options->choices.count && !ht_child_interrupted(); i++) {
         struct ht_choice *choice = &options->choices.list[i];
         if (ht_experiment_describe(x, choice, problem, sizeof problem)) {
             if (kept != i) options->choices.list[kept] = *choice;
             kept++;
-        } else {
+        } else if (!ht_child_interrupted()) {
             fprintf(stderr, "replay: %s: %s\n", choice->name, problem);
             refused++;
         }
@@ -155,6 +159,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.repeats = x->repeats;
     comparison.instructions = x->instructions;
     comparison.warnings = &x->warnings;
+    comparison.failing = x->failing;
     if (!ht_compare(&x->measurements, &comparison)) {
         fprintf(stderr, "replay: no memory for the comparison\n");
         return -1;
@@ -199,6 +204,20 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     return failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
 }
 
+static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
+    if (ht_child_interrupted()) {
+        fprintf(stderr, "replay: stopped while verifying\n");
+        return HT_EXIT_FAILED;
+    }
+    if (x->options->time_pass || x->options->memory_pass) {
+        struct ht_activity before;
+        ht_activity_read(&before);
+        int early = ht_experiment_run(x);
+        return finish(x, trace, early, refused, &before);
+    }
+    return refused || x->results_failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
+}
+
 // A user who asked for real time should know for how much of it.
 static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns) {
     enum { RUNS_OF_TIME_PASS = 2 };
@@ -206,32 +225,39 @@ static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns
     if (options->memory_pass) ns += options->paces.memory.real_ns_per_trace_ns;
     double seconds = ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1);
     if (seconds < 1 || options->quiet) return;
-    fprintf(stderr, "replay: at this pace a round takes %.0f s, all %u take %.0f s\n", seconds,
-            options->rounds, seconds * options->rounds);
+    fprintf(stderr, "replay: at this pace a round takes %.0f s", seconds);
+    if (options->rounds) fprintf(stderr, ", all %u take %.0f s", options->rounds, seconds * options->rounds);
+    fputc('\n', stderr);
 }
 
 static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
                       struct ht_choice *null_choice) {
     static struct loaded_trace trace;
     struct ht_error error = {0};
-    if (load_trace(options, &trace, &error)) return say(&error);
+    if (load_trace(options, &trace, &error) || ht_live_guard(options, &trace.built, &error))
+        return say(&error);
+    ht_child_catch_signals();  // until here there is nothing to keep
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
     x->end_ns = trace.program.end_ns;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
+    x->channel.watch = (struct ht_child_watch){.timeout_ns = options->timeout_ns};
+    x->channel.wrap = options->wrap;
     ht_machine_read(&x->machine);
+    if (options->wrap && !options->quiet) {
+        fprintf(stderr, "replay: times and memory include what %s costs\n", options->wrap);
+    }
     size_t refused = describe_all(x, options, null_choice);
+    if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
     x->baseline = baseline_of(options);
     if (options->results_path) {
         x->results_fd = ht_results_open(options->results_path, &error);
         if (x->results_fd < 0) return say(&error);
     }
+    refused += options->verify ? ht_verify_all(x) : 0;
     say_waiting(options, x->end_ns);
-    struct ht_activity before;
-    ht_activity_read(&before);
-    int early = ht_experiment_run(x);
-    int status = finish(x, &trace, early, refused, &before);
+    int status = measure(x, &trace, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
     ht_trace_close(trace.reader);
@@ -243,9 +269,10 @@ int ht_verb_replay(int argc, char **argv) {
     static struct ht_replay_options options;
     static struct ht_choices null_choices;
     struct ht_error error = {0};
+    ht_standard_streams_occupy();
+    signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is told
     ht_replay_options_parse(argc, argv, &options);
     struct ht_experiment x = {.options = &options, .results_fd = -1, .random = {options.seed}};
-    ht_child_catch_signals();
     mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
     if (options.list) return list_allocators(&x, &options);
     int status = check_baseline(&options);
@@ -255,5 +282,7 @@ int ht_verb_replay(int argc, char **argv) {
         return say(&error);
     }
     x.null_choice = &null_choices.list[0];
-    return replay_all(&x, &options, &null_choices.list[0]);
+    status = replay_all(&x, &options, &null_choices.list[0]);
+    ht_child_end_as_interrupted();
+    return status;
 }

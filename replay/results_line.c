@@ -163,6 +163,21 @@ static void add_figures(json_t *run, const struct ht_results_line *line) {
                         measured ? json_integer((json_int_t)line->outcome->major_faults) : json_null());
 }
 
+// What was found, by kind, and the first of it in words.
+static void add_verification(json_t *run, const struct ht_verify_told *told) {
+    json_t *kinds = told ? json_object() : json_null(), *texts = told ? json_array() : json_null();
+    for (size_t i = 0; told && i < HT_VIOLATION_KINDS; i++) {
+        if (!told->counts[i]) continue;
+        json_object_set_new(kinds, ht_violation_names[i], json_integer((json_int_t)told->counts[i]));
+    }
+    for (size_t i = 0; told && i < told->texts_count; i++) {
+        json_array_append_new(texts, json_string(told->texts[i]));
+    }
+    json_object_set_new(run, "violations", told ? json_integer((json_int_t)told->violations) : json_null());
+    json_object_set_new(run, "violation_kinds", kinds);
+    json_object_set_new(run, "violations_told", texts);
+}
+
 static json_t *started_json(uint64_t realtime_ns) {
     char text[64];
     time_t seconds = (time_t)(realtime_ns / 1000000000u);
@@ -178,9 +193,11 @@ static json_t *run_json(const struct ht_results_line *line) {
     json_t *run =
         json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
                   HEAPTAPE_VERSION, "trace", trace_json(line), "allocator", allocator_json(line), "pass",
-                  line->memory_pass ? "memory" : "time", "round", (json_int_t)line->round, "seed",
-                  (json_int_t)options->seed, "threads", options->one_thread ? "1" : "trace", "touch",
-                  ht_touch_names[options->touch], "pace",
+                  line->verified      ? "verify"
+                  : line->memory_pass ? "memory"
+                                      : "time",
+                  "round", (json_int_t)line->round, "seed", (json_int_t)options->seed, "threads",
+                  options->one_thread ? "1" : "trace", "touch", ht_touch_names[options->touch], "pace",
                   line->memory_pass ? options->paces.memory.name : options->paces.time.name);
     json_object_set_new(run, "control", json_boolean(line->control));
     json_object_set_new(run, "cpu", line->cpu < 0 ? json_null() : json_integer(line->cpu));
@@ -189,12 +206,14 @@ static json_t *run_json(const struct ht_results_line *line) {
     json_object_set_new(run, "scale", json_integer(options->scale));
     json_object_set_new(run, "replay_threads",
                         json_integer((json_int_t)line->built->form->streams * line->built->side_by_side));
+    json_object_set_new(run, "wrap", options->wrap ? json_string(options->wrap) : json_null());
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[options->touch_free]));
     json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)options->pollution_bytes));
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));
     add_figures(run, line);
     add_unmeasured(run);
+    add_verification(run, line->verified);
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
     json_object_set_new(run, "failures", json_integer((json_int_t)failures));
@@ -225,6 +244,15 @@ int ht_results_open(const char *path, struct ht_error *error) {
     return ht_error_system(error, path, "results can't be appended: %s", problem);
 }
 
+// Takes back the part of a line that was all there was room for, unless another replay has appended since.
+static void take_back(int fd, ssize_t written) {
+    struct stat status;
+    off_t end = lseek(fd, 0, SEEK_CUR);
+    if (written <= 0 || fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size != end) return;
+    if (ftruncate(fd, end - written)) {
+    }  // then a reader finds a line that ends early
+}
+
 int ht_results_line_write(int fd, const struct ht_results_line *line) {
     json_t *run = run_json(line);
     char *text = json_dumps(run, JSON_COMPACT | JSON_REAL_PRECISION(9));
@@ -237,6 +265,9 @@ int ht_results_line_write(int fd, const struct ht_results_line *line) {
     text[bytes++] = '\n';  // over the terminating zero
     ssize_t written = write(fd, text, bytes);
     free(text);
-    if (written >= 0 && (size_t)written < bytes) errno = ENOSPC;
-    return written == (ssize_t)bytes ? 0 : -1;
+    if (written == (ssize_t)bytes) return 0;
+    int reason = written < 0 ? errno : ENOSPC;
+    take_back(fd, written);
+    errno = reason;
+    return -1;
 }

@@ -9,6 +9,7 @@
 #include "machine_facts.h"
 #include "replay_options.h"
 #include "run_figures.h"
+#include "verify_told.h"
 
 struct ht_results_line {
     const struct ht_replay_options *options;
@@ -26,6 +27,7 @@ struct ht_results_line {
     uint64_t started_realtime_ns;
     const struct ht_time_figures *time;      // NULL if not measured or failed
     const struct ht_memory_figures *memory;  // likewise
+    const struct ht_verify_told *verified;   // of a pass that measures nothing, else NULL
     const char *problem;                     // what went wrong, or NULL
 };
 

@@ -16,6 +16,7 @@ from .comparison import (
     control_estimate,
     identical_pairs,
 )
+from .missing import missing_lines
 from .results import NULL_ALLOCATOR
 from .trace import Trace
 from .units import MISSING, byte_count, count, interval, known, listing, nanoseconds, percent
@@ -107,11 +108,7 @@ def allocator_rows(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, 
 def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
     """What in the results makes their figures doubtful, each with its remedy."""
     runs = experiment.runs
-    found = []
-    failed = runs[runs["failures"] > 0].groupby("allocator", sort=False).size()
-    for name, number in failed.items():
-        found.append(f"{number} {_plural(number, 'run')} of {name} had calls that failed in replay but not when recorded; "
-                     f"left out of every comparison.")
+    found = missing_lines(runs)
     few = comparison[(comparison["verdict"] != BASELINE) & (comparison["rounds"] < BOOTSTRAP_ROUNDS_MIN)]
     if len(few):
         found.append(f"Fewer than {BOOTSTRAP_ROUNDS_MIN} rounds: too few to resample, so intervals assume that the ratios "
@@ -171,7 +168,3 @@ def trace_warnings(trace: Trace) -> list[str]:
         if number:
             found.append(f"The trace has {number:,} {words}.")
     return found
-
-
-def _plural(number: int, word: str) -> str:
-    return word if number == 1 else f"{word}s"

@@ -28,7 +28,7 @@ _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
     "allocator_knobs", "pass", "seed", "threads", "touch", "pace", "started_at",
 )
-_PASSES = ("time", "memory")
+_PASSES = ("time", "memory", "verify")
 
 
 def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -102,7 +102,7 @@ def _check(path: Path, number: int, value: dict[str, Any]) -> None:
     if not isinstance(value["allocator"].get("name"), str) or not value["allocator"]["name"]:
         raise bad('the allocator\'s "name"')
     if value.get("pass") not in _PASSES:
-        raise bad('"pass" to be "time" or "memory"')
+        raise bad('"pass" to be "time", "memory" or "verify"')
     if not isinstance(value.get("round"), int):
         raise bad('a number "round"')
     flat = {_flat_name(outer, k): v for outer in _FLATTENED for k, v in (value.get(outer) or {}).items()}

@@ -18,6 +18,7 @@ from .comparison import (
     compare,
     control_estimate,
 )
+from .missing import missing_lines
 from .units import figure, interval
 from .verdicts import headline, in_words
 
@@ -36,6 +37,8 @@ def comparison_text(experiment: Experiment, baseline: str | None, seed: int = SE
             cells += [_cells(row) for _, row in rows.iterrows()]
             lines += ["", *_aligned(cells)]
             lines += _control_line(control_estimate(experiment.all_runs, measure, seed))
+    gaps = missing_lines(experiment.runs)
+    lines += ["", *gaps] if gaps else []
     return "\n".join([*lines, "", headline(experiment.all_runs, comparison, base, seed)])
 
 
@@ -78,6 +81,7 @@ def comparison_object(experiment: Experiment, baseline: str | None, seed: int = 
             name: _nulls(asdict(control)) for name, measure in MEASURES.items()
             if (control := control_estimate(experiment.all_runs, measure, seed)) is not None
         },
+        "missing": missing_lines(experiment.runs),
         "comparisons": [_nulls(row) for row in comparison.drop(columns="baseline").to_dict("records")],
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,29 @@ def test_order_of_any_threads(tools: Tools, tmp_path: Path, seed: int, events: i
     for way, options in WAYS.items():
         runs = whole_runs(tools, trace, checking(tools), tmp_path / f"{way}.jsonl", *options)
         assert runs[0]["replay_threads"] in (threads, 2 * threads)
+
+
+@pytest.mark.parametrize("way,options", [*WAYS.items(), ("one thread", ("--threads", "1"))])
+def test_every_call_is_made(tools: Tools, exchange: Path, tmp_path: Path, way: str,
+                            options: tuple[str, ...]) -> None:
+    """By the allocator's own count, which no tally of the replay's can gloss over."""
+    counts, scale = tmp_path / "counts", 2 if way == "two copies" else 1
+    counts.write_bytes(bytes(8 * 5))
+    command = [tools.replay_program, "-q", "--alloc", checking(tools), "--rounds", "1", "--pass",
+               "memory", *options, exchange]
+    done = run(command, env={"CHECKING_COUNTS": str(counts)})
+    assert done.returncode == 0, done.stderr
+    seen = dict(zip(("malloc", "calloc", "realloc", "free", "aligned"),
+                    struct.unpack("5Q", counts.read_bytes()), strict=True))
+    ops = {name: scale * count for name, count in tools.info(exchange)["ops"].items()}
+    # What the C library allocates for itself when it starts, and for each thread, comes on top.
+    own = 10 if way == "one thread" else 10 + 20 * 5 * scale
+    assert seen["realloc"] == ops["realloc"] + ops["reallocarray"]
+    assert seen["aligned"] == sum(ops[name] for name in (
+        "posix_memalign", "aligned_alloc", "memalign"))
+    assert ops["malloc"] <= seen["malloc"] <= ops["malloc"] + 10
+    assert ops["calloc"] <= seen["calloc"] <= ops["calloc"] + own
+    assert ops["free"] <= seen["free"] <= ops["free"] + own
 
 
 def test_the_checking_allocator_checks(tools: Tools) -> None:

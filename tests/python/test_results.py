@@ -58,7 +58,7 @@ _GOOD = {"trace": {}, "allocator": {"name": "a"}, "pass": "time", "round": 0}
     ("\x00\x01", "expected one JSON object"),
     (json.dumps(_GOOD | {"trace": "t.bin"}), 'an object "trace"'),
     (json.dumps(_GOOD | {"allocator": {}}), '"name"'),
-    (json.dumps(_GOOD | {"pass": "speed"}), '"pass" to be "time" or "memory"'),
+    (json.dumps(_GOOD | {"pass": "speed"}), '"pass" to be "time", "memory" or "verify"'),
     (json.dumps(_GOOD | {"round": None}), 'a number "round"'),
     (json.dumps(_GOOD | {"alloc_time_ns": "12"}), '"alloc_time_ns" to be a number, found str'),
     (json.dumps(_GOOD | {"fragmentation": {"f4": []}}), '"fragmentation_f4" to be a number, found list'),

@@ -1,0 +1,47 @@
+#include "child_environment.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+extern char **environ;
+
+enum { OWN_VARIABLES = 5 };
+
+static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+static const char *pass_name(enum ht_pass pass) {
+    switch (pass) {
+    case HT_PASS_FLAT: return "time";
+    case HT_PASS_TIMED: return "timed";
+    case HT_PASS_MEMORY: return "memory";
+    case HT_PASS_VERIFY: return "verify";
+    default: return "describe";
+    }
+}
+
+void ht_child_environment_make(struct ht_child_environment *made, const struct ht_choice *choice,
+                               enum ht_pass pass, uint64_t run, struct ht_random *random) {
+    size_t count = 0;
+    for (char **at = environ; *at && count < HT_ENVIRONMENT_MAX - OWN_VARIABLES - 1; at++) {
+        if (!starts(*at, "LD_PRELOAD=") && !starts(*at, "MALLOC_WRAP_")) made->variables[count++] = *at;
+    }
+    uint32_t length = 16 + ht_random_below(random, HT_PADDING_BYTES_MAX - 17);
+    memset(made->padding, 'x', length);
+    made->padding[length] = 0;
+    memcpy(made->padding, "HEAPTAPE_PAD=", 13);
+    made->variables[count++] = made->padding;
+    if (choice->preload[0]) {
+        snprintf(made->preload, sizeof made->preload, "LD_PRELOAD=%s", choice->preload);
+        made->variables[count++] = made->preload;
+    }
+    if (run) {
+        snprintf(made->allocator, sizeof made->allocator, "HEAPTAPE_ALLOCATOR=%s", choice->name);
+        snprintf(made->pass, sizeof made->pass, "HEAPTAPE_PASS=%s", pass_name(pass));
+        snprintf(made->run, sizeof made->run, "HEAPTAPE_RUN=%" PRIu64, run);
+        made->variables[count++] = made->allocator;
+        made->variables[count++] = made->pass;
+        made->variables[count++] = made->run;
+    }
+    made->variables[count] = NULL;
+}

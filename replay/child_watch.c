@@ -1,0 +1,98 @@
+#include "child_watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+// Often enough for whoever looks on, too seldom to disturb who is measured.
+enum { LOOK_MS = 200, IDLE_SECONDS_MAX = 60, IDLE_LOOKS_MAX = IDLE_SECONDS_MAX * 1000 / LOOK_MS };
+
+struct looking {
+    pid_t child;
+    int process_fd;  // -1: this kernel has none
+    double begun_s;
+    uint64_t cpu_ns;
+    int idle_looks;  // in a row; counted, because while we are stopped ourselves no time passes
+};
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static bool ended(const struct looking *looking, int *status) {
+    pid_t got;
+    while ((got = waitpid(looking->child, status, WNOHANG)) < 0 && errno == EINTR) {
+    }
+    return got != 0;
+}
+
+static void wait_a_little(const struct looking *looking) {
+    const struct timespec moment = {.tv_nsec = 5000000};
+    struct pollfd process = {.fd = looking->process_fd, .events = POLLIN};
+    if (looking->process_fd >= 0) poll(&process, 1, LOOK_MS);
+    else nanosleep(&moment, NULL);
+}
+
+// Whether it just sleeps. One that is stopped, by a debugger say, or waits for a disk is not to blame.
+static bool sleeps(pid_t child) {
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)child);
+    FILE *file = fopen(path, "re");
+    if (!file) return false;
+    size_t got = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[got] = 0;
+    const char *name_end = strrchr(line, ')');
+    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+}
+
+static bool hangs(struct looking *looking) {
+    clockid_t clock;
+    struct timespec used = {0};
+    if (looking->process_fd < 0) return false;  // then looks are not LOOK_MS apart
+    if (clock_getcpuclockid(looking->child, &clock) || clock_gettime(clock, &used)) return false;
+    uint64_t cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+    bool idle = cpu_ns == looking->cpu_ns && sleeps(looking->child);
+    looking->cpu_ns = cpu_ns;
+    looking->idle_looks = idle ? looking->idle_looks + 1 : 0;
+    return looking->idle_looks >= IDLE_LOOKS_MAX;
+}
+
+static bool give_up(struct looking *looking, const struct ht_child_watch *watch, char *problem, size_t room) {
+    double seconds = now_s() - looking->begun_s;
+    if (watch->waiting) watch->waiting(watch->context, seconds);
+    if (watch->timeout_ns && seconds * 1e9 > (double)watch->timeout_ns) {
+        snprintf(problem, room, "had not ended after %.3g s (--timeout), and was killed",
+                 (double)watch->timeout_ns / 1e9);
+        return true;
+    }
+    if (!watch->may_idle && hangs(looking)) {
+        snprintf(problem, room, "hangs: it took no CPU time for %d s, and was killed", IDLE_SECONDS_MAX);
+        return true;
+    }
+    return false;
+}
+
+bool ht_child_await(pid_t child, const struct ht_child_watch *watch, int *status, char *problem,
+                    size_t room) {
+    struct looking looking = {
+        .child = child, .process_fd = (int)syscall(SYS_pidfd_open, child, 0), .begun_s = now_s()};
+    bool by_itself = true;
+    while (!ended(&looking, status)) {
+        if (by_itself && give_up(&looking, watch, problem, room)) {
+            kill(child, SIGKILL);
+            by_itself = false;
+        }
+        wait_a_little(&looking);
+    }
+    if (looking.process_fd >= 0) close(looking.process_fd);
+    return by_itself;
+}

@@ -1,0 +1,25 @@
+// Which event of the trace a call of the replay was. The form has no room for that; the trace is looked
+// through again for the few calls that there is something to say about.
+#ifndef HEAPTAPE_FORM_LOOKUP_H
+#define HEAPTAPE_FORM_LOOKUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "form_builder.h"
+#include "verify_findings.h"
+
+struct ht_looked_up {
+    struct ht_call_place place;  // to be looked up
+    bool found;
+    uint64_t event, size, extra;
+    uint32_t thread;  // of the trace, also where one thread replays all
+    uint8_t op;
+};
+
+// Fills in what is found. Returns 0, or -1 with error. No decoder may be running.
+int ht_form_look_up(const struct ht_built_form *built, struct ht_looked_up *calls, size_t count,
+                    struct ht_error *error);
+
+#endif

@@ -1,0 +1,98 @@
+#include "verify_runs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "results_line.h"
+#include "talk.h"
+#include "verify_told.h"
+
+enum { PROBLEM_BYTES = 512, SAID_MAX = 5 };
+static const uint64_t usual_window_ns = 1000000;  // threads as close together as in a memory pass
+
+// Nobody waits for recorded times: where real time was asked for, trace time takes its place.
+static struct ht_job verify_job(const struct ht_experiment *x) {
+    const struct ht_replay_options *options = x->options;
+    const struct ht_pace *pace = &options->paces.memory;
+    return (struct ht_job){.pass = HT_PASS_VERIFY,
+                           .virtual_time = pace->virtual_time || pace->real_ns_per_trace_ns > 0,
+                           .end_ns = x->end_ns,
+                           .scale = x->built->side_by_side,
+                           .repeats = 1,
+                           .window_ns = options->window_ns ? options->window_ns : usual_window_ns};
+}
+
+static void say(const struct ht_experiment *x, const char *name, const struct ht_verify_told *told,
+                const char *problem) {
+    char calls[32], blocks[32];
+    size_t said = told->texts_count;
+    if (said > SAID_MAX && !x->options->verbose) said = SAID_MAX;
+    for (size_t i = 0; i < said; i++) fprintf(stderr, "replay: %s: verify: %s\n", name, told->texts[i]);
+    if (told->violations > said) {
+        fprintf(stderr, "replay: %s: verify: %s violations in all\n", name,
+                ht_grouped(calls, told->violations));
+    }
+    if (problem) fprintf(stderr, "replay: %s: verify: %s\n", name, problem);
+    if (told->violations || problem || x->options->quiet) return;
+    fprintf(stderr, "%s: verified: %s calls, blocks looked at %s times%s\n", name,
+            ht_grouped(calls, x->channel.exchange->outcome.operations),
+            ht_grouped(blocks, told->blocks_checked),
+            told->usable_unknown ? "; it has no malloc_usable_size to look at" : "");
+}
+
+static void keep(struct ht_experiment *x, struct ht_results_line *line) {
+    line->options = x->options;
+    line->built = x->built;
+    line->machine = &x->machine;
+    line->trace_sha256 = x->trace_sha256;
+    if (x->results_fd < 0 || ht_results_line_write(x->results_fd, line) == 0) return;
+    if (!x->results_failed) {
+        fprintf(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
+                strerror(errno));
+    }
+    x->results_failed = true;
+}
+
+static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) {
+    char problem[PROBLEM_BYTES] = "";
+    struct ht_job job = verify_job(x);
+    struct ht_verify_told told;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    struct ht_results_line line = {.choice = choice,
+                                   .load = ht_machine_load(),
+                                   .verified = &told,
+                                   .started_realtime_ns =
+                                       (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
+    bool done = ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, sizeof problem);
+    const struct ht_outcome *outcome = &x->channel.exchange->outcome;
+    if (ht_child_interrupted()) return true;
+    uint64_t expected = x->built->form->operations * x->built->side_by_side;
+    if (done && outcome->operations != expected) {
+        snprintf(problem, sizeof problem, "%" PRIu64 " operations replayed, %" PRIu64 " expected",
+                 outcome->operations, expected);
+        done = false;
+    }
+    ht_verify_tell(x->built, &x->channel.exchange->findings, &told);
+    say(x, choice->name, &told, done ? NULL : problem);
+    if (done && told.violations) {
+        snprintf(problem, sizeof problem, "%" PRIu64 " violations of what an allocator promises",
+                 told.violations);
+    }
+    line.outcome = outcome;
+    line.problem = problem[0] ? problem : NULL;
+    keep(x, &line);
+    return !line.problem;
+}
+
+size_t ht_verify_all(struct ht_experiment *x) {
+    const struct ht_choices *choices = &x->options->choices;
+    size_t failed = 0;
+    for (size_t i = 0; i < choices->count && !ht_child_interrupted(); i++) {
+        failed += !verify_one(x, &choices->list[i]);
+    }
+    return failed;
+}

@@ -1,0 +1,119 @@
+#include "verify_told.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "form_lookup.h"
+
+const char *const ht_violation_names[HT_VIOLATION_KINDS] = {
+    [HT_VIOLATION_OVERLAP] = "overlap",   [HT_VIOLATION_ALIGNMENT] = "alignment",
+    [HT_VIOLATION_ZEROS] = "zeros",       [HT_VIOLATION_CHANGED] = "changed",
+    [HT_VIOLATION_NOT_KEPT] = "not_kept", [HT_VIOLATION_USABLE] = "usable_size",
+    [HT_VIOLATION_FAILED] = "failed",
+};
+
+enum { PLACES = 3, NAME_BYTES = 80 };  // found at, made at, the other's
+
+static void name_call(const struct ht_looked_up *call, bool one_thread, char text[NAME_BYTES]) {
+    if (call->place.stream == HT_STREAM_END) {
+        snprintf(text, NAME_BYTES, "at the end");
+    } else if (!call->found) {
+        snprintf(text, NAME_BYTES, "call %" PRIu64 " of thread %u", call->place.call, call->place.stream);
+    } else if (one_thread) {
+        snprintf(text, NAME_BYTES, "event %" PRIu64 " (%s)", call->event,
+                 ht_functions[ht_op_function(call->op)].name);
+    } else {
+        snprintf(text, NAME_BYTES, "event %" PRIu64 " (%s, thread %u)", call->event,
+                 ht_functions[ht_op_function(call->op)].name, call->thread);
+    }
+}
+
+static void tell_overlap(const struct ht_violation *v, const char *other, char *text, size_t room) {
+    int64_t ahead = (int64_t)v->offset;  // of the other block's start before ours
+    if (ahead <= 0) {
+        snprintf(text, room,
+                 "its block of %" PRIu64 " bytes (slot %u) begins %" PRIu64
+                 " bytes into the live block of %" PRIu64 " bytes of slot %u, from %s",
+                 v->bytes, v->slot, (uint64_t)-ahead, v->expected, v->other_slot, other);
+    } else {
+        snprintf(text, room,
+                 "in its block of %" PRIu64 " bytes (slot %u), at byte %" PRIu64
+                 ", the live block of %" PRIu64 " bytes of slot %u begins, from %s",
+                 v->bytes, v->slot, (uint64_t)ahead, v->expected, v->other_slot, other);
+    }
+}
+
+static void tell_what(const struct ht_violation *v, const char *made, const char *other, char *text,
+                      size_t room) {
+    switch ((enum ht_violation_kind)v->kind) {
+    case HT_VIOLATION_OVERLAP: tell_overlap(v, other, text, room); break;
+    case HT_VIOLATION_ALIGNMENT:
+        snprintf(text, room,
+                 "a block of %" PRIu64 " bytes (slot %u) at a multiple of %" PRIu64
+                 " expected, found at one of %" PRIu64 " only",
+                 v->bytes, v->slot, v->expected, v->found);
+        break;
+    case HT_VIOLATION_ZEROS:
+        snprintf(text, room, "%" PRIu64 " bytes of zeros (slot %u) expected, found 0x%02x at byte %" PRIu64,
+                 v->bytes, v->slot, (unsigned)v->found, v->offset);
+        break;
+    case HT_VIOLATION_CHANGED:
+    case HT_VIOLATION_NOT_KEPT:
+        snprintf(text, room,
+                 "byte %" PRIu64 " of the %" PRIu64
+                 " bytes in slot %u, from %s, %s: 0x%02x expected, 0x%02x found",
+                 v->offset, v->bytes, v->slot, made,
+                 v->kind == HT_VIOLATION_CHANGED ? "was changed by somebody else" : "was not kept by realloc",
+                 (unsigned)v->expected, (unsigned)v->found);
+        break;
+    case HT_VIOLATION_USABLE:
+        snprintf(text, room,
+                 "a usable size of %" PRIu64
+                 " bytes at least (slot %u) expected, malloc_usable_size tells %" PRIu64,
+                 v->expected, v->slot, v->found);
+        break;
+    case HT_VIOLATION_FAILED:
+        snprintf(text, room, "%" PRIu64 " bytes (slot %u) expected, as when recorded, found NULL", v->bytes,
+                 v->slot);
+        break;
+    case HT_VIOLATION_KINDS: break;
+    }
+}
+
+static void tell_one(const struct ht_violation *v, const struct ht_looked_up *calls, bool one_thread,
+                     char text[HT_VIOLATION_TEXT_BYTES]) {
+    char found[NAME_BYTES], made[NAME_BYTES], other[NAME_BYTES];
+    name_call(&calls[0], one_thread, found);
+    name_call(&calls[1], one_thread, made);
+    name_call(&calls[2], one_thread, other);
+    int used = snprintf(text, HT_VIOLATION_TEXT_BYTES, "%s: ", found);
+    tell_what(v, made, other, text + used, HT_VIOLATION_TEXT_BYTES - (size_t)used);
+}
+
+void ht_verify_tell(const struct ht_built_form *built, const struct ht_verify_findings *findings,
+                    struct ht_verify_told *told) {
+    struct ht_looked_up calls[HT_VIOLATIONS_TOLD * PLACES] = {0};
+    const struct ht_violation *written[HT_VIOLATIONS_TOLD];
+    struct ht_error error = {0};
+    bool one_thread = built->form->streams == 1;
+    size_t count = 0;
+    *told = (struct ht_verify_told){.violations = atomic_load(&findings->violations),
+                                    .blocks_checked = findings->blocks_checked,
+                                    .usable_unknown = findings->usable_unknown};
+    for (int i = 0; i < HT_VIOLATION_KINDS; i++) told->counts[i] = atomic_load(&findings->counts[i]);
+    for (size_t i = 0; i < HT_VIOLATIONS_TOLD; i++) {
+        const struct ht_violation *v = &findings->first[i];
+        // A child that was killed while it wrote leaves what it had not finished untold.
+        if (!atomic_load(&v->written) || v->kind >= HT_VIOLATION_KINDS) continue;
+        written[count] = v;
+        calls[count * PLACES].place = v->found_at;
+        calls[count * PLACES + 1].place = v->made_at;
+        calls[count * PLACES + 2].place = v->other_made_at;
+        count++;
+    }
+    // Without it there is still the number of the call.
+    if (count) ht_form_look_up(built, calls, count * PLACES, &error);
+    for (size_t i = 0; i < count; i++) tell_one(written[i], &calls[i * PLACES], one_thread, told->texts[i]);
+    told->texts_count = count;
+}

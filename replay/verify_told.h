@@ -1,0 +1,24 @@
+// What verification found, in words.
+#ifndef HEAPTAPE_VERIFY_TOLD_H
+#define HEAPTAPE_VERIFY_TOLD_H
+
+#include "form_builder.h"
+#include "verify_findings.h"
+
+enum { HT_VIOLATION_TEXT_BYTES = 320 };
+
+struct ht_verify_told {
+    uint64_t violations, counts[HT_VIOLATION_KINDS], blocks_checked;
+    bool usable_unknown;
+    size_t texts_count;
+    char texts[HT_VIOLATIONS_TOLD][HT_VIOLATION_TEXT_BYTES];  // the first ones
+};
+
+extern const char *const ht_violation_names[HT_VIOLATION_KINDS];  // as in results
+
+// Puts findings into words, each event by its number in the trace. Where the trace can't be looked through
+// any more, calls are named by thread and number instead.
+void ht_verify_tell(const struct ht_built_form *built, const struct ht_verify_findings *findings,
+                    struct ht_verify_told *told);
+
+#endif

@@ -1,0 +1,540 @@
+"""replay where things go wrong: signals, crashes, hangs, too little of everything. It ends, leaves
+nobody behind, says in a line what happened, and keeps and prints what was finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import replay_traces
+from tool_runner import Tools, clean_environment, run
+
+MANY_ROUNDS = ("--rounds", "10000")
+
+
+@pytest.fixture(scope="module")
+def trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return replay_traces.made(tools, tmp_path_factory.mktemp("faults"))
+
+
+def faulty(tools: Tools) -> str:
+    return f"bad={tools.target('faulty_malloc.so')}"
+
+
+def run_faulty(tools: Tools, fault: str, allocators: str, trace: Path,
+               *more: str | Path) -> subprocess.CompletedProcess[bytes]:
+    return run([tools.replay_program, "--alloc", f"{allocators}{faulty(tools)}", trace, *more],
+               env={"FAULTY_MALLOC": fault})
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def children_of(pid: int) -> list[int]:
+    """Of all its threads, and theirs."""
+    found: list[int] = []
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            own = [int(word) for word in listing.read_text().split()]
+        except OSError:
+            continue
+        found += own + [pid for one in own for pid in children_of(one)]
+    return found
+
+
+def wait_until(what: Callable[[], object]) -> object:
+    deadline = time.monotonic() + 30
+    while not (found := what()):
+        assert time.monotonic() < deadline, "nothing came of waiting"
+        time.sleep(0.01)
+    return found
+
+
+class Running:
+    """A replay of very many rounds that has written some results."""
+
+    def __init__(self, tools: Tools, folder: Path, trace: Path, *more: str | Path,
+                 lines: int = 6, fault: str = "none") -> None:
+        self.results = folder / "results.jsonl"
+        self.process = subprocess.Popen(
+            [str(word) for word in (tools.replay_program, trace, "-o", self.results, *MANY_ROUNDS,
+                                    *more)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            env=clean_environment({"FAULTY_MALLOC": fault}))
+        wait_until(lambda: self.count() >= lines)
+
+    def count(self) -> int:
+        return self.results.read_bytes().count(b"\n") if self.results.exists() else 0
+
+    def child(self) -> list[int]:
+        return wait_until(lambda: children_of(self.process.pid))  # type: ignore[return-value]
+
+    def end(self) -> tuple[int, str, str]:
+        out, err = self.process.communicate(timeout=60)
+        return self.process.returncode, out.decode(), err.decode()
+
+
+@pytest.fixture
+def running(tools: Tools, tmp_path: Path, trace: Path) -> Iterator[Running]:
+    made = Running(tools, tmp_path, trace, "--alloc", "glibc,jemalloc")
+    yield made
+    made.process.kill()
+    made.process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
+def test_stopped(running: Running, number: signal.Signals, group: bool) -> None:
+    """One line says so; what was finished is kept, compared and printed; nobody is left."""
+    children = running.child()
+    if group:
+        os.killpg(running.process.pid, number)
+    else:
+        running.process.send_signal(number)
+    status, out, err = running.end()
+    assert status == -number  # as of a program that does not catch it
+    assert err.count("\n") == 1 and "stopped in round" in err and str(running.results) in err
+    assert "glibc" in out and "vs glibc" in out
+    rows = replay_traces.rows(running.results)
+    assert all(row["failures"] == 0 for row in rows)
+    assert not any(alive(pid) for pid in children)
+
+
+def test_stopped_while_verifying(tools: Tools, tmp_path: Path, trace: Path) -> None:
+    process = subprocess.Popen(
+        [tools.replay_program, "--alloc", faulty(tools), "--verify", trace],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=clean_environment({"FAULTY_MALLOC": "hang"}))
+
+    def verifying() -> bool:
+        """Past the two short runs that only describe: one child for a while."""
+        first = children_of(process.pid)
+        time.sleep(0.3)
+        return bool(first) and first == children_of(process.pid)
+    wait_until(verifying)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert (out, err) == (b"", b"replay: stopped while verifying\n")
+
+
+def test_stopped_while_it_decodes(tools: Tools, tmp_path: Path) -> None:
+    """Before there is anything to keep, a signal just ends it."""
+    trace = replay_traces.made(tools, tmp_path, events=3_000_000)
+    process = subprocess.Popen([tools.replay_program, "--alloc", "glibc", trace],
+                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               env=clean_environment())
+    time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert err.count(b"\n") <= 1
+
+
+def test_ignored_signals_stay_ignored(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    results = tmp_path / "r.jsonl"
+    process = subprocess.Popen([str(tools.replay_program), "--alloc", "glibc", "--rounds", "3",
+                                str(trace), "-o", str(results)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, env=clean_environment(),
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_until(lambda: results.exists())
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=60)[0]
+    assert process.returncode == 0
+
+
+def test_launcher_killed(running: Running) -> None:
+    """kill -9: its children do not outlive it, and what was finished is in the results."""
+    children = running.child()
+    running.process.kill()
+    running.end()
+    wait_until(lambda: not any(alive(pid) for pid in children))
+    assert all(row["failures"] == 0 for row in replay_traces.rows(running.results))
+
+
+def kill_a_child(running: Running) -> bool:
+    """False if it had just ended by itself."""
+    before = running.count()
+    try:
+        os.kill(running.child()[0], signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    wait_until(lambda: running.count() > before + 4)
+    return any(row["failures"] for row in replay_traces.rows(running.results)[before:])
+
+
+def test_child_killed(running: Running) -> None:
+    """kill -9 of a measured child costs that run; the others go on."""
+    wait_until(lambda: kill_a_child(running))
+    running.process.send_signal(signal.SIGINT)
+    status, _, err = running.end()
+    assert status == -signal.SIGINT
+    killed = [line for line in err.splitlines() if "killed by SIGKILL" in line]
+    assert len(killed) == 1 and "memory" not in killed[0].split("SIGKILL")[1]
+    failed = [row for row in replay_traces.rows(running.results) if row["failures"]]
+    assert [row["problem"] for row in failed] == ["killed by SIGKILL"]
+
+
+@pytest.mark.parametrize("fault, words", [
+    ("crash", "killed by Segmentation fault (SIGSEGV)"), ("abort", "killed by Aborted (SIGABRT)"),
+])
+def test_one_that_crashes(tools: Tools, trace: Path, tmp_path: Path, fault: str,
+                          words: str) -> None:
+    """It is given up, once said; the others' rounds go on, and everything says what is missing."""
+    results = tmp_path / "r.jsonl"
+    done = run_faulty(tools, fault, "glibc,jemalloc,", trace, "--rounds", "4", "-o", results)
+    assert done.returncode == 1
+    err, out = done.stderr.decode(), done.stdout.decode()
+    assert err.count("is given up") == 1 and err.count(words) == 3
+    missing, = [line for line in out.splitlines() if line.startswith("missing: ")]
+    assert missing.startswith("missing: bad failed in 3 of 3 runs, and was given up; the last: ")
+    assert words in missing
+    rows = replay_traces.rows(results)
+    assert sum(row["allocator"]["name"] == "jemalloc" and not row["failures"] for row in rows) == 8
+    assert [row["problem"] for row in rows if row["failures"]] == [words] * 3
+
+
+def test_the_comparison_says_what_is_missing(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    results = tmp_path / "r.jsonl"
+    done = run_faulty(tools, "crash", "glibc,", trace, "--rounds", "3", "--json", "-o", results)
+    good, bad = json.loads(done.stdout)["allocators"]
+    assert good["failed_runs"] == 0 and good["problem"] is None and not good["given_up"]
+    assert bad["failed_runs"] == 3 and "SIGSEGV" in bad["problem"] and bad["given_up"]
+    environment = {"HEAPTAPE_PYTHON": sys.executable,
+                   "PYTHONPATH": str(Path(__file__).resolve().parents[2] / "analysis")}
+    words = "runs of bad failed and are left out (the last: killed by Segmentation fault"
+    compared = tools.succeed([tools.heaptape, "compare", results], env=environment)
+    assert words in compared.stdout.decode()
+    compared = tools.succeed([tools.heaptape, "compare", "--json", results], env=environment)
+    assert words in json.loads(compared.stdout)[0]["missing"][0]
+    report = tmp_path / "report.html"
+    tools.succeed([tools.heaptape, "report", results, "-o", report], env=environment)
+    assert words in report.read_text()
+
+
+def test_one_that_cannot_start(tools: Tools, trace: Path) -> None:
+    done = run_faulty(tools, "crash_at_once", "glibc,", trace, "--rounds", "1")
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "replay: bad: killed by Segmentation fault (SIGSEGV)"]
+    assert b"glibc" in done.stdout
+
+
+@pytest.mark.parametrize("fault", ["hang", "spin"])
+def test_timeout(tools: Tools, trace: Path, fault: str) -> None:
+    done = run_faulty(tools, fault, "glibc,", trace, "--rounds", "1", "--timeout", "300ms")
+    assert done.returncode == 1
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 2
+    assert all("had not ended after 0.3 s (--timeout), and was killed" in line for line in lines)
+    assert b"glibc" in done.stdout
+
+
+@pytest.mark.slow
+def test_one_that_hangs(tools: Tools, trace: Path) -> None:
+    """Asleep for a minute it is taken to hang, without being told to."""
+    done = run_faulty(tools, "hang", "", trace, "--rounds", "1", "--pass", "memory")
+    assert done.returncode == 1
+    assert b"hangs: it took no CPU time for 60 s" in done.stderr
+
+
+def test_the_trace_is_cut_while_it_streams(tools: Tools, tmp_path: Path) -> None:
+    """The decoder beside the child fails: nobody waits for the rest for ever."""
+    trace = replay_traces.made(tools, tmp_path, events=1_000_000)
+    replay = Running(tools, tmp_path, trace, "--alloc", "glibc", "--decoded-memory", "1", lines=2)
+    assert replay_traces.rows(replay.results)[0]["streamed"]
+    os.truncate(trace, 3000)
+    status, out, err = replay.end()
+    assert status == 1
+    assert str(trace) in err and "glibc" in out
+    assert "without the null replayer" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("change", ["remove", "replace"])
+def test_the_trace_goes_away(tools: Tools, tmp_path: Path, trace: Path, change: str) -> None:
+    """What was opened is replayed to the end."""
+    own = tmp_path / "own.bin"
+    shutil.copy(trace, own)
+    replay = Running(tools, tmp_path, own, "--alloc", "glibc", "--decoded-memory", "1", lines=2)
+    if change == "remove":
+        own.unlink()
+    else:
+        (tmp_path / "other.bin").write_bytes(b"something else")
+        (tmp_path / "other.bin").replace(own)
+    before = replay.count()
+    wait_until(lambda: replay.count() > before + 2)
+    replay.process.send_signal(signal.SIGTERM)
+    status, _, err = replay.end()
+    assert status == -signal.SIGTERM and err.count("\n") == 1
+
+
+def test_results_disk_full(tools: Tools, trace: Path) -> None:
+    done = run([tools.replay_program, "--alloc", "glibc", "--rounds", "2", trace, "-o",
+                "/dev/full"])
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "replay: /dev/full: a result can't be written: No space left on device"]
+    assert b"vs glibc" in done.stdout  # the runs are not lost
+
+
+def test_results_file_limit(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """RLIMIT_FSIZE: a write fails, and the signal that comes with it does not end the launcher."""
+    limit, results = 1 << 20, tmp_path / "r.jsonl"
+    process = subprocess.run(
+        [str(tools.replay_program), "--alloc", "glibc", "--rounds", "12", str(trace), "-o",
+         str(results)], capture_output=True, env=clean_environment(), check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)), timeout=60)
+    assert process.returncode == 1 and b"vs glibc" in process.stdout
+    line, = process.stderr.decode().splitlines()
+    assert line.startswith(f"replay: {results}: a result can't be written: ")
+    # What did not fit has been taken back: whole lines, and most of the room is used.
+    assert results.read_bytes().endswith(b"}\n") and len(replay_traces.rows(results)) > 8
+    assert results.stat().st_size > limit // 2
+    tight = subprocess.run(
+        [str(tools.replay_program), "--alloc", "glibc", "--rounds", "1", str(trace)],
+        capture_output=True, env=clean_environment(), check=False, timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192)))
+    assert tight.returncode == 1
+    assert tight.stderr.decode().splitlines()[0].endswith(
+        "shared memory for the decoded trace: File too large")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams(tools: Tools, trace: Path, tmp_path: Path, closed: str) -> None:
+    """Nothing that is printed goes into what was opened in their place."""
+    results = tmp_path / "r.jsonl"
+    done = run(["sh", "-c", f'exec "$0" "$@" {closed}', tools.replay_program, "--alloc", "glibc",
+                "--rounds", "2", "-o", results, trace])
+    assert done.returncode == (1 if ">&-" in closed.replace("2>&-", "") else 0)
+    assert len(replay_traces.rows(results)) == 8  # two passes, two rounds, glibc and null
+    if closed == ">&-":
+        assert done.stderr == b"replay: the comparison can't be written\n"
+
+
+def limited(tools: Tools, trace: Path, limit: int, value: int,
+            *more: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [str(tools.replay_program), "--alloc", "glibc", "--rounds", "1", str(trace), *more],
+        capture_output=True, env=clean_environment(), check=False, timeout=60,
+        preexec_fn=lambda: resource.setrlimit(limit, (value, value)))
+
+
+def test_few_descriptors_and_little_stack(tools: Tools, tmp_path: Path) -> None:
+    trace = replay_traces.made(tools, tmp_path, threads=4)
+    assert limited(tools, trace, resource.RLIMIT_NOFILE, 16).returncode == 0
+    assert limited(tools, trace, resource.RLIMIT_STACK, 128 << 10).returncode == 0
+    few = limited(tools, trace, resource.RLIMIT_NOFILE, 5)
+    assert few.returncode == 1
+    assert few.stderr.endswith(b": Too many open files\n") and few.stderr.count(b"\n") == 1
+
+
+def test_address_space_limit(tools: Tools, tmp_path: Path) -> None:
+    """The allocator gets no more than that: its calls fail, and that is what is said."""
+    trace = replay_traces.huge(tools, tmp_path, size=3 << 30)
+    done = limited(tools, trace, resource.RLIMIT_AS, 2 << 30, "--max-live", "none")
+    assert done.returncode == 1
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 2 and all("malloc of 3221225472 bytes failed" in line for line in lines)
+    done = limited(tools, trace, resource.RLIMIT_AS, 2 << 30)
+    assert done.returncode == 1 and b"--max-live" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the user, or mounts")
+def test_no_more_processes(tools: Tools, tmp_path: Path) -> None:
+    for folder in tools.replay_program.parents:
+        if not folder.stat().st_mode & 0o001:
+            pytest.skip(f"{folder} can't be entered by others")
+    with tempfile.TemporaryDirectory() as folder, open(
+            replay_traces.made(tools, Path(folder), threads=4), "rb") as trace:
+        os.chmod(folder, 0o755)
+        done = subprocess.run(
+            [str(tools.replay_program), "--alloc", "glibc", "--rounds", "1", trace.name],
+            capture_output=True, env=clean_environment(), check=False, timeout=60, user=65534,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (0, 0)))
+    assert done.returncode == 1
+    assert b"Resource temporarily unavailable" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts")
+def test_no_proc(tools: Tools, trace: Path) -> None:
+    done = run(["unshare", "-m", "sh", "-c", 'mount -t tmpfs none /proc && exec "$0" "$@"',
+                tools.replay_program, "--alloc", "glibc", "--rounds", "1", trace])
+    if b"unshare" in done.stderr or b"mount:" in done.stderr:
+        pytest.skip("no mount namespaces here")
+    assert done.returncode == 1
+    assert done.stderr == b"replay: /proc is not mounted here, and replay needs it\n"
+
+
+def memory_group() -> Path | None:
+    """A control group of our own whose memory can be limited, version 1 or 2."""
+    for root in (Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")):
+        group = root / f"heaptape-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if any((group / name).exists() for name in ("memory.limit_in_bytes", "memory.max")):
+            return group
+        group.rmdir()
+    return None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs a control group")
+def test_out_of_memory(tools: Tools, tmp_path: Path) -> None:
+    """In a control group that allows too little the kernel kills the child, not the launcher, and
+    the line says why."""
+    trace = replay_traces.imported(
+        tools, tmp_path / "fat.bin",
+        "2000\n\n" + "".join(f"m {i + 1} 60000\n" for i in range(2000)), "malloc_wrap")
+    group = memory_group()
+    if group is None:
+        pytest.skip("no control group for memory can be made here")
+    version1 = (group / "memory.limit_in_bytes").exists()
+    try:
+        (group / ("memory.limit_in_bytes" if version1 else "memory.max")).write_text(str(60 << 20))
+        done = run(["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$0" "$@"',
+                    tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--max-live", "none",
+                    trace])
+        refused = run(["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$0" "$@"',
+                       tools.replay_program, "--alloc", "glibc", "--rounds", "1", trace])
+    finally:
+        wait_until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+    assert done.returncode == 1
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 2, lines
+    assert all(line.endswith("killed by SIGKILL: out of memory, of which its control group allows "
+                             "no more") for line in lines)
+    assert refused.returncode == 1 and b"--max-live" in refused.stderr
+    assert refused.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("touch", ["recorded", "first", "pages", "all"])
+def test_an_absurd_trace_is_refused(tools: Tools, tmp_path: Path, touch: str) -> None:
+    trace, results = replay_traces.huge(tools, tmp_path), tmp_path / "r.jsonl"
+    done = run([tools.replay_program, "--alloc", "all", "--touch", touch, trace, "-o", results])
+    assert done.returncode == 1 and done.stdout == b""
+    line, = done.stderr.decode().splitlines()
+    assert "1.10 TB" in line and "--max-live" in line and str(trace) in line
+    assert not results.exists() or results.read_bytes() == b""
+
+
+def test_an_absurd_trace_untouched(tools: Tools, tmp_path: Path) -> None:
+    """It takes no memory; whoever can't reserve so much says so."""
+    trace = replay_traces.huge(tools, tmp_path)
+    done = run([tools.replay_program, "--alloc", "all", "--touch", "none", "--rounds", "1", trace])
+    assert done.returncode in (0, 1)
+    for line in done.stderr.decode().splitlines():
+        assert "malloc of 1099511627776 bytes failed" in line or line.startswith("next: ")
+    # With verification blocks are filled whatever is touched.
+    done = run([tools.replay_program, "--alloc", "glibc", "--touch", "none", "--verify", trace])
+    assert done.returncode == 1 and b"1.10 TB" in done.stderr
+
+
+def test_max_live(tools: Tools, tmp_path: Path) -> None:
+    trace = replay_traces.huge(tools, tmp_path, size=10_000_000)
+    def attempt(limit: str) -> subprocess.CompletedProcess[bytes]:
+        return run([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--max-live", limit,
+                    trace])
+    for enough in ("11M", "0.1G", "10001000", "1TiB", "none"):
+        assert attempt(enough).returncode == 0, enough
+    for little in ("9M", "1000K", "9MiB", "10000000"):
+        done = attempt(little)
+        assert done.returncode == 1, little
+        assert b"10.0 MB of memory" in done.stderr and done.stderr.count(b"\n") == 1
+    for wrong in ("", "x", "-1", "0", "3Q", "0x100", "1 2", "inf", "1e400"):
+        assert attempt(wrong).returncode == 2, wrong
+
+
+WRAPPERS = {"env": "env", "nice": "nice -n 5", "valgrind": "valgrind -q --tool=none",
+            "strace": "strace -f -o strace.txt", "words": "env WORD='a  b'"}
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_wrap(tools: Tools, trace: Path, tmp_path: Path, name: str) -> None:
+    command = WRAPPERS[name]
+    if not shutil.which(command.split()[0]):
+        pytest.skip(f"{command.split()[0]} is not here")
+    done = run([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--wrap", command, trace,
+                "-o", tmp_path / "r.jsonl"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"include what {command} costs" in done.stderr.decode()
+    rows = replay_traces.rows(tmp_path / "r.jsonl")
+    assert len(rows) == 4 and all(row["wrap"] == command and not row["failures"] for row in rows)
+    if name == "strace":
+        assert "replay-glibc" in (tmp_path / "strace.txt").read_text()
+
+
+def test_wrap_is_told_what_it_wraps(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """Each child, and none of those that only describe an allocator."""
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text('#!/bin/sh\n'
+                       'echo "$HEAPTAPE_RUN $HEAPTAPE_ALLOCATOR $HEAPTAPE_PASS" >> "$1"\n'
+                       'echo not a result\nshift\n"$@"\nexit $?\n')
+    wrapper.chmod(0o755)
+    done = tools.succeed([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--verify",
+                          "--json", "--wrap", f"'{wrapper}' '{tmp_path}/told'", trace])
+    assert json.loads(done.stdout)["failed_runs"] == 0  # what it prints is no result
+    told = (tmp_path / "told").read_text().splitlines()
+    assert told[:4] == ["1 glibc verify", "2 null time", "3 null timed", "4 null memory"]
+    assert sorted(line.split(" ", 1)[1] for line in told[4:]) == [
+        "glibc memory", "glibc time", "glibc timed"]
+
+
+@pytest.mark.parametrize("command, status", [("no-such-command", 127), ("false", 1), ("true", 0)])
+def test_wrap_that_does_not_run_it(tools: Tools, trace: Path, command: str, status: int) -> None:
+    done = run([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--wrap", command,
+                trace])
+    assert done.returncode == 1
+    assert f"ended with status {status} before the replay was done, under {command}" \
+        in done.stderr.decode()
+
+
+def test_wrap_does_not_hide_who_serves(tools: Tools, trace: Path) -> None:
+    """A wrapper that puts another malloc in place gets no figures."""
+    library = tools.target("faulty_malloc.so")
+    done = run([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--wrap",
+                f"env LD_PRELOAD={library}", trace])
+    assert done.returncode == 1
+    assert b"malloc is served by" in done.stderr and b"faulty_malloc.so" in done.stderr
+
+
+def test_wrapped_children_do_not_outlive_the_launcher(tools: Tools, trace: Path,
+                                                      tmp_path: Path) -> None:
+    """Neither the wrapper, nor the child that it started."""
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text('#!/bin/sh\n"$@"\nexit $?\n')
+    wrapper.chmod(0o755)
+    replay = Running(tools, tmp_path, trace, "--alloc", faulty(tools), "--wrap", wrapper, lines=2,
+                     fault="hang")
+    children = wait_until(lambda: len(found := children_of(replay.process.pid)) > 1 and found)
+    replay.process.kill()
+    replay.end()
+    wait_until(lambda: not any(alive(pid) for pid in children))  # type: ignore[attr-defined]
+
+
+def test_heartbeat_on_a_terminal(tools: Tools, trace: Path) -> None:
+    """Whoever waits sees which child has run for how long."""
+    done = run(["script", "-qec", f"{tools.replay_program} --alloc {faulty(tools)} --rounds 1 "
+                f"--pass memory --timeout 2.5s {trace}", "/dev/null"],
+               env={"FAULTY_MALLOC": "hang"})
+    text = done.stdout.decode()
+    if "script" in done.stderr.decode():
+        pytest.skip("no script(1) here")
+    assert "round 1 of 1, 50 %: bad, for 2 s" in text

@@ -1,0 +1,219 @@
+"""Every option that `replay --help` lists does what it says: none is parsed and ignored."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import replay_traces
+from tool_runner import Argument, Tools, run
+
+Row = dict
+
+
+class Bench:
+    """Replays of one trace, as short as they can be."""
+
+    def __init__(self, tools: Tools, folder: Path) -> None:
+        self.tools, self.folder = tools, folder
+        self.trace = replay_traces.made(tools, folder, events=20_000, threads=3)
+        self.count = 0
+
+    def rows(self, *options: Argument, alloc: str = "glibc", rounds: int = 1,
+             trace: Path | None = None) -> list[Row]:
+        """The results of all but the null replayer, by -o."""
+        self.count += 1
+        results = self.folder / f"results{self.count}.jsonl"
+        self.tools.succeed([self.tools.replay_program, "--alloc", alloc, "--rounds", str(rounds),
+                            *options, "-o", results, trace or self.trace], cwd=self.folder)
+        return [row for row in replay_traces.rows(results) if row["allocator"]["name"] != "null"]
+
+    def row(self, pass_name: str, *options: Argument, **more) -> Row:
+        row, = [row for row in self.rows("--pass", pass_name, *options, **more)]
+        return row
+
+    def said(self, *options: Argument) -> tuple[str, str]:
+        done = self.tools.succeed([self.tools.replay_program, "--alloc", "glibc", "--rounds", "1",
+                                   *options, self.trace])
+        return done.stdout.decode(), done.stderr.decode()
+
+    def syscalls(self, pass_name: str, *options: Argument) -> str:
+        if not shutil.which("strace"):
+            pytest.skip("no strace here")
+        log = self.folder / "strace.txt"
+        log.unlink(missing_ok=True)
+        self.rows("--pass", pass_name, "--wrap", f"strace -f -A -o '{log}'", *options)
+        return log.read_text()
+
+
+@pytest.fixture(scope="module")
+def bench(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(tools, tmp_path_factory.mktemp("options"))
+
+
+def check_alloc(bench: Bench) -> None:
+    rows = bench.rows(alloc="glibc,jemalloc")
+    assert {row["allocator"]["name"] for row in rows} == {"glibc", "jemalloc"}
+
+
+def check_baseline(bench: Bench) -> None:
+    for name in ("glibc", "jemalloc"):
+        out, _ = bench.said("--alloc", "jemalloc", "--baseline", name)
+        assert f"vs {name}" in out
+
+
+def check_decoded_memory(bench: Bench) -> None:
+    trace = replay_traces.made(bench.tools, bench.folder, events=300_000)
+    assert not bench.row("time", trace=trace)["streamed"]
+    assert bench.row("time", "--decoded-memory", "1", trace=trace)["streamed"]
+    assert not bench.row("time", "--decoded-memory", "1G", trace=trace)["streamed"]
+
+
+def check_json(bench: Bench) -> None:
+    out, _ = bench.said("--json")
+    assert json.loads(out)["allocators"][0]["name"] == "glibc"
+
+
+def check_list(bench: Bench) -> None:
+    listed = bench.tools.succeed([bench.tools.replay_program, "--list"]).stdout.decode()
+    assert "glibc" in [line.split()[0] for line in listed.splitlines()]
+
+
+def check_max_live(bench: Bench) -> None:
+    done = run([bench.tools.replay_program, "--alloc", "glibc", "--max-live", "1K", bench.trace])
+    assert done.returncode == 1 and b"--max-live" in done.stderr
+
+
+def check_output(bench: Bench) -> None:
+    results = bench.folder / "appended.jsonl"
+    for times in (1, 2):
+        bench.said("-o", results)
+        assert len(replay_traces.rows(results)) == 4 * times
+
+
+def check_pace(bench: Bench) -> None:
+    """Trace time makes jemalloc give memory back in a trace that lasts long; real time does not."""
+    trace = replay_traces.paused(bench.tools, bench.folder)
+    purged = bench.row("memory", "--pace", "virtual", alloc="jemalloc", trace=trace)
+    kept = bench.row("memory", "--pace", "none", alloc="jemalloc", trace=trace)
+    assert (purged["pace"], kept["pace"]) == ("virtual", "none")
+    assert purged["rss_end_bytes"] < 0.5 * kept["rss_end_bytes"]
+
+
+def check_pass(bench: Bench) -> None:
+    assert {row["pass"] for row in bench.rows("--pass", "time")} == {"time"}
+    assert {row["pass"] for row in bench.rows("--pass", "memory")} == {"memory"}
+    assert {row["pass"] for row in bench.rows("--pass", "both")} == {"time", "memory"}
+    assert {row["pass"] for row in bench.rows("--pass", "verify")} == {"verify"}
+
+
+def check_pollute(bench: Bench) -> None:
+    assert bench.row("time", "--pollute", "3000")["pollution_bytes"] == 3000 << 10
+    size = str(3000 << 10)
+    assert size in bench.syscalls("time", "--pollute", "3000")
+    assert size not in bench.syscalls("time")
+
+
+def check_quiet(bench: Bench) -> None:
+    out, err = bench.said()
+    quiet_out, quiet_err = bench.said("-q")
+    assert "next: " in err and quiet_err == "" and "glibc" in out and "glibc" in quiet_out
+
+
+def check_rounds(bench: Bench) -> None:
+    assert [row["round"] for row in bench.rows("--pass", "memory", rounds=3)] == [0, 1, 2]
+
+
+def check_seed(bench: Bench) -> None:
+    def order(seed: int) -> list[str]:
+        rows = bench.rows("--pass", "memory", "--seed", str(seed), alloc="glibc,jemalloc", rounds=6)
+        assert {row["seed"] for row in rows} == {seed}
+        return [row["allocator"]["name"] for row in rows]
+    assert order(5) == order(5)
+    assert len({tuple(order(seed)) for seed in range(4)}) > 1
+
+
+def check_threads(bench: Bench) -> None:
+    assert bench.row("time")["replay_threads"] == 3
+    assert bench.row("time", "--threads", "trace")["replay_threads"] == 3
+    assert bench.row("time", "--threads", "1")["replay_threads"] == 1
+
+
+def check_timeout(bench: Bench) -> None:
+    done = run([bench.tools.replay_program, "--alloc", "glibc", "--timeout", "1ns", bench.trace])
+    assert done.returncode == 1 and b"(--timeout)" in done.stderr
+
+
+def check_touch(bench: Bench) -> None:
+    one = replay_traces.huge(bench.tools, bench.folder, size=50_000_000)
+    peaks = {touch: bench.row("memory", "--touch", touch, trace=one)["rss_peak_bytes"]
+             for touch in ("none", "first", "recorded", "pages", "all")}
+    assert peaks["none"] < 1_000_000 and peaks["first"] < 1_000_000
+    assert all(peaks[touch] > 49_000_000 for touch in ("recorded", "pages", "all"))
+
+
+def check_touch_free(bench: Bench) -> None:
+    one = replay_traces.huge(bench.tools, bench.folder, size=50_000_000)
+    rows = {how: bench.row("memory", "--touch", "none", "--touch-free", how, trace=one)
+            for how in ("none", "read", "write")}
+    assert rows["none"]["minor_faults"] < 1000
+    # Pages that nobody wrote are read as zeros: a fault each, and no memory.
+    assert rows["read"]["minor_faults"] > rows["none"]["minor_faults"]
+    assert rows["write"]["minor_faults"] > rows["none"]["minor_faults"]
+    assert {how: row["touch_free"] for how, row in rows.items()} == {how: how for how in rows}
+
+
+def check_verify(bench: Bench) -> None:
+    assert bench.rows("--verify")[0]["pass"] == "verify"
+
+
+def check_verbose(bench: Bench) -> None:
+    assert "ns/call" not in bench.said()[0]
+    assert "ns/call" in bench.said("-v")[0]
+
+
+def check_window_ns(bench: Bench) -> None:
+    """A wide window lets threads run apart: they wait for each other less often."""
+    bench.trace, trace = replay_traces.independent(bench.tools, bench.folder), bench.trace
+    narrow = bench.syscalls("memory", "--window-ns", "100000").count("futex(")
+    wide = bench.syscalls("memory", "--window-ns", "1000000000000").count("futex(")
+    bench.trace = trace
+    assert narrow > 200 and wide < narrow / 4
+
+
+def check_wrap(bench: Bench) -> None:
+    mark = bench.folder / "wrapped"
+    bench.rows("--wrap", f"sh -c 'echo >> {mark}; \"$0\" \"$@\"'")
+    assert len(mark.read_text()) == 6  # glibc's and null's: time, timed, memory
+
+
+CHECKS: dict[str, Callable[[Bench], None]] = {
+    name.removeprefix("check_").replace("_", "-"): check
+    for name, check in list(globals().items()) if name.startswith("check_")
+}
+
+
+def listed_options(tools: Tools) -> list[str]:
+    text = tools.succeed([tools.replay_program, "--help"]).stdout.decode()
+    return re.findall(r"^ +(?:-\w, )?--([\w-]+)", text, re.MULTILINE)
+
+
+def test_every_option_is_tried(tools: Tools) -> None:
+    """Here, or in a test file of its own."""
+    others = "".join(path.read_text() for path in Path(__file__).parent.glob("test_replay_*.py")
+                     if path != Path(__file__))
+    own = {"help", "usage", "version"}  # argp's
+    listed = set(listed_options(tools))
+    assert not set(CHECKS) - listed, "checks of options that are gone"
+    untried = {name for name in listed - own - set(CHECKS) if f'"--{name}"' not in others}
+    assert not untried
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_option(bench: Bench, name: str) -> None:
+    CHECKS[name](bench)

@@ -1,0 +1,151 @@
+"""replay --verify: allocators that are wrong on purpose are caught, each by what is wrong with it,
+and those that are right pass."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import replay_traces
+from tool_runner import Tools, run
+
+REAL = ("glibc", "jemalloc", "mimalloc", "tcmalloc")
+
+# Fault, its name in results, and what the line about it must say.
+FAULTS = [
+    ("overlap", "overlap", "begins 16 bytes into the live block"),
+    ("misaligned", "alignment", "found at one of 16 only"),
+    ("misaligned_malloc", "alignment", "at a multiple of 16 expected, found at one of 8 only"),
+    ("dirty", "zeros", "found 0x01 at byte"),
+    ("realloc_tail", "not_kept", "was not kept by realloc"),
+    ("short_usable", "usable_size", "malloc_usable_size tells"),
+    ("scribble", "changed", "was changed by somebody else"),
+    ("fails", "failed", "found NULL"),
+]
+
+
+@pytest.fixture(scope="module")
+def trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return replay_traces.made(tools, tmp_path_factory.mktemp("verify"))
+
+
+@pytest.fixture(scope="module")
+def threads_trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return replay_traces.made(tools, tmp_path_factory.mktemp("verify"), threads=4)
+
+
+def verify(tools: Tools, trace: Path, fault: str, results: Path,
+           *more: str) -> tuple[subprocess.CompletedProcess[bytes], dict]:
+    """The faulty allocator verified: what was said, and the row of results."""
+    done = run([tools.replay_program, "--alloc", f"faulty={tools.target('faulty_malloc.so')}",
+                "--pass", "verify", trace, "-o", results, *more], env={"FAULTY_MALLOC": fault})
+    row, = replay_traces.rows(results)
+    return done, row
+
+
+def real_allocators(tools: Tools) -> str:
+    listed = tools.succeed([tools.replay_program, "--list"]).stdout.decode().splitlines()
+    return ",".join(line.split()[0] for line in listed if line.split()[0] in REAL)
+
+
+@pytest.mark.parametrize("options", [(), ("--threads", "1"), ("--decoded-memory", "1")],
+                         ids=lambda options: "".join(options) or "plain")
+@pytest.mark.parametrize("fault, kind, words", FAULTS, ids=[fault for fault, _, _ in FAULTS])
+def test_each_fault_is_caught(tools: Tools, threads_trace: Path, tmp_path: Path, fault: str,
+                              kind: str, words: str, options: tuple[str, ...]) -> None:
+    done, row = verify(tools, threads_trace, fault, tmp_path / "r.jsonl", *options)
+    assert done.returncode == 1 and done.stdout == b""
+    lines = done.stderr.decode().splitlines()
+    assert words in lines[0] and lines[0].startswith("replay: faulty: verify: event "), lines
+    assert row["pass"] == "verify"
+    assert row["violation_kinds"].keys() == {kind}
+    assert row["violations"] == row["violation_kinds"][kind] > 0
+    assert row["failures"] > 0 and "violations" in row["problem"]
+    assert lines[0] == f"replay: faulty: verify: {row['violations_told'][0]}"
+    # Five are told, the rest is counted.
+    assert len(lines) == min(5, row["violations"]) + (row["violations"] > 5)
+    assert len(row["violations_told"]) == min(16, row["violations"])
+
+
+def test_the_event_is_the_dumps(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """The number that is told is that of the event in the trace."""
+    _, row = verify(tools, trace, "dirty", tmp_path / "r.jsonl")
+    assert row["violations"] > 2
+    dump = tools.dump(trace)  # a line an event
+    for text in row["violations_told"]:
+        number, size = int(text.split()[1]), int(text.split(": ")[1].split()[0])
+        count, each = dump[number].split("calloc(")[1].split(")")[0].split(",")
+        assert int(count) * int(each) == size, (text, dump[number])
+
+
+def test_a_race_needs_threads(tools: Tools, threads_trace: Path, tmp_path: Path) -> None:
+    """A fault that only threads bring out is found by a replay with threads, and by no other."""
+    done, row = verify(tools, threads_trace, "race", tmp_path / "r.jsonl")
+    assert done.returncode == 1 and row["violation_kinds"]["overlap"] > 0
+    done, row = verify(tools, threads_trace, "race", tmp_path / "one.jsonl", "--threads", "1")
+    assert done.returncode == 0 and row["violations"] == 0
+
+
+def test_without_fault_it_passes(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    done, row = verify(tools, trace, "none", tmp_path / "r.jsonl")
+    assert done.returncode == 0
+    assert row["violations"] == 0 and row["problem"] is None and row["failures"] == 0
+    assert b"faulty: verified: 40,000 calls" in done.stderr
+
+
+def test_a_crash_keeps_what_was_found(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    done, row = verify(tools, trace, "abort", tmp_path / "r.jsonl")
+    assert done.returncode == 1
+    assert "SIGABRT" in row["problem"] and b"verify: killed by" in done.stderr
+
+
+def test_real_allocators_pass(tools: Tools, threads_trace: Path, tmp_path: Path) -> None:
+    names = real_allocators(tools)
+    for options in ((), ("--threads", "1"), ("--decoded-memory", "1")):
+        done = tools.succeed([tools.replay_program, "--alloc", names, "--pass", "verify",
+                              threads_trace, *options])
+        assert done.stderr.count(b": verified: 40,000 calls") == len(names.split(","))
+
+
+def test_verify_before_the_rounds(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """--verify adds one run of each allocator and leaves the others as they are."""
+    results = tmp_path / "r.jsonl"
+    done = tools.succeed([tools.replay_program, "--alloc", "glibc", "--verify", "--rounds", "1",
+                          trace, "-o", results])
+    rows = replay_traces.rows(results)
+    assert rows[0]["pass"] == "verify" and rows[0]["violations"] == 0
+    assert {row["pass"] for row in rows[1:]} == {"time", "memory"}
+    assert all(row["violations"] is None for row in rows[1:])
+    assert b"glibc" in done.stdout
+
+
+def test_alignments(tools: Tools, tmp_path: Path) -> None:
+    """mimalloc 2.0.9 misaligns blocks for alignments of 256 to 1024; others are right."""
+    trace = replay_traces.aligned(tools, tmp_path)
+    results = tmp_path / "r.jsonl"
+    run([tools.replay_program, "--alloc", real_allocators(tools), "--pass", "verify", trace,
+         "-o", results])
+    for row in replay_traces.rows(results):
+        allocator = row["allocator"]
+        if (allocator["name"], allocator["version"]) == ("mimalloc", "2.0.9"):
+            assert row["violation_kinds"].keys() == {"alignment"}
+            assert "found at one of 128 only" in row["violations_told"][0]
+        else:
+            assert row["violations"] == 0, row["violations_told"]
+
+
+def test_large_blocks_are_checked_at_their_edges(tools: Tools, tmp_path: Path) -> None:
+    """Blocks of many pages, among them calloc's, through realloc in both directions."""
+    lines, sizes = ["9", ""], [70_000, 1 << 20, 5 << 20, 65_536, 65_535, 100]
+    for first in sizes * 3:
+        for second in sizes:
+            lines += [f"c 1 1 {first}", f"r 1 1 {second}", f"m 2 {second}", f"r 2 2 {first}",
+                      "f 1", "f 2"]
+    trace = replay_traces.imported(tools, tmp_path / "large.bin", "\n".join(lines) + "\n",
+                                   "malloc_wrap")
+    tools.succeed([tools.replay_program, "--alloc", real_allocators(tools), "--pass", "verify",
+                   trace])
+    done, row = verify(tools, trace, "realloc_tail", tmp_path / "r.jsonl")
+    assert done.returncode == 1 and row["violation_kinds"].keys() == {"not_kept"}

@@ -1,0 +1,181 @@
+// An allocator that is wrong on purpose, to be preloaded: the C library's, except for the one fault that
+// FAULTY_MALLOC names. For one call in FAULT_ONE_IN, so that what is right is there to be damaged.
+//
+//     overlap        a block begins inside the one given before
+//     race           two threads that ask at the same moment are given the same block
+//     misaligned     posix_memalign gives 16-byte alignment only
+//     misaligned_malloc  malloc gives 8-byte alignment only
+//     dirty          calloc's last byte is not 0
+//     realloc_tail   realloc loses the second half of what it had to keep
+//     short_usable   malloc_usable_size tells 32 bytes less than there are
+//     scribble       free writes into the block that was given last
+//     fails          malloc returns NULL
+//     crash          free ends in a segmentation fault
+//     abort          free aborts
+//     hang           free never returns, asleep
+//     spin           free never returns, busy
+//     crash_at_once  the same fault as crash, in the first call of all
+#include <dlfcn.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t count, size_t size);
+extern void *__libc_realloc(void *block, size_t size);
+extern void *__libc_memalign(size_t alignment, size_t size);
+extern void __libc_free(void *block);
+
+enum { FAULT_ONE_IN = 100 };
+
+// Not what the C library asks for when it starts a thread, nor what is too small to be damaged.
+enum { SIZE_MIN = 64, SIZE_MAX_FAULTY = 4096 };
+
+static atomic_ulong calls;
+static _Atomic(char *) last;  // given by malloc last, with its size
+static _Atomic(size_t) last_size;
+static _Atomic(char *) given_again;
+
+static bool faulty(const char *name) {
+    const char *wanted = getenv("FAULTY_MALLOC");
+    return wanted && !strcmp(wanted, name);
+}
+
+static bool due(const char *name) { return faulty(name) && atomic_fetch_add(&calls, 1) % FAULT_ONE_IN == 50; }
+
+static bool fitting(size_t size) { return size >= SIZE_MIN && size <= SIZE_MAX_FAULTY; }
+
+static void remember(void *block, size_t size) {
+    atomic_store(&last, (char *)block);
+    atomic_store(&last_size, size);
+}
+
+// A block that is nobody's to free: what is given wrongly is forgotten when it comes back.
+static char arena[64 << 20];
+static atomic_size_t arena_used;
+
+static bool in_arena(const void *block) {
+    return (const char *)block >= arena && (const char *)block < arena + sizeof arena;
+}
+
+static char *from_arena(size_t size) {
+    size_t bytes = (size + 31) / 16 * 16, at = atomic_fetch_add(&arena_used, bytes);
+    return at + bytes <= sizeof arena ? arena + at : NULL;
+}
+
+// What a bump allocator without a lock does, with the moment in between made longer.
+static void *give_racing(size_t size) {
+    size_t at = atomic_load(&arena_used);
+    sched_yield();
+    atomic_store(&arena_used, at + (size + 31) / 16 * 16);
+    return at + size <= sizeof arena ? arena + at : NULL;
+}
+
+// Both blocks come from the arena, so that the C library's own heap stays whole.
+static void *give_overlapping(size_t size) {
+    char *first = given_again, *fresh;
+    if (first) {
+        atomic_store(&given_again, NULL);
+        return first + 16;
+    }
+    fresh = from_arena(2 * size + SIZE_MAX_FAULTY);
+    atomic_store(&given_again, fresh);
+    return fresh;
+}
+
+void *malloc(size_t size) {
+    static atomic_ulong pairs;
+    if (faulty("crash_at_once")) raise(SIGSEGV);
+    if (fitting(size) && faulty("overlap") && atomic_fetch_add(&pairs, 1) % FAULT_ONE_IN < 2) {
+        return give_overlapping(size);
+    }
+    if (fitting(size) && faulty("race")) return give_racing(size);
+    if (fitting(size) && due("fails")) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    if (fitting(size) && due("misaligned_malloc")) return from_arena(size) + 8;
+    char *block = __libc_malloc(size);
+    if (block && fitting(size)) remember(block, size);
+    return block;
+}
+
+void *calloc(size_t count, size_t size) {
+    char *block = __libc_calloc(count, size);
+    if (block && count * size > 0 && due("dirty")) block[count * size - 1] = 1;
+    return block;
+}
+
+static size_t usable(const void *block);
+
+void *realloc(void *block, size_t size) {
+    if (in_arena(block)) {
+        char *moved = __libc_malloc(size);
+        size_t left = (size_t)(arena + sizeof arena - (char *)block);
+        if (moved) memcpy(moved, block, size < left ? size : left);
+        return moved;
+    }
+    size_t had = block ? usable(block) : 0;
+    if (block == atomic_load(&last)) atomic_store(&last, NULL);
+    char *moved = __libc_realloc(block, size);
+    if (moved && had > 64 && size > had && due("realloc_tail")) memset(moved + had / 2, 0, had - had / 2);
+    return moved;
+}
+
+static void damage_last(const void *freed) {
+    char *block = atomic_load(&last);
+    size_t size = atomic_load(&last_size);
+    if (block && block != freed && due("scribble")) block[size / 2] ^= 0x55;
+}
+
+static void sleep_for_ever(void) {
+    for (;;) pause();
+}
+
+static void spin_for_ever(void) {
+    for (volatile bool on = true; on;) {
+    }
+}
+
+void free(void *block) {
+    if (block && due("crash")) raise(SIGSEGV);
+    if (block && due("abort")) abort();
+    if (block && due("hang")) sleep_for_ever();
+    if (block && due("spin")) spin_for_ever();
+    if (block) damage_last(block);
+    if (block == atomic_load(&last)) atomic_store(&last, NULL);
+    if (!in_arena(block)) __libc_free(block);
+}
+
+int posix_memalign(void **block, size_t alignment, size_t size) {
+    char *given = __libc_memalign(alignment, size + 16);
+    if (given && alignment > 16 && faulty("misaligned")) {
+        *block = from_arena(size + 2 * alignment);
+        while ((uintptr_t)*block % alignment == 0) *block = (char *)*block + 16;
+        __libc_free(given);
+        return 0;
+    }
+    *block = given;
+    return given ? 0 : ENOMEM;
+}
+
+void *aligned_alloc(size_t alignment, size_t size) { return __libc_memalign(alignment, size); }
+void *memalign(size_t alignment, size_t size) { return __libc_memalign(alignment, size); }
+
+static size_t usable(const void *block) {
+    size_t (*libc_usable)(void *) = (size_t(*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
+    return libc_usable((void *)block);
+}
+
+size_t malloc_usable_size(void *block) {
+    if (!block) return 0;
+    if (in_arena(block)) return (size_t)(arena + sizeof arena - (char *)block);
+    return usable(block) - (faulty("short_usable") ? 32 : 0);
+}
