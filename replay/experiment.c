@@ -155,8 +155,8 @@ static void finish_time(struct ht_experiment *x, const struct ht_turn *turn) {
         ht_time_figures(x->built, &run->flat, &run->timed, &null_run->flat, &null_run->timed,
                         x->options->pollution_bytes > 0, &cell->time);
         cell->faults = (double)(run->flat.minor_faults + run->flat.major_faults);
-        x->timed_runs += run->timed.taken;
-        x->timed_runs_dropped += run->timed.dropped;
+        x->readings_taken += run->timed.taken;
+        x->readings_dropped += run->timed.dropped;
         line.time = &cell->time;
         line.counters = &cell->counters;
         line.latencies = run->latencies;
@@ -243,7 +243,11 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 // What fails here fails again in the first round, and is told there.
 static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     char problem[512];
-    if (!run_child(x, turn, problem, sizeof problem) || turn->pass != HT_PASS_FLAT) return;
+    const char *wrap = x->channel.wrap;
+    x->channel.wrap = NULL;  // whoever counts or profiles wants the runs that count
+    bool done = run_child(x, turn, problem, sizeof problem);
+    x->channel.wrap = wrap;
+    if (!done || turn->pass != HT_PASS_FLAT) return;
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     if (turn->who == HT_WHO_NULL && x->options->choices.count > 0) return;
     if (!x->fastest_cpu_ns || outcome->cpu_ns < x->fastest_cpu_ns) x->fastest_cpu_ns = outcome->cpu_ns;
