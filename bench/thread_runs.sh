@@ -34,7 +34,7 @@ except FileNotFoundError:
     pass
 allocators = {row["allocator"]["name"] for row in rows}
 whole = [row for row in rows if row["failures"] == 0 and row["problem"] is None
-         and row["trace"]["events"] == events]
+         and row["trace"]["events"] == events and not row["control"]]
 expected = 2 * int(runs) * max(len(allocators), 1)
 print(f"{trace.split('/')[-1]:20} {way:24} {len(whole):5} of {expected} runs whole "
       f"({len(allocators)} allocators, two passes each), status {status}, {float(seconds):.1f} s", flush=True)

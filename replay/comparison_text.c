@@ -263,6 +263,7 @@ static void print_recorded(FILE *out, const struct ht_comparison *c) {
 
 static void print_harness(FILE *out, const struct ht_comparison *c) {
     char time[CELL_BYTES];
+    if (isnan(c->harness_ns) && isnan(c->null_rss_bytes)) return;
     fprintf(out, "harness (null allocator):");
     if (!isnan(c->harness_ns)) {
         fprintf(out, " %s, %.1f ns per call, taken off every time", time_text(c->harness_ns, time),

@@ -5,7 +5,7 @@
 
 enum { FEW_CALLS = 10000, SUGGESTED_ROUNDS = 12 };
 static const double busy_cores_max = 0.2, stolen_share_max = 0.02, repaired_share_max = 0.001;
-static const double dropped_share_max = 0.01, control_error_max = 0.01, short_run_ns = 10e6;
+static const double dropped_share_max = 0.01, control_error_max = 0.01, short_run_ns = 500e3;
 
 static void doubt_machine(const struct ht_experiment *x, const struct ht_activity *before,
                           struct ht_warnings *warnings) {
@@ -85,17 +85,17 @@ static bool harness_prevails(const struct ht_comparison *c) {
 
 static void doubt_time(const struct ht_experiment *x, const struct ht_comparison *c,
                        struct ht_warnings *warnings) {
-    double least_ns = INFINITY, readings = (double)(x->timed_runs + x->timed_runs_dropped);
+    double least_ns = INFINITY, readings = (double)(x->readings_taken + x->readings_dropped);
     for (size_t i = 0; i < c->count; i++) least_ns = fmin(least_ns, c->allocators[i].time_ns.median);
     double run_ns = (least_ns + c->harness_ns) * x->repeats;
     if (isfinite(run_ns) && run_ns < short_run_ns) {
         ht_warn(warnings, HT_WARNING_SHORT_RUN, "record a longer workload",
-                "a run takes only %.1f ms of processor time", run_ns / 1e6);
+                "a run takes only %.2f ms of processor time, much of it for starting up", run_ns / 1e6);
     }
-    if (readings > 0 && (double)x->timed_runs_dropped > dropped_share_max * readings) {
+    if (readings > 0 && (double)x->readings_dropped > dropped_share_max * readings) {
         ht_warn(warnings, HT_WARNING_DROPPED, "fewer busy processes, or --threads 1",
                 "%.1f %% of the timed calls were dropped, as their thread lost its processor",
-                100 * (double)x->timed_runs_dropped / readings);
+                100 * (double)x->readings_dropped / readings);
     }
     if (harness_prevails(c)) {
         ht_warn(warnings, HT_WARNING_HARNESS, "--instructions counts exactly",

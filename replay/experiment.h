@@ -49,8 +49,7 @@ struct ht_experiment {
     struct ht_outcome null_memory;
     uint64_t *null_rss_bytes;
     uint64_t fastest_cpu_ns;  // of the warm-up, 0 if not known
-    bool repeatable;          // the child repeats
-    uint64_t begun_ns, timed_runs, timed_runs_dropped;
+    uint64_t begun_ns, readings_taken, readings_dropped;
     struct ht_progress progress;
     const struct ht_turn *turn;  // that runs
     struct ht_warnings warnings;

@@ -30,6 +30,8 @@ enum ht_outcome_state {
     HT_OUTCOME_DONE
 };
 
+enum { HT_REPEATS_MAX = 10000 };
+
 struct ht_job {
     uint32_t pass, touch, touch_free;
     uint32_t virtual_time;   // 1: the allocator sees trace time

@@ -18,7 +18,7 @@ const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"
 enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
-    KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
+    KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
     KEY_POINTS
 };
 
@@ -37,6 +37,9 @@ static const struct argp_option table[] = {
     {"budget", KEY_BUDGET, "TIME", 0,
      "Begin no round that would end later than TIME (such as 90s, 5m, 1h) from now; 3 rounds always run. "
      "Default: 1m for --rounds auto, else none", 0},
+    {"repeats", KEY_REPEATS, "N", 0,
+     "Replay the trace N times, one after the other, in each process of the time pass, and tell their mean: what "
+     "it costs once the heap is warm. auto: only as often as a run takes to last 0.1 ms. Default: auto", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run. Default: random, and printed", 0},
     {"pass", KEY_PASS, "PASS", 0, "time, memory or both; verify: nothing is measured. Default: both", 0},
     {"verify", KEY_VERIFY, NULL, 0,
@@ -169,6 +172,10 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         options->rounds = strcmp(text, "auto") ? (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX) : 0;
         break;
     case KEY_BUDGET: options->budget_ns = budget_value(state, text); break;
+    case KEY_REPEATS:
+        options->repeats =
+            strcmp(text, "auto") ? (uint32_t)number(state, text, "repeats", 1, HT_REPEATS_MAX) : 0;
+        break;
     case KEY_FAIL_IF: add_condition(state, text, &options->conditions); break;
     case KEY_INSTRUCTIONS: options->instructions = true; break;
     case KEY_SEED: options->seed = number(state, text, "seed", 0, INT64_MAX); break;

@@ -15,6 +15,7 @@ struct ht_replay_options {
     struct ht_choices choices;
     uint32_t rounds;     // 0: until all is resolved or the budget is spent
     uint64_t budget_ns;  // 0: none
+    uint32_t repeats;    // of the trace in each flat run; 0: as many as a measurable length takes
     struct ht_conditions conditions;
     bool instructions;
     uint64_t seed;

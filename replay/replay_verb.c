@@ -273,7 +273,8 @@ int ht_verb_replay(int argc, char **argv) {
     ht_standard_streams_occupy();
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is told
     ht_replay_options_parse(argc, argv, &options);
-    struct ht_experiment x = {.options = &options, .results_fd = -1, .random = {options.seed}};
+    static struct ht_experiment x;  // too large for a small stack
+    x = (struct ht_experiment){.options = &options, .results_fd = -1, .random = {options.seed}};
     mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
     if (options.list) return list_allocators(&x, &options);
     int status = check_baseline(&options);

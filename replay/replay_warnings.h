@@ -23,6 +23,7 @@ enum ht_warning_kind {
     HT_WARNING_CONTROL,        // the baseline differs from itself
     HT_WARNING_BUDGET,         // spent before all was resolved
     HT_WARNING_CYCLE_COUNTER,  // an allocator reads it, which virtual time does not reach everywhere
+    HT_WARNING_NO_REPEATS,     // --repeats could not be had
     HT_WARNINGS
 };
 extern const char *const ht_warning_names[HT_WARNINGS];

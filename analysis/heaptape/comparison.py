@@ -168,7 +168,7 @@ def is_control(frame: pd.DataFrame) -> pd.Series:
     """Which rows are the baseline's second run in a round: no results of an allocator, but a measure of the noise."""
     if "control" not in frame:
         return pd.Series(False, index=frame.index)
-    return frame["control"].fillna(False).astype(bool)
+    return frame["control"].astype(bool)
 
 
 def control_estimate(
@@ -333,7 +333,7 @@ class Experiment:
         return self.all_runs[~is_control(self.all_runs)]
 
 
-_SETTINGS = ("threads", "touch")
+_SETTINGS = ("threads", "touch", "scale")
 
 
 def experiments(frame: pd.DataFrame) -> list[Experiment]:
@@ -354,6 +354,8 @@ def experiments(frame: pd.DataFrame) -> list[Experiment]:
             continue
         first = group.iloc[0]
         settings = {name: str(first[name]) for name in (*_SETTINGS, *split) if first[name]}
+        if first["scale"] == 1:
+            del settings["scale"]
         found.append(Experiment(first["trace_sha256"], first["trace_path"], settings, group))
     if not found:
         raise UsageError("the results hold runs of the null allocator only: nothing to compare")

@@ -7,11 +7,19 @@ from typing import Any
 
 import pandas as pd
 
-from .comparison import BASELINE, BOOTSTRAP_ROUNDS_MIN, SAME, Experiment, identical_pairs
+from .comparison import (
+    BASELINE,
+    BOOTSTRAP_ROUNDS_MIN,
+    MEASURES,
+    SAME,
+    Experiment,
+    control_estimate,
+    identical_pairs,
+)
 from .missing import missing_lines
 from .results import NULL_ALLOCATOR
 from .trace import Trace
-from .units import MISSING, byte_count, count, listing, nanoseconds, percent
+from .units import MISSING, byte_count, count, interval, known, listing, nanoseconds, percent
 
 _CONTEXT_TITLES = {
     "command": "command", "executable": "executable", "build_id": "build id", "allocator_name": "recorded under",
@@ -70,6 +78,11 @@ def replay_facts(experiment: Experiment, seed: int) -> Facts:
             shown = values if len(values) <= 8 else [*values[:8], f"and {len(values) - 8} more"]
             facts.append((title, ", ".join(shown)))
     facts.append(("bootstrap seed", str(seed)))
+    for measure in MEASURES.values():
+        control = control_estimate(experiment.all_runs, measure, seed)
+        if control is not None and known(control.ratio):
+            facts.append((f"A/A control, {measure.title}",
+                          f"{control.ratio:.3f} {interval(control.ci_low, control.ci_high, 3)}".rstrip()))
     first, last = runs["started_at"].min(), runs["started_at"].max()
     if first:
         facts.append(("started", first if first == last else f"{first} to {last}"))

@@ -103,9 +103,13 @@ def build_chapter(experiment: Experiment, found: FoundTrace, baseline: str | Non
     allocators = allocator_order(runs, base)
     classes = colour_classes(allocators, base)
     trace = found.trace
-    value = worth(runs, trace.context, trace.totals, base) if trace else None
-    live = live_bytes_curve(trace, LIVE_POINTS) if trace else None
-    curves = memory_curves(replayed_curves(runs, allocators), recorded_curves(trace) if trace else {}, live, classes)
+    # The recorded program is not to be set beside several copies of it.
+    program = trace if "scale" not in experiment.settings else None
+    value = worth(runs, program.context, program.totals, base) if program else None
+    live = live_bytes_curve(program, LIVE_POINTS) if program else None
+    curves = memory_curves(
+        replayed_curves(runs, allocators), recorded_curves(program) if program else {}, live, classes
+    )
     warnings = provenance.result_warnings(experiment, comparison)
     if trace:
         warnings = provenance.trace_warnings(trace) + warnings
@@ -118,7 +122,7 @@ def build_chapter(experiment: Experiment, found: FoundTrace, baseline: str | Non
         baseline=base,
         comparison=comparison_rows(runs, comparison, allocators, classes, base),
         worth=value,
-        worth_unknown="" if value else _why_unknown(trace, found),
+        worth_unknown="" if value else _why_unknown(experiment, trace, found),
         ratio_figures=ratio_figures(runs, comparison, classes),
         memory_figure=memory_figure(curves),
         functions=_function_tables(runs, allocators),
@@ -135,7 +139,9 @@ def _subject(experiment: Experiment, trace: Trace | None) -> str:
     return command or Path(experiment.trace_path).name or "a trace"
 
 
-def _why_unknown(trace: Trace | None, found: FoundTrace) -> str:
+def _why_unknown(experiment: Experiment, trace: Trace | None, found: FoundTrace) -> str:
+    if "scale" in experiment.settings:
+        return f"unknown, as {experiment.settings['scale']} copies of the program were replayed"
     if trace is None:
         return f"unknown, as the trace was not read ({found.why_not})"
     if not (trace.totals or {}).get("recorded_cpu_ns"):

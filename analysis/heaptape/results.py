@@ -22,9 +22,9 @@ _NUMBERS = (
     "trace_events", "round", "alloc_time_ns", "harness_time_ns", "touch_time_ns", "wait_time_ns", "wall_ns",
     "ns_per_call", "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "lazyfree_bytes", "live_peak_bytes",
     "slop_bytes", "slop_mean_bytes", "slop_end_bytes", "rss_after_free_bytes", "rss_after_purge_bytes",
-    "anon_huge_bytes", "swap_bytes", "harness_share", "latency_floor_ns", "timed_calls", "timed_calls_dropped", "voluntary_switches",
-    "involuntary_switches", "minor_faults", "major_faults", "fragmentation_f1", "fragmentation_f2", "fragmentation_f3",
-    "fragmentation_f4",
+    "anon_huge_bytes", "swap_bytes", "harness_share", "latency_floor_ns", "timed_calls", "timed_calls_dropped",
+    "voluntary_switches", "involuntary_switches", "minor_faults", "major_faults", "fragmentation_f1",
+    "fragmentation_f2", "fragmentation_f3", "fragmentation_f4", "repeats", "instructions",
 )
 _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
@@ -38,8 +38,10 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 
     Columns: source and line (where the run was read), schema, trace_path, trace_sha256, trace_events, allocator (its name
     as given to replay), allocator_path, _version, _build_id, _knobs (text), pass, round, seed (text), threads, touch, pace,
-    every figure of the line under its own name, fragmentation_f1 to _f4, failures (count), calls, timeline, latency_ns,
-    allocator_stats, machine, perf and syscalls as dicts. Keys unknown to this version are kept under their names. Raises ResultsError.
+    scale (copies of the trace that ran side by side), every figure of the line under its own name, fragmentation_f1 to
+    _f4, failures (count), control (True for the baseline's second run in a round, which is no result of its own), calls,
+    timeline, latency_ns, allocator_stats, machine, perf and syscalls as dicts. Keys unknown to this version are kept
+    under their names. Raises ResultsError.
     """
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     rows = [row for path in listed for row in _read_file(Path(path))]
@@ -52,6 +54,8 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         frame[name] = frame[name].map(_as_text) if name in frame else ""
     for name in _OBJECTS:
         frame[name] = [_as_object(value) for value in frame[name]] if name in frame else [{} for _ in rows]
+    frame["control"] = frame["control"].map(lambda value: value is True) if "control" in frame else False
+    frame["scale"] = pd.to_numeric(frame["scale"]).fillna(1).astype(int) if "scale" in frame else 1
     frame["failures"] = [count_failures(value) for value in frame["failures"]] if "failures" in frame else 0
     return frame
 

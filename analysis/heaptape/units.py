@@ -70,9 +70,9 @@ def percent(value: float | None) -> str:
     return f"{scaled:.1f} %" if abs(scaled) < 9.95 else f"{scaled:.0f} %"
 
 
-def interval(low: float, high: float) -> str:
+def interval(low: float, high: float, digits: int = 2) -> str:
     """A 95 % interval in brackets, or nothing where there is none."""
-    return f"[{low:.2f}, {high:.2f}]" if math.isfinite(low) and math.isfinite(high) else ""
+    return f"[{low:.{digits}f}, {high:.{digits}f}]" if math.isfinite(low) and math.isfinite(high) else ""
 
 
 def figure(value: float | None, unit: str) -> str:

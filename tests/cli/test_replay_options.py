@@ -113,9 +113,9 @@ def check_pass(bench: Bench) -> None:
 
 
 def check_pollute(bench: Bench) -> None:
-    assert bench.row("time", "--pollute", "3000")["pollution_bytes"] == 3000 << 10
-    size = str(3000 << 10)
-    assert size in bench.syscalls("time", "--pollute", "3000")
+    assert bench.row("time", "--pollute", "500")["pollution_bytes"] == 500 << 10
+    size = str(500 << 10)
+    assert size in bench.syscalls("time", "--pollute", "500")
     assert size not in bench.syscalls("time")
 
 
@@ -189,7 +189,7 @@ def check_window_ns(bench: Bench) -> None:
 def check_wrap(bench: Bench) -> None:
     mark = bench.folder / "wrapped"
     bench.rows("--wrap", f"sh -c 'echo >> {mark}; \"$0\" \"$@\"'")
-    assert len(mark.read_text()) == 6  # glibc's and null's: time, timed, memory
+    assert len(mark.read_text()) >= 6  # glibc's and null's: time, timed, memory
 
 
 CHECKS: dict[str, Callable[[Bench], None]] = {

@@ -16,13 +16,18 @@ from heaptape.comparison import (
     UNRESOLVED,
     Estimate,
     bootstrap_medians,
+    control_estimate,
     estimate_ratio,
     experiments,
+    find_outliers,
     identical_pairs,
     leaders,
     more_rounds,
+    outside,
+    random_numbers,
     round_table,
     verdict,
+    widen,
 )
 from heaptape.verdicts import headline
 from hypothesis import given, settings
@@ -173,6 +178,12 @@ def test_experiments_are_never_mixed(tmp_path: Path) -> None:
         ("job.bin", "recorded", 20), ("job.bin", "none", 20), ("other.bin", "recorded", 20)]
 
 
+def test_copies_are_an_experiment_of_their_own(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=2)
+    found = experiments(_frame(tmp_path, rows + results_factory.schedule(rounds=3, scale=4)))
+    assert [(len(one.runs), one.settings.get("scale")) for one in found] == [(len(rows), None), (len(rows) // 2 * 3, "4")]
+
+
 def test_passes_may_differ_in_pace_but_runs_of_a_pass_may_not(tmp_path: Path) -> None:
     rows = results_factory.schedule(rounds=2)
     for row in rows:
@@ -209,3 +220,84 @@ def test_the_control_is_recognised(tmp_path: Path) -> None:
         row["allocator"]["build_id"] = row["allocator"]["path"]
     pairs = identical_pairs(_frame(tmp_path, rows))
     assert [set(pair) for pair in pairs] == [{"glibc", "again"}]
+
+
+def _with_control(rows: list, factor: float = 1.0) -> list:
+    """The baseline again in every round, `factor` times as slow."""
+    again = []
+    for row in rows:
+        if row["allocator"]["name"] == "glibc":
+            copy = row | {"control": True}
+            if copy["pass"] == "time":
+                copy["alloc_time_ns"] = int(copy["alloc_time_ns"] * factor)
+            again.append(copy)
+    return rows + again
+
+
+def test_random_numbers_are_those_of_replay() -> None:
+    """The first of splitmix64 from seed 0, as its authors list them; a later start continues the sequence."""
+    assert [hex(number) for number in random_numbers(0, 0, 3)] == [
+        "0xe220a8397b1dcdaf", "0x6e789e6aa1b965f4", "0x6c45d188009454f"]
+    assert random_numbers(7, 5, 4).tolist() == random_numbers(7, 0, 9)[5:].tolist()
+
+
+def test_order_statistics_hold_the_median_often_enough() -> None:
+    for count in range(6, 200):
+        k = outside(count, 0.95)
+        below = sum(math.comb(count, i) for i in range(k + 1)) / 2**count
+        assert 2 * below <= 0.05
+        wider = below + math.comb(count, k + 1) / 2**count
+        assert 2 * wider > 0.05
+
+
+def test_the_control_is_kept_apart(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=12)
+    alone, beside = _frame(tmp_path, rows), _frame(tmp_path, _with_control(rows))
+    assert round_table(beside, TIME).equals(round_table(alone, TIME))
+    assert control_estimate(alone, TIME) is None
+    exact = control_estimate(beside, TIME)
+    assert exact == Estimate(1.0, 1.0, 1.0, 12)
+    pd.testing.assert_frame_equal(compare(beside), compare(alone))
+    (experiment,) = experiments(beside)
+    assert len(experiment.all_runs) == len(experiment.runs) + 24 == len(rows) + 24
+
+
+def test_a_control_that_is_off_leaves_small_differences_unresolved(tmp_path: Path) -> None:
+    """The baseline is 20 % slower than itself: nothing smaller means anything, and what is larger still does."""
+    rows = [row for row in results_factory.schedule(rounds=12) if row["allocator"]["name"] != "other"]
+    near = [results_factory.run("other", p, r, np.random.default_rng(r), time_ratio=1.1, peak_ratio=1.0)
+            for r in range(12) for p in ("time", "memory")]
+    plain = compare(_frame(tmp_path, rows + near)).set_index(["measure", "allocator"])
+    doubted = compare(_frame(tmp_path, _with_control(rows + near, 1.2))).set_index(["measure", "allocator"])
+    assert plain.loc[("time", "other"), "verdict"] == "slower"
+    assert doubted.loc[("time", "other"), "verdict"] == UNRESOLVED
+    assert doubted.loc[("time", "other"), "more_rounds"] > 1
+    assert doubted.loc[("time", "mimalloc"), "verdict"] == "faster"
+    for key in ("ratio", "ci_low", "ci_high"):
+        assert doubted.loc[("time", "other"), key] == plain.loc[("time", "other"), key]
+    assert doubted.loc[("rss_peak", "other"), "verdict_high"] == plain.loc[("rss_peak", "other"), "verdict_high"]
+
+
+def test_widening_adds_in_quadrature() -> None:
+    ratio = Estimate(0.9, 0.9 * math.exp(-0.03), 0.9 * math.exp(0.03), 20)
+    wide = widen(ratio, Estimate(1.0, math.exp(-0.04), math.exp(0.01), 20))
+    assert math.log(wide.ci_high / 0.9) == pytest.approx(0.05) == pytest.approx(math.log(0.9 / wide.ci_low))
+    assert widen(ratio, None) == ratio
+    assert widen(ratio, Estimate(1.0, math.nan, math.nan, 1)) == ratio
+
+
+def test_outliers() -> None:
+    """The same values as in the C test of it."""
+    values = np.array([10, 9, math.nan, 11, 10, 12, 100])
+    assert find_outliers(values).tolist() == [False] * 6 + [True]
+    assert find_outliers(np.array([5.0, 5, 5, 5, 6])).tolist() == [False] * 4 + [True]
+    assert not find_outliers(np.array([5.0, 5, 5])).any() and not find_outliers(np.array([math.nan])).any()
+
+
+def test_outliers_are_counted_and_kept(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=12)
+    for row in rows:
+        if row["allocator"]["name"] == "jemalloc" and row["pass"] == "time" and row["round"] == 3:
+            row["alloc_time_ns"] *= 5
+    table = compare(_frame(tmp_path, rows)).set_index(["measure", "allocator"])
+    assert table.loc[("time", "jemalloc"), "outliers"] >= 1 and table.loc[("time", "jemalloc"), "rounds"] == 12
