@@ -4,9 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "virtual_clock.h"
+
 extern char **environ;
 
-enum { OWN_VARIABLES = 5 };
+enum { OWN_VARIABLES = 6 };
 
 static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
@@ -21,7 +23,7 @@ static const char *pass_name(enum ht_pass pass) {
 }
 
 void ht_child_environment_make(struct ht_child_environment *made, const struct ht_choice *choice,
-                               enum ht_pass pass, uint64_t run, struct ht_random *random) {
+                               const struct ht_job *job, uint64_t run, struct ht_random *random) {
     size_t count = 0;
     for (char **at = environ; *at && count < HT_ENVIRONMENT_MAX - OWN_VARIABLES - 1; at++) {
         if (!starts(*at, "LD_PRELOAD=") && !starts(*at, "MALLOC_WRAP_")) made->variables[count++] = *at;
@@ -31,13 +33,14 @@ void ht_child_environment_make(struct ht_child_environment *made, const struct h
     made->padding[length] = 0;
     memcpy(made->padding, "HEAPTAPE_PAD=", 13);
     made->variables[count++] = made->padding;
+    if (job->virtual_time) made->variables[count++] = (char *)HT_CLOCK_HELD;
     if (choice->preload[0]) {
         snprintf(made->preload, sizeof made->preload, "LD_PRELOAD=%s", choice->preload);
         made->variables[count++] = made->preload;
     }
     if (run) {
         snprintf(made->allocator, sizeof made->allocator, "HEAPTAPE_ALLOCATOR=%s", choice->name);
-        snprintf(made->pass, sizeof made->pass, "HEAPTAPE_PASS=%s", pass_name(pass));
+        snprintf(made->pass, sizeof made->pass, "HEAPTAPE_PASS=%s", pass_name((enum ht_pass)job->pass));
         snprintf(made->run, sizeof made->run, "HEAPTAPE_RUN=%" PRIu64, run);
         made->variables[count++] = made->allocator;
         made->variables[count++] = made->pass;

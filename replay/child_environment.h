@@ -19,6 +19,6 @@ struct ht_child_environment {
 // command that wraps the child together with the allocator and the pass; 0: there is no such command, and
 // nothing is told.
 void ht_child_environment_make(struct ht_child_environment *environment, const struct ht_choice *choice,
-                               enum ht_pass pass, uint64_t run, struct ht_random *random);
+                               const struct ht_job *job, uint64_t run, struct ht_random *random);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +89,14 @@ static void become_child(pid_t launcher) {
     dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
+// Where the kernel puts what is mapped is chance, and some allocators draw more chance from it (jemalloc
+// jitters its decay by an address): a memory pass shall show the same each time. Times, though, depend on
+// addresses by luck that has to average out over the runs. Not permitted in some containers: then it is left
+// to chance.
+static void fix_addresses(enum ht_pass pass) {
+    if (pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT) personality(ADDR_NO_RANDOMIZE);
+}
+
 static void pin(int cpu) {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -122,6 +131,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
     become_child(launcher);
     pin(cpu);
+    fix_addresses((enum ht_pass)channel->exchange->job.pass);
     if (channel->callgrind_path) {
         exec_under_callgrind(channel, choice, environment, form, exchange);
     } else if (wrapper) {
@@ -172,7 +182,7 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     char wrapper[4200];
     bool wrapped = channel->wrap && job->pass != HT_PASS_DESCRIBE;
     snprintf(wrapper, sizeof wrapper, "exec %s \"$@\"", wrapped ? channel->wrap : "");
-    ht_child_environment_make(&environment, choice, job->pass, wrapped ? ++channel->runs : 0, random);
+    ht_child_environment_make(&environment, choice, job, wrapped ? ++channel->runs : 0, random);
     pid_t launcher = getpid(), child = fork();
     if (child == 0) {
         exec_child(channel, choice, environment.variables, wrapped ? wrapper : NULL, cpu, launcher);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/time.h>
 
 #include "next_functions.h"
@@ -16,10 +17,11 @@ static struct {
     _Atomic uint64_t shown_ns;                 // what the last reading was
     uint64_t base_ns[CLOCKS];
     _Atomic bool renounced;
-    bool running[CLOCKS];  // clocks that pass with time, unlike those that count CPU
+    _Atomic uint32_t held_readings;  // so many readings more show the moment at which the process started
+    bool running[CLOCKS];            // clocks that pass with time, unlike those that count CPU
 } virtual_clock;
 
-void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
+static void set_bases(void) {
     static const clockid_t running[] = {CLOCK_REALTIME,        CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW,
                                         CLOCK_REALTIME_COARSE, CLOCK_BOOTTIME,  CLOCK_TAI,
                                         CLOCK_MONOTONIC_COARSE};
@@ -28,6 +30,38 @@ void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
         virtual_clock.base_ns[id] = ht_raw_clock_ns(id);
         virtual_clock.running[id] = true;
     }
+}
+
+// What an allocator notes down when it starts, such as when to purge next, must not depend on how long the
+// process takes from there to the trace's first call, or peaks differ from run to run. So its first readings
+// all show the same moment, which becomes trace time 0. Whoever reads more often than that, or sleeps, is
+// after the time that passes, and gets it.
+enum { HELD_READINGS = 64 };
+
+static void hold(int argc, char **argv, char **environment) {
+    (void)argc;
+    (void)argv;
+    for (char **at = environment; *at; at++) {
+        if (strcmp(*at, HT_CLOCK_HELD)) continue;
+        set_bases();
+        virtual_clock.held_readings = HELD_READINGS;
+    }
+}
+// An executable's alone can be so early.
+__attribute__((section(".preinit_array"), used)) static void (*const before_all)(int, char **,
+                                                                                 char **) = hold;
+
+void ht_virtual_clock_release(void) { atomic_store(&virtual_clock.held_readings, 0); }
+
+static bool is_held(clockid_t id) {
+    uint32_t left = atomic_load_explicit(&virtual_clock.held_readings, memory_order_relaxed);
+    if (!left || ht_virtual_clock_runs() || id < 0 || id >= CLOCKS || !virtual_clock.running[id])
+        return false;
+    return atomic_compare_exchange_strong(&virtual_clock.held_readings, &left, left - 1);
+}
+
+void ht_virtual_clock_start(const _Atomic uint64_t *trace_ns) {
+    if (!atomic_load(&virtual_clock.held_readings)) set_bases();
     atomic_store(&virtual_clock.trace_ns, trace_ns);  // background threads may read clocks at this moment
 }
 
@@ -70,6 +104,10 @@ uint64_t ht_virtual_clock_trace_ns(clockid_t id, const struct timespec *moment) 
 __attribute__((visibility("default"))) int clock_gettime(clockid_t id, struct timespec *now) {
     if (ht_virtual_clock_shows(id)) {
         *now = ht_timespec(virtual_clock.base_ns[id] + ht_virtual_clock_read_ns());
+        return 0;
+    }
+    if (__builtin_expect(is_held(id), 0)) {
+        *now = ht_timespec(virtual_clock.base_ns[id]);
         return 0;
     }
     return ht_next.clock_gettime(id, now);

@@ -65,7 +65,10 @@ static void sleep_in_background(clockid_t id, const struct timespec *moment) {
 }
 
 // Its sleeps are to be known even before the trace begins.
-static bool is_background(void) { return ht_background_this_thread(); }
+static bool is_background(void) {
+    ht_virtual_clock_release();
+    return ht_background_this_thread();
+}
 
 static bool sleeps_by_trace(void) { return ht_virtual_clock_runs() && is_background(); }
 
