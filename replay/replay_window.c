@@ -124,9 +124,9 @@ void ht_window_tell_place(struct ht_lane *lane, uint64_t trace_ns) {
     if (!window || window->alone) return;
     uint64_t time_ns = window->base_ns + trace_ns;
     if (time_ns <= atomic_load(&lane->place_ns)) return;
-    lock(lane);
+    pthread_mutex_lock(&window->lock);
     atomic_store(&lane->place_ns, time_ns);
-    raise_low(window, lane);
+    raise_low(window, NULL);
     pthread_mutex_unlock(&window->lock);
 }
 
