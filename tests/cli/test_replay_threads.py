@@ -89,7 +89,7 @@ def test_every_call_is_made(tools: Tools, exchange: Path, tmp_path: Path, way: s
     assert done.returncode == 0, done.stderr
     seen = dict(zip(("malloc", "calloc", "realloc", "free", "aligned"),
                     struct.unpack("5Q", counts.read_bytes()), strict=True))
-    runs = 2  # the round's, and one before it to warm up
+    runs = 3  # the round's, the accounting pass, and one before both to warm up
     ops = {name: runs * scale * count for name, count in tools.info(exchange)["ops"].items()}
     # What the C library allocates for itself when it starts, and for each thread, comes on top.
     own = runs * (10 if way == "one thread" else 10 + 20 * 5 * scale)
