@@ -136,6 +136,7 @@ static void divide_by_repeats(struct ht_outcome *flat, uint64_t repeats) {
     flat->cpu_ns /= repeats;
     flat->wait_ns /= repeats;
     flat->wall_ns /= repeats;
+    flat->background_cpu_ns /= repeats;
     flat->minor_faults /= repeats;
     flat->major_faults /= repeats;
 }
@@ -374,11 +375,12 @@ static void look(void *context, uint32_t rounds, bool *time_open, bool *memory_o
     }
 }
 
-// A trace of one thread runs on one processor, the same for all runs of a round.
+// One replay thread runs on one processor, the same for all runs of a round.
 static uint32_t allowed_cpus(const struct ht_experiment *x, int *cpus) {
     cpu_set_t set;
     uint32_t count = 0;
-    if (x->built->form->streams > 1 || sched_getaffinity(0, sizeof set, &set)) return 0;
+    if (x->built->form->streams * x->built->side_by_side > 1 || sched_getaffinity(0, sizeof set, &set))
+        return 0;
     for (int i = 0; i < CPU_SETSIZE && count < HT_SCHEDULE_CPUS; i++) {
         if (CPU_ISSET(i, &set)) cpus[count++] = i;
     }

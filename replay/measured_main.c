@@ -43,6 +43,7 @@ struct measured {
     void **table;
     _Atomic uint32_t *handovers;
     struct ht_verify *verify;  // NULL but in a pass that checks the allocator
+    char *pollution;  // one working set for all threads, or NULL: a program of many has no more cache
     int statm_fd;
     uint64_t start_ticks, start_ticks_ns;
     uint64_t background_cpu_before_ns;
@@ -100,10 +101,8 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->rss_bytes = (uint64_t *)((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET);
     lane->readings = (struct ht_reading *)(lane->rss_bytes + form->samples);
     lane->statm_fd = run->statm_fd;
-    if (job->pass == HT_PASS_TIMED && job->pollution_bytes && !lane->silent) {
-        lane->pollution = shared_table(job->pollution_bytes, &run->exchange->outcome);
-        lane->pollution_bytes = job->pollution_bytes;
-    }
+    lane->pollution = run->pollution;
+    lane->pollution_bytes = job->pollution_bytes;
     if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
     if (job->pass == HT_PASS_ACCOUNT) lane->accounting = &run->accounting;
 }
@@ -130,6 +129,10 @@ static void prepare_lanes(struct measured *run) {
     run->handovers = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
     run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
     prepare_verify(run, slots);
+    const struct ht_job *job = &run->exchange->job;
+    if (job->pass == HT_PASS_TIMED && job->pollution_bytes) {
+        run->pollution = shared_table(job->pollution_bytes, outcome);
+    }
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         prepare_lane(run, &run->lanes[i], i % streams, i / streams);
     }

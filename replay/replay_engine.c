@@ -261,8 +261,9 @@ static bool was_switched(const struct switch_watch *watch, const struct stopwatc
     return reading->after - reading->before > watch->limit_ticks && context_switches() != watch->seen;
 }
 
-// Runs through a working set of its own, so that the op finds the caches as a program leaves them that has
-// done something else meanwhile. The slot's entry is ours, not the allocator's: it is brought back.
+// Runs through a working set, so that the op finds the caches as a program leaves them that has done
+// something else meanwhile. Several threads may do so at once: what the bytes are does not matter. The slot's
+// entry is ours, not the allocator's: it is brought back.
 static __attribute__((noinline)) void pollute(struct ht_lane *lane, const uint64_t *op) {
     enum { LINE_BYTES = 64 };
     for (uint64_t at = 0; at < lane->pollution_bytes; at += LINE_BYTES) {

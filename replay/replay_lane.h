@@ -84,7 +84,7 @@ struct ht_lane {
     uint64_t cpu_ns;        // from its first op to its last, waiting included
     uint64_t samples_taken;
     uint64_t clock_cost_ticks;  // what two readings in a row show
-    char *pollution;            // a working set to run through before each timed op, or NULL
+    char *pollution;            // a working set to run through before each timed op, all lanes', or NULL
     uint64_t pollution_bytes;
     struct ht_residency_probe *residency;  // of the memory pass, or NULL
     struct ht_accounting *accounting;      // of the accounting pass, or NULL

@@ -63,12 +63,23 @@ static void rouse(struct ht_window *window, uint64_t low_ns) {
     }
 }
 
+// Sets the clock. Where background threads are waited for, that is no part of the lane's time.
+static void advance_clock(struct ht_window *window, uint64_t low_ns, struct ht_lane *lane) {
+    bool slow = lane && low_ns >= atomic_load(&ht_background_due_ns);
+    uint64_t begin_ns = slow ? ht_uncounted_begin() : 0;
+    uint64_t before_ns = slow ? ht_raw_clock_ns(CLOCK_MONOTONIC) : 0;
+    ht_background_advance(&window->low_ns, low_ns);
+    if (!slow) return;
+    lane->wait_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - before_ns;
+    ht_uncounted_end(lane, begin_ns);
+}
+
 // With the lock held. lane: whose time it takes, or NULL.
 static uint64_t raise_low(struct ht_window *window, struct ht_lane *lane) {
     uint64_t low_ns = lowest_place(window);
     for (;;) {
         if (low_ns < UINT64_MAX && low_ns > atomic_load(&window->low_ns)) {
-            ht_background_advance(&window->low_ns, low_ns);
+            advance_clock(window, low_ns, lane);
         }
         uint64_t again_ns = lowest_place(window);
         if (again_ns == low_ns) break;
@@ -124,9 +135,9 @@ void ht_window_tell_place(struct ht_lane *lane, uint64_t trace_ns) {
     if (!window || window->alone) return;
     uint64_t time_ns = window->base_ns + trace_ns;
     if (time_ns <= atomic_load(&lane->place_ns)) return;
-    lock(lane);
+    pthread_mutex_lock(&window->lock);
     atomic_store(&lane->place_ns, time_ns);
-    raise_low(window, lane);
+    raise_low(window, NULL);
     pthread_mutex_unlock(&window->lock);
 }
 

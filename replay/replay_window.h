@@ -29,7 +29,8 @@ void ht_window_rewind(struct ht_window *window, uint64_t base_ns);
 // The lane's next op is at time_ns: waits while that is too far ahead of the slowest.
 void ht_window_advance_slowly(struct ht_lane *lane, uint64_t time_ns, uint64_t place_before_ns);
 
-// The lane knows no next op yet, but that it is not before time_ns: it holds nobody up before that.
+// The lane knows no next op yet, but that it is not before time_ns: it holds nobody up before that. What this
+// takes, waiting for other lanes included, is the caller's to take off the lane's time.
 void ht_window_tell_place(struct ht_lane *lane, uint64_t time_ns);
 
 // The lane has executed its last op: it holds nobody up any more.

@@ -101,6 +101,15 @@ def test_several_threads_are_not_pinned(tools: Tools, tmp_path: Path) -> None:
     assert {row["cpu"] for row in rows} == {None}
 
 
+def test_copies_of_one_thread_are_not_pinned(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """They are threads of their own, unless one thread replays them all."""
+    def cpus(name: str, *more: str) -> set[int | None]:
+        rows = tools.replay(trace, "glibc", tmp_path / name, "--pass", "time", *more)
+        return {row["cpu"] for row in rows}
+    assert cpus("copies.jsonl", "--scale", "2") == {None}
+    assert cpus("one.jsonl", "--scale", "2", "--threads", "1") <= os.sched_getaffinity(0)
+
+
 def test_a_difference_ends_an_open_number_of_rounds(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """glibc and jemalloc differ in peak RSS by far: the memory pass ends at the first look."""
     results = tmp_path / "r.jsonl"
