@@ -148,6 +148,11 @@ static int add_one(struct ht_choices *choices, char *spec, struct ht_error *erro
     }
     if (*spec != '/' && equals && equals > spec && !memchr(spec, ':', (size_t)(equals - spec))) {
         *equals = 0;
+        if (!strcmp(spec, "null")) {
+            return fail(error, HT_EXIT_USAGE,
+                        "--alloc: null=%s: null is the harness's own name, another expected%s", equals + 1,
+                        "");
+        }
         if (strchr(equals + 1, '/')) return add_library(choices, spec, equals + 1, error);
         if (strcmp(equals + 1, "null")) return add_built_in(choices, spec, equals + 1, error);
         return fail(error, HT_EXIT_USAGE, "--alloc: %s=null: null takes part anyway, under its own name%s",

@@ -7,6 +7,12 @@
 
 static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
 
+// Names, paths and command lines need not be UTF-8, JSON's texts must: null then, as in the results.
+static json_t *text(const char *text) {
+    json_t *made = json_string(text);
+    return made ? made : json_null();
+}
+
 static json_t *verdict_json(enum ht_verdict verdict, const struct ht_figure_words *words) {
     switch (verdict) {
     case HT_VERDICT_LESS: return json_string(words->less);
@@ -39,7 +45,7 @@ static json_t *estimate_json(const struct ht_allocator_estimates *estimates, enu
 
 static json_t *control_json(const struct ht_comparison *c) {
     if (!c->controlled) return json_null();
-    json_t *control = json_pack("{s:s}", "allocator", c->options->choices.list[c->baseline].name);
+    json_t *control = json_pack("{s:o}", "allocator", text(c->options->choices.list[c->baseline].name));
     for (int i = 0; i < HT_FIGURES; i++) {
         const struct ht_interval *ratio = &c->controls[i];
         json_object_set_new(control, ht_figure_words[i].key,
@@ -54,8 +60,8 @@ static json_t *warnings_json(const struct ht_warnings *warnings) {
     json_t *list = json_array();
     for (size_t i = 0; i < warnings->count; i++) {
         const struct ht_warning *warning = &warnings->list[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "kind", ht_warning_names[warning->kind],
-                                              "message", warning->message, "remedy", warning->remedy));
+        json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "kind", ht_warning_names[warning->kind],
+                                              "message", text(warning->message), "remedy", warning->remedy));
     }
     return list;
 }
@@ -69,7 +75,7 @@ static json_t *fail_if_json(const struct ht_comparison *c) {
             const struct ht_estimate *e =
                 ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);
             if (k == c->baseline || !ht_fail_if_met(condition, &e->widened)) continue;
-            json_array_append_new(met, json_string(c->options->choices.list[k].name));
+            json_array_append_new(met, text(c->options->choices.list[k].name));
         }
         json_array_append_new(list, json_pack("{s:s, s:o}", "condition", condition->text, "met_by", met));
     }
@@ -79,9 +85,9 @@ static json_t *fail_if_json(const struct ht_comparison *c) {
 static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     const struct ht_choice *choice = &c->options->choices.list[i];
     const struct ht_allocator_estimates *e = &c->allocators[i];
-    json_t *made =
-        json_pack("{s:s, s:s, s:s, s:s, s:b}", "name", choice->name, "version", choice->version, "path",
-                  choice->path, "build_id", choice->build_id, "baseline", (int)(i == c->baseline));
+    json_t *made = json_pack("{s:o, s:o, s:o, s:s, s:b}", "name", text(choice->name), "version",
+                             text(choice->version), "path", text(choice->path), "build_id", choice->build_id,
+                             "baseline", (int)(i == c->baseline));
     json_object_set_new(made, "time_runs", json_integer((json_int_t)e->time_runs));
     json_object_set_new(made, "memory_runs", json_integer((json_int_t)e->memory_runs));
     ht_failing_runs_json(made, &c->failing[i]);
@@ -113,8 +119,8 @@ static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
 static json_t *recorded_json(const struct ht_comparison *c) {
     int served = ht_comparison_recorded(c);
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "command", c->program->command, "allocator",
-                     c->program->allocator, "allocator_version", c->program->allocator_version,
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command", text(c->program->command), "allocator",
+                     text(c->program->allocator), "allocator_version", text(c->program->allocator_version),
                      "rss_peak_bytes", figure(c->program->rss_peak_bytes), "heap_peak_bytes",
                      figure(c->program->heap_peak_bytes), "cpu_ns", figure(c->program->cpu_ns),
                      "malloc_share", figure(malloc_ns / c->program->cpu_ns));
@@ -122,13 +128,12 @@ static json_t *recorded_json(const struct ht_comparison *c) {
 
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
     const struct ht_choices *choices = &c->options->choices;
-    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I}", "trace", c->options->trace_path, "calls",
+    json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "trace", text(c->options->trace_path), "calls",
                              (json_int_t)c->built->calls_total, "inherited_objects",
                              (json_int_t)c->built->inherited_objects, "rounds", (json_int_t)c->rounds, "seed",
                              (json_int_t)c->options->seed, "failed_runs", (json_int_t)c->failed_runs);
     json_object_set_new(root, "scale", json_integer(c->options->scale));
-    json_object_set_new(root, "baseline",
-                        c->count ? json_string(choices->list[c->baseline].name) : json_null());
+    json_object_set_new(root, "baseline", c->count ? text(choices->list[c->baseline].name) : json_null());
     json_object_set_new(root, "repeats", json_integer(c->repeats));
     json_object_set_new(root, "control", control_json(c));
     json_object_set_new(root, "warnings", warnings_json(c->warnings));

@@ -202,22 +202,37 @@ static const char *doubt(enum ht_verdict verdict) {
                                               : "";
 }
 
+// The baseline's lead is as clear as the least clear of the others' verdicts.
+static const char *doubt_of_baseline(const struct ht_comparison *c, enum ht_figure figure) {
+    enum ht_verdict least_clear = HT_VERDICT_NONE;
+    for (size_t i = 0; i < c->count; i++) {
+        enum ht_verdict verdict = ht_estimate_of(&c->allocators[i], figure)->verdict;
+        if (verdict == HT_VERDICT_UNRESOLVED) least_clear = verdict;
+        if (verdict == HT_VERDICT_SAME && least_clear != HT_VERDICT_UNRESOLVED) least_clear = verdict;
+    }
+    return least_clear == HT_VERDICT_UNRESOLVED ? " (not all others are resolved)"
+           : least_clear == HT_VERDICT_SAME     ? " (not by more than 1 %)"
+                                                : "";
+}
+
 static void print_fastest(FILE *out, const struct ht_comparison *c, size_t fastest) {
     const struct ht_choice *list = c->options->choices.list;
     const struct ht_estimate *time = &c->allocators[fastest].time_ns;
     fprintf(out, "fastest: %s", list[fastest].name);
+    if (fastest == c->baseline) fputs(doubt_of_baseline(c, HT_FIGURE_TIME), out);
     if (fastest != c->baseline && time->ratio.estimate > 0) {
         fprintf(out, ", %.2fx", 1 / time->ratio.estimate);
         if (time->ratio.low > 0) fprintf(out, " [%.2f, %.2f]", 1 / time->ratio.high, 1 / time->ratio.low);
         fprintf(out, " the speed of %s%s", list[c->baseline].name, doubt(time->verdict));
     }
-    fprintf(out, ".  ");
+    fprintf(out, ".");
 }
 
 static void print_smallest(FILE *out, const struct ht_comparison *c, size_t smallest) {
     const struct ht_choice *list = c->options->choices.list;
     const struct ht_estimate *peak = &c->allocators[smallest].rss_peak;
     fprintf(out, "smallest peak: %s", list[smallest].name);
+    if (smallest == c->baseline) fputs(doubt_of_baseline(c, HT_FIGURE_PEAK), out);
     if (smallest != c->baseline && peak->ratio.estimate > 0) {
         fprintf(out, ", %.2fx that of %s%s", peak->ratio.estimate, list[c->baseline].name,
                 doubt(peak->verdict));
@@ -229,6 +244,7 @@ static void print_best(FILE *out, const struct ht_comparison *c) {
     int fastest = least(c, time_estimate), smallest = least(c, peak_estimate);
     if (c->count < 2 || (fastest < 0 && smallest < 0)) return;
     if (fastest >= 0) print_fastest(out, c, (size_t)fastest);
+    if (fastest >= 0 && smallest >= 0) fprintf(out, "  ");
     if (smallest >= 0) print_smallest(out, c, (size_t)smallest);
     fprintf(out, "\n");
 }

@@ -29,7 +29,7 @@ static const uint64_t budget_default_ns = 60000000000;
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "LIST", 0,
      "Allocators, with commas between: names that --list shows, all, the path of a shared library, "
-     "LABEL=PATH, or null, which takes part anyway. Default: all", 0},
+     "LABEL=PATH, LABEL=NAME, or null, which takes part anyway. Default: all", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON per run to FILE", 0},
     {"rounds", KEY_ROUNDS, "N", 0,
      "Replay each allocator N times, in random order within each round. auto: until every verdict is clear or "
@@ -90,7 +90,8 @@ static const struct argp_option table[] = {
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end", 0},
     {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
-    {"verbose", 'v', NULL, 0, "Print the time per function and more of what --verify finds, too", 0},
+    {"verbose", 'v', NULL, 0, "Print times by function, latencies, counters, system calls, slop and outliers, and more of what "
+     "--verify finds, too", 0},
     {0},
 };
 // clang-format on

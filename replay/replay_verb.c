@@ -82,6 +82,21 @@ static int check_baseline(const struct ht_replay_options *options) {
     return HT_EXIT_USAGE;
 }
 
+// A condition that nothing can meet would pass for ever.
+static int check_conditions(const struct ht_replay_options *options) {
+    for (size_t i = 0; i < options->conditions.count; i++) {
+        const struct ht_condition *condition = &options->conditions.list[i];
+        bool of_time = condition->figure == HT_FIGURE_TIME;
+        const char *expected = of_time ? "the time pass" : "the memory pass";
+        if (options->choices.count < 2) expected = "a baseline and another allocator in --alloc";
+        else if (of_time ? options->time_pass : options->memory_pass) continue;
+        fprintf(stderr, "replay: --fail-if %s: %s expected, for there is nothing to judge otherwise\n",
+                condition->text, expected);
+        return HT_EXIT_USAGE;
+    }
+    return HT_EXIT_DONE;
+}
+
 static size_t baseline_of(const struct ht_replay_options *options) {
     int found = find_choice(&options->choices, options->baseline ? options->baseline : "glibc");
     return found < 0 ? 0 : (size_t)found;
@@ -224,7 +239,8 @@ static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns
     enum { RUNS_OF_TIME_PASS = 2 };
     double ns = options->time_pass ? RUNS_OF_TIME_PASS * options->paces.time.real_ns_per_trace_ns : 0;
     if (options->memory_pass) ns += options->paces.memory.real_ns_per_trace_ns;
-    double seconds = ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1);
+    double seconds =
+        ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1 + (options->choices.count > 1));
     if (seconds < 1 || options->quiet) return;
     fprintf(stderr, "replay: at this pace a round takes %.0f s", seconds);
     if (options->rounds) fprintf(stderr, ", all %u take %.0f s", options->rounds, seconds * options->rounds);
@@ -250,6 +266,11 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     }
     size_t refused = describe_all(x, options, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
+    if (refused && options->baseline && find_choice(&options->choices, options->baseline) < 0) {
+        fprintf(stderr, "replay: without the baseline %s there is nothing to compare with\n",
+                options->baseline);
+        return HT_EXIT_FAILED;
+    }
     if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
     x->baseline = baseline_of(options);
     if (options->results_path) {
@@ -278,6 +299,7 @@ int ht_verb_replay(int argc, char **argv) {
     mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
     if (options.list) return list_allocators(&x, &options);
     int status = check_baseline(&options);
+    if (!status) status = check_conditions(&options);
     if (status) return status;
     if (ht_choices_add_name(&null_choices, "null", &error)) {
         error.status = HT_EXIT_FAILED;

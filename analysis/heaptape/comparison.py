@@ -333,7 +333,8 @@ class Experiment:
         return self.all_runs[~is_control(self.all_runs)]
 
 
-_SETTINGS = ("threads", "touch", "scale")
+_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap")
+_USUAL = {"scale": "1", "touch_free": "none", "pollution_bytes": "0"}
 
 
 def experiments(frame: pd.DataFrame) -> list[Experiment]:
@@ -353,9 +354,8 @@ def experiments(frame: pd.DataFrame) -> list[Experiment]:
         if (group["allocator"] == NULL_ALLOCATOR).all():
             continue
         first = group.iloc[0]
-        settings = {name: str(first[name]) for name in (*_SETTINGS, *split) if first[name]}
-        if first["scale"] == 1:
-            del settings["scale"]
+        settings = {name: str(first[name]) for name in (*_SETTINGS, *split)}
+        settings = {name: text for name, text in settings.items() if text not in ("", _USUAL.get(name))}
         found.append(Experiment(first["trace_sha256"], first["trace_path"], settings, group))
     if not found:
         raise UsageError("the results hold runs of the null allocator only: nothing to compare")

@@ -28,7 +28,7 @@ _NUMBERS = (
 )
 _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
-    "allocator_knobs", "pass", "seed", "threads", "touch", "pace", "started_at",
+    "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "started_at",
 )
 _PASSES = ("time", "memory", "verify")
 
@@ -56,6 +56,9 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         frame[name] = [_as_object(value) for value in frame[name]] if name in frame else [{} for _ in rows]
     frame["control"] = frame["control"].map(lambda value: value is True) if "control" in frame else False
     frame["scale"] = pd.to_numeric(frame["scale"]).fillna(1).astype(int) if "scale" in frame else 1
+    frame["touch_free"] = frame["touch_free"].replace("", "none")
+    frame["pollution_bytes"] = pd.to_numeric(frame["pollution_bytes"]).fillna(0).astype(int) \
+        if "pollution_bytes" in frame else 0
     frame["failures"] = [count_failures(value) for value in frame["failures"]] if "failures" in frame else 0
     return frame
 

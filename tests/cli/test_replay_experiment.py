@@ -139,12 +139,27 @@ def test_a_condition_that_is_met_fails(tools: Tools, trace: Path) -> None:
 
 @pytest.mark.parametrize("options", [
     ["--fail-if", "time=1"], ["--fail-if", "speed>1"], ["--fail-if", "time>"],
+    ["--fail-if", "time>1.05"], ["--alloc", "jemalloc", "--pass", "time", "--fail-if", "rss_peak>1"],
+    ["--alloc", "null=glibc"],
     ["--budget", "-1s"], ["--budget", "5d"], ["--rounds", "0"], ["--rounds", "automatic"],
 ])
 def test_bad_values_are_usage_errors(tools: Tools, trace: Path, options: list[str]) -> None:
     done = run([tools.replay_program, "--alloc", "glibc", *options, trace])
     assert done.returncode == 2
-    assert options[0].encode() in done.stderr and done.stdout == b""
+    assert options[-2].encode() in done.stderr and done.stdout == b""
+
+
+def test_a_name_that_is_not_utf8_is_null_in_json(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    odd = os.fsencode(tmp_path) + b"/odd\xff.bin"
+    shutil.copy(trace, odd)
+    command = [tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--pass", "memory", "--json"]
+    done = subprocess.run([*command, odd], capture_output=True, check=True, timeout=60)
+    assert json.loads(done.stdout)["trace"] is None
+
+
+def test_verify_takes_no_figure_away(tools: Tools, trace: Path) -> None:
+    said, _ = replayed(tools, trace, "--rounds", "1", "--pass", "memory", "--verify")
+    assert {one["name"] for one in said["allocators"] if one["slop_bytes"] is not None} == {"a", "b", "jemalloc"}
 
 
 def test_warnings_name_a_remedy(tools: Tools, trace: Path) -> None:
