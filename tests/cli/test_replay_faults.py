@@ -549,7 +549,7 @@ def test_wrapped_children_do_not_outlive_the_launcher(tools: Tools, trace: Path,
     wrapper = tmp_path / "wrapper"
     wrapper.write_text('#!/bin/sh\n"$@"\nexit $?\n')
     wrapper.chmod(0o755)
-    replay = Running(tools, tmp_path, trace, "--alloc", faulty(tools), "--wrap", wrapper,
+    replay = Running(tools, tmp_path, trace, "--alloc", faulty(tools), "--pass", "verify", "--wrap", wrapper,
                      fault="hang")
     children = wait_until(lambda: len(found := children_of(replay.process.pid)) > 1 and found)
     replay.process.kill()
