@@ -202,16 +202,22 @@ static void say_next(const struct ht_replay_options *options) {
     }
 }
 
+static void say_stopped(const struct ht_experiment *x) {
+    const char *results = x->options->results_path;
+    unsigned long long seed = x->options->seed;
+    char of[32] = "";
+    if (x->measurements.rounds == 0) {
+        fprintf(stderr, "replay: stopped while warming up, seed %llu\n", seed);
+        return;
+    }
+    if (x->options->rounds) snprintf(of, sizeof of, " of %u", x->options->rounds);
+    fprintf(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of, seed,
+            results ? "; the runs that ended are kept in " : "", results ? results : "");
+}
+
 static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused,
                   const struct ht_activity *before) {
-    const char *results = x->options->results_path;
-    if (ht_child_interrupted()) {
-        char of[32] = "";
-        if (x->options->rounds) snprintf(of, sizeof of, " of %u", x->options->rounds);
-        fprintf(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of,
-                (unsigned long long)x->options->seed, results ? "; the runs that ended are kept in " : "",
-                results ? results : "");
-    }
+    if (ht_child_interrupted()) say_stopped(x);
     size_t met = 0;
     int unprinted = print_comparison(x, trace, early, before, &met);
     if (unprinted) fprintf(stderr, "replay: the comparison can't be written\n");
