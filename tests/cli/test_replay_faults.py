@@ -136,9 +136,12 @@ def test_stopped(running: Running, number: signal.Signals, group: bool) -> None:
 
 def test_stopped_while_verifying(tools: Tools, tmp_path: Path, trace: Path) -> None:
     begun = tmp_path / "begun"  # by the wrapper, which the runs that only describe do without
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text(f"#!/bin/sh\necho > '{begun}'\nexec \"$@\"\n")
+    wrapper.chmod(0o755)
     process = subprocess.Popen(
-        [tools.replay_program, "--alloc", faulty(tools), "--verify", "-q", "--wrap",
-         f"touch '{begun}'; exec", trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [tools.replay_program, "--alloc", faulty(tools), "--verify", "-q", "--wrap", wrapper, trace],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=clean_environment({"FAULTY_MALLOC": "hang"}))
     try:
         wait_until(begun.exists)
