@@ -111,7 +111,7 @@ static uint64_t number(struct argp_state *state, const char *text, const char *o
 static uint64_t budget_value(struct argp_state *state, const char *text) {
     uint64_t ns = 0;
     if (!ht_parse_duration(text, &ns) || ns == 0) {
-        argp_error(state, "--budget: %s: a time with its unit (s, m or h) expected, such as 90s or 5m", text);
+        argp_error(state, "--budget: %s: a time such as 90s, 5m or 1h expected", text);
     }
     return ns;
 }
