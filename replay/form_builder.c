@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "form_chunks.h"
 #include "form_copies.h"
 #include "form_held.h"
 #include "form_state.h"

@@ -81,14 +81,6 @@ int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *event
 // Writes the streams into the sink, and into form->built what there is to tell. Can be called again.
 int ht_form_write(struct ht_form_state *form);
 
-enum { HT_CHUNK_WORDS_MIN = 56, HT_CHUNK_WORDS_MAX = 32 * 1024 };
-
-// Ends what has been written of the stream: it is a chunk now, and nothing is begun.
-void ht_form_seal(struct ht_stream_state *stream);
-
-// Links what the stream has written so far, if anything.
-int ht_form_link(struct ht_form_state *form, uint32_t stream);
-
 // Makes room for `needed` elements; those added are zero. Returns 0, or -1 with error.
 int ht_form_grow(struct ht_form_state *form, void **array, size_t *room, size_t needed, size_t element_bytes);
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "form_state.h"
+#include "form_chunks.h"
 #include "futex_word.h"
 
 enum {

@@ -1,9 +1,8 @@
 // The second pass: the streams, and the marks in them where the timed pass and the memory pass stop.
-#include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "form_chunks.h"
 #include "form_operation.h"
 #include "form_state.h"
 
@@ -32,83 +31,6 @@ struct writing {
     // whose residency is known; and the earliest of the three.
     uint64_t timed_event, sample_event, residency_event, stop_event;
 };
-
-// What one event can become at most: its time, a wait, a mark, an op of four words, a publication, a mark.
-// A stream ends in the time of its end, and a chunk in its END mark.
-enum { WORDS_PER_EVENT_MAX = 9, WORDS_AT_END = 2 };
-
-static uint64_t *words_of(struct ht_stream_state *stream) { return (uint64_t *)(stream->chunk + 1); }
-
-static void put(struct ht_stream_state *stream, uint64_t word) {
-    assert(stream->used < stream->room);
-    words_of(stream)[stream->used++] = word;
-}
-
-void ht_form_seal(struct ht_stream_state *stream) {
-    put(stream, ht_word_mark(HT_MARK_END, 0));
-    stream->chunk->words = stream->used;
-    stream->used = 0;
-}
-
-int ht_form_link(struct ht_form_state *form, uint32_t number) {
-    struct ht_stream_state *stream = &form->streams[number];
-    if (!stream->used) return 0;
-    ht_form_seal(stream);
-    return form->sink->link(form, number, stream->chunk);
-}
-
-// Room for one more event and the stream's end. A chunk grows to its full size before it is linked, so that
-// streams of few events stay small.
-static int make_room(struct ht_form_state *form, uint32_t number) {
-    struct ht_stream_state *stream = &form->streams[number];
-    uint32_t most = form->chunk_words_max;
-    if (stream->used + WORDS_PER_EVENT_MAX + WORDS_AT_END <= stream->room) return 0;
-    if (stream->room == most && ht_form_link(form, number)) return -1;
-    if (stream->room == most) return 0;
-    uint32_t room = stream->room ? stream->room * 4 : HT_CHUNK_WORDS_MIN;
-    if (room > most) room = most;
-    size_t bytes = sizeof(struct ht_chunk) + (room + HT_WORDS_PADDING) * sizeof(uint64_t);
-    struct ht_chunk *moved = realloc(stream->chunk, bytes);
-    if (!moved) {
-        errno = ENOMEM;
-        return ht_error_system(form->error, form->path, "decoding the trace");
-    }
-    if (!stream->room) *moved = (struct ht_chunk){0};
-    memset((uint64_t *)(moved + 1) + stream->used, 0,
-           (room - stream->used + HT_WORDS_PADDING) * sizeof(uint64_t));
-    stream->chunk = moved;
-    stream->room = room;
-    return 0;
-}
-
-// The stream's last event has been written.
-static int end_stream(struct ht_form_state *form, uint32_t number) {
-    struct ht_stream_state *state = &form->streams[number];
-    struct ht_stream *stream = ht_form_streams(form->built->form) + number;
-    bool known = !form->options->one_thread && number < form->facts.threads_count;
-    const struct ht_thread *ended =
-        known && form->facts.threads[number].ended ? &form->facts.threads[number] : NULL;
-    // The end is a place in trace time too: what the allocator keeps for the thread goes then, not before.
-    if (state->begun && ended && ended->end_ns > state->told_ns && ended->end_ns < HT_TIME_LIMIT_NS) {
-        put(state, ht_word_time(ended->end_ns));
-    }
-    stream->stays = !ended;
-    stream->start_ns = state->start_ns;
-    stream->operations = state->operations;
-    form->built->form->operations += state->operations;
-    if (ht_form_link(form, number)) return -1;
-    free(state->chunk);
-    state->chunk = NULL;
-    state->room = 0;
-    return form->sink->end(form, number);
-}
-
-static int events_written(struct ht_form_state *form, uint32_t number, uint64_t events) {
-    struct ht_stream_state *stream = &form->streams[number];
-    assert(stream->events >= events);
-    stream->events -= events;
-    return stream->events ? 0 : end_stream(form, number);
-}
 
 // The first event for which this residency is known.
 static uint64_t first_of_copies(const struct ht_form_state *form, size_t residency) {
@@ -147,7 +69,7 @@ static void tell_time(struct ht_stream_state *stream, uint64_t time_ns) {
         return;
     }
     stream->told_ns = time_ns;
-    put(stream, ht_word_time(time_ns));
+    ht_stream_put(stream, ht_word_time(time_ns));
 }
 
 static uint64_t timed_distance(struct writing *writing) {
@@ -169,7 +91,7 @@ static int mark_timed(struct writing *writing, struct ht_stream_state *stream, c
     built->reading_points[number] =
         (struct ht_reading_point){.bytes = bytes < most ? bytes : most, .function = op->function};
     built->form->readings++;
-    put(stream, ht_word_mark(HT_MARK_TIMED, number));
+    ht_stream_put(stream, ht_word_mark(HT_MARK_TIMED, number));
     return 0;
 }
 
@@ -190,7 +112,7 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
         return -1;
     }
     built->points[number] = (struct ht_sample_point){time_ns, event / form->copies, writing->live_bytes};
-    put(stream, ht_word_mark(HT_MARK_SAMPLE, number));
+    ht_stream_put(stream, ht_word_mark(HT_MARK_SAMPLE, number));
     return 0;
 }
 
@@ -217,8 +139,8 @@ static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, 
         writing->pause_points++;
         if (at_ns < stream->told_ns) continue;
         stream->told_ns = at_ns;
-        put(stream, ht_word_time(at_ns));
-        if (put_sample(writing, stream, event, at_ns) || make_room(writing->form, number)) return -1;
+        ht_stream_put(stream, ht_word_time(at_ns));
+        if (put_sample(writing, stream, event, at_ns) || ht_form_make_room(writing->form, number)) return -1;
     }
     return 0;
 }
@@ -234,7 +156,7 @@ static int mark_end(struct writing *writing, uint32_t number, uint64_t event) {
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
                           uint32_t slot) {
     if (state->last_thread != HT_NOBODY && state->last_thread != thread) {
-        put(stream, ht_word_order(slot, state->handovers & HT_HANDOVER_NUMBER, 0));
+        ht_stream_put(stream, ht_word_order(slot, state->handovers & HT_HANDOVER_NUMBER, 0));
     }
     state->last_thread = thread;
 }
@@ -334,11 +256,11 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     tell_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
     if (mark_timed(writing, stream, &op, op.frees ? former_bytes : op.bytes, event)) return -1;
-    stream->used += (uint32_t)ht_operation_put(&op, words_of(stream) + stream->used);
+    stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
     stream->operations++;
     count_calls(form->built, op.function, 1);
     if (hands_over(form, event)) {
-        put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
+        ht_stream_put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
     }
     return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
@@ -356,7 +278,7 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
     if (know_untouched(writing, &op)) return -1;
     const char *expected = follow_slot(writing, &op, &form->shape[events->op[i]]);
     if (expected) return ht_form_bad_event(form, place, event, expected);
-    stream->used += (uint32_t)ht_operation_put(&op, words_of(stream) + stream->used);
+    stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
     form->built->inherited_objects++;
     if (event + 1 < form->inherited) return 0;
     step_above(writing);
@@ -421,8 +343,8 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
     if (!stream->chunk) return i;
-    uint64_t *const limit = words_of(stream) + stream->room - (WORDS_PER_EVENT_MAX + WORDS_AT_END);
-    struct common common = {.word = words_of(stream) + stream->used,
+    uint64_t *const limit = ht_stream_words(stream) + stream->room - (HT_EVENT_WORDS_MAX + HT_END_WORDS);
+    struct common common = {.word = ht_stream_words(stream) + stream->used,
                             .live_bytes = writing->live_bytes,
                             .peak_bytes = built->live_peak_bytes,
                             .step_above_bytes = writing->step_above_bytes};
@@ -446,7 +368,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     count_calls(built, HT_FREE, common.frees);
     count_calls(built, HT_REALLOC, common.reallocs);
     stream->operations += common.mallocs + common.callocs + common.frees + common.reallocs;
-    stream->used = (uint32_t)(common.word - words_of(stream));
+    stream->used = (uint32_t)(common.word - ht_stream_words(stream));
     writing->live_bytes = common.live_bytes;
     built->live_peak_bytes = common.peak_bytes;
     return i;
@@ -466,12 +388,12 @@ static int write_section(void *context, const struct ht_section_place *place,
         uint32_t next = inherited ? i : write_common(writing, events, i);
         if (next == i) {
             form->at_ns = events->time_ns[i];
-            if (make_room(form, number)) return -1;
+            if (ht_form_make_room(form, number)) return -1;
             if ((inherited ? write_inherited : write_event)(writing, place, events, i)) return -1;
             set_stop(writing);
             next = i + 1;
         }
-        if (events_written(form, number, next - i)) return -1;
+        if (ht_form_events_written(form, number, next - i)) return -1;
         i = next;
     }
     return form->sink->tick ? form->sink->tick(form) : 0;
@@ -497,7 +419,7 @@ static void begin(struct ht_form_state *form) {
 // Threads of which the trace knows no call have nothing to do.
 static int end_idle_streams(struct ht_form_state *form) {
     for (uint32_t i = 0; i <= form->streams_count; i++) {
-        if (!form->streams[i].events && end_stream(form, i)) return -1;
+        if (!form->streams[i].events && ht_form_end_stream(form, i)) return -1;
     }
     return 0;
 }

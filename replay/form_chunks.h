@@ -1,0 +1,35 @@
+// What is written of a stream, chunk by chunk.
+#ifndef HEAPTAPE_FORM_CHUNKS_H
+#define HEAPTAPE_FORM_CHUNKS_H
+
+#include <assert.h>
+
+#include "form_state.h"
+
+// What one event can become at most: its time, a wait, a mark, an op of four words, a publication, a mark.
+// A stream ends in the time of its end, and a chunk in its END mark.
+enum { HT_EVENT_WORDS_MAX = 9, HT_END_WORDS = 2, HT_CHUNK_WORDS_MIN = 56, HT_CHUNK_WORDS_MAX = 32 * 1024 };
+
+static inline uint64_t *ht_stream_words(struct ht_stream_state *stream) {
+    return (uint64_t *)(stream->chunk + 1);
+}
+
+static inline void ht_stream_put(struct ht_stream_state *stream, uint64_t word) {
+    assert(stream->used < stream->room);
+    ht_stream_words(stream)[stream->used++] = word;
+}
+
+// Room for one more event and the stream's end. Returns 0, or -1 with error, as do the following.
+int ht_form_make_room(struct ht_form_state *form, uint32_t stream);
+
+// Ends what has been written of the stream: it is a chunk now, and nothing is begun.
+void ht_form_seal(struct ht_stream_state *stream);
+
+// Links what the stream has written so far, if anything.
+int ht_form_link(struct ht_form_state *form, uint32_t stream);
+
+// So many more of the stream's events have been written; with the last, the stream ends.
+int ht_form_events_written(struct ht_form_state *form, uint32_t stream, uint64_t events);
+int ht_form_end_stream(struct ht_form_state *form, uint32_t stream);
+
+#endif
