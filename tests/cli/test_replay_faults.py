@@ -156,7 +156,7 @@ def test_stopped_while_verifying(tools: Tools, tmp_path: Path, trace: Path) -> N
 def test_stopped_while_warming_up(tools: Tools, tmp_path: Path, trace: Path) -> None:
     """No round has begun: there is nothing to compare or to keep."""
     with Running(tools, tmp_path, trace, "--alloc", faulty(tools), fault="hang") as replay:
-        wait_until(replay.results.exists)
+        wait_until(lambda: replay.results.exists() and replay.child())
         replay.process.send_signal(signal.SIGINT)
         status, out, err = replay.end()
     assert status == -signal.SIGINT and out == "" and replay.count() == 0
