@@ -228,7 +228,8 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
 
 static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
     if (ht_child_interrupted()) {
-        fprintf(stderr, "replay: stopped while verifying\n");
+        fprintf(stderr, "replay: stopped %s\n",
+                x->options->verify ? "while verifying" : "before the first round");
         return HT_EXIT_FAILED;
     }
     if (x->options->time_pass || x->options->memory_pass) {

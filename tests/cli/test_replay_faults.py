@@ -140,8 +140,8 @@ def test_stopped_while_verifying(tools: Tools, tmp_path: Path, trace: Path) -> N
     wrapper.write_text(f"#!/bin/sh\necho > '{begun}'\nexec \"$@\"\n")
     wrapper.chmod(0o755)
     process = subprocess.Popen(
-        [tools.replay_program, "--alloc", faulty(tools), "--verify", "-q", "--wrap", wrapper, trace],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [tools.replay_program, "--alloc", faulty(tools), "--verify", "-q", "--wrap", wrapper,
+         trace], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=clean_environment({"FAULTY_MALLOC": "hang"}))
     try:
         wait_until(begun.exists)
