@@ -237,8 +237,8 @@ def test_repeats(tools: Tools, trace: Path, tmp_path: Path) -> None:
 
     assert repeats_of(trace) == {"time": {1}, "memory": {1}}
     assert repeats_of(trace, "--repeats", "3") == {"time": {3}, "memory": {1}}
-    log = Path(__file__).parents[1] / "golden" / "imports" / "malloc_wrap_raw.txt"
-    tiny = tools.convert(log, tmp_path / "tiny.bin")
+    (tmp_path / "tiny.txt").write_text("1: malloc 0x1000 16 1 2\n1: free 0x1000 3 4\n")
+    tiny = tools.convert(tmp_path / "tiny.txt", tmp_path / "tiny.bin")
     (repeats,) = repeats_of(tiny)["time"]
     assert repeats > 1
     assert repeats_of(tiny, "--repeats", "1")["time"] == {1}

@@ -34,7 +34,6 @@ static struct {
     char *chunk, *chunk_end;
     struct block *free[CLASSES];
     struct block *kept;
-    size_t kept_bytes;
     sem_t never;
     bool begun;
     const char *by;
@@ -87,7 +86,6 @@ static void give_back(uint64_t now) {
             continue;
         }
         *at = block->next;
-        heap.kept_bytes -= block->mapped;
         munmap(block, block->mapped);
     }
 }
@@ -100,7 +98,7 @@ static struct timespec moment(clockid_t id, uint64_t in_ns) {
 // With the lock for conditions, without it for all else.
 static void wait_a_period(void) {
     struct timespec period = {0, (long)PERIOD_NS}, at;
-    if (by("thread_nanosleep") || by("thread_ends")) nanosleep(&period, NULL);
+    if (by("thread_nanosleep") || by("thread_ends") || by("thread_with_lock")) nanosleep(&period, NULL);
     if (by("thread_clock_nanosleep")) clock_nanosleep(CLOCK_MONOTONIC, 0, &period, NULL);
     if (by("thread_until"))
         at = moment(CLOCK_REALTIME, PERIOD_NS), clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &at, NULL);
@@ -119,7 +117,7 @@ static void wait_on_condition(void) {
     } else if (by("thread_clockwait")) {
         at = moment(CLOCK_MONOTONIC, PERIOD_NS);
         pthread_cond_clockwait(&heap.more_kept, &heap.lock, CLOCK_MONOTONIC, &at);
-    } else if (by("thread_signalled")) {  // nothing but a signal wakes it while the trace lasts
+    } else if (by("thread_signalled") && !heap.kept) {  // nothing but a signal wakes it while the trace lasts
         at = moment(CLOCK_REALTIME, 1000000 * S_NS);
         pthread_cond_timedwait(&heap.more_kept, &heap.lock, &at);
     }
@@ -212,8 +210,7 @@ EXPORTED void free(void *memory) {
         block->freed_ns = now_ns();
         block->next = heap.kept;
         heap.kept = block;
-        heap.kept_bytes += block->mapped;
-        if (by("thread_signalled") && heap.kept_bytes > 1 << 24) pthread_cond_signal(&heap.more_kept);
+        if (by("thread_signalled")) pthread_cond_signal(&heap.more_kept);
     }
     pthread_mutex_unlock(&heap.lock);
 }
