@@ -44,5 +44,5 @@ fi
 
 step "Tests of the tools, end to end"
 # exec: pytest's summary is then the last line, whatever it says.
-echo '$ .venv/bin/python -m pytest -q -m "not slow"'
-exec .venv/bin/python -m pytest -q -m "not slow" "$@"
+echo '$ .venv/bin/python -m pytest -q -m "not slow" -n 2 --dist worksteal'
+exec .venv/bin/python -m pytest -q -m "not slow" -n 2 --dist worksteal "$@"
