@@ -1,18 +1,100 @@
-// One allocator under test, as its replay-NAME knows it. Each executable links exactly one of these.
+// All that is known of one kind of allocator. There is a file for each kind in catalogue/, and a new file
+// there is all that a new kind takes: CMake makes the table from what is there, and reads from the same
+// initializers how each is found. Launcher and measured children link the whole table and none of the
+// libraries: what a kind calls of its allocator it looks up by name, in the object that serves malloc, so that
+// a library given by its path is asked like a linked one.
 #ifndef HEAPTAPE_ALLOCATOR_H
 #define HEAPTAPE_ALLOCATOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-struct ht_allocator {
-    const char *soname;                        // how the file name of the object that must serve begins
-    bool is_null;                              // hands out addresses only: every block is the same page
-    void (*version)(char *text, size_t room);  // asks the library itself; leaves text empty if it can't tell
-    void (*replaying)(bool yes);  // told when this thread's calls begin and cease to be the trace's;
-                                  // NULL for all that serve every call alike
+// The object that serves a measured child's calls.
+struct ht_server {
+    const struct ht_allocator *kind;  // NULL: of no kind that is known
+    void *known;                      // the kind's known_by, from that object
+    uint64_t (*usable_size)(void *block);  // NULL: it has none
 };
 
-extern const struct ht_allocator ht_allocator;
+enum ht_knob_type { HT_KNOB_BOOLEAN, HT_KNOB_INTEGER, HT_KNOB_WORD };
+
+// A setting, as --alloc KIND:name=value changes it.
+struct ht_knob {
+    const char *name;  // the allocator's own word for it, in lower case
+    enum ht_knob_type type;
+    int64_t lowest, highest;  // of integers
+    const char *words;        // of words, with | between
+    const char *standard;     // its value when nobody sets it, as the allocator's documentation says it
+    // The environment variable that sets it; NULL: one of those that go into the kind's knobs_variable.
+    const char *variable;
+    const char *spelled;       // in its variable or in that list; NULL: as name
+    const char *since, *last;  // versions that have it; NULL: any
+    bool rounded;              // the allocator may make another value of it
+    const char *says;          // what it does, in half a sentence
+};
+
+// What became of a knob, as the allocator itself says.
+enum ht_knob_state {
+    HT_KNOB_UNTOLD,   // it can't say
+    HT_KNOB_TOLD,     // this value is in force
+    HT_KNOB_MISSING,  // this version does not know the knob
+};
+
+struct ht_statistic {
+    const char *name;  // with the unit at its end
+    const char *says;
+};
+
+// What is known to be wrong with some versions.
+struct ht_fault {
+    const char *since, *last;  // versions; NULL: open
+    // Calls that ask for such an alignment: they fail, or return blocks that are aligned to less. 0: the fault
+    // is no such one, and only told.
+    uint64_t alignment_lowest, alignment_highest;
+    const char *says;  // a sentence
+};
+
+struct ht_allocator {
+    const char *name;   // in --alloc, and of its replay-NAME
+    const char *title;  // whose work it is, and what it is made for
+    const char *debian;   // the package that brings it, NULL: none
+    const char *library;  // as the linker knows it, or a path below /usr/lib with wildcards; NULL: ours or libc
+    const char *soname;   // how the file name of the object that must serve begins
+    const char *known_by;  // a function that only this kind has
+    bool is_null;          // hands out addresses only: every block is the same page
+
+    // Leaves text empty if it can't tell.
+    void (*version)(const struct ht_server *server, char *text, size_t room);
+
+    const struct ht_statistic *statistics;  // one without a name ends them
+    // Fills a value for each, HT_FIGURE_UNKNOWN where it can't be told. May be called by any thread during the
+    // replay; must not allocate.
+    void (*read)(const struct ht_server *server, uint64_t *values);
+    const char *purge_call;  // gives memory back to the kernel; NULL: there is none
+    void (*purge)(const struct ht_server *server);
+
+    const struct ht_knob *knobs;  // one without a name ends them
+    const char *knobs_variable;   // environment variable of those that have none of their own
+    const char *knobs_format;     // of one of them, such as "%s:%s"
+    const char *const *knobs_booleans;  // two words for no and yes in it; NULL: 0 and 1
+    char knobs_separator;
+    const char *knobs_always;  // in that list whenever there is one, such as "abort_conf:true"
+    // Text of room bytes with the value in force. Only asked in a child that replays nothing.
+    enum ht_knob_state (*read_knob)(const struct ht_server *server, const struct ht_knob *knob, char *text,
+                                    size_t room);
+
+    const char *clock;             // where it takes the time from for giving memory back; NULL: from nowhere
+    const struct ht_fault *faults;  // one without a sentence ends them
+};
+
+extern const struct ht_allocator *const ht_allocators[];  // sorted by name; NULL ends them
+
+// NULL if there is none of this name.
+const struct ht_allocator *ht_allocator_named(const char *name);
+// By how the file name of a library begins; NULL if no kind's does.
+const struct ht_allocator *ht_allocator_of_file(const char *path);
+// What is between since and last, NULL at either end being open.
+bool ht_version_within(const char *version, const char *since, const char *last);
 
 #endif

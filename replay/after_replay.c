@@ -4,19 +4,17 @@
 
 #include "memory_residency.h"
 #include "rss_probe.h"
-#include "self_report.h"
 
 void ht_after_replay(int smaps_fd, int statm_fd, struct ht_child_figures *figures) {
     ht_residency_read(smaps_fd, &figures->residency_end);
     figures->residency_end.rss_bytes = ht_rss_anon_bytes(statm_fd);
 }
 
-void ht_after_freeing(int statm_fd, struct ht_child_figures *figures) {
+void ht_after_freeing(const struct ht_server *server, int statm_fd, struct ht_child_figures *figures) {
     figures->rss_after_free_bytes = ht_rss_anon_bytes(statm_fd);
-    struct ht_reporter reporter = ht_reporter_find();
-    if (!reporter.kind || !reporter.kind->purge) return;
-    snprintf(figures->purge_call, sizeof figures->purge_call, "%s", reporter.kind->purge_call);
-    reporter.kind->purge(reporter.known);
+    if (!server->kind || !server->kind->purge) return;
+    snprintf(figures->purge_call, sizeof figures->purge_call, "%s", server->kind->purge_call);
+    server->kind->purge(server);
     figures->rss_after_purge_bytes = ht_rss_anon_bytes(statm_fd);
     figures->purged = 1;
 }

@@ -2,6 +2,7 @@
 #ifndef HEAPTAPE_AFTER_REPLAY_H
 #define HEAPTAPE_AFTER_REPLAY_H
 
+#include "allocator.h"
 #include "child_figures.h"
 
 // The kernel's view of the end, before anything is freed.
@@ -9,6 +10,6 @@ void ht_after_replay(int smaps_fd, int statm_fd, struct ht_child_figures *figure
 
 // Everything has been freed: what remains, and what remains once the allocator has been asked to give back
 // what it can.
-void ht_after_freeing(int statm_fd, struct ht_child_figures *figures);
+void ht_after_freeing(const struct ht_server *server, int statm_fd, struct ht_child_figures *figures);
 
 #endif

@@ -102,10 +102,6 @@ static int add_built_in(struct ht_choices *choices, const char *label, const cha
     return 0;
 }
 
-int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_error *error) {
-    return add_built_in(choices, name, name, error);
-}
-
 static int add_library(struct ht_choices *choices, const char *name, const char *path,
                        struct ht_error *error) {
     char whole[PATH_MAX], executable[4096];
@@ -131,45 +127,101 @@ static int add_library(struct ht_choices *choices, const char *name, const char 
     return 0;
 }
 
+// Adds a KNOB=VALUE to the choice that was added last; its name says so, unless it has one of its own.
+static int add_knob(struct ht_choices *choices, const char *text, struct ht_error *error) {
+    struct ht_choice *choice = &choices->list[choices->count - 1];
+    char problem[HT_KNOB_PROBLEM_BYTES];
+    size_t used = strlen(choice->name), room = sizeof choice->name - used;
+    if (!choice->knobs.kind) {
+        return fail(error, HT_EXIT_USAGE,
+                    "--alloc: %s: the knobs of this library are not known: its file name begins like that of no "
+                    "allocator of --list%s",
+                    choice->name, "");
+    }
+    const char *before = choice->knobs.count ? "," : ":";
+    if (!choice->labelled && (size_t)snprintf(choice->name + used, room, "%s%s", before, text) >= room) {
+        return fail(error, HT_EXIT_USAGE, "--alloc: %s: a label (LABEL=NAME:KNOB=VALUE) expected: so many "
+                    "knobs are no name%s", choice->name, "");
+    }
+    if (ht_knob_choices_add(&choice->knobs, text, problem)) return 0;
+    return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");
+}
+
+// Where the knobs begin: after the name, or after the last folder of a path. NULL: there are none.
+static char *knobs_of(char *what) {
+    char *slash = strrchr(what, '/');
+    return strchr(slash ? slash : what, ':');
+}
+
+static int add_what(struct ht_choices *choices, const char *label, char *what, struct ht_error *error) {
+    char *knobs = knobs_of(what);
+    if (knobs) *knobs = 0;
+    const char *name = label ? label : what;
+    int failed = strchr(what, '/') ? add_library(choices, name, what, error)
+                                   : add_built_in(choices, name, what, error);
+    if (failed) return -1;
+    struct ht_choice *choice = &choices->list[choices->count - 1];
+    choice->labelled = label != NULL;
+    choice->kind = strchr(what, '/') ? ht_allocator_of_file(what) : ht_allocator_named(what);
+    choice->knobs.kind = choice->kind;
+    return knobs ? add_knob(choices, knobs + 1, error) : 0;
+}
+
+int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_error *error) {
+    char what[64];
+    snprintf(what, sizeof what, "%s", name);
+    return add_what(choices, NULL, what, error);
+}
+
+static int add_all(struct ht_choices *choices, struct ht_error *error) {
+    char names[HT_CHOICES_MAX][64];
+    size_t count = built_names(names);
+    for (size_t i = 0; i < count; i++) {
+        if (ht_choices_add_name(choices, names[i], error)) return -1;
+    }
+    if (count) return 0;
+    return fail(error, HT_EXIT_FAILED, "no allocator is built beside this program%s%s", "", "");
+}
+
 static int add_one(struct ht_choices *choices, char *spec, struct ht_error *error) {
     char *equals = strchr(spec, '=');
     if (!strcmp(spec, "null")) {
         choices->null_only = true;
         return 0;
     }
-    if (!strcmp(spec, "all")) {
-        char names[HT_CHOICES_MAX][64];
-        size_t count = built_names(names);
-        for (size_t i = 0; i < count; i++) {
-            if (ht_choices_add_name(choices, names[i], error)) return -1;
-        }
-        if (count) return 0;
-        return fail(error, HT_EXIT_FAILED, "no allocator is built beside this program%s%s", "", "");
+    if (!strcmp(spec, "all")) return add_all(choices, error);
+    bool labelled = *spec != '/' && equals && equals > spec && !memchr(spec, ':', (size_t)(equals - spec));
+    if (!labelled) return add_what(choices, NULL, spec, error);
+    *equals = 0;
+    if (!strcmp(spec, "null")) {
+        return fail(error, HT_EXIT_USAGE,
+                    "--alloc: null=%s: null is the harness's own name, another expected%s", equals + 1, "");
     }
-    if (*spec != '/' && equals && equals > spec && !memchr(spec, ':', (size_t)(equals - spec))) {
-        *equals = 0;
-        if (!strcmp(spec, "null")) {
-            return fail(error, HT_EXIT_USAGE,
-                        "--alloc: null=%s: null is the harness's own name, another expected%s", equals + 1,
-                        "");
-        }
-        if (strchr(equals + 1, '/')) return add_library(choices, spec, equals + 1, error);
-        if (strcmp(equals + 1, "null")) return add_built_in(choices, spec, equals + 1, error);
+    if (!strcmp(equals + 1, "null")) {
         return fail(error, HT_EXIT_USAGE, "--alloc: %s=null: null takes part anyway, under its own name%s",
                     spec, "");
     }
-    if (strchr(spec, '/')) return add_library(choices, spec, spec, error);
-    if (strchr(spec, ':')) {
-        return fail(error, HT_EXIT_USAGE,
-                    "--alloc: %s: knobs (NAME:knobs) are not supported by this version%s", spec, "");
-    }
-    return ht_choices_add_name(choices, spec, error);
+    return add_what(choices, spec, equals + 1, error);
+}
+
+// What follows an allocator's knobs is one more of them if it looks like one: no label is meant where what it
+// would stand for is neither built nor a path.
+static bool is_knob(const struct ht_choices *choices, const char *part) {
+    char executable[4096];
+    const struct ht_choice *last = choices->count ? &choices->list[choices->count - 1] : NULL;
+    const char *equals = strchr(part, '=');
+    if (!last || !last->knobs.count || !equals) return false;
+    if (ht_knob_known(last->kind, part)) return true;
+    return !strchr(part, '/') && !strchr(part, ':') &&
+           !find_executable(equals + 1, executable, sizeof executable);
 }
 
 int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error *error) {
     char *copy = strdup(spec), *rest = copy, *one;
     int failed = copy ? 0 : fail(error, HT_EXIT_FAILED, "no memory%s%s", "", "");
-    while (!failed && (one = strsep(&rest, ","))) failed = add_one(choices, one, error);
+    while (!failed && (one = strsep(&rest, ","))) {
+        failed = is_knob(choices, one) ? add_knob(choices, one, error) : add_one(choices, one, error);
+    }
     free(copy);
     return failed;
 }

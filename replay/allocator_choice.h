@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "knob_choice.h"
 
 enum { HT_CHOICES_MAX = 64 };
 
@@ -15,8 +16,12 @@ struct ht_choice {
     char executable[4096];   // its replay-NAME
     char preload[4096];      // the library to preload, or empty
     uint64_t device, inode;  // of that library
+    const struct ht_allocator *kind;  // NULL: not known
+    struct ht_knob_choices knobs;
+    bool labelled;  // its name does not say what was asked for
     // As the object itself says, once described.
     char path[4096], version[128], build_id[80];
+    struct ht_knob_report told[HT_KNOBS_MAX];  // of its knobs, in the order of its kind's table
 };
 
 struct ht_choices {
@@ -25,8 +30,8 @@ struct ht_choices {
     bool null_only;  // null was asked for by name; it takes part in every round anyway
 };
 
-// Adds what a spec names: NAME, null, all, /path/lib.so, LABEL=NAME, LABEL=/path/lib.so, several with commas
-// between. Labels let one allocator take part twice.
+// Adds what a spec names: NAME, null, all, /path/lib.so, NAME and path with :KNOB=VALUE,KNOB=VALUE
+// behind it, and with LABEL= before it; several with commas between. Labels let one allocator take part twice.
 // Errors have the status that they deserve.
 int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error *error);
 // Adds one built-in by name; -1 with an error that lists those built.

@@ -8,9 +8,18 @@
 
 extern char **environ;
 
-enum { OWN_VARIABLES = 6 };
+enum { OWN_VARIABLES = 6 + HT_KNOB_CHOICES_MAX };
 
 static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
+
+// Whether one of the choice's knobs sets this variable.
+static bool is_chosen(const struct ht_choice *choice, const char *variable) {
+    size_t length = strcspn(variable, "=") + 1;
+    for (size_t i = 0; i < choice->knobs.variables_count; i++) {
+        if (!strncmp(choice->knobs.variables[i], variable, length)) return true;
+    }
+    return false;
+}
 
 static const char *pass_name(enum ht_pass pass) {
     switch (pass) {
@@ -26,7 +35,11 @@ void ht_child_environment_make(struct ht_child_environment *made, const struct h
                                const struct ht_job *job, uint64_t run, struct ht_random *random) {
     size_t count = 0;
     for (char **at = environ; *at && count < HT_ENVIRONMENT_MAX - OWN_VARIABLES - 1; at++) {
-        if (!starts(*at, "LD_PRELOAD=") && !starts(*at, "MALLOC_WRAP_")) made->variables[count++] = *at;
+        if (starts(*at, "LD_PRELOAD=") || starts(*at, "MALLOC_WRAP_") || is_chosen(choice, *at)) continue;
+        made->variables[count++] = *at;
+    }
+    for (size_t i = 0; i < choice->knobs.variables_count; i++) {
+        made->variables[count++] = (char *)choice->knobs.variables[i];
     }
     uint32_t length = 16 + ht_random_below(random, HT_PADDING_BYTES_MAX - 17);
     memset(made->padding, 'x', length);

@@ -41,7 +41,14 @@ static inline unsigned ht_size_class(uint64_t bytes) {
     return bytes < 2 ? 0 : 64 - (unsigned)__builtin_clzll(bytes - 1);
 }
 
-// What the allocator says of itself (allocators/self_report.h).
+// What became of the knobs of the allocator's kind, in the order of its table (allocators/allocator.h).
+enum { HT_KNOBS_MAX = 40, HT_KNOB_BYTES = 48 };
+struct ht_knob_report {
+    uint32_t state;  // enum ht_knob_state
+    char value[HT_KNOB_BYTES];
+};
+
+// What the allocator says of itself (its kind's statistics, allocators/allocator.h).
 enum { HT_REPORT_VALUES_MAX = 8, HT_REPORT_NAME_BYTES = 40, HT_REPORTS_MAX = 512 };
 struct ht_report_row {
     uint64_t sample;
@@ -50,6 +57,9 @@ struct ht_report_row {
 };
 
 struct ht_child_figures {
+    // Of a child that is only described.
+    struct ht_knob_report knobs[HT_KNOBS_MAX];
+
     // Of the flat pass.
     struct ht_perf_count perf[HT_PERF_EVENTS];
     uint64_t voluntary_switches, involuntary_switches;

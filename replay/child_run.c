@@ -212,6 +212,7 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     channel->exchange->job.preloaded = choice->preload[0] != 0;
     channel->exchange->job.expected_device = choice->device;
     channel->exchange->job.expected_inode = choice->inode;
+    if (choice->kind) snprintf(channel->exchange->job.kind, HT_KIND_BYTES, "%s", choice->kind->name);
     // Where calls wait for their recorded time, a pause to decode would make them late.
     bool alternate = job->real_ns_per_trace_ns == 0;
     if (streamed && !(decoder = ht_decoder_start(channel->built, job->scale, alternate, &error))) {

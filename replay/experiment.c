@@ -57,6 +57,18 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
     };
 }
 
+static bool knobs_heeded(const struct ht_choice *choice, char *problem, size_t room) {
+    char said[HT_KNOB_PROBLEM_BYTES];
+    if (choice->knobs.count && choice->kind != choice->knobs.kind) {
+        snprintf(problem, room, "its knobs are not known: it is no %s, as its file name says",
+                 choice->knobs.kind->name);
+        return false;
+    }
+    if (ht_knob_choices_heeded(&choice->knobs, choice->version, choice->told, said)) return true;
+    snprintf(problem, room, "%s", said);
+    return false;
+}
+
 bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, char *problem, size_t room) {
     struct ht_job job = ht_experiment_job(x, HT_PASS_DESCRIBE);
     if (!ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, room)) return false;
@@ -66,7 +78,9 @@ bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, c
     snprintf(choice->version, sizeof choice->version, "%s", said->version);
     snprintf(choice->build_id, sizeof choice->build_id, "%s", said->build_id);
     free(path);
-    return true;
+    choice->kind = ht_allocator_named(said->kind);
+    memcpy(choice->told, x->channel.exchange->figures.knobs, sizeof choice->told);
+    return knobs_heeded(choice, problem, room);
 }
 
 // Runs the turn's child. What it said is in the channel until the next one runs.

@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "after_replay.h"
-#include "allocator.h"
 #include "background_cpu.h"
 #include "background_threads.h"
 #include "cycle_trap.h"
@@ -28,12 +27,16 @@
 #include "replay_pace.h"
 #include "replay_window.h"
 #include "rss_probe.h"
+#include "server.h"
 #include "service_proof.h"
 #include "syscall_filter.h"
+#include "this_allocator.h"
 #include "verify_pass.h"
 #include "virtual_clock.h"
 
 struct measured {
+    struct ht_server server;
+    void (*replaying)(bool yes);  // tells the null allocator whose calls come; NULL with all others
     struct ht_form *form;
     struct ht_exchange *exchange;
     struct ht_window window;
@@ -88,7 +91,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     struct ht_form *form = run->form;
     lane->table = run->table + (size_t)copy * run->copy_slots;
     lane->handovers = run->handovers + (size_t)copy * run->copy_slots;
-    lane->page_stride = ht_allocator.is_null ? 0 : HT_TOUCH_PAGE_BYTES;
+    lane->page_stride = run->replaying ? 0 : HT_TOUCH_PAGE_BYTES;
     lane->touch = job->touch;
     lane->touch_free = job->touch_free;
     lane->pass = job->pass;
@@ -150,7 +153,7 @@ static void prepare_figures(struct measured *run) {
         run->residency = (struct ht_residency_probe){.smaps_fd = ht_residency_open(), .figures = figures};
         ht_probe_init(&run->residency.probe, run->form->samples, HT_RESIDENCIES_MAX);
     } else if (job->pass == HT_PASS_ACCOUNT) {
-        ht_accounting_init(&run->accounting, run->table,
+        ht_accounting_init(&run->accounting, &run->server, run->table,
                            shared_table(slots * sizeof(struct ht_account_slot), &run->exchange->outcome),
                            run->form->samples, figures);
     } else if (job->pass == HT_PASS_FLAT) {
@@ -182,7 +185,7 @@ static void prepare(struct measured *run) {
     uint32_t first = run->form->initial_stream;
     ht_window_init(&run->window, run->lanes, run->lanes_count,
                    first == HT_NO_STREAM ? NULL : &run->lanes[first], job->window_ns, &tables, outcome);
-    run->window.replaying = ht_allocator.replaying;
+    run->window.replaying = run->replaying;
     run->window.real_ns_per_trace_ns = run->exchange->job.real_ns_per_trace_ns;
 }
 
@@ -222,9 +225,9 @@ static void take_background(struct measured *run) {
 // What a forked process had from the start is part of its footprint, and none of its calls: the blocks are
 // allocated before anything is counted but RSS.
 static void allocate_inherited(struct measured *run) {
-    if (ht_allocator.replaying) ht_allocator.replaying(true);
+    if (run->replaying) run->replaying(true);
     ht_engine_run(&run->lanes[run->lanes_count]);
-    if (ht_allocator.replaying) ht_allocator.replaying(false);
+    if (run->replaying) run->replaying(false);
 }
 
 static void add_failures(struct ht_outcome *outcome, const struct ht_lane *lane) {
@@ -262,11 +265,11 @@ static const uint64_t *live_slots(const struct measured *run) {
 
 // What the trace leaves.
 static void free_left(struct measured *run) {
-    if (ht_allocator.replaying) ht_allocator.replaying(true);
+    if (run->replaying) run->replaying(true);
     for (uint32_t copy = 0; copy < run->scale; copy++) {
         ht_left_blocks_free(live_slots(run), run->form->slots, run->table + (size_t)copy * run->copy_slots);
     }
-    if (ht_allocator.replaying) ht_allocator.replaying(false);
+    if (run->replaying) run->replaying(false);
 }
 
 static void take_figures(struct measured *run) {
@@ -276,7 +279,7 @@ static void take_figures(struct measured *run) {
     case HT_PASS_MEMORY:
         ht_after_replay(run->residency.smaps_fd, run->statm_fd, figures);
         free_left(run);
-        ht_after_freeing(run->statm_fd, figures);
+        ht_after_freeing(&run->server, run->statm_fd, figures);
         break;
     case HT_PASS_ACCOUNT: ht_accounting_end(&run->accounting); break;
     default: break;
@@ -383,6 +386,30 @@ static void replay(struct measured *run) {
     take_figures(run);
 }
 
+// Whoever serves is described first; from then on the launcher knows the kind.
+static void find_server(struct measured *run) {
+    const struct ht_job *job = &run->exchange->job;
+    const struct ht_allocator *likely = job->preloaded ? ht_allocator_named(job->kind) : ht_this_allocator;
+    run->server = ht_server_find(likely, job->pass == HT_PASS_DESCRIBE);
+    if (run->server.kind && run->server.kind->is_null) {
+        run->replaying = (void (*)(bool))run->server.known;
+    }
+}
+
+static void describe(struct measured *run) {
+    struct ht_outcome *outcome = &run->exchange->outcome;
+    const struct ht_allocator *kind = run->server.kind;
+    if (!kind) return;
+    snprintf(outcome->kind, sizeof outcome->kind, "%s", kind->name);
+    kind->version(&run->server, outcome->version, sizeof outcome->version);
+    for (uint32_t i = 0; kind->knobs && kind->knobs[i].name; i++) {
+        struct ht_knob_report *report = &run->exchange->figures.knobs[i];
+        if (kind->read_knob) {
+            report->state = kind->read_knob(&run->server, &kind->knobs[i], report->value, sizeof report->value);
+        }
+    }
+}
+
 int main(int argc, char **argv) {
     static struct measured run;
     size_t form_bytes = 0, exchange_bytes = 0;
@@ -398,12 +425,13 @@ int main(int argc, char **argv) {
     }
     struct ht_outcome *outcome = &run.exchange->outcome;
     outcome->state = HT_OUTCOME_RUNNING;
-    if (!ht_service_proof(&run.exchange->job, ht_allocator.soname, outcome)) {
+    if (!ht_service_proof(&run.exchange->job, ht_this_allocator->soname, outcome)) {
         outcome->state = HT_OUTCOME_REFUSED;
         return 1;
     }
+    find_server(&run);
     if (run.exchange->job.pass == HT_PASS_DESCRIBE) {
-        ht_allocator.version(outcome->version, sizeof outcome->version);
+        describe(&run);
     } else {
         run.form = map_fd(argv[1], PROT_READ, &form_bytes);  // nothing that goes wrong here can change it
         if (!run.form || form_bytes < sizeof *run.form || run.form->magic != HT_FORM_MAGIC ||

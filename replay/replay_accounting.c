@@ -28,8 +28,8 @@ static void drop(struct ht_accounting *accounting, void **entry) {
 static void add(struct ht_accounting *accounting, void **entry, uint64_t requested_bytes) {
     void *block = *entry;
     struct ht_account_class *class = class_of(accounting, requested_bytes);
-    uint64_t usable_bytes = block && accounting->reporter.usable_size
-                                ? accounting->reporter.usable_size(block)
+    uint64_t usable_bytes = block && accounting->server.usable_size
+                                ? accounting->server.usable_size(block)
                             : block ? requested_bytes
                                     : 0;
     if (!block) requested_bytes = 0;
@@ -57,7 +57,8 @@ static void replay_call(struct ht_lane *lane, const uint64_t *word) {
 static void fill_row(struct ht_accounting *accounting, struct ht_report_row *row) {
     row->live_bytes = atomic_load(&accounting->live_bytes);
     row->usable_bytes = atomic_load(&accounting->usable_bytes);
-    if (accounting->reporter.kind) accounting->reporter.kind->read(accounting->reporter.known, row->values);
+    const struct ht_server *server = &accounting->server;
+    if (server->kind && server->kind->read) server->kind->read(server, row->values);
 }
 
 // Copies the classes when more is live than at any sample before. Others may go on meanwhile, as they may
@@ -86,7 +87,7 @@ static void take_sample(struct ht_lane *lane, uint32_t number) {
     lane->rss_bytes[number] = usable_bytes - live_bytes;
     lane->samples_taken++;
     look_at_peak(accounting, live_bytes, usable_bytes);
-    if (!accounting->reporter.kind || !ht_probe_due(&accounting->probe, number, live_bytes)) return;
+    if (!accounting->figures->report_values || !ht_probe_due(&accounting->probe, number, live_bytes)) return;
     struct ht_report_row *row = &accounting->figures->report[accounting->probe.count];
     row->sample = number;
     fill_row(accounting, row);
@@ -113,17 +114,17 @@ void ht_accounting_run(struct ht_lane *lane) {
     }
 }
 
-void ht_accounting_init(struct ht_accounting *accounting, void **table, struct ht_account_slot *slots,
-                        uint64_t samples, struct ht_child_figures *figures) {
+void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server *server, void **table,
+                        struct ht_account_slot *slots, uint64_t samples, struct ht_child_figures *figures) {
     accounting->table = table;
-    accounting->reporter = ht_reporter_find();
+    accounting->server = *server;
     accounting->slots = slots;
     accounting->figures = figures;
     ht_probe_init(&accounting->probe, samples, HT_REPORTS_MAX);
-    figures->knows_usable = accounting->reporter.usable_size != NULL;
-    const struct ht_self_report *kind = accounting->reporter.kind;
-    for (uint32_t i = 0; kind && kind->names[i] && i < HT_REPORT_VALUES_MAX; i++) {
-        snprintf(figures->report_names[i], HT_REPORT_NAME_BYTES, "%s", kind->names[i]);
+    figures->knows_usable = server->usable_size != NULL;
+    const struct ht_statistic *statistics = server->kind ? server->kind->statistics : NULL;
+    for (uint32_t i = 0; statistics && statistics[i].name && i < HT_REPORT_VALUES_MAX; i++) {
+        snprintf(figures->report_names[i], HT_REPORT_NAME_BYTES, "%s", statistics[i].name);
         figures->report_values = i + 1;
     }
 }

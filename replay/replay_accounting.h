@@ -7,7 +7,7 @@
 
 #include "bounded_probe.h"
 #include "replay_lane.h"
-#include "self_report.h"
+#include "allocator.h"
 
 struct ht_account_slot {
     uint64_t requested_bytes, usable_bytes;  // of the live block
@@ -18,7 +18,7 @@ struct ht_account_class {
 };
 
 struct ht_accounting {
-    struct ht_reporter reporter;
+    struct ht_server server;
     void **table;                               // of the first copy's slots
     struct ht_account_slot *slots;              // as in the table
     _Atomic uint64_t live_bytes, usable_bytes;  // of all that is live
@@ -29,8 +29,8 @@ struct ht_accounting {
 };
 
 // table: of the slots of all copies of the trace; slots: zeroed, one for each.
-void ht_accounting_init(struct ht_accounting *accounting, void **table, struct ht_account_slot *slots,
-                        uint64_t samples, struct ht_child_figures *figures);
+void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server *server, void **table,
+                        struct ht_account_slot *slots, uint64_t samples, struct ht_child_figures *figures);
 
 // Replays the lane's whole stream. Each sample of the lane becomes the slop then: usable less requested, in
 // two's complement.

@@ -30,7 +30,7 @@ enum ht_outcome_state {
     HT_OUTCOME_DONE
 };
 
-enum { HT_REPEATS_MAX = 10000 };
+enum { HT_REPEATS_MAX = 10000, HT_KIND_BYTES = 32 };
 
 struct ht_job {
     uint32_t pass, touch, touch_free;
@@ -44,6 +44,7 @@ struct ht_job {
     uint64_t end_ns;              // trace time at which the program ended
     double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
     uint64_t expected_device, expected_inode;
+    char kind[HT_KIND_BYTES];  // of a preloaded library, once that is known; empty: unknown
 };
 
 // One timed op: its call, and the first touch of what it returned. Both include the cost of a clock reading.
@@ -61,6 +62,7 @@ struct ht_outcome {
     char path[512];
     char build_id[80];
     char version[128];
+    char kind[HT_KIND_BYTES];  // name of the kind of allocator that serves, empty if unknown
     uint64_t cpu_ns;        // of the replay threads, from first to last op, without waiting; of all repeats
     uint64_t first_cpu_ns;  // the same of the first repeat alone
     uint64_t wait_ns;       // real time that threads spent waiting for each other

@@ -40,12 +40,23 @@ static json_t *trace_json(const struct ht_results_line *line) {
     return trace;
 }
 
-// Knobs that the environment sets, which the child inherits: they belong to the result.
-static json_t *knobs_json(void) {
+// Knobs in force, as the allocator tells them; those that were asked for and that it can't tell; and those that
+// the environment sets, which the child inherits.
+static json_t *knobs_json(const struct ht_choice *choice) {
     static const char *const names[] = {"MALLOC_CONF",     "GLIBC_TUNABLES", "MALLOC_ARENA_", "MALLOC_MMAP_",
                                         "MALLOC_TOP_PAD_", "MALLOC_TRIM_",   "TCMALLOC_",     "MIMALLOC_"};
     extern char **environ;
     json_t *knobs = json_object();
+    const struct ht_knob *table = choice->kind ? choice->kind->knobs : NULL;
+    for (size_t i = 0; table && table[i].name; i++) {
+        if (choice->told[i].state != HT_KNOB_TOLD) continue;
+        json_object_set_new(knobs, table[i].name, text_or_null(choice->told[i].value));
+    }
+    for (size_t i = 0; i < choice->knobs.count; i++) {
+        const char *name = choice->knobs.list[i].knob->name;
+        if (json_object_get(knobs, name)) continue;
+        json_object_set_new(knobs, name, text_or_null(choice->knobs.list[i].value));
+    }
     for (char **at = environ; *at; at++) {
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             const char *equals = strchr(*at, '=');
@@ -58,11 +69,21 @@ static json_t *knobs_json(void) {
     return knobs;
 }
 
+// What one pastes before a command to have the same knobs.
+static json_t *environment_json(const struct ht_choice *choice) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < choice->knobs.variables_count; i++) {
+        json_array_append_new(list, text_or_null(choice->knobs.variables[i]));
+    }
+    return list;
+}
+
 static json_t *allocator_json(const struct ht_results_line *line) {
     const struct ht_choice *choice = line->choice;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
                      text_or_null(choice->path), "version", text_or_null(choice->version), "build_id",
-                     text_or_null(choice->build_id), "knobs", knobs_json());
+                     text_or_null(choice->build_id), "knobs", knobs_json(choice), "kind",
+                     text_or_null(choice->kind ? choice->kind->name : ""), "environment", environment_json(choice));
 }
 
 static json_t *machine_json(const struct ht_results_line *line) {

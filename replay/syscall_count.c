@@ -20,7 +20,7 @@
 #endif
 
 // The kernel's structures may be longer than ours (SECCOMP_GET_NOTIF_SIZES); it fills what it knows of.
-enum { POLL_MS = 50, STRUCTURE_BYTES_MAX = 1024 };
+enum { POLL_MS = 50, STRUCTURE_BYTES_MAX = 1024, STACK_BYTES = 256 << 10 };
 
 const char *const ht_syscall_names[HT_SYSCALLS] = {"mmap", "munmap", "mremap", "madvise", "brk", "mprotect"};
 
@@ -108,13 +108,23 @@ static void *run(void *argument) {
     return NULL;
 }
 
+// A small stack, because address space may be limited.
+static bool start_thread(struct ht_syscall_counter *counter) {
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes)) return false;
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    bool started = pthread_create(&counter->thread, &attributes, run, counter) == 0;
+    pthread_attr_destroy(&attributes);
+    return started;
+}
+
 struct ht_syscall_counter *ht_syscall_count_start(uint64_t limit_ns, int *child_socket, char *problem,
                                                   size_t room) {
     struct ht_syscall_counter *counter = calloc(1, sizeof *counter);
     if (counter && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, counter->sockets) == 0) {
         counter->limit_ns = limit_ns;
         *child_socket = dup(counter->sockets[1]);  // open in the child, unlike the other
-        if (*child_socket >= 0 && pthread_create(&counter->thread, NULL, run, counter) == 0) {
+        if (*child_socket >= 0 && start_thread(counter)) {
             close(counter->sockets[1]);
             counter->sockets[1] = *child_socket;
             return counter;

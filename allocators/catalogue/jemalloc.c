@@ -1,0 +1,139 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "allocator.h"
+#include "child_figures.h"
+
+typedef int mallctl_function(const char *name, void *value, size_t *value_bytes, void *set, size_t set_bytes);
+
+static mallctl_function *mallctl_of(const struct ht_server *server) {
+    return (mallctl_function *)server->known;
+}
+
+static void version(const struct ht_server *server, char *text, size_t room) {
+    const char *said = NULL;
+    size_t bytes = sizeof said;
+    if (mallctl_of(server)("version", &said, &bytes, NULL, 0) == 0 && said) {
+        snprintf(text, room, "%.*s", (int)strcspn(said, "-"), said);  // without the commit it was built from
+    }
+}
+
+static const struct ht_statistic statistics[] = {
+    {"allocated_bytes", "in blocks that the program has, as size classes round them up"},
+    {"active_bytes", "in pages that hold such blocks"},
+    {"metadata_bytes", "for its own tables"},
+    {"resident_bytes", "that it believes to be resident: active, metadata and unused dirty pages"},
+    {"mapped_bytes", "in extents that are mapped and may be used"},
+    {"retained_bytes", "of address space that is kept without memory"},
+    {0}};
+
+static void read_values(const struct ht_server *server, uint64_t *values) {
+    static const char *const asked[] = {"stats.allocated", "stats.active", "stats.metadata",
+                                        "stats.resident",  "stats.mapped", "stats.retained"};
+    mallctl_function *mallctl = mallctl_of(server);
+    uint64_t epoch = 1;  // what is told is as of the last epoch
+    mallctl("epoch", NULL, NULL, &epoch, sizeof epoch);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        size_t value = 0, bytes = sizeof value;
+        values[i] = mallctl(asked[i], &value, &bytes, NULL, 0) ? HT_FIGURE_UNKNOWN : value;
+    }
+}
+
+static void purge(const struct ht_server *server) {
+    mallctl_of(server)("arena.4096.purge", NULL, NULL, NULL, 0);  // MALLCTL_ARENAS_ALL
+}
+
+// mallctl tells the size of the value, which is all there is to tell its type.
+static enum ht_knob_state read_knob(const struct ht_server *server, const struct ht_knob *knob, char *text,
+                                    size_t room) {
+    union {
+        bool yes;
+        unsigned number;
+        int64_t whole;
+        const char *word;
+    } value = {0};
+    char name[64];
+    size_t bytes = 0;
+    mallctl_function *mallctl = mallctl_of(server);
+    snprintf(name, sizeof name, "opt.%s", knob->spelled ? knob->spelled : knob->name);
+    size_t narrow[] = {sizeof value.yes, sizeof value.number, sizeof value.whole};
+    for (size_t i = 0; i < sizeof narrow / sizeof *narrow && !bytes; i++) {
+        size_t asked = narrow[i];
+        if (mallctl(name, &value, &asked, NULL, 0) == 0) bytes = narrow[i];
+    }
+    if (!bytes) return HT_KNOB_MISSING;
+    if (knob->type == HT_KNOB_WORD) snprintf(text, room, "%s", value.word);
+    else if (bytes == sizeof value.yes) snprintf(text, room, "%d", value.yes);
+    else if (bytes == sizeof value.number) snprintf(text, room, "%u", value.number);
+    else snprintf(text, room, "%" PRId64, value.whole);
+    return HT_KNOB_TOLD;
+}
+
+static const struct ht_knob knobs[] = {
+    {.name = "narenas",
+     .type = HT_KNOB_INTEGER,
+     .lowest = 1,
+     .highest = 4094,
+     .standard = "4 for each processor",
+     .says = "arenas, among which threads are divided"},
+    {.name = "dirty_decay_ms",
+     .type = HT_KNOB_INTEGER,
+     .lowest = -1,
+     .highest = INT64_C(18446744073709),
+     .standard = "10000",
+     .says = "within which unused dirty pages are given back; 0: at once; -1: never"},
+    {.name = "muzzy_decay_ms",
+     .type = HT_KNOB_INTEGER,
+     .lowest = -1,
+     .highest = INT64_C(18446744073709),
+     .standard = "0",
+     .says = "within which pages that the kernel may take are given up for good"},
+    {.name = "background_thread",
+     .type = HT_KNOB_BOOLEAN,
+     .standard = "0",
+     .says = "a thread of its own gives memory back"},
+    {.name = "tcache", .type = HT_KNOB_BOOLEAN, .standard = "1", .says = "caches of each thread"},
+    {.name = "tcache_max",
+     .type = HT_KNOB_INTEGER,
+     .lowest = 8,
+     .highest = 8 << 20,
+     .standard = "32768",
+     .rounded = true,
+     .since = "5.3",
+     .says = "bytes of the largest blocks that they keep"},
+    {.name = "metadata_thp",
+     .type = HT_KNOB_WORD,
+     .words = "disabled|auto|always",
+     .standard = "disabled",
+     .says = "huge pages for its own tables"},
+    {.name = "thp",
+     .type = HT_KNOB_WORD,
+     .words = "default|always|never",
+     .standard = "default",
+     .says = "huge pages for blocks"},
+    {0}};
+
+static const char *const booleans[] = {"false", "true"};
+
+const struct ht_allocator ht_allocator_jemalloc = {
+    .name = "jemalloc",
+    .title = "jemalloc: arenas by processor, gives memory back as it ages",
+    .debian = "libjemalloc-dev",
+    .library = "jemalloc",
+    .soname = "libjemalloc.so",
+    .known_by = "mallctl",
+    .version = version,
+    .statistics = statistics,
+    .read = read_values,
+    .purge_call = "arena.<all>.purge",
+    .purge = purge,
+    .knobs = knobs,
+    .knobs_variable = "MALLOC_CONF",
+    .knobs_format = "%s:%s",
+    .knobs_booleans = booleans,
+    .knobs_separator = ',',
+    .knobs_always = "abort_conf:true",
+    .read_knob = read_knob,
+    .clock = "clock_gettime",
+};

@@ -1,0 +1,17 @@
+#include <stdio.h>
+
+#include "allocator.h"
+
+static void version(const struct ht_server *server, char *text, size_t room) {
+    (void)server;
+    snprintf(text, room, "%s", HEAPTAPE_VERSION);
+}
+
+const struct ht_allocator ht_allocator_null = {
+    .name = "null",
+    .title = "no allocator: hands out addresses, and so measures the harness",
+    .soname = "libheaptape_null.so",
+    .known_by = "ht_null_replaying",
+    .is_null = true,
+    .version = version,
+};

@@ -1,0 +1,188 @@
+#include "knob_choice.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct ht_knob *find(const struct ht_allocator *kind, const char *name, size_t length) {
+    for (const struct ht_knob *knob = kind->knobs; knob && knob->name; knob++) {
+        if (strlen(knob->name) == length && !memcmp(knob->name, name, length)) return knob;
+    }
+    return NULL;
+}
+
+bool ht_knob_known(const struct ht_allocator *kind, const char *text) {
+    return kind && find(kind, text, strcspn(text, "="));
+}
+
+static void list_knobs(const struct ht_allocator *kind, char *text, size_t room) {
+    size_t used = 0;
+    text[0] = 0;
+    for (const struct ht_knob *knob = kind->knobs; knob && knob->name && used < room; knob++) {
+        used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", knob->name);
+    }
+}
+
+static bool parse_boolean(const char *text, bool *yes) {
+    static const char *const words[2][4] = {{"0", "false", "no", "off"}, {"1", "true", "yes", "on"}};
+    for (int i = 0; i < 8; i++) {
+        if (strcmp(text, words[i / 4][i % 4])) continue;
+        *yes = i / 4;
+        return true;
+    }
+    return false;
+}
+
+static bool is_word_of(const char *words, const char *text) {
+    size_t length = strlen(text);
+    for (const char *at = words; length && at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+        if (strcspn(at, "|") == length && !memcmp(at, text, length)) return true;
+    }
+    return false;
+}
+
+static bool parse_integer(const char *text, int64_t *value) {
+    char *end = NULL;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    return !errno && end != text && !*end;
+}
+
+// Value as the allocator spells it.
+static bool spell(const struct ht_allocator *kind, const struct ht_knob *knob, const char *text,
+                  char value[HT_KNOB_BYTES], char problem[HT_KNOB_PROBLEM_BYTES]) {
+    bool yes;
+    int64_t number;
+    switch (knob->type) {
+    case HT_KNOB_BOOLEAN:
+        if (parse_boolean(text, &yes)) {
+            bool words = kind->knobs_booleans && !knob->variable;
+            snprintf(value, HT_KNOB_BYTES, "%s", words ? kind->knobs_booleans[yes] : yes ? "1" : "0");
+            return true;
+        }
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: 0 or 1 expected", knob->name, text);
+        return false;
+    case HT_KNOB_INTEGER:
+        if (parse_integer(text, &number) && number >= knob->lowest && number <= knob->highest) {
+            snprintf(value, HT_KNOB_BYTES, "%" PRId64, number);
+            return true;
+        }
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES,
+                 "%s=%.60s: a whole number from %" PRId64 " to %" PRId64 " expected", knob->name, text,
+                 knob->lowest, knob->highest);
+        return false;
+    default:
+        if (is_word_of(knob->words, text)) {
+            snprintf(value, HT_KNOB_BYTES, "%s", text);
+            return true;
+        }
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: one of %s expected", knob->name, text,
+                 knob->words);
+        return false;
+    }
+}
+
+// The variable of this name, begun with what comes before our own values.
+static char *variable_of(struct ht_knob_choices *choices, const char *name, bool *begun) {
+    const struct ht_allocator *kind = choices->kind;
+    size_t length = strlen(name);
+    for (size_t i = 0; i < choices->variables_count; i++) {
+        char *variable = choices->variables[i];
+        if (strncmp(variable, name, length) || variable[length] != '=') continue;
+        *begun = true;
+        return variable;
+    }
+    char *made = choices->variables[choices->variables_count++];
+    bool list = kind->knobs_variable && !strcmp(name, kind->knobs_variable);
+    const char *inherited = list ? getenv(name) : NULL, *always = list ? kind->knobs_always : NULL;
+    char separator[2] = {kind->knobs_separator, 0};
+    if (inherited && !*inherited) inherited = NULL;
+    snprintf(made, HT_KNOB_VARIABLE_BYTES, "%s=%s%s%s", name, inherited ? inherited : "",
+             inherited && always ? separator : "", always ? always : "");
+    *begun = inherited || always;
+    return made;
+}
+
+static bool set(struct ht_knob_choices *choices, const struct ht_knob *knob, const char *value) {
+    const struct ht_allocator *kind = choices->kind;
+    const char *spelled = knob->spelled ? knob->spelled : knob->name;
+    bool begun = false;
+    char *variable = variable_of(choices, knob->variable ? knob->variable : kind->knobs_variable, &begun);
+    size_t used = strlen(variable), room = HT_KNOB_VARIABLE_BYTES - used;
+    int took;
+    if (knob->variable) {
+        took = snprintf(variable + used, room, "%s", value);
+    } else {
+        char separator[2] = {begun ? kind->knobs_separator : 0, 0}, one[256];
+        snprintf(one, sizeof one, kind->knobs_format, spelled, value);
+        took = snprintf(variable + used, room, "%s%s", separator, one);
+    }
+    return (size_t)took < room;
+}
+
+bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
+                         char problem[HT_KNOB_PROBLEM_BYTES]) {
+    const struct ht_allocator *kind = choices->kind;
+    size_t length = strcspn(text, "=");
+    const struct ht_knob *knob = find(kind, text, length);
+    if (!kind->knobs) {
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s has no knobs", kind->name);
+        return false;
+    }
+    if (!text[length]) {
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%.60s: KNOB=VALUE expected", text);
+        return false;
+    }
+    if (!knob) {
+        char known[300];
+        list_knobs(kind, known, sizeof known);
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s has no knob %.*s; it has %s", kind->name,
+                 length < 60 ? (int)length : 60, text, known);
+        return false;
+    }
+    for (size_t i = 0; i < choices->count; i++) {
+        if (choices->list[i].knob != knob) continue;
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s is given twice", knob->name);
+        return false;
+    }
+    if (choices->count == HT_KNOB_CHOICES_MAX) {
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "at most %d knobs expected", HT_KNOB_CHOICES_MAX);
+        return false;
+    }
+    char *value = choices->list[choices->count].value;
+    if (!spell(kind, knob, text + length + 1, value, problem)) return false;
+    choices->list[choices->count++].knob = knob;
+    if (set(choices, knob, value)) return true;
+    snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s: the environment has no room for it", knob->name);
+    return false;
+}
+
+static bool same(const struct ht_knob *knob, const char *asked, const char *told) {
+    bool a, b;
+    int64_t m, n;
+    if (knob->type == HT_KNOB_BOOLEAN) return parse_boolean(asked, &a) && parse_boolean(told, &b) && a == b;
+    if (knob->type == HT_KNOB_INTEGER) return parse_integer(asked, &m) && parse_integer(told, &n) && m == n;
+    return !strcmp(asked, told);
+}
+
+bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *version,
+                            const struct ht_knob_report *reports, char problem[HT_KNOB_PROBLEM_BYTES]) {
+    for (size_t i = 0; i < choices->count; i++) {
+        const struct ht_knob *knob = choices->list[i].knob;
+        const struct ht_knob_report *report = &reports[knob - choices->kind->knobs];
+        const char *asked = choices->list[i].value;
+        bool right_version = !*version || ht_version_within(version, knob->since, knob->last);
+        if (report->state == HT_KNOB_MISSING || (report->state == HT_KNOB_UNTOLD && !right_version)) {
+            snprintf(problem, HT_KNOB_PROBLEM_BYTES, "version %.60s does not know the knob %s", version,
+                     knob->name);
+            return false;
+        }
+        if (report->state != HT_KNOB_TOLD || knob->rounded || same(knob, asked, report->value)) continue;
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%s was asked for, but %s is in force", knob->name, asked,
+                 report->value);
+        return false;
+    }
+    return true;
+}
