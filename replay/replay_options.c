@@ -88,7 +88,8 @@ static const struct argp_option table[] = {
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
      "Count instructions exactly, too, in one more run of each allocator under valgrind", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
-    {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end", 0},
+    {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end; with -v or "
+     "--json all that is known of each, built or not", 0},
     {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
     {"verbose", 'v', NULL, 0, "Print times by function, latencies, counters, system calls, slop and outliers, and more of what "
      "--verify finds, too", 0},
@@ -167,7 +168,10 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     static const char *const threads[] = {"trace", "1"};
     struct ht_replay_options *options = state->input;
     switch (key) {
-    case KEY_ALLOC: choose(state, text, &options->choices); break;
+    case KEY_ALLOC:
+        choose(state, text, &options->choices);
+        options->alloc_named = true;
+        break;
     case 'o': options->results_path = text; break;
     case KEY_ROUNDS:
         options->rounds = strcmp(text, "auto") ? (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX) : 0;

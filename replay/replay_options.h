@@ -34,6 +34,7 @@ struct ht_replay_options {
     struct ht_paces paces;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;
+    bool alloc_named;  // --alloc was given
 };
 
 extern const char *const ht_touch_names[HT_TOUCHES];
