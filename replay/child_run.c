@@ -50,7 +50,7 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
     size_t live_bytes = built ? (built->form->slots / 64 + 1) * sizeof(uint64_t) : 0;
     *channel = (struct ht_child_channel){.built = built, .exchange_fd = fd};
-    channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + samples * sizeof(uint64_t) +
+    channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) +
                               readings * sizeof(struct ht_reading) + live_bytes;
     if (fd < 0 || ftruncate(fd, (off_t)channel->exchange_bytes)) {
         return ht_error_system(error, "replay", "shared memory for the results");
@@ -59,7 +59,8 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
     if (map == MAP_FAILED) return ht_error_system(error, "replay", "shared memory for the results");
     channel->exchange = map;
     channel->rss_bytes = (const uint64_t *)((char *)map + HT_EXCHANGE_RSS_OFFSET);
-    channel->readings = (const struct ht_reading *)(channel->rss_bytes + samples);
+    channel->untouched_bytes = channel->rss_bytes + samples;
+    channel->readings = (const struct ht_reading *)(channel->untouched_bytes + samples);
     if (built) memcpy((char *)map + channel->exchange_bytes - live_bytes, built->live_slots, live_bytes);
     return 0;
 }

@@ -18,6 +18,7 @@ struct ht_child_channel {
     uint64_t exchange_bytes;
     struct ht_exchange *exchange;
     const uint64_t *rss_bytes;          // the samples of the last memory pass
+    const uint64_t *untouched_bytes;    // of the last accounting pass, by sample
     const struct ht_reading *readings;  // of the last timed pass
     const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
     // Set once it is open, for all children to come.

@@ -245,7 +245,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
         line.memory = &cell->memory;
         line.leftovers = &cell->leftovers;
         line.memory_figures = &x->channel.exchange->figures;
-        ht_figures_of_memory(x, turn);
+        if (ht_figures_of_memory(x, turn)) line.decomposition = &cell->decomposition;
         if (!x->options->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
     } else {
         line.problem = problem;

@@ -91,8 +91,8 @@ static const struct argp_option table[] = {
     {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end; with -v or "
      "--json all that is known of each, built or not", 0},
     {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
-    {"verbose", 'v', NULL, 0, "Print times by function, latencies, counters, system calls, slop and outliers, and more of what "
-     "--verify finds, too", 0},
+    {"verbose", 'v', NULL, 0, "Print times by function, latencies, counters, system calls, what RSS is made of, slop and outliers, and "
+     "more of what --verify finds, too", 0},
     {0},
 };
 // clang-format on

@@ -6,6 +6,7 @@
 
 #include "allocator_choice.h"
 #include "counter_figures.h"
+#include "decomposition.h"
 #include "figure_passes.h"
 #include "form_builder.h"
 #include "leftover_figures.h"
@@ -33,6 +34,7 @@ struct ht_results_line {
     const struct ht_counter_figures *counters;
     const struct ht_latencies *latencies;
     const struct ht_leftover_figures *leftovers;
+    const struct ht_decomposition *decomposition;  // NULL: not known
     const struct ht_child_figures *memory_figures;  // of the memory pass
     const struct ht_choice_figures *of_choice;      // in the first lines of an allocator, else NULL
     const struct ht_verify_told *verified;          // of a pass that measures nothing, else NULL
