@@ -98,6 +98,17 @@ static void fix_addresses(enum ht_pass pass) {
     if (pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT) personality(ADDR_NO_RANDOMIZE);
 }
 
+static _Noreturn void refuse(const struct ht_child_channel *channel, const char *what) {
+    struct ht_outcome *outcome = &channel->exchange->outcome;
+    snprintf(outcome->message, sizeof outcome->message, "%s: %s", what, strerror(errno));
+    outcome->state = HT_OUTCOME_REFUSED;
+    _exit(127);
+}
+
+static void disable_huge_pages(const struct ht_child_channel *channel) {
+    if (ht_huge_pages_disable(channel->thp_disable)) refuse(channel, "huge pages can't be disabled");
+}
+
 static void pin(int cpu) {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -133,6 +144,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     become_child(launcher);
     pin(cpu);
     fix_addresses((enum ht_pass)channel->exchange->job.pass);
+    disable_huge_pages(channel);
     if (channel->callgrind_path) {
         exec_under_callgrind(channel, choice, environment, form, exchange);
     } else if (wrapper) {
@@ -144,11 +156,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
         char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
         execve(choice->executable, arguments, environment);
     }
-    struct ht_outcome *outcome = &channel->exchange->outcome;
-    snprintf(outcome->message, sizeof outcome->message, "%s can't be run: %s",
-             channel->callgrind_path ? "valgrind" : "its program", strerror(errno));
-    outcome->state = HT_OUTCOME_REFUSED;
-    _exit(127);
+    refuse(channel, channel->callgrind_path ? "valgrind can't be run" : "its program can't be run");
 }
 
 static bool judge(const struct ht_child_channel *channel, int status, struct ht_oom_kills before,

@@ -8,6 +8,7 @@
 #include "allocator_choice.h"
 #include "child_watch.h"
 #include "form_builder.h"
+#include "huge_pages.h"
 #include "random_numbers.h"
 #include "replay_job.h"
 
@@ -25,6 +26,7 @@ struct ht_child_channel {
     struct ht_child_watch watch;
     const char *wrap;  // the command that children are run under, as a shell reads it; NULL: none
     uint64_t runs;     // under it, so far
+    enum ht_thp_disable thp_disable;
 };
 
 // built: what the children are to replay, with room for its samples and readings; NULL: only to describe.

@@ -136,6 +136,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, const st
     line->options = x->options;
     line->built = x->built;
     line->machine = &x->machine;
+    line->thp = x->huge_pages.mode;
     line->trace_sha256 = x->trace_sha256;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);

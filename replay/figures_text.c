@@ -44,6 +44,22 @@ void ht_harness_share_print(FILE *out, const struct ht_comparison *c) {
     if (begun) fputc('\n', out);
 }
 
+void ht_huge_pages_print(FILE *out, const struct ht_comparison *c) {
+    double most = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        most = fmax(most, ht_beside_medians(c, i).leftovers.anon_huge_peak_bytes);
+    }
+    if (!(most > 0) && strcmp(c->thp, "always") && c->options->thp == HT_THP_AS_IS) return;
+    fprintf(out, "transparent huge pages: %s", *c->thp ? c->thp : "n/a");
+    for (size_t i = 0; i < c->count && c->options->memory_pass; i++) {
+        char text[CELL_BYTES];
+        double bytes = ht_beside_medians(c, i).leftovers.anon_huge_peak_bytes;
+        fprintf(out, "%s %s %s", i ? "," : "; of peak RSS in them:", name_of(c, i),
+                number(bytes, 1e6, "%.1f MB", text));
+    }
+    fputc('\n', out);
+}
+
 static void add_latency_row(struct ht_text_table *table, const char *what,
                             const struct ht_histogram *histogram, uint64_t least) {
     struct ht_percentiles p = ht_percentiles_of(histogram);

@@ -21,6 +21,7 @@ struct ht_results_line {
     const struct ht_choice *choice;
     const struct ht_outcome *outcome;  // faults, failures, who served
     const struct ht_machine *machine;
+    const char *thp;  // transparent huge pages of the run, empty if not known
     const char *trace_sha256;
     bool memory_pass;
     bool control;  // the baseline's second run in its round
