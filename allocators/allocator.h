@@ -65,6 +65,7 @@ struct ht_allocator {
     const char *folder;  // must be in its path, where several have the same file name; NULL: any
     const char *known_by;  // a function that only this kind has
     bool is_null;          // hands out addresses only: every block is the same page
+    bool usable_is_requested;  // its malloc_usable_size tells what was asked for, not what there is
 
     // Leaves text empty if it can't tell.
     void (*version)(const struct ht_server *server, char *text, size_t room);
