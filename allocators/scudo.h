@@ -12,7 +12,6 @@ void ht_scudo_purge(const struct ht_server *server);
 
 // For the initializer of a version's kind.
 #define HT_SCUDO                                                                                             \
-    .title = "scudo, LLVM's hardened allocator: checks what is freed, gives memory back as it ages",         \
     .soname = "libclang_rt.scudo_standalone", .known_by = "__scudo_print_stats",                             \
     .version = ht_scudo_version, .statistics = ht_scudo_statistics, .read = ht_scudo_read,                   \
     .purge_call = "mallopt(M_PURGE)", .purge = ht_scudo_purge, .clock = "clock_gettime"
