@@ -10,8 +10,9 @@ static void purge(const struct ht_server *server) {
 }
 
 static const struct ht_fault faults[] = {
-    {.says = "It maps guard pages between slabs: a large heap needs more mappings than vm.max_map_count has by "
-             "default."},
+    {.says =
+         "It maps guard pages between slabs: a large heap needs more mappings than vm.max_map_count has by "
+         "default."},
     {.says = "It aborts under valgrind."},
     {0}};
 
@@ -25,12 +26,16 @@ const struct ht_allocator ht_allocator_hardened = {
     .crate_sources = "vendor/hardened-malloc/chacha.c vendor/hardened-malloc/h_malloc.c "
                      "vendor/hardened-malloc/memory.c vendor/hardened-malloc/pages.c "
                      "vendor/hardened-malloc/random.c vendor/hardened-malloc/util.c",
-    .crate_includes = "vendor/hardened-malloc vendor/hardened-malloc/include vendor/hardened-malloc/third_party",
+    .crate_includes =
+        "vendor/hardened-malloc vendor/hardened-malloc/include vendor/hardened-malloc/third_party",
     .crate_flags =
-        "-std=gnu2x -include stdalign.h -O3 -D_GNU_SOURCE -fvisibility=hidden -fno-plt -fstack-clash-protection "
-        "-fstack-protector-strong -DCONFIG_SEAL_METADATA=false -DZERO_ON_FREE=true -DWRITE_AFTER_FREE_CHECK=true "
+        "-std=gnu2x -include stdalign.h -O3 -D_GNU_SOURCE -fvisibility=hidden -fno-plt "
+        "-fstack-clash-protection "
+        "-fstack-protector-strong -DCONFIG_SEAL_METADATA=false -DZERO_ON_FREE=true "
+        "-DWRITE_AFTER_FREE_CHECK=true "
         "-DSLOT_RANDOMIZE=true -DSLAB_CANARY=true -DSLAB_QUARANTINE_RANDOM_LENGTH=1 "
-        "-DSLAB_QUARANTINE_QUEUE_LENGTH=1 -DCONFIG_EXTENDED_SIZE_CLASSES=true -DCONFIG_LARGE_SIZE_CLASSES=true "
+        "-DSLAB_QUARANTINE_QUEUE_LENGTH=1 -DCONFIG_EXTENDED_SIZE_CLASSES=true "
+        "-DCONFIG_LARGE_SIZE_CLASSES=true "
         "-DGUARD_SLABS_INTERVAL=1 -DGUARD_SIZE_DIVISOR=2 -DREGION_QUARANTINE_RANDOM_LENGTH=256 "
         "-DREGION_QUARANTINE_QUEUE_LENGTH=1024 -DREGION_QUARANTINE_SKIP_THRESHOLD=33554432 "
         "-DFREE_SLABS_QUARANTINE_RANDOM_LENGTH=32 -DCONFIG_CLASS_REGION_SIZE=34359738368 -DN_ARENA=4 "

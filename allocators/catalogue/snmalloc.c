@@ -23,8 +23,9 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
 }
 
 static const struct ht_fault faults[] = {
-    {.says = "It gives memory back by MADV_FREE, which stays resident until the kernel needs it: of its RSS, the "
-             "part that is LazyFree is not in use."},
+    {.says =
+         "It gives memory back by MADV_FREE, which stays resident until the kernel needs it: of its RSS, the "
+         "part that is LazyFree is not in use."},
     {.says = "It aborts under valgrind."},
     {0}};
 
@@ -38,7 +39,8 @@ const struct ht_allocator ht_allocator_snmalloc = {
     .crate_sources = "upstream/src/snmalloc/override/malloc.cc upstream/src/snmalloc/override/new.cc "
                      "upstream/src/snmalloc/override/malloc-extensions.cc",
     .crate_includes = "upstream/src",
-    .crate_flags = "-std=c++20 -O3 -DNDEBUG -mcx16 -mprfchw -fno-rtti -fomit-frame-pointer -ffunction-sections "
+    .crate_flags = "-std=c++20 -include stddef.h -O3 -DNDEBUG -mcx16 -mprfchw -fno-rtti -fomit-frame-pointer "
+                   "-ffunction-sections "
                    "-ftls-model=initial-exec -DSNMALLOC_USE_WAIT_ON_ADDRESS=1 -DSNMALLOC_HAS_LINUX_FUTEX_H "
                    "-DSNMALLOC_HAS_LINUX_RANDOM_H -DSNMALLOC_PLATFORM_HAS_GETENTROPY "
                    "-DSNMALLOC_PTHREAD_ATFORK_WORKS -DSNMALLOC_USE_CXX11_THREAD_ATEXIT_DIRECT "

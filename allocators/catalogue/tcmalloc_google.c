@@ -14,7 +14,8 @@ static const struct ht_statistic statistics[] = {
     {"transfer_cache_free_bytes", "in free blocks on their way between caches"},
     {"cpu_cache_free_bytes", "in free blocks of the processors' caches"},
     {"metadata_bytes", "for its own tables"},
-    {"per_cpu_caches_active", "1: it has a cache for each processor; 0: for each thread, since rseq is not its own"},
+    {"per_cpu_caches_active",
+     "1: it has a cache for each processor; 0: for each thread, since rseq is not its own"},
     {0}};
 
 static void read_values(const struct ht_server *server, uint64_t *values) {
