@@ -76,6 +76,7 @@ struct ht_allocator {
     const char *crate_link_flags;  // of the linker
     const char *crate_configure;   // folder with a configure of its own, and where that script is
     bool is_null;          // hands out addresses only: every block is the same page
+    bool usable_is_requested;  // its malloc_usable_size tells what was asked for, not what there is
 
     // Leaves text empty if it can't tell.
     void (*version)(const struct ht_server *server, char *text, size_t room);
