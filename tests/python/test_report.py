@@ -17,7 +17,7 @@ import story
 from heaptape import read_results, read_trace, write_report
 from heaptape.functions import function_table
 from heaptape.svg import nice_ticks, ratio_ticks, spread_labels
-from heaptape.timeline import thin
+from heaptape.curves import thin
 from heaptape.units import byte_count, nanoseconds, percent, seconds, three_digits
 from heaptape.worth import worth
 from hypothesis import given, settings
