@@ -43,7 +43,7 @@ def _row(runs: pd.DataFrame, name: str) -> dict[str, Any]:
     told: dict[str, Any] = run["decomposition"]
     for moment in MOMENTS:
         parts = told.get(moment)
-        values = _told(parts) if isinstance(parts, dict) else _derived(run, moment)
+        values = _told(parts) if isinstance(parts, dict) else _derived(run, moment, own)
         row |= {f"{moment}_{part}_bytes": value for part, value in values.items()}
     for key in ("after_free", "after_purge"):
         row[f"{key}_bytes"] = float(run[f"rss_{key}_bytes"])
@@ -67,14 +67,14 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
 
 
-def _derived(run: pd.Series, moment: str) -> dict[str, float]:
-    """For results without a decomposition: live bytes from the curve, slop where it is told."""
+def _derived(run: pd.Series, moment: str, own: pd.DataFrame) -> dict[str, float]:
+    """For results without a decomposition: live bytes from the curve, slop from whichever run tells it."""
     has_curve = bool(run["timeline"].get("rss_bytes")) and bool(run["timeline"].get("time_ns"))
     curve = replayed_curve(run) if has_curve else pd.DataFrame({"rss_bytes": [], "live_bytes": []})
     requested, rss = math.nan, float(run[f"rss_{moment}_bytes"])
     if len(curve):
         at = int(np.nanargmax(curve["rss_bytes"].to_numpy())) if moment == "peak" else len(curve) - 1
         requested = float(curve["live_bytes"].iloc[at])
-    internal = float(run["slop_bytes" if moment == "peak" else "slop_end_bytes"])
+    internal = float(own["slop_bytes" if moment == "peak" else "slop_end_bytes"].median())
     other = rss - requested - (internal if math.isfinite(internal) else 0.0)
     return {"rss": rss, "requested": requested, "internal": internal, "untouched": math.nan, "other": other}
