@@ -28,9 +28,9 @@ def heaptape_binary() -> Path:
 
 @pytest.fixture(scope="session")
 def recorded_traces() -> list[Path]:
-    """Real traces of the repository, with those that HEAPTAPE_TEST_TRACES names (separated by colons)."""
+    """Real traces of the repository, golden ones too, and those that HEAPTAPE_TEST_TRACES names (separated by colons)."""
     named = [Path(name) for name in os.environ.get("HEAPTAPE_TEST_TRACES", "").split(":") if name]
-    found = named + sorted((ROOT / "traces").glob("**/*.bin"))
+    found = named + sorted([*(ROOT / "traces").glob("**/*.bin"), *(ROOT / "tests/golden").glob("*.bin")])
     if not found:
         pytest.skip("there is no recorded trace under traces/ and HEAPTAPE_TEST_TRACES names none")
     return found

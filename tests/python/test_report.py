@@ -69,7 +69,9 @@ def test_everything_is_there_and_nothing_is_fetched(tmp_path: Path) -> None:
                   "MALLOC_ARENA_MAX", "Where the figures come from", "Warnings", "python3 job.py", "20817"):
         assert words in text
     assert text.index("mimalloc is fastest") < text.index("What malloc is worth") < text.index('class="warnings"')
-    assert page.tags.count("figure") == 3 and page.tags.count("details") >= 3 + page.tags.count("figure")
+    for title in ("Time against memory", "Memory over the trace", "At the peak", "What it keeps", "Sizes asked for", "Lifetimes"):
+        assert f"<h3>{title}</h3>" in text
+    assert page.tags.count("figure") >= 8 and page.tags.count("details") >= 3 + page.tags.count("figure")
     assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
 
 
