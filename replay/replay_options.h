@@ -7,6 +7,7 @@
 
 #include "allocator_choice.h"
 #include "fail_if.h"
+#include "huge_pages.h"
 #include "pace_option.h"
 #include "replay_job.h"
 
@@ -31,9 +32,11 @@ struct ht_replay_options {
     uint64_t timeout_ns;            // of one run; 0: none
     const char *wrap;               // NULL: none
     bool verify;
+    enum ht_thp thp;
     struct ht_paces paces;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;
+    bool alloc_named;  // --alloc was given
 };
 
 extern const char *const ht_touch_names[HT_TOUCHES];

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator_list.h"
 #include "comparison.h"
 #include "doubts.h"
 #include "experiment.h"
@@ -24,25 +25,6 @@ enum { TIMED_ONE_IN = 64, TIMED_ONE_IN_POLLUTED = 256 };
 static int say(const struct ht_error *error) {
     fprintf(stderr, "replay: %s\n", error->message);
     return error->status ? error->status : HT_EXIT_FAILED;
-}
-
-// Lists what is built. Needs no trace.
-static int list_allocators(struct ht_experiment *x, struct ht_replay_options *options) {
-    struct ht_error error = {0};
-    int status = HT_EXIT_DONE;
-    if (ht_child_channel_open(&x->channel, NULL, &error)) return say(&error);
-    for (size_t i = 0; i < options->choices.count; i++) {
-        struct ht_choice *choice = &options->choices.list[i];
-        char problem[512];
-        if (ht_experiment_describe(x, choice, problem, sizeof problem)) {
-            printf("%-12s %-10s %s\n", choice->name, choice->version, choice->path);
-        } else {
-            fprintf(stderr, "replay: %s: %s\n", choice->name, problem);
-            status = HT_EXIT_FAILED;
-        }
-    }
-    ht_child_channel_close(&x->channel);
-    return status;
 }
 
 // Takes those out that can't prove who serves them: there must be no figures of them.
@@ -175,6 +157,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.repeats = x->repeats;
     comparison.instructions = x->instructions;
     comparison.warnings = &x->warnings;
+    comparison.thp = x->huge_pages.mode;
     comparison.failing = x->failing;
     if (!ht_compare(&x->measurements, &comparison)) {
         fprintf(stderr, "replay: no memory for the comparison\n");
@@ -258,6 +241,9 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
                       struct ht_choice *null_choice) {
     static struct loaded_trace trace;
     struct ht_error error = {0};
+    ht_machine_read(&x->machine);
+    if (!ht_huge_pages_here(options->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
+        return say(&error);
     if (load_trace(options, &trace, &error) || ht_live_guard(options, &trace.built, &error))
         return say(&error);
     ht_child_catch_signals();  // until here there is nothing to keep
@@ -267,7 +253,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
     x->channel.watch = (struct ht_child_watch){.timeout_ns = options->timeout_ns};
     x->channel.wrap = options->wrap;
-    ht_machine_read(&x->machine);
+    x->channel.thp_disable = x->huge_pages.disable;
     if (options->wrap && !options->quiet) {
         fprintf(stderr, "replay: times and memory include what %s costs\n", options->wrap);
     }
@@ -304,7 +290,7 @@ int ht_verb_replay(int argc, char **argv) {
     static struct ht_experiment x;  // too large for a small stack
     x = (struct ht_experiment){.options = &options, .results_fd = -1, .random = {options.seed}};
     mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
-    if (options.list) return list_allocators(&x, &options);
+    if (options.list) return ht_allocator_list(&x, &options);
     int status = check_baseline(&options);
     if (!status) status = check_conditions(&options);
     if (status) return status;

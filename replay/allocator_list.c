@@ -1,0 +1,153 @@
+#include "allocator_list.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "knob_choice.h"
+
+void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob,
+                     char setting[HT_SETTING_BYTES]) {
+    char one[HT_SETTING_BYTES / 2];
+    if (knob->variable) {
+        snprintf(setting, HT_SETTING_BYTES, "%s=VALUE", knob->variable);
+        return;
+    }
+    snprintf(one, sizeof one, kind->knobs_format, knob->spelled ? knob->spelled : knob->name, "VALUE");
+    snprintf(setting, HT_SETTING_BYTES, "%s=%s", kind->knobs_variable, one);
+}
+
+const char *ht_listed_value(const struct ht_listed *listed, size_t knob) {
+    const struct ht_choice *choice = listed->choice;
+    bool told = choice && choice->kind == listed->kind && choice->told[knob].state == HT_KNOB_TOLD;
+    return told ? choice->told[knob].value : NULL;
+}
+
+static void print_between(const char *since, const char *last) {
+    if (since && last) printf(" (versions %s to %s)", since, last);
+    else if (since) printf(" (since version %s)", since);
+    else if (last) printf(" (up to version %s)", last);
+}
+
+static void print_knob(const struct ht_listed *listed, size_t number) {
+    const struct ht_knob *knob = &listed->kind->knobs[number];
+    const char *value = ht_listed_value(listed, number);
+    char setting[HT_SETTING_BYTES];
+    ht_knob_setting(listed->kind, knob, setting);
+    printf("    %s: %s", knob->name, knob->says);
+    print_between(knob->since, knob->last);
+    printf("\n      ");
+    if (knob->type == HT_KNOB_BOOLEAN) printf("0 or 1");
+    else if (knob->type == HT_KNOB_WORD) printf("one of %s", knob->words);
+    else printf("%" PRId64 " to %" PRId64, knob->lowest, knob->highest);
+    printf("; default: %s; set by %s", knob->standard, setting);
+    if (value) printf("; in force: %s", value);
+    printf("%s\n", knob->rounded ? "; the allocator may round it" : "");
+}
+
+static void print_fault(const struct ht_fault *fault) {
+    printf("    %s", fault->says);
+    print_between(fault->since, fault->last);
+    if (fault->alignment_lowest) {
+        printf(" [alignments from %" PRIu64 " to %" PRIu64 "]", fault->alignment_lowest,
+               fault->alignment_highest);
+    }
+    printf("\n");
+}
+
+static void print_kind(const struct ht_listed *listed) {
+    const struct ht_allocator *kind = listed->kind;
+    printf("  %s\n", kind->title);
+    printf("  known by: %s; purge call: %s; clock: %s\n", kind->known_by,
+           kind->purge_call ? kind->purge_call : "none", kind->clock ? kind->clock : "none");
+    if (kind->knobs) printf("  knobs:\n");
+    for (size_t i = 0; kind->knobs && kind->knobs[i].name; i++) print_knob(listed, i);
+    if (kind->statistics) printf("  statistics:\n");
+    for (size_t i = 0; kind->statistics && kind->statistics[i].name; i++) {
+        printf("    %s: %s\n", kind->statistics[i].name, kind->statistics[i].says);
+    }
+    if (kind->faults) printf("  known faults:\n");
+    for (size_t i = 0; kind->faults && kind->faults[i].says; i++) print_fault(&kind->faults[i]);
+}
+
+static void print_verbose(const struct ht_listed *listed, bool first) {
+    const struct ht_choice *choice = listed->choice;
+    printf("%s", first ? "" : "\n");
+    if (!choice) {
+        const char *debian = listed->kind->debian;
+        printf("%s  not built%s%s\n", listed->kind->name, debian ? ": Debian package " : "",
+               debian ? debian : "");
+    } else {
+        printf("%s%s%s  %s\n", choice->name, choice->version[0] ? " " : "", choice->version,
+               listed->problem[0] ? listed->problem : choice->path);
+    }
+    if (listed->kind) print_kind(listed);
+    else printf("  an allocator of no kind that is known\n");
+}
+
+static void print_short(const struct ht_listed *listed) {
+    const struct ht_choice *choice = listed->choice;
+    if (!choice || listed->problem[0]) return;
+    printf("%-12s %-10s %s\n", choice->name, choice->version, choice->path);
+}
+
+struct list {
+    struct ht_experiment *x;
+    struct ht_replay_options *options;
+    json_t *json;  // NULL: as text
+    size_t count;
+    int status;
+};
+
+static void add(struct list *list, struct ht_choice *choice, const struct ht_allocator *kind) {
+    struct ht_listed listed = {.kind = kind, .choice = choice};
+    if (choice && !ht_experiment_describe(list->x, choice, listed.problem, sizeof listed.problem)) {
+        fprintf(stderr, "replay: %s: %s\n", choice->name, listed.problem);
+        list->status = HT_EXIT_FAILED;
+    }
+    if (choice && choice->kind) listed.kind = choice->kind;
+    if (list->json) json_array_append_new(list->json, ht_listed_json(&listed));
+    else if (list->options->verbose) print_verbose(&listed, list->count == 0);
+    else print_short(&listed);
+    list->count++;
+}
+
+static void add_named(struct list *list, const struct ht_allocator *kind) {
+    static struct ht_choices one;  // too large for a small stack
+    struct ht_error error = {0};
+    one.count = 0;
+    bool built = ht_choices_add_name(&one, kind->name, &error) == 0;
+    add(list, built ? &one.list[0] : NULL, kind);
+}
+
+static void add_all(struct list *list) {
+    struct ht_choices *choices = &list->options->choices;
+    if (!list->options->alloc_named && (list->options->verbose || list->options->json)) {
+        for (size_t i = 0; ht_allocators[i]; i++) add_named(list, ht_allocators[i]);
+        return;
+    }
+    if (choices->null_only) add_named(list, ht_allocator_named("null"));
+    for (size_t i = 0; i < choices->count; i++) add(list, &choices->list[i], NULL);
+}
+
+int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options) {
+    struct list list = {.x = x, .options = options, .status = HT_EXIT_DONE};
+    struct ht_error error = {0};
+    if (ht_child_channel_open(&x->channel, NULL, &error)) {
+        fprintf(stderr, "replay: %s\n", error.message);
+        return HT_EXIT_FAILED;
+    }
+    if (options->json) list.json = json_array();
+    add_all(&list);
+    ht_child_channel_close(&x->channel);
+    if (list.json) {
+        json_dumpf(list.json, stdout, JSON_INDENT(2));
+        printf("\n");
+        json_decref(list.json);
+    }
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "replay: the list can't be written\n");
+        list.status = HT_EXIT_FAILED;
+    }
+    return list.status;
+}
