@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from .errors import HeaptapeError, ResultsError
 from .fleet_plan import Plan
@@ -58,7 +58,7 @@ class FleetResults:
             self._file.close()
             raise
 
-    def __enter__(self) -> FleetResults:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
