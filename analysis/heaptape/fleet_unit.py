@@ -91,7 +91,8 @@ def find_replay() -> str:
 
 def built_allocators() -> list[str]:
     """What `all` stands for on this machine."""
-    done = _call([find_replay(), "--list"])
+    # Not the bare --list, which also has those that are compared only where they are named.
+    done = _call([find_replay(), "--list", "--alloc=all"])
     return [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
 
 

@@ -1,7 +1,7 @@
 """A shop's back end in small: what a Python web application does between its socket and its database, in one thread.
 
-Requests come in two bursts with a pause between them: JSON is read and checked, pages are rendered and parsed again, sessions come and go, the search index grows, a
-report is written as CSV, and the catalogue is reloaded whole.
+Requests come in two bursts with a pause between them, before which it drops what can be had again: JSON is read and checked, pages are rendered and parsed again,
+sessions come and go, the catalogue is loaded and indexed, a report is written as CSV.
 """
 
 from __future__ import annotations
