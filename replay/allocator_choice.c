@@ -69,11 +69,6 @@ static size_t built_names(char names[HT_CHOICES_MAX][64], bool floors) {
 }
 
 static struct ht_choice *add(struct ht_choices *choices, const char *name, struct ht_error *error) {
-    for (size_t i = 0; i < choices->count; i++) {
-        if (strcmp(choices->list[i].name, name)) continue;
-        fail(error, HT_EXIT_USAGE, "--alloc: %s is named twice%s", name, "");
-        return NULL;
-    }
     if (choices->count == HT_CHOICES_MAX || strlen(name) >= sizeof choices->list[0].name) {
         fail(error, HT_EXIT_USAGE,
              "--alloc: at most 64 allocators with names of at most 127 bytes expected%s%s", "", "");
@@ -221,6 +216,17 @@ static bool is_knob(const struct ht_choices *choices, const char *part) {
            !find_executable(equals + 1, executable, sizeof executable);
 }
 
+// Once the knobs are in the names: an allocator may take part as it is and with knobs.
+static int none_twice(const struct ht_choices *choices, struct ht_error *error) {
+    for (size_t i = 0; i < choices->count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(choices->list[i].name, choices->list[j].name)) continue;
+            return fail(error, HT_EXIT_USAGE, "--alloc: %s is named twice%s", choices->list[i].name, "");
+        }
+    }
+    return 0;
+}
+
 int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error *error) {
     char *copy = strdup(spec), *rest = copy, *one;
     int failed = copy ? 0 : fail(error, HT_EXIT_FAILED, "no memory%s%s", "", "");
@@ -228,5 +234,5 @@ int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error
         failed = is_knob(choices, one) ? add_knob(choices, one, error) : add_one(choices, one, error);
     }
     free(copy);
-    return failed;
+    return failed ? failed : none_twice(choices, error);
 }

@@ -334,8 +334,8 @@ class Experiment:
         return self.all_runs[~is_control(self.all_runs)]
 
 
-_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap", "thp")
-_USUAL = {"scale": "1", "touch_free": "none", "pollution_bytes": "0"}
+_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap", "configuration", "thp")
+_USUAL = {"scale": "1", "touch_free": "none", "pollution_bytes": "0", "configuration": "default"}
 
 
 def experiments(frame: pd.DataFrame) -> list[Experiment]:

@@ -29,7 +29,7 @@ _NUMBERS = (
 )
 _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
-    "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "thp", "started_at",
+    "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "configuration", "thp", "started_at",
 )
 _PASSES = ("time", "memory", "verify")
 
