@@ -29,6 +29,7 @@ struct ht_knob {
     // The environment variable that sets it; NULL: one of those that go into the kind's knobs_variable.
     const char *variable;
     const char *spelled;       // in its variable or in that list; NULL: as name
+    const char *ending;        // behind its value there, such as K for values that count KiB; NULL: nothing
     const char *since, *last;  // versions that have it; NULL: any
     bool rounded;              // the allocator may make another value of it
     const char *says;          // what it does, in half a sentence

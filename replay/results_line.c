@@ -44,7 +44,8 @@ static json_t *trace_json(const struct ht_results_line *line) {
 // the environment sets, which the child inherits.
 static json_t *knobs_json(const struct ht_choice *choice) {
     static const char *const names[] = {"MALLOC_CONF",     "GLIBC_TUNABLES", "MALLOC_ARENA_", "MALLOC_MMAP_",
-                                        "MALLOC_TOP_PAD_", "MALLOC_TRIM_",   "TCMALLOC_",     "MIMALLOC_"};
+                                        "MALLOC_TOP_PAD_", "MALLOC_TRIM_",   "TCMALLOC_",     "MIMALLOC_",
+                                        "SCUDO_OPTIONS",   "TBB_MALLOC_"};
     extern char **environ;
     json_t *knobs = json_object();
     const struct ht_knob *table = choice->kind ? choice->kind->knobs : NULL;
