@@ -95,7 +95,7 @@ static void become_child(pid_t launcher) {
 // addresses by luck that has to average out over the runs. Not permitted in some containers: then it is left
 // to chance.
 //
-// Kernels before 6.15 put the heap of a program that a loader was asked to start behind that loader, where it
+// Some kernels put the heap of a program that a loader was asked to start behind that loader, where it
 // has no room to grow, unless addresses are left to chance.
 static void fix_addresses(enum ht_pass pass, const struct ht_choice *choice) {
     bool memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT;
