@@ -201,6 +201,12 @@ static const struct ht_knob knobs[] = {
 
 static const char *const booleans[] = {"false", "true"};
 
+static const struct ht_fault faults[] = {
+    {.since = "5.3.0",
+     .last = "5.3.0",
+     .says = "pvalloc is not its own but the C library's, and freeing such a block crashes; replayed as posix_memalign."},
+    {0}};
+
 const struct ht_allocator ht_allocator_jemalloc = {
     .name = "jemalloc",
     .title = "jemalloc: arenas by processor, gives memory back as it ages",
@@ -221,4 +227,5 @@ const struct ht_allocator ht_allocator_jemalloc = {
     .knobs_always = "abort_conf:true",
     .read_knob = read_knob,
     .clock = "clock_gettime",
+    .faults = faults,
 };
