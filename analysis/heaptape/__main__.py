@@ -20,6 +20,7 @@ from .report import write_report
 from .results import read_results
 from .table import comparison_object, comparison_text
 from .trace import read_trace
+from .tuning import add_parser as add_tune
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,6 +47,7 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("-o", "--output", metavar="FOLDER",
                         help="where to write events.parquet and its like (beside the trace)")
     export.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
+    add_tune(verbs)
     return parser
 
 
