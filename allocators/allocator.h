@@ -63,6 +63,7 @@ struct ht_allocator {
     const char *soname;   // how the file name of the object that must serve begins
     const char *known_by;  // a function that only this kind has
     bool is_null;          // hands out addresses only: every block is the same page
+    bool usable_is_requested;  // its malloc_usable_size tells what was asked for, not what there is
 
     // Leaves text empty if it can't tell.
     void (*version)(const struct ht_server *server, char *text, size_t room);

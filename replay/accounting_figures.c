@@ -18,21 +18,24 @@ static double mean_slop(const struct ht_built_form *built, const int64_t *slop_b
 }
 
 bool ht_accounting_figures(const struct ht_built_form *built, const struct ht_child_figures *child,
-                           const uint64_t *samples, struct ht_accounting_figures *figures) {
+                           const uint64_t *samples, const uint64_t *untouched,
+                           struct ht_accounting_figures *figures) {
     uint32_t count = built->form->samples;
     *figures = (struct ht_accounting_figures){
         .child = malloc(sizeof *child),
         .slop_bytes = malloc((count + 1) * sizeof(int64_t)),
+        .untouched_bytes = malloc((count + 1) * sizeof(uint64_t)),
         .slop_peak_bytes = NAN,
         .slop_mean_bytes = NAN,
         .slop_end_bytes = NAN,
     };
-    if (!figures->child || !figures->slop_bytes) {
+    if (!figures->child || !figures->slop_bytes || !figures->untouched_bytes) {
         ht_accounting_figures_free(figures);
         return false;
     }
     memcpy(figures->child, child, sizeof *child);
     for (uint32_t i = 0; i < count; i++) figures->slop_bytes[i] = (int64_t)samples[i];
+    memcpy(figures->untouched_bytes, untouched, count * sizeof *untouched);
     if (!child->knows_usable) return true;
     figures->slop_peak_bytes = (double)child->peak_usable_bytes - (double)child->peak_live_bytes;
     figures->slop_mean_bytes = mean_slop(built, figures->slop_bytes);
@@ -52,5 +55,6 @@ const struct ht_report_row *ht_report_at_peak(const struct ht_accounting_figures
 void ht_accounting_figures_free(struct ht_accounting_figures *figures) {
     free(figures->child);
     free(figures->slop_bytes);
+    free(figures->untouched_bytes);
     *figures = (struct ht_accounting_figures){0};
 }

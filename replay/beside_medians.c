@@ -55,13 +55,47 @@ static void leftovers_of(const struct medians *of, struct ht_leftover_figures *l
     }
 }
 
+static double peak_of(const struct ht_cell *cell) { return cell->decomposition.peak.rss_bytes; }
+static double end_of(const struct ht_cell *cell) { return cell->decomposition.end.rss_bytes; }
+
+// The run whose RSS is the median, the lower of the two in the middle; NULL: none was taken apart.
+static const struct ht_cell *middle_run(const struct medians *of, double (*rss_of)(const struct ht_cell *)) {
+    const struct ht_cell *found = NULL;
+    for (uint32_t round = 0; round < of->all->rounds; round++) {
+        const struct ht_cell *cell = ht_cell(of->all, round, of->choice);
+        size_t below = 0, as_much = 0, all = 0;
+        for (uint32_t other = 0; other < of->all->rounds; other++) {
+            const struct ht_cell *with = ht_cell(of->all, other, of->choice);
+            if (!with->memory_ok || isnan(rss_of(with))) continue;
+            below += rss_of(with) < rss_of(cell);
+            as_much += rss_of(with) == rss_of(cell);
+            all++;
+        }
+        if (cell->memory_ok && below * 2 < all && (below + as_much) * 2 >= all) found = cell;
+    }
+    return found;
+}
+
+static void decomposition_of(const struct medians *of, const struct ht_leftover_figures *leftovers,
+                             struct ht_decomposition *decomposition) {
+    const struct ht_cell *peak = middle_run(of, peak_of), *end = middle_run(of, end_of);
+    ht_decomposition_unknown(decomposition);
+    if (!peak || !end) return;
+    *decomposition = (struct ht_decomposition){.peak = peak->decomposition.peak,
+                                               .end = end->decomposition.end,
+                                               .after_free_bytes = leftovers->rss_after_free_bytes,
+                                               .after_purge_bytes = leftovers->rss_after_purge_bytes};
+}
+
 struct ht_beside_medians ht_beside_medians(const struct ht_comparison *c, size_t choice) {
     struct ht_beside_medians medians = {.harness_share = NAN};
+    ht_decomposition_unknown(&medians.decomposition);
     struct medians of = {c->measurements, choice, malloc((c->rounds + 1) * sizeof(double))};
     if (!of.scratch) return medians;
     medians.harness_share = harness_share(&of);
     counters_of(&of, &medians.counters);
     leftovers_of(&of, &medians.leftovers);
+    decomposition_of(&of, &medians.leftovers, &medians.decomposition);
     free(of.scratch);
     return medians;
 }

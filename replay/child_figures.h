@@ -80,6 +80,7 @@ struct ht_child_figures {
     struct ht_report_row report[HT_REPORTS_MAX], report_end;
     struct ht_size_account at_peak[HT_SIZE_CLASSES];
     uint64_t peak_live_bytes, peak_usable_bytes;  // where most was live among the samples
+    uint64_t untouched_end_bytes;                 // of what is usable: not written to by the replay
 };
 
 #endif

@@ -50,7 +50,7 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
     size_t live_bytes = built ? (built->form->slots / 64 + 1) * sizeof(uint64_t) : 0;
     *channel = (struct ht_child_channel){.built = built, .exchange_fd = fd};
-    channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + samples * sizeof(uint64_t) +
+    channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) +
                               readings * sizeof(struct ht_reading) + live_bytes;
     if (fd < 0 || ftruncate(fd, (off_t)channel->exchange_bytes)) {
         return ht_error_system(error, "replay", "shared memory for the results");
@@ -59,7 +59,8 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
     if (map == MAP_FAILED) return ht_error_system(error, "replay", "shared memory for the results");
     channel->exchange = map;
     channel->rss_bytes = (const uint64_t *)((char *)map + HT_EXCHANGE_RSS_OFFSET);
-    channel->readings = (const struct ht_reading *)(channel->rss_bytes + samples);
+    channel->untouched_bytes = channel->rss_bytes + samples;
+    channel->readings = (const struct ht_reading *)(channel->untouched_bytes + samples);
     if (built) memcpy((char *)map + channel->exchange_bytes - live_bytes, built->live_slots, live_bytes);
     return 0;
 }
@@ -97,6 +98,17 @@ static void fix_addresses(enum ht_pass pass) {
     if (pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT) personality(ADDR_NO_RANDOMIZE);
 }
 
+static _Noreturn void refuse(const struct ht_child_channel *channel, const char *what) {
+    struct ht_outcome *outcome = &channel->exchange->outcome;
+    snprintf(outcome->message, sizeof outcome->message, "%s: %s", what, strerror(errno));
+    outcome->state = HT_OUTCOME_REFUSED;
+    _exit(127);
+}
+
+static void disable_huge_pages(const struct ht_child_channel *channel) {
+    if (ht_huge_pages_disable(channel->thp_disable)) refuse(channel, "huge pages can't be disabled");
+}
+
 static void pin(int cpu) {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -132,6 +144,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     become_child(launcher);
     pin(cpu);
     fix_addresses((enum ht_pass)channel->exchange->job.pass);
+    disable_huge_pages(channel);
     if (channel->callgrind_path) {
         exec_under_callgrind(channel, choice, environment, form, exchange);
     } else if (wrapper) {
@@ -143,11 +156,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
         char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
         execve(choice->executable, arguments, environment);
     }
-    struct ht_outcome *outcome = &channel->exchange->outcome;
-    snprintf(outcome->message, sizeof outcome->message, "%s can't be run: %s",
-             channel->callgrind_path ? "valgrind" : "its program", strerror(errno));
-    outcome->state = HT_OUTCOME_REFUSED;
-    _exit(127);
+    refuse(channel, channel->callgrind_path ? "valgrind can't be run" : "its program can't be run");
 }
 
 static bool judge(const struct ht_child_channel *channel, int status, struct ht_oom_kills before,

@@ -8,6 +8,7 @@
 #include "allocator_choice.h"
 #include "child_watch.h"
 #include "form_builder.h"
+#include "huge_pages.h"
 #include "random_numbers.h"
 #include "replay_job.h"
 
@@ -18,12 +19,14 @@ struct ht_child_channel {
     uint64_t exchange_bytes;
     struct ht_exchange *exchange;
     const uint64_t *rss_bytes;          // the samples of the last memory pass
+    const uint64_t *untouched_bytes;    // of the last accounting pass, by sample
     const struct ht_reading *readings;  // of the last timed pass
     const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
     // Set once it is open, for all children to come.
     struct ht_child_watch watch;
     const char *wrap;  // the command that children are run under, as a shell reads it; NULL: none
     uint64_t runs;     // under it, so far
+    enum ht_thp_disable thp_disable;
 };
 
 // built: what the children are to replay, with room for its samples and readings; NULL: only to describe.

@@ -7,6 +7,7 @@
 
 #include "allocator_choice.h"
 #include "counter_figures.h"
+#include "decomposition.h"
 #include "failing_runs.h"
 #include "figure_passes.h"
 #include "leftover_figures.h"
@@ -26,6 +27,7 @@ struct ht_cell {
     struct ht_memory_figures memory;  // its samples are not kept
     struct ht_counter_figures counters;
     struct ht_leftover_figures leftovers;
+    struct ht_decomposition decomposition;
 };
 
 struct ht_measurements {
@@ -76,6 +78,7 @@ struct ht_comparison {
     uint32_t repeats;            // of the trace in each flat run
     const double *instructions;  // by allocator, NaN where not counted
     const struct ht_warnings *warnings;
+    const char *thp;  // transparent huge pages of all runs, empty if not known
     const struct ht_failing_runs *failing;  // by allocator
 };
 

@@ -134,6 +134,7 @@ int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
                              (json_int_t)c->options->seed, "failed_runs", (json_int_t)c->failed_runs);
     json_object_set_new(root, "scale", json_integer(c->options->scale));
     json_object_set_new(root, "baseline", c->count ? text(choices->list[c->baseline].name) : json_null());
+    json_object_set_new(root, "thp", *c->thp ? json_string(c->thp) : json_null());
     json_object_set_new(root, "repeats", json_integer(c->repeats));
     json_object_set_new(root, "control", control_json(c));
     json_object_set_new(root, "warnings", warnings_json(c->warnings));

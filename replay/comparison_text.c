@@ -373,6 +373,7 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_recorded(out, c);
     print_harness(out, c);
     ht_harness_share_print(out, c);
+    if (c->count) ht_huge_pages_print(out, c);
     if (c->options->verbose && c->options->time_pass) print_details(out, c);
     if (c->options->verbose && c->count) ht_figures_print(out, c);
     if (c->options->verbose) print_outliers(out, c);

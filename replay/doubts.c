@@ -35,6 +35,19 @@ static void doubt_machine(const struct ht_experiment *x, const struct ht_activit
     }
 }
 
+// An option where that does, else what only root can do.
+static void suggest_thp(const struct ht_experiment *x, const char *mode, char *remedy, size_t room) {
+    struct ht_huge_pages chosen;
+    char problem[256];
+    snprintf(remedy, room, "echo %s > /sys/kernel/mm/transparent_hugepage/enabled", mode);
+    for (int i = HT_THP_NEVER; i < HT_THPS; i++) {
+        if (strcmp(mode, ht_thp_names[i])) continue;
+        if (ht_huge_pages_here((enum ht_thp)i, x->machine.thp, &chosen, problem, sizeof problem)) {
+            snprintf(remedy, room, "--thp %s", mode);
+        }
+    }
+}
+
 static void doubt_settings(const struct ht_experiment *x, const struct ht_recorded_program *program,
                            struct ht_warnings *warnings) {
     const struct ht_machine *machine = &x->machine;
@@ -46,13 +59,13 @@ static void doubt_settings(const struct ht_experiment *x, const struct ht_record
         ht_warn(warnings, HT_WARNING_TURBO, machine->turbo_off,
                 "turbo is on, so the clock depends on what else runs");
     }
-    if (!x->options->memory_pass || !machine->thp[0]) return;
-    if (program->thp[0] ? strcmp(program->thp, machine->thp) != 0 : !strcmp(machine->thp, "always")) {
+    const char *thp = x->huge_pages.mode;
+    if (!x->options->memory_pass || !thp[0] || x->options->thp != HT_THP_AS_IS) return;  // chosen is known
+    if (program->thp[0] ? strcmp(program->thp, thp) != 0 : !strcmp(thp, "always")) {
         char remedy[160];
-        snprintf(remedy, sizeof remedy, "echo %s > /sys/kernel/mm/transparent_hugepage/enabled",
-                 program->thp[0] ? program->thp : "madvise");
-        ht_warn(warnings, HT_WARNING_THP, remedy, "transparent huge pages are \"%s\" here%s%s%s",
-                machine->thp, program->thp[0] ? ", and were \"" : "", program->thp,
+        suggest_thp(x, program->thp[0] ? program->thp : "madvise", remedy, sizeof remedy);
+        ht_warn(warnings, HT_WARNING_THP, remedy, "transparent huge pages are \"%s\" here%s%s%s", thp,
+                program->thp[0] ? ", and were \"" : "", program->thp,
                 program->thp[0] ? "\" where recorded" : "");
     }
 }

@@ -136,6 +136,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, const st
     line->options = x->options;
     line->built = x->built;
     line->machine = &x->machine;
+    line->thp = x->huge_pages.mode;
     line->trace_sha256 = x->trace_sha256;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
@@ -245,7 +246,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
         line.memory = &cell->memory;
         line.leftovers = &cell->leftovers;
         line.memory_figures = &x->channel.exchange->figures;
-        ht_figures_of_memory(x, turn);
+        if (ht_figures_of_memory(x, turn)) line.decomposition = &cell->decomposition;
         if (!x->options->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
     } else {
         line.problem = problem;

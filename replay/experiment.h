@@ -10,6 +10,7 @@
 #include "fail_if.h"
 #include "failing_runs.h"
 #include "form_builder.h"
+#include "huge_pages.h"
 #include "machine_facts.h"
 #include "replay_options.h"
 #include "replay_warnings.h"
@@ -36,6 +37,7 @@ struct ht_experiment {
     uint64_t end_ns;  // of the trace
     int results_fd;   // -1: results are not kept
     struct ht_machine machine;
+    struct ht_huge_pages huge_pages;  // of all runs
     struct ht_child_channel channel;
     struct ht_random random;
     struct ht_measurements measurements;

@@ -51,12 +51,17 @@ bool ht_figures_of_timed(struct ht_experiment *x, const struct ht_turn *turn,
     return control || !ht_latencies_merge(&x->measurements.of_choices[turn->who].latencies, latencies);
 }
 
-void ht_figures_of_memory(struct ht_experiment *x, const struct ht_turn *turn) {
+bool ht_figures_of_memory(struct ht_experiment *x, const struct ht_turn *turn) {
     struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
     struct ht_child_figures *null = &x->measurements.of_choices[0].memory;
     bool own = turn->who == HT_WHO_NULL;
     if (own) *null = x->channel.exchange->figures;
     ht_leftover_figures(&x->channel.exchange->figures, own ? NULL : null, &cell->leftovers);
+    if (own) return false;
+    size_t choice = turn->who > x->measurements.choices ? x->baseline : turn->who - 1;
+    const struct ht_accounting_figures *accounting = &x->measurements.of_choices[1 + choice].accounting;
+    ht_decompose(x->built, &cell->memory, &cell->leftovers, accounting, &cell->decomposition);
+    return accounting->child != NULL;
 }
 
 static void take_off(struct ht_syscall_counts *counts, const struct ht_syscall_counts *null) {
@@ -117,7 +122,7 @@ static void account(struct ht_experiment *x, const struct ht_choice *choice,
     figures->problem[0] = 0;
     if (figures != null && figures->syscalls_counted) take_off(&figures->syscalls, &null->syscalls);
     if (!ht_accounting_figures(x->built, &x->channel.exchange->figures, x->channel.rss_bytes,
-                               &figures->accounting)) {
+                               x->channel.untouched_bytes, &figures->accounting)) {
         snprintf(figures->problem, sizeof figures->problem, "no memory for its figures");
     }
 }

@@ -37,7 +37,8 @@ const char *ht_syscalls_missing(const struct ht_choice_figures *figures);
 void ht_figures_of_flat(struct ht_experiment *experiment, const struct ht_turn *turn);
 bool ht_figures_of_timed(struct ht_experiment *experiment, const struct ht_turn *turn,
                          struct ht_latencies *latencies);
-void ht_figures_of_memory(struct ht_experiment *experiment, const struct ht_turn *turn);
+// True: it could be taken apart, too, for which the accounting pass of its choice must have run.
+bool ht_figures_of_memory(struct ht_experiment *experiment, const struct ht_turn *turn);
 
 // Runs the untimed accounting pass of this choice, the first time that it is asked to; the null replayer's
 // must come first. What goes wrong is told with the figures, and is no failed run.

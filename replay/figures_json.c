@@ -1,6 +1,7 @@
 #include "figures_json.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "beside_medians.h"
 
@@ -88,6 +89,40 @@ static void add_leftovers(json_t *to, const struct ht_leftover_figures *left) {
     json_object_set_new(to, "swap_peak_bytes", whole(left ? left->swap_peak_bytes : NAN));
 }
 
+static json_t *percent(double part, double whole) {
+    return whole > 0 ? figure(100 * part / whole) : json_null();
+}
+
+static json_t *part_json(const struct ht_decomposition_part *part) {
+    const struct {
+        const char *name;
+        double bytes;
+    } parts[] = {{"requested", part->requested_bytes},
+                 {"internal", part->internal_bytes},
+                 {"untouched", part->untouched_bytes},
+                 {"other", part->other_bytes},
+                 {"lazyfree", part->lazyfree_bytes}};
+    json_t *made = json_pack("{s:o}", "rss_bytes", whole(part->rss_bytes)), *percents = json_object();
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "%s_bytes", parts[i].name);
+        json_object_set_new(made, key, whole(parts[i].bytes));
+        json_object_set_new(percents, parts[i].name, percent(parts[i].bytes, part->rss_bytes));
+    }
+    json_object_set_new(made, "percent", percents);
+    return made;
+}
+
+static void add_decomposition(json_t *to, const struct ht_decomposition *of) {
+    json_t *made = json_null();
+    if (of && !isnan(of->peak.rss_bytes)) {
+        made = json_pack("{s:o, s:o, s:o, s:o}", "peak", part_json(&of->peak), "end", part_json(&of->end),
+                         "after_free_bytes", whole(of->after_free_bytes), "after_purge_bytes",
+                         whole(of->after_purge_bytes));
+    }
+    json_object_set_new(to, "decomposition", made);
+}
+
 static void add_syscalls(json_t *to, const struct ht_choice_figures *of) {
     json_t *made = of && of->syscalls_counted ? json_object() : NULL;
     for (int i = 0; made && i < HT_SYSCALLS; i++) {
@@ -144,6 +179,7 @@ void ht_figures_json_add(json_t *run, const struct ht_results_line *line) {
     add_latencies(run, line->latencies);
     add_counters(run, line->counters);
     add_leftovers(run, line->leftovers);
+    add_decomposition(run, line->decomposition);
     add_syscalls(run, line->of_choice);
     add_accounting(run, line->memory ? line->of_choice : NULL);
     const char *purge =
@@ -203,6 +239,7 @@ void ht_figures_json_compare(json_t *allocator, const struct ht_comparison *c, s
     json_object_set_new(allocator, "latencies_dropped", count(of->latencies.dropped));
     add_counters(allocator, &medians.counters);
     add_leftovers(allocator, &medians.leftovers);
+    add_decomposition(allocator, &medians.decomposition);
     add_syscalls(allocator, of);
     add_accounting(allocator, of);
 }

@@ -44,6 +44,22 @@ void ht_harness_share_print(FILE *out, const struct ht_comparison *c) {
     if (begun) fputc('\n', out);
 }
 
+void ht_huge_pages_print(FILE *out, const struct ht_comparison *c) {
+    double most = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        most = fmax(most, ht_beside_medians(c, i).leftovers.anon_huge_peak_bytes);
+    }
+    if (!(most > 0) && strcmp(c->thp, "always") && c->options->thp == HT_THP_AS_IS) return;
+    fprintf(out, "transparent huge pages: %s", *c->thp ? c->thp : "n/a");
+    for (size_t i = 0; i < c->count && c->options->memory_pass; i++) {
+        char text[CELL_BYTES];
+        double bytes = ht_beside_medians(c, i).leftovers.anon_huge_peak_bytes;
+        fprintf(out, "%s %s %s", i ? "," : "; of peak RSS in them:", name_of(c, i),
+                number(bytes, 1e6, "%.1f MB", text));
+    }
+    fputc('\n', out);
+}
+
 static void add_latency_row(struct ht_text_table *table, const char *what,
                             const struct ht_histogram *histogram, uint64_t least) {
     struct ht_percentiles p = ht_percentiles_of(histogram);
@@ -141,51 +157,100 @@ static void print_syscalls(FILE *out, const struct ht_comparison *c) {
 
 static const char *megabytes(double bytes, char *text) { return number(bytes, 1e6, "%.2f MB", text); }
 
+static const char *share_text(double bytes, double rss_bytes, char *text) {
+    if (isnan(bytes) || !(rss_bytes > 0)) return megabytes(bytes, text);
+    snprintf(text, CELL_BYTES, "%.2f MB %5.1f %%", bytes / 1e6, 100 * bytes / rss_bytes);
+    return text;
+}
+
+// The cells that a part has in both of its tables.
+enum { PART_CELLS = 5 };
+static void put_part(const struct ht_decomposition_part *part, const char **row,
+                     char text[PART_CELLS][CELL_BYTES]) {
+    double rss_bytes = part->rss_bytes;
+    row[0] = megabytes(rss_bytes, text[0]);
+    row[1] = share_text(part->requested_bytes, rss_bytes, text[1]);
+    row[2] = share_text(part->internal_bytes, rss_bytes, text[2]);
+    row[3] = share_text(part->untouched_bytes, rss_bytes, text[3]);
+    row[4] = share_text(part->other_bytes, rss_bytes, text[4]);
+}
+
+static void print_decomposition(FILE *out, const struct ht_comparison *c) {
+    static struct ht_text_table peak, end;
+    begin_table(&peak, "lrrrrrr",
+                (const char *[]){"at peak RSS", "RSS", "= live, requested", "+ internal", "- untouched",
+                                 "+ cached, external, metadata", "(LazyFree in it)"});
+    begin_table(&end, "lrrrrrrr",
+                (const char *[]){"at the end", "RSS", "= live, requested", "+ internal", "- untouched",
+                                 "+ cached, external, metadata", "all freed", "purged"});
+    for (size_t i = 0; i < c->count; i++) {
+        struct ht_decomposition parts = ht_beside_medians(c, i).decomposition;
+        char text[PART_CELLS + 2][CELL_BYTES];
+        const char *row[PART_CELLS + 3] = {name_of(c, i)};
+        put_part(&parts.peak, row + 1, text);
+        row[6] = megabytes(parts.peak.lazyfree_bytes, text[5]);
+        ht_table_add(&peak, row);
+        put_part(&parts.end, row + 1, text);
+        row[6] = share_text(parts.after_free_bytes, parts.end.rss_bytes, text[5]);
+        row[7] = share_text(parts.after_purge_bytes, parts.end.rss_bytes, text[6]);
+        ht_table_add(&end, row);
+    }
+    fputc('\n', out);
+    ht_table_print(out, &peak);
+    fputc('\n', out);
+    ht_table_print(out, &end);
+}
+
 static void print_leftovers(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
-    begin_table(&table, "lrrrrrrr",
-                (const char *[]){"allocator", "slop at peak", "mean slop", "all freed", "purged", "LazyFree",
-                                 "huge pages", "swapped"});
+    begin_table(&table, "lrrrrr",
+                (const char *[]){"allocator", "slop at peak", "mean slop", "LazyFree at end",
+                                 "huge pages at end", "swapped at end"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_accounting_figures *accounting = &figures_of(c, i)->accounting;
         struct ht_leftover_figures left = ht_beside_medians(c, i).leftovers;
-        char text[7][CELL_BYTES];
+        char text[5][CELL_BYTES];
         bool measured = accounting->child != NULL;
         ht_table_add(
             &table,
             (const char *[]){name_of(c, i), megabytes(measured ? accounting->slop_peak_bytes : NAN, text[0]),
                              megabytes(measured ? accounting->slop_mean_bytes : NAN, text[1]),
-                             megabytes(left.rss_after_free_bytes, text[2]),
-                             megabytes(left.rss_after_purge_bytes, text[3]),
-                             megabytes(left.lazyfree_bytes, text[4]),
-                             megabytes(left.anon_huge_bytes, text[5]), megabytes(left.swap_bytes, text[6])});
+                             megabytes(left.lazyfree_bytes, text[2]),
+                             megabytes(left.anon_huge_bytes, text[3]), megabytes(left.swap_bytes, text[4])});
     }
     fputc('\n', out);
     ht_table_print(out, &table);
 }
 
-static void print_report(FILE *out, const struct ht_comparison *c, size_t allocator) {
-    const struct ht_accounting_figures *accounting = &figures_of(c, allocator)->accounting;
-    const struct ht_child_figures *child = accounting->child;
-    const struct ht_report_row *peak = ht_report_at_peak(accounting);
-    if (!child || !child->report_values || !peak) return;
-    fprintf(out, "%s of itself where most is live, in MB: requested %.2f", name_of(c, allocator),
-            (double)peak->live_bytes / 1e6);
+static void print_report(FILE *out, const struct ht_comparison *c, size_t allocator, const char *where,
+                         const struct ht_report_row *row) {
+    const struct ht_child_figures *child = figures_of(c, allocator)->accounting.child;
+    fprintf(out, "%s of itself %s, in MB: requested %.2f", name_of(c, allocator), where,
+            (double)row->live_bytes / 1e6);
     for (uint32_t i = 0; i < child->report_values; i++) {
         const char *name = child->report_names[i];
         char text[CELL_BYTES];
         fprintf(
             out, ", %.*s %s", (int)(strlen(name) - strlen("_bytes")), name,
-            number(peak->values[i] == HT_FIGURE_UNKNOWN ? NAN : (double)peak->values[i], 1e6, "%.2f", text));
+            number(row->values[i] == HT_FIGURE_UNKNOWN ? NAN : (double)row->values[i], 1e6, "%.2f", text));
     }
     fputc('\n', out);
+}
+
+static void print_reports(FILE *out, const struct ht_comparison *c, size_t allocator) {
+    const struct ht_accounting_figures *accounting = &figures_of(c, allocator)->accounting;
+    const struct ht_report_row *peak = ht_report_at_peak(accounting);
+    if (!accounting->child || !accounting->child->report_values) return;
+    if (peak) print_report(out, c, allocator, "where most is live", peak);
+    print_report(out, c, allocator, "at the end", &accounting->child->report_end);
 }
 
 void ht_figures_print(FILE *out, const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count && c->options->time_pass; i++) print_latencies(out, c, i);
     if (c->options->time_pass) print_counters(out, c);
     print_syscalls(out, c);
+    if (c->options->memory_pass) print_decomposition(out, c);
     print_leftovers(out, c);
     fputc('\n', out);
-    for (size_t i = 0; i < c->count; i++) print_report(out, c, i);
+    for (size_t i = 0; i < c->count; i++) print_reports(out, c, i);
 }

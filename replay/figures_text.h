@@ -7,6 +7,8 @@
 #include "comparison.h"
 
 void ht_harness_share_print(FILE *out, const struct ht_comparison *comparison);
+// A line, where there are huge pages or could be, or they were chosen.
+void ht_huge_pages_print(FILE *out, const struct ht_comparison *comparison);
 void ht_figures_print(FILE *out, const struct ht_comparison *comparison);
 
 #endif

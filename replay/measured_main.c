@@ -102,7 +102,8 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->form = form;
     lane->stream = ht_form_streams(form) + i;
     lane->rss_bytes = (uint64_t *)((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET);
-    lane->readings = (struct ht_reading *)(lane->rss_bytes + form->samples);
+    lane->untouched_bytes = lane->rss_bytes + form->samples;
+    lane->readings = (struct ht_reading *)(lane->untouched_bytes + form->samples);
     lane->statm_fd = run->statm_fd;
     lane->pollution = run->pollution;
     lane->pollution_bytes = job->pollution_bytes;
@@ -174,7 +175,7 @@ static void prepare(struct measured *run) {
     }
     run->lanes_count = run->form->streams * run->scale;
     fault_in((char *)run->exchange + HT_EXCHANGE_RSS_OFFSET,
-             run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
+             2 * run->form->samples * sizeof(uint64_t) + run->form->readings * sizeof(struct ht_reading));
     if (run->form->streamed) fault_in(run->form, run->form->bytes);
     prepare_lanes(run);
     struct ht_window_tables tables = {

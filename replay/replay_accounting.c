@@ -22,18 +22,59 @@ static void drop(struct ht_accounting *accounting, void **entry) {
     }
     atomic_fetch_sub(&accounting->live_bytes, account->requested_bytes);
     atomic_fetch_sub(&accounting->usable_bytes, account->usable_bytes);
+    atomic_fetch_sub(&accounting->untouched_bytes, account->untouched_bytes);
     *account = (struct ht_account_slot){0};
 }
 
-static void add(struct ht_accounting *accounting, void **entry, uint64_t requested_bytes) {
+static uint64_t pages_of(uint64_t bytes) {
+    return bytes / HT_TOUCH_PAGE_BYTES + (bytes % HT_TOUCH_PAGE_BYTES != 0);
+}
+
+// Pages of a block that the replay writes to (replay_engine.c), those of the block that it was before
+// included. Of calloc's blocks below 64 KiB no trace knows what was resident: they count as written.
+static uint64_t pages_touched(const struct ht_lane *lane, const struct ht_word_call *call, uint64_t bytes,
+                              uint64_t former_touched_bytes) {
+    enum { KNOWN_FROM_BYTES = 65536 };
+    bool again = call->call == HT_WIDE_REALLOC;
+    uint64_t pages = pages_of(bytes), from = again ? pages_of(call->extra) : 0, until = pages;
+    uint64_t kept = again ? pages_of(former_touched_bytes) : 0;
+    switch (lane->touch) {
+    case HT_TOUCH_NONE: until = 0; break;
+    case HT_TOUCH_FIRST: until = from ? 0 : 1; break;
+    case HT_TOUCH_RECORDED:
+        if (call->pages < pages) until = call->pages;
+        else if (call->pages == HT_PAGES_BY_RULE && call->call == HT_WIDE_CALLOC && bytes >= KNOWN_FROM_BYTES)
+            until = 0;
+        break;
+    default: break;
+    }
+    if (kept > pages) kept = pages;
+    return kept + (until > from ? until - from : 0);
+}
+
+// Smaller blocks share their pages with others, and count as touched.
+static uint64_t untouched(const struct ht_lane *lane, const struct ht_word_call *call,
+                          uint64_t requested_bytes, uint64_t usable_bytes, uint64_t former_touched_bytes) {
+    if (requested_bytes <= HT_TOUCH_PAGE_BYTES) return 0;
+    uint64_t touched_bytes =
+        pages_touched(lane, call, requested_bytes, former_touched_bytes) * HT_TOUCH_PAGE_BYTES;
+    return usable_bytes > touched_bytes ? usable_bytes - touched_bytes : 0;
+}
+
+// former_touched_bytes: of the block that it was before a realloc.
+static void add(const struct ht_lane *lane, const struct ht_word_call *call, uint64_t former_touched_bytes) {
+    struct ht_accounting *accounting = lane->accounting;
+    void **entry = lane->table + call->slot;
+    uint64_t requested_bytes = call->call == HT_WIDE_CALLOC ? call->size * call->extra : call->size;
     void *block = *entry;
     struct ht_account_class *class = class_of(accounting, requested_bytes);
-    uint64_t usable_bytes = block && accounting->server.usable_size
-                                ? accounting->server.usable_size(block)
-                            : block ? requested_bytes
-                                    : 0;
+    uint64_t usable_bytes = block && accounting->server.usable_size ? accounting->server.usable_size(block)
+                            : block                                 ? requested_bytes
+                                                                    : 0;
     if (!block) requested_bytes = 0;
-    accounting->slots[entry - accounting->table] = (struct ht_account_slot){requested_bytes, usable_bytes};
+    uint64_t untouched_bytes = untouched(lane, call, requested_bytes, usable_bytes, former_touched_bytes);
+    accounting->slots[entry - accounting->table] =
+        (struct ht_account_slot){requested_bytes, usable_bytes, untouched_bytes};
     if (usable_bytes) {
         atomic_fetch_add(&class->blocks, 1);
         atomic_fetch_add(&class->requested_bytes, requested_bytes);
@@ -41,6 +82,7 @@ static void add(struct ht_accounting *accounting, void **entry, uint64_t request
     }
     atomic_fetch_add(&accounting->live_bytes, requested_bytes);
     atomic_fetch_add(&accounting->usable_bytes, usable_bytes);
+    atomic_fetch_add(&accounting->untouched_bytes, untouched_bytes);
 }
 
 // The entry must be out of the account before the block is freed: another thread may get its memory at once.
@@ -48,10 +90,11 @@ static void replay_call(struct ht_lane *lane, const uint64_t *word) {
     struct ht_accounting *accounting = lane->accounting;
     struct ht_word_call call = ht_word_call(word);
     void **entry = lane->table + call.slot;
-    uint64_t requested_bytes = call.call == HT_WIDE_CALLOC ? call.size * call.extra : call.size;
+    const struct ht_account_slot *account = &accounting->slots[entry - accounting->table];
+    uint64_t former_touched_bytes = account->usable_bytes - account->untouched_bytes;
     if (call.slot && (call.frees || call.call == HT_WIDE_REALLOC)) drop(accounting, entry);
     ht_engine_call(lane, word);
-    if (!call.frees) add(accounting, entry, requested_bytes);
+    if (!call.frees) add(lane, &call, former_touched_bytes);
 }
 
 static void fill_row(struct ht_accounting *accounting, struct ht_report_row *row) {
@@ -85,6 +128,7 @@ static void take_sample(struct ht_lane *lane, uint32_t number) {
     uint64_t live_bytes = atomic_load(&accounting->live_bytes);
     uint64_t usable_bytes = atomic_load(&accounting->usable_bytes);
     lane->rss_bytes[number] = usable_bytes - live_bytes;
+    lane->untouched_bytes[number] = atomic_load(&accounting->untouched_bytes);
     lane->samples_taken++;
     look_at_peak(accounting, live_bytes, usable_bytes);
     if (!accounting->figures->report_values || !ht_probe_due(&accounting->probe, number, live_bytes)) return;
@@ -121,7 +165,8 @@ void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server
     accounting->slots = slots;
     accounting->figures = figures;
     ht_probe_init(&accounting->probe, samples, HT_REPORTS_MAX);
-    figures->knows_usable = server->usable_size != NULL;
+    figures->knows_usable =
+        server->usable_size != NULL && !(server->kind && server->kind->usable_is_requested);
     const struct ht_statistic *statistics = server->kind ? server->kind->statistics : NULL;
     for (uint32_t i = 0; statistics && statistics[i].name && i < HT_REPORT_VALUES_MAX; i++) {
         snprintf(figures->report_names[i], HT_REPORT_NAME_BYTES, "%s", statistics[i].name);
@@ -131,4 +176,5 @@ void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server
 
 void ht_accounting_end(struct ht_accounting *accounting) {
     fill_row(accounting, &accounting->figures->report_end);
+    accounting->figures->untouched_end_bytes = atomic_load(&accounting->untouched_bytes);
 }

@@ -5,12 +5,13 @@
 
 #include <stdatomic.h>
 
+#include "allocator.h"
 #include "bounded_probe.h"
 #include "replay_lane.h"
-#include "allocator.h"
 
 struct ht_account_slot {
     uint64_t requested_bytes, usable_bytes;  // of the live block
+    uint64_t untouched_bytes;                // of usable_bytes: what the replay did not write to, by page
 };
 
 struct ht_account_class {
@@ -19,9 +20,9 @@ struct ht_account_class {
 
 struct ht_accounting {
     struct ht_server server;
-    void **table;                               // of the first copy's slots
-    struct ht_account_slot *slots;              // as in the table
-    _Atomic uint64_t live_bytes, usable_bytes;  // of all that is live
+    void **table;                                                // of the first copy's slots
+    struct ht_account_slot *slots;                               // as in the table
+    _Atomic uint64_t live_bytes, usable_bytes, untouched_bytes;  // of all that is live
     struct ht_account_class classes[HT_SIZE_CLASSES];
     struct ht_bounded_probe probe;
     atomic_flag peaking;  // the classes are being copied
@@ -33,7 +34,7 @@ void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server
                         struct ht_account_slot *slots, uint64_t samples, struct ht_child_figures *figures);
 
 // Replays the lane's whole stream. Each sample of the lane becomes the slop then: usable less requested, in
-// two's complement.
+// two's complement; and what is untouched then.
 void ht_accounting_run(struct ht_lane *lane);
 
 // All has been replayed: the last report.

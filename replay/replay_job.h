@@ -88,7 +88,7 @@ struct ht_exchange {
     struct ht_child_figures figures;
     struct ht_verify_findings findings;
 };
-// uint64_t rss_bytes[samples], then struct ht_reading[readings], then uint64_t live[slots / 64 + 1]: a bit
+// uint64_t rss_bytes[samples], untouched_bytes[samples], then struct ht_reading[readings], then uint64_t live[slots / 64 + 1]: a bit
 // for each slot that holds a block when all has been replayed, set by the launcher.
 #define HT_EXCHANGE_RSS_OFFSET (128u << 10)
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");

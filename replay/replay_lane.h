@@ -75,6 +75,7 @@ struct ht_lane {
     struct ht_chunk *chunk;       // that it is in
     uint64_t starved_ns;          // waited for the launcher to decode
     uint64_t *rss_bytes;          // the samples, shared by all lanes
+    uint64_t *untouched_bytes;    // of the accounting pass, by sample, likewise
     struct ht_reading *readings;  // likewise
     int statm_fd;
     uint32_t pass;

@@ -19,7 +19,7 @@ enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
-    KEY_POINTS
+    KEY_POINTS, KEY_THP
 };
 
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
@@ -61,6 +61,9 @@ static const struct argp_option table[] = {
      "none: without waiting. virtual: the same, but the allocator's clock shows the trace's time. real: every "
      "call waits for its recorded time. xN: N times as fast, and the allocator's clock shows the trace's time. "
      "time=PACE,memory=PACE for the passes one by one. Default: virtual", 0},
+    {"thp", KEY_THP, "MODE", 0,
+     "Transparent huge pages of what is measured: never, madvise or always, as far as the kernel lets one process "
+     "choose. Default: as the system has it", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "How far in trace time a thread may be ahead of the slowest, 100000 at least. Default: 10000000 in the "
      "time pass, 1000000 in the memory pass", 0},
@@ -91,8 +94,8 @@ static const struct argp_option table[] = {
     {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end; with -v or "
      "--json all that is known of each, built or not", 0},
     {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
-    {"verbose", 'v', NULL, 0, "Print times by function, latencies, counters, system calls, slop and outliers, and more of what "
-     "--verify finds, too", 0},
+    {"verbose", 'v', NULL, 0, "Print times by function, latencies, counters, system calls, what RSS is made of, slop and outliers, and "
+     "more of what --verify finds, too", 0},
     {0},
 };
 // clang-format on
@@ -221,6 +224,10 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
             text);
         break;
     case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
+    case KEY_THP:
+        options->thp = (enum ht_thp)(HT_THP_NEVER + one_of(state, text, "thp", ht_thp_names + HT_THP_NEVER,
+                                                           HT_THPS - HT_THP_NEVER));
+        break;
     case KEY_POINTS: options->points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
     case KEY_BASELINE: options->baseline = text; break;
     case KEY_JSON: options->json = true; break;

@@ -7,6 +7,7 @@
 
 #include "allocator_choice.h"
 #include "fail_if.h"
+#include "huge_pages.h"
 #include "pace_option.h"
 #include "replay_job.h"
 
@@ -31,6 +32,7 @@ struct ht_replay_options {
     uint64_t timeout_ns;            // of one run; 0: none
     const char *wrap;               // NULL: none
     bool verify;
+    enum ht_thp thp;
     struct ht_paces paces;
     uint64_t window_ns;  // 0: each pass has its own default
     bool json, list, quiet, verbose;

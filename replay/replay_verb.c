@@ -157,6 +157,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.repeats = x->repeats;
     comparison.instructions = x->instructions;
     comparison.warnings = &x->warnings;
+    comparison.thp = x->huge_pages.mode;
     comparison.failing = x->failing;
     if (!ht_compare(&x->measurements, &comparison)) {
         fprintf(stderr, "replay: no memory for the comparison\n");
@@ -240,6 +241,9 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
                       struct ht_choice *null_choice) {
     static struct loaded_trace trace;
     struct ht_error error = {0};
+    ht_machine_read(&x->machine);
+    if (!ht_huge_pages_here(options->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
+        return say(&error);
     if (load_trace(options, &trace, &error) || ht_live_guard(options, &trace.built, &error))
         return say(&error);
     ht_child_catch_signals();  // until here there is nothing to keep
@@ -249,7 +253,7 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
     x->channel.watch = (struct ht_child_watch){.timeout_ns = options->timeout_ns};
     x->channel.wrap = options->wrap;
-    ht_machine_read(&x->machine);
+    x->channel.thp_disable = x->huge_pages.disable;
     if (options->wrap && !options->quiet) {
         fprintf(stderr, "replay: times and memory include what %s costs\n", options->wrap);
     }

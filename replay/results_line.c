@@ -232,6 +232,7 @@ static json_t *run_json(const struct ht_results_line *line) {
     json_object_set_new(run, "wrap", options->wrap ? json_string(options->wrap) : json_null());
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[options->touch_free]));
     json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)options->pollution_bytes));
+    json_object_set_new(run, "thp", text_or_null(line->thp));
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));
     add_figures(run, line);

@@ -6,6 +6,7 @@
 
 #include "allocator_choice.h"
 #include "counter_figures.h"
+#include "decomposition.h"
 #include "figure_passes.h"
 #include "form_builder.h"
 #include "leftover_figures.h"
@@ -20,6 +21,7 @@ struct ht_results_line {
     const struct ht_choice *choice;
     const struct ht_outcome *outcome;  // faults, failures, who served
     const struct ht_machine *machine;
+    const char *thp;  // transparent huge pages of the run, empty if not known
     const char *trace_sha256;
     bool memory_pass;
     bool control;  // the baseline's second run in its round
@@ -33,6 +35,7 @@ struct ht_results_line {
     const struct ht_counter_figures *counters;
     const struct ht_latencies *latencies;
     const struct ht_leftover_figures *leftovers;
+    const struct ht_decomposition *decomposition;  // NULL: not known
     const struct ht_child_figures *memory_figures;  // of the memory pass
     const struct ht_choice_figures *of_choice;      // in the first lines of an allocator, else NULL
     const struct ht_verify_told *verified;          // of a pass that measures nothing, else NULL

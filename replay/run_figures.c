@@ -111,6 +111,8 @@ static void mean_and_peak(const struct ht_built_form *built, struct ht_memory_fi
         sum += weight * bytes;
         weights += weight;
         plain += bytes;
+        bool more_live = built->points[i].live_bytes > built->points[figures->peak_sample].live_bytes;
+        if (bytes > peak || (bytes == peak && more_live)) figures->peak_sample = i;
         if (bytes > peak) peak = bytes;
     }
     figures->rss_peak_bytes = peak;

@@ -28,7 +28,7 @@ struct ht_memory_figures {
     double fragmentation[4];  // Johnstone & Wilson's F1 to F4
     double wait_time_ns, wall_ns;
     uint64_t *rss_bytes;  // by sample point, the null replayer's taken off
-    size_t count;
+    size_t count, peak_sample;  // where RSS is most, and of several such points most is live
 };
 
 // flat and timed: what the two children of a time pass showed; null_*: the null replayer, or the same

@@ -47,6 +47,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line) {
     line->options = x->options;
     line->built = x->built;
     line->machine = &x->machine;
+    line->thp = x->huge_pages.mode;
     line->trace_sha256 = x->trace_sha256;
     if (x->results_fd < 0 || ht_results_line_write(x->results_fd, line) == 0) return;
     if (!x->results_failed) {

@@ -333,7 +333,7 @@ class Experiment:
         return self.all_runs[~is_control(self.all_runs)]
 
 
-_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap")
+_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap", "thp")
 _USUAL = {"scale": "1", "touch_free": "none", "pollution_bytes": "0"}
 
 
@@ -355,7 +355,8 @@ def experiments(frame: pd.DataFrame) -> list[Experiment]:
             continue
         first = group.iloc[0]
         settings = {name: str(first[name]) for name in (*_SETTINGS, *split)}
-        settings = {name: text for name, text in settings.items() if text not in ("", _USUAL.get(name))}
+        usual = {**_USUAL, "thp": str(first["machine"].get("thp"))}
+        settings = {name: text for name, text in settings.items() if text not in ("", usual.get(name))}
         found.append(Experiment(first["trace_sha256"], first["trace_path"], settings, group))
     if not found:
         raise UsageError("the results hold runs of the null allocator only: nothing to compare")

@@ -17,18 +17,18 @@ NULL_ALLOCATOR = "null"
 # Objects of a line that become columns of their own, `allocator.path` as allocator_path and so on. Others (calls,
 # timeline, latency_ns, allocator_stats, machine, perf, syscalls) stay objects: their keys differ from run to run.
 _FLATTENED = ("trace", "allocator", "fragmentation")
-_OBJECTS = ("calls", "timeline", "latency_ns", "allocator_stats", "machine", "perf", "syscalls")
+_OBJECTS = ("calls", "timeline", "latency_ns", "allocator_stats", "decomposition", "machine", "perf", "syscalls")
 _NUMBERS = (
     "trace_events", "round", "alloc_time_ns", "harness_time_ns", "touch_time_ns", "wait_time_ns", "wall_ns",
     "ns_per_call", "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "lazyfree_bytes", "live_peak_bytes",
     "slop_bytes", "slop_mean_bytes", "slop_end_bytes", "rss_after_free_bytes", "rss_after_purge_bytes",
-    "anon_huge_bytes", "swap_bytes", "harness_share", "latency_floor_ns", "timed_calls", "timed_calls_dropped",
+    "anon_huge_bytes", "anon_huge_peak_bytes", "swap_bytes", "harness_share", "latency_floor_ns", "timed_calls", "timed_calls_dropped",
     "voluntary_switches", "involuntary_switches", "minor_faults", "major_faults", "fragmentation_f1",
     "fragmentation_f2", "fragmentation_f3", "fragmentation_f4", "repeats", "instructions",
 )
 _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
-    "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "started_at",
+    "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "thp", "started_at",
 )
 _PASSES = ("time", "memory", "verify")
 
@@ -38,9 +38,9 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 
     Columns: source and line (where the run was read), schema, trace_path, trace_sha256, trace_events, allocator (its name
     as given to replay), allocator_path, _version, _build_id, _knobs (text), pass, round, seed (text), threads, touch, pace,
-    scale (copies of the trace that ran side by side), every figure of the line under its own name, fragmentation_f1 to
+    thp (transparent huge pages in force), scale (copies of the trace that ran side by side), every figure of the line under its own name, fragmentation_f1 to
     _f4, failures (count), control (True for the baseline's second run in a round, which is no result of its own), calls,
-    timeline, latency_ns, allocator_stats, machine, perf and syscalls as dicts. Keys unknown to this version are kept
+    timeline, latency_ns, allocator_stats, decomposition, machine, perf and syscalls as dicts. Keys unknown to this version are kept
     under their names. Raises ResultsError.
     """
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
@@ -56,6 +56,8 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         frame[name] = [_as_object(value) for value in frame[name]] if name in frame else [{} for _ in rows]
     frame["control"] = frame["control"].map(lambda value: value is True) if "control" in frame else False
     frame["scale"] = pd.to_numeric(frame["scale"]).fillna(1).astype(int) if "scale" in frame else 1
+    of_machine = frame["machine"].map(lambda machine: _as_text(machine.get("thp")))
+    frame["thp"] = frame["thp"].where(frame["thp"] != "", of_machine)
     frame["touch_free"] = frame["touch_free"].replace("", "none")
     frame["pollution_bytes"] = pd.to_numeric(frame["pollution_bytes"]).fillna(0).astype(int) \
         if "pollution_bytes" in frame else 0

@@ -421,10 +421,76 @@ def test_points(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     assert lengths[30000] > 15000
 
 
+def parts_add_up(part: dict) -> None:
+    internal = part["internal_bytes"] or 0
+    rss = part["requested_bytes"] + internal - part["untouched_bytes"] + part["other_bytes"]
+    assert part["rss_bytes"] == rss
+    for name in ("requested", "internal", "untouched", "other", "lazyfree"):
+        assert part["percent"][name] == pytest.approx(100 * part[f"{name}_bytes"] / part["rss_bytes"])
+
+
+def test_decomposition(replayed: Replayed) -> None:
+    for name in replayed.real:
+        row = replayed.memory[name]
+        parts = row["decomposition"]
+        peak, end = parts["peak"], parts["end"]
+        for part in (peak, end):
+            parts_add_up(part)
+            assert 0 <= part["internal_bytes"] < 0.5 * part["requested_bytes"]
+            # What is not touched is rounding of blocks above a page.
+            assert 0 <= part["untouched_bytes"] <= part["internal_bytes"]
+            assert part["other_bytes"] > 0
+        assert peak["rss_bytes"] == row["rss_peak_bytes"] and end["rss_bytes"] == row["rss_end_bytes"]
+        assert sum(replayed.program.live.values()) == end["requested_bytes"]
+        assert peak["requested_bytes"] <= sum(replayed.program.peak.values())
+        assert end["internal_bytes"] == row["slop_end_bytes"]
+        assert parts["after_free_bytes"] == row["rss_after_free_bytes"]
+        assert parts["after_purge_bytes"] == row["rss_after_purge_bytes"]
+        assert replayed.compared[name]["decomposition"] == parts
+        assert replayed.time[name]["decomposition"] is None
+    assert replayed.memory["null"]["decomposition"] is None
+
+
+def test_decomposition_of_several_rounds_is_one_of_them(tools: Tools, replayed: Replayed,
+                                                        tmp_path: Path) -> None:
+    lines, compared = replay(tools, replayed.program.trace, tmp_path, "--pass", "memory",
+                             allocators="glibc", rounds=3)
+    rows = [row for row in lines if row["allocator"]["name"] == "glibc"]
+    found = compared["allocators"][0]
+    for where in ("peak", "end"):
+        assert found["decomposition"][where] in [row["decomposition"][where] for row in rows]
+        assert found["decomposition"][where]["rss_bytes"] == found[f"rss_{where}_bytes"]["median"]
+
+
+def test_what_is_untouched(tools: Tools, tmp_path: Path) -> None:
+    """Of blocks above a page only what was written need be resident, whatever is usable."""
+    blocks = 30
+    lines = [f"a {i} {MIB + 5000 * i}" for i in range(blocks)] + [f"r 0 {3 * MIB}"]
+    write_rep(tmp_path / "t.rep", lines)
+    trace = tools.convert(tmp_path / "t.rep", tmp_path / "t.bin")
+    for touch, touched in (("none", 0), ("first", blocks * PAGE_BYTES), ("pages", None)):
+        folder = tmp_path / touch
+        folder.mkdir()
+        rows, _ = replay(tools, trace, folder, "--pass", "memory", "--touch", touch)
+        for row in (row for row in rows if row["decomposition"]):
+            end = row["decomposition"]["end"]
+            parts_add_up(end)
+            usable = end["requested_bytes"] + end["internal_bytes"]
+            assert end["requested_bytes"] == blocks * MIB + sum(5000 * i for i in range(1, blocks)) + 2 * MIB
+            if touched is None:
+                assert end["untouched_bytes"] <= end["internal_bytes"]
+            else:
+                assert usable - end["untouched_bytes"] == touched
+            # tcmalloc's tables of 4 MB, glibc's copy of the block that grew.
+            assert -0.1 * MIB < end["other_bytes"] < 6 * MIB
+
+
 def test_tables(replayed: Replayed) -> None:
     lines = replayed.text.splitlines()
-    for heading in ("p50", "allocator  instructions", "system calls", "allocator  slop at peak"):
+    for heading in ("p50", "allocator  instructions", "system calls", "allocator  slop at peak",
+                    "at peak RSS", "at the end "):
         assert any(line.lstrip().startswith(heading) for line in lines), heading
     for name in replayed.real:
-        assert any(line.startswith(f"{name} of itself where most is live") for line in lines)
+        for where in ("where most is live", "at the end"):
+            assert any(line.startswith(f"{name} of itself {where}") for line in lines)
         assert any("the clock's floor of" in line for line in lines)

@@ -184,6 +184,15 @@ def test_copies_are_an_experiment_of_their_own(tmp_path: Path) -> None:
     assert [(len(one.runs), one.settings.get("scale")) for one in found] == [(len(rows), None), (len(rows) // 2 * 3, "4")]
 
 
+def test_huge_pages_are_an_experiment_of_their_own(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=2)
+    as_here = results_factory.schedule(rounds=3, thp="madvise")  # as the machine has it
+    other = results_factory.schedule(rounds=4, thp="never")
+    found = experiments(_frame(tmp_path, rows + as_here + other))
+    assert [(len(one.runs), one.settings.get("thp")) for one in found] == [
+        (len(rows + as_here), None), (len(other), "never")]
+
+
 def test_passes_may_differ_in_pace_but_runs_of_a_pass_may_not(tmp_path: Path) -> None:
     rows = results_factory.schedule(rounds=2)
     for row in rows:

@@ -6,6 +6,7 @@
 
 #include "accounting_figures.h"
 #include "counter_figures.h"
+#include "decomposition.h"
 #include "latency_figures.h"
 #include "leftover_figures.h"
 #include "run_figures.h"
@@ -164,22 +165,55 @@ static void slop_by_hand(void **state) {
     struct ht_form form = {.samples = 3};
     struct ht_sample_point points[] = {{0, 0, 100}, {10, 1, 200}, {40, 2, 50}};
     struct ht_built_form built = {.fd = -1, .form = &form, .points = points};
-    const uint64_t slop[] = {20, 60, 10};
+    const uint64_t slop[] = {20, 60, 10}, untouched[] = {0, 4, 0};
     struct ht_accounting_figures figures;
     child.report_end.live_bytes = 50;
     child.report_end.usable_bytes = 58;
     child.reports = 2;
     child.report[0].live_bytes = 190;
     child.report[1].live_bytes = 60;
-    assert_true(ht_accounting_figures(&built, &child, slop, &figures));
+    assert_true(ht_accounting_figures(&built, &child, slop, untouched, &figures));
     assert_true(figures.slop_peak_bytes == 60 && figures.slop_end_bytes == 8);
     assert_true(figures.slop_mean_bytes == (20 * 10 + 60 * 30) / 40.0);
     assert_true(ht_report_at_peak(&figures) == &figures.child->report[0]);
     ht_accounting_figures_free(&figures);
     child.knows_usable = 0;
-    assert_true(ht_accounting_figures(&built, &child, slop, &figures));
+    assert_true(ht_accounting_figures(&built, &child, slop, untouched, &figures));
     assert_true(isnan(figures.slop_peak_bytes) && isnan(figures.slop_mean_bytes));
     ht_accounting_figures_free(&figures);
+}
+
+// RSS is most at the last two points, of which more is live at the first.
+static void rss_is_taken_apart(void **state) {
+    (void)state;
+    static struct ht_child_figures child = {
+        .knows_usable = 1, .untouched_end_bytes = 5, .report_end = {.live_bytes = 50, .usable_bytes = 58}};
+    struct ht_form form = {.samples = 3};
+    struct ht_sample_point points[] = {{0, 0, 100}, {10, 1, 200}, {40, 2, 50}};
+    struct ht_built_form built = {.fd = -1, .form = &form, .points = points};
+    const uint64_t slop[] = {20, 60, 10}, untouched[] = {0, 90, 0}, rss[] = {120, 150, 150};
+    struct ht_outcome outcome = {.rss_end_bytes = 40};
+    struct ht_leftover_figures left = {
+        .lazyfree_peak_bytes = 3, .lazyfree_bytes = 2, .rss_after_free_bytes = 30, .rss_after_purge_bytes = NAN};
+    struct ht_memory_figures memory;
+    struct ht_accounting_figures accounting;
+    struct ht_decomposition parts;
+    assert_true(ht_memory_figures(&built, &outcome, rss, NULL, NULL, &memory));
+    assert_true(memory.peak_sample == 1 && memory.rss_peak_bytes == 150);
+    assert_true(ht_accounting_figures(&built, &child, slop, untouched, &accounting));
+    ht_decompose(&built, &memory, &left, &accounting, &parts);
+    assert_true(parts.peak.requested_bytes == 200 && parts.peak.internal_bytes == 60);
+    assert_true(parts.peak.untouched_bytes == 90 && parts.peak.lazyfree_bytes == 3);
+    assert_true(parts.peak.other_bytes == 150 - (200 + 60 - 90));  // less than nothing, and told
+    assert_true(parts.end.internal_bytes == 8 && parts.end.other_bytes == 40 - (58 - 5));
+    assert_true(parts.after_free_bytes == 30 && isnan(parts.after_purge_bytes));
+    accounting.child->knows_usable = 0;
+    ht_decompose(&built, &memory, &left, &accounting, &parts);
+    assert_true(isnan(parts.peak.internal_bytes) && parts.peak.other_bytes == 150 - (200 - 90));
+    ht_accounting_figures_free(&accounting);
+    ht_decompose(&built, &memory, &left, &accounting, &parts);
+    assert_true(isnan(parts.peak.rss_bytes) && isnan(parts.end.other_bytes));
+    free(memory.rss_bytes);
 }
 
 static void harness_share(void **state) {
@@ -218,6 +252,7 @@ int main(void) {
         cmocka_unit_test(size_classes),
         cmocka_unit_test(counters_without_the_nulls),
         cmocka_unit_test(leftovers_without_the_nulls),
+        cmocka_unit_test(rss_is_taken_apart),
         cmocka_unit_test(slop_by_hand),
         cmocka_unit_test(harness_share),
         cmocka_unit_test(the_four_fragmentations_differ),
