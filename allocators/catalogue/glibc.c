@@ -1,9 +1,14 @@
 // The C library's own malloc; also what a library given by its path is preloaded into.
+#include <dlfcn.h>
 #include <gnu/libc-version.h>
+#include <inttypes.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "allocator.h"
+#include "process_output.h"
 
 static void version(const struct ht_server *server, char *text, size_t room) {
     (void)server;
@@ -32,6 +37,121 @@ static void purge(const struct ht_server *server) {
     malloc_trim(0);
 }
 
+// The path of the loader that this process runs under, whoever named it.
+static bool find_loader(char *path, size_t room) {
+    uintptr_t inside = (uintptr_t)dlsym(RTLD_DEFAULT, "__tls_get_addr"), from, to;
+    FILE *maps = inside ? fopen("/proc/self/maps", "re") : NULL;
+    char line[4096 + 128];
+    bool found = false;
+    while (maps && !found && fgets(line, sizeof line, maps)) {
+        if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &from, &to) != 2 || inside < from || inside >= to)
+            continue;
+        const char *slash = strchr(line, '/');
+        if (!slash) break;
+        snprintf(path, room, "%.*s", (int)strcspn(slash, "\n"), slash);
+        found = true;
+    }
+    if (maps) fclose(maps);
+    return found;
+}
+
+// What the loader makes of the environment. It ignores what it does not know or what is out of range.
+static const char *tunables(void) {
+    static char text[16384], loader[4096];
+    static bool asked;
+    const char *const arguments[] = {loader, "--list-tunables", NULL};
+    if (!asked && find_loader(loader, sizeof loader)) ht_process_output(arguments, NULL, text, sizeof text);
+    asked = true;
+    return text;
+}
+
+// One that nobody sets is listed as 0, which then is not its value.
+static enum ht_knob_state read_knob(const struct ht_server *server, const struct ht_knob *knob, char *text,
+                                    size_t room) {
+    char name[64];
+    int64_t value;
+    (void)server;
+    int length = snprintf(name, sizeof name, "glibc.malloc.%s: ", knob->name);
+    const char *at = strstr(tunables(), name), *set = getenv("GLIBC_TUNABLES");
+    if (!at) return strstr(tunables(), "glibc.malloc.") ? HT_KNOB_MISSING : HT_KNOB_UNTOLD;
+    if (sscanf(at + length, "%" SCNi64, &value) != 1) return HT_KNOB_UNTOLD;
+    strcpy(name + length - 2, "=");
+    if (!value && (!set || !strstr(set, name))) return HT_KNOB_UNTOLD;
+    snprintf(text, room, "%" PRId64, value);
+    return HT_KNOB_TOLD;
+}
+
+static const struct ht_knob knobs[] = {
+    {.name = "arena_max",
+     .type = HT_KNOB_INTEGER,
+     .lowest = 1,
+     .highest = 1 << 20,
+     .standard = "8 for each processor",
+     .since = "2.26",
+     .says = "arenas, among which threads are divided"},
+    {.name = "arena_test",
+     .type = HT_KNOB_INTEGER,
+     .lowest = 1,
+     .highest = 1 << 20,
+     .standard = "8",
+     .since = "2.26",
+     .says = "arenas that are made before the number of processors limits them"},
+    {.name = "tcache_count",
+     .type = HT_KNOB_INTEGER,
+     .highest = 65535,
+     .standard = "7",
+     .since = "2.26",
+     .says = "blocks of a size that a thread's cache keeps; 0: no such cache"},
+    {.name = "tcache_max",
+     .type = HT_KNOB_INTEGER,
+     .highest = 1032,
+     .standard = "1032",
+     .since = "2.26",
+     .says = "bytes of the largest blocks that it keeps"},
+    {.name = "tcache_unsorted_limit",
+     .type = HT_KNOB_INTEGER,
+     .highest = INT64_C(1) << 40,
+     .standard = "0",
+     .since = "2.26",
+     .says = "free blocks looked at for the cache at a time; 0: any number"},
+    {.name = "mxfast",
+     .type = HT_KNOB_INTEGER,
+     .highest = 160,
+     .standard = "128",
+     .since = "2.30",
+     .says = "bytes of the largest blocks that are freed without being merged"},
+    {.name = "mmap_threshold",
+     .type = HT_KNOB_INTEGER,
+     .highest = 32 << 20,
+     .standard = "131072, growing with what is freed",
+     .since = "2.26",
+     .says = "bytes from which a block is a mapping of its own"},
+    {.name = "mmap_max",
+     .type = HT_KNOB_INTEGER,
+     .highest = 2147483647,
+     .standard = "65536",
+     .since = "2.26",
+     .says = "such mappings at most"},
+    {.name = "trim_threshold",
+     .type = HT_KNOB_INTEGER,
+     .highest = INT64_C(1) << 62,
+     .standard = "131072, growing with what is freed",
+     .since = "2.26",
+     .says = "bytes free at the end of the heap from which they are given back"},
+    {.name = "top_pad",
+     .type = HT_KNOB_INTEGER,
+     .highest = INT64_C(1) << 62,
+     .standard = "131072",
+     .since = "2.26",
+     .says = "bytes by which the heap grows beyond what is asked for"},
+    {.name = "hugetlb",
+     .type = HT_KNOB_INTEGER,
+     .highest = INT64_C(1) << 34,
+     .standard = "0",
+     .since = "2.35",
+     .says = "1: transparent huge pages are asked for; 2 or a size: pages of the kernel's pool"},
+    {0}};
+
 const struct ht_allocator ht_allocator_glibc = {
     .name = "glibc",
     .title = "the GNU C library's: ptmalloc, with thread caches",
@@ -42,4 +162,9 @@ const struct ht_allocator ht_allocator_glibc = {
     .read = read_values,
     .purge_call = "malloc_trim(0)",
     .purge = purge,
+    .knobs = knobs,
+    .knobs_variable = "GLIBC_TUNABLES",
+    .knobs_format = "glibc.malloc.%s=%s",
+    .knobs_separator = ':',
+    .read_knob = read_knob,
 };

@@ -3,6 +3,7 @@
 
 #include "allocator.h"
 #include "child_figures.h"
+#include "mimalloc_options.h"
 
 static void version(const struct ht_server *server, char *text, size_t room) {
     int (*mi_version)(void) = dlsym(RTLD_DEFAULT, "mi_version");
@@ -13,9 +14,8 @@ static void version(const struct ht_server *server, char *text, size_t room) {
     else snprintf(text, room, "%d.%d.%d", number / 10000, number / 100 % 100, number % 100);
 }
 
-static const struct ht_statistic statistics[] = {{"committed_bytes", "that it has committed"},
-                                                 {"committed_peak_bytes", "the most of that so far"},
-                                                 {0}};
+static const struct ht_statistic statistics[] = {
+    {"committed_bytes", "that it has committed"}, {"committed_peak_bytes", "the most of that so far"}, {0}};
 
 // Its statistics of blocks are kept by debug builds only, and what it says of residency is the kernel's.
 static void read_values(const struct ht_server *server, uint64_t *values) {
@@ -45,5 +45,7 @@ const struct ht_allocator ht_allocator_mimalloc = {
     .read = read_values,
     .purge_call = "mi_collect(true)",
     .purge = purge,
+    .knobs = ht_mimalloc_knobs,
+    .read_knob = ht_mimalloc_read_knob,
     .clock = "clock_gettime",
 };

@@ -1,6 +1,7 @@
 // gperftools' tcmalloc, the minimal library: without its heap profiler and checker.
 #include <dlfcn.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "allocator.h"
 #include "child_figures.h"
@@ -46,6 +47,77 @@ static void purge(const struct ht_server *server) {
     if (release) release();
 }
 
+// Environment variables that it does not tell the values of can't be read back.
+static enum ht_knob_state read_knob(const struct ht_server *server, const struct ht_knob *knob, char *text,
+                                    size_t room) {
+    static const struct {
+        const char *name, *property;
+    } properties[] = {{"max_total_thread_cache_bytes", "tcmalloc.max_total_thread_cache_bytes"},
+                      {"aggressive_decommit", "tcmalloc.aggressive_memory_decommit"},
+                      {"heap_limit_mb", "tcmalloc.heap_limit_mb"}};
+    int (*get)(const char *, size_t *) = (int (*)(const char *, size_t *))server->known;
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
+        size_t value = 0;
+        if (strcmp(knob->name, properties[i].name)) continue;
+        if (!get(properties[i].property, &value)) return HT_KNOB_MISSING;
+        snprintf(text, room, "%zu", value);
+        return HT_KNOB_TOLD;
+    }
+    double (*rate)(void) = (double (*)(void))dlsym(RTLD_DEFAULT, "MallocExtension_GetMemoryReleaseRate");
+    if (strcmp(knob->name, "release_rate") || !rate) return HT_KNOB_UNTOLD;
+    snprintf(text, room, "%g", rate());
+    return HT_KNOB_TOLD;
+}
+
+static const struct ht_knob knobs[] = {
+    {.name = "max_total_thread_cache_bytes",
+     .type = HT_KNOB_INTEGER,
+     .lowest = 512 << 10,
+     .highest = 1 << 30,
+     .standard = "33554432",
+     .variable = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES",
+     .says = "bytes in the caches of all threads together"},
+    {.name = "transfer_num_obj",
+     .type = HT_KNOB_INTEGER,
+     .lowest = 1,
+     .highest = 128,
+     .standard = "32",
+     .variable = "TCMALLOC_TRANSFER_NUM_OBJ",
+     .says = "blocks that go between thread and central caches at a time, at most"},
+    {.name = "aggressive_decommit",
+     .type = HT_KNOB_BOOLEAN,
+     .standard = "0",
+     .variable = "TCMALLOC_AGGRESSIVE_DECOMMIT",
+     .says = "free spans are given back at once"},
+    {.name = "release_rate",
+     .type = HT_KNOB_INTEGER,
+     .highest = 1000,
+     .standard = "1",
+     .variable = "TCMALLOC_RELEASE_RATE",
+     .says = "how fast free spans are given back as others become free; 0: never"},
+    {.name = "disable_memory_release",
+     .type = HT_KNOB_BOOLEAN,
+     .standard = "0",
+     .variable = "TCMALLOC_DISABLE_MEMORY_RELEASE",
+     .says = "nothing is ever given back, when it is asked to neither"},
+    {.name = "heap_limit_mb",
+     .type = HT_KNOB_INTEGER,
+     .highest = 1 << 24,
+     .standard = "0",
+     .variable = "TCMALLOC_HEAP_LIMIT_MB",
+     .says = "MiB, beyond which calls fail; 0: none"},
+    {.name = "skip_sbrk",
+     .type = HT_KNOB_BOOLEAN,
+     .standard = "0",
+     .variable = "TCMALLOC_SKIP_SBRK",
+     .says = "memory comes from mmap only"},
+    {.name = "skip_mmap",
+     .type = HT_KNOB_BOOLEAN,
+     .standard = "0",
+     .variable = "TCMALLOC_SKIP_MMAP",
+     .says = "memory comes from sbrk only"},
+    {0}};
+
 const struct ht_allocator ht_allocator_tcmalloc = {
     .name = "tcmalloc",
     .title = "gperftools' tcmalloc: size classes with thread caches, keeps what was freed",
@@ -58,4 +130,6 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     .read = read_values,
     .purge_call = "ReleaseFreeMemory",
     .purge = purge,
+    .knobs = knobs,
+    .read_knob = read_knob,
 };
