@@ -31,6 +31,10 @@ struct ht_knob {
     const char *spelled;       // in its variable or in that list; NULL: as name
     const char *since, *last;  // versions that have it; NULL: any
     bool rounded;              // the allocator may make another value of it
+    // Where a search for good values goes; both 0: all of the range.
+    int64_t search_lowest, search_highest;
+    // Not for a search: it changes what the program may rely on, or costs and gains nothing.
+    bool unsearched;
     const char *says;          // what it does, in half a sentence
 };
 

@@ -39,6 +39,9 @@ int ht_verb_python(int argc, char **argv) {
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
     choose(self, python);
+    char replay[PATH_MAX];
+    snprintf(replay, sizeof replay, "%.4000s/replay", self);
+    if (!access(replay, X_OK)) setenv("HEAPTAPE_REPLAY", replay, 0);  // for the verbs that replay
     char **arguments = calloc((size_t)argc + 4, sizeof *arguments);
     if (!arguments) return HT_EXIT_FAILED;
     arguments[0] = python;

@@ -63,12 +63,18 @@ static size_t built_names(char names[HT_CHOICES_MAX][64]) {
     return count;
 }
 
-static struct ht_choice *add(struct ht_choices *choices, const char *name, struct ht_error *error) {
+// Looked at once all knobs are known, as they are part of the names.
+static int check_names(const struct ht_choices *choices, struct ht_error *error) {
     for (size_t i = 0; i < choices->count; i++) {
-        if (strcmp(choices->list[i].name, name)) continue;
-        fail(error, HT_EXIT_USAGE, "--alloc: %s is named twice%s", name, "");
-        return NULL;
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(choices->list[i].name, choices->list[j].name)) continue;
+            return fail(error, HT_EXIT_USAGE, "--alloc: %s is named twice%s", choices->list[i].name, "");
+        }
     }
+    return 0;
+}
+
+static struct ht_choice *add(struct ht_choices *choices, const char *name, struct ht_error *error) {
     if (choices->count == HT_CHOICES_MAX || strlen(name) >= sizeof choices->list[0].name) {
         fail(error, HT_EXIT_USAGE,
              "--alloc: at most 64 allocators with names of at most 127 bytes expected%s%s", "", "");
@@ -223,5 +229,5 @@ int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error
         failed = is_knob(choices, one) ? add_knob(choices, one, error) : add_one(choices, one, error);
     }
     free(copy);
-    return failed;
+    return failed ? failed : check_names(choices, error);
 }

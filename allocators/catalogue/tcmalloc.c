@@ -94,6 +94,7 @@ static const struct ht_knob knobs[] = {
      .highest = 1000,
      .standard = "1",
      .variable = "TCMALLOC_RELEASE_RATE",
+     .search_highest = 100,
      .says = "how fast free spans are given back as others become free; 0: never"},
     {.name = "disable_memory_release",
      .type = HT_KNOB_BOOLEAN,
@@ -105,6 +106,7 @@ static const struct ht_knob knobs[] = {
      .highest = 1 << 24,
      .standard = "0",
      .variable = "TCMALLOC_HEAP_LIMIT_MB",
+     .unsearched = true,
      .says = "MiB, beyond which calls fail; 0: none"},
     {.name = "skip_sbrk",
      .type = HT_KNOB_BOOLEAN,
@@ -115,6 +117,7 @@ static const struct ht_knob knobs[] = {
      .type = HT_KNOB_BOOLEAN,
      .standard = "0",
      .variable = "TCMALLOC_SKIP_MMAP",
+     .unsearched = true,
      .says = "memory comes from sbrk only"},
     {0}};
 

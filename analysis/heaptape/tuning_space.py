@@ -17,7 +17,7 @@ KNOBS_SET_MAX = 12
 
 _EVERY_VALUE_UP_TO = 40
 _STEPS_EACH_WAY = 5
-_NARROW, _FACTOR, _FACTOR_WIDE = 1e6, 4, 10
+_NARROW, _FACTOR, _FACTOR_WIDE = 1e5, 4, 10
 _STEPS_WITHOUT_MIDDLE = 9
 
 
@@ -44,7 +44,7 @@ def searched_knobs(knobs: list[dict[str, Any]], wanted: list[str] | None) -> lis
         if name not in by_name:
             raise UsageError(f"--knobs: no knob {name!r}; there are {', '.join(by_name) or 'none'}")
     chosen = [by_name[name] for name in dict.fromkeys(wanted)] if wanted else \
-        [knob for knob in knobs if knob.get("tuned", True)]
+        [knob for knob in knobs if knob.get("search", True)]
     made = [SearchedKnob(str(knob["name"]), knob["type"] == "integer", _values(knob)) for knob in chosen]
     made = [knob for knob in made if len(knob.values) > 1]
     if not made:
@@ -59,7 +59,7 @@ def _values(knob: Mapping[str, Any]) -> tuple[str | None, ...]:
     elif knob["type"] == "word":
         words = [str(word) for word in knob["words"]]
     else:
-        search = knob.get("search") or (knob["lowest"], knob["highest"])
+        search = knob.get("search") or (knob["lowest"], knob["highest"])  # the range of one that is searched on demand only
         return _integers(int(search[0]), int(search[1]), _whole(now))
     return tuple(None if word == now else word for word in words) if now in words else (None, *words)
 
