@@ -11,18 +11,30 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from .comparison import compare
-from .errors import HeaptapeError, TraceError, UsageError
+from .errors import HeaptapeError, TraceError
 from .tuning_front import spread
-from .tuning_replay import OBJECTIVES, Bench, HeaptapeBadTrace, ReplayFailed, TunedAllocator, environment, find_allocator, find_replay, ratios
+from .tuning_replay import (
+    OBJECTIVES,
+    Bench,
+    ReplayFailed,
+    TunedAllocator,
+    environment,
+    find_allocator,
+    find_replay,
+    ratios,
+)
 from .tuning_result import Tuned, still_on_front
 from .tuning_space import SearchedKnob, searched_knobs
 from .tuning_study import Study, Trial, open_study
 from .tuning_text import front_object, front_text
+
+if TYPE_CHECKING:
+    import optuna
 
 FRONT_MAX = 8
 """So many configurations are measured again at most: those that together dominate the most."""
@@ -153,7 +165,8 @@ class _Search:
         if left is None:
             return False
         members = min(len(self._study.front()), FRONT_MAX)
-        return left < self._trial_s * (1 + self._options.rounds * (members + 3) / _UNIT_RUNS)
+        needed: float = self._trial_s * (1 + self._options.rounds * (members + 3) / _UNIT_RUNS)
+        return left < needed
 
     def run(self) -> None:
         trials = self._study.trials()
@@ -164,26 +177,23 @@ class _Search:
             if asked is None:
                 break
             trial, config = asked
-            begun = time.monotonic()
+            begun, label = time.monotonic(), f"trial-{trial.number}"
             try:
-                label = f"trial-{trial.number}"
                 rows = self._bench.runs({label: config}, 1, self._seed + trial.number)
                 found = ratios(rows, self._bench.default, label, self._options.objective)
                 trials.append(self._study.tell(trial, config, found, environment=environment(rows, label)))
                 self._trial_s = max(self._trial_s, time.monotonic() - begun)
-            except HeaptapeBadTrace:
-                self._study.cut_short(trial)
-                raise
             except ReplayFailed as error:
                 if not checked:
                     self._check_default(trial)
-                trials.append(self._study.tell(trial, config, None, str(error)))
+                problem = str(error).removeprefix(label).lstrip(",: ")
+                trials.append(self._study.tell(trial, config, None, problem))
             except BaseException:
                 self._study.cut_short(trial)
                 raise
             checked = True
 
-    def _check_default(self, trial: Any) -> None:
+    def _check_default(self, trial: optuna.trial.Trial) -> None:
         """If the default fails too, no configuration is at fault."""
         try:
             self._bench.runs({}, 1, self._seed)

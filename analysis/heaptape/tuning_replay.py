@@ -35,6 +35,12 @@ class ReplayFailed(HeaptapeError):
         self.exit_status = exit_status
 
 
+class BadTrace(HeaptapeError):
+    """The trace itself is refused, so no configuration can help."""
+
+    exit_status = EXIT_BAD_INPUT
+
+
 @dataclass(frozen=True)
 class TunedAllocator:
     """The allocator as `replay --list --json` tells it: spec is what --alloc was given."""
@@ -122,7 +128,7 @@ class Bench:
                 _run([*command, "--", str(self._trace)])
             except ReplayFailed as error:
                 if error.exit_status == EXIT_BAD_INPUT:
-                    raise HeaptapeBadTrace(str(error)) from error
+                    raise BadTrace(str(error)) from error
                 raise
             finally:
                 self._keep(rows)
@@ -136,12 +142,6 @@ class Bench:
                 kept.write(rows.read_bytes())
         except OSError as error:
             print(f"heaptape tune: warning: {self._rows}: can't write: {error.strerror}", file=sys.stderr)
-
-
-class HeaptapeBadTrace(HeaptapeError):
-    """The trace itself is refused, so no configuration can help."""
-
-    exit_status = EXIT_BAD_INPUT
 
 
 def ratios(frame: pd.DataFrame, default: str, name: str, objectives: list[str]) -> dict[str, float]:

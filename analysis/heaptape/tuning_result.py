@@ -49,12 +49,15 @@ def estimate_of(tuned: Tuned, trial: Trial, objective: str) -> Estimate:
 
 
 def still_on_front(front: list[Trial], comparison: pd.DataFrame, objectives: list[str]) -> list[Trial]:
-    """Those that no other, nor the default, turned out to beat when measured again, in the order of the first objective."""
+    """Those that no other, nor the default, turned out to beat when measured again, in the order of the first objective;
+    of them only what was shown to be better than the default in some objective."""
     points: dict[Trial, tuple[float, ...]] = {}
     for trial in front:
         rows = [row_of(comparison, objective, trial.label) for objective in objectives]
         ratios = tuple(float(row["ratio"]) for row in rows if row is not None and row["ratio"] > 0)
-        if len(ratios) == len(objectives):
+        better = any(row is not None and row["verdict"] == OBJECTIVES[objective].less
+                     for objective, row in zip(objectives, rows, strict=True))
+        if better and len(ratios) == len(objectives):
             points[trial] = ratios
     measured = list(points)
     kept = front_of([(1.0,) * len(objectives), *points.values()])

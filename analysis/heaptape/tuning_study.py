@@ -7,9 +7,10 @@ import json
 import math
 import os
 import random
+import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ SCREENED_SHARE = 3
 """One trial in so many of those planned looks at knobs in turn before the sampler takes over."""
 
 CHANGED_IN_SCREENING = 2
-ASKED_IN_VAIN_MAX = 200
+ASKED_IN_VAIN_MAX = 20
 REFUSALS_UNTIL_HOPELESS = 2
 _NAME = "heaptape"
 _IDENTITY, _CONFIG, _RATIOS, _PROBLEM, _ENVIRONMENT = "identity", "config", "ratios", "problem", "environment"
@@ -105,7 +106,8 @@ class Study:
         return [good[i - 1] for i in front_of([default, *points]) if i > 0]
 
     def next(self) -> tuple[optuna.trial.Trial, Config] | None:
-        """A configuration that was not tried before and is not known to be refused; None if none is found any more."""
+        """A configuration that was not tried before and is not known to be refused; None if none is found any more. Where
+        the sampler has none, a neighbour of the front is taken."""
         for _ in range(ASKED_IN_VAIN_MAX):
             trial = self._study.ask()
             config = {}
@@ -113,11 +115,31 @@ class Study:
                 value = _suggest(trial, knob)
                 if value is not None:
                     config[knob.name] = value
-            if 0 < len(config) <= KNOBS_SET_MAX and config_text(config) not in self._measured \
-                    and not any(self._hopeless(pair) for pair in config.items()):
+            if self._is_new(config):
                 trial.set_user_attr(_CONFIG, config)
                 return trial, config
             self._close(trial)
+            near = self._near_front(random.Random(trial.number))
+            if near is None:
+                return None
+            self._study.enqueue_trial(_params(self._space, near))
+        return None
+
+    def _is_new(self, config: Config) -> bool:
+        return 0 < len(config) <= KNOBS_SET_MAX and config_text(config) not in self._measured \
+            and not any(self._hopeless(pair) for pair in config.items())
+
+    def _near_front(self, rng: random.Random) -> Config | None:
+        """A configuration of the front (or the default) with one knob changed or left alone; None if all were tried."""
+        front = self.front()
+        bases: list[Config] = [trial.config for trial in rng.sample(front, len(front))]
+        for base in [*bases, {}]:
+            moves = [(knob, value) for knob in self._space for value in knob.values if value != base.get(knob.name)]
+            for moved, value in rng.sample(moves, len(moves)):
+                changed = base | {moved.name: value}
+                config = {knob.name: text for knob in self._space if (text := changed.get(knob.name)) is not None}
+                if self._is_new(config):
+                    return config
         return None
 
     def tell(
@@ -166,7 +188,8 @@ class Study:
         """Queues the first configurations of a new study: a few knobs are changed at a time, each as often as the others.
         Had all been drawn at random, as samplers do, next to every configuration would have some ruinous value, and
         little could be learnt of the other knobs."""
-        rng, deck = random.Random(seed), []
+        rng = random.Random(seed)
+        deck: list[SearchedKnob] = []
         for _ in range(max(self._planned // SCREENED_SHARE, 1)):
             params: dict[str, Any] = {knob.name: _position(knob, knob.alone) for knob in self._space}
             for _ in range(min(CHANGED_IN_SCREENING, len(self._space))):
@@ -184,6 +207,10 @@ class Study:
             if trial.user_attrs.get(_CONFIG) is not None:
                 self._study.enqueue_trial(trial.params)
             self._study.tell(trial.number, state=optuna.trial.TrialState.FAIL)
+
+
+def _params(space: list[SearchedKnob], config: Config) -> dict[str, Any]:
+    return {knob.name: _position(knob, knob.values.index(config.get(knob.name))) for knob in space}
 
 
 def _position(knob: SearchedKnob, index: int) -> Any:
@@ -219,11 +246,16 @@ def open_study(
     with _locked(path):
         url = sqlalchemy.URL.create("sqlite", database=str(path.resolve())).render_as_string()
         try:
+            # What is written ahead needs no wait for the disk at every step, and is still there after a kill.
+            with closing(sqlite3.connect(path)) as plain:
+                plain.execute("PRAGMA journal_mode=WAL")
             storage = optuna.storages.RDBStorage(url)
+            storage.engine.dispose()
+            sqlalchemy.event.listen(storage.engine, "connect", _do_not_wait)
             study = optuna.create_study(study_name=_NAME, storage=storage, load_if_exists=True,
                                         directions=["minimize"] * len(identity["objectives"]))
             known = study.user_attrs.get(_IDENTITY)
-        except (sqlalchemy.exc.SQLAlchemyError, RuntimeError, ValueError) as error:
+        except (sqlite3.Error, sqlalchemy.exc.SQLAlchemyError, RuntimeError, ValueError) as error:
             raise StudyError(f"{path}: expected a study of heaptape tune: {str(error).splitlines()[0]}") from error
         if known is None:
             seed = random.randrange(1_000_000) if seed is None else seed
@@ -244,6 +276,10 @@ def open_study(
         finally:
             storage.remove_session()
             storage.engine.dispose()
+
+
+def _do_not_wait(connection: Any, _record: Any) -> None:
+    connection.execute("PRAGMA synchronous=NORMAL")
 
 
 def _check_identity(path: Path, identity: dict[str, Any], known: dict[str, Any]) -> None:

@@ -75,10 +75,11 @@ def front_text(tuned: Tuned) -> str:
         lines += ["", "to use one, write its line before the command:"]
         lines += [f"{trial.label.ljust(widths[0])}  {paste_line(trial)}" for trial in tuned.front]
     else:
-        lines += ["", "no configuration that was tried is better than the default in any of these: leave it as it is"]
+        shown = "was shown to be" if tuned.dropped else "looked"
+        lines += ["", f"no configuration that was tried {shown} better than the default in any of these: leave it as it is"]
     notes = []
     if tuned.dropped and tuned.front:
-        notes.append(f"{tuned.dropped} more looked as good once and did not when measured again")
+        notes.append(f"{tuned.dropped} more looked as good once, and not when measured again")
     problems = Counter(trial.problem for trial in tuned.trials if trial.ratios is None)
     notes += [f"{number} failed: {problem}" for problem, number in problems.most_common(3)]
     return "\n".join([*lines, *([""] if notes else []), *notes])
