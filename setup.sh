@@ -6,7 +6,12 @@ set -eu
 cd "$(dirname "$0")"
 
 for_build="gcc g++ cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
-    libssl-dev libcmocka-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev python3 python3-venv"
+    libssl-dev libcmocka-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev
+    python3 python3-venv"
+# An allocator to replay against, and further versions of it for the tests, 40 MB each; taken where the release of
+# Debian has them.
+for_build_if_known="libclang-rt-19-dev"
+for_tests_if_known="libclang-rt-14-dev libclang-rt-16-dev"
 # redis-tools has the server too (redis-check-rdb is the same file); the package redis-server would
 # only add a daemon that starts by itself.
 for_tests="sqlite3 ruby redis-tools valgrind util-linux binutils"
@@ -55,6 +60,15 @@ install_packages() {
         give_up "apt-get could not install: $missing"
 }
 
+# Those that the package lists have, which are as fresh as the last installation needed them.
+install_if_known() {
+    known=$(for package in "$@"; do
+        if apt-cache show "$package" >/dev/null 2>&1; then printf '%s ' "$package"; fi
+    done)
+    # shellcheck disable=SC2086  # a list of words
+    [ -z "$known" ] || install_packages $known
+}
+
 # The distribution's own interpreter first: one that lives in somebody's home may vanish.
 find_python() {
     for python in /usr/bin/python3 python3 python3.13 python3.12 python3.11; do
@@ -94,7 +108,9 @@ install_python() {
 # shellcheck disable=SC2086  # lists of words
 if [ "${1:-}" = --tests ]; then
     install_packages $for_build $for_tests
+    install_if_known $for_build_if_known $for_tests_if_known
 else
     install_packages $for_build
+    install_if_known $for_build_if_known
 fi
 install_python

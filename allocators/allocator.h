@@ -63,9 +63,12 @@ struct ht_allocator {
     const char *name;   // in --alloc, and of its replay-NAME
     const char *title;  // whose work it is, and what it is made for
     const char *debian;   // the package that brings it, NULL: none
-    const char *library;  // as the linker knows it, or a path below /usr/lib with wildcards; NULL: ours or libc
-    const char *soname;   // how the file name of the object that must serve begins
+    // As the linker knows it, or a path below /usr/lib with wildcards and <processor>; NULL: ours or libc.
+    const char *library;
+    const char *soname;  // how the file name of the object that must serve begins
+    const char *folder;  // must be in its path, where several have the same file name; NULL: any
     const char *known_by;  // a function that only this kind has
+    bool is_floor;         // no allocator to use, but what others are held against: `all` has none of them
     bool is_null;          // hands out addresses only: every block is the same page
     bool usable_is_requested;  // its malloc_usable_size tells what was asked for, not what there is
 
@@ -97,7 +100,9 @@ extern const struct ht_allocator *const ht_allocators[];  // sorted by name; NUL
 
 // NULL if there is none of this name.
 const struct ht_allocator *ht_allocator_named(const char *name);
-// By how the file name of a library begins; NULL if no kind's does.
+// Whether the file name of a library begins as this kind's does, and its path has the kind's folder.
+bool ht_allocator_is_file(const struct ht_allocator *kind, const char *path);
+// The kind of a library by its path; NULL if it is no kind's.
 const struct ht_allocator *ht_allocator_of_file(const char *path);
 // What is between since and last, NULL at either end being open.
 bool ht_version_within(const char *version, const char *since, const char *last);

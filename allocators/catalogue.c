@@ -9,14 +9,18 @@ const struct ht_allocator *ht_allocator_named(const char *name) {
     return NULL;
 }
 
+bool ht_allocator_is_file(const struct ht_allocator *kind, const char *path) {
+    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
+    return !strncmp(file, kind->soname, strlen(kind->soname)) &&
+           (!kind->folder || strstr(path, kind->folder));
+}
+
 const struct ht_allocator *ht_allocator_of_file(const char *path) {
     const struct ht_allocator *found = NULL;
-    const char *slash = strrchr(path, '/'), *file = slash ? slash + 1 : path;
     for (size_t i = 0; ht_allocators[i]; i++) {
         const struct ht_allocator *kind = ht_allocators[i];
-        size_t length = strlen(kind->soname);
-        if (strncmp(file, kind->soname, length)) continue;
-        if (!found || length > strlen(found->soname)) found = kind;
+        if (!ht_allocator_is_file(kind, path)) continue;
+        if (!found || strlen(kind->soname) > strlen(found->soname)) found = kind;
     }
     return found;
 }

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "allocator_calls.h"
 
@@ -16,12 +17,20 @@ static void *of_server(const char *name) {
     return function && object_of(function) == object_of((void *)HT_CALL_MALLOC) ? function : NULL;
 }
 
+// Several kinds that are one allocator's versions differ in where they are only.
+static bool is_kind(const struct ht_allocator *kind, struct ht_server *server) {
+    Dl_info found = {0};
+    if (kind->folder && (!dladdr((void *)HT_CALL_MALLOC, &found) || !strstr(found.dli_fname, kind->folder))) {
+        return false;
+    }
+    server->known = of_server(kind->known_by);
+    if (server->known) server->kind = kind;
+    return server->known != NULL;
+}
+
 struct ht_server ht_server_find(const struct ht_allocator *likely, bool any) {
     struct ht_server found = {.usable_size = (uint64_t(*)(void *))of_server("malloc_usable_size")};
-    if (likely && (found.known = of_server(likely->known_by))) found.kind = likely;
-    for (size_t i = 0; any && ht_allocators[i] && !found.kind; i++) {
-        found.known = of_server(ht_allocators[i]->known_by);
-        if (found.known) found.kind = ht_allocators[i];
-    }
+    if (likely && is_kind(likely, &found)) return found;
+    for (size_t i = 0; any && ht_allocators[i] && !found.kind; i++) is_kind(ht_allocators[i], &found);
     return found;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records and converts the corpus of real programs that traces/corpus.toml lists.
+"""Records and converts the corpus of real programs that bench/encoding_corpus.toml lists.
 
     bench/corpus.py [--build BUILD] [--only NAME,...] FOLDER
 
@@ -24,7 +24,7 @@ from compatibility import PROGRAMS
 from compatibility_run import REPOSITORY, Bench, find_program, orphans_become_ours
 from workloads import FULL, make_group
 
-RECIPES = REPOSITORY / "traces" / "corpus.toml"
+RECIPES = REPOSITORY / "bench" / "encoding_corpus.toml"
 
 
 class NotInstalled(Exception):

@@ -40,8 +40,13 @@ static bool find_executable(const char *name, char *found, size_t room) {
 
 static int by_text(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-// The names of all that are built, sorted, null left out.
-static size_t built_names(char names[HT_CHOICES_MAX][64]) {
+static bool is_floor(const char *name) {
+    const struct ht_allocator *kind = ht_allocator_named(name);
+    return kind && kind->is_floor;
+}
+
+// The names of all that are built, sorted, with or without those that are no allocators to use.
+static size_t built_names(char names[HT_CHOICES_MAX][64], bool floors) {
     char folder[PATH_MAX], *sorted[HT_CHOICES_MAX], found[HT_CHOICES_MAX][64], path[PATH_MAX + 64];
     size_t count = 0;
     if (!own_folder(folder)) return 0;
@@ -52,7 +57,7 @@ static size_t built_names(char names[HT_CHOICES_MAX][64]) {
         while (listing && (entry = readdir(listing)) && count < HT_CHOICES_MAX) {
             const char *name = entry->d_name + sizeof prefix - 1;
             if (strncmp(entry->d_name, prefix, sizeof prefix - 1) || strchr(name, '.')) continue;
-            if (!strcmp(name, "null") || strlen(name) >= sizeof found[0]) continue;
+            if ((is_floor(name) && !floors) || strlen(name) >= sizeof found[0]) continue;
             sorted[count] = strcpy(found[count], name);
             count++;
         }
@@ -93,10 +98,10 @@ static int add_built_in(struct ht_choices *choices, const char *label, const cha
         return fail(error, HT_EXIT_FAILED, "/proc is not mounted here, and replay needs it%s%s", "", "");
     }
     if (!*name || strchr(name, '/') || !find_executable(name, executable, sizeof executable)) {
-        char names[HT_CHOICES_MAX][64], all[1024] = "null";
-        size_t count = built_names(names);
+        char names[HT_CHOICES_MAX][64], all[1024] = "";
+        size_t count = built_names(names, true);
         for (size_t i = 0; i < count && strlen(all) + sizeof names[0] + 2 < sizeof all; i++) {
-            strcat(strcat(all, ", "), names[i]);
+            strcat(strcat(all, i ? ", " : ""), names[i]);
         }
         return fail(error, HT_EXIT_USAGE,
                     "--alloc: %s is not built; expected one of %.300s, or the path of a library",
@@ -181,7 +186,7 @@ int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_
 
 static int add_all(struct ht_choices *choices, struct ht_error *error) {
     char names[HT_CHOICES_MAX][64];
-    size_t count = built_names(names);
+    size_t count = built_names(names, false);
     for (size_t i = 0; i < count; i++) {
         if (ht_choices_add_name(choices, names[i], error)) return -1;
     }

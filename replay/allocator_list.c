@@ -128,6 +128,9 @@ static void add_all(struct list *list) {
     }
     if (choices->null_only) add_named(list, ht_allocator_named("null"));
     for (size_t i = 0; i < choices->count; i++) add(list, &choices->list[i], NULL);
+    for (size_t i = 0; ht_allocators[i] && !list->options->alloc_named; i++) {
+        if (ht_allocators[i]->is_floor && !ht_allocators[i]->is_null) add_named(list, ht_allocators[i]);
+    }
 }
 
 int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options) {

@@ -426,7 +426,7 @@ int main(int argc, char **argv) {
     }
     struct ht_outcome *outcome = &run.exchange->outcome;
     outcome->state = HT_OUTCOME_RUNNING;
-    if (!ht_service_proof(&run.exchange->job, ht_this_allocator->soname, outcome)) {
+    if (!ht_service_proof(&run.exchange->job, ht_this_allocator, outcome)) {
         outcome->state = HT_OUTCOME_REFUSED;
         return 1;
     }

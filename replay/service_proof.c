@@ -57,17 +57,16 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *context)
     return 1;
 }
 
-static bool intended(const struct ht_job *job, const char *soname, const char *path) {
+static bool intended(const struct ht_job *job, const struct ht_allocator *kind, const char *path) {
     if (job->preloaded) {
         struct stat status;
         return stat(path, &status) == 0 && status.st_dev == job->expected_device &&
                status.st_ino == job->expected_inode;
     }
-    const char *slash = strrchr(path, '/');
-    return !strncmp(slash ? slash + 1 : path, soname, strlen(soname));
+    return ht_allocator_is_file(kind, path);
 }
 
-bool ht_service_proof(const struct ht_job *job, const char *soname, struct ht_outcome *outcome) {
+bool ht_service_proof(const struct ht_job *job, const struct ht_allocator *kind, struct ht_outcome *outcome) {
     const struct called calls[] = {
         {"malloc", (void *)HT_CALL_MALLOC},
         {"calloc", (void *)HT_CALL_CALLOC},
@@ -84,9 +83,9 @@ bool ht_service_proof(const struct ht_job *job, const char *soname, struct ht_ou
             return false;
         }
         if (!base) base = found.dli_fbase;
-        if (found.dli_fbase != base || !intended(job, soname, found.dli_fname)) {
+        if (found.dli_fbase != base || !intended(job, kind, found.dli_fname)) {
             snprintf(outcome->message, sizeof outcome->message, "%s is served by %.200s, not by %s",
-                     calls[i].name, found.dli_fname, job->preloaded ? "the library asked for" : soname);
+                     calls[i].name, found.dli_fname, job->preloaded ? "the library asked for" : kind->soname);
             return false;
         }
         snprintf(outcome->path, sizeof outcome->path, "%s", found.dli_fname);

@@ -5,10 +5,11 @@
 
 #include <stdbool.h>
 
+#include "allocator.h"
 #include "replay_job.h"
 
-// Fills outcome's path and build_id, and its message if the proof fails. soname: how the intended object's
-// file name begins; a preloaded one is known by the job's device and inode instead.
-bool ht_service_proof(const struct ht_job *job, const char *soname, struct ht_outcome *outcome);
+// Fills outcome's path and build_id, and its message if the proof fails. kind: whose object is intended; a
+// preloaded one is known by the job's device and inode instead.
+bool ht_service_proof(const struct ht_job *job, const struct ht_allocator *kind, struct ht_outcome *outcome);
 
 #endif

@@ -24,7 +24,8 @@ static const struct ht_statistic statistics[] = {
     {0}};
 
 static void read_values(const struct ht_server *server, uint64_t *values) {
-    struct mallinfo2 info = ((struct mallinfo2(*)(void))server->known)();
+    (void)server;
+    struct mallinfo2 info = mallinfo2();
     values[0] = info.arena;
     values[1] = info.hblkhd;
     values[2] = info.uordblks;
@@ -169,7 +170,7 @@ const struct ht_allocator ht_allocator_glibc = {
     .name = "glibc",
     .title = "the GNU C library's: ptmalloc, with thread caches",
     .soname = "libc.so.6",
-    .known_by = "mallinfo2",
+    .known_by = "gnu_get_libc_version",  // others have mallinfo2, too
     .version = version,
     .statistics = statistics,
     .read = read_values,

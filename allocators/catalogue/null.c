@@ -12,6 +12,7 @@ const struct ht_allocator ht_allocator_null = {
     .title = "no allocator: hands out addresses, and so measures the harness",
     .soname = "libheaptape_null.so",
     .known_by = "ht_null_replaying",
+    .is_floor = true,
     .is_null = true,
     .version = version,
 };

@@ -255,7 +255,7 @@ def run_tune(options: argparse.Namespace) -> None:
 def _all_failed(trials: list[Trial]) -> str:
     if not trials:
         return "the budget is too short for a single trial"
-    return f"all of {len(trials)} trials failed; the last: {trials[-1].problem}"
+    return f"all trials failed ({len(trials)}): {trials[-1].problem}"
 
 
 def _chosen(study: Study) -> list[Trial]:

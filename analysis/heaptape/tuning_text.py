@@ -24,10 +24,14 @@ def _rounds(tuned: Tuned) -> int:
     return 0 if tuned.comparison is None else int(tuned.comparison["rounds"].max())
 
 
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
 def _title(tuned: Tuned) -> str:
     refused = sum(trial.ratios is None for trial in tuned.trials)
     more = f", {refused} of them failed" if refused else ""
-    count = f"{len(tuned.trials)} trial{'s' if len(tuned.trials) != 1 else ''} of {tuned.knobs} knobs{more}, seed {tuned.seed}"
+    count = f"{_counted(len(tuned.trials), 'trial')} of {_counted(tuned.knobs, 'knob')}{more}, seed {tuned.seed}"
     name = f"{tuned.allocator.spec} {tuned.allocator.version}".rstrip()
     return f"{tuned.trace}, {name}: {count}; {_how_measured(tuned)}"
 

@@ -114,11 +114,11 @@ def test_one_objective_and_chosen_knobs(trace: Path, capsys: pytest.CaptureFixtu
 def test_nothing_better_than_the_default(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _tune(trace, "--objective", "rss", "--knobs", "waste", "--trials", "9", "--rounds", "2") == 0
     text = capsys.readouterr().out
-    assert "1 trial of 1 knobs" in text and "leave it as it is" in text  # there is one value to try, and no more
+    assert "1 trial of 1 knob," in text and "leave it as it is" in text  # there is one value to try, and no more
 
 
 def test_a_study_of_something_else_is_refused(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    study = ("--study", str(trace.with_name("s")), "--trials", "2", "--rounds", "2")
+    study = ("--study", str(trace.with_name("s")), "--trials", "1", "--rounds", "2", "--knobs", "haste,waste")
     assert _tune(trace, *study) == 0
     for options, words in ((("--objective", "time"), "another objectives"), (("--knobs", "haste"), "another set of knobs")):
         capsys.readouterr()
@@ -143,7 +143,7 @@ def test_bad_input(trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     bad.write_bytes(b"not a trace")
     refused(3, "offset 0: expected a trace", str(bad), "--alloc", "fake")
     refused(3, "expected a study of heaptape tune", str(trace), "--alloc", "fake", "--study", str(_text_file(trace)))
-    refused(1, "all of 2 trials failed", str(trace), "--alloc", "fake", "--knobs", "odd", "--trials", "2",
+    refused(1, "all trials failed (1): fake: odd is plain", str(trace), "--alloc", "fake", "--knobs", "odd", "--trials", "2",
             "--study", str(trace.with_name("odd.study")))
     monkeypatch.setenv("HEAPTAPE_REPLAY", "/nonexistent/replay")
     refused(1, "cannot run /nonexistent/replay", str(trace), "--alloc", "fake")
@@ -172,7 +172,7 @@ def test_goes_on_after_it_was_stopped(
     out, err = process.communicate(timeout=60)
     assert process.returncode == -number, err
     if number == signal.SIGINT:
-        assert "3 trials of 1 knobs" in out and "measured once" in out and "FAKE_CONF=haste=" in out
+        assert "3 trials of 1 knob," in out and "measured once" in out and "FAKE_CONF=haste=" in out
         assert err == "heaptape tune: stopped; the same command goes on from here\n"
     options = ("--trials", "6", "--rounds", "2", "--knobs", "haste", "--json")
     assert _tune(trace, *options) == 0

@@ -1,0 +1,17 @@
+#include <stdio.h>
+
+#include "allocator.h"
+
+static void version(const struct ht_server *server, char *text, size_t room) {
+    (void)server;
+    snprintf(text, room, "%s", HEAPTAPE_VERSION);
+}
+
+const struct ht_allocator ht_allocator_bump = {
+    .name = "bump",
+    .title = "the least that real memory costs: hands out the next bytes, never takes any back",
+    .soname = "libheaptape_bump.so",
+    .known_by = "ht_bump_serves",
+    .is_floor = true,
+    .version = version,
+};

@@ -1,0 +1,40 @@
+#include "scudo.h"
+
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <string.h>
+
+// No function tells it: it is the folder below clang/ that the library lies in, such as 14.0.6.
+void ht_scudo_version(const struct ht_server *server, char *text, size_t room) {
+    static const char above[] = "/clang/";
+    Dl_info found = {0};
+    if (!dladdr(server->known, &found)) return;
+    const char *folder = strstr(found.dli_fname, above);
+    if (!folder) return;
+    folder += sizeof above - 1;
+    snprintf(text, room, "%.*s", (int)strcspn(folder, "/"), folder);
+}
+
+const struct ht_statistic ht_scudo_statistics[] = {
+    {"allocated_bytes", "in blocks that the program has, with their headers"},
+    {"free_bytes", "in free blocks"},
+    {"mapped_bytes", "got from the kernel and mapped"},
+    {0}};
+
+// Its mallinfo2 is not the C library's, and has something of its own in some of the fields.
+void ht_scudo_read(const struct ht_server *server, uint64_t *values) {
+    struct mallinfo2 (*tell)(void) = (struct mallinfo2(*)(void))dlsym(RTLD_DEFAULT, "mallinfo2");
+    (void)server;
+    struct mallinfo2 info = tell();
+    values[0] = info.uordblks;
+    values[1] = info.fordblks;
+    values[2] = info.hblkhd;
+}
+
+void ht_scudo_purge(const struct ht_server *server) {
+    enum { PURGE = -101 };  // M_PURGE, as Android's C library has it
+    int (*set)(int, int) = (int (*)(int, int))dlsym(RTLD_DEFAULT, "mallopt");
+    (void)server;
+    set(PURGE, 0);
+}

@@ -1,0 +1,19 @@
+// What all versions of scudo have in common. LLVM brings one with each of its releases, all of the same file
+// name, so that only the folder tells which one serves.
+#ifndef HEAPTAPE_SCUDO_H
+#define HEAPTAPE_SCUDO_H
+
+#include "allocator.h"
+
+void ht_scudo_version(const struct ht_server *server, char *text, size_t room);
+extern const struct ht_statistic ht_scudo_statistics[];
+void ht_scudo_read(const struct ht_server *server, uint64_t *values);
+void ht_scudo_purge(const struct ht_server *server);
+
+// For the initializer of a version's kind.
+#define HT_SCUDO                                                                                             \
+    .soname = "libclang_rt.scudo_standalone", .known_by = "__scudo_print_stats",                             \
+    .version = ht_scudo_version, .statistics = ht_scudo_statistics, .read = ht_scudo_read,                   \
+    .purge_call = "mallopt(M_PURGE)", .purge = ht_scudo_purge, .clock = "clock_gettime"
+
+#endif

@@ -1,0 +1,3 @@
+. "$FILES/recipe.sh"
+cp "$FILES/pages.rb" .
+record ruby --disable-gems pages.rb
