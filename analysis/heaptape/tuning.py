@@ -171,7 +171,7 @@ class _Search:
     def run(self) -> None:
         trials = self._study.trials()
         checked = any(trial.ratios for trial in trials)
-        while len(trials) < self._options.trials and not self._spent():
+        while len(trials) < self._options.trials and not (trials and self._spent()):
             self._show(trials)
             asked = self._study.next()
             if asked is None:
@@ -253,8 +253,6 @@ def run_tune(options: argparse.Namespace) -> None:
 
 
 def _all_failed(trials: list[Trial]) -> str:
-    if not trials:
-        return "the budget is too short for a single trial"
     return f"all trials failed ({len(trials)}): {trials[-1].problem}"
 
 

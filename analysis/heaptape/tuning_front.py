@@ -18,6 +18,17 @@ def front_of(points: Sequence[Point]) -> list[int]:
             if not any(dominates(other, one) for other in points) and one not in points[:i]]
 
 
+def simplest_front(points: Sequence[Point], sizes: Sequence[int], tolerance: float) -> list[int]:
+    """Indices of a front on which whatever is larger has to be worth it: the smallest come first, and what is in no objective
+    better by more than the tolerance (a share) than one of those before it is left out."""
+    kept: list[int] = []
+    for i in sorted(range(len(points)), key=lambda i: (sizes[i], points[i])):
+        if not any(all(a <= b * (1 + tolerance) for a, b in zip(points[j], points[i], strict=True)) for j in kept):
+            kept.append(i)
+    kept.sort()
+    return [kept[i] for i in front_of([points[i] for i in kept])]
+
+
 def hypervolume(points: Sequence[Point], reference: Point) -> float:
     """What is dominated by the points within the reference: the area for two objectives, and so on. By slices along the
     last objective, which is quick enough for a few dozen points."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from .comparison import Estimate
-from .tuning_front import front_of
+from .comparison import SAME_WITHIN, Estimate
+from .tuning_front import simplest_front
 from .tuning_replay import OBJECTIVES, TunedAllocator
 from .tuning_study import Trial
 
@@ -49,7 +49,8 @@ def estimate_of(tuned: Tuned, trial: Trial, objective: str) -> Estimate:
 
 
 def still_on_front(front: list[Trial], comparison: pd.DataFrame, objectives: list[str]) -> list[Trial]:
-    """Those that no other, nor the default, turned out to beat when measured again, in the order of the first objective;
+    """Those that no other, nor the default, turned out to beat (or to equal with fewer knobs) when measured again, in the
+    order of the first objective;
     of them only what was shown to be better than the default in some objective."""
     points: dict[Trial, tuple[float, ...]] = {}
     for trial in front:
@@ -60,5 +61,6 @@ def still_on_front(front: list[Trial], comparison: pd.DataFrame, objectives: lis
         if better and len(ratios) == len(objectives):
             points[trial] = ratios
     measured = list(points)
-    kept = front_of([(1.0,) * len(objectives), *points.values()])
+    sizes = [0, *(len(trial.config) for trial in measured)]
+    kept = simplest_front([(1.0,) * len(objectives), *points.values()], sizes, SAME_WITHIN)
     return sorted((measured[i - 1] for i in kept if i > 0), key=lambda trial: points[trial])

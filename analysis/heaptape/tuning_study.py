@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .comparison import SAME_WITHIN
 from .errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
-from .tuning_front import front_of
+from .tuning_front import simplest_front
 from .tuning_space import KNOBS_SET_MAX, Config, SearchedKnob, config_text
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 SCREENED_SHARE = 3
 """One trial in so many of those planned looks at knobs in turn before the sampler takes over."""
+
+SIMPLIFIED_SHARE = 3
+"""In the last of so many parts of those planned every other trial leaves knobs of a good configuration out."""
 
 CHANGED_IN_SCREENING = 2
 ASKED_IN_VAIN_MAX = 20
@@ -99,15 +103,20 @@ class Study:
         return found
 
     def front(self) -> list[Trial]:
-        """The trials that no other, nor the default, was better than in all objectives."""
-        good = [trial for trial in self.trials() if trial.ratios]
-        points = [trial.ratios for trial in good if trial.ratios]
-        default = (1.0,) * len(points[0]) if points else ()
-        return [good[i - 1] for i in front_of([default, *points]) if i > 0]
+        """The trials that no other, nor the default, was better than in all objectives, nor as good with fewer knobs."""
+        good = [(trial, trial.ratios) for trial in self.trials() if trial.ratios]
+        if not good:
+            return []
+        points = [(1.0,) * len(good[0][1]), *(ratios for _, ratios in good)]
+        sizes = [0, *(len(trial.config) for trial, _ in good)]
+        return [good[i - 1][0] for i in simplest_front(points, sizes, SAME_WITHIN) if i > 0]
 
     def next(self) -> tuple[optuna.trial.Trial, Config] | None:
         """A configuration that was not tried before and is not known to be refused; None if none is found any more. Where
         the sampler has none, a neighbour of the front is taken."""
+        simpler = self._simpler(random.Random(len(self._measured)))
+        if simpler is not None:
+            self._study.enqueue_trial(_params(self._space, simpler))
         for _ in range(ASKED_IN_VAIN_MAX):
             trial = self._study.ask()
             config = {}
@@ -128,6 +137,20 @@ class Study:
     def _is_new(self, config: Config) -> bool:
         return 0 < len(config) <= KNOBS_SET_MAX and config_text(config) not in self._measured \
             and not any(self._hopeless(pair) for pair in config.items())
+
+    def _simpler(self, rng: random.Random) -> Config | None:
+        """Towards the end every other trial looks whether a configuration of the front needs all of its knobs: the sampler
+        sets many that make no difference. None when it is not the time, or there is nothing to look at."""
+        done = len(self._measured)
+        if done < self._planned - self._planned // SIMPLIFIED_SHARE or done % 2:
+            return None
+        front = [trial for trial in self.front() if len(trial.config) > 1]
+        for trial in rng.sample(front, len(front)):
+            kept = set(rng.sample(list(trial.config), len(trial.config) // 2))
+            config = {name: value for name, value in trial.config.items() if name in kept}
+            if self._is_new(config):
+                return config
+        return None
 
     def _near_front(self, rng: random.Random) -> Config | None:
         """A configuration of the front (or the default) with one knob changed or left alone; None if all were tried."""
