@@ -9,7 +9,7 @@ enum ht_exit { HT_EXIT_DONE = 0, HT_EXIT_FAILED = 1, HT_EXIT_USAGE = 2, HT_EXIT_
 
 struct ht_error {
     int status;         // the exit status this error deserves: HT_EXIT_FAILED or HT_EXIT_INPUT
-    char message[512];  // without a trailing newline
+    char message[1024];  // without a trailing newline
 };
 
 // "PATH: offset N: MESSAGE", status HT_EXIT_INPUT. Returns -1 for the caller to return.

@@ -15,6 +15,7 @@
 
 #include "child_environment.h"
 #include "form_streamed.h"
+#include "known_faults.h"
 #include "oom_kills.h"
 
 // A signal handler has no argument to carry state in: hence these two.
@@ -221,6 +222,7 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     channel->exchange->job.preloaded = choice->preload[0] != 0;
     channel->exchange->job.expected_device = choice->device;
     channel->exchange->job.expected_inode = choice->inode;
+    channel->exchange->job.known = ht_known_alignments_of(choice);
     if (choice->kind) snprintf(channel->exchange->job.kind, HT_KIND_BYTES, "%s", choice->kind->name);
     // Where calls wait for their recorded time, a pause to decode would make them late.
     bool alternate = job->real_ns_per_trace_ns == 0;

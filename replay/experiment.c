@@ -11,6 +11,7 @@
 
 #include "figure_passes.h"
 #include "instruction_count.h"
+#include "known_faults.h"
 #include "results_line.h"
 
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
@@ -101,6 +102,7 @@ static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char 
                  (unsigned long long)outcome->samples_taken, x->built->form->samples);
         return false;
     }
+    ht_known_faults_warn(&x->warnings, choice_of(x, turn->who), outcome->known_failures);
     return true;
 }
 

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { KNOWN_BYTES = 800 };
+
 static const struct ht_knob *find(const struct ht_allocator *kind, const char *name, size_t length) {
     for (const struct ht_knob *knob = kind->knobs; knob && knob->name; knob++) {
         if (strlen(knob->name) == length && !memcmp(knob->name, name, length)) return knob;
@@ -17,10 +19,13 @@ bool ht_knob_known(const struct ht_allocator *kind, const char *text) {
     return kind && find(kind, text, strcspn(text, "="));
 }
 
-static void list_knobs(const struct ht_allocator *kind, char *text, size_t room) {
+// reports: of the knobs that an allocator has, NULL: all of its kind.
+static void list_knobs(const struct ht_allocator *kind, const struct ht_knob_report *reports, char *text,
+                       size_t room) {
     size_t used = 0;
     text[0] = 0;
     for (const struct ht_knob *knob = kind->knobs; knob && knob->name && used < room; knob++) {
+        if (reports && reports[knob - kind->knobs].state == HT_KNOB_MISSING) continue;
         used += (size_t)snprintf(text + used, room - used, "%s%s", used ? ", " : "", knob->name);
     }
 }
@@ -107,17 +112,18 @@ static char *variable_of(struct ht_knob_choices *choices, const char *name, bool
 
 static bool set(struct ht_knob_choices *choices, const struct ht_knob *knob, const char *value) {
     const struct ht_allocator *kind = choices->kind;
-    const char *spelled = knob->spelled ? knob->spelled : knob->name;
+    const char *spelled = knob->spelled ? knob->spelled : knob->name,
+               *ending = knob->ending ? knob->ending : "";
     bool begun = false;
     char *variable = variable_of(choices, knob->variable ? knob->variable : kind->knobs_variable, &begun);
     size_t used = strlen(variable), room = HT_KNOB_VARIABLE_BYTES - used;
     int took;
     if (knob->variable) {
-        took = snprintf(variable + used, room, "%s", value);
+        took = snprintf(variable + used, room, "%s%s", value, ending);
     } else {
         char separator[2] = {begun ? kind->knobs_separator : 0, 0}, one[256];
         snprintf(one, sizeof one, kind->knobs_format, spelled, value);
-        took = snprintf(variable + used, room, "%s%s", separator, one);
+        took = snprintf(variable + used, room, "%s%s%s", separator, one, ending);
     }
     return (size_t)took < room;
 }
@@ -136,8 +142,8 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
         return false;
     }
     if (!knob) {
-        char known[300];
-        list_knobs(kind, known, sizeof known);
+        char known[KNOWN_BYTES];
+        list_knobs(kind, NULL, known, sizeof known);
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s has no knob %.*s; it has %s", kind->name,
                  length < 60 ? (int)length : 60, text, known);
         return false;
@@ -175,8 +181,10 @@ bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *v
         const char *asked = choices->list[i].value;
         bool right_version = !*version || ht_version_within(version, knob->since, knob->last);
         if (report->state == HT_KNOB_MISSING || (report->state == HT_KNOB_UNTOLD && !right_version)) {
-            snprintf(problem, HT_KNOB_PROBLEM_BYTES, "version %.60s does not know the knob %s", version,
-                     knob->name);
+            char known[KNOWN_BYTES];
+            list_knobs(choices->kind, reports, known, sizeof known);
+            snprintf(problem, HT_KNOB_PROBLEM_BYTES, "version %.60s ignores the knob %s; it has %s", version,
+                     knob->name, known);
             return false;
         }
         if (report->state != HT_KNOB_TOLD || knob->rounded || same(knob, asked, report->value)) continue;

@@ -9,7 +9,7 @@
 #include "allocator.h"
 #include "child_figures.h"
 
-enum { HT_KNOB_CHOICES_MAX = 12, HT_KNOB_VARIABLE_BYTES = 512, HT_KNOB_PROBLEM_BYTES = 400 };
+enum { HT_KNOB_CHOICES_MAX = 12, HT_KNOB_VARIABLE_BYTES = 512, HT_KNOB_PROBLEM_BYTES = 950 };
 
 struct ht_knob_choices {
     const struct ht_allocator *kind;  // NULL: its knobs are not known

@@ -94,6 +94,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->page_stride = run->replaying ? 0 : HT_TOUCH_PAGE_BYTES;
     lane->touch = job->touch;
     lane->touch_free = job->touch_free;
+    lane->known = job->known;
     lane->pass = job->pass;
     lane->verify = run->verify;
     lane->silent = copy > 0;
@@ -119,7 +120,8 @@ static void prepare_verify(struct measured *run, size_t slots) {
         refuse(&exchange->outcome, "too many slots to verify");
     }
     void *memory = shared_table(ht_verify_bytes((uint32_t)slots), &exchange->outcome);
-    run->verify = ht_verify_prepare(memory, run->table, (uint32_t)slots, &exchange->findings);
+    run->verify = ht_verify_prepare(memory, run->table, (uint32_t)slots, exchange->job.known,
+                                    &exchange->findings);
 }
 
 // Copies of the trace share its words, and have slots and threads of their own.
@@ -236,6 +238,7 @@ static void add_failures(struct ht_outcome *outcome, const struct ht_lane *lane)
         memcpy(outcome->first_failure, lane->first_failure, sizeof outcome->first_failure);
     }
     outcome->failures += lane->failures;
+    outcome->known_failures += lane->known_failures;
 }
 
 // Without what it waited.
@@ -378,7 +381,10 @@ static void replay(struct measured *run) {
     run->window.real_start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     begin_figures(run);
     run_all(run);
-    if (run->verify) ht_verify_end(run->verify);
+    if (run->verify) {
+        ht_verify_end(run->verify);
+        outcome->known_failures = atomic_load(&run->exchange->findings.known);
+    }
     const struct ht_lane *inherited = &run->lanes[run->lanes_count];
     add_failures(outcome, inherited);
     outcome->samples_taken += inherited->samples_taken;

@@ -96,6 +96,12 @@ static __attribute__((noinline, cold)) void call_failed(struct ht_lane *lane, co
     }
 }
 
+static __attribute__((noinline, cold)) void aligned_failed(struct ht_lane *lane, uint64_t alignment,
+                                                           uint64_t size) {
+    if (ht_known_alignment(&lane->known, alignment)) lane->known_failures++;
+    else call_failed(lane, "posix_memalign", size);
+}
+
 // Where the time of a timed op goes; NULL in the loop that is not timed, where all of it folds away.
 struct stopwatch {
     uint64_t before, between, after;
@@ -163,7 +169,7 @@ ENGINE_INLINE void do_aligned(struct ht_lane *lane, void **entry, uint64_t align
     STAMP(between);
     if (UNLIKELY(failed)) block = NULL;
     *entry = block;
-    if (UNLIKELY(!block)) call_failed(lane, "posix_memalign", size);
+    if (UNLIKELY(!block)) aligned_failed(lane, alignment, size);
     else if (touch) touch_block(lane, block, 0, size, pages);
     STAMP(after);
 }

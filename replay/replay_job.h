@@ -4,6 +4,7 @@
 #define HEAPTAPE_REPLAY_JOB_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "child_figures.h"
@@ -32,6 +33,14 @@ enum ht_outcome_state {
 
 enum { HT_REPEATS_MAX = 10000, HT_KIND_BYTES = 32 };
 
+// Alignments that the allocator's version is known to get wrong (struct ht_fault); none where highest is 0.
+struct ht_known_alignments {
+    uint64_t lowest, highest;
+};
+static inline bool ht_known_alignment(const struct ht_known_alignments *known, uint64_t alignment) {
+    return alignment >= known->lowest && alignment <= known->highest;
+}
+
 struct ht_job {
     uint32_t pass, touch, touch_free;
     uint32_t virtual_time;   // 1: the allocator sees trace time
@@ -44,6 +53,7 @@ struct ht_job {
     uint64_t end_ns;              // trace time at which the program ended
     double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
     uint64_t expected_device, expected_inode;
+    struct ht_known_alignments known;
     char kind[HT_KIND_BYTES];  // of a preloaded library, once that is known; empty: unknown
 };
 
@@ -70,6 +80,7 @@ struct ht_outcome {
     uint64_t wall_ns;
     uint64_t operations;  // of all copies and repeats
     uint64_t failures;
+    uint64_t known_failures;  // of calls, or findings of verification, that a known fault explains
     char first_failure[128];
     uint64_t minor_faults, major_faults;
     uint64_t rss_start_bytes, rss_end_bytes;

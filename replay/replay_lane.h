@@ -67,6 +67,8 @@ struct ht_lane {
     uint32_t number;
     uint32_t touch;
     uint32_t touch_free;
+    struct ht_known_alignments known;
+    uint64_t known_failures;
 
     uint32_t stops_at;  // bit set of enum ht_mark: the marks at which this pass stops
 

@@ -24,6 +24,7 @@ enum ht_warning_kind {
     HT_WARNING_BUDGET,         // spent before all was resolved
     HT_WARNING_CYCLE_COUNTER,  // an allocator reads it, which virtual time does not reach everywhere
     HT_WARNING_NO_REPEATS,     // --repeats could not be had
+    HT_WARNING_KNOWN_FAULT,    // of an allocator: calls went wrong as is known of its version
     HT_WARNINGS
 };
 extern const char *const ht_warning_names[HT_WARNINGS];

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "figures_json.h"
+#include "known_faults.h"
 
 enum { RESULTS_SCHEMA = 1 };
 
@@ -44,7 +45,8 @@ static json_t *trace_json(const struct ht_results_line *line) {
 // the environment sets, which the child inherits.
 static json_t *knobs_json(const struct ht_choice *choice) {
     static const char *const names[] = {"MALLOC_CONF",     "GLIBC_TUNABLES", "MALLOC_ARENA_", "MALLOC_MMAP_",
-                                        "MALLOC_TOP_PAD_", "MALLOC_TRIM_",   "TCMALLOC_",     "MIMALLOC_"};
+                                        "MALLOC_TOP_PAD_", "MALLOC_TRIM_",   "TCMALLOC_",     "MIMALLOC_",
+                                        "SCUDO_OPTIONS",   "TBB_MALLOC_"};
     extern char **environ;
     json_t *knobs = json_object();
     const struct ht_knob *table = choice->kind ? choice->kind->knobs : NULL;
@@ -241,6 +243,7 @@ static json_t *run_json(const struct ht_results_line *line) {
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
     json_object_set_new(run, "failures", json_integer((json_int_t)failures));
+    ht_known_faults_add(run, line->choice, line->outcome->known_failures);
     json_object_set_new(run, "problem", line->problem ? json_string(line->problem) : json_null());
     json_object_set_new(run, "machine", machine_json(line));
     json_object_set_new(run, "started_at", started_json(line->started_realtime_ns));

@@ -16,6 +16,7 @@ size_t ht_verify_bytes(uint32_t slots);
 // memory: as many zeroed bytes that are nobody's heap. table: of blocks by slot, those of all copies of the
 // trace one after the other. findings: where to write what is found.
 struct ht_verify *ht_verify_prepare(void *memory, void **table, uint32_t slots,
+                                    struct ht_known_alignments known,
                                     struct ht_verify_findings *findings);
 
 // Runs all of the lane's stream.

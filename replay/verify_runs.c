@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "known_faults.h"
 #include "results_line.h"
 #include "talk.h"
 #include "verify_told.h"
@@ -79,6 +80,9 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     }
     ht_verify_tell(x->built, &x->channel.exchange->findings, &told);
     say(x, choice->name, &told, done ? NULL : problem);
+    struct ht_warnings known = {0};
+    ht_known_faults_warn(&known, choice, told.known);
+    ht_warnings_print(stderr, &known);
     if (done && told.violations) {
         snprintf(problem, sizeof problem, "%" PRIu64 " violations of what an allocator promises",
                  told.violations);

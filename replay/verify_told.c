@@ -99,6 +99,7 @@ void ht_verify_tell(const struct ht_built_form *built, const struct ht_verify_fi
     bool one_thread = built->form->streams == 1;
     size_t count = 0;
     *told = (struct ht_verify_told){.violations = atomic_load(&findings->violations),
+                                   .known = atomic_load(&findings->known),
                                     .blocks_checked = findings->blocks_checked,
                                     .usable_unknown = findings->usable_unknown};
     for (int i = 0; i < HT_VIOLATION_KINDS; i++) told->counts[i] = atomic_load(&findings->counts[i]);

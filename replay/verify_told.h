@@ -8,6 +8,7 @@
 enum { HT_VIOLATION_TEXT_BYTES = 320 };
 
 struct ht_verify_told {
+    uint64_t known;  // findings that a known fault of the allocator explains
     uint64_t violations, counts[HT_VIOLATION_KINDS], blocks_checked;
     bool usable_unknown;
     size_t texts_count;

@@ -128,11 +128,6 @@ static const struct ht_knob knobs[] = {
      .highest = 63,
      .standard = "6",
      .says = "binary logarithm of how much larger an unused extent may be that is split for a block"},
-    {.name = "cache_oblivious",
-     .type = HT_KNOB_BOOLEAN,
-     .standard = "1",
-     .since = "5.3",
-     .says = "large blocks begin at random places in their first page"},
     {.name = "dss",
      .type = HT_KNOB_WORD,
      .words = "disabled|primary|secondary",
@@ -187,13 +182,6 @@ static const struct ht_knob knobs[] = {
      .search_lowest = 1024,
      .search_highest = 16 << 20,
      .says = "allocated by a thread between two looks at what its cache does not need"},
-    {.name = "lg_tcache_flush_small_div",
-     .type = HT_KNOB_INTEGER,
-     .lowest = 1,
-     .highest = 16,
-     .standard = "1",
-     .since = "5.3",
-     .says = "binary logarithm of the share of a full small cache that goes back at once"},
     {.name = "metadata_thp",
      .type = HT_KNOB_WORD,
      .words = "disabled|auto|always",
@@ -216,12 +204,6 @@ static const struct ht_knob knobs[] = {
      .standard = "65536",
      .since = "5.3",
      .says = "bytes of the largest blocks that it serves"},
-    {.name = "trust_madvise",
-     .type = HT_KNOB_BOOLEAN,
-     .standard = "0",
-     .since = "5.3",
-     .unsearched = true,
-     .says = "what was given back is taken to be zero, without a test at the start"},
     {.name = "zero",
      .type = HT_KNOB_BOOLEAN,
      .standard = "0",
@@ -230,6 +212,12 @@ static const struct ht_knob knobs[] = {
     {0}};
 
 static const char *const booleans[] = {"false", "true"};
+
+static const struct ht_fault faults[] = {
+    {.since = "5.3.0",
+     .last = "5.3.0",
+     .says = "pvalloc is not its own but the C library's, and freeing such a block crashes; replayed as posix_memalign."},
+    {0}};
 
 const struct ht_allocator ht_allocator_jemalloc = {
     .name = "jemalloc",
@@ -251,4 +239,5 @@ const struct ht_allocator ht_allocator_jemalloc = {
     .knobs_always = "abort_conf:true",
     .read_knob = read_knob,
     .clock = "clock_gettime",
+    .faults = faults,
 };

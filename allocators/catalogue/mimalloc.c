@@ -33,6 +33,14 @@ static void purge(const struct ht_server *server) {
     if (collect) collect(true);
 }
 
+static const struct ht_fault faults[] = {
+    {.since = "2.0.9",
+     .last = "2.0.9",
+     .alignment_lowest = 256,
+     .alignment_highest = 1024,
+     .says = "Some blocks of alignments from 256 to 1024 are aligned to less."},
+    {0}};
+
 const struct ht_allocator ht_allocator_mimalloc = {
     .name = "mimalloc",
     .title = "mimalloc: free lists by page, of each thread",
@@ -48,4 +56,5 @@ const struct ht_allocator ht_allocator_mimalloc = {
     .knobs = ht_mimalloc_knobs,
     .read_knob = ht_mimalloc_read_knob,
     .clock = "clock_gettime",
+    .faults = faults,
 };

@@ -63,10 +63,7 @@ static enum ht_knob_state read_knob(const struct ht_server *server, const struct
         snprintf(text, room, "%zu", value);
         return HT_KNOB_TOLD;
     }
-    double (*rate)(void) = (double (*)(void))dlsym(RTLD_DEFAULT, "MallocExtension_GetMemoryReleaseRate");
-    if (strcmp(knob->name, "release_rate") || !rate) return HT_KNOB_UNTOLD;
-    snprintf(text, room, "%g", rate());
-    return HT_KNOB_TOLD;
+    return HT_KNOB_UNTOLD;
 }
 
 static const struct ht_knob knobs[] = {
@@ -113,12 +110,6 @@ static const struct ht_knob knobs[] = {
      .standard = "0",
      .variable = "TCMALLOC_SKIP_SBRK",
      .says = "memory comes from mmap only"},
-    {.name = "skip_mmap",
-     .type = HT_KNOB_BOOLEAN,
-     .standard = "0",
-     .variable = "TCMALLOC_SKIP_MMAP",
-     .unsearched = true,
-     .says = "memory comes from sbrk only"},
     {0}};
 
 const struct ht_allocator ht_allocator_tcmalloc = {

@@ -69,7 +69,7 @@ def test_front() -> None:
     points = [(1.0, 1.0), (0.5, 2.0), (0.5, 1.5), (2.0, 0.5), (0.5, 1.5), (2.0, 2.0)]
     assert front_of(points) == [0, 2, 3]
     assert dominates((1, 1), (1, 2)) and not dominates((1, 1), (1, 1)) and not dominates((0, 2), (1, 1))
-    assert simplest_front([(1, 1), (0.995, 1), (0.5, 2), (0.499, 1.99), (0.4, 2)], [0, 1, 2, 3, 3], 0.01) == [0, 2, 4]
+    assert simplest_front([(1, 1), (0.995, 1), (0.5, 2), (0.499, 1.99), (0.4, 2.5)], [0, 1, 2, 3, 3], 0.01) == [0, 2, 4]
     assert hypervolume([(1, 2), (2, 1)], (3, 3)) == 3 and hypervolume([(1, 1, 1)], (2, 3, 4)) == 6
     assert hypervolume([(0.5, 1), (1, 0.5)], (1, 1)) == 0
     assert set(spread([(0, 10), (0.1, 9.9), (5, 5), (10, 0)], 3)) != {0, 1, 2}

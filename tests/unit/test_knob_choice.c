@@ -1,0 +1,131 @@
+// Knobs as --alloc gives them: parsed, spelled as the allocator wants them, and held against what it tells.
+#include <stdlib.h>
+#include <string.h>
+
+#include "knob_choice.h"
+#include "unit_support.h"
+
+static const struct ht_knob table[] = {
+    {.name = "count", .type = HT_KNOB_INTEGER, .lowest = -1, .highest = 100},
+    {.name = "yes", .type = HT_KNOB_BOOLEAN, .spelled = "yes_or_no"},
+    {.name = "word", .type = HT_KNOB_WORD, .words = "one|two|three"},
+    {.name = "size",
+     .type = HT_KNOB_INTEGER,
+     .highest = 100,
+     .variable = "KIND_SIZE",
+     .ending = "K",
+     .rounded = true},
+    {.name = "new", .type = HT_KNOB_INTEGER, .highest = 9, .since = "2.1"},
+    {0}};
+static const char *const booleans[] = {"false", "true"};
+static const struct ht_allocator kind = {.name = "kind",
+                                         .knobs = table,
+                                         .knobs_variable = "KIND_CONF",
+                                         .knobs_format = "%s:%s",
+                                         .knobs_booleans = booleans,
+                                         .knobs_separator = ',',
+                                         .knobs_always = "strict:true"};
+enum { COUNT, YES, WORD, SIZE, NEW };
+
+static char problem[HT_KNOB_PROBLEM_BYTES];
+
+static struct ht_knob_choices none(void) { return (struct ht_knob_choices){.kind = &kind}; }
+
+static void refused(const char *text, const char *says) {
+    struct ht_knob_choices choices = none();
+    assert_false(ht_knob_choices_add(&choices, text, problem));
+    assert_string_equal(problem, says);
+}
+
+static void wrong_specs(void **state) {
+    (void)state;
+    refused("nope=1", "kind has no knob nope; it has count, yes, word, size, new");
+    refused("count", "count: KNOB=VALUE expected");
+    refused("count=", "count=: a whole number from -1 to 100 expected");
+    refused("count=-2", "count=-2: a whole number from -1 to 100 expected");
+    refused("count=101", "count=101: a whole number from -1 to 100 expected");
+    refused("count=1x", "count=1x: a whole number from -1 to 100 expected");
+    refused("count=99999999999999999999",
+            "count=99999999999999999999: a whole number from -1 to 100 expected");
+    refused("yes=perhaps", "yes=perhaps: 0 or 1 expected");
+    refused("word=on", "word=on: one of one|two|three expected");
+    refused("word=", "word=: one of one|two|three expected");
+    struct ht_knob_choices choices = none();
+    assert_true(ht_knob_choices_add(&choices, "count=1", problem));
+    assert_false(ht_knob_choices_add(&choices, "count=1", problem));
+    assert_string_equal(problem, "count is given twice");
+}
+
+static void spelled(void **state) {
+    (void)state;
+    struct ht_knob_choices choices = none();
+    unsetenv("KIND_CONF");
+    assert_true(ht_knob_choices_add(&choices, "count=-1", problem));
+    assert_true(ht_knob_choices_add(&choices, "size=64", problem));
+    assert_true(ht_knob_choices_add(&choices, "yes=off", problem));
+    assert_true(ht_knob_choices_add(&choices, "word=three", problem));
+    assert_int_equal(choices.variables_count, 2);
+    assert_string_equal(choices.variables[0], "KIND_CONF=strict:true,count:-1,yes_or_no:false,word:three");
+    assert_string_equal(choices.variables[1], "KIND_SIZE=64K");
+}
+
+static void inherited(void **state) {
+    (void)state;
+    struct ht_knob_choices choices = none();
+    setenv("KIND_CONF", "count:7", 1);
+    setenv("KIND_SIZE", "9K", 1);
+    assert_true(ht_knob_choices_add(&choices, "count=8", problem));
+    assert_true(ht_knob_choices_add(&choices, "size=1", problem));
+    assert_string_equal(choices.variables[0], "KIND_CONF=count:7,strict:true,count:8");
+    assert_string_equal(choices.variables[1], "KIND_SIZE=1K");
+    unsetenv("KIND_CONF");
+    unsetenv("KIND_SIZE");
+}
+
+static bool heeded(const char *asked, int knob, enum ht_knob_state told, const char *value) {
+    struct ht_knob_choices choices = none();
+    struct ht_knob_report reports[HT_KNOBS_MAX] = {0};
+    assert_true(ht_knob_choices_add(&choices, asked, problem));
+    problem[0] = 0;
+    reports[knob].state = told;
+    strcpy(reports[knob].value, value);
+    return ht_knob_choices_heeded(&choices, "2.0.9", reports, problem);
+}
+
+static void read_back(void **state) {
+    (void)state;
+    assert_true(heeded("count=07", COUNT, HT_KNOB_TOLD, "7"));
+    assert_true(heeded("yes=on", YES, HT_KNOB_TOLD, "1"));
+    assert_true(heeded("count=7", COUNT, HT_KNOB_UNTOLD, ""));
+    assert_true(heeded("size=7", SIZE, HT_KNOB_TOLD, "8"));
+    assert_false(heeded("count=7", COUNT, HT_KNOB_TOLD, "8"));
+    assert_string_equal(problem, "count=7 was asked for, but 8 is in force");
+    assert_false(heeded("word=one", WORD, HT_KNOB_TOLD, "two"));
+    assert_false(heeded("new=1", NEW, HT_KNOB_MISSING, ""));
+    assert_string_equal(problem, "version 2.0.9 ignores the knob new; it has count, yes, word, size");
+    assert_false(heeded("new=1", NEW, HT_KNOB_UNTOLD, ""));
+    assert_true(heeded("new=1", NEW, HT_KNOB_TOLD, "1"));
+}
+
+// What the measured child and the messages have room for.
+static void catalogue(void **state) {
+    (void)state;
+    for (size_t i = 0; ht_allocators[i]; i++) {
+        const struct ht_knob *knobs = ht_allocators[i]->knobs;
+        for (size_t k = 0; knobs && knobs[k].name; k++) {
+            assert_true(k < HT_KNOBS_MAX);
+            assert_true(knobs[k].variable || ht_allocators[i]->knobs_variable);
+            assert_true(knobs[k].says && knobs[k].standard);
+            if (knobs[k].type == HT_KNOB_INTEGER) assert_true(knobs[k].lowest < knobs[k].highest);
+            assert_int_equal(knobs[k].type == HT_KNOB_WORD, knobs[k].words != NULL);
+            for (size_t m = 0; m < k; m++) assert_string_not_equal(knobs[m].name, knobs[k].name);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_specs), cmocka_unit_test(spelled),
+                                       cmocka_unit_test(inherited), cmocka_unit_test(read_back),
+                                       cmocka_unit_test(catalogue)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
