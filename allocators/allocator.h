@@ -69,6 +69,19 @@ struct ht_allocator {
     const char *soname;  // how the file name of the object that must serve begins
     const char *folder;  // must be in its path, where several have the same file name; NULL: any
     const char *known_by;  // a function that only this kind has
+    // Another build of this kind: what is not said of where it comes from is said there.
+    const struct ht_allocator *build_of;
+
+    // The crate whose sources are built here (extra_allocators.cmake); NULL: the library is the system's. All but
+    // the version are read by CMake only.
+    const char *crate;
+    const char *crate_switch;      // CMake's option that it takes besides EXTRA_ALLOCATORS; NULL: none
+    const char *crate_version;     // that the sources have, where the library can't tell it
+    const char *crate_sources;     // below the crate's folder; build.rs: those that it names
+    const char *crate_includes;    // folders for the compiler, there too
+    const char *crate_flags;       // of the compiler, or of configure
+    const char *crate_link_flags;  // of the linker
+    const char *crate_configure;   // folder with a configure of its own, and where that script is
     bool is_floor;         // no allocator to use, but what others are held against: `all` has none of them
     bool is_null;          // hands out addresses only: every block is the same page
     bool usable_is_requested;  // its malloc_usable_size tells what was asked for, not what there is
@@ -93,19 +106,24 @@ struct ht_allocator {
     enum ht_knob_state (*read_knob)(const struct ht_server *server, const struct ht_knob *knob, char *text,
                                     size_t room);
 
+    const char *environment;       // VARIABLE=value that it needs to be what it is; NULL: none
     const char *clock;             // where it takes the time from for giving memory back; NULL: from nowhere
     const struct ht_fault *faults;  // one without a sentence ends them
 };
 
 extern const struct ht_allocator *const ht_allocators[];  // sorted by name; NULL ends them
 
-// NULL if there is none of this name.
+// The kind of this name, or that what has this name is a build of; NULL if there is none.
 const struct ht_allocator *ht_allocator_named(const char *name);
 // Whether the file name of a library begins as this kind's does, and its path has the kind's folder.
 bool ht_allocator_is_file(const struct ht_allocator *kind, const char *path);
-// The kind of a library by its path; NULL if it is no kind's.
+// The same for a library, by its path; NULL if it is no kind's.
 const struct ht_allocator *ht_allocator_of_file(const char *path);
 // What is between since and last, NULL at either end being open.
 bool ht_version_within(const char *version, const char *since, const char *last);
+
+// A version() for allocators that can't tell theirs: that of the sources, if the library is one that was built
+// here.
+void ht_built_version(const struct ht_server *server, char *text, size_t room);
 
 #endif

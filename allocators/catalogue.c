@@ -1,10 +1,16 @@
+#include <dlfcn.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "allocator.h"
 
+static const struct ht_allocator *kind_of(const struct ht_allocator *build) {
+    return build && build->build_of ? build->build_of : build;
+}
+
 const struct ht_allocator *ht_allocator_named(const char *name) {
     for (size_t i = 0; ht_allocators[i]; i++) {
-        if (!strcmp(ht_allocators[i]->name, name)) return ht_allocators[i];
+        if (!strcmp(ht_allocators[i]->name, name)) return kind_of(ht_allocators[i]);
     }
     return NULL;
 }
@@ -22,9 +28,15 @@ const struct ht_allocator *ht_allocator_of_file(const char *path) {
         if (!ht_allocator_is_file(kind, path)) continue;
         if (!found || strlen(kind->soname) > strlen(found->soname)) found = kind;
     }
-    return found;
+    return kind_of(found);
 }
 
 bool ht_version_within(const char *version, const char *since, const char *last) {
     return (!since || strverscmp(version, since) >= 0) && (!last || strverscmp(version, last) <= 0);
+}
+
+void ht_built_version(const struct ht_server *server, char *text, size_t room) {
+    const char *version = dlsym(RTLD_DEFAULT, "heaptape_built_version");
+    (void)server;
+    if (version) snprintf(text, room, "%s", version);
 }

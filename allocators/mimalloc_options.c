@@ -238,9 +238,9 @@ const struct ht_knob ht_mimalloc_knobs[] = {
 static const char *listed(void) {
     static char text[16384];
     static bool asked;
-    // Without arguments a measured child only says that it is started by others.
-    static const char *const itself[] = {"/proc/self/exe", NULL};
-    if (!asked) ht_process_output(itself, "MIMALLOC_VERBOSE=1", text, sizeof text);
+    // Without its two arguments a measured child only says that it is started by others.
+    const char *const *itself = asked ? NULL : ht_process_own_command(2);
+    if (itself) ht_process_output(itself, "MIMALLOC_VERBOSE=1", text, sizeof text);
     asked = true;
     return text;
 }

@@ -2,12 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 extern char **environ;
 
-enum { VARIABLES_MAX = 8192 };
+enum { VARIABLES_MAX = 8192, WORDS_MAX = 16 };
 
 // Shares this process's memory until it executes: nothing but the kernel is called here.
 static pid_t start(const char *const *arguments, char **environment, int output) {
@@ -48,4 +49,17 @@ void ht_process_output(const char *const *arguments, const char *variable, char 
         while (waitpid(child, NULL, 0) < 0 && errno == EINTR) continue;
     }
     close(ends[0]);
+}
+
+const char *const *ht_process_own_command(int without) {
+    static char line[24576];
+    static const char *words[WORDS_MAX + 1];
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC), count = 0;
+    if (fd < 0) return NULL;
+    read_all(fd, line, sizeof line);
+    close(fd);
+    for (const char *at = line; *at && count < WORDS_MAX; at += strlen(at) + 1) words[count++] = at;
+    if (count <= without) return NULL;
+    words[count - without] = NULL;
+    return words;
 }

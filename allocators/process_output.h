@@ -10,4 +10,8 @@
 // is added. The text is empty if the program can't be run.
 void ht_process_output(const char *const *arguments, const char *variable, char *text, size_t room);
 
+// The words that started this process, a loader that was asked to among them, without the last so many; NULL if
+// they are not known.
+const char *const *ht_process_own_command(int without);
+
 #endif

@@ -52,6 +52,9 @@ def versions(of: dict) -> str:
 
 
 def origin(allocator: dict) -> str:
+    if allocator["crate"]:
+        options = " ".join(f"`{name}`" for name in ("EXTRA_ALLOCATORS", allocator["option"]) if name)
+        return f"crate {allocator['crate']}, {options}"
     return f"Debian's {allocator['debian']}" if allocator["debian"] else ""
 
 
@@ -89,6 +92,9 @@ def fault_line(fault: dict) -> str:
 
 
 def section(allocator: dict) -> str:
+    if allocator["kind"] != allocator["name"]:
+        return (f"\n## {allocator['name']}\n{sentence(allocator['title'])} All else is as of "
+                f"[{allocator['kind']}](#{allocator['kind']}).\n")
     text = f"\n## {allocator['name']}\n{sentence(allocator['title'])} Known by the function `{allocator['known_by']}`.\n"
     if allocator["knobs"]:
         text += "\n| knob | values | default | set by | what it does |\n| --- | --- | --- | --- | --- |\n"

@@ -31,6 +31,13 @@ static void choose(const char *folder, char python[PATH_MAX]) {
     snprintf(python, PATH_MAX, "python3");
 }
 
+// The verbs that replay take the replayer beside us, unless told otherwise.
+static void name_replay(const char *folder) {
+    char replay[PATH_MAX];
+    int length = snprintf(replay, sizeof replay, "%s/replay", folder);
+    if (length < (int)sizeof replay && !access(replay, X_OK)) setenv("HEAPTAPE_REPLAY", replay, 0);
+}
+
 int ht_verb_python(int argc, char **argv) {
     char self[PATH_MAX], python[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -39,9 +46,7 @@ int ht_verb_python(int argc, char **argv) {
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
     choose(self, python);
-    char replay[PATH_MAX];
-    snprintf(replay, sizeof replay, "%.4000s/replay", self);
-    if (!access(replay, X_OK)) setenv("HEAPTAPE_REPLAY", replay, 0);  // for the verbs that replay
+    name_replay(self);
     char **arguments = calloc((size_t)argc + 4, sizeof *arguments);
     if (!arguments) return HT_EXIT_FAILED;
     arguments[0] = python;

@@ -68,17 +68,6 @@ static size_t built_names(char names[HT_CHOICES_MAX][64], bool floors) {
     return count;
 }
 
-// Looked at once all knobs are known, as they are part of the names.
-static int check_names(const struct ht_choices *choices, struct ht_error *error) {
-    for (size_t i = 0; i < choices->count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            if (strcmp(choices->list[i].name, choices->list[j].name)) continue;
-            return fail(error, HT_EXIT_USAGE, "--alloc: %s is named twice%s", choices->list[i].name, "");
-        }
-    }
-    return 0;
-}
-
 static struct ht_choice *add(struct ht_choices *choices, const char *name, struct ht_error *error) {
     if (choices->count == HT_CHOICES_MAX || strlen(name) >= sizeof choices->list[0].name) {
         fail(error, HT_EXIT_USAGE,
@@ -110,7 +99,22 @@ static int add_built_in(struct ht_choices *choices, const char *label, const cha
     struct ht_choice *choice = add(choices, label, error);
     if (!choice) return -1;
     strcpy(choice->executable, executable);
+    choice->kind = ht_allocator_named(name);
     return 0;
+}
+
+// A built-in, what being NAME@LOADER with its @ at this place.
+static int add_under_other_libc(struct ht_choices *choices, const char *label, const char *what,
+                                const char *at, struct ht_error *error) {
+    char name[64], problem[HT_OTHER_LIBC_PROBLEM_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)(at - what), what);
+    if (!strcmp(name, "null")) {
+        return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: null takes part under this C library only%s",
+                    what, "");
+    }
+    if (add_built_in(choices, label, name, error)) return -1;
+    if (!ht_other_libc_find(&choices->list[choices->count - 1].libc, at + 1, problem)) return 0;
+    return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");
 }
 
 static int add_library(struct ht_choices *choices, const char *name, const char *path,
@@ -135,6 +139,7 @@ static int add_library(struct ht_choices *choices, const char *name, const char 
     snprintf(choice->preload, sizeof choice->preload, "%s", whole);
     choice->device = status.st_dev;
     choice->inode = status.st_ino;
+    choice->kind = ht_allocator_of_file(path);
     return 0;
 }
 
@@ -164,16 +169,23 @@ static char *knobs_of(char *what) {
     return strchr(slash ? slash : what, ':');
 }
 
+// The @ of NAME@LOADER; a path may have others. NULL: there is none.
+static const char *loader_of(const char *what) {
+    const char *at = strchr(what, '@'), *slash = strchr(what, '/');
+    return at && (!slash || at < slash) ? at : NULL;
+}
+
 static int add_what(struct ht_choices *choices, const char *label, char *what, struct ht_error *error) {
     char *knobs = knobs_of(what);
     if (knobs) *knobs = 0;
     const char *name = label ? label : what;
-    int failed = strchr(what, '/') ? add_library(choices, name, what, error)
-                                   : add_built_in(choices, name, what, error);
+    const char *at = loader_of(what);
+    int failed = at                  ? add_under_other_libc(choices, name, what, at, error)
+                 : strchr(what, '/') ? add_library(choices, name, what, error)
+                                     : add_built_in(choices, name, what, error);
     if (failed) return -1;
     struct ht_choice *choice = &choices->list[choices->count - 1];
     choice->labelled = label != NULL;
-    choice->kind = strchr(what, '/') ? ht_allocator_of_file(what) : ht_allocator_named(what);
     choice->knobs.kind = choice->kind;
     return knobs ? add_knob(choices, knobs + 1, error) : 0;
 }
@@ -216,15 +228,25 @@ static int add_one(struct ht_choices *choices, char *spec, struct ht_error *erro
 }
 
 // What follows an allocator's knobs is one more of them if it looks like one: no label is meant where what it
-// would stand for is neither built nor a path.
+// would stand for is neither built nor a path nor under a loader.
 static bool is_knob(const struct ht_choices *choices, const char *part) {
     char executable[4096];
     const struct ht_choice *last = choices->count ? &choices->list[choices->count - 1] : NULL;
     const char *equals = strchr(part, '=');
     if (!last || !last->knobs.count || !equals) return false;
     if (ht_knob_known(last->kind, part)) return true;
-    return !strchr(part, '/') && !strchr(part, ':') &&
-           !find_executable(equals + 1, executable, sizeof executable);
+    return !strpbrk(part, "/:@") && !find_executable(equals + 1, executable, sizeof executable);
+}
+
+// Once the knobs are in the names: an allocator may take part as it is and with knobs.
+static int none_twice(const struct ht_choices *choices, struct ht_error *error) {
+    for (size_t i = 0; i < choices->count; i++) {
+        for (size_t j = 0; j < i; j++) {
+            if (strcmp(choices->list[i].name, choices->list[j].name)) continue;
+            return fail(error, HT_EXIT_USAGE, "--alloc: %s is named twice%s", choices->list[i].name, "");
+        }
+    }
+    return 0;
 }
 
 int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error *error) {
@@ -234,5 +256,5 @@ int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error
         failed = is_knob(choices, one) ? add_knob(choices, one, error) : add_one(choices, one, error);
     }
     free(copy);
-    return failed ? failed : check_names(choices, error);
+    return failed ? failed : none_twice(choices, error);
 }

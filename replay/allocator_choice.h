@@ -8,14 +8,16 @@
 
 #include "error.h"
 #include "knob_choice.h"
+#include "other_libc.h"
 
 enum { HT_CHOICES_MAX = 64 };
 
 struct ht_choice {
-    char name[128];          // as given: the name in results
-    char executable[4096];   // its replay-NAME
-    char preload[4096];      // the library to preload, or empty
-    uint64_t device, inode;  // of that library
+    char name[128];                   // as given: the name in results
+    char executable[4096];            // its replay-NAME
+    char preload[4096];               // the library to preload, or empty
+    uint64_t device, inode;           // of that library
+    struct ht_other_libc libc;        // that it runs under, or empty
     const struct ht_allocator *kind;  // NULL: not known
     struct ht_knob_choices knobs;
     bool labelled;  // its name does not say what was asked for
@@ -30,8 +32,9 @@ struct ht_choices {
     bool null_only;  // null was asked for by name; it takes part in every round anyway
 };
 
-// Adds what a spec names: NAME, null, all, /path/lib.so, NAME and path with :KNOB=VALUE,KNOB=VALUE
-// behind it, and with LABEL= before it; several with commas between. Labels let one allocator take part twice.
+// Adds what a spec names: NAME, null, all, /path/lib.so, NAME@/path/ld.so for NAME under another C library,
+// each but null and all with :KNOB=VALUE,KNOB=VALUE behind it, and with LABEL= before it; several with commas
+// between. Labels let one allocator take part twice.
 // Errors have the status that they deserve.
 int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error *error);
 // Adds one built-in by name; -1 with an error that lists those built.

@@ -57,7 +57,8 @@ static void print_fault(const struct ht_fault *fault) {
 
 static void print_kind(const struct ht_listed *listed) {
     const struct ht_allocator *kind = listed->kind;
-    printf("  %s\n", kind->title);
+    printf("  %s\n", listed->entry->title);
+    if (listed->entry != kind) printf("  all that follows is as of %s\n", kind->name);
     printf("  known by: %s; purge call: %s; clock: %s\n", kind->known_by,
            kind->purge_call ? kind->purge_call : "none", kind->clock ? kind->clock : "none");
     if (kind->knobs) printf("  knobs:\n");
@@ -74,9 +75,14 @@ static void print_verbose(const struct ht_listed *listed, bool first) {
     const struct ht_choice *choice = listed->choice;
     printf("%s", first ? "" : "\n");
     if (!choice) {
-        const char *debian = listed->kind->debian;
-        printf("%s  not built%s%s\n", listed->kind->name, debian ? ": Debian package " : "",
-               debian ? debian : "");
+        const char *debian = listed->entry->debian, *crate = listed->entry->crate;
+        printf("%s  not built%s%s\n", listed->entry->name,
+               debian  ? ": Debian package "
+               : crate ? ": option EXTRA_ALLOCATORS, crate "
+                       : "",
+               debian  ? debian
+               : crate ? crate
+                       : "");
     } else {
         printf("%s%s%s  %s\n", choice->name, choice->version[0] ? " " : "", choice->version,
                listed->problem[0] ? listed->problem : choice->path);
@@ -99,13 +105,15 @@ struct list {
     int status;
 };
 
-static void add(struct list *list, struct ht_choice *choice, const struct ht_allocator *kind) {
-    struct ht_listed listed = {.kind = kind, .choice = choice};
+static void add(struct list *list, struct ht_choice *choice, const struct ht_allocator *entry) {
+    const struct ht_allocator *kind = entry && entry->build_of ? entry->build_of : entry;
+    struct ht_listed listed = {.kind = kind, .entry = entry, .choice = choice};
     if (choice && !ht_experiment_describe(list->x, choice, listed.problem, sizeof listed.problem)) {
         fprintf(stderr, "replay: %s: %s\n", choice->name, listed.problem);
         list->status = HT_EXIT_FAILED;
     }
     if (choice && choice->kind) listed.kind = choice->kind;
+    if (!listed.entry) listed.entry = listed.kind;
     if (list->json) json_array_append_new(list->json, ht_listed_json(&listed));
     else if (list->options->verbose) print_verbose(&listed, list->count == 0);
     else print_short(&listed);

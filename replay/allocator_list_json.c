@@ -60,7 +60,7 @@ static json_t *fault_json(const struct ht_fault *fault) {
 }
 
 static void add_kind(json_t *made, const struct ht_listed *listed) {
-    const struct ht_allocator *kind = listed->kind;
+    const struct ht_allocator *kind = listed->kind, *entry = listed->entry;
     json_t *knobs = json_array(), *statistics = json_array(), *faults = json_array();
     for (size_t i = 0; kind && kind->knobs && kind->knobs[i].name; i++) {
         json_array_append_new(knobs, knob_json(listed, i));
@@ -79,15 +79,17 @@ static void add_kind(json_t *made, const struct ht_listed *listed) {
     json_object_set_new(made, "purge_call", text(kind ? kind->purge_call : NULL));
     json_object_set_new(made, "clock", text(kind ? kind->clock : NULL));
     json_object_set_new(made, "known_by", text(kind ? kind->known_by : NULL));
-    json_object_set_new(made, "debian", text(kind ? kind->debian : NULL));
+    json_object_set_new(made, "debian", text(entry ? entry->debian : NULL));
+    json_object_set_new(made, "crate", text(entry ? entry->crate : NULL));
+    json_object_set_new(made, "option", text(entry ? entry->crate_switch : NULL));
 }
 
 json_t *ht_listed_json(const struct ht_listed *listed) {
     const struct ht_choice *choice = listed->choice;
-    const struct ht_allocator *kind = listed->kind;
+    const struct ht_allocator *kind = listed->kind, *entry = listed->entry;
     json_t *made = json_pack(
-        "{s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "name", text(choice ? choice->name : kind->name), "kind",
-        text(kind ? kind->name : NULL), "title", text(kind ? kind->title : NULL), "built", choice != NULL,
+        "{s:o, s:o, s:o, s:b, s:o, s:o, s:o, s:o}", "name", text(choice ? choice->name : entry->name), "kind",
+        text(kind ? kind->name : NULL), "title", text(entry ? entry->title : NULL), "built", choice != NULL,
         "version", text(choice ? choice->version : NULL), "path", text(choice ? choice->path : NULL),
         "build_id", text(choice ? choice->build_id : NULL), "problem", text(listed->problem));
     add_kind(made, listed);

@@ -8,7 +8,7 @@
 
 extern char **environ;
 
-enum { OWN_VARIABLES = 6 + HT_KNOB_CHOICES_MAX };
+enum { OWN_VARIABLES = 7 + HT_KNOB_CHOICES_MAX };
 
 static bool starts(const char *text, const char *with) { return !strncmp(text, with, strlen(with)); }
 
@@ -19,6 +19,20 @@ static bool is_chosen(const struct ht_choice *choice, const char *variable) {
         if (!strncmp(choice->knobs.variables[i], variable, length)) return true;
     }
     return false;
+}
+
+// What the allocator needs to be what it is comes after what is there, because the last word counts.
+static bool add_needed(struct ht_child_environment *made, const struct ht_choice *choice) {
+    const char *word = choice->kind ? choice->kind->environment : NULL;
+    if (!word) return false;
+    size_t name_bytes = strcspn(word, "=");
+    const char *there = NULL;
+    for (char **at = environ; *at; at++) {
+        if (!strncmp(*at, word, name_bytes + 1)) there = *at + name_bytes + 1;
+    }
+    snprintf(made->needed, sizeof made->needed, "%.*s=%s%s%s", (int)name_bytes, word, there ? there : "",
+             there && *there ? ":" : "", word + name_bytes + 1);
+    return true;
 }
 
 static const char *pass_name(enum ht_pass pass) {
@@ -34,13 +48,17 @@ static const char *pass_name(enum ht_pass pass) {
 void ht_child_environment_make(struct ht_child_environment *made, const struct ht_choice *choice,
                                const struct ht_job *job, uint64_t run, struct ht_random *random) {
     size_t count = 0;
+    bool needs = add_needed(made, choice);
+    size_t needed_bytes = needs ? strcspn(made->needed, "=") + 1 : 0;
     for (char **at = environ; *at && count < HT_ENVIRONMENT_MAX - OWN_VARIABLES - 1; at++) {
         if (starts(*at, "LD_PRELOAD=") || starts(*at, "MALLOC_WRAP_") || is_chosen(choice, *at)) continue;
+        if (needs && !strncmp(*at, made->needed, needed_bytes)) continue;
         made->variables[count++] = *at;
     }
     for (size_t i = 0; i < choice->knobs.variables_count; i++) {
         made->variables[count++] = (char *)choice->knobs.variables[i];
     }
+    if (needs) made->variables[count++] = made->needed;
     uint32_t length = 16 + ht_random_below(random, HT_PADDING_BYTES_MAX - 17);
     memset(made->padding, 'x', length);
     made->padding[length] = 0;

@@ -95,8 +95,12 @@ static void become_child(pid_t launcher) {
 // jitters its decay by an address): a memory pass shall show the same each time. Times, though, depend on
 // addresses by luck that has to average out over the runs. Not permitted in some containers: then it is left
 // to chance.
-static void fix_addresses(enum ht_pass pass) {
-    if (pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT) personality(ADDR_NO_RANDOMIZE);
+//
+// Some kernels put the heap of a program that a loader was asked to start behind that loader, where it
+// has no room to grow, unless addresses are left to chance.
+static void fix_addresses(enum ht_pass pass, const struct ht_choice *choice) {
+    bool memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT;
+    if (memory && !choice->libc.loader[0]) personality(ADDR_NO_RANDOMIZE);
 }
 
 static _Noreturn void refuse(const struct ht_child_channel *channel, const char *what) {
@@ -119,44 +123,51 @@ static void pin(int cpu) {
     sched_setaffinity(0, sizeof set, &set);
 }
 
-// Returns if that is not possible. What valgrind says goes nowhere: its parent tells how it ended.
-static void exec_under_callgrind(const struct ht_child_channel *channel, const struct ht_choice *choice,
-                                 char **environment, char *form, char *exchange) {
-    char output[600];
-    snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
-    char *const arguments[] = {"valgrind",
-                               "-q",
-                               "--tool=callgrind",
-                               output,
-                               "--toggle-collect=ht_engine_run",
-                               "--log-file=/dev/null",
-                               (char *)choice->executable,
-                               form,
-                               exchange,
-                               NULL};
-    execvpe("valgrind", arguments, environment);
+// What to execute: some words of a command that runs the words after them, then the child's own.
+struct command {
+    char *words[16];  // NULL after the last
+    size_t count;
+};
+
+static void add_words(struct command *command, size_t count, const char *const *words) {
+    for (size_t i = 0; i < count; i++) command->words[command->count++] = (char *)words[i];
+    command->words[command->count] = NULL;
+}
+
+static void add_child(struct command *command, const struct ht_choice *choice, const char *form,
+                      const char *exchange) {
+    const char *const by_loader[] = {choice->libc.loader, "--library-path", choice->libc.folders};
+    const char *const child[] = {choice->executable, form, exchange};
+    if (choice->libc.loader[0]) add_words(command, 3, by_loader);
+    add_words(command, 3, child);
 }
 
 static _Noreturn void exec_child(const struct ht_child_channel *channel, const struct ht_choice *choice,
                                  char **environment, const char *wrapper, int cpu, pid_t launcher) {
-    char form[16], exchange[16];
+    char form[16], exchange[16], output[600];
+    struct command command = {.count = 0};
     snprintf(form, sizeof form, "%d", channel->built ? channel->built->fd : -1);
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
     become_child(launcher);
     pin(cpu);
-    fix_addresses((enum ht_pass)channel->exchange->job.pass);
+    fix_addresses((enum ht_pass)channel->exchange->job.pass, choice);
     disable_huge_pages(channel);
     if (channel->callgrind_path) {
-        exec_under_callgrind(channel, choice, environment, form, exchange);
+        // What valgrind says goes nowhere: its parent tells how it ended.
+        snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
+        const char *const words[] = {"valgrind",
+                                     "-q",
+                                     "--tool=callgrind",
+                                     output,
+                                     "--toggle-collect=ht_engine_run",
+                                     "--log-file=/dev/null"};
+        add_words(&command, 6, words);
     } else if (wrapper) {
-        char *const arguments[] = {
-            (char *)"sh", (char *)"-c", (char *)wrapper, (char *)"sh", (char *)choice->executable, form,
-            exchange,     NULL};
-        execve("/bin/sh", arguments, environment);
-    } else {
-        char *const arguments[] = {(char *)choice->executable, form, exchange, NULL};
-        execve(choice->executable, arguments, environment);
+        const char *const words[] = {"/bin/sh", "-c", wrapper, "sh"};
+        add_words(&command, 4, words);
     }
+    add_child(&command, choice, form, exchange);
+    execvpe(command.words[0], command.words, environment);
     refuse(channel, channel->callgrind_path ? "valgrind can't be run" : "its program can't be run");
 }
 
@@ -222,6 +233,8 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
     channel->exchange->job.preloaded = choice->preload[0] != 0;
     channel->exchange->job.expected_device = choice->device;
     channel->exchange->job.expected_inode = choice->inode;
+    channel->exchange->job.libc_device = choice->libc.device;
+    channel->exchange->job.libc_inode = choice->libc.inode;
     channel->exchange->job.known = ht_known_alignments_of(choice);
     if (choice->kind) snprintf(channel->exchange->job.kind, HT_KIND_BYTES, "%s", choice->kind->name);
     // Where calls wait for their recorded time, a pause to decode would make them late.

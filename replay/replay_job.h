@@ -53,6 +53,7 @@ struct ht_job {
     uint64_t end_ns;              // trace time at which the program ended
     double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
     uint64_t expected_device, expected_inode;
+    uint64_t libc_device, libc_inode;  // of the C library that the process must have; inode 0: any
     struct ht_known_alignments known;
     char kind[HT_KIND_BYTES];  // of a preloaded library, once that is known; empty: unknown
 };

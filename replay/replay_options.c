@@ -29,8 +29,8 @@ static const uint64_t budget_default_ns = 60000000000;
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "LIST", 0,
      "Allocators, with commas between: names that --list shows, all, the path of a shared library, "
-     "LABEL=PATH, LABEL=NAME, or null, which takes part anyway; each but null may have knobs behind it, as in "
-     "NAME:KNOB=VALUE,KNOB=VALUE. Default: all", 0},
+     "LABEL=PATH, LABEL=NAME, NAME@LOADER (NAME under the C library of that ld.so), or null, which takes part "
+     "anyway; each but null may have knobs behind it, as in NAME:KNOB=VALUE,KNOB=VALUE. Default: all", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON per run to FILE", 0},
     {"rounds", KEY_ROUNDS, "N", 0,
      "Replay each allocator N times, in random order within each round. auto: until every verdict is clear or "

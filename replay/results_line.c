@@ -243,8 +243,8 @@ static json_t *run_json(const struct ht_results_line *line) {
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
     json_object_set_new(run, "failures", json_integer((json_int_t)failures));
-    ht_known_faults_add(run, line->choice, line->outcome->known_failures);
     json_object_set_new(run, "problem", line->problem ? json_string(line->problem) : json_null());
+    ht_known_faults_add(run, line->choice, line->outcome->known_failures);
     json_object_set_new(run, "machine", machine_json(line));
     json_object_set_new(run, "started_at", started_json(line->started_realtime_ns));
     return run;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <gnu/libc-version.h>
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,13 +58,65 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *context)
     return 1;
 }
 
+static bool is_file(const char *path, uint64_t device, uint64_t inode) {
+    struct stat status;
+    return stat(path, &status) == 0 && status.st_dev == device && status.st_ino == inode;
+}
+
 static bool intended(const struct ht_job *job, const struct ht_allocator *kind, const char *path) {
-    if (job->preloaded) {
-        struct stat status;
-        return stat(path, &status) == 0 && status.st_dev == job->expected_device &&
-               status.st_ino == job->expected_inode;
-    }
+    if (job->preloaded) return is_file(path, job->expected_device, job->expected_inode);
     return ht_allocator_is_file(kind, path);
+}
+
+static bool prove_libc(const struct ht_job *job, struct ht_outcome *outcome) {
+    Dl_info found = {0};
+    if (!job->libc_inode) return true;
+    if (dladdr((void *)gnu_get_libc_version, &found) && found.dli_fname &&
+        is_file(found.dli_fname, job->libc_device, job->libc_inode)) {
+        return true;
+    }
+    snprintf(outcome->message, sizeof outcome->message, "its C library is %.200s, not its loader's",
+             found.dli_fname ? found.dli_fname : "not known");
+    return false;
+}
+
+struct object_search {
+    const struct ht_job *job;
+    const char *path;
+};
+
+static int is_asked_for(struct dl_phdr_info *info, size_t size, void *context) {
+    (void)size;
+    struct object_search *search = context;
+    if (!is_file(info->dlpi_name, search->job->expected_device, search->job->expected_inode)) return 0;
+    search->path = info->dlpi_name;
+    return 1;
+}
+
+// Whether the library asked for has this function itself, which dlsym looks for in what it needs, too.
+static bool has_own(const struct ht_job *job, const char *path, const char *name) {
+    Dl_info found = {0};
+    void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD), *function = library ? dlsym(library, name) : NULL;
+    return function && dladdr(function, &found) && found.dli_fname &&
+           is_file(found.dli_fname, job->expected_device, job->expected_inode);
+}
+
+// Nothing is measured here any more, so that these look-ups may allocate.
+static void say_who_serves(const struct ht_job *job, const struct ht_allocator *kind, const char *name,
+                           const char *path, char *text, size_t room) {
+    struct object_search asked_for = {.job = job};
+    if (job->preloaded) dl_iterate_phdr(is_asked_for, &asked_for);
+    if (!job->preloaded) {
+        snprintf(text, room, "%s is served by %.200s, not by %s", name, path, kind->soname);
+    } else if (!asked_for.path) {
+        snprintf(text, room, "%s is served by %.200s: the library asked for could not be loaded", name, path);
+    } else if (has_own(job, asked_for.path, name)) {
+        snprintf(text, room, "%s is served by %.200s, not by the library asked for", name, path);
+    } else {
+        const struct ht_allocator *libc = ht_allocator_named("glibc");
+        snprintf(text, room, "it has no %s; calls of it would go to %.200s", name,
+                 ht_allocator_is_file(libc, path) ? "glibc's" : path);
+    }
 }
 
 bool ht_service_proof(const struct ht_job *job, const struct ht_allocator *kind, struct ht_outcome *outcome) {
@@ -84,13 +137,13 @@ bool ht_service_proof(const struct ht_job *job, const struct ht_allocator *kind,
         }
         if (!base) base = found.dli_fbase;
         if (found.dli_fbase != base || !intended(job, kind, found.dli_fname)) {
-            snprintf(outcome->message, sizeof outcome->message, "%s is served by %.200s, not by %s",
-                     calls[i].name, found.dli_fname, job->preloaded ? "the library asked for" : kind->soname);
+            say_who_serves(job, kind, calls[i].name, found.dli_fname, outcome->message,
+                           sizeof outcome->message);
             return false;
         }
         snprintf(outcome->path, sizeof outcome->path, "%s", found.dli_fname);
     }
     struct note_search search = {(uintptr_t)base, outcome->build_id, sizeof outcome->build_id};
     dl_iterate_phdr(look_at_object, &search);
-    return true;
+    return prove_libc(job, outcome);
 }

@@ -9,7 +9,8 @@
 #include "replay_job.h"
 
 // Fills outcome's path and build_id, and its message if the proof fails. kind: whose object is intended; a
-// preloaded one is known by the job's device and inode instead.
+// preloaded one is known by the job's device and inode instead. Where the job names a C library, it must be the
+// process's, whoever serves.
 bool ht_service_proof(const struct ht_job *job, const struct ht_allocator *kind, struct ht_outcome *outcome);
 
 #endif

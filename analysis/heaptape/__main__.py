@@ -1,4 +1,4 @@
-"""The verbs `report`, `compare` and `export`: what `heaptape report` and its like run.
+"""The verbs `report`, `compare`, `export`, `fleet` and `tune`: what `heaptape report` and its like run.
 
 Exit status: 0 done; 1 the run failed; 2 bad usage; 3 bad input. Results go to stdout, talk to stderr.
 """
@@ -11,16 +11,21 @@ import os
 import signal
 import sys
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
+from . import fleet, tuning
 from .comparison import SEED, experiments
+from .conditions import conditions_met, parse_condition
 from .errors import EXIT_FAILED, HeaptapeError
 from .report import write_report
-from .results import read_results
-from .table import comparison_object, comparison_text
+from .results import ResultsWarning, read_results
+from .summary import summarise
+from .table import comparison_csv, comparison_markdown, comparison_object, print_comparison
 from .trace import read_trace
-from .tuning import add_parser as add_tune
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -31,15 +36,19 @@ def build_parser() -> argparse.ArgumentParser:
     report = verbs.add_parser("report", help="write a self-contained HTML report")
     report.set_defaults(run=run_report)
     _add_common(report)
-    report.add_argument("--trace", action="append", default=[], metavar="FILE",
-                        help="the trace replayed, if it is not where the results say; may be repeated")
     report.add_argument("-o", "--output", default="report.html", metavar="FILE", help="where to write (report.html)")
     report.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
 
     compare = verbs.add_parser("compare", help="print ratios, intervals and verdicts")
     compare.set_defaults(run=run_compare)
     _add_common(compare)
-    compare.add_argument("--json", action="store_true", help="print JSON for machines")
+    compare.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
+                         help="end with status 1 where an allocator is shown to be beyond, as in 'time>1.05' (time, rss_peak, "
+                              "rss_mean, rss_end; > >= < <=); may be repeated")
+    printed = compare.add_mutually_exclusive_group()
+    printed.add_argument("--json", action="store_true", help="print JSON for machines")
+    printed.add_argument("--csv", action="store_true", help="print one row for each measure and allocator")
+    printed.add_argument("--markdown", action="store_true", help="print Markdown for issues and pull requests")
 
     export = verbs.add_parser("export", help="write a trace as Parquet tables")
     export.set_defaults(run=run_export)
@@ -47,13 +56,17 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("-o", "--output", metavar="FOLDER",
                         help="where to write events.parquet and its like (beside the trace)")
     export.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
-    add_tune(verbs)
+
+    fleet.add_parser(verbs)
+    tuning.add_parser(verbs)
     return parser
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("results", nargs="+", metavar="RESULTS", help="results.jsonl as replay writes it")
     parser.add_argument("--baseline", metavar="NAME", help="allocator to compare with (glibc, else the first)")
+    parser.add_argument("--trace", action="append", default=[], metavar="FILE",
+                        help="the trace replayed, if it is not where the results say; may be repeated")
     parser.add_argument("--seed", type=_seed, default=SEED, metavar="N", help=f"of the bootstrap ({SEED})")
 
 
@@ -64,21 +77,47 @@ def _seed(text: str) -> int:
     return value
 
 
+def _read(verb: str, paths: Sequence[str]) -> pd.DataFrame:
+    """The results, with a line on stderr for each file that is cut short."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResultsWarning)
+        frame = read_results(paths)
+    for sentence in frame.attrs["cut_short"]:
+        print(f"heaptape {verb}: warning: {sentence}", file=sys.stderr)
+    return frame
+
+
 def run_report(options: argparse.Namespace) -> None:
     """heaptape report"""
-    frame = read_results(options.results)
+    frame = _read("report", options.results)
     path = write_report(frame, options.output, options.trace, options.baseline, options.seed)
     if not options.quiet:
         print(f"{path}: {path.stat().st_size / 1e6:.2f} MB, {len(frame):,} runs", file=sys.stderr)
 
 
-def run_compare(options: argparse.Namespace) -> None:
+def run_compare(options: argparse.Namespace) -> int:
     """heaptape compare"""
-    found = experiments(read_results(options.results))
+    conditions = [parse_condition(text) for text in options.fail_if]
+    traces = [Path(path) for path in options.trace]
+    for path in traces:
+        read_trace(path).close()
+    found = experiments(_read("compare", options.results))
+    summaries = [summarise(item, options.baseline, options.seed, traces) for item in found]
+    met = [item for summary in summaries for item in conditions_met(summary.comparison, conditions)]
     if options.json:
-        print(json.dumps([comparison_object(item, options.baseline, options.seed) for item in found], indent=1))
+        print(json.dumps([comparison_object(summary) for summary in summaries], indent=1))
+    elif options.csv:
+        print(comparison_csv(summaries), end="")
+    elif options.markdown:
+        print("\n\n".join(comparison_markdown(summary) for summary in summaries))
     else:
-        print("\n\n".join(comparison_text(item, options.baseline, options.seed) for item in found))
+        for number, summary in enumerate(summaries):
+            print("\n" if number else "", end="")
+            print_comparison(summary)
+    sys.stdout.flush()
+    for item in met:
+        print(f"heaptape compare: {item.sentence()}", file=sys.stderr)
+    return EXIT_FAILED if met else 0
 
 
 class _Progress:
@@ -124,7 +163,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; returns the exit status."""
     options = build_parser().parse_args(arguments)
     try:
-        options.run(options)
+        status = options.run(options)
         sys.stdout.flush()
     except HeaptapeError as error:
         print(f"heaptape {options.verb}: {error}", file=sys.stderr)
@@ -136,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MemoryError, OSError) as error:
         print(f"heaptape {options.verb}: {str(error) or type(error).__name__}", file=sys.stderr)
         return EXIT_FAILED
-    return 0
+    return int(status or 0)
 
 
 class _Ended(BaseException):

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from .errors import UsageError
 from .results import NULL_ALLOCATOR
+from .units import listing
 
 SAME_WITHIN = 0.01
 CONFIDENCE = 0.95
@@ -333,8 +334,8 @@ class Experiment:
         return self.all_runs[~is_control(self.all_runs)]
 
 
-_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap", "thp")
-_USUAL = {"scale": "1", "touch_free": "none", "pollution_bytes": "0"}
+_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap", "configuration", "thp")
+_USUAL = {"scale": "1", "touch_free": "none", "pollution_bytes": "0", "configuration": "default"}
 
 
 def experiments(frame: pd.DataFrame) -> list[Experiment]:
@@ -360,6 +361,11 @@ def experiments(frame: pd.DataFrame) -> list[Experiment]:
         found.append(Experiment(first["trace_sha256"], first["trace_path"], settings, group))
     if not found:
         raise UsageError("the results hold runs of the null allocator only: nothing to compare")
+    if not frame["pass"].isin([measure.pass_name for measure in MEASURES.values()]).any():
+        failed = frame[frame["failures"] > 0]
+        faults = f"found faults in {listing(list(dict.fromkeys(failed['allocator'])))}" if len(failed) else "found no fault"
+        raise UsageError(f"nothing was measured: the results hold the verify pass only, which {faults}; replay without "
+                         "--verify to compare")
     return found
 
 

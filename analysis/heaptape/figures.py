@@ -13,7 +13,7 @@ import pandas as pd
 
 from .comparison import MEASURES, SAME_WITHIN, Measure, round_table
 from .svg import Drawing, nice_ticks, ratio_ticks, shorten, spread_labels, text_width
-from .timeline import thin
+from .curves import thin
 from .units import byte_count, decimal, figure, interval, known, nanoseconds, three_digits
 
 COLOURS = 7

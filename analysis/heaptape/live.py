@@ -42,7 +42,7 @@ class LiveTable:
         slot = chunk["slot"][rows].astype(np.int64)
         self._grow(int(slot.max(initial=0)) + 1)
         held = ops.OP_LEAVES_OBJECT[op[rows]].astype(np.int64)
-        size = _asked_bytes(chunk, rows) * held
+        size = asked_bytes(chunk, rows) * held
 
         order = np.argsort(slot, kind="stable")
         slot, size, held, rows = slot[order], size[order], held[order], rows[order]
@@ -69,7 +69,7 @@ class LiveTable:
         return live[0], live[1]
 
 
-def _asked_bytes(chunk: Arrays, rows: NDArray[Any]) -> NDArray[np.int64]:
+def asked_bytes(chunk: Arrays, rows: NDArray[Any]) -> NDArray[np.int64]:
     """Bytes asked for by the events at `rows`: calloc and reallocarray multiply. Calls that succeeded can't overflow."""
     size = chunk["size"][rows]
     count = np.where(ops.OP_MULTIPLIES[chunk["op"][rows]], chunk["extra"][rows], np.uint64(1))
@@ -95,15 +95,16 @@ def live_bytes_curve(trace: Trace, points: int | None = None) -> pd.DataFrame:
     therefore exact in both forms. Memory: 32 bytes an event in full, and bounded by `points` when thinned.
     """
     stride = max(1, -(-2 * trace.records // points)) if points else 1
-    kept = [chunk if stride < 3 else _thin(chunk, stride) for chunk in live_chunks(trace)]
+    kept = [thinned(chunk, stride) for chunk in live_chunks(trace)]
     if not kept:
         names = ("event", "time_ns", "live_bytes", "live_objects")
         return pd.DataFrame({name: np.zeros(0, dtype=np.int64) for name in names})
     return pd.concat(kept, ignore_index=True)
 
 
-def _thin(chunk: pd.DataFrame, stride: int) -> pd.DataFrame:
-    if chunk.empty:
+def thinned(chunk: pd.DataFrame, stride: int) -> pd.DataFrame:
+    """Of each `stride` rows the first maximum of live bytes and the last row."""
+    if chunk.empty or stride < 3:
         return chunk
     live = chunk["live_bytes"].to_numpy()
     starts = np.arange(0, live.size, stride)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import jinja2
 import pandas as pd
 
 from . import provenance, units
+from .bars import distribution_figures, parts_figures
 from .comparison import (
     MEASURES,
     SEED,
@@ -21,16 +21,19 @@ from .comparison import (
     compare,
     experiments,
 )
-from .errors import TraceError
-from .figures import Figure, colour_classes, memory_curves, memory_figure, ratio_figures, stylesheet
+from .figures import Figure, Table, colour_classes, memory_curves, memory_figure, ratio_figures, stylesheet
 from .files import write_atomically
+from .found_trace import FoundTrace, find_trace
 from .functions import function_table
-from .live import live_bytes_curve
+from .latencies import latency_figures
+from .memory_parts import fragmentation
+from .pareto import pareto_figure
 from .results import NULL_ALLOCATOR
-from .timeline import recorded_curves, replayed_curves
+from .curves import recorded_curves, replayed_curves
 from .trace import Trace, read_trace
+from .trace_profile import profile_trace
 from .verdicts import headline, in_words
-from .worth import Worth, worth
+from .worth import MemoryWorth, Worth, memory_worth, worth
 
 LIVE_POINTS = 4_000
 """Points kept of the live-bytes curve: more than any screen shows, peaks kept exactly."""
@@ -45,9 +48,15 @@ class Chapter:
     baseline: str
     comparison: list[dict[str, str]]
     worth: Worth | None
+    memory_worth: MemoryWorth | None
     worth_unknown: str
     ratio_figures: list[Figure]
+    pareto_figure: Figure | None
     memory_figure: Figure | None
+    latency_figures: list[Figure]
+    parts_figures: list[Figure]
+    distribution_figures: list[Figure]
+    threads: Table | None
     functions: list[dict[str, Any]]
     harness: str
     trace_facts: provenance.Facts
@@ -56,47 +65,10 @@ class Chapter:
     warnings: list[str]
 
 
-@dataclass(frozen=True)
-class FoundTrace:
-    """A trace for an experiment, or the reason why there is none."""
-
-    trace: Trace | None
-    why_not: str
-
-
-def find_trace(experiment: Experiment, given: Sequence[Path]) -> FoundTrace:
-    """The trace that an experiment replayed: one of those given, else the path in its results, tried as it stands and
-    beside the results file. A file with another checksum is not taken for it."""
-    for path in given:
-        if not experiment.trace_sha256 or _sha256(path) == experiment.trace_sha256:
-            return FoundTrace(read_trace(path), "")
-    if given:
-        return FoundTrace(None, f"none of the traces given is the one replayed (sha256 {experiment.trace_sha256})")
-    if not experiment.trace_path:
-        return FoundTrace(None, "the results do not say where the trace is")
-    beside = Path(str(experiment.runs["source"].iloc[0])).parent / experiment.trace_path
-    for path in (Path(experiment.trace_path), beside):
-        if not path.is_file():
-            continue
-        if experiment.trace_sha256 and _sha256(path) != experiment.trace_sha256:
-            return FoundTrace(None, f"{path} is no longer the file that was replayed: its checksum differs")
-        try:
-            return FoundTrace(read_trace(path), "")
-        except TraceError as error:
-            return FoundTrace(None, str(error))
-    return FoundTrace(None, f"{experiment.trace_path} is not there")
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise TraceError(path, 0, f"can't open: {error.strerror}") from error
-
-
-def build_chapter(experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int) -> Chapter:
-    """All figures and words about one experiment."""
+def build_chapter(
+    experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, cut_short: Sequence[str] = ()
+) -> Chapter:
+    """All figures and words about one experiment; cut_short as `read_results` tells it."""
     runs = experiment.runs
     base = choose_baseline(runs, baseline)
     comparison = compare(experiment.all_runs, base, seed)
@@ -106,11 +78,11 @@ def build_chapter(experiment: Experiment, found: FoundTrace, baseline: str | Non
     # The recorded program is not to be set beside several copies of it.
     program = trace if "scale" not in experiment.settings else None
     value = worth(runs, program.context, program.totals, base) if program else None
-    live = live_bytes_curve(program, LIVE_POINTS) if program else None
+    profile = profile_trace(program, LIVE_POINTS) if program else None
     curves = memory_curves(
-        replayed_curves(runs, allocators), recorded_curves(program) if program else {}, live, classes
-    )
-    warnings = provenance.result_warnings(experiment, comparison)
+        replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
+        classes)
+    warnings = [f"{sentence}." for sentence in cut_short] + provenance.result_warnings(experiment, comparison)
     if trace:
         warnings = provenance.trace_warnings(trace) + warnings
     else:
@@ -122,9 +94,15 @@ def build_chapter(experiment: Experiment, found: FoundTrace, baseline: str | Non
         baseline=base,
         comparison=comparison_rows(runs, comparison, allocators, classes, base),
         worth=value,
+        memory_worth=memory_worth(runs, program, base) if program else None,
         worth_unknown="" if value else _why_unknown(experiment, trace, found),
         ratio_figures=ratio_figures(runs, comparison, classes),
+        pareto_figure=pareto_figure(comparison, classes),
         memory_figure=memory_figure(curves),
+        latency_figures=latency_figures(runs, allocators, classes),
+        parts_figures=parts_figures(fragmentation(runs), allocators),
+        distribution_figures=distribution_figures(profile) if profile else [],
+        threads=threads_table(program) if program else None,
         functions=_function_tables(runs, allocators),
         harness=_harness(runs),
         trace_facts=provenance.trace_facts(trace, experiment),
@@ -212,6 +190,25 @@ def _function_tables(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str
     return tables
 
 
+THREADS_SHOWN = 20
+
+
+def threads_table(trace: Trace) -> Table | None:
+    """The threads that called most; None for a trace that has not noted any."""
+    threads = trace.threads
+    if threads.empty:
+        return None
+    busiest = threads.assign(number=range(len(threads))).sort_values("calls", ascending=False, kind="stable")
+    total = max(int(threads["calls"].sum()), 1)
+    rows = [[f"{row['number']} {row['name']}".rstrip(), units.count(row["calls"]), units.percent(row["calls"] / total),
+             units.nanoseconds(row["start_ns"]), units.nanoseconds(row["end_ns"])]
+            for _, row in busiest.head(THREADS_SHOWN).iterrows()]
+    rest = busiest.iloc[THREADS_SHOWN:]
+    if len(rest):
+        rows.append([f"{len(rest):,} others", units.count(rest["calls"].sum()), units.percent(rest["calls"].sum() / total), "", ""])
+    return Table(["thread", "calls", "share", "started", "ended"], rows)
+
+
 def _harness(runs: pd.DataFrame) -> str:
     timed = runs[(runs["pass"] == "time") & (runs["allocator"] != NULL_ALLOCATOR)]["harness_time_ns"].dropna()
     if timed.empty:
@@ -249,7 +246,7 @@ def write_report(
     chapters = []
     for experiment in experiments(frame):
         found = find_trace(experiment, given)
-        chapters.append(build_chapter(experiment, found, baseline, seed))
+        chapters.append(build_chapter(experiment, found, baseline, seed, frame.attrs.get("cut_short", [])))
         if found.trace:
             found.trace.close()
     write_atomically(output, render(chapters))

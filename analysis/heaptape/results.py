@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from .errors import ResultsError
 NULL_ALLOCATOR = "null"
 """The replayer without an allocator: it measures the harness and is never compared."""
 
-# Objects of a line that become columns of their own, `allocator.path` as allocator_path and so on. Others (calls,
-# timeline, latency_ns, allocator_stats, machine, perf, syscalls) stay objects: their keys differ from run to run.
+# Objects of a line that become columns of their own, `allocator.path` as allocator_path and so on. Others stay objects:
+# their keys differ from run to run.
 _FLATTENED = ("trace", "allocator", "fragmentation")
 _OBJECTS = ("calls", "timeline", "latency_ns", "allocator_stats", "decomposition", "machine", "perf", "syscalls")
 _NUMBERS = (
@@ -28,7 +29,7 @@ _NUMBERS = (
 )
 _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
-    "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "thp", "started_at",
+    "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "configuration", "thp", "started_at",
 )
 _PASSES = ("time", "memory", "verify")
 
@@ -38,16 +39,23 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
 
     Columns: source and line (where the run was read), schema, trace_path, trace_sha256, trace_events, allocator (its name
     as given to replay), allocator_path, _version, _build_id, _knobs (text), pass, round, seed (text), threads, touch, pace,
-    thp (transparent huge pages in force), scale (copies of the trace that ran side by side), every figure of the line under its own name, fragmentation_f1 to
-    _f4, failures (count), control (True for the baseline's second run in a round, which is no result of its own), calls,
-    timeline, latency_ns, allocator_stats, decomposition, machine, perf and syscalls as dicts. Keys unknown to this version are kept
-    under their names. Raises ResultsError.
+    thp (transparent huge pages in force), scale (copies of the trace that ran side by side), every figure of the line under
+    its own name, fragmentation_f1 to _f4, failures (count), control (True for the baseline's second run in a round, which
+    is no result of its own), calls, timeline, latency_ns, allocator_stats, decomposition, machine, perf and syscalls as
+    dicts. Keys unknown to this version are kept under their names. Raises ResultsError.
+
+    A file whose last line is cut short, as a killed run leaves it, is read up to there: `frame.attrs["cut_short"]` lists a
+    sentence for each, and a ResultsWarning says the same.
     """
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    rows = [row for path in listed for row in _read_file(Path(path))]
+    cut_short: list[str] = []
+    rows = [row for path in listed for row in _read_file(Path(path), cut_short)]
+    for sentence in cut_short:
+        warnings.warn(sentence, ResultsWarning, stacklevel=2)
     if not rows:
         raise ResultsError(listed[0] if listed else "results", 0, "expected at least one run, found none")
     frame = pd.DataFrame(rows)
+    frame.attrs["cut_short"] = cut_short
     for name in _NUMBERS:
         frame[name] = pd.to_numeric(frame[name]) if name in frame else float("nan")
     for name in _TEXTS:
@@ -65,16 +73,32 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     return frame
 
 
-def _read_file(path: Path) -> list[dict[str, Any]]:
+class ResultsWarning(UserWarning):
+    """Results that could be read in part only."""
+
+
+def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise ResultsError(path, 0, f"can't read: {error.strerror}") from error
-    rows = []
-    for number, line in enumerate(raw.split(b"\n"), start=1):
-        if line.strip():
+    rows: list[dict[str, Any]] = []
+    lines = raw.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        # What follows the last line feed is nothing, or a line whose writer was killed.
+        if number == len(lines) and line.strip() and not _is_json(line):
+            cut_short.append(f"{path}:{number}: cut short; the {len(rows)} runs before it were read")
+        elif line.strip():
             rows.append(_read_line(path, number, line))
     return rows
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import threading
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -112,7 +113,7 @@ class TraceFile:
         except OSError as error:
             raise TraceError(path, 0, f"can't open: {error.strerror}") from error
         self.bytes = os.fstat(self._file.fileno()).st_size
-        self._zstd = zstandard.ZstdDecompressor()
+        self._of_thread = threading.local()
         self.header = self._read_header()
 
     def close(self) -> None:
@@ -282,9 +283,16 @@ class TraceFile:
             declared = zstandard.frame_content_size(raw)
             if declared >= 0 and declared != length:
                 raise self.fail(where, f"expected a zstd frame of {length} bytes, found {declared}")
-            return self._zstd.decompress(raw, max_output_size=max(length, 1))
+            return self._decompressor().decompress(raw, max_output_size=max(length, 1))
         except zstandard.ZstdError as error:
             raise self.fail(where, f"expected a zstd frame of {length} bytes: {error}") from error
+
+    def _decompressor(self) -> zstandard.ZstdDecompressor:
+        """This thread's own, as one of them serves one thread at a time."""
+        if not hasattr(self._of_thread, "zstd"):
+            self._of_thread.zstd = zstandard.ZstdDecompressor()
+        made: zstandard.ZstdDecompressor = self._of_thread.zstd
+        return made
 
     def json_object(self, section: Section) -> dict[str, Any]:
         """The JSON object that a context or totals section holds."""

@@ -58,27 +58,19 @@ class _Events:
         return keys & ((1 << _ROW_BITS) - 1), begins, stands
 
 
-def decode_slots(
-    op: NDArray[np.uint8], thread: NDArray[np.uint32], birth: U64, named: U64, column: U64, across: U64
-) -> U64:
-    """The slots of the events that have one, in order. op and thread: (events with a slot,); birth and named: their codes;
-    column and across: as stored."""
+def decode_slots(op: NDArray[np.uint8], thread: NDArray[np.uint32], code: U64, column: U64, across: U64) -> U64:
+    """The slots of the events that have one, in order. op, thread and code: (events with a slot,), the code being that of
+    a birth or that of a name; column and across: as stored."""
     makes = ops.OP_MAKES[op]
-    born = makes | ops.OP_REBORN[op]
-    numbers = np.cumsum(born)
-    events = _Events(op, thread.astype(np.int64), makes, numbers - born, np.flatnonzero(born))
-    _expect_count("birth", birth, int(np.count_nonzero(makes)))
-    _expect_count("named", named, op.size - birth.size)
-    if birth.size and int(birth.max()) > 1:
-        raise SlotCodingError(f"expected birth codes 0 and 1, found {int(birth.max())}")
+    born = ops.OP_LEAVES_OBJECT[op]
+    events = _Events(op, thread.astype(np.int64), makes, np.cumsum(born) - born, np.flatnonzero(born))
+    pops, nobody = makes & (code == _FROM_STACK), ~makes & (code == _NAMED_OF_NOBODY)
+    # A birth that pops nothing names its slot, and so does a name that counts no birth.
+    literal = np.where(makes, ~pops, code < _NAMED_ACROSS)
 
-    source, literal = np.arange(op.size, dtype=np.int64), np.zeros(op.size, dtype=np.bool_)
-    _follow_names(events, named, across, source, literal)
-    pushes = _pushes(events, named, source)
-    pops = np.zeros(op.size, dtype=np.bool_)
-    pops[makes] = birth == _FROM_STACK
-    literal[makes] = birth != _FROM_STACK
-    rows, taken = _match_stack(events.thread, pushes, pops)
+    source = np.arange(op.size, dtype=np.int64)
+    _follow_names(events, code, across, source)
+    rows, taken = _match_stack(events.thread, _pushes(events, nobody, source), pops)
     source[rows] = taken
 
     _expect_count("slot", column, int(np.count_nonzero(literal)))
@@ -93,16 +85,14 @@ def _expect_count(name: str, column: U64, values: int) -> None:
         raise SlotCodingError(f"expected {values} values in the {name} column, found {column.size}")
 
 
-def _follow_names(events: _Events, named: U64, across: U64, source: Ints, literal: Flags) -> None:
-    """Point every event that names a birth at that birth, and mark those that name a slot of the column."""
-    rows = np.flatnonzero(~events.makes)
-    literal[rows] = named < _NAMED_ACROSS
-    others = rows[named == _NAMED_ACROSS]
+def _follow_names(events: _Events, code: U64, across: U64, source: Ints) -> None:
+    """Point every event that names a birth at that birth."""
+    others = np.flatnonzero(~events.makes & (code == _NAMED_ACROSS))
     _expect_count("across", across, others.size)
     source[others] = events.birth_rows[_counted_back(events.births_before[others], across)]
-    own = rows[named >= _NAMED_BIRTH_MIN]
+    own = np.flatnonzero(~events.makes & (code >= _NAMED_BIRTH_MIN))
     birth_rows, begins, stands = events.births_by_thread(own)
-    back = named[named >= _NAMED_BIRTH_MIN] - np.uint64(_NAMED_BIRTH_MIN)
+    back = code[own] - np.uint64(_NAMED_BIRTH_MIN)
     source[own] = birth_rows[begins + _counted_back(stands - begins, back)]
 
 
@@ -116,10 +106,9 @@ def _counted_back(births: Ints, back: U64) -> Ints:
     return counted
 
 
-def _pushes(events: _Events, named: U64, source: Ints) -> Flags:
-    """Which events push a slot: those that end an object of their own thread's."""
-    owner = events.thread.copy()
-    owner[np.flatnonzero(~events.makes)[named == _NAMED_OF_NOBODY]] = NOBODY
+def _pushes(events: _Events, nobody: Flags, source: Ints) -> Flags:
+    """Which events push a slot: those that end an object of their own thread's. nobody: those that name one of nobody's."""
+    owner = np.where(nobody, NOBODY, events.thread)
     pushes: Flags = ops.OP_ENDS[events.op] & (owner[_roots(source)] == events.thread)
     return pushes
 
@@ -132,10 +121,13 @@ def _match_stack(thread: Ints, pushes: Flags, pops: Flags) -> tuple[Ints, Ints]:
     rows = np.flatnonzero(pushes | pops)
     if rows.size == 0:
         return rows, rows
-    # A section has few threads, but their numbers may be large: ranks keep the sort key within 64 bits.
-    rank = np.unique(thread[rows], return_inverse=True)[1].reshape(-1).astype(np.uint64)
-    rows = _sorted_rows(rank, rows)
-    rank = np.sort(rank)
+    thread = thread[rows]
+    rank = np.zeros(rows.size, dtype=np.uint64)
+    if (thread != thread[0]).any():
+        # A section has few threads, but their numbers may be large: ranks keep the sort key within 64 bits.
+        rank = np.unique(thread, return_inverse=True)[1].reshape(-1).astype(np.uint64)
+        rows = _sorted_rows(rank, rows)
+        rank = np.sort(rank)
     step = np.where(pushes[rows], 1, -1)
     depth = np.cumsum(step)
     first = np.append(True, rank[1:] != rank[:-1])

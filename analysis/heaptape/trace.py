@@ -1,7 +1,8 @@
 """Traces as tables: `read_trace` opens one, `Trace.events` walks through its calls in chunks.
 
 Units: times are ns since the recording's start, sizes are bytes, residency is in pages of `context["page_bytes"]`.
-Memory stays bounded whatever the trace's length: one section of at most 65,536 events is decoded at a time.
+Memory stays bounded whatever the trace's length: sections of at most 65,536 events are decoded one by one, a few of them
+ahead on the other processors.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from . import ops
+from .ahead import done_ahead
 from .errors import TraceError
 from .sections import (
     FACT_ROWS_FREE,
@@ -142,8 +144,9 @@ class Trace:
         unknown = [name for name in wanted if name not in EVENT_COLUMNS]
         if unknown:
             raise ValueError(f"no such event column: {', '.join(unknown)}; there are {', '.join(EVENT_COLUMNS)}")
-        for section in self._of_kind(Kind.EVENTS):
-            arrays = self._decode_events(section, wanted)
+        sections = self._of_kind(Kind.EVENTS)
+        decoded = done_ahead(lambda section: self._decode_events(section, wanted), sections)
+        for section, arrays in zip(sections, decoded, strict=True):
             due = NUMBERS_FREE + SLOTS_PER_EVENT * (section.first_event + section.rows)
             if slots_due and int(arrays["slot"].max(initial=0)) > due:
                 raise self._file.fail(section.offset, f"expected slots up to {due}, for which the events so far account")
@@ -192,11 +195,12 @@ class Trace:
             raise self._file.fail(section.offset, "expected slots from 1 to 2^32 - 1, as 0 is NULL")
         has, names = ops.OP_HAS_SLOT[tokens.op], ops.OP_HAS_SLOT[tokens.op] & ~ops.OP_MAKES[tokens.op]
         code = self._filled(section, columns, _NAMED, tokens.code, tokens.open & names)
-        thread = self._threads_of_runs(section, columns)
-        slots = np.zeros(section.rows, dtype=np.uint32)
+        op, thread, across = tokens.op, self._threads_of_runs(section, columns), columns.get(_ACROSS, _NOTHING)
         try:
-            across = columns.get(_ACROSS, _NOTHING)
-            slots[has] = decode_slots(tokens.op[has], thread[has], code[has & ~names], code[names], column, across)
+            if has.all():
+                return decode_slots(op, thread, code, column, across).astype(np.uint32)
+            slots = np.zeros(section.rows, dtype=np.uint32)
+            slots[has] = decode_slots(op[has], thread[has], code[has], column, across)
         except SlotCodingError as error:
             raise self._file.fail(section.offset, str(error)) from error
         return slots

@@ -17,6 +17,7 @@ import pandas as pd
 
 from .comparison import compare
 from .errors import HeaptapeError, TraceError
+from .fleet_unit import find_replay
 from .tuning_front import spread
 from .tuning_replay import (
     OBJECTIVES,
@@ -25,7 +26,6 @@ from .tuning_replay import (
     TunedAllocator,
     environment,
     find_allocator,
-    find_replay,
     ratios,
 )
 from .tuning_result import Tuned, still_on_front

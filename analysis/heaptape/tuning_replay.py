@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -49,18 +47,6 @@ class TunedAllocator:
     version: str
     build_id: str
     knobs: list[dict[str, Any]]
-
-
-def find_replay() -> str:
-    """$HEAPTAPE_REPLAY, else the one of the source tree that this package lies in, else the one on PATH."""
-    told = os.environ.get("HEAPTAPE_REPLAY")
-    if told:
-        return told
-    built = Path(__file__).resolve().parents[2] / "build" / "replay"
-    found = str(built) if os.access(built, os.X_OK) else shutil.which("replay")
-    if not found:
-        raise HeaptapeError("there is no replay on PATH: set HEAPTAPE_REPLAY to where it is")
-    return found
 
 
 def _run(command: list[str]) -> str:

@@ -103,7 +103,8 @@ def test_value_in_force(tools: Tools, catalogue: list[dict]) -> None:
         pytest.skip("jemalloc is not built")
 
     def narenas(*options: str, **environment: str) -> str:
-        one, = [one for one in listed(tools, *options, env=environment) if one["kind"] == "jemalloc"]
+        one, = [one for one in listed(tools, *options, env=environment)
+                if one["name"].split(":")[0] == "jemalloc"]
         knob, = [knob for knob in one["knobs"] if knob["name"] == "narenas"]
         return knob["value"]
 

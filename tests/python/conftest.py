@@ -32,7 +32,8 @@ def recorded_traces() -> list[Path]:
     """Real traces of the repository, with those that HEAPTAPE_TEST_TRACES names (separated by colons). What goes
     through them event by event takes a second for 100,000, so of the repository's only the small ones."""
     named = [Path(name) for name in os.environ.get("HEAPTAPE_TEST_TRACES", "").split(":") if name]
-    found = named + [path for path in sorted((ROOT / "traces").glob("*.bin")) if path.stat().st_size < SMALL_BYTES]
+    shipped = sorted([*(ROOT / "traces").glob("*.bin"), *(ROOT / "tests/golden").glob("*.bin")])
+    found = named + [path for path in shipped if path.stat().st_size < SMALL_BYTES]
     if not found:
         pytest.skip("there is no small trace in traces/ and HEAPTAPE_TEST_TRACES names none")
     return found

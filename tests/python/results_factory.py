@@ -49,6 +49,8 @@ def run(name: str, pass_name: str, number: int, rng: np.random.Generator, **more
     if pass_name == "time":
         row |= {
             "alloc_time_ns": total, "harness_time_ns": 41_000_000, "touch_time_ns": int(0.08e9), "wait_time_ns": 0,
+            "latency_ns": {f: {"count": 3_000, "p50": total / 7e7, "p90": total / 4e7, "p99": total / 1e7, "p999": total / 2e6,
+                               "max": total / 1e5} for f in FUNCTIONS},
             "minor_faults": 15_000, "wall_ns": total + 60_000_000, "ns_per_call": total / 6_364_276,
             "calls": {f: {"count": c, "time_ns": int(total * s * 0.9), "touch_ns": int(total * s * 0.1)} for f, (s, c) in FUNCTIONS.items()},
         }
@@ -57,6 +59,7 @@ def run(name: str, pass_name: str, number: int, rng: np.random.Generator, **more
         row |= {
             "rss_peak_bytes": peak, "rss_mean_bytes": int(peak * 0.71), "rss_end_bytes": int(peak * 0.5),
             "lazyfree_bytes": 0, "live_peak_bytes": 52_100_000, "slop_bytes": 2_400_000, "minor_faults": peak // 4096,
+            "rss_after_free_bytes": int(peak * 0.4), "rss_after_purge_bytes": int(peak * 0.05),
             "major_faults": 0, "fragmentation": {"f1": 1.1, "f2": 1.2, "f3": 1.3, "f4": round(peak / 52_100_000, 3)},
             "timeline": timeline(peak, 52_100_000, points, rng),
         }

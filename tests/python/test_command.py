@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import results_factory
 import story
@@ -69,6 +71,57 @@ def test_same_seed_same_output(tmp_path: Path) -> None:
     assert one == other and "bootstrap seed 7" in one
 
 
+def test_compare_leads_with_what_malloc_is_worth(tmp_path: Path) -> None:
+    results, trace = story.write_story(tmp_path)
+    lines = _run("compare", results, cwd=tmp_path).stdout.splitlines()
+    assert "5.60 s of CPU time; 12 % of that" in lines[1] and "mimalloc would save about 6.5 %" in lines[1]
+    assert "in malloc's hands" in lines[2] and "the most that could be gained" in lines[2]
+    trace.unlink()
+    assert "unknown (the trace was not read" in _run("compare", results, cwd=tmp_path).stdout.splitlines()[1]
+
+
+def test_compare_csv_and_markdown(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    rows = list(csv.DictReader(_run("compare", results, "--csv", cwd=tmp_path).stdout.splitlines()))
+    found = json.loads(_run("compare", results, "--json", cwd=tmp_path).stdout)[0]["comparisons"]
+    assert [(r["measure"], r["allocator"], r["verdict"], float(r["ratio"])) for r in rows] == [
+        (r["measure"], r["allocator"], r["verdict"], r["ratio"]) for r in found]
+    text = _run("compare", results, "--markdown", cwd=tmp_path).stdout
+    assert text.startswith("**mimalloc is fastest") and "| allocator | time in malloc |" in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert {line.count("|") for line in tables[:6]} == {8} and len(tables) == 12
+    assert _run("compare", results, "--csv", "--json", cwd=tmp_path).returncode == 2
+
+
+def test_compare_as_a_gate(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    passed = _run("compare", results, "--fail-if", "time > 1.05", "--fail-if", "rss_peak>=1.5", cwd=tmp_path)
+    assert passed.returncode == 0 and passed.stderr == ""
+    failed = _run("compare", results, "--fail-if", "rss_peak>1.2", cwd=tmp_path)
+    assert failed.returncode == 1 and failed.stderr.count("\n") == 1 and "mimalloc is fastest" in failed.stdout
+    assert failed.stderr.startswith("heaptape compare: --fail-if rss_peak>1.2: jemalloc is at 1.2") and "of glibc" in failed.stderr
+
+
+def test_results_of_a_killed_run(tmp_path: Path) -> None:
+    results, _ = story.write_story(tmp_path)
+    results.write_bytes(results.read_bytes()[:-40])
+    for verb in ("compare", "report"):
+        done = _run(verb, results, cwd=tmp_path)
+        assert done.returncode == 0 and f"heaptape {verb}: warning: {results}:120: cut short" in done.stderr
+    assert "120: cut short" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize("verb", ["report", "compare"])
+def test_verification_alone_measures_nothing(tmp_path: Path, verb: str) -> None:
+    rows = [results_factory.run("glibc", "time", 0, np.random.default_rng(1)) | {"pass": "verify", "alloc_time_ns": None}]
+    results = results_factory.write(tmp_path / "r.jsonl", rows)
+    _one_line(_run(verb, results, cwd=tmp_path), 2, "nothing was measured: the results hold the verify pass only, which found "
+              "no fault")
+    rows[0]["failures"] = 1
+    results_factory.write(results, rows)
+    _one_line(_run(verb, results, cwd=tmp_path), 2, "found faults in glibc")
+
+
 @pytest.mark.parametrize("verb", ["report", "compare"])
 def test_bad_input(tmp_path: Path, verb: str) -> None:
     (tmp_path / "bad.jsonl").write_text('{"trace": {}\n')
@@ -87,6 +140,7 @@ def test_bad_trace(tmp_path: Path) -> None:
 def test_bad_usage(tmp_path: Path) -> None:
     results = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=2))
     _one_line(_run("compare", results, "--baseline", "hoard", cwd=tmp_path), 2, "no runs of baseline 'hoard'")
+    _one_line(_run("compare", results, "--fail-if", "speed>1", cwd=tmp_path), 2, "one of time, rss_peak, rss_mean, rss_end")
     for arguments in ((), ("frob",), ("report",), ("compare", results, "--seed", "-1"), ("report", results, "--frob")):
         done = _run(*arguments, cwd=tmp_path)
         assert done.returncode == 2 and done.stdout == "" and "usage: heaptape" in done.stderr

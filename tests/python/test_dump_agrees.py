@@ -15,6 +15,7 @@ from heaptape import live_bytes_curve, ops, read_trace
 from heaptape.ops import Variant
 from naive_writer import CARRIES, Event, TraceSpec
 
+TRACES = Path(__file__).resolve().parents[2] / "traces"
 _REALLOCS = {3, 4}
 _FREES = {5, 11, 12, 13, *range(18, 26), 30}
 
@@ -85,6 +86,12 @@ def test_every_op_is_dumped_as_it_is_read(heaptape_binary: Path, tmp_path: Path,
 def test_recorded_traces_are_dumped_as_they_are_read(heaptape_binary: Path, recorded_traces: list[Path]) -> None:
     for path in recorded_traces:
         assert _compare(heaptape_binary, path) == read_trace(path).records
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(path.name for path in TRACES.glob("*.bin")))
+def test_every_shipped_trace_is_dumped_as_it_is_read(heaptape_binary: Path, name: str) -> None:
+    assert _compare(heaptape_binary, TRACES / name) == read_trace(TRACES / name).records
 
 
 def test_counts_of_the_converter_agree_with_the_events(recorded_traces: list[Path]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import results_factory
-from heaptape import ResultsError, read_results
+from heaptape import ResultsError, ResultsWarning, read_results
 from heaptape.results import count_failures
 
 
@@ -73,11 +73,25 @@ def test_a_bad_line_is_named(tmp_path: Path, bad: str, words: str) -> None:
     assert str(caught.value).startswith(f"{path}:2: ") and words in str(caught.value)
 
 
-def test_a_line_cut_short_is_named(tmp_path: Path) -> None:
+def test_a_last_line_cut_short_is_left_out_and_named(tmp_path: Path) -> None:
     path = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=1))
     path.write_bytes(path.read_bytes()[:-40])
+    with pytest.warns(ResultsWarning, match=r":10: cut short; the 9 runs before it were read"):
+        frame = read_results(path)
+    assert len(frame) == 9 and len(frame.attrs["cut_short"]) == 1
+
+
+def test_a_cut_short_line_that_others_follow_is_refused(tmp_path: Path) -> None:
+    path = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=1))
+    path.write_bytes(path.read_bytes()[:-40] + b"\n" + path.read_bytes())
     with pytest.raises(ResultsError, match=":10: "):
         read_results(path)
+
+
+def test_a_file_of_nothing_but_a_cut_short_line(tmp_path: Path) -> None:
+    (tmp_path / "r.jsonl").write_text('{"schema": 1, "tra')
+    with pytest.warns(ResultsWarning), pytest.raises(ResultsError, match="at least one run"):
+        read_results(tmp_path / "r.jsonl")
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:

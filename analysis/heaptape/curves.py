@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .comparison import MEASURES
+from .comparison import MEASURES, is_control
+from .results import NULL_ALLOCATOR
 from .trace import Trace
 
 CURVE_COLUMNS = ("time_ns", "event", "live_bytes", "rss_bytes")
@@ -46,6 +49,22 @@ def replayed_curves(runs: pd.DataFrame, allocators: list[str]) -> dict[str, pd.D
         if run is not None:
             curves[name] = replayed_curve(run)
     return curves
+
+
+def timeline(frame: pd.DataFrame, allocators: Sequence[str] | None = None) -> pd.DataFrame:
+    """Memory along the trace as replayed: one row per point and allocator, the allocator's points in order of time.
+
+    allocator; time_ns, trace time; event, how many events came before; live_bytes, asked for and not given back; rss_bytes,
+    resident, less the replayer's own. Of each allocator the run whose peak is the median one. `frame` as `read_results`
+    gives it; all its allocators, in file order, unless some are named; NaN where a run does not tell a column."""
+    names = list(allocators) if allocators is not None else [
+        name for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
+    curves = replayed_curves(frame[~is_control(frame)], names)
+    tables = [curve.assign(allocator=name)[["allocator", *CURVE_COLUMNS]] for name, curve in curves.items()]
+    if not tables:
+        return pd.DataFrame({name: pd.Series(dtype=float if name in CURVE_COLUMNS else object)
+                             for name in ("allocator", *CURVE_COLUMNS)})
+    return pd.concat(tables, ignore_index=True)
 
 
 def recorded_curves(trace: Trace) -> dict[str, pd.DataFrame]:

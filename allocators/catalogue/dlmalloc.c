@@ -1,0 +1,38 @@
+// Doug Lea's malloc, from the copy that libffi has for its closures.
+#include <dlfcn.h>
+
+#include "allocator.h"
+#include "child_figures.h"
+
+static const struct ht_statistic statistics[] = {
+    {"footprint_bytes", "got from the kernel and not given back"},
+    {"footprint_peak_bytes", "the most of that so far"},
+    {0}};
+
+static void read_values(const struct ht_server *server, uint64_t *values) {
+    size_t (*peak)(void) = (size_t(*)(void))dlsym(RTLD_DEFAULT, "malloc_max_footprint");
+    values[0] = ((size_t(*)(void))server->known)();
+    values[1] = peak ? peak() : HT_FIGURE_UNKNOWN;
+}
+
+static void purge(const struct ht_server *server) {
+    (void)server;
+    int (*trim)(size_t) = (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim");
+    if (trim) trim(0);
+}
+
+const struct ht_allocator ht_allocator_dlmalloc = {
+    .name = "dlmalloc",
+    .title = "Doug Lea's malloc under one lock: what ptmalloc3 and nedmalloc descend from",
+    .soname = "libdlmalloc.so",
+    .known_by = "malloc_footprint",
+    .crate = "libffi-sys",
+    .crate_version = "2.8.6",
+    .crate_sources = "libffi/src/dlmalloc.c",
+    .crate_flags = "-O3 -DNDEBUG -D_GNU_SOURCE -DUSE_LOCKS=1 -fno-builtin-malloc",
+    .version = ht_built_version,
+    .statistics = statistics,
+    .read = read_values,
+    .purge_call = "malloc_trim(0)",
+    .purge = purge,
+};

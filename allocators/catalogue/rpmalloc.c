@@ -1,0 +1,40 @@
+#include <dlfcn.h>
+
+#include "allocator.h"
+#include "child_figures.h"
+
+static const struct ht_statistic statistics[] = {
+    {"cached_bytes", "in free spans of the caches that all threads share"}, {0}};
+
+// All else is counted by builds for that only.
+static void read_values(const struct ht_server *server, uint64_t *values) {
+    struct {
+        size_t mapped, mapped_peak, cached, huge_alloc, huge_alloc_peak, mapped_total, unmapped_total;
+    } told;
+    void (*ask)(void *) = (void (*)(void *))server->known;
+    ask(&told);
+    values[0] = told.cached;
+}
+
+static const struct ht_fault faults[] = {
+    {.alignment_lowest = 64 << 10,
+     .alignment_highest = UINT64_C(1) << 62,
+     .says = "Alignments of 64 KiB and more, the size of its spans, fail."},
+    {0}};
+
+const struct ht_allocator ht_allocator_rpmalloc = {
+    .name = "rpmalloc",
+    .title = "rpmalloc: spans of 64 KiB in caches of each thread, without locks",
+    .soname = "librpmalloc.so",
+    .known_by = "rpmalloc_global_statistics",
+    .crate = "rpmalloc-sys",
+    .crate_version = "1.4.3",
+    .crate_sources = "rpmalloc/rpmalloc/rpmalloc.c",
+    .crate_includes = "rpmalloc/rpmalloc",
+    .crate_flags = "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
+                   "-DENABLE_OVERRIDE=1",
+    .version = ht_built_version,
+    .statistics = statistics,
+    .read = read_values,
+    .faults = faults,
+};

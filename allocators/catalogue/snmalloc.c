@@ -1,0 +1,53 @@
+#include <dlfcn.h>
+
+#include "allocator.h"
+#include "child_figures.h"
+
+static const struct ht_statistic statistics[] = {
+    {"used_bytes", "in chunks that are in use, whatever part of them blocks fill"},
+    {"used_peak_bytes", "the most of that so far"},
+    {0}};
+
+// A C++ function, which has its argument's type in its name.
+static void read_values(const struct ht_server *server, uint64_t *values) {
+    struct {
+        size_t current, peak;
+    } info;
+    void *asked = dlsym(RTLD_DEFAULT, "_Z18get_malloc_info_v1P14malloc_info_v1");
+    (void)server;
+    values[0] = values[1] = HT_FIGURE_UNKNOWN;
+    if (!asked) return;
+    ((void (*)(void *))asked)(&info);
+    values[0] = info.current;
+    values[1] = info.peak;
+}
+
+static const struct ht_fault faults[] = {
+    {.says =
+         "It gives memory back by MADV_FREE, which stays resident until the kernel needs it: of its RSS, the "
+         "part that is LazyFree is not in use."},
+    {.says = "It aborts under valgrind."},
+    {0}};
+
+const struct ht_allocator ht_allocator_snmalloc = {
+    .name = "snmalloc",
+    .title = "snmalloc: frees of other threads' blocks are messages to them",
+    .soname = "libsnmalloc.so",
+    .known_by = "__malloc_end_pointer",
+    .crate = "snmalloc-sys",
+    .crate_version = "0.7.6",
+    .crate_sources = "upstream/src/snmalloc/override/malloc.cc upstream/src/snmalloc/override/new.cc "
+                     "upstream/src/snmalloc/override/malloc-extensions.cc",
+    .crate_includes = "upstream/src",
+    .crate_flags = "-std=c++20 -include stddef.h -O3 -DNDEBUG -mcx16 -mprfchw -fno-rtti -fomit-frame-pointer "
+                   "-ffunction-sections "
+                   "-ftls-model=initial-exec -DSNMALLOC_USE_WAIT_ON_ADDRESS=1 -DSNMALLOC_HAS_LINUX_FUTEX_H "
+                   "-DSNMALLOC_HAS_LINUX_RANDOM_H -DSNMALLOC_PLATFORM_HAS_GETENTROPY "
+                   "-DSNMALLOC_PTHREAD_ATFORK_WORKS -DSNMALLOC_USE_CXX11_THREAD_ATEXIT_DIRECT "
+                   "-DSNMALLOC_CHECK_LOADS=false -DSNMALLOC_PAGEID=false",
+    .crate_link_flags = "-static-libstdc++ -Wl,--exclude-libs,ALL",
+    .version = ht_built_version,
+    .statistics = statistics,
+    .read = read_values,
+    .faults = faults,
+};

@@ -1,0 +1,63 @@
+// Google's TCMalloc, which is another program than gperftools' by now.
+#include <dlfcn.h>
+#include <string.h>
+
+#include "allocator.h"
+#include "child_figures.h"
+
+static const struct ht_statistic statistics[] = {
+    {"allocated_bytes", "in blocks that the program has, as size classes round them up"},
+    {"heap_bytes", "got from the kernel and not given back"},
+    {"pageheap_free_bytes", "in free spans that are mapped"},
+    {"pageheap_unmapped_bytes", "in free spans whose memory was given back"},
+    {"central_cache_free_bytes", "in free blocks of the central caches"},
+    {"transfer_cache_free_bytes", "in free blocks on their way between caches"},
+    {"cpu_cache_free_bytes", "in free blocks of the processors' caches"},
+    {"metadata_bytes", "for its own tables"},
+    {"per_cpu_caches_active",
+     "1: it has a cache for each processor; 0: for each thread, since rseq is not its own"},
+    {0}};
+
+static void read_values(const struct ht_server *server, uint64_t *values) {
+    static const char *const asked[] = {"generic.current_allocated_bytes",
+                                        "generic.heap_size",
+                                        "tcmalloc.pageheap_free_bytes",
+                                        "tcmalloc.pageheap_unmapped_bytes",
+                                        "tcmalloc.central_cache_free",
+                                        "tcmalloc.transfer_cache_free",
+                                        "tcmalloc.cpu_free",
+                                        "tcmalloc.metadata_bytes",
+                                        "tcmalloc.per_cpu_caches_active"};
+    bool (*get)(const char *, size_t, size_t *) = (bool (*)(const char *, size_t, size_t *))server->known;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        size_t value = 0;
+        values[i] = get(asked[i], strlen(asked[i]), &value) ? value : HT_FIGURE_UNKNOWN;
+    }
+}
+
+static void purge(const struct ht_server *server) {
+    (void)server;
+    void (*release)(size_t) =
+        (void (*)(size_t))dlsym(RTLD_DEFAULT, "MallocExtension_Internal_ReleaseMemoryToSystem");
+    if (release) release(SIZE_MAX);
+}
+
+const struct ht_allocator ht_allocator_tcmalloc_google = {
+    .name = "tcmalloc-google",
+    .title = "Google's TCMalloc: caches of each processor, keeps huge pages whole",
+    .soname = "libtcmalloc-google.so",
+    .known_by = "MallocExtension_Internal_GetNumericProperty",
+    .crate = "libtcmalloc-sys",
+    .crate_switch = "EXTRA_TCMALLOC",
+    .crate_version = "2025-06-16",
+    .crate_sources = "build.rs",
+    .crate_includes = "c_src/abseil-cpp c_src/tcmalloc",
+    .crate_flags = "-std=c++17 -O2 -DNDEBUG -DNOMINMAX -DTCMALLOC_INTERNAL_8K_PAGES -fno-omit-frame-pointer",
+    .version = ht_built_version,
+    .statistics = statistics,
+    .read = read_values,
+    .purge_call = "ReleaseMemoryToSystem",
+    .purge = purge,
+    .environment = "GLIBC_TUNABLES=glibc.pthread.rseq=0",
+    .clock = "the cycle counter",
+};

@@ -1,0 +1,165 @@
+"""A fleet's results: whole rounds in one file, which only the process that runs the verb writes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from .errors import HeaptapeError, ResultsError
+from .fleet_plan import Plan
+from .fleet_unit import Outcome, Unit, terms_of
+
+Key = tuple[str, str, int]
+
+# All that a summary needs: the curves of thousands of runs would fill the memory.
+_KEPT = ("allocator", "pass", "round", "seed", "control", "failures", "problem", "host", "configuration", "alloc_time_ns",
+         "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes")
+
+
+def key_of(row: dict[str, Any]) -> Key:
+    """The unit that a line of results belongs to."""
+    return row["trace"]["sha256"], row["configuration"], row["round"]
+
+
+def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Number, size in bytes and content of each whole line; a last one that was cut short is none."""
+    file.seek(0)
+    for number, line in enumerate(file, start=1):
+        if not line.endswith(b"\n"):
+            return
+        try:
+            row = json.loads(line)
+            key_of(row), row["fleet"]["lines"], row["allocator"]["name"], row["pass"]
+        except (ValueError, LookupError, TypeError) as error:
+            raise ResultsError(path, number, "no line of a fleet's results; name another file by -o") from error
+        yield number, len(line), row
+
+
+class FleetResults:
+    """The results file, open for appending; nobody else writes it meanwhile.
+
+    `done` holds the units that the file has whole, and whether a run of theirs failed; `rows` what the summary needs.
+    A round of which lines are missing, as where the machine went down, is removed, and so are, if asked for, those with
+    failed runs."""
+
+    def __init__(self, path: Path, plan: Plan, retry_failed: bool = False) -> None:
+        self.path = path
+        self.done: dict[Key, bool] = {}
+        self.rows: list[dict[str, Any]] = []
+        self._file = self._open()
+        try:
+            self._read(plan, retry_failed)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def _open(self) -> BinaryIO:
+        try:
+            file = open(self.path, "a+b", buffering=0)
+        except OSError as error:
+            raise HeaptapeError(f"{self.path}: can't write: {error.strerror}") from error
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.close()
+            raise HeaptapeError(f"{self.path}: another fleet is writing it") from error
+        return file
+
+    def _reader(self) -> BinaryIO:
+        return open(self.path, "rb")
+
+    def _read(self, plan: Plan, retry_failed: bool) -> None:
+        terms = {configuration.name: terms_of(configuration, plan.allocators, plan.baseline)
+                 for configuration in plan.configurations}
+        traces = {trace.sha256 for trace in plan.traces}
+        counts: Counter[Key] = Counter()
+        expected: dict[Key, int] = {}
+        failed: set[Key] = set()
+        kept: list[tuple[Key, dict[str, Any]]] = []
+        with self._reader() as file:
+            for number, _, row in _lines(self.path, file):
+                key = key_of(row)
+                counts[key] += 1
+                expected[key] = row["fleet"]["lines"]
+                if row.get("problem"):
+                    failed.add(key)
+                if row["trace"]["sha256"] in traces and row["configuration"] in terms:
+                    self._check_terms(number, row, terms[row["configuration"]])
+                    kept.append((key, _light(row)))
+        for key, count in counts.items():
+            if count > expected[key]:
+                raise ResultsError(self.path, 0, f"round {key[2] + 1} of trace {key[0][:12]} is there twice")
+        dropped = {key for key, count in counts.items() if count < expected[key]} | (failed if retry_failed else set())
+        self.done = {key: key in failed for key in counts if key not in dropped}
+        self.rows = [row for key, row in kept if key not in dropped]
+        self._drop(dropped)
+
+    def _check_terms(self, number: int, row: dict[str, Any], terms: dict[str, Any]) -> None:
+        for name, value in terms.items():
+            if row["fleet"].get(name) != value:
+                raise ResultsError(self.path, number, f"was measured with other {name} than the plan's; name another "
+                                                      "file by -o")
+
+    def _drop(self, dropped: set[Key]) -> None:
+        """Remove lines, and what stands behind the last whole one: a copy without them takes the file's place."""
+        size, whole = os.fstat(self._file.fileno()).st_size, 0
+        with self._reader() as file:
+            for _, length, _ in _lines(self.path, file):
+                whole += length
+        if not dropped and whole == size:
+            return
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
+        try:
+            # Locked before it has its name, so that nobody finds it free.
+            copy = open(temporary, "a+b", buffering=0)
+            fcntl.flock(copy, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with self._reader() as file:
+                for line in file:
+                    if line.endswith(b"\n") and key_of(json.loads(line)) not in dropped:
+                        _write_all(copy, line)
+            os.fsync(copy.fileno())
+            os.replace(temporary, self.path)
+        except BaseException as error:
+            temporary.unlink(missing_ok=True)
+            if isinstance(error, OSError):
+                raise HeaptapeError(f"{self.path}: can't write: {error.strerror}") from error
+            raise
+        self._file.close()
+        self._file = copy
+
+    def add(self, unit: Unit, outcome: Outcome) -> None:
+        """Append a unit's lines, all or none; of one that is there already, nothing."""
+        if unit.key in self.done or not outcome.lines:
+            return
+        size = os.fstat(self._file.fileno()).st_size
+        try:
+            _write_all(self._file, "".join(outcome.lines).encode())
+        except OSError as error:
+            os.ftruncate(self._file.fileno(), size)
+            raise HeaptapeError(f"{self.path}: can't write: {error.strerror}; the same command goes on from there") \
+                from error
+        self.done[unit.key] = bool(outcome.problems)
+        self.rows += [_light(json.loads(line)) for line in outcome.lines]
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    while data:
+        data = data[file.write(data):]
+
+
+def _light(row: dict[str, Any]) -> dict[str, Any]:
+    light = {name: row.get(name) for name in _KEPT}
+    identity = row["allocator"]
+    return light | {"allocator": identity["name"], "version": identity.get("version") or "",
+                    "build_id": identity.get("build_id") or "", "trace_sha256": row["trace"]["sha256"]}

@@ -1,0 +1,80 @@
+"""All that is said of one experiment, whatever it is printed as."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from .comparison import MEASURES, SEED, Estimate, Experiment, choose_baseline, compare, control_estimate
+from .found_trace import find_trace
+from .missing import missing_lines
+from .verdicts import headline
+from .worth import MemoryWorth, Worth, memory_worth, worth
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`worth_lines` lead: malloc's share of the program's CPU time and memory, or why that is not known."""
+
+    experiment: Experiment
+    baseline: str
+    seed: int
+    comparison: pd.DataFrame
+    controls: dict[str, Estimate]
+    worth: Worth | None
+    memory_worth: MemoryWorth | None
+    worth_lines: list[str]
+    missing: list[str]
+    headline: str
+
+    @property
+    def title(self) -> str:
+        """The trace and how it was replayed."""
+        experiment = self.experiment
+        name = experiment.trace_path or experiment.trace_sha256 or "trace"
+        return name + "".join(f", {key} {value}" for key, value in experiment.settings.items())
+
+
+def summarise(
+    experiment: Experiment, baseline: str | None, seed: int = SEED, traces: Sequence[Path] = ()
+) -> Summary:
+    """Compare, and look for the trace to say what it is worth. Raises UsageError, and TraceError for a trace that is named
+    and can't be read."""
+    base = choose_baseline(experiment.runs, baseline)
+    comparison = compare(experiment.all_runs, base, seed)
+    controls = {name: control for name, measure in MEASURES.items()
+                if (control := control_estimate(experiment.all_runs, measure, seed)) is not None}
+    time, memory, lines = _worth(experiment, base, traces)
+    return Summary(
+        experiment, base, seed, comparison, controls, time, memory, lines, missing_lines(experiment.runs),
+        headline(experiment.all_runs, comparison, base, seed))
+
+
+def _worth(
+    experiment: Experiment, base: str, traces: Sequence[Path]
+) -> tuple[Worth | None, MemoryWorth | None, list[str]]:
+    if "scale" in experiment.settings:
+        return None, None, [why_worth_unknown(experiment, "")]
+    found = find_trace(experiment, traces)
+    if found.trace is None:
+        return None, None, [why_worth_unknown(experiment, found.why_not)]
+    with found.trace as trace:
+        time = worth(experiment.runs, trace.context, trace.totals, base)
+        memory = memory_worth(experiment.runs, trace, base)
+        lines = [time.sentence()] if time else []
+        lines += [memory.sentence()] if memory else []
+        knows_cpu = bool((trace.totals or {}).get("recorded_cpu_ns"))
+    return time, memory, lines or [why_worth_unknown(experiment, "", knows_cpu)]
+
+
+def why_worth_unknown(experiment: Experiment, why_not: str, knows_cpu: bool = False) -> str:
+    """One sentence; `why_not` says why there is no trace."""
+    reason = "its time was not measured" if knows_cpu else "the recording does not know what the program used"
+    if "scale" in experiment.settings:
+        reason = f"{experiment.settings['scale']} copies of the program were replayed"
+    elif why_not:
+        reason = f"the trace was not read: {why_not}"
+    return f"What malloc is worth to this program is unknown ({reason})."

@@ -1,0 +1,130 @@
+"""--alloc NAME@LOADER: the measured child runs under another C library, which the proof of service names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import replay_traces
+from tool_runner import Tools, run
+
+
+@pytest.fixture(scope="module")
+def trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return replay_traces.made(tools, tmp_path_factory.mktemp("trace"), events=4000)
+
+
+@pytest.fixture(scope="module")
+def system(tools: Tools) -> dict[str, Path]:
+    """The loader and the libraries that replay-glibc has of the system."""
+    said = tools.succeed(["ldd", tools.build / "replay-glibc"]).stdout.decode()
+    paths = [Path(path) for path in re.findall(r"(/\S+) \(0x", said)]
+    return {path.name: path for path in paths} | {"ld.so": next(p for p in paths if p.name.startswith("ld"))}
+
+
+@pytest.fixture(scope="module")
+def copy(system: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a C library and its loader."""
+    folder = tmp_path_factory.mktemp("libc")
+    for name, path in system.items():
+        shutil.copy(path.resolve(), folder / name)
+    return folder
+
+
+def test_the_copy_serves_and_is_named(tools: Tools, trace: Path, copy: Path) -> None:
+    results = copy / "r.jsonl"
+    specs = ["glibc@./ld.so", "new=glibc@./ld.so:tcache_count=0", "glibc"]
+    counts = ["--instructions"] if shutil.which("valgrind") else []
+    done = tools.succeed([tools.replay_program, "--alloc", ",".join(specs), "--rounds", "1", "--json", "-q", *counts,
+                          "-o", results, trace], cwd=copy)
+    last = {row["allocator"]["name"]: row for row in replay_traces.rows(results) if row["pass"] == "memory"}
+    assert set(last) == {"null", "glibc@./ld.so", "new", "glibc"}
+    told = {name: row["allocator"] for name, row in last.items()}
+    for name in ("glibc@./ld.so", "new"):
+        assert told[name]["path"] == str(copy / "libc.so.6") != told["glibc"]["path"]
+        assert (told[name]["kind"], told[name]["version"], told[name]["build_id"]) \
+            == ("glibc", told["glibc"]["version"], told["glibc"]["build_id"])
+        assert abs(last[name]["rss_peak_bytes"] / last["glibc"]["rss_peak_bytes"] - 1) < 0.2
+    assert told["new"]["knobs"]["tcache_count"] == "0"
+    said = {one["name"]: one["instructions"] for one in json.loads(done.stdout)["allocators"]}
+    assert not counts or 0.99 < said["glibc@./ld.so"] / said["glibc"] < 1.01 < said["new"] / said["glibc"]
+
+
+def test_others_run_under_it_and_say_what_they_say_elsewhere(tools: Tools, trace: Path, copy: Path) -> None:
+    """What an allocator tells by starting once more, it must tell under that C library, too."""
+    names = [name for name in ("jemalloc", "mimalloc") if (tools.build / f"replay-{name}").exists()]
+    if not names:
+        pytest.skip("neither jemalloc nor mimalloc is built")
+    wrapper, loaders = copy / "wrapper", copy / "loaders"
+    wrapper.write_text(f'#!/bin/sh\necho "$1" >> {loaders}\nexec "$@"\n')
+    wrapper.chmod(0o755)
+    rows = tools.replay(trace, ",".join(f"{name},{name}@{copy}/ld.so" for name in names), copy / "others.jsonl",
+                        "--pass", "time", "--repeats", "1", "-q", "--wrap", str(wrapper))
+    told = {row["allocator"]["name"]: row["allocator"] for row in rows}
+    for name in names:
+        ours, other = told[name], told[f"{name}@{copy}/ld.so"]
+        assert ours["knobs"] and {**other, "name": name} == ours
+    started = loaders.read_text().split()
+    assert str(copy / "ld.so") in started and str(tools.build / f"replay-{names[0]}") in started
+
+
+def test_a_link_in_an_unpacked_system_leads_to_its_own_loader(tools: Tools, trace: Path, copy: Path,
+                                                              tmp_path: Path) -> None:
+    folder = tmp_path / "srv/lib"
+    shutil.copytree(copy, folder)
+    (tmp_path / "srv/lib64").mkdir()
+    (tmp_path / "srv/lib64/ld.so").symlink_to("/lib/ld.so")
+    rows = tools.replay(trace, f"a=glibc@{tmp_path}/srv/lib64/ld.so", tmp_path / "r.jsonl", "--pass", "memory")
+    assert {row["allocator"]["path"] for row in rows if row["allocator"]["name"] == "a"} == {f"{folder}/libc.so.6"}
+
+
+def test_a_loader_that_takes_another_libc_is_refused(tools: Tools, trace: Path, copy: Path, tmp_path: Path) -> None:
+    said = run([copy / "ld.so", "--help"]).stdout.decode()
+    level = re.search(r"^ +(\S+) \(supported, searched\)", said, re.MULTILINE)
+    if level is None:
+        pytest.skip("this loader looks in no folder of a processor's level")
+    folder = tmp_path / "libc"
+    shutil.copytree(copy, folder)
+    better = folder / "glibc-hwcaps" / level[1]
+    better.mkdir(parents=True)
+    shutil.copy(copy / "libc.so.6", better)
+    done = run([tools.replay_program, "--alloc", f"a=glibc@{folder}/ld.so", "--rounds", "1", "-q", trace])
+    assert done.returncode == 1
+    assert done.stderr.decode() == f"replay: a: its C library is {better}/libc.so.6, not its loader's\n"
+
+
+def refused(tools: Tools, trace: Path, spec: str) -> str:
+    done = run([tools.replay_program, "--alloc", spec, trace])
+    assert done.returncode == 2 and done.stdout == b""
+    line, = done.stderr.decode().splitlines()
+    return line.removeprefix("replay: --alloc: ")
+
+
+def test_what_is_no_loader_is_refused(tools: Tools, trace: Path, copy: Path, tmp_path: Path) -> None:
+    no_loader = "the dynamic loader of a C library of this processor expected"
+    text, fifo = tmp_path / "text", tmp_path / "fifo"
+    text.write_text("no loader\n")
+    os.mkfifo(fifo)
+    for path in (tmp_path, text, fifo, tools.build / "replay-glibc", copy / "libc.so.6",
+                 tools.shim):
+        assert refused(tools, trace, f"glibc@{path}").startswith(f"{path}: {no_loader}")
+    assert refused(tools, trace, "glibc@/nowhere/ld.so") == "/nowhere/ld.so: No such file or directory"
+    assert refused(tools, trace, "glibc@") == "the path of a dynamic loader expected after @"
+    assert refused(tools, trace, f"no@{copy}/ld.so").startswith("no is not built; expected one of ")
+    assert "null takes part under this C library only" in refused(tools, trace, f"null@{copy}/ld.so")
+
+
+def test_a_loader_without_its_libc_is_refused(tools: Tools, trace: Path, copy: Path, tmp_path: Path) -> None:
+    shutil.copy(copy / "ld.so", tmp_path)
+    missing = f"{tmp_path}/ld.so: its libc.so.6 is neither beside it nor where its root has libraries"
+    assert refused(tools, trace, f"glibc@{tmp_path}/ld.so") == missing
+    (tmp_path / "libc.so.6").write_text("no library\n")
+    assert refused(tools, trace, f"glibc@{tmp_path}/ld.so") == missing
+    colon = tmp_path / "a:b"
+    shutil.copytree(copy, colon)
+    assert "a path without colon" in refused(tools, trace, f"glibc@{colon}/ld.so")

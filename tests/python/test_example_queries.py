@@ -1,0 +1,52 @@
+"""The queries that docs/exporting.md shows run on a shipped trace; each is skipped where its engine is not installed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from heaptape import parquet, read_trace
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _blocks(heading: str, language: str) -> list[str]:
+    """The code below a heading of docs/exporting.md."""
+    text = (ROOT / "docs" / "exporting.md").read_text()
+    section = re.split(r"^### ", text, flags=re.MULTILINE)
+    body = next(part for part in section if part.startswith(heading))
+    return re.findall(rf"```{language}\n(.*?)```", body, flags=re.DOTALL)
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    with read_trace(ROOT / "traces" / "sqlite3-small.bin") as trace:
+        parquet.export_parquet(trace, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_duckdb(tables: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    statements = [part for block in _blocks("Questions, in DuckDB's SQL", "sql") for part in block.split(";") if part.strip()]
+    found = [duckdb.sql(statement).fetchall() for statement in statements]
+    assert len(found) == 5
+    calls, lives, peak, _, context = found
+    assert sum(row[2] for row in calls) == 4456 and peak[0][0] == 324_181
+    assert sum(row[1] for row in lives) > 2000 and "sqlite3" in context[0][0]
+
+
+def test_polars(tables: Path) -> None:
+    pytest.importorskip("polars")
+    names: dict[str, Any] = {}
+    exec(_blocks("In Polars", "python")[0], names)
+    assert names["busiest"]["len"].sum() == 2213 + 2198 + 40 and names["busiest"]["len"].is_sorted(descending=True)
+
+
+def test_spark(tables: Path) -> None:
+    pytest.importorskip("pyspark")
+    names: dict[str, Any] = {}
+    exec(_blocks("In Spark", "python")[0], names)
+    assert names["largest"].first()["calls"] > 2000

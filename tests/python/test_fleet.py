@@ -1,0 +1,356 @@
+"""fleet: every run once, whatever happens to workers, files and allocators; honest means; plans refused in one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from heaptape.errors import HeaptapeError, ResultsError
+from heaptape.fleet_plan import Plan, PlanError, allocator_name, read_plan
+from heaptape.fleet_results import FleetResults
+from heaptape.fleet_summary import geometric_mean, summarise
+from heaptape.fleet_unit import Outcome, Unit, run_unit, units_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# A replayer that measures nothing: it tells figures that follow from the names. What a trace's content asks for
+# happens: its first launch ends the worker, an allocator fails, or nothing can be run.
+FAKE_REPLAY = f"""#!{sys.executable} -S
+import hashlib, json, os, signal, sys, time
+options = dict(word.removeprefix("--").split("=", 1) for word in sys.argv[1:] if "=" in word and not word.startswith("--alloc"))
+specs = [word.removeprefix("--alloc=") for word in sys.argv if word.startswith("--alloc=")]
+trace = sys.argv[-1]
+if "--list" in sys.argv:
+    print("glibc 2.36 /libc.so.6\\njemalloc 5.3.0 /libjemalloc.so")
+    sys.exit(0)
+if "nonsense" in specs or options.get("touch") == "nonsense":
+    print("replay: nonsense can't be had", file=sys.stderr)
+    sys.exit(2)
+if trace == "/dev/null":
+    sys.exit(3)
+content = open(trace, "rb").read()
+with open(os.environ["FAKE_LOG"], "a") as log:
+    print(trace, options["seed"], file=log)
+if b"kill the worker" in content and not os.path.exists(trace + ".killed"):
+    open(trace + ".killed", "w").close()
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+if b"refuse" in content:
+    print("replay: " + trace + ": offset 0: a trace expected", file=sys.stderr)
+    sys.exit(3)
+failing = b"jemalloc crashes" in content
+with open(options["output"], "a") as file:
+    for pass_name in ("time", "memory"):
+        for name, factor in [("null", 0), *((spec, 1 + number) for number, spec in enumerate(specs))]:
+            if failing and name == "jemalloc":
+                continue
+            figures = {{"alloc_time_ns": 1000 * factor}} if pass_name == "time" else {{
+                "rss_peak_bytes": 4096 * factor, "rss_mean_bytes": 2048 * factor, "rss_end_bytes": 1024 * factor}}
+            print(json.dumps({{"schema": 1, "trace": {{"path": trace, "sha256": hashlib.sha256(content).hexdigest()}},
+                "allocator": {{"name": name, "build_id": name}}, "pass": pass_name, "round": 0, "failures": 0,
+                "seed": int(options["seed"]), "control": False, "problem": None}} | figures), file=file)
+if failing:
+    print("replay: jemalloc: killed by Segmentation fault (SIGSEGV)", file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The fake replayer, in place; returns its log of launches."""
+    script, log = tmp_path / "fake-replay", tmp_path / "launches"
+    script.write_text(FAKE_REPLAY)
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    log.touch()
+    monkeypatch.setenv("HEAPTAPE_REPLAY", str(script))
+    monkeypatch.setenv("FAKE_LOG", str(log))
+    return log
+
+
+def _plan_file(folder: Path, traces: dict[str, str], text: str = "") -> Path:
+    for name, content in traces.items():
+        (folder / f"{name}.bin").write_text(content)
+    path = folder / "plan.toml"
+    path.write_text('traces = ["*.bin"]\nallocators = ["glibc", "jemalloc"]\n' + (text or "rounds = 2\n"))
+    return path
+
+
+def _plan(folder: Path, traces: dict[str, str], text: str = "") -> Plan:
+    return read_plan(_plan_file(folder, traces, text), ["glibc", "jemalloc"])
+
+
+def _run(folder: Path, *arguments: object, timeout_s: int = 120) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "analysis")}
+    return subprocess.run([sys.executable, "-m", "heaptape", "fleet", *map(str, arguments)], cwd=folder, env=environment,
+                          capture_output=True, text=True, timeout=timeout_s, check=False)
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def _runs(path: Path) -> Counter[tuple[Any, ...]]:
+    return Counter((Path(row["trace"]["path"]).stem, row["configuration"], row["round"], row["allocator"]["name"],
+                    row["pass"], row["control"]) for row in _rows(path))
+
+
+def _expected(traces: list[str], rounds: int, names: tuple[str, ...] = ("null", "glibc", "jemalloc")) -> set[tuple[Any, ...]]:
+    return {(trace, "default", number, name, pass_name, False) for trace in traces for number in range(rounds)
+            for name in names for pass_name in ("time", "memory")}
+
+
+def _done(plan: Plan, path: Path, units: list[Unit]) -> None:
+    with FleetResults(path, plan) as results:
+        for unit in units:
+            results.add(unit, run_unit(unit, "w"))
+
+
+def test_a_worker_is_killed_midway(tmp_path: Path, fake: Path) -> None:
+    plan = _plan_file(tmp_path, {"a": "kill the worker", "b": "b"})
+    done = _run(tmp_path, plan, "--workers", 2, "-o", "r.jsonl", "--json")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a.bin.killed").exists() and "is gone; what it had begun is begun again" in done.stderr
+    runs = _runs(tmp_path / "r.jsonl")
+    assert set(runs) == _expected(["a", "b"], 2) and set(runs.values()) == {1}
+    assert len({line.split()[1] for line in fake.read_text().splitlines()}) == 4  # a seed of its own for each unit
+    hosts = {row["host"] for row in _rows(tmp_path / "r.jsonl")}
+    assert len(hosts) == 1 and json.loads(done.stdout)["hosts"] == sorted(hosts)
+    assert {row["worker"] for row in _rows(tmp_path / "r.jsonl")} <= {"0", "1"}
+    assert "Traceback" not in done.stderr
+
+
+def test_the_same_command_runs_nothing_twice(tmp_path: Path, fake: Path) -> None:
+    plan = _plan(tmp_path, {"a": "a", "b": "b"})
+    results = tmp_path / "plan.results.jsonl"
+    _done(plan, results, units_of(plan))
+    launches = fake.read_text()
+    done = _run(tmp_path, plan.path)
+    assert done.returncode == 0, done.stderr
+    assert "has 4 of 4 rounds already" in done.stderr and fake.read_text() == launches
+    assert "geometric means" in done.stdout and set(_runs(results).values()) == {1}
+
+
+def test_a_file_that_was_cut_goes_on(tmp_path: Path, fake: Path) -> None:
+    plan = _plan(tmp_path, {"a": "a", "b": "b"})
+    units, results = units_of(plan), tmp_path / "r.jsonl"
+    _done(plan, results, units)
+    whole = results.read_bytes()
+    for missing in (1, 200, len(whole) // 2, len(whole)):
+        results.write_bytes(whole[:len(whole) - missing])
+        with FleetResults(results, plan) as opened:
+            left = [unit for unit in units if unit.key not in opened.done]
+            assert 1 <= len(left) <= len(units)
+            assert results.read_bytes() == whole[:results.stat().st_size]
+            for unit in [*left, *left]:  # whatever comes a second time is not written
+                opened.add(unit, run_unit(unit, "w"))
+        assert set(_runs(results)) == _expected(["a", "b"], 2) and set(_runs(results).values()) == {1}
+        assert sorted(p.name for p in tmp_path.iterdir() if p.name.endswith(".part")) == []
+
+
+def test_more_rounds_and_traces_later(tmp_path: Path, fake: Path) -> None:
+    first, results = _plan(tmp_path, {"a": "a"}, "rounds = 1\n"), tmp_path / "r.jsonl"
+    _done(first, results, units_of(first))
+    more = _plan(tmp_path, {"b": "b"}, "rounds = 2\n")
+    with FleetResults(results, more) as opened:
+        assert [unit.key in opened.done for unit in units_of(more)] == [True, False, False, False]
+
+
+def test_other_terms_are_not_mixed(tmp_path: Path, fake: Path) -> None:
+    plan, results = _plan(tmp_path, {"a": "a"}), tmp_path / "r.jsonl"
+    _done(plan, results, units_of(plan))
+    for text, word in (('rounds = 2\noptions.touch = "all"\n', "options"), ('baseline = "jemalloc"\n', "baseline")):
+        with pytest.raises(ResultsError, match=f"r.jsonl:1: was measured with other {word}"):
+            FleetResults(results, _plan(tmp_path, {}, text))
+    (tmp_path / "r.jsonl").write_text('{"trace": {}}\n')
+    with pytest.raises(ResultsError, match="no line of a fleet's results"):
+        FleetResults(results, plan)
+
+
+def test_one_fleet_at_a_time(tmp_path: Path, fake: Path) -> None:
+    plan = _plan(tmp_path, {"a": "a"})
+    with FleetResults(tmp_path / "r.jsonl", plan), pytest.raises(HeaptapeError, match="another fleet is writing it"):
+        FleetResults(tmp_path / "r.jsonl", plan)
+
+
+def test_failing_runs_are_told_and_the_rest_is_done(
+        tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from heaptape import fleet_cluster
+    from heaptape.__main__ import main
+
+    def run_units(_client: None, units: list[Unit], take: Any, _tell: Any) -> None:
+        for unit in units:
+            take(unit, run_unit(unit, "w"))
+
+    monkeypatch.setattr(fleet_cluster, "open_client", lambda *_: nullcontext())
+    monkeypatch.setattr(fleet_cluster, "run_units", run_units)
+    plan = _plan_file(tmp_path, {"a": "jemalloc crashes", "b": "b", "c": "refuse"}, "rounds = 1\n")
+    assert main(["fleet", str(plan), "-o", str(tmp_path / "r.jsonl"), "--json"]) == 1
+    done = SimpleNamespace(**dict(zip(("stdout", "stderr"), capsys.readouterr(), strict=True)))
+    assert "a, default, round 1: jemalloc, time pass: killed by Segmentation fault (SIGSEGV)" in done.stderr
+    assert "c, default, round 1:" in done.stderr and "a trace expected" in done.stderr
+    assert done.stderr.splitlines()[-1].endswith(
+        "failed runs in 1 round; 1 round could not be run; the same command tries again")
+    runs = _runs(tmp_path / "r.jsonl")
+    assert set(runs) == _expected(["a", "b"], 1) and set(runs.values()) == {1}
+    means = {(mean["allocator"], mean["measure"]): mean for mean in json.loads(done.stdout)["configurations"][0]["geometric_means"]}
+    assert means["jemalloc", "time"]["traces"] == 1 and means["glibc", "time"]["traces"] == 2
+    assert means["jemalloc", "time"]["ratio"] == 2 and means["jemalloc", "time"]["ci_low"] is None
+    with FleetResults(tmp_path / "r.jsonl", read_plan(plan, []), retry_failed=True) as results:
+        assert len(results.done) == 1
+
+
+def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None:
+    plan = _plan(tmp_path, {"a": "a"})
+    unit, results = units_of(plan)[0], tmp_path / "r.jsonl"
+    with FleetResults(results, plan) as opened:
+        real = opened._file
+
+        class Full:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(real, name)
+
+            def write(self, data: bytes) -> int:
+                if real.tell() > 100:
+                    raise OSError(28, "No space left on device")
+                return int(real.write(data[:300]))
+
+        opened._file = Full()  # type: ignore[assignment]
+        with pytest.raises(HeaptapeError, match="No space left on device; the same command goes on"):
+            opened.add(unit, run_unit(unit, "w"))
+    assert results.read_bytes() == b""
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("traces = [", "TOML expected"),
+    ("rounds = 1", "traces: missing"),
+    ("traces = []", "traces: a list of texts expected, with one at least"),
+    ('traces = ["no*.bin"]', "traces[0]: no file matches no*.bin"),
+    ('traces = ["absent.bin"]', "traces[0]: absent.bin: can't read: No such file"),
+    ('traces = ["a.bin", "b.bin"]', "are the same trace"),
+    ('traces = ["a.bin"]\nrounds = 0', "rounds: a whole number of at least 1 expected, found 0"),
+    ('traces = ["a.bin"]\nfrob = 1', "frob: no key of a plan"),
+    ('traces = ["a.bin"]\nallocators = ["glibc", "glibc"]', "allocators[1]: glibc is named twice"),
+    ('traces = ["a.bin"]\nallocators = ["glibc,jemalloc"]', "allocators[0]: 'glibc,jemalloc': one allocator"),
+    ('traces = ["a.bin"]\nbaseline = "hoard"', "baseline: 'hoard' is none of the allocators glibc, jemalloc"),
+    ('traces = ["a.bin"]\noptions.rounds = 3', "options.rounds: no option for a fleet"),
+    ('traces = ["a.bin"]\noptions.verify = "yes"', "options.verify: true or false expected"),
+    ('traces = ["a.bin"]\n[configurations.x]\nscale = true', "configurations.x.scale: a text or number expected"),
+    ('traces = ["a.bin"]\nallocators = ["nonsense", "glibc"]', "allocators (nonsense): nonsense can't be had"),
+    ('traces = ["a.bin"]\nconfigurations.x.touch = "nonsense"', "configurations.x: nonsense can't be had"),
+])
+def test_bad_plans(tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+                   text: str, words: str) -> None:
+    from heaptape.__main__ import main
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.bin").write_text("same")
+    (tmp_path / "plan.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    assert main(["fleet", "plan.toml"]) == 3
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and err.startswith("heaptape fleet: plan.toml: ")
+    assert words in err and not (tmp_path / "plan.results.jsonl").exists()
+
+
+def test_names_of_allocators(tmp_path: Path) -> None:
+    assert [allocator_name(spec) for spec in ("glibc", "jemalloc:narenas=1", "x=jemalloc:narenas=1", "/l/b.so:k=1", "new=/a.so")
+            ] == ["glibc", "jemalloc:narenas=1", "x", "/l/b.so:k=1", "new"]
+    plan = _plan(tmp_path, {"a": "a"}, "").path
+    plan.write_text('traces = ["a.bin"]\nallocators = ["jemalloc:narenas=1", "new=lib/a.so", "all"]\n')
+    assert read_plan(plan, ["glibc", "new"]).allocators == ["jemalloc:narenas=1", f"new={tmp_path}/lib/a.so", "glibc"]
+
+
+def test_the_corpus_plan_has_every_shipped_trace(fake: Path) -> None:
+    plan = read_plan(ROOT / "traces" / "corpus.toml", ["glibc", "jemalloc"])
+    shipped = {path.stem for path in (ROOT / "traces").glob("*.bin")} - {"sqlite3-small"}
+    assert {trace.name for trace in plan.traces} == shipped and len(shipped) >= 8
+    assert plan.baseline == "glibc" and plan.rounds >= 6
+
+
+def test_a_trace_that_is_another_on_the_worker(tmp_path: Path, fake: Path) -> None:
+    plan = _plan(tmp_path, {"a": "a"})
+    (tmp_path / "a.bin").write_text("changed")
+    outcome = run_unit(units_of(plan)[0], "w")
+    assert outcome.lines == [] and "is another trace here" in str(outcome.refused)
+
+
+def test_pairs_are_within_a_host_and_a_round(tmp_path: Path) -> None:
+    """A slow machine measures all of its rounds slowly; the ratio must not see it."""
+    plan = _plan(tmp_path, {"a": "a"}, "rounds = 8\n")
+    rows = [
+        {"allocator": name, "pass": "time", "round": number, "seed": number, "control": False, "failures": 0, "problem": None,
+         "host": f"host{number % 2}", "configuration": "default", "alloc_time_ns": (1 + 99 * (number % 2)) * factor,
+         "rss_peak_bytes": None, "rss_mean_bytes": None, "rss_end_bytes": None, "version": "1", "build_id": "1",
+         "trace_sha256": plan.traces[0].sha256}
+        for number in range(8) for name, factor in (("glibc", 10.0), ("jemalloc", 5.0))
+    ]
+    mean = next(mean for mean in summarise(plan, rows)[0].means if mean.allocator == "jemalloc")
+    assert (mean.ratio, mean.ci_low, mean.ci_high, mean.rounds) == pytest.approx((0.5, 0.5, 0.5, 8))
+
+
+def test_geometric_mean_holds_the_truth() -> None:
+    """Coverage of the 95 % interval on data of known truth: 10 traces, 10 rounds, noise that differs by trace."""
+    rng = np.random.default_rng(5)
+    truth = rng.uniform(0.3, 2, 10)
+    noise = rng.uniform(0.01, 0.1, 10)
+    held = 0
+    for _ in range(200):
+        ratios = [centre * np.exp(rng.normal(0, sigma, 10)) for centre, sigma in zip(truth, noise, strict=True)]
+        middle, low, high = geometric_mean(ratios, resamples=600)
+        assert low <= middle <= high
+        held += low <= np.exp(np.log(truth).mean()) <= high
+    assert 0.90 <= held / 200 <= 0.995
+    assert geometric_mean([np.array([2.0]), np.array([8.0])])[0] == pytest.approx(4)
+    assert np.isnan(geometric_mean([np.ones(10), np.ones(5)])[1])
+
+
+def test_outcomes_of_nothing_are_not_written(tmp_path: Path, fake: Path) -> None:
+    plan = _plan(tmp_path, {"a": "a"})
+    with FleetResults(tmp_path / "r.jsonl", plan) as results:
+        results.add(units_of(plan)[0], Outcome([], [], "every worker that began it died"))
+        assert results.done == {} and (tmp_path / "r.jsonl").read_bytes() == b""
+
+
+def test_no_scheduler(tmp_path: Path, fake: Path) -> None:
+    plan = _plan_file(tmp_path, {"a": "a"})
+    done = _run(tmp_path, plan, "--scheduler", "tcp://127.0.0.1:1", "--workers", 2)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    with pytest.raises(PlanError):
+        read_plan(tmp_path / "absent.toml", ["glibc"])
+
+
+@pytest.mark.slow
+def test_a_worker_is_killed_while_it_measures(tmp_path: Path, heaptape_binary: Path) -> None:
+    """The real replayer under two workers, of which one is killed with SIGKILL in the middle of a replay."""
+    wrapper, real = tmp_path / "replay", heaptape_binary.parent / "replay"
+    wrapper.write_text(f"""#!/bin/sh
+for trace; do :; done
+case $trace in
+*redis.bin) if mkdir "{tmp_path}/killed" 2>/dev/null; then (sleep 0.3; kill -9 $PPID) & fi ;;
+esac
+exec {real} "$@"
+""")
+    wrapper.chmod(0o755)
+    plan = tmp_path / "plan.toml"
+    plan.write_text(f'traces = ["{ROOT}/traces/redis.bin", "{ROOT}/traces/cc1.bin"]\nallocators = ["glibc", "jemalloc"]\n'
+                    'rounds = 6\noptions = { points = 100 }\n')
+    os.environ["HEAPTAPE_REPLAY"] = str(wrapper)
+    try:
+        done = _run(tmp_path, plan, "--workers", 2, "-o", "r.jsonl", "--markdown", timeout_s=600)
+    finally:
+        del os.environ["HEAPTAPE_REPLAY"]
+    assert done.returncode == 0 and "is gone" in done.stderr, done.stderr
+    assert (tmp_path / "killed").is_dir()
+    runs = _runs(tmp_path / "r.jsonl")
+    control = {key[:3] + ("glibc", key[4], True) for key in _expected(["redis", "cc1"], 6)}
+    assert set(runs) == _expected(["redis", "cc1"], 6) | control and set(runs.values()) == {1}
+    assert done.stdout.count("| jemalloc |") == 4 and "] |" in done.stdout

@@ -1,0 +1,125 @@
+"""What a trace's blocks are like, and what memory is made of, against plain loops and known truth."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import naive_writer
+import numpy as np
+import pytest
+import results_factory
+from heaptape import fragmentation, read_results, read_trace, timeline
+from heaptape.latencies import latency_table
+from heaptape.pareto import pareto_front, pareto_points
+from heaptape.trace_profile import profile_trace
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from naive_writer import Event, TraceSpec
+
+
+def _sound(raw: list[tuple[int, int, int]]) -> list[Event]:
+    """Calls that a program could make: mallocs, reallocs and frees of what is live."""
+    live: set[int] = set()
+    events = []
+    for kind, slot, size in raw:
+        function = 1 if slot not in live else 3 if kind == 0 else 5
+        if function == 1:
+            live.add(slot)
+        elif function == 5:
+            live.remove(slot)
+        events.append(Event(function, 0, time=len(events), slot=slot, size=size))
+    return events
+
+
+def _class(value: int) -> int:
+    return 1 if value <= 1 else 1 << (value - 1).bit_length()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(raw=st.lists(st.tuples(st.integers(0, 2), st.integers(1, 5), st.integers(0, 5_000)), max_size=80),
+       block=st.sampled_from([1, 5, 64]))
+def test_sizes_and_lifetimes_agree_with_a_plain_loop(tmp_path: Path, raw: list, block: int) -> None:
+    events = _sound(raw)
+    born: dict[int, int] = {}
+    held: dict[int, int] = {}
+    sizes: dict[int, list[int]] = {}
+    lifetimes: dict[int, list[int]] = {}
+    for number, event in enumerate(events):
+        if event.function == 5:
+            lifetimes.setdefault(_class(number - born.pop(event.slot)), []).append(held.pop(event.slot))
+            continue
+        born.setdefault(event.slot, number)
+        held[event.slot] = event.size
+        sizes.setdefault(_class(event.size), []).append(event.size)
+    (tmp_path / "t.bin").write_bytes(naive_writer.build(TraceSpec(events, block=block))[0])
+    with read_trace(tmp_path / "t.bin") as trace:
+        profile = profile_trace(trace, 1_000)
+    assert profile.sizes.to_numpy().tolist() == [[k, len(v), sum(v)] for k, v in sorted(sizes.items())]
+    assert profile.lifetimes.to_numpy().tolist() == [[k, len(v), sum(v)] for k, v in sorted(lifetimes.items())]
+    assert profile.live_at_end == len(held)
+    assert len(profile.live) == len(events)
+
+
+def test_fragmentation_adds_up_with_and_without_a_decomposition(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=3)
+    told = {"rss_bytes": 100, "requested_bytes": 70, "internal_bytes": 10, "untouched_bytes": 5, "other_bytes": 25}
+    for row in rows:
+        if row["allocator"]["name"] == "jemalloc" and row["pass"] == "memory":
+            row["decomposition"] = {"peak": told, "end": told | {"internal_bytes": None}}
+            row |= {"rss_after_free_bytes": 40, "rss_after_purge_bytes": 4}
+    table = fragmentation(read_results(results_factory.write(tmp_path / "r.jsonl", rows))).set_index("allocator")
+    assert set(table.index) == {"glibc", "jemalloc", "tcmalloc", "mimalloc"}
+    mine = table.loc["jemalloc"]
+    assert [mine[f"peak_{part}_bytes"] for part in ("rss", "requested", "internal", "untouched", "other")] == [100, 70, 10, 5, 25]
+    assert (mine["after_free_bytes"], mine["after_purge_bytes"]) == (40, 4) and math.isnan(mine["end_internal_bytes"])
+    plain = table.loc["glibc"]
+    assert plain["peak_internal_bytes"] == 2_400_000 and plain["f1"] == 1.1
+    assert plain["peak_rss_bytes"] == pytest.approx(
+        plain["peak_requested_bytes"] + plain["peak_internal_bytes"] + plain["peak_other_bytes"])
+
+
+def test_timeline_is_the_median_run_of_each(tmp_path: Path) -> None:
+    frame = read_results(results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=5)))
+    table = timeline(frame)
+    assert list(table.columns) == ["allocator", "time_ns", "event", "live_bytes", "rss_bytes"]
+    assert table.groupby("allocator").size().to_dict() == dict.fromkeys(("glibc", "jemalloc", "tcmalloc", "mimalloc"), 400)
+    assert all(part["time_ns"].is_monotonic_increasing for _, part in table.groupby("allocator"))
+    assert set(timeline(frame, ["mimalloc"])["allocator"]) == {"mimalloc"}
+    assert timeline(frame[frame["pass"] == "time"]).empty
+
+
+@given(values=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=12))
+def test_nobody_beats_the_front(values: list[tuple[int, int]]) -> None:
+    import pandas as pd
+
+    points = pd.DataFrame({"allocator": [str(i) for i in range(len(values))], "time": [v[0] for v in values],
+                           "memory": [v[1] for v in values]})
+    front = {int(name) for name in pareto_front(points)}
+    for index, (time, memory) in enumerate(values):
+        beaten = any(t <= time and m <= memory and (t, m) != (time, memory) for t, m in values)
+        assert not (beaten and index in front)
+        assert beaten or (time, memory) in {values[i] for i in front}
+
+
+def test_latencies_of_few_readings_are_not_told(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=3)
+    for row in rows:
+        if row["pass"] == "time":
+            entry = {"p50": 10.0, "p90": 20.0, "p99": 30.0 + row["round"], "p999": 90.0, "max": 99.0}
+            row["latency_ns"] = {"free": entry | {"count": 400}, "calloc": entry | {"count": 20}}
+    table = latency_table(read_results(results_factory.write(tmp_path / "r.jsonl", rows)), ["glibc", "mimalloc"])
+    assert table["function"].tolist() == ["free", "free", "calloc", "calloc"]
+    assert table["readings"].tolist() == [1_200, 1_200, 60, 60]
+    assert table["p99"].tolist()[:2] == [31.0, 31.0] and np.isnan(table["p99"].tolist()[2:]).all()
+    assert table["p999"].notna().tolist() == [True, True, False, False]
+
+
+def test_points_lie_within_their_intervals(tmp_path: Path) -> None:
+    from heaptape import compare
+
+    frame = read_results(results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=8)))
+    points = pareto_points(compare(frame))
+    assert len(points) == 4
+    for key in ("time", "memory"):
+        assert (points[f"{key}_low"] <= points[key]).all() and (points[key] <= points[f"{key}_high"]).all()
