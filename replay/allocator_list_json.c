@@ -20,8 +20,8 @@ static json_t *words_json(const char *words) {
 // Whether and where it is worth to search: null, or for integers the least and the greatest value, else true.
 static json_t *search_json(const struct ht_listed *listed, const struct ht_knob *knob) {
     bool bounded = knob->search_lowest || knob->search_highest;
-    const char *version = listed->choice ? listed->choice->version : "";
-    if (knob->unsearched || !ht_version_within(version, knob->since, knob->last)) return json_null();
+    bool here = !listed->choice || ht_version_within(listed->choice->version, knob->since, knob->last);
+    if (knob->unsearched || !here) return json_null();
     if (knob->type != HT_KNOB_INTEGER) return json_true();
     return json_pack("[I, I]", (json_int_t)(bounded ? knob->search_lowest : knob->lowest),
                      (json_int_t)(bounded ? knob->search_highest : knob->highest));
