@@ -32,6 +32,10 @@ struct ht_knob {
     const char *ending;        // behind its value there, such as K for values that count KiB; NULL: nothing
     const char *since, *last;  // versions that have it; NULL: any
     bool rounded;              // the allocator may make another value of it
+    // Where a search for good values goes; both 0: all of the range.
+    int64_t search_lowest, search_highest;
+    // Not for a search: it changes what the program may rely on, or costs and gains nothing.
+    bool unsearched;
     const char *says;          // what it does, in half a sentence
 };
 

@@ -29,6 +29,7 @@ static const struct verb verbs[] = {
     {"report", "write the comparison as one HTML page", ht_verb_python},
     {"export", "write a trace as Parquet tables", ht_verb_python},
     {"fleet", "replay many traces over many machines, and take means over all", ht_verb_python},
+    {"tune", "search the knobs of an allocator for a trace", ht_verb_python},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

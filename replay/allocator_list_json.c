@@ -17,6 +17,16 @@ static json_t *words_json(const char *words) {
     return list;
 }
 
+// Whether and where it is worth to search: null, or for integers the least and the greatest value, else true.
+static json_t *search_json(const struct ht_listed *listed, const struct ht_knob *knob) {
+    bool bounded = knob->search_lowest || knob->search_highest;
+    bool here = !listed->choice || ht_version_within(listed->choice->version, knob->since, knob->last);
+    if (knob->unsearched || !here) return json_null();
+    if (knob->type != HT_KNOB_INTEGER) return json_true();
+    return json_pack("[I, I]", (json_int_t)(bounded ? knob->search_lowest : knob->lowest),
+                     (json_int_t)(bounded ? knob->search_highest : knob->highest));
+}
+
 static json_t *knob_json(const struct ht_listed *listed, size_t number) {
     static const char *const types[] = {"boolean", "integer", "word"};
     const struct ht_allocator *kind = listed->kind;
@@ -34,6 +44,7 @@ static json_t *knob_json(const struct ht_listed *listed, size_t number) {
     json_object_set_new(made, "since", text(knob->since));
     json_object_set_new(made, "last", text(knob->last));
     json_object_set_new(made, "rounded", json_boolean(knob->rounded));
+    json_object_set_new(made, "search", search_json(listed, knob));
     json_object_set_new(made, "says", text(knob->says));
     json_object_set_new(made, "value", text(ht_listed_value(listed, number)));
     return made;

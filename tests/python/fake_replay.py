@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Answers like `replay` with figures of a landscape that is known: for the tests of the search alone.
+
+`haste` 0 to 9 (4 when left alone) makes it faster and larger, step by step, so that all its values are on the front.
+`waste` makes it larger only. `odd` is refused when it is set; more than 9 digits in `wide` end it with a signal.
+FAKE_REPLAY_STOP names a file: once it holds as many lines as the number behind it says, runs wait for ever; each run adds
+a line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+KNOBS = [
+    {"name": "haste", "type": "integer", "lowest": 0, "highest": 9, "search": [0, 9], "value": "4"},
+    {"name": "waste", "type": "boolean", "value": "0", "search": True},
+    {"name": "wide", "type": "integer", "lowest": -1, "highest": 10**13, "search": [-1, 10**13], "value": "10000"},
+    {"name": "odd", "type": "word", "words": ["plain", "strange"], "value": "plain", "search": True},
+    {"name": "risky", "type": "boolean", "value": "0", "search": None},
+]
+
+
+def chosen(part: str) -> tuple[str, dict[str, str]]:
+    label, _, rest = part.partition("=")
+    return label, dict(item.split("=") for item in rest.partition(":")[2].split(",")) if rest else {}
+
+
+def split(names: str) -> list[str]:
+    """Parts of --alloc: knobs follow what they belong to."""
+    parts: list[str] = []
+    for item in names.split(","):
+        if parts and ":" in parts[-1] and ":" not in item:
+            parts[-1] += f",{item}"
+        else:
+            parts.append(item)
+    return parts
+
+
+def figures(knobs: dict[str, str], rng: random.Random) -> tuple[float, float]:
+    haste = int(knobs.get("haste", 4)) - 4
+    wasted = 1.5 if knobs.get("waste") == "1" else 1.0
+    return 1e8 * 0.9**haste * rng.uniform(0.99, 1.01), 5e7 * 1.2**haste * wasted
+
+
+def wait_if_told() -> None:
+    name, _, count = os.environ.get("FAKE_REPLAY_STOP", "").partition(":")
+    if name:
+        with Path(name).open("a+") as file:
+            file.write("run\n")
+            file.seek(0)
+            lines = len(file.readlines())
+        if lines >= int(count):
+            time.sleep(60)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("trace", nargs="?")
+    parser.add_argument("--alloc")
+    for name in ("--list", "--json", "-q"):
+        parser.add_argument(name, action="store_true")
+    for name in ("--baseline", "--rounds", "--pass", "--seed", "-o", "--budget"):
+        parser.add_argument(name)
+    options = parser.parse_args()
+    if options.list:
+        built = options.alloc == "fake"
+        print(json.dumps([{"name": options.alloc, "built": built, "version": "1.0", "build_id": "ab" * 10, "problem": None,
+                           "knobs": [{"variable": "FAKE_CONF", **knob} for knob in KNOBS]}]))
+        return 0
+    if Path(options.trace).read_bytes()[:4] != b"good":
+        print(f"replay: {options.trace}: offset 0: expected a trace", file=sys.stderr)
+        return 3
+    wait_if_told()
+    configs = dict(chosen(part) for part in split(options.alloc))
+    for label, knobs in configs.items():
+        if "odd" in knobs:
+            print(f"replay: {label}: fake: odd is plain instead of {knobs['odd']}", file=sys.stderr)
+            return 2
+        if len(knobs.get("wide", "")) > 9:
+            os.kill(os.getpid(), signal.SIGABRT)
+    rng = random.Random(options.seed)
+    with Path(options.o).open("a") as out:
+        for number in range(int(options.rounds)):
+            for label, control in [*((label, False) for label in configs), (options.baseline, True)]:
+                knobs = configs[label]
+                time_ns, rss = figures(knobs, rng)
+                environment = ["FAKE_CONF=" + ":".join(f"{name}={value}" for name, value in knobs.items())] if knobs else []
+                common = {"schema": 1, "trace": {"path": options.trace, "sha256": "ab", "events": 1000}, "round": number,
+                          "allocator": {"name": label, "version": "1.0", "environment": environment}, "control": control,
+                          "seed": int(options.seed), "threads": "trace", "touch": "recorded", "pace": "virtual", "failures": []}
+                if getattr(options, "pass") in ("both", "time"):
+                    out.write(json.dumps(common | {"pass": "time", "alloc_time_ns": time_ns}) + "\n")
+                if getattr(options, "pass") in ("both", "memory"):
+                    out.write(json.dumps(common | {"pass": "memory", "rss_mean_bytes": rss, "rss_peak_bytes": 2 * rss,
+                                                   "rss_end_bytes": rss}) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,208 @@
+"""`heaptape tune`: what is searched, the front, going on after an interruption, refusals, and one small real search."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("optuna")
+
+from heaptape.__main__ import main
+from heaptape.tuning_front import dominates, front_of, hypervolume, simplest_front, spread
+from heaptape.tuning_space import searched_knobs
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+FAKE = str(HERE / "fake_replay.py")
+
+
+@pytest.fixture(autouse=True)
+def _fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEAPTAPE_REPLAY", FAKE)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "t.bin"
+    path.write_bytes(b"good")
+    return path
+
+
+def _tune(trace: Path, *more: str) -> int:
+    return main(["tune", str(trace), "--alloc", "fake", "--seed", "3", *more])
+
+
+def _found(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def _knob(**more: Any) -> dict[str, Any]:
+    return {"name": "k", "type": "integer", "lowest": 0, "highest": 1, "words": None, "value": None, **more}
+
+
+def test_values_that_are_tried() -> None:
+    def values(**more: Any) -> tuple[str | None, ...]:
+        return searched_knobs([_knob(**more)], None)[0].values
+
+    assert values(type="boolean", value="1") == ("0", None)
+    assert values(type="word", words=["a", "b", "c"], value="b") == ("a", None, "c")
+    assert values(type="word", words=["a", "b"]) == (None, "a", "b")
+    assert values(highest=5, value="2") == ("0", "1", None, "3", "4", "5")
+    wide = values(lowest=-1, highest=10**13, value="10000")
+    assert wide == ("-1", "0", "1", "10", "100", "1000", None, "100000", "1000000", "10000000", "100000000", "1000000000")
+    bounded = values(lowest=-1, highest=10**13, search=[-1, 100_000], value="0")
+    assert bounded[:4] == ("-1", None, "1", "4") and bounded[-1] == "100000"
+    unknown = values(lowest=1, highest=4094, value="4 for each processor")
+    assert unknown[0] is None and unknown[1] == "1" and unknown[-1] == "4094"
+
+
+def test_front() -> None:
+    points = [(1.0, 1.0), (0.5, 2.0), (0.5, 1.5), (2.0, 0.5), (0.5, 1.5), (2.0, 2.0)]
+    assert front_of(points) == [0, 2, 3]
+    assert dominates((1, 1), (1, 2)) and not dominates((1, 1), (1, 1)) and not dominates((0, 2), (1, 1))
+    assert simplest_front([(1, 1), (0.995, 1), (0.5, 2), (0.499, 1.99), (0.4, 2.5)], [0, 1, 2, 3, 3], 0.01) == [0, 2, 4]
+    assert hypervolume([(1, 2), (2, 1)], (3, 3)) == 3 and hypervolume([(1, 1, 1)], (2, 3, 4)) == 6
+    assert hypervolume([(0.5, 1), (1, 0.5)], (1, 1)) == 0
+    assert set(spread([(0, 10), (0.1, 9.9), (5, 5), (10, 0)], 3)) != {0, 1, 2}
+    assert 2 in spread([(0, 10), (0.1, 9.9), (5, 5), (10, 0)], 2)
+
+
+def test_finds_the_front_and_prints_what_to_paste(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = trace.with_name("rows.jsonl")
+    assert _tune(trace, "--trials", "16", "--rounds", "6", "-o", str(rows), "--json") == 0
+    found = _found(capsys)
+    assert len(found["trials"]) == 16 and found["measured_again"] and found["rounds"] == 6
+    assert all(trial["knobs"] and "risky" not in trial["knobs"] for trial in found["trials"])
+    problems = {trial["problem"] for trial in found["trials"] if trial["ratios"] is None}
+    assert any("odd is plain instead of strange" in problem for problem in problems)
+    assert len(found["front"]) >= 3
+    for member in found["front"]:
+        knobs = member["knobs"]
+        step = int(knobs["haste"]) - 4  # whatever else is set changes nothing
+        assert knobs.get("waste") != "1"
+        of_time, of_rss = member["objectives"]["time"], member["objectives"]["rss"]
+        assert of_time["ci_low"] <= of_time["ratio"] <= of_time["ci_high"]
+        assert of_time["ratio"] == pytest.approx(0.9**step, rel=0.02) and of_rss["ratio"] == pytest.approx(1.2**step)
+        assert member["line"].startswith("FAKE_CONF=") and f"haste={knobs['haste']}" in member["line"]
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert {line["allocator"]["name"] for line in lines} > {"fake", f"trial-{found['front'][0]['trial']}"}
+
+    assert _tune(trace, "--trials", "16", "--rounds", "6") == 0  # nothing is left to try, the front is measured again
+    text = capsys.readouterr().out.splitlines()
+    assert "16 trials of 4 knobs" in text[0] and "6 rounds" in text[0] and text[1].startswith("A/A control")
+    assert sum("  FAKE_CONF=" in line for line in text) == len(found["front"])
+    assert any("failed: fake: odd is plain" in line for line in text)
+    assert sum(line.startswith("trial-") for line in text) % 2 == 0
+
+
+def test_one_objective_and_chosen_knobs(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--objective", "rss_peak", "--knobs", "haste,risky", "--trials", "6", "--rounds", "2", "--json")
+    assert _tune(trace, *options) == 0
+    found = _found(capsys)
+    assert {name for trial in found["trials"] for name in trial["knobs"]} <= {"haste", "risky"}
+    assert len(found["front"]) == 1 and set(found["front"][0]["objectives"]) == {"rss_peak"}
+
+
+def test_nothing_better_than_the_default(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _tune(trace, "--objective", "rss", "--knobs", "waste", "--trials", "9", "--rounds", "2") == 0
+    text = capsys.readouterr().out
+    assert "1 trial of 1 knob," in text and "leave it as it is" in text  # there is one value to try, and no more
+
+
+def test_a_study_of_something_else_is_refused(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    study = ("--study", str(trace.with_name("s")), "--trials", "1", "--rounds", "2", "--knobs", "haste,waste")
+    assert _tune(trace, *study) == 0
+    for options, words in ((("--objective", "time"), "another objectives"), (("--knobs", "haste"), "another set of knobs")):
+        capsys.readouterr()
+        assert _tune(trace, *study, *options) == 2
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.count("\n") == 1 and words in said.err
+    trace.write_bytes(b"good, but changed")
+    assert _tune(trace, *study) == 2 and "another trace" in capsys.readouterr().err
+
+
+def test_bad_input(trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(status: int, words: str, *arguments: str) -> None:
+        assert main(["tune", *arguments]) == status
+        said = capsys.readouterr()
+        assert said.out == "" and said.err.count("\n") == 1 and words in said.err, said.err
+
+    refused(3, "can't open", str(trace.with_name("absent")), "--alloc", "fake")
+    refused(2, "is not built here", str(trace), "--alloc", "other")
+    refused(2, "one allocator expected", str(trace), "--alloc", "fake,fake")
+    refused(2, "no knob 'none'", str(trace), "--alloc", "fake", "--knobs", "none")
+    bad = trace.with_name("bad.bin")
+    bad.write_bytes(b"not a trace")
+    refused(3, "offset 0: expected a trace", str(bad), "--alloc", "fake")
+    refused(3, "expected a study of heaptape tune", str(trace), "--alloc", "fake", "--study", str(_text_file(trace)))
+    refused(1, "all trials failed (1): fake: odd is plain", str(trace), "--alloc", "fake", "--knobs", "odd", "--trials", "2",
+            "--study", str(trace.with_name("odd.study")))
+    monkeypatch.setenv("HEAPTAPE_REPLAY", "/nonexistent/replay")
+    refused(1, "cannot run /nonexistent/replay", str(trace), "--alloc", "fake")
+
+
+def _text_file(trace: Path) -> Path:
+    path = trace.with_name("text")
+    path.write_text("a line of text that is no database\n" * 100)
+    return path
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_goes_on_after_it_was_stopped(
+    trace: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    runs = trace.with_name("runs")
+    runs.write_text("")
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "analysis"), "FAKE_REPLAY_STOP": f"{runs}:4"}
+    command = [sys.executable, "-m", "heaptape", "tune", str(trace), "--alloc", "fake", "--seed", "3", "--trials", "6",
+               "--rounds", "2", "--knobs", "haste"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while runs.read_text().count("\n") < 4 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == -number, err
+    if number == signal.SIGINT:
+        assert "3 trials of 1 knob," in out and "measured once" in out and "FAKE_CONF=haste=" in out
+        assert err == "heaptape tune: stopped; the same command goes on from here\n"
+    options = ("--trials", "6", "--rounds", "2", "--knobs", "haste", "--json")
+    assert _tune(trace, *options) == 0
+    found = _found(capsys)
+    assert len(found["trials"]) == 6 and found["measured_again"]
+    values = [trial["knobs"]["haste"] for trial in found["trials"]]
+    assert len(set(values)) == 6  # nothing was tried twice
+
+
+def test_a_budget_ends_the_search(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _tune(trace, "--trials", "1000", "--budget", "2s", "--rounds", "2", "--json") == 0
+    found = _found(capsys)
+    assert 0 < len(found["trials"]) < 200
+
+
+def test_a_real_search(
+    heaptape_binary: Path, recorded_traces: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    replay = heaptape_binary.with_name("replay")
+    monkeypatch.setenv("HEAPTAPE_REPLAY", str(replay))
+    trace = min(recorded_traces, key=lambda path: path.stat().st_size)
+    listed = json.loads(subprocess.run([replay, "--list", "--json", "--alloc", "all"], check=True, text=True,
+                                       stdout=subprocess.PIPE).stdout)
+    if not any(item["name"] == "jemalloc" and item["built"] for item in listed):
+        pytest.skip("jemalloc is not built")
+    assert main(["tune", str(trace), "--alloc", "jemalloc", "--knobs", "tcache,narenas", "--trials", "3", "--rounds", "2",
+                 "--seed", "1", "--study", str(tmp_path / "s"), "--json"]) == 0
+    found = _found(capsys)
+    assert len(found["trials"]) == 3 and all(trial["ratios"] for trial in found["trials"]), found["trials"]
+    assert all(set(trial["ratios"]) == {"time", "rss"} for trial in found["trials"])
+    assert all("MALLOC_CONF=" in member["line"] for member in found["front"])
