@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from heaptape.comparison import MEASURES, experiments
 from heaptape.results import read_results
+from heaptape.summary import summarise
 from heaptape.table import comparison_object
 from tool_runner import Tools, run
 
@@ -42,7 +43,7 @@ def test_compare_says_what_replay_says(tools: Tools, trace: Path, tmp_path: Path
     said, done = replayed(tools, trace, "--rounds", str(rounds), "-o", str(results))
     assert done.returncode == 0, done.stderr
     (experiment,) = experiments(read_results(results))
-    python = comparison_object(experiment, "a")
+    python = comparison_object(summarise(experiment, "a"))
     by_key = {(row["measure"], row["allocator"]): row for row in python["comparisons"]}
     for allocator in said["allocators"]:
         for name, measure in MEASURES.items():

@@ -90,11 +90,21 @@ class Replayed:
         return [name for name in self.time if name != "null"]
 
 
-def replay(tools: Tools, trace: Path, folder: Path, *more: Argument, allocators: str = "all",
+# Those that tell everything there is to tell; those of them that are here.
+TELLING = "telling"
+
+
+def telling(tools: Tools) -> str:
+    listed = tools.succeed([tools.replay_program, "--list"]).stdout.decode().splitlines()
+    known = ("glibc", "jemalloc", "mimalloc", "tcmalloc")
+    return ",".join(name for name in known if any(line.split()[0] == name for line in listed))
+
+
+def replay(tools: Tools, trace: Path, folder: Path, *more: Argument, allocators: str = TELLING,
            rounds: int = 1, **options) -> tuple[list[dict], dict]:
     """The lines of results, and the comparison."""
     results = folder / "results.jsonl"
-    command = [tools.replay_program, "--alloc", allocators, "--rounds", rounds, "--json", trace,
+    command = [tools.replay_program, "--alloc", telling(tools) if allocators == TELLING else allocators, "--rounds", rounds, "--json", trace,
                "-o", results, *more]
     done = subprocess.run([str(word) for word in command], capture_output=True, check=False, timeout=120,
                           **{"env": clean_environment(), **options})
@@ -114,7 +124,8 @@ def replayed(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Replayed
     folder = tmp_path_factory.mktemp("figures")
     program = churn(tools, folder)
     lines, compared = replay(tools, program.trace, folder)
-    text = tools.succeed([tools.replay_program, "-v", "--rounds", "1", program.trace]).stdout
+    text = tools.succeed([tools.replay_program, "--alloc", telling(tools), "-v", "--rounds", "1",
+                           program.trace]).stdout
     return Replayed(program,
                     by_name(lines, "time"),
                     by_name(lines, "memory"),

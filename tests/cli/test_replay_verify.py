@@ -122,18 +122,19 @@ def test_verify_before_the_rounds(tools: Tools, trace: Path, tmp_path: Path) -> 
 
 
 def test_alignments(tools: Tools, tmp_path: Path) -> None:
-    """mimalloc 2.0.9 misaligns blocks for alignments of 256 to 1024; others are right."""
+    """mimalloc 2.0.9 misaligns blocks for alignments of 256 to 1024, which is known of it; others are right."""
     trace = replay_traces.aligned(tools, tmp_path)
     results = tmp_path / "r.jsonl"
-    run([tools.replay_program, "--alloc", real_allocators(tools), "--pass", "verify", trace,
-         "-o", results])
+    tools.succeed([tools.replay_program, "--alloc", real_allocators(tools), "--pass", "verify", trace,
+                   "-o", results])
     for row in replay_traces.rows(results):
         allocator = row["allocator"]
+        assert row["violations"] == 0, row["violations_told"]
         if (allocator["name"], allocator["version"]) == ("mimalloc", "2.0.9"):
-            assert row["violation_kinds"].keys() == {"alignment"}
-            assert "found at one of 128 only" in row["violations_told"][0]
+            assert row["known_failures"] > 0
+            assert row["known_faults"] == ["Some blocks of alignments from 256 to 1024 are aligned to less."]
         else:
-            assert row["violations"] == 0, row["violations_told"]
+            assert row["known_failures"] == 0 and row["known_faults"] == []
 
 
 def test_large_blocks_are_checked_at_their_edges(tools: Tools, tmp_path: Path) -> None:

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from results_factory import run
 
 from heaptape.comparison import experiments
+from heaptape.errors import UsageError
 from heaptape.missing import missing_lines
 from heaptape.results import read_results
-from heaptape.table import comparison_object, comparison_text
+from heaptape.summary import summarise
+from heaptape.table import comparison_markdown, comparison_object
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -49,12 +52,13 @@ def test_each_allocator_by_its_last_problem(tmp_path: Path) -> None:
         "Verification of mimalloc failed (the last: 7 violations of what an allocator promises).",
     ]
     assert missing_lines(experiment.runs) == expected
-    text = comparison_text(experiment, None)
-    assert all(line in text.splitlines() for line in expected)
-    assert comparison_object(experiment, None)["missing"] == expected
+    summary = summarise(experiment, None)
+    text = comparison_markdown(summary)
+    assert all(line in text for line in expected)
+    assert comparison_object(summary)["missing"] == expected
 
 
 def test_verification_alone_compares_nothing(tmp_path: Path) -> None:
     experiment, = experiments(read_results(write(tmp_path / "r.jsonl", [verified("glibc", 0), verified("mimalloc", 2)])))
-    text = comparison_text(experiment, None)
-    assert "Verification of mimalloc failed" in text and "not measured" in text
+    with pytest.raises(UsageError, match="nothing was measured.*mimalloc"):
+        summarise(experiment, None)
