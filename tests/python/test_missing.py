@@ -59,6 +59,6 @@ def test_each_allocator_by_its_last_problem(tmp_path: Path) -> None:
 
 
 def test_verification_alone_compares_nothing(tmp_path: Path) -> None:
-    experiment, = experiments(read_results(write(tmp_path / "r.jsonl", [verified("glibc", 0), verified("mimalloc", 2)])))
+    results = write(tmp_path / "r.jsonl", [verified("glibc", 0), verified("mimalloc", 2)])
     with pytest.raises(UsageError, match="nothing was measured.*mimalloc"):
-        summarise(experiment, None)
+        experiments(read_results(results))
