@@ -8,7 +8,7 @@ build=$1
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 make_trace() { "$build/bench/make_trace" "$folder/t.bin" "$@"; }
-make_trace 100000 2000 6 1 1000
+make_trace 40000 2000 6 1 1000
 
 replay() {
     rm -f "$folder/r.jsonl"
@@ -35,12 +35,12 @@ replay --threads 1 --scale 3
 replay --threads trace --scale 2 --decoded-memory 1
 
 # Every second op is on a block that another thread had, so that all wait for each other all the time.
-make_trace 10000 4 12 2 100000
+make_trace 5000 4 12 2 100000
 replay --threads trace
 replay --threads trace --window-ns 100000
 # All at the same moment; and each after a pause.
-make_trace 10000 50 40 3 0
+make_trace 5000 50 40 3 0
 replay --threads trace
-make_trace 5000 50 40 4 10000000
+make_trace 2500 50 40 4 10000000
 replay --threads trace
 replay --threads trace --scale 5
