@@ -138,7 +138,7 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
         return false;
     }
     if (!text[length]) {
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%.60s: KNOB=VALUE expected", text);
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%.60s: KNOB=VALUE expected", *text ? text : kind->name);
         return false;
     }
     if (!knob) {
