@@ -1,5 +1,6 @@
 // The measured child: maps the form and the exchange that the launcher passes it, proves who serves its
 // calls, replays, answers in the exchange and ends. It calls no malloc of its own.
+#include <assert.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -120,8 +121,8 @@ static void prepare_verify(struct measured *run, size_t slots) {
         refuse(&exchange->outcome, "too many slots to verify");
     }
     void *memory = shared_table(ht_verify_bytes((uint32_t)slots), &exchange->outcome);
-    run->verify = ht_verify_prepare(memory, run->table, (uint32_t)slots, exchange->job.known,
-                                    &exchange->findings);
+    run->verify = ht_verify_prepare(memory, &run->server, run->table, (uint32_t)slots,
+                                    exchange->job.known, &exchange->findings);
 }
 
 // Copies of the trace share its words, and have slots and threads of their own.
@@ -410,6 +411,7 @@ static void describe(struct measured *run) {
     snprintf(outcome->kind, sizeof outcome->kind, "%s", kind->name);
     kind->version(&run->server, outcome->version, sizeof outcome->version);
     for (uint32_t i = 0; kind->knobs && kind->knobs[i].name; i++) {
+        assert(i < HT_KNOBS_MAX);
         struct ht_knob_report *report = &run->exchange->figures.knobs[i];
         if (kind->read_knob) {
             report->state = kind->read_knob(&run->server, &kind->knobs[i], report->value, sizeof report->value);

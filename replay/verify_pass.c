@@ -10,7 +10,6 @@
 // - What succeeded when recorded succeeds, except that nothing may be given for nothing.
 #include "verify_pass.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdalign.h>
 
@@ -32,7 +31,7 @@ struct ht_verify {
     pthread_mutex_t lock;  // of the map and its nodes
     struct ht_verify_map map;
     struct ht_map_nodes nodes;
-    size_t (*usable_size)(void *);
+    uint64_t (*usable_size)(void *);  // NULL: the object that serves has none
     struct ht_verify_findings *findings;
     struct ht_known_alignments known;
     void **table;
@@ -54,21 +53,14 @@ size_t ht_verify_bytes(uint32_t slots) {
     return sizeof(struct ht_verify) + (size_t)slots * sizeof(struct verify_slot);
 }
 
-// Only the one of the object that serves knows its blocks; the C library's would read what is not there.
-static size_t (*find_usable_size(void))(void *) {
-    Dl_info serving = {0}, found = {0};
-    size_t (*usable)(void *) = (size_t(*)(void *))dlsym(RTLD_DEFAULT, "malloc_usable_size");
-    if (!usable || !dladdr((void *)HT_CALL_MALLOC, &serving) || !dladdr((void *)usable, &found)) return NULL;
-    return serving.dli_fbase == found.dli_fbase ? usable : NULL;
-}
-
-struct ht_verify *ht_verify_prepare(void *memory, void **table, uint32_t slots,
-                                    struct ht_known_alignments known, struct ht_verify_findings *findings) {
+struct ht_verify *ht_verify_prepare(void *memory, const struct ht_server *server, void **table,
+                                    uint32_t slots, struct ht_known_alignments known,
+                                    struct ht_verify_findings *findings) {
     struct ht_verify *verify = memory;
     verify->known = known;
     pthread_mutex_init(&verify->lock, NULL);
     verify->nodes = (struct ht_map_nodes){(char *)verify->slots, sizeof(struct verify_slot)};
-    verify->usable_size = find_usable_size();
+    verify->usable_size = server->usable_size;
     verify->findings = findings;
     verify->table = table;
     verify->slots_count = slots;

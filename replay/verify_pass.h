@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "allocator.h"
 #include "replay_lane.h"
 #include "verify_findings.h"
 
@@ -13,10 +14,11 @@ struct ht_verify;  // what all lanes of such a pass share
 // How much memory it needs for so many slots.
 size_t ht_verify_bytes(uint32_t slots);
 
-// memory: as many zeroed bytes that are nobody's heap. table: of blocks by slot, those of all copies of the
+// memory: as many zeroed bytes that are nobody's heap. server: who serves the calls. known: alignments that it is
+// known to get wrong. table: of blocks by slot, those of all copies of the
 // trace one after the other. findings: where to write what is found.
-struct ht_verify *ht_verify_prepare(void *memory, void **table, uint32_t slots,
-                                    struct ht_known_alignments known,
+struct ht_verify *ht_verify_prepare(void *memory, const struct ht_server *server, void **table,
+                                    uint32_t slots, struct ht_known_alignments known,
                                     struct ht_verify_findings *findings);
 
 // Runs all of the lane's stream.

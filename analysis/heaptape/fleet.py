@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .arguments import positive
 from .errors import HeaptapeError, UsageError
 
 if TYPE_CHECKING:
@@ -24,23 +25,16 @@ def add_parser(verbs: Any) -> None:
     fleet.add_argument("plan", metavar="PLAN", help="plan.toml: traces, allocators, configurations (docs/fleet.md)")
     fleet.add_argument("-o", "--output", metavar="FILE",
                        help="append lines of results to FILE, and skip the rounds that it has (PLAN's name.results.jsonl)")
-    fleet.add_argument("--workers", type=_positive, metavar="N",
+    fleet.add_argument("--workers", type=positive, metavar="N",
                        help="replays side by side on this machine (1, as more disturb each other's times)")
     fleet.add_argument("--scheduler", metavar="ADDRESS",
                        help="of a Dask cluster, whose workers that may measure have the resource replay=1")
-    fleet.add_argument("--rounds", type=_positive, metavar="N", help="instead of the plan's")
+    fleet.add_argument("--rounds", type=positive, metavar="N", help="instead of the plan's")
     fleet.add_argument("--retry-failed", action="store_true", help="run rounds with failed runs again")
     form = fleet.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the summary as JSON")
     form.add_argument("--markdown", action="store_true", help="print the summary as Markdown")
     fleet.add_argument("-q", "--quiet", action="store_true", help="say only what went wrong")
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError("at least 1 expected")
-    return value
 
 
 def run_fleet(options: argparse.Namespace) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from .arguments import positive
 from .comparison import compare
 from .errors import HeaptapeError, TraceError
 from .fleet_unit import find_replay
@@ -50,7 +51,7 @@ def add_parser(verbs: Any) -> None:
     tune.set_defaults(run=run_tune)
     tune.add_argument("trace", metavar="TRACE", help="trace.bin as convert writes it")
     tune.add_argument("--alloc", required=True, metavar="NAME", help="the allocator, as replay --list names it, or its path")
-    tune.add_argument("--trials", type=_positive, default=60, metavar="N",
+    tune.add_argument("--trials", type=positive, default=60, metavar="N",
                       help="configurations tried in all, those of earlier runs of the study counted (60)")
     tune.add_argument("--objective", type=_objectives, default=["time", "rss"], metavar="LIST",
                       help="what is to be small, with commas between: time, rss (mean), rss_peak, rss_end (time,rss)")
@@ -65,13 +66,6 @@ def add_parser(verbs: Any) -> None:
     tune.add_argument("--json", action="store_true", help="print JSON for machines")
     tune.add_argument("-o", "--output", metavar="FILE", help="append a line of JSON for each run of the replayer")
     tune.add_argument("-q", "--quiet", action="store_true", help="show no progress")
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ValueError("not positive")
-    return value
 
 
 def _rounds(text: str) -> int:
