@@ -17,6 +17,7 @@ from array import array
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _INTERVAL_MIN_S, _INTERVAL_MAX_S, _INTERVAL_SHARE = 0.0002, 0.01, 1000
 _MAPS_TRIES = 200
 _ENDING_S = 3.0
-_SHELLS = ("sh", "dash", "bash", "busybox")
+_WAITERS = ("sh", "dash", "bash", "busybox", "heaptape")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -122,7 +123,7 @@ class ObservedRun:
         self.exit_status: int | None = None
         self.wall_s, self.cpu_ns = 0.0, 0
 
-    def __enter__(self) -> ObservedRun:
+    def __enter__(self) -> Self:
         self._was_subreaper = ctypes.c_int(0)
         _libc.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(self._was_subreaper))
         # What has lost its parent becomes our child, and so is found.
@@ -192,9 +193,9 @@ class ObservedRun:
         return {item.pid: item.cpu_ns for item in self.watched}
 
     def send(self, number: signal.Signals) -> None:
-        """A signal to the program; where that is a shell which waits for it, to what it waits for."""
+        """A signal to the program; where that is a shell or a recorder, to what it waits for."""
         pid = self._root.pid
-        while executable(pid) in _SHELLS and len(children(pid)) == 1:
+        while executable(pid) in _WAITERS and len(children(pid)) == 1:
             pid = children(pid)[0]
         _kill(pid, number)
 

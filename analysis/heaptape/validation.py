@@ -28,7 +28,7 @@ from .validation_allocators import RealAllocator, choose_baseline, environment_o
 from .validation_figures import Validation, figures_object, memory_rows
 from .validation_prediction import heap_curve, recorded_memory
 from .validation_program import Program
-from .validation_recording import Recording, record
+from .validation_recording import Recording, record, who_serves
 from .validation_rounds import Contender, RealRun, RealRunFailed, rounds_of, run_real, startup_costs
 from .validation_table import validation_text
 
@@ -182,6 +182,20 @@ def _contender(allocator: RealAllocator, rows: pd.DataFrame, recording: Recordin
     return Contender(allocator, environment, preload)
 
 
+def _prove(program: Program, heaptape: str, contenders: list[Contender], recording: Recording, problems: dict[str, str],
+           baseline: str, folder: Path, talk: _Talk) -> None:
+    """A program that brings its own allocator may call that whatever is preloaded. So the recorder is asked who serves."""
+    for contender in contenders:
+        name = contender.allocator.name
+        talk.step(f"making sure that {name} serves")
+        limit_s = 10 * recording.conduct.wall_s + 60
+        serves = who_serves(heaptape, program, contender.environment, recording, folder, limit_s)
+        if os.path.realpath(serves) != os.path.realpath(contender.allocator.path):
+            problems[name] = f"preloaded, it does not serve {recording.executable}: {serves} does"
+    if baseline in problems:
+        raise HeaptapeError(f"{baseline}: {problems[baseline]}")
+
+
 def _real_runs(found: Validation, program: Program, contenders: list[Contender], folder: Path, limit_s: float, talk: _Talk) -> None:
     """Fills in the runs. An allocator that fails costs its own runs only; the baseline costs them all."""
     different: list[str] = []
@@ -240,6 +254,8 @@ def _measure(options: argparse.Namespace, program: Program, tools: tuple[str, st
     if baseline in problems:
         raise HeaptapeError(f"the replay failed: {problems[baseline]}")
     contenders = [_contender(item, rows, recording) for item in allocators]
+    if recording.kind != "glibc":
+        _prove(program, heaptape, contenders, recording, problems, baseline, folder, talk)
     talk.step("measuring what starting a program costs")
     startup_ns = startup_costs(contenders, seed)
     found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [], startup_ns, options.rounds,

@@ -77,5 +77,7 @@ def environment_of(base: dict[str, str], preload: str | None, variables: list[st
     made = dict(base)
     if preload:
         made["LD_PRELOAD"] = ":".join(filter(None, [preload, base.get("LD_PRELOAD", "")]))
-    made.update(variable.split("=", 1) for variable in variables)
+    for variable in variables:
+        name, _, value = variable.partition("=")
+        made[name] = value
     return made

@@ -51,10 +51,8 @@ class Validation:
 
     def real_table(self, figure: str) -> pd.DataFrame:
         """A figure of the real runs (cpu_ns, peak, mean), shape (rounds, allocators)."""
-        values = {"cpu_ns": lambda run: run.cpu_ns, "peak": lambda run: run.process.peak_bytes,
-                  "mean": lambda run: run.process.mean_bytes}[figure]
         names = [item.name for item in self.allocators]
-        cells = [(run.round, run.allocator, float(values(run))) for run in self.runs if run.allocator not in self.problems]
+        cells = [(run.round, run.allocator, run.figures()[figure]) for run in self.runs if run.allocator not in self.problems]
         frame = pd.DataFrame(cells, columns=["round", "allocator", "value"])
         return frame.pivot(index="round", columns="allocator", values="value").reindex(columns=names)
 
@@ -65,7 +63,7 @@ def figures_object(found: Validation) -> dict[str, Any]:
     cpu = _cpu_objects(found)
     allocators = []
     for item in found.allocators:
-        about = {"name": item.name, "kind": item.kind, "version": item.version, "path": item.path,
+        about: dict[str, Any] = {"name": item.name, "kind": item.kind, "version": item.version, "path": item.path,
                  "environment": found.environments.get(item.name, []), "problem": found.problems.get(item.name)}
         if item.name not in found.problems:
             about |= {"memory": _memory_object(found, item.name, memory[item.name]), "cpu": cpu[item.name]}

@@ -7,6 +7,7 @@ besides is in both.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ program itself takes longer because of where blocks lie. A row that lacks one ha
 def predicted_cpu_ns(row: Mapping[str, Any]) -> float:
     """What of the program's CPU time depends on the allocator, by one row of the time pass."""
     terms = [row.get(name) for name in CPU_TERMS]
-    return float(sum(term for term in terms if term is not None and term == term))
+    return float(sum(term for term in terms if term is not None and math.isfinite(term)))
 
 
 def predicted_differences_ns(rows: pd.DataFrame, baseline: str, startup_ns: Mapping[str, float]) -> dict[str, float]:
@@ -55,7 +56,7 @@ class Curve:
         """Interpolated."""
         if self.times_ns.size == 0:
             return np.zeros(times_ns.shape)
-        return np.interp(times_ns, self.times_ns, self.values)
+        return np.array(np.interp(times_ns, self.times_ns, self.values), dtype=np.float64)
 
     def mean(self, end_ns: float) -> float:
         """Over time, from 0 to the end."""

@@ -71,7 +71,7 @@ class Program:
         else:
             run.send(signal.SIGTERM)
         run.watch(None, STOP_LIMIT_S, f"the server of {what}, told to stop,")
-        return Conduct(run.exit_status or 0, run.wall_s, output, before, after)
+        return Conduct(run.exit_status or 0, run.wall_s, None, output, before, after)
 
     def _await_ready(self, run: ObservedRun, folder: Path) -> None:
         ends = time.monotonic() + READY_LIMIT_S

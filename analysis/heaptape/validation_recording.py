@@ -7,12 +7,13 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .errors import HeaptapeError
-from .observed_run import ObservedRun, Start
+from .observed_run import ObservedRun
 from .tuning_replay import ReplayFailed, run_tool
 from .validation_program import Conduct, Program
 
@@ -57,14 +58,34 @@ def record(heaptape: str, program: Program, folder: Path, process: str | None, l
     with ObservedRun(start) as run:
         conduct = program.conduct(run, folder, limit_s, "the recording")
     conduct = replace(conduct, stdout_sha256=sha256_of(folder / "recorded.out"))
-    words = said.read_text(errors="replace")
-    found = [(int(calls.replace(",", "")), Path(path)) for calls, path in _LOG_LINE.findall(words)]
-    if not found:
-        raise HeaptapeError(f"nothing was recorded: {last_line(words)}")
-    found.sort(key=lambda item: -item[0])
+    found = _logs(said.read_text(errors="replace"))
     trace, info = _convert(heaptape, found, folder / "trace.bin", process)
     pid = (info.get("context") or {}).get("pid")
     return Recording(trace, info, conduct, len(found), pid == run.first_child)
+
+
+def who_serves(heaptape: str, program: Program, environment: dict[str, str], recording: Recording, folder: Path,
+               limit_s: float) -> str:
+    """The file that the recorder finds behind itself in that environment, in the process that was recorded: there is no
+    better witness, but it takes another run, of a server without load."""
+    logs, said = folder / "proof", folder / "proof.err"
+    shutil.rmtree(logs, ignore_errors=True)
+    logs.mkdir()
+    prefix = [heaptape, "record", "-v", "--max-size", "1M", "-o", str(logs), "--"]
+    unloaded = replace(program, load=":") if program.server else program
+    with ObservedRun(unloaded.start(environment, None, said, prefix)) as run:
+        unloaded.conduct(run, folder, limit_s, "the proof of who serves")
+    found = _logs(said.read_text(errors="replace"))
+    _, info = _convert(heaptape, found, folder / "proof.bin", recording.executable)
+    return str((info.get("context") or {}).get("allocator") or "")
+
+
+def _logs(words: str) -> list[tuple[int, Path]]:
+    """Of what the recorder said: calls and log, those with the most calls first."""
+    found = [(int(calls.replace(",", "")), Path(path)) for calls, path in _LOG_LINE.findall(words)]
+    if not found:
+        raise HeaptapeError(f"nothing was recorded: {last_line(words)}")
+    return sorted(found, key=lambda item: -item[0])
 
 
 def _convert(heaptape: str, logs: list[tuple[int, Path]], trace: Path, process: str | None) -> tuple[Path, dict[str, Any]]:

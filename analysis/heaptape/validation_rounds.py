@@ -32,6 +32,10 @@ class RealRun:
     cpu_ns: int
     stdout_sha256: str | None
 
+    def figures(self) -> dict[str, float]:
+        """What is predicted, by name."""
+        return {"cpu_ns": float(self.cpu_ns), "peak": float(self.process.peak_bytes), "mean": self.process.mean_bytes}
+
 
 class RealRunFailed(HeaptapeError):
     """Under one allocator, which the message names."""

@@ -38,8 +38,9 @@ def validation_text(document: dict[str, Any]) -> str:
 def _heading(document: dict[str, Any]) -> list[str]:
     recorded = document["recorded"]
     version = f" {recorded['allocator_version']}" if recorded["allocator_version"] else ""
-    return [f"{document['program']}: {count(recorded['calls'])} calls recorded under {recorded['allocator'] or MISSING}{version}, "
-            f"{nanoseconds(recorded['cpu_ns'])} of CPU; {document['rounds']} rounds, seed {document['seed']}"]
+    told = (f"{document['program']}: {count(recorded['calls'])} calls recorded under {recorded['allocator'] or MISSING}{version}, "
+            f"{nanoseconds(recorded['cpu_ns'])} of CPU; {document['rounds']} rounds, seed {document['seed']}")
+    return [told]
 
 
 def _memory_table(good: list[dict[str, Any]]) -> list[str]:
