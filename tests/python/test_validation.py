@@ -188,7 +188,7 @@ def test_a_peak_at_the_very_end() -> None:
 
 
 def test_descendants_are_found_and_none_is_left() -> None:
-    script = f"({PYTHON} -S -c 'x = b\"x\" * 20_000_000; sum(range(2_000_000))'; setsid sleep 1000 & ) ; sleep 0.3; kill -9 $$"
+    script = f"{PYTHON} -S -c 'x = b\"x\" * 20_000_000; sum(range(2_000_000))'; (setsid sleep 1000 &); kill -9 $$"
     run = _observe(["sh", "-c", script], Path(PYTHON).name)
     assert run.exit_status == 137 and len(run.watched) == 1
     assert run.watched[0].pid != run.pid and run.watched[0].peak_bytes > 20 * MB and run.watched[0].cpu_ns > 5 * MB
