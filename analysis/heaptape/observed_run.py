@@ -13,24 +13,19 @@ import select
 import signal
 import subprocess
 import time
-from array import array
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .errors import HeaptapeError
 from .process_facts import children, cpu_ns, executable, has_mapped, has_waited, is_executable, memory_kb, tree
-
-POINTS_MAX = 2000
+from .watched_process import Watched
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _INTERVAL_MIN_S, _INTERVAL_MAX_S, _INTERVAL_SHARE = 0.0002, 0.01, 1000
 _MAPS_TRIES = 200
-_LOOKING_SHARE = 10
+_LOOKING_SHARE = 4
 _ENDING_S = 3.0
 _WAITERS = ("sh", "dash", "bash", "busybox", "heaptape")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -51,72 +46,16 @@ class Start:
     stderr: Path | None = None
 
 
-@dataclass
-class Watched:
-    """What was seen of one process, in seconds since the run began and bytes."""
-
-    pid: int
-    cpu_before_ns: int
-    cpu_ns: int = 0
-    times_s: array[float] = field(default_factory=lambda: array("d"))
-    rss_bytes: array[int] = field(default_factory=lambda: array("q"))
-    missed_peak_bytes: int = 0
-    has_library: bool = False
-    ended: bool = False
-    file_kb: int = 0
-    high_water_kb: int = 0
-
-    def add_reading(self, now_s: float, high_kb: int, anon_kb: int, file_kb: int) -> None:
-        """What /proc/PID/status says."""
-        self.add_mark(high_kb, file_kb)
-        self.times_s.append(now_s)
-        self.rss_bytes.append(anon_kb * 1024)
-
-    def add_mark(self, high_kb: int, file_kb: int) -> None:
-        """The kernel's mark of the highest RSS, which counts files' pages too. What it has gained since the last reading, less
-        the more of these at either, was anonymous, even if only between the two."""
-        if self.times_s and high_kb > self.high_water_kb:
-            self.missed_peak_bytes = max(self.missed_peak_bytes, (high_kb - max(file_kb, self.file_kb)) * 1024)
-        self.high_water_kb, self.file_kb = high_kb, file_kb
-
-    @property
-    def sampled_peak_bytes(self) -> int:
-        """The highest reading."""
-        return max(self.rss_bytes, default=0)
-
-    @property
-    def peak_bytes(self) -> int:
-        """The highest reading, or what the kernel's own mark proves beyond it."""
-        return max(self.sampled_peak_bytes, self.missed_peak_bytes)
-
-    @property
-    def mean_bytes(self) -> float:
-        """Over time, along straight lines between the readings; NaN without any."""
-        times, rss = np.asarray(self.times_s), np.asarray(self.rss_bytes, dtype=float)
-        if times.size < 2 or times[-1] == times[0]:
-            return float(rss.mean()) if rss.size else float("nan")
-        return float(np.sum((rss[1:] + rss[:-1]) / 2 * np.diff(times)) / (times[-1] - times[0]))
-
-    def curve(self, points_max: int = POINTS_MAX) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Times in ns since the first reading, and bytes: of each stretch the highest reading."""
-        times = np.asarray(self.times_s)
-        times_ns = ((times - times[:1]) * 1e9).astype(np.int64)
-        rss = np.asarray(self.rss_bytes, dtype=np.int64)
-        if times_ns.size <= points_max:
-            return times_ns, rss
-        edges = np.linspace(0, times_ns.size, points_max + 1).astype(int)
-        chosen = np.array([low + int(rss[low:high].argmax()) for low, high in zip(edges[:-1], edges[1:], strict=True)])
-        return times_ns[chosen], rss[chosen]
-
-
 class ObservedRun:
     """A program that runs and is watched; when it has ended there are its exit status (128 and the number of the signal that
-    ended it), wall_s and cpu_ns. Leaving the context ends whatever of it is left. `name` is the base name of the executable
+    ended it), wall_s, cpu_ns and max_rss_kb. Leaving the context ends whatever of it is left. `name` is the base name of the executable
     whose processes are watched (None: none is), `library` what must be mapped in them; with `only_root` it is the program
-    itself that is watched, and its descendants are not looked for."""
+    itself that is watched, and its descendants are not looked for. `launcher_kb` is the highest RSS that may be that of what
+    starts the program."""
 
-    def __init__(self, start: Start, name: str | None = None, library: str | None = None, only_root: bool = False) -> None:
-        self._start, self._name, self._only_root = start, name, only_root
+    def __init__(self, start: Start, name: str | None = None, library: str | None = None, only_root: bool = False,
+                 launcher_kb: int = 0) -> None:
+        self._start, self._name, self._only_root, self._launcher_kb = start, name, only_root, launcher_kb
         self._library = os.path.realpath(library) if library else None
         self._others: list[subprocess.Popen[bytes]] = []
         self._known: dict[int, Watched] = {}
@@ -126,7 +65,7 @@ class ObservedRun:
         self.first_child: int | None = None
         self.watched: list[Watched] = []
         self.exit_status: int | None = None
-        self.wall_s, self.cpu_ns, self._look_at_s = 0.0, 0, 0.0
+        self.wall_s, self.cpu_ns, self.max_rss_kb, self._look_at_s = 0.0, 0, 0, 0.0
 
     def __enter__(self) -> Self:
         self._was_subreaper = ctypes.c_int(0)
@@ -224,10 +163,11 @@ class ObservedRun:
         _, status, usage = os.wait4(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self.exit_status = 128 - code if code < 0 else code
+        self.max_rss_kb = usage.ru_maxrss
         item = self._known.get(self.pid)
         if item:
             item.cpu_ns = self.cpu_ns - item.cpu_before_ns
-            if alone:
+            if alone and usage.ru_maxrss > self._launcher_kb:
                 item.add_mark(usage.ru_maxrss, item.file_kb)
 
     def _sample(self, now_s: float) -> None:
@@ -243,7 +183,7 @@ class ObservedRun:
                 self._read(item, now_s)
 
     def _looked_for(self, now_s: float) -> list[int]:
-        """All descendants, if it is time to look for new ones: that takes a tenth of a processor at most."""
+        """All descendants, if it is time to look for new ones: that takes a quarter of a processor at most."""
         if now_s < self._look_at_s:
             return []
         begun = time.monotonic()

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from .validation_rounds import Contender, RealRun, RealRunFailed, rounds_of, run
 from .validation_table import validation_text
 
 ROUNDS, ROUNDS_MIN = 8, 2
+READINGS_MIN = 50
 _REPLAY_POINTS = 10_000
 _RECORDING_LIMIT_S = 3600.0
 
@@ -220,6 +222,9 @@ def _real_runs(found: Validation, program: Program, contenders: list[Contender],
         # A server prints its pid and the time of day.
         if run.stdout_sha256 not in (None, found.recording.conduct.stdout_sha256) and not found.is_server:
             different.append(name)
+    readings = sorted(len(run.process.times_s) for run in found.runs)[len(found.runs) // 2] if found.runs else 0
+    if readings < READINGS_MIN:
+        found.warnings.append(f"only {readings} readings of memory in a run: the program ends too soon for its memory to be measured")
     if different:
         found.warnings.append(f"what the program printed differs from the recording under {', '.join(different)}")
 
@@ -262,8 +267,10 @@ def _measure(options: argparse.Namespace, program: Program, tools: tuple[str, st
     if recording.kind != "glibc":
         _prove(program, heaptape, contenders, recording, problems, baseline, folder, talk)
     talk.step("measuring what starting a program costs")
-    startup_ns = startup_costs(contenders, seed)
-    found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [], startup_ns, options.rounds,
+    startup = startup_costs(contenders, seed)
+    contenders = [replace(item, startup=startup[item.allocator.name]) for item in contenders]
+    found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [],
+                       {name: cost.cpu_ns for name, cost in startup.items()}, options.rounds,
                        seed, problems, environments={item.name: _environment(rows, item.name) for item in allocators})
     limit_s = float(options.timeout or 10 * recording.conduct.wall_s + 60)
     ends = begun + options.budget if options.budget else None

@@ -20,7 +20,7 @@ import pytest
 
 from heaptape.__main__ import main
 from heaptape.comparison import estimate_difference
-from heaptape.observed_run import ObservedRun, Start, TimeLimit, Watched
+from heaptape.observed_run import ObservedRun, Start, TimeLimit
 from heaptape.process_facts import children
 from heaptape.request_latency import Latencies, parse_latencies
 from heaptape.validation_figures import ranks, spearman
@@ -32,6 +32,7 @@ from heaptape.validation_prediction import (
     predicted_differences_ns,
     predicted_memory,
 )
+from heaptape.watched_process import Watched
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 1_000_000
