@@ -278,6 +278,7 @@ def test_interrupted(heaptape_binary: Path, tmp_path: Path) -> None:
     assert not Path(f"/proc/{mark.read_text().strip()}").exists() and [path.name for path in tmp_path.iterdir()] == ["pid"]
 
 
+@pytest.mark.slow
 def test_no_such_process(heaptape_binary: Path) -> None:
     done = _validate(heaptape_binary, "--alloc", "glibc,bump", "--process", "other", "--", "sort", "--version")
     assert (done.returncode, done.stdout) == (1, "") and "no such process was recorded; there were sort" in done.stderr
@@ -289,7 +290,7 @@ def test_sqlite(heaptape_binary: Path, tmp_path: Path) -> None:
         pytest.skip("sqlite3 is not installed")
     script = tmp_path / "in.sql"
     script.write_text("create table t(a integer primary key, b text);\n"
-                      "with recursive n(i) as (select 1 union all select i + 1 from n where i < 60000) "
+                      "with recursive n(i) as (select 1 union all select i + 1 from n where i < 200000) "
                       "insert into t select i, printf('name%d', i * 7919 % 10000) from n;\n"
                       "create index i on t(b); select b, count(*) from t group by b order by 2, 1 limit 5;\n")
     done = _validate(heaptape_binary, "--rounds", "5", "--replay-rounds", "5", "--json", "--stdin", str(script), "--", "sqlite3", ":memory:")
@@ -297,7 +298,7 @@ def test_sqlite(heaptape_binary: Path, tmp_path: Path) -> None:
     document = json.loads(done.stdout)
     assert not document["warnings"]
     for item in document["allocators"]:
-        assert abs(item["memory"]["peak"]["error"]) < 0.1 and abs(item["memory"]["mean"]["error"]) < 0.15, item["name"]
+        assert abs(item["memory"]["peak"]["error"]) < 0.1 and abs(item["memory"]["mean"]["error"]) < 0.25, item["name"]
     assert document["agreement"]["peak"]["best"]["agrees"] and document["agreement"]["peak"]["worst"]["agrees"]
     text = _validate(heaptape_binary, "--rounds", "2", "--replay-rounds", "2", "--alloc", "glibc,jemalloc", "-v", "--stdin", str(script),
                      "--", "sqlite3", ":memory:")
