@@ -111,7 +111,8 @@ def test_cpu_differences_are_taken_within_rounds() -> None:
     rows = _time_rows({"a": [100, 200, 300], "b": [90, 150, 310]})
     control = _time_rows({"a": [0, 0, 0]}, control=True)
     found = predicted_differences_ns(pd.concat([rows, control]), "a", {"a": 1000.0, "b": 1500.0})
-    assert found == {"a": 0.0, "b": -10 + 7 + 500}
+    assert {name: item.ratio for name, item in found.items()} == {"a": 0.0, "b": -10 + 7 + 500}
+    assert found["b"].ci_low < 497 < found["b"].ci_high and found["b"].rounds == 3
     assert predicted_differences_ns(rows, "absent", {}) == {}
 
 
