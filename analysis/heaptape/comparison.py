@@ -159,7 +159,8 @@ def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Est
     if times.size == 0 or (times <= 0).any() or (baseline <= 0).any():
         return estimate_difference(times - baseline + offset)
     ratio, scale = estimate_ratio(times / baseline), float(np.median(baseline))
-    return Estimate(*((value - 1) * scale + offset for value in (ratio.ratio, ratio.ci_low, ratio.ci_high)), ratio.rounds)
+    middle, low, high = ((value - 1) * scale + offset for value in (ratio.ratio, ratio.ci_low, ratio.ci_high))
+    return Estimate(middle, low, high, ratio.rounds)
 
 
 def _around_median(values: Floats, low: float, high: float) -> Estimate:
