@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from .validation_prediction import heap_curve, recorded_memory
 from .validation_program import Program
 from .validation_recording import Recording, record, who_serves
 from .validation_rounds import Contender, RealRun, RealRunFailed, run_real, shuffled
-from .validation_startup import startup_costs
+from .validation_startup import recorder_memory_bytes, startup_costs
 from .validation_table import validation_text
 
 ROUNDS, ROUNDS_MIN = 8, 2
@@ -308,8 +308,11 @@ def _contenders(found: Validation, program: Program, tools: _Tools, folder: Path
     startup = startup_costs(_without(contenders, problems), str(recording.context.get("executable") or ""), found.seed, problems)
     if found.baseline in problems:
         raise HeaptapeError(f"{found.baseline}: {problems[found.baseline]}")
-    found.startup_ns = {name: cost.cpu_ns for name, cost in startup.items()}
-    return [replace(item, startup=startup[item.allocator.name]) for item in _without(contenders, problems)]
+    found.startup_ns = startup
+    # What is preloaded costs the loader about as much as the recorder did.
+    found.preloaded = {item.allocator.name for item in contenders if item.library}
+    found.recorder_bytes = recorder_memory_bytes(tools.heaptape, folder)
+    return _without(contenders, problems)
 
 
 def _measure(options: argparse.Namespace, program: Program, tools: _Tools, allocators: list[RealAllocator], seed: int,

@@ -125,13 +125,17 @@ def test_cpu_differences_are_taken_within_rounds() -> None:
 
 
 def test_memory_is_own_and_heap_at_each_moment() -> None:
-    row = {"rss_mean_bytes": 30.0,
+    row = {"rss_mean_bytes": 30.0, "rss_peak_bytes": 50.0,
            "timeline": {"time_ns": [0, 10, 20], "rss_bytes": [0, 50, 40]}}
     own = Curve(np.array([0.0, 40.0]), np.array([0.0, 40.0]))
     found = predicted_memory(row, RecordedMemory(own, own, 40.0))
     assert (found.peak, found.own_at_peak) == (60, 10)  # at 10: 50 + 10; at 20: 40 + 20, which comes later
     # Half of the time is before the last call, and there it is told; behind that stays what was there at the end.
     assert found.mean == pytest.approx((30 * 20 + 40 * 20) / 40 + 20) and found.own_mean == pytest.approx(20)
+    # The curve may lack the peak; what only the recorder had comes off; and for a third of the time the program is starting.
+    assert predicted_memory(row | {"rss_peak_bytes": 53.0}, RecordedMemory(own, own, 40.0), 4.0).peak == 53 + 6
+    starting = predicted_memory(row, RecordedMemory(Curve(own.times_ns, own.values + 6), own, 40.0, 20.0))
+    assert starting.mean == pytest.approx((found.mean + 6) * 2 / 3 + 3 / 3)
     nothing = RecordedMemory(Curve(np.zeros(0), np.zeros(0)), Curve(np.zeros(0), np.zeros(0)), 20.0)
     assert predicted_memory(row, nothing).peak == 50 and all(map(math.isnan, curve_difference(nothing, row)))
 
