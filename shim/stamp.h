@@ -40,6 +40,7 @@ enum { CLOCK_KIND = HT_CLOCK_GETTIME, CLOCK_SHIFT = 2 };
 #define STAMPS_PER_S           (CLOCK_COUNTS_PER_S >> CLOCK_SHIFT)
 #define SAMPLE_INTERVAL_STAMPS (STAMPS_PER_S / 10)
 #define SAMPLE_GAP_STAMPS      (STAMPS_PER_S / 2000)
+#define PEAK_GAP_STAMPS        (STAMPS_PER_S / 10000)
 
 static inline uint64_t stamp_now(void) { return clock_counter() >> CLOCK_SHIFT; }
 
