@@ -6,6 +6,7 @@
 #include "log_file.h"
 #include "memory.h"
 #include "own_memory.h"
+#include "process_memory.h"
 #include "settings.h"
 #include "sys.h"
 
@@ -31,31 +32,6 @@ uint32_t memory_resident_pages(const void *block, size_t bytes) {
     recorder_has_called();
     return pages + 1;
 }
-
-static uint64_t parse_number(const char **at) {
-    uint64_t value = 0;
-    while (**at == ' ') ++*at;
-    while (**at >= '0' && **at <= '9') value = value * 10 + (uint64_t)(*(*at)++ - '0');
-    return value;
-}
-
-// Resident less shared of statm is RssAnon, and the file is the cheapest one that tells. 0 where /proc is out
-// of reach.
-static uint64_t rss_anon_bytes(void) {
-    char text[128];
-    int fd = sys_open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return 0;
-    long got = sys_read(fd, text, sizeof text - 1);
-    sys_close(fd);
-    if (got <= 0) return 0;
-    text[got] = 0;
-    const char *at = text;
-    parse_number(&at);
-    uint64_t resident = parse_number(&at), shared = parse_number(&at);
-    return (resident - shared) * settings.page_bytes;
-}
-
-void memory_start(void) { own_start(rss_anon_bytes()); }
 
 static void update_clock_pair(struct ht_raw_header *header, struct ht_clock_pair now) {
     // Two pairs in turn: a process killed in the middle of a store leaves the other whole.
@@ -99,7 +75,7 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     }
     int saved = errno;
     uint64_t before = clock_counter();
-    put_sample(t, stamp, rss_anon_bytes(), final);
+    put_sample(t, stamp, rss_anonymous_bytes(), final);
     recorder_has_called();
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
     errno = saved;
@@ -114,7 +90,7 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
         stamp < last + PEAK_GAP_STAMPS ||
         !atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp) || !recorder_may_call())
         return;
-    uint64_t before = clock_counter(), anon = rss_anon_bytes();
+    uint64_t before = clock_counter(), anon = rss_anonymous_bytes();
     if (anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
         put_sample(t, stamp, anon, false);
     recorder_has_called();

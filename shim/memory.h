@@ -5,7 +5,6 @@
 #include "recorder.h"
 
 // memory.c
-HIDDEN void memory_start(void);
 HIDDEN void memory_sample(struct thread_state *t, uint64_t stamp, bool final);
 // A block is about to go of which so much was touched since it was allocated: no sample may have seen it.
 HIDDEN void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes);

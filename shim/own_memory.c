@@ -4,7 +4,7 @@
 #include <link.h>
 #include <string.h>
 
-#include "maps_file.h"
+#include "process_memory.h"
 #include "settings.h"
 #include "sys.h"
 
@@ -52,6 +52,7 @@ static struct {
     uint64_t bytes, looked_at_bytes;
     uintptr_t object_start;  // where the object begins whose file the last mapping was of
     uint64_t object_inode;
+    uintptr_t data_end;     // where the zero-initialised data of the last object ends
     uint64_t static_bytes;  // what is none of that and was there before the first allocation: the loader's
     uint64_t last_bytes, last_anonymous_bytes, last_stamp, asked_stamp;
     int64_t credit_stamps;
@@ -248,7 +249,8 @@ static void count_anonymous(const struct mapping *mapping, const struct mapping 
     uintptr_t at = stack_end_in(mapping, before);
     if (before->kind == MAPPING_OF_FILE && before->writable && before->end == mapping->start &&
         measured.object_start)
-        at = segment_end(measured.object_start, before->inode, before->end);
+        measured.data_end = segment_end(measured.object_start, before->inode, before->end);
+    if (at < measured.data_end) at = measured.data_end;  // it may be cut by madvise or mprotect
     if (at > mapping->end) at = mapping->end;
     if (at < mapping->start) at = mapping->start;
     count(mapping->start, at, false);
@@ -289,7 +291,7 @@ static bool copy_tables(void) {
     unlock();
     measured.next_range = measured.next_stack = 0;
     measured.bytes = measured.looked_at_bytes = 0;
-    measured.object_start = measured.object_inode = 0;
+    measured.object_start = measured.object_inode = measured.data_end = 0;
     return true;
 }
 
@@ -310,8 +312,10 @@ static bool measure(void) {
     return measured.pages.searches || measured.looked_at_bytes <= ONE_BY_ONE_MAX;
 }
 
-void own_start(uint64_t anonymous_bytes) {
-    if (!measure()) return;
+void own_start(void) {
+    // Twice: the first one touches memory of ours, which the second counts.
+    if (!measure() || !measure()) return;
+    uint64_t anonymous_bytes = rss_anonymous_bytes();
     measured.static_bytes = anonymous_bytes > measured.bytes ? anonymous_bytes - measured.bytes : 0;
 }
 

@@ -5,8 +5,8 @@
 
 #include "recorder.h"
 
-// Once, before the program's first allocation; `anonymous_bytes` as the kernel counts them then.
-HIDDEN void own_start(uint64_t anonymous_bytes);
+// Once, before the program's first allocation.
+HIDDEN void own_start(void);
 HIDDEN void own_after_fork(void);
 HIDDEN void own_map(uintptr_t start, size_t bytes);
 HIDDEN void own_unmap(uintptr_t start, size_t bytes);

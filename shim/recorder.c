@@ -280,7 +280,7 @@ static void start(void) {
     sys_madvise(&epoch_page, sizeof epoch_page, MADV_WIPEONFORK);
     end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
     pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
-    memory_start();
+    own_start();
     open_first(&(struct parent){0});
     disposition = RECORDS;
 }

@@ -3,14 +3,28 @@
 #include <errno.h>
 #include <stdarg.h>
 
+#include "memory.h"
 #include "own_memory.h"
 #include "sys.h"
 #include "wrap.h"
+
+enum { SAMPLED_BYTES_MIN = 64 << 10 };
+
+// A program that has an allocator of its own may hardly ever call malloc: then this is when it is looked at.
+// Its thread's signals are blocked.
+static void sample(size_t bytes) {
+    struct thread_state *t = recorder_idle_thread();
+    if (!t || bytes < SAMPLED_BYTES_MIN) return;
+    set_gate(t, GATE_BUSY_OWN);
+    memory_sample(t, stamp_now(), false);
+    open_gate(t);
+}
 
 static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     int saved = errno;
     if (!recorder_may_call()) return;
     uint64_t old = sys_block_signals();
+    sample(bytes);
     if (own) own_map(start, bytes);
     else own_unmap(start, bytes);
     sys_restore_signals(old);

@@ -1,6 +1,7 @@
-// /proc/self/maps, read line by line without libc, and how much anonymous memory lies between two addresses.
-#ifndef HEAPTAPE_MAPS_FILE_H
-#define HEAPTAPE_MAPS_FILE_H
+// The kernel's files about the process's memory, read without libc: how much is anonymous, which mappings
+// there are, and how much of it lies where.
+#ifndef HEAPTAPE_PROCESS_MEMORY_H
+#define HEAPTAPE_PROCESS_MEMORY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -8,6 +9,10 @@
 
 #include "recorder.h"
 
+// RssAnon; 0 where /proc is out of reach.
+HIDDEN uint64_t rss_anonymous_bytes(void);
+
+// The lines of /proc/self/maps.
 enum mapping_kind {
     MAPPING_ANONYMOUS,  // without a name
     MAPPING_OF_FILE,

@@ -1,9 +1,31 @@
-#include "maps_file.h"
+#include "process_memory.h"
 
 #include <sys/ioctl.h>
 
 #include "settings.h"
 #include "sys.h"
+
+static uint64_t parse_number(const char **at) {
+    uint64_t value = 0;
+    while (**at == ' ') ++*at;
+    while (**at >= '0' && **at <= '9') value = value * 10 + (uint64_t)(*(*at)++ - '0');
+    return value;
+}
+
+// Resident less shared of statm, the cheapest file that tells.
+uint64_t rss_anonymous_bytes(void) {
+    char text[128];
+    int fd = sys_open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    long got = sys_read(fd, text, sizeof text - 1);
+    sys_close(fd);
+    if (got <= 0) return 0;
+    text[got] = 0;
+    const char *at = text;
+    parse_number(&at);
+    uint64_t resident = parse_number(&at), shared = parse_number(&at);
+    return (resident - shared) * settings.page_bytes;
+}
 
 // ---- the lines ----
 
