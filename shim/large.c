@@ -1,4 +1,4 @@
-// The live blocks of 64 KiB and more: an open-addressing table under a spin lock, and a counting filter that
+// The live blocks of 16 KiB and more: an open-addressing table under a spin lock, and a counting filter that
 // lets free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
 #include "memory.h"
 #include "own_memory.h"
@@ -11,7 +11,14 @@ struct entry {
     struct large_block large;
 };
 
-enum { LOCK_TRIES_MAX = 1 << 14 };
+enum {
+    LOCK_TRIES_MAX = 1 << 14,
+    ALWAYS_WATCHED_BYTES = 64 << 10,
+    // So many, that the filter still turns most of the other blocks away.
+    WATCHED_BELOW_MAX = 2048
+};
+// To look at a block twice takes about 1.5 us.
+#define WATCH_GAP_STAMPS (STAMPS_PER_S / 50000)
 
 static struct {
     atomic_flag lock;
@@ -65,6 +72,15 @@ static bool grow(void) {
     }
     recorder_has_called();
     return fresh != NULL;
+}
+
+bool large_is_watched(size_t bytes, uint64_t stamp) {
+    static _Atomic uint64_t due;
+    if (bytes >= ALWAYS_WATCHED_BYTES) return true;
+    if (stamp < atomic_load_explicit(&due, memory_order_relaxed) || table.count >= WATCHED_BELOW_MAX)
+        return false;
+    atomic_store_explicit(&due, stamp + WATCH_GAP_STAMPS, memory_order_relaxed);
+    return true;
 }
 
 void large_add(const void *block, struct large_block large) {

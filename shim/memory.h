@@ -17,6 +17,9 @@ enum { LARGE_FILTER_BITS = 14 };
 static inline bool large_maybe(const void *block) {
     return large_filter[(uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15) >> (64 - LARGE_FILTER_BITS)] != 0;
 }
+// Is this block to be looked at, when it is allocated and when it goes? One below 64 KiB is only where that
+// costs little.
+HIDDEN bool large_is_watched(size_t bytes, uint64_t stamp);
 struct large_block {
     size_t bytes;
     uint32_t resident;  // pages of it that were resident when it was allocated, plus one; 0: unknown

@@ -28,9 +28,9 @@ static const struct extras no_extras;
 // An allocation that failed, is large, or carries extras: everything but the common case.
 static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsigned op, void *block,
                                                   size_t size, size_t bytes, const struct extras *extras) {
-    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
     uint64_t stamp = stamp_now();
     int saved = errno;
+    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
     uint32_t resident = large ? memory_resident_pages(block, bytes) : 0;
     if (large) large_add(block, (struct large_block){bytes, resident});
     if (recorder_room(t)) {
@@ -195,7 +195,7 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
                             size_t old_large_bytes) {
     uint64_t stamp = stamp_now();
     int saved = errno;
-    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
+    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
     uint32_t resident = 0;
     set_gate(t, GATE_BUSY_OWN);
     if (unlikely(large)) {
