@@ -1,4 +1,4 @@
-// What the program's memory looks like beside its calls, and the live blocks of 64 KiB and more.
+// What the program's memory looks like beside its calls, and the live blocks of 16 KiB and more.
 #ifndef HEAPTAPE_MEMORY_H
 #define HEAPTAPE_MEMORY_H
 
