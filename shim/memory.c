@@ -11,9 +11,11 @@
 #include "sys.h"
 
 enum {
-    // A sample is due when one part in this many of RssAnon, or at least so much, has been allocated.
+    // A sample is due when one part in this many of RssAnon, or at least so much, has been allocated: more
+    // while RssAnon stays as it is.
     SAMPLE_SHARE = 200,
-    SAMPLE_STEP_BYTES_MIN = 64 << 10
+    SAMPLE_STEP_BYTES_MIN = 64 << 10,
+    SAMPLE_STEP_BYTES_MAX = 256 << 10
 };
 
 uint32_t memory_resident_pages(const void *block, size_t bytes) {
@@ -42,6 +44,16 @@ static void update_clock_pair(struct ht_raw_header *header, struct ht_clock_pair
     pair[older].stamp = now.stamp;
 }
 
+// How much is to be allocated until the next sample.
+static int64_t next_step(struct recording *recording, uint64_t anon) {
+    uint64_t last = recording->sample_last_bytes, change = anon > last ? anon - last : last - anon;
+    uint64_t step = change > anon / 1000 ? 0 : recording->sample_step_bytes * 2, share = anon / SAMPLE_SHARE;
+    if (step < SAMPLE_STEP_BYTES_MIN) step = SAMPLE_STEP_BYTES_MIN;
+    if (step > SAMPLE_STEP_BYTES_MAX) step = SAMPLE_STEP_BYTES_MAX;
+    recording->sample_step_bytes = step;
+    return (int64_t)(step > share ? step : share);
+}
+
 static void put_sample(struct thread_state *t, uint64_t stamp, uint64_t anon, bool final) {
     struct recording *recording = t->recording;
     bool fresh;
@@ -52,10 +64,9 @@ static void put_sample(struct thread_state *t, uint64_t stamp, uint64_t anon, bo
         uint64_t word[5] = {stamp, anon, own_rss, clock_process_cpu_ns(), fresh};
         if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
     }
+    t->sample_budget_bytes = next_step(recording, anon);
     recording->sample_last_bytes = anon;
     if (anon > recording->sample_peak_bytes) recording->sample_peak_bytes = anon;
-    int64_t step = (int64_t)(anon / SAMPLE_SHARE);
-    t->sample_budget_bytes = step > SAMPLE_STEP_BYTES_MIN ? step : SAMPLE_STEP_BYTES_MIN;
 }
 
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
