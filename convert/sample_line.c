@@ -30,6 +30,15 @@ static double progress(const struct ht_sample *from, const struct ht_sample *to,
     return (double)(at->time_ns - from->time_ns) / (double)(to->time_ns - from->time_ns);
 }
 
+// How far RssAnon lies beyond what it was at both measurements: of a sample that no call of the malloc family
+// parts from one of them, that is the program's own.
+static double beyond(const struct ht_sample *from, const struct ht_sample *to, const struct ht_sample *at) {
+    uint64_t a = from->rss_anon_bytes, b = to->rss_anon_bytes, low = a < b ? a : b, high = a < b ? b : a;
+    if (at->event != from->event && at->event != to->event) return 0;
+    if (at->rss_anon_bytes > high) return (double)(at->rss_anon_bytes - high);
+    return at->rss_anon_bytes < low ? -(double)(low - at->rss_anon_bytes) : 0;
+}
+
 void sample_line_put(struct sample_line *line, const struct ht_sample *sample) {
     if (!sample->own_fresh) {
         if (line->held_count == SAMPLES_HELD_MAX) sample_line_end(line);
@@ -39,9 +48,12 @@ void sample_line_put(struct sample_line *line, const struct ht_sample *sample) {
     const struct ht_sample *last = &line->last_fresh;
     double rise = (double)sample->own_rss_bytes - (double)last->own_rss_bytes;
     bool between = line->any_fresh && sample->time_ns > last->time_ns;
-    for (size_t i = 0; i < line->held_count && between; i++)
-        line->held[i].own_rss_bytes =
-            (uint64_t)((double)last->own_rss_bytes + progress(last, sample, &line->held[i]) * rise);
+    for (size_t i = 0; i < line->held_count && between; i++) {
+        struct ht_sample *held = &line->held[i];
+        double own = (double)last->own_rss_bytes + progress(last, sample, held) * rise;
+        own += beyond(last, sample, held);
+        held->own_rss_bytes = own > 0 ? (uint64_t)own : 0;
+    }
     sample_line_end(line);
     write_sample(line, *sample);
     line->last_fresh = *sample;

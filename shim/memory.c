@@ -69,15 +69,27 @@ static void put_sample(struct thread_state *t, uint64_t stamp, uint64_t anon, bo
     if (anon > recording->sample_peak_bytes) recording->sample_peak_bytes = anon;
 }
 
+// One part in a hundred of the run so far, within limits.
+static uint64_t sample_interval(const struct recording *recording, uint64_t stamp) {
+    uint64_t interval = (stamp - recording->header->first_pair.stamp) / 100;
+    if (interval < SAMPLE_INTERVAL_STAMPS_MIN) return SAMPLE_INTERVAL_STAMPS_MIN;
+    return interval < SAMPLE_INTERVAL_STAMPS_MAX ? interval : SAMPLE_INTERVAL_STAMPS_MAX;
+}
+
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     struct recording *recording = t->recording;
     uint64_t last = atomic_load_explicit(&recording->sample_last_stamp, memory_order_relaxed);
-    t->sample_due_stamp = stamp + SAMPLE_INTERVAL_STAMPS;
+    uint64_t interval = sample_interval(recording, stamp), gap = SAMPLE_GAP_STAMPS;
+    bool grown = t->sample_budget_bytes < 0;
+    t->sample_due_stamp = stamp + interval;
     recorder_heed_control(recording);
-    // One thread at a time, and never so often that sampling itself would show.
-    if (!final && (stamp < last + SAMPLE_GAP_STAMPS ||
+    // One thread at a time, and never so often that sampling itself would show. Where others have just
+    // sampled, time alone is no reason.
+    if (!grown) gap = interval;
+    if (!final && (stamp < last + gap ||
                    !atomic_compare_exchange_strong(&recording->sample_last_stamp, &last, stamp))) {
-        if (t->sample_budget_bytes < 0) t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
+        if (grown) t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
+        else if (last < stamp) t->sample_due_stamp = last + interval;
         return;
     }
     if (!recorder_may_call()) {

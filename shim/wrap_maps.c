@@ -8,23 +8,28 @@
 #include "sys.h"
 #include "wrap.h"
 
-enum { SAMPLED_BYTES_MIN = 64 << 10 };
-
-// A program that has an allocator of its own may hardly ever call malloc: then this is when it is looked at.
-// Its thread's signals are blocked.
+// A program that has an allocator of its own may hardly ever call malloc: then memory is sampled when as much
+// was mapped as would have had to be allocated.
 static void sample(size_t bytes) {
     struct thread_state *t = recorder_idle_thread();
-    if (!t || bytes < SAMPLED_BYTES_MIN) return;
+    if (!t || recorder_sealed) return;
+    if (bytes > INT64_MAX / 2) bytes = INT64_MAX / 2;
+    t->sample_budget_bytes -= (int64_t)bytes;
+    uint64_t stamp = stamp_now();
+    if ((t->sample_budget_bytes >= 0 && stamp < t->sample_due_stamp) || !recorder_may_call()) return;
+    uint64_t old = sys_block_signals();
     set_gate(t, GATE_BUSY_OWN);
-    memory_sample(t, stamp_now(), false);
+    memory_sample(t, stamp, false);
     open_gate(t);
+    sys_restore_signals(old);
+    recorder_has_called();
 }
 
 static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     int saved = errno;
+    sample(bytes);
     if (!recorder_may_call()) return;
     uint64_t old = sys_block_signals();
-    sample(bytes);
     if (own) own_map(start, bytes);
     else own_unmap(start, bytes);
     sys_restore_signals(old);
@@ -34,6 +39,7 @@ static void note_mapped(uintptr_t start, size_t bytes, bool own) {
 
 static void note_moved(uintptr_t from, size_t old_bytes, uintptr_t to, size_t new_bytes) {
     int saved = errno;
+    sample(new_bytes);
     if (!recorder_may_call()) return;
     uint64_t old = sys_block_signals();
     if (own_has(from)) {
@@ -85,4 +91,15 @@ EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...
     if (moved == MAP_FAILED || !recorder_watches_maps(__builtin_return_address(0))) return moved;
     note_moved((uintptr_t)at, old_bytes, (uintptr_t)moved, new_bytes);
     return moved;
+}
+
+EXPORT int mprotect(void *at, size_t bytes, int protection) {
+    int status = real.mprotect ? real.mprotect(at, bytes, protection)
+                               : (int)with_errno(sys_mprotect(at, bytes, protection));
+    if (status == 0 && (protection & PROT_WRITE) && recorder_watches_maps(__builtin_return_address(0))) {
+        int saved = errno;
+        sample(bytes);
+        errno = saved;
+    }
+    return status;
 }

@@ -11,6 +11,9 @@ void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample 
     own_written[written++] = sample->own_rss_bytes;
 }
 
+// Calls before each of the samples.
+static uint64_t calls[5] = {0, 1, 2, 3, 4};
+
 // Samples at 0, 10, 20, 90 and 100 ns; the first and the last measured own memory.
 static void put(const uint64_t anon[5], uint64_t own_first, uint64_t own_last) {
     static const uint64_t time_ns[5] = {0, 10, 20, 90, 100};
@@ -20,6 +23,7 @@ static void put(const uint64_t anon[5], uint64_t own_first, uint64_t own_last) {
     written = 0;
     for (unsigned i = 0; i < 5; i++)
         sample_line_put(line, &(struct ht_sample){.time_ns = time_ns[i],
+                                                  .event = calls[i],
                                                   .rss_anon_bytes = anon[i],
                                                   .own_rss_bytes = i == 4 ? own_last : own_first,
                                                   .own_fresh = i == 0 || i == 4});
@@ -56,7 +60,20 @@ static void moves_with_time(void **state) {
     assert_int_equal(own_written[2], 180);
 }
 
+static void peaks_between_calls_are_own(void **state) {
+    (void)state;
+    calls[1] = 0;  // none since the first sample
+    put((const uint64_t[]){1000, 1500, 1500, 900, 1100}, 500, 600);
+    assert_int_equal(own_written[1], 1000);
+    assert_int_equal(own_written[2], 600);
+    calls[3] = 4;
+    put((const uint64_t[]){1000, 1000, 1050, 900, 1100}, 500, 600);
+    assert_int_equal(own_written[2], 550);
+    assert_int_equal(own_written[3], 400);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(moves_with_rss), cmocka_unit_test(moves_with_time)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(moves_with_rss), cmocka_unit_test(moves_with_time),
+                                       cmocka_unit_test(peaks_between_calls_are_own)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
