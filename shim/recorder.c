@@ -244,8 +244,7 @@ void recorder_after_fork(void) {
 // A handler that forks may have interrupted a hook. In the child that hook still ends, on memory of its own.
 void recorder_in_forked_child(void) {
     for (struct thread_state *t = &self; t; t = t->nested)
-        if (is_busy(t->gate) && t->recording)
-            log_replace_in_child(t->recording, t->window, recorder_window_limit(t) + HT_APPEND_ROOM_BYTES);
+        if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->window, t->window_end);
     // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();
