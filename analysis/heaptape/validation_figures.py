@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .comparison import SAME_WITHIN, Estimate, estimate_difference, estimate_ratio
+from .comparison import SAME_WITHIN, Estimate, estimate_saving, estimate_ratio
 from .request_latency import Latencies, parse_latencies
 from .validation_allocators import RealAllocator
 from .validation_prediction import (
@@ -143,7 +143,7 @@ def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
         }
         if name == found.baseline:
             continue
-        estimate = estimate_difference((table[name] - table[found.baseline]).dropna().to_numpy())
+        estimate = estimate_saving(table[name].to_numpy(), table[found.baseline].to_numpy())
         objects[name] |= _difference_object(predicted.get(name, _NOTHING), estimate)
     return objects
 

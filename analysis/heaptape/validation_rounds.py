@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,15 +52,11 @@ class Contender:
     startup: Startup = Startup(0.0, 0)
 
 
-def rounds_of(contenders: list[Contender], rounds: int, seed: int) -> Iterator[tuple[int, Contender]]:
-    """Each round has every contender once, in random order. Contenders may be taken off the list on the way."""
-    order = random.Random(seed)
-    for number in range(rounds):
-        turn = list(contenders)
-        order.shuffle(turn)
-        for contender in turn:
-            if contender in contenders:
-                yield number, contender
+def shuffled(contenders: list[Contender], order: random.Random) -> list[Contender]:
+    """One round: everyone once, in random order."""
+    turn = list(contenders)
+    order.shuffle(turn)
+    return turn
 
 
 def run_real(program: Program, contender: Contender, recording: Recording, folder: Path, number: int, limit_s: float) -> RealRun:

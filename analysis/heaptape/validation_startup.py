@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import re
 from statistics import median
 
 from .errors import HeaptapeError
 from .observed_run import ObservedRun, Start
 from .tuning_replay import run_tool
-from .validation_rounds import Contender, Startup, rounds_of
+from .validation_rounds import Contender, Startup, shuffled
 
 STARTS = 25
 """How often the program that does nothing is started under each allocator."""
@@ -32,7 +33,8 @@ def startup_costs(contenders: list[Contender], executable: str, seed: int, probl
     wanted = {path for item in contenders if item.library for path in needed_libraries(item.library)}
     common = [path for path in needed_libraries(executable) if path in wanted and "/libc.so" not in path]
     found: dict[str, list[tuple[int, int]]] = {item.allocator.name: [] for item in contenders}
-    for _, contender in rounds_of(contenders, STARTS, seed):
+    order = random.Random(seed)
+    for contender in [item for _ in range(STARTS) for item in shuffled(contenders, order)]:
         name = contender.allocator.name
         if name in problems:
             continue

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from heaptape.__main__ import main
-from heaptape.comparison import estimate_difference
+from heaptape.comparison import estimate_difference, estimate_saving
 from heaptape.observed_run import ObservedRun, Start, TimeLimit
 from heaptape.process_facts import children
 from heaptape.request_latency import Latencies, parse_latencies
@@ -107,12 +107,20 @@ def _time_rows(figures: dict[str, list[float]], **more: Any) -> pd.DataFrame:
         for name, values in figures.items() for number, value in enumerate(values)])
 
 
+def test_a_machine_that_slows_down_leaves_a_saving_as_it_is() -> None:
+    baseline = np.array([100.0, 100.0, 100.0, 200.0, 200.0, 200.0, 400.0])
+    saving = estimate_saving(baseline * 0.9, baseline, 5.0)
+    assert saving.ratio == pytest.approx(-20 + 5) and saving.ci_high - saving.ci_low < 1e-6
+    assert estimate_saving(np.array([1.0, -1.0]), np.array([3.0, 3.0])).ratio == -3
+
+
 def test_cpu_differences_are_taken_within_rounds() -> None:
     rows = _time_rows({"a": [100, 200, 300], "b": [90, 150, 310]})
     control = _time_rows({"a": [0, 0, 0]}, control=True)
     found = predicted_differences_ns(pd.concat([rows, control]), "a", {"a": 1000.0, "b": 1500.0})
-    assert {name: item.ratio for name, item in found.items()} == {"a": 0.0, "b": -10 + 7 + 500}
-    assert found["b"].ci_low < 497 < found["b"].ci_high and found["b"].rounds == 3
+    # With 7 ns of its own threads b takes 0.97, 0.785 and 1.057 times as long; a takes 200 ns.
+    assert found["a"].ratio == 0 and found["b"].ratio == pytest.approx(0.97 * 200 - 200 + 500)
+    assert found["b"].ci_low < 494 < found["b"].ci_high and found["b"].rounds == 3
     assert predicted_differences_ns(rows, "absent", {}) == {}
 
 
