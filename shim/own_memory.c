@@ -20,7 +20,7 @@ enum {
     // They are worth counting again when RssAnon has changed by one part in this many.
     OWN_CHANGE_SHARE = 200
 };
-#define CREDIT_STAMPS_MAX (STAMPS_PER_S / 400)
+#define CREDIT_STAMPS_MAX (STAMPS_PER_S / 1000)
 
 // Where the kernel tells of each page by itself, a look at more than this would stall the program for tens of
 // milliseconds.
