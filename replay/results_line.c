@@ -41,8 +41,8 @@ static json_t *trace_json(const struct ht_results_line *line) {
     return trace;
 }
 
-// Knobs in force, as the allocator tells them; those that were asked for and that it can't tell; and those that
-// the environment sets, which the child inherits.
+// Knobs in force, as the allocator tells them; those that were asked for and that it can't tell; and those
+// that the environment sets, which the child inherits.
 static json_t *knobs_json(const struct ht_choice *choice) {
     static const char *const names[] = {"MALLOC_CONF",     "GLIBC_TUNABLES", "MALLOC_ARENA_", "MALLOC_MMAP_",
                                         "MALLOC_TOP_PAD_", "MALLOC_TRIM_",   "TCMALLOC_",     "MIMALLOC_",
@@ -88,7 +88,8 @@ static json_t *allocator_json(const struct ht_results_line *line) {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
                      text_or_null(choice->path), "version", text_or_null(choice->version), "build_id",
                      text_or_null(choice->build_id), "knobs", knobs_json(choice), "kind",
-                     text_or_null(choice->kind ? choice->kind->name : ""), "environment", environment_json(choice));
+                     text_or_null(choice->kind ? choice->kind->name : ""), "environment",
+                     environment_json(choice));
 }
 
 static json_t *machine_json(const struct ht_results_line *line) {
@@ -112,31 +113,46 @@ static json_t *calls_json(const struct ht_results_line *line) {
     return calls;
 }
 
+struct curve {
+    json_t *time, *event, *live, *rss, *slop;  // slop: NULL where the allocator does not tell it
+    const int64_t *slop_bytes;
+};
+
+static void put_point(struct curve *curve, const struct ht_results_line *line, size_t i) {
+    const struct ht_sample_point *point = &line->built->points[i];
+    json_array_append_new(curve->time, json_integer((json_int_t)point->time_ns));
+    json_array_append_new(curve->event, json_integer((json_int_t)point->event));
+    json_array_append_new(curve->live, json_integer((json_int_t)point->live_bytes));
+    json_array_append_new(curve->rss, json_integer((json_int_t)line->memory->rss_bytes[i]));
+    if (curve->slop) json_array_append_new(curve->slop, json_integer((json_int_t)curve->slop_bytes[i]));
+}
+
 // The curve with at most --points points: of each stretch the point where RSS is highest, so that
 // no peak is lost, and the very last.
 static json_t *timeline_json(const struct ht_results_line *line) {
     const struct ht_memory_figures *memory = line->memory;
-    const struct ht_sample_point *points = line->built->points;
-    json_t *time = json_array(), *event = json_array(), *live = json_array(), *rss = json_array();
     const struct ht_choice_figures *figures = line->of_choice;
     const int64_t *slops = figures ? figures->accounting.slop_bytes : NULL;
-    json_t *slop = slops && figures->accounting.child->knows_usable ? json_array() : NULL;
+    struct curve curve = {
+        .time = json_array(),
+        .event = json_array(),
+        .live = json_array(),
+        .rss = json_array(),
+        .slop = slops && figures->accounting.child->knows_usable ? json_array() : NULL,
+        .slop_bytes = slops,
+    };
     size_t stretch = memory->count / (line->options->points - 1) + 1;
     for (size_t first = 0; first < memory->count; first += stretch) {
         size_t end = first + stretch < memory->count ? first + stretch : memory->count, chosen = first;
         for (size_t i = first; i < end; i++) {
             if (memory->rss_bytes[i] > memory->rss_bytes[chosen]) chosen = i;
         }
-        if (end == memory->count) chosen = end - 1;
-        json_array_append_new(time, json_integer((json_int_t)points[chosen].time_ns));
-        json_array_append_new(event, json_integer((json_int_t)points[chosen].event));
-        json_array_append_new(live, json_integer((json_int_t)points[chosen].live_bytes));
-        json_array_append_new(rss, json_integer((json_int_t)memory->rss_bytes[chosen]));
-        if (slop) json_array_append_new(slop, json_integer((json_int_t)slops[chosen]));
+        put_point(&curve, line, chosen);
+        if (end == memory->count && chosen != end - 1) put_point(&curve, line, end - 1);
     }
-    json_t *timeline = json_pack("{s:o, s:o, s:o, s:o}", "time_ns", time, "event", event, "live_bytes", live,
-                                 "rss_bytes", rss);
-    json_object_set_new(timeline, "slop_bytes", slop ? slop : json_null());
+    json_t *timeline = json_pack("{s:o, s:o, s:o, s:o}", "time_ns", curve.time, "event", curve.event,
+                                 "live_bytes", curve.live, "rss_bytes", curve.rss);
+    json_object_set_new(timeline, "slop_bytes", curve.slop ? curve.slop : json_null());
     ht_figures_json_curves(timeline, line);
     return timeline;
 }

@@ -419,7 +419,7 @@ def test_harness_share(replayed: Replayed) -> None:
 
 def test_points(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     lengths = {}
-    for points in (50, 2000, 30000):
+    for points in (2, 50, 2000, 30000):
         folder = tmp_path / str(points)
         folder.mkdir()
         lines, _ = replay(tools, replayed.program.trace, folder, "--pass", "memory", "--points", points,
@@ -427,7 +427,7 @@ def test_points(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
         row = next(row for row in lines if row["allocator"]["name"] == "glibc")
         lengths[points] = len(row["timeline"]["rss_bytes"])
         assert max(row["timeline"]["rss_bytes"]) == row["rss_peak_bytes"]
-    assert 25 <= lengths[50] <= 50
+    assert lengths[2] == 2 and 25 <= lengths[50] <= 50
     assert 1000 <= lengths[2000] <= 2000
     assert lengths[30000] > 15000
 
