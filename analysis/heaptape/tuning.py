@@ -19,6 +19,7 @@ from .arguments import positive
 from .comparison import compare
 from .errors import HeaptapeError, TraceError
 from .fleet_unit import find_replay
+from .progress import ProgressLine
 from .tuning_front import spread
 from .tuning_replay import (
     OBJECTIVES,
@@ -122,30 +123,10 @@ def _identity(sha256: str, allocator: TunedAllocator, objectives: list[str], spa
     }
 
 
-class _Progress:
-    """A line on stderr, redrawn after each trial, and only on a terminal."""
-
-    def __init__(self, wanted: bool) -> None:
-        self._wanted, self._drawn = wanted and sys.stderr.isatty(), False
-
-    def show(self, words: str) -> None:
-        """Replaces what is there."""
-        if self._wanted:
-            room = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            print(f"\r\x1b[K{words[: room - 1]}", end="", file=sys.stderr, flush=True)
-            self._drawn = True
-
-    def end(self) -> None:
-        """Leaves the line empty."""
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._drawn = False
-
-
 class _Search:
     """Tries configurations until there are enough or the budget wants the rest for the last measurement."""
 
-    def __init__(self, options: argparse.Namespace, study: Study, bench: Bench, seed: int, progress: _Progress) -> None:
+    def __init__(self, options: argparse.Namespace, study: Study, bench: Bench, seed: int, progress: ProgressLine) -> None:
         self._options, self._study, self._bench, self._seed, self._progress = options, study, bench, seed, progress
         self._ends = time.monotonic() + options.budget if options.budget else None
         self._trial_s = 0.0
@@ -212,7 +193,7 @@ def run_tune(options: argparse.Namespace) -> None:
     stem = f"{trace.name}.{Path(options.alloc).name}.{'-'.join(objectives)}.study"
     path = Path(options.study) if options.study else trace.with_name(stem)
     bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None)
-    progress = _Progress(not options.quiet and not options.json)
+    progress = ProgressLine(not options.quiet and not options.json)
     identity = _identity(sha256, allocator, objectives, space)
     with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
         def tuned(front: list[Trial], runs: pd.DataFrame | None = None) -> Tuned:

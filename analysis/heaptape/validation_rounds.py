@@ -1,0 +1,113 @@
+"""The real program under each allocator, round by round in random order, and what starting any program costs."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import HeaptapeError
+from .observed_run import ObservedRun, Start, TimeLimit, Watched
+from .validation_allocators import RealAllocator
+from .validation_program import CommandFailed, Conduct, Program
+from .validation_recording import Recording, last_line, sha256_of
+
+STARTS = 25
+"""How often the program that does nothing is started under each allocator."""
+
+_NOTHING = "/bin/true"
+_NOTHING_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class RealRun:
+    """One run of the real program. CPU time is that of the load, where there is one."""
+
+    allocator: str
+    round: int
+    process: Watched
+    conduct: Conduct
+    cpu_ns: int
+    stdout_sha256: str | None
+
+    def figures(self) -> dict[str, float]:
+        """What is predicted, by name."""
+        return {"cpu_ns": float(self.cpu_ns), "peak": float(self.process.peak_bytes), "mean": self.process.mean_bytes}
+
+
+class RealRunFailed(HeaptapeError):
+    """Under one allocator, which the message names."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """An allocator with the environment that gives it to a program, and the library by which it is recognised there."""
+
+    allocator: RealAllocator
+    environment: dict[str, str]
+    library: str | None
+
+
+def rounds_of(contenders: list[Contender], rounds: int, seed: int) -> Iterator[tuple[int, Contender]]:
+    """Each round has every contender once, in random order. Contenders may be taken off the list on the way."""
+    order = random.Random(seed)
+    for number in range(rounds):
+        turn = list(contenders)
+        order.shuffle(turn)
+        for contender in turn:
+            if contender in contenders:
+                yield number, contender
+
+
+def startup_costs(contenders: list[Contender], seed: int) -> dict[str, float]:
+    """The median CPU time in ns of a program that does nothing, by allocator."""
+    found: dict[str, list[int]] = {item.allocator.name: [] for item in contenders}
+    for _, contender in rounds_of(list(contenders), STARTS, seed):
+        with ObservedRun(Start([_NOTHING], contender.environment), os.path.basename(os.path.realpath(_NOTHING)), None, True) as run:
+            run.watch(None, _NOTHING_LIMIT_S, f"{_NOTHING} under {contender.allocator.name}")
+        if run.exit_status:
+            raise RealRunFailed(f"{contender.allocator.name}: {_NOTHING} ended with status {run.exit_status}")
+        found[contender.allocator.name].append(run.cpu_ns)
+    return {name: float(sorted(values)[len(values) // 2]) for name, values in found.items()}
+
+
+def run_real(program: Program, contender: Contender, recording: Recording, folder: Path, number: int, limit_s: float) -> RealRun:
+    """One run. Raises RealRunFailed where the program behaves differently than when it was recorded, or where the allocator
+    did not serve it."""
+    name, keep_output = contender.allocator.name, number == 0
+    out, err = folder / "real.out", folder / "real.err"
+    start = program.start(contender.environment, out if keep_output else None, err)
+    try:
+        with ObservedRun(start, recording.executable, contender.library, recording.is_root) as run:
+            conduct = program.conduct(run, folder, limit_s, f"the program under {name}")
+    except (CommandFailed, TimeLimit) as error:
+        raise RealRunFailed(f"{name}: {error}") from error
+    if conduct.exit_status != recording.conduct.exit_status:
+        raise RealRunFailed(f"{name}: the program ended with status {conduct.exit_status}, not with {recording.conduct.exit_status} "
+                            f"as recorded: {last_line(err.read_text(errors='replace'))}")
+    process = _chosen(run, recording)
+    if process is None:
+        raise RealRunFailed(f"{name}: no process of {recording.executable} was seen")
+    if contender.library and not process.has_library:
+        raise RealRunFailed(f"{name}: {contender.library} was not loaded into {recording.executable}, so it did not serve")
+    return RealRun(name, number, process, conduct, _cpu_of(process, conduct), sha256_of(out) if keep_output else None)
+
+
+def _chosen(run: ObservedRun, recording: Recording) -> Watched | None:
+    """The process that corresponds to the recorded one: the program itself, or of its descendants the busiest."""
+    seen = [item for item in run.watched if item.times_s]
+    if recording.is_root:
+        seen = [item for item in seen if item.pid == run.pid]
+    elif any(item.pid != run.pid for item in seen) and recording.info.get("parent_pid") is not None:
+        seen = [item for item in seen if item.pid != run.pid]
+    return max(seen, key=lambda item: item.cpu_ns, default=None)
+
+
+def _cpu_of(process: Watched, conduct: Conduct) -> int:
+    if conduct.load_output is None:
+        return process.cpu_ns
+    return conduct.cpu_after_load_ns.get(process.pid, 0) - conduct.cpu_before_load_ns.get(process.pid, 0)
+
+
