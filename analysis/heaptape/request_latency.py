@@ -17,7 +17,7 @@ class Latencies:
 
     p50_ns: float | None
     p99_ns: float | None
-    source: str
+    average_ns: float | None = None
 
 
 def _ns(number: str, unit: str) -> float:
@@ -35,17 +35,16 @@ def _redis_csv(text: str) -> Latencies | None:
     rows = list(csv.reader(lines))
     if not rows or "p50_latency_ms" not in rows[0] or len(rows) < 2:
         return None
-    at50, at99 = rows[0].index("p50_latency_ms"), rows[0].index("p99_latency_ms")
+    at = [rows[0].index(f"{name}_latency_ms") for name in ("p50", "p99", "avg")]
     tests = [row for row in rows[1:] if len(row) == len(rows[0])]
-    return Latencies(_middle([float(row[at50]) * 1e6 for row in tests]), _middle([float(row[at99]) * 1e6 for row in tests]),
-                     "redis-benchmark --csv")
+    return Latencies(*(_middle([float(row[i]) * 1e6 for row in tests]) for i in at))
 
 
 def _redis_quiet(text: str) -> Latencies | None:
     """redis-benchmark -q: one line for each test, p50 alone."""
     # It redraws its line; what counts is what stands there last.
     found = re.findall(r"requests per second, p50=(\d+(?:\.\d+)?) msec", text)
-    return Latencies(_middle([float(item) * 1e6 for item in found]), None, "redis-benchmark -q") if found else None
+    return Latencies(_middle([float(item) * 1e6 for item in found]), None) if found else None
 
 
 def _redis_full(text: str) -> Latencies | None:
@@ -53,7 +52,7 @@ def _redis_full(text: str) -> Latencies | None:
     found = re.findall(r"latency summary \(msec\):\s*\n\s*avg\s+min\s+p50\s+p95\s+p99\s+max\s*\n\s*([\d. ]+)", text)
     rows = [[float(item) * 1e6 for item in line.split()] for line in found]
     rows = [row for row in rows if len(row) == 6]
-    return Latencies(_middle([row[2] for row in rows]), _middle([row[4] for row in rows]), "redis-benchmark") if rows else None
+    return Latencies(*(_middle([row[i] for row in rows]) for i in (2, 4, 0))) if rows else None
 
 
 def _wrk(text: str) -> Latencies | None:
@@ -61,7 +60,8 @@ def _wrk(text: str) -> Latencies | None:
     if "Latency Distribution" not in text:
         return None
     told = {share: _ns(number, unit) for share, number, unit in re.findall(rf"^\s*(50|99)(?:\.0+)?%\s+{_TIME}", text, re.MULTILINE)}
-    return Latencies(told.get("50"), told.get("99"), "wrk") if told else None
+    average = re.search(rf"^\s*Latency\s+{_TIME}", text, re.MULTILINE)
+    return Latencies(told.get("50"), told.get("99"), _ns(*average.groups()) if average else None)
 
 
 def _ab(text: str) -> Latencies | None:
@@ -69,7 +69,8 @@ def _ab(text: str) -> Latencies | None:
     if "Percentage of the requests served within a certain time (ms)" not in text:
         return None
     told = {share: float(number) * 1e6 for share, number in re.findall(r"^\s*(50|99)%\s+(\d+)", text, re.MULTILINE)}
-    return Latencies(told.get("50"), told.get("99"), "ab") if told else None
+    average = re.search(r"^Time per request:\s+([\d.]+) \[ms\] \(mean\)$", text, re.MULTILINE)
+    return Latencies(told.get("50"), told.get("99"), float(average[1]) * 1e6 if average else None)
 
 
 def _pgbench_log(text: str) -> Latencies | None:
@@ -77,17 +78,23 @@ def _pgbench_log(text: str) -> Latencies | None:
     times = sorted(float(item) * 1e3 for item in re.findall(r"^\d+ \d+ (\d+) \d+ \d+ \d+(?: \d+)*$", text, re.MULTILINE))
     if not times:
         return None
-    return Latencies(times[(len(times) - 1) // 2], times[max(-(-99 * len(times) // 100) - 1, 0)], "pgbench --log")
+    return Latencies(times[(len(times) - 1) // 2], times[-(-99 * len(times) // 100) - 1], sum(times) / len(times))
+
+
+def _pgbench(text: str) -> Latencies | None:
+    """pgbench by itself tells the average alone."""
+    found = re.search(r"^latency average = ([\d.]+) ms$", text, re.MULTILINE)
+    return Latencies(None, None, float(found[1]) * 1e6) if found else None
 
 
 def _named(text: str) -> Latencies | None:
     """p50=1.2ms p99=3.4ms, of any load; the last of each."""
     told = {name: _ns(number, unit) for name, number, unit in re.findall(rf"\b(p50|p99)\s*[=:]\s*{_TIME}", text)}
-    return Latencies(told.get("p50"), told.get("p99"), "p50= p99=") if told else None
+    return Latencies(told.get("p50"), told.get("p99")) if told else None
 
 
 _PARSERS: tuple[Callable[[str], Latencies | None], ...] = (
-    _redis_csv, _redis_quiet, _redis_full, _wrk, _ab, _pgbench_log, _named)
+    _redis_csv, _redis_quiet, _redis_full, _wrk, _ab, _pgbench_log, _pgbench, _named)
 
 
 def parse_latencies(text: str) -> Latencies | None:

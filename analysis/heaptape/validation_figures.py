@@ -166,7 +166,7 @@ def _latency_object(found: Validation, name: str) -> dict[str, Any]:
         values = [getattr(item, get) for item in told if isinstance(item, Latencies) and getattr(item, get) is not None]
         return float(np.median(values)) if values else None
 
-    return {"request_p50_ns": median("p50_ns"), "request_p99_ns": median("p99_ns"),
+    return {**{f"request_{get}": median(get) for get in ("average_ns", "p50_ns", "p99_ns")},
             **{f"{function}_p99_ns": (calls.get(function) or {}).get("p99") for function in ("malloc", "free")}}
 
 

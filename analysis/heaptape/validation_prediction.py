@@ -67,7 +67,7 @@ class Curve:
 
 
 def _column(frame: pd.DataFrame, name: str) -> Floats:
-    return frame[name].to_numpy(dtype=float)
+    return np.asarray(frame[name], dtype=np.float64)
 
 
 @dataclass(frozen=True)

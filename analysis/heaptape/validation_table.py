@@ -19,6 +19,11 @@ def _share(value: float | None) -> str:
     return f"{100 * value:+.1f} %" if value is not None and known(value) else MISSING
 
 
+def _shares(error: dict[str, Any]) -> str:
+    low, high = error["error_low"], error["error_high"]
+    return f"[{100 * low:+.1f}, {100 * high:+.1f}]" if low is not None else ""
+
+
 def _milliseconds(value_ns: float | None) -> str:
     return f"{value_ns / 1e6:+,.1f}" if value_ns is not None and known(value_ns) else MISSING
 
@@ -49,10 +54,12 @@ def _memory_table(good: list[dict[str, Any]]) -> list[str]:
         cells = [item["name"]]
         for figure in ("peak", "mean"):
             it = item["memory"][figure]
-            cells += [byte_count(it["predicted_bytes"]), byte_count(it["real_bytes"]), _share(it["error"]),
+            cells += [byte_count(it["predicted_bytes"]), byte_count(it["real_bytes"]), _share(it["error"]), _shares(it),
                       _share(it["heap_error"])]
         rows.append(cells)
-    return _table(["allocator", "peak RSS predicted", "real", "error", "of heap", "mean RSS predicted", "real", "error", "of heap"], rows)
+    columns = ["predicted", "real", "error", "95 %", "of heap"]
+    return _table(["allocator", f"peak RSS {columns[0]}", *columns[1:], f"mean RSS {columns[0]}", *columns[1:]], rows,
+                  frozenset({0, 4, 9}))
 
 
 def _cpu_table(good: list[dict[str, Any]], baseline: str, server: bool) -> list[str]:
@@ -76,8 +83,8 @@ def _cpu_table(good: list[dict[str, Any]], baseline: str, server: bool) -> list[
 
 def _latency_table(good: list[dict[str, Any]]) -> list[str]:
     rows = [[item["name"], *(nanoseconds(item["latency"][key]) for key in
-             ("request_p50_ns", "request_p99_ns", "malloc_p99_ns", "free_p99_ns"))] for item in good]
-    return _table(["allocator", "requests p50", "p99", "replayed malloc p99", "free p99"], rows)
+             ("request_average_ns", "request_p50_ns", "request_p99_ns", "malloc_p99_ns", "free_p99_ns"))] for item in good]
+    return _table(["allocator", "requests on average", "p50", "p99", "replayed malloc p99", "free p99"], rows)
 
 
 def _agreement_lines(document: dict[str, Any]) -> list[str]:
