@@ -30,6 +30,7 @@ POINTS_MAX = 2000
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _INTERVAL_MIN_S, _INTERVAL_MAX_S, _INTERVAL_SHARE = 0.0002, 0.01, 1000
 _MAPS_TRIES = 200
+_LOOKING_SHARE = 10
 _ENDING_S = 3.0
 _WAITERS = ("sh", "dash", "bash", "busybox", "heaptape")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -121,7 +122,7 @@ class ObservedRun:
         self.first_child: int | None = None
         self.watched: list[Watched] = []
         self.exit_status: int | None = None
-        self.wall_s, self.cpu_ns = 0.0, 0
+        self.wall_s, self.cpu_ns, self._look_at_s = 0.0, 0, 0.0
 
     def __enter__(self) -> Self:
         self._was_subreaper = ctypes.c_int(0)
@@ -216,27 +217,34 @@ class ObservedRun:
             if self.first_child is None:
                 self.first_child = next(iter(children(self._root.pid)), None)
             return
-        for pid in [self._root.pid] if self._only_root else self._descendants():
-            item = self._known.get(pid) or self._meet(pid)
-            if item and not item.ended:
+        for pid in [self._root.pid] if self._only_root else self._looked_for(now_s):
+            if pid not in self._known:
+                self._meet(pid)
+        for item in self.watched:
+            if not item.ended:
                 self._read(item, now_s)
 
-    def _descendants(self) -> list[int]:
+    def _looked_for(self, now_s: float) -> list[int]:
+        """All descendants, if it is time to look for new ones: that takes a tenth of a processor at most."""
+        if now_s < self._look_at_s:
+            return []
+        begun = time.monotonic()
         others = {other.pid for other in self._others} | self._before
-        return tree([pid for pid in children(os.getpid()) if pid not in others])
+        found = tree([pid for pid in children(os.getpid()) if pid not in others])
+        self._look_at_s = now_s + _LOOKING_SHARE * (time.monotonic() - begun)
+        return found
 
-    def _meet(self, pid: int) -> Watched | None:
+    def _meet(self, pid: int) -> None:
         """A process that may be one of those looked for, by now. What it did before it became one does not count."""
         if not is_executable(pid, self._name or ""):
             self._cpu_earlier_ns[pid] = cpu_ns(pid) or 0
-            return None
+            return
         try:
             self._status_files[pid] = os.open(f"/proc/{pid}/status", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
-            return None
+            return
         item = self._known[pid] = Watched(pid, self._cpu_earlier_ns.get(pid, 0))
         self.watched.append(item)
-        return item
 
     def _read(self, item: Watched, now_s: float) -> None:
         try:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-import shutil
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,30 +18,31 @@ from .tuning_replay import ReplayFailed, run_tool
 from .validation_program import Conduct, Program
 
 _LOG_LINE = re.compile(r"^  ([\d,]+) calls: (.+\.mraw) \(", re.MULTILINE)
-_BEYOND_CONVERTED = 50
-"""Logs that are converted at most to find the process of a name."""
+LOGS_MAX = 50
+"""So many logs, those with the most calls, are looked at."""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What was recorded, and how the program ended and what it printed meanwhile."""
+    """What was recorded: of how many processes, whether the one that counts is the program itself and, if not, how many others
+    of its executable took more CPU time; and how the program ended and what it printed meanwhile."""
 
     trace: Path
     info: dict[str, Any]
     conduct: Conduct
     processes: int
     is_root: bool
+    busier: int
 
     @property
     def executable(self) -> str:
         """The base name of what the recorded process executed."""
-        return os.path.basename(str(self.context.get("executable") or ""))
+        return _executable(self.info)
 
     @property
     def context(self) -> dict[str, Any]:
         """The recording's own words: machine, command, allocator."""
-        found = self.info.get("context")
-        return found if isinstance(found, dict) else {}
+        return _context(self.info)
 
     @property
     def kind(self) -> str:
@@ -51,33 +52,41 @@ class Recording:
 
 def record(heaptape: str, program: Program, folder: Path, process: str | None, limit_s: float) -> Recording:
     """Raises HeaptapeError where nothing was recorded."""
-    logs, said = folder / "logs", folder / "record.err"
-    logs.mkdir(parents=True)
+    logs, said = _log_folder(folder), folder / "record.err"
     prefix = [heaptape, "record", "-v", "-o", str(logs), "--"]
     start = program.start(dict(os.environ), folder / "recorded.out", said, prefix)
     with ObservedRun(start) as run:
         conduct = program.conduct(run, folder, limit_s, "the recording")
     conduct = replace(conduct, stdout_sha256=sha256_of(folder / "recorded.out"))
     found = _logs(said.read_text(errors="replace"))
-    trace, info = _convert(heaptape, found, folder / "trace.bin", process)
-    pid = (info.get("context") or {}).get("pid")
-    return Recording(trace, info, conduct, len(found), pid == run.first_child)
+    trace = folder / "trace.bin"
+    info, chosen = _choose(heaptape, found, trace, process)
+    is_root = _context(info).get("pid") == run.first_child
+    busier = 0 if is_root else _busier(heaptape, info, [log for _, log in found if log != chosen], folder)
+    return Recording(trace, info, conduct, len(found), is_root, busier)
 
 
 def who_serves(heaptape: str, program: Program, environment: dict[str, str], recording: Recording, folder: Path,
                limit_s: float) -> str:
     """The file that the recorder finds behind itself in that environment, in the process that was recorded: there is no
     better witness, but it takes another run, of a server without load."""
-    logs, said = folder / "proof", folder / "proof.err"
-    shutil.rmtree(logs, ignore_errors=True)
-    logs.mkdir()
+    logs, said = _log_folder(folder), folder / "proof.err"
     prefix = [heaptape, "record", "-v", "--max-size", "1M", "-o", str(logs), "--"]
     unloaded = replace(program, load=":") if program.server else program
     with ObservedRun(unloaded.start(environment, None, said, prefix)) as run:
         unloaded.conduct(run, folder, limit_s, "the proof of who serves")
     found = _logs(said.read_text(errors="replace"))
-    _, info = _convert(heaptape, found, folder / "proof.bin", recording.executable)
-    return str((info.get("context") or {}).get("allocator") or "")
+    info, _ = _choose(heaptape, found, folder / "proof.bin", recording.executable)
+    return str(_context(info).get("allocator") or "")
+
+
+def _log_folder(folder: Path) -> Path:
+    """A server that root starts becomes another user, who is to write logs as well, where nobody else finds the way."""
+    made = Path(tempfile.mkdtemp(prefix="logs-", dir=folder))
+    if os.geteuid() == 0:
+        folder.chmod(0o711)
+        made.chmod(0o1733)
+    return made
 
 
 def _logs(words: str) -> list[tuple[int, Path]]:
@@ -88,21 +97,45 @@ def _logs(words: str) -> list[tuple[int, Path]]:
     return sorted(found, key=lambda item: -item[0])
 
 
-def _convert(heaptape: str, logs: list[tuple[int, Path]], trace: Path, process: str | None) -> tuple[Path, dict[str, Any]]:
-    """The trace of the process with the most calls, or of that name."""
+def _convert(heaptape: str, log: Path, trace: Path) -> dict[str, Any]:
+    """What `info` says of the trace."""
+    try:
+        run_tool([heaptape, "convert", "-q", "-o", str(trace), "--", str(log)])
+        info: dict[str, Any] = json.loads(run_tool([heaptape, "info", "--json", "--", str(trace)]))
+    except ReplayFailed as error:
+        raise HeaptapeError(str(error)) from error
+    return info
+
+
+def _choose(heaptape: str, logs: list[tuple[int, Path]], trace: Path, process: str | None) -> tuple[dict[str, Any], Path]:
+    """The process with the most calls, or of that name, whose trace is left; and its log."""
     seen: list[str] = []
-    for _, log in logs[: _BEYOND_CONVERTED if process else 1]:
-        try:
-            run_tool([heaptape, "convert", "-q", "-o", str(trace), "--", str(log)])
-            info: dict[str, Any] = json.loads(run_tool([heaptape, "info", "--json", "--", str(trace)]))
-        except ReplayFailed as error:
-            raise HeaptapeError(str(error)) from error
-        name = os.path.basename(str((info.get("context") or {}).get("executable") or ""))
-        if process in (None, name):
-            return trace, info
-        seen.append(name)
+    for _, log in logs[: LOGS_MAX if process else 1]:
+        info = _convert(heaptape, log, trace)
+        if process in (None, _executable(info)):
+            return info, log
+        seen.append(_executable(info))
         trace.unlink()
     raise HeaptapeError(f"--process {process}: no such process was recorded; there were {', '.join(dict.fromkeys(seen))}")
+
+
+def _busier(heaptape: str, info: dict[str, Any], logs: list[Path], folder: Path) -> int:
+    """How many processes of the same executable took more CPU time: by that the process is known again in a real run."""
+    trace, more = folder / "other.bin", 0
+    for log in logs[:LOGS_MAX]:
+        other = _convert(heaptape, log, trace)
+        trace.unlink()
+        more += _executable(other) == _executable(info) and (other["recorded_cpu_ns"] or 0) > (info["recorded_cpu_ns"] or 0)
+    return more
+
+
+def _context(info: dict[str, Any]) -> dict[str, Any]:
+    found = info.get("context")
+    return found if isinstance(found, dict) else {}
+
+
+def _executable(info: dict[str, Any]) -> str:
+    return os.path.basename(str(_context(info).get("executable") or ""))
 
 
 def last_line(words: str) -> str:

@@ -96,13 +96,11 @@ def run_real(program: Program, contender: Contender, recording: Recording, folde
 
 
 def _chosen(run: ObservedRun, recording: Recording) -> Watched | None:
-    """The process that corresponds to the recorded one: the program itself, or of its descendants the busiest."""
-    seen = [item for item in run.watched if item.times_s]
-    if recording.is_root:
-        seen = [item for item in seen if item.pid == run.pid]
-    elif any(item.pid != run.pid for item in seen) and recording.info.get("parent_pid") is not None:
-        seen = [item for item in seen if item.pid != run.pid]
-    return max(seen, key=lambda item: item.cpu_ns, default=None)
+    """The process that corresponds to the recorded one: the program itself, or the one that has its place among the processes
+    of its executable, from the busiest down."""
+    seen = [item for item in run.watched if item.times_s and (item.pid == run.pid or not recording.is_root)]
+    seen.sort(key=lambda item: -item.cpu_ns)
+    return seen[min(recording.busier, len(seen) - 1)] if seen else None
 
 
 def _cpu_of(process: Watched, conduct: Conduct) -> int:
