@@ -13,24 +13,19 @@ import select
 import signal
 import subprocess
 import time
-from array import array
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import numpy as np
-from numpy.typing import NDArray
-
 from .errors import HeaptapeError
-from .process_facts import children, cpu_ns, executable, has_mapped, is_executable, memory_kb, tree
-
-POINTS_MAX = 2000
+from .process_facts import children, cpu_ns, executable, has_mapped, has_waited, is_executable, memory_kb, tree
+from .watched_process import Watched
 
 _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 36, 37
 _INTERVAL_MIN_S, _INTERVAL_MAX_S, _INTERVAL_SHARE = 0.0002, 0.01, 1000
 _MAPS_TRIES = 200
-_LOOKING_SHARE = 10
+_LOOKING_SHARE = 4
 _ENDING_S = 3.0
 _WAITERS = ("sh", "dash", "bash", "busybox", "heaptape")
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -51,78 +46,26 @@ class Start:
     stderr: Path | None = None
 
 
-@dataclass
-class Watched:
-    """What was seen of one process, in seconds since the run began and bytes."""
-
-    pid: int
-    cpu_before_ns: int
-    cpu_ns: int = 0
-    times_s: array[float] = field(default_factory=lambda: array("d"))
-    rss_bytes: array[int] = field(default_factory=lambda: array("q"))
-    missed_peak_bytes: int = 0
-    has_library: bool = False
-    ended: bool = False
-    file_kb: int = 0
-    high_water_kb: int = 0
-
-    def add_reading(self, now_s: float, high_kb: int, anon_kb: int, file_kb: int) -> None:
-        """What /proc/PID/status says."""
-        # The kernel's mark of the highest RSS counts files' pages too. What it has gained since the last reading, less the
-        # more of these at either, was anonymous, even if only between the two.
-        if self.times_s and high_kb > self.high_water_kb:
-            self.missed_peak_bytes = max(self.missed_peak_bytes, (high_kb - max(file_kb, self.file_kb)) * 1024)
-        self.high_water_kb, self.file_kb = high_kb, file_kb
-        self.times_s.append(now_s)
-        self.rss_bytes.append(anon_kb * 1024)
-
-    @property
-    def sampled_peak_bytes(self) -> int:
-        """The highest reading."""
-        return max(self.rss_bytes, default=0)
-
-    @property
-    def peak_bytes(self) -> int:
-        """The highest reading, or what the kernel's own mark proves beyond it."""
-        return max(self.sampled_peak_bytes, self.missed_peak_bytes)
-
-    @property
-    def mean_bytes(self) -> float:
-        """Over time, along straight lines between the readings; NaN without any."""
-        times, rss = np.asarray(self.times_s), np.asarray(self.rss_bytes, dtype=float)
-        if times.size < 2 or times[-1] == times[0]:
-            return float(rss.mean()) if rss.size else float("nan")
-        return float(np.sum((rss[1:] + rss[:-1]) / 2 * np.diff(times)) / (times[-1] - times[0]))
-
-    def curve(self, points_max: int = POINTS_MAX) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Times in ns since the first reading, and bytes: of each stretch the highest reading."""
-        times = np.asarray(self.times_s)
-        times_ns = ((times - times[:1]) * 1e9).astype(np.int64)
-        rss = np.asarray(self.rss_bytes, dtype=np.int64)
-        if times_ns.size <= points_max:
-            return times_ns, rss
-        edges = np.linspace(0, times_ns.size, points_max + 1).astype(int)
-        chosen = np.array([low + int(rss[low:high].argmax()) for low, high in zip(edges[:-1], edges[1:], strict=True)])
-        return times_ns[chosen], rss[chosen]
-
-
 class ObservedRun:
     """A program that runs and is watched; when it has ended there are its exit status (128 and the number of the signal that
-    ended it), wall_s and cpu_ns. Leaving the context ends whatever of it is left. `name` is the base name of the executable whose processes are
-    watched (None: none is), `library` what must be mapped in them; with `only_root` it is
-    the program itself that is watched, and its descendants are not looked for."""
+    ended it), wall_s, cpu_ns and max_rss_kb. Leaving the context ends whatever of it is left. `name` is the base name of the executable
+    whose processes are watched (None: none is), `library` what must be mapped in them; with `only_root` it is the program
+    itself that is watched, and its descendants are not looked for. `launcher_kb` is the highest RSS that may be that of what
+    starts the program."""
 
-    def __init__(self, start: Start, name: str | None = None, library: str | None = None, only_root: bool = False) -> None:
-        self._start, self._name, self._only_root = start, name, only_root
+    def __init__(self, start: Start, name: str | None = None, library: str | None = None, only_root: bool = False,
+                 launcher_kb: int = 0) -> None:
+        self._start, self._name, self._only_root, self._launcher_kb = start, name, only_root, launcher_kb
         self._library = os.path.realpath(library) if library else None
         self._others: list[subprocess.Popen[bytes]] = []
         self._known: dict[int, Watched] = {}
         self._status_files: dict[int, int] = {}
         self._cpu_earlier_ns: dict[int, int] = {}
+        self.pid = 0
         self.first_child: int | None = None
         self.watched: list[Watched] = []
         self.exit_status: int | None = None
-        self.wall_s, self.cpu_ns, self._look_at_s = 0.0, 0, 0.0
+        self.wall_s, self.cpu_ns, self.max_rss_kb, self._look_at_s = 0.0, 0, 0, 0.0
 
     def __enter__(self) -> Self:
         self._was_subreaper = ctypes.c_int(0)
@@ -130,14 +73,30 @@ class ObservedRun:
         # What has lost its parent becomes our child, and so is found.
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self._before = set(children(os.getpid()))
+        self._begun = time.monotonic()
         try:
-            self._root = _popen(self._start)
+            self.pid = self._launch()
+            self._pidfd = os.pidfd_open(self.pid)
         except BaseException:
+            self._end_what_is_left()
             _libc.prctl(_PR_SET_CHILD_SUBREAPER, self._was_subreaper.value)
             raise
-        self._begun = time.monotonic()
-        self._pidfd = os.pidfd_open(self._root.pid)
         return self
+
+    def _launch(self) -> int:
+        """Starts the program through something small, which is gone at once, so that it becomes our child. If we started it
+        ourselves, our own memory would be in the highest RSS that the kernel tells of it."""
+        launcher = _popen(replace(self._start, argv=["setsid", "--fork", *self._start.argv]))
+        self._others.append(launcher)
+        while True:
+            ended = launcher.poll() is not None
+            found = [pid for pid in [*children(launcher.pid), *children(os.getpid())]
+                     if pid not in self._before and pid != launcher.pid]
+            if found:
+                launcher.wait()
+                return found[0]
+            if ended:
+                raise HeaptapeError(f"cannot run {self._start.argv[0]}: setsid ended with status {launcher.returncode}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
@@ -147,14 +106,9 @@ class ObservedRun:
                 os.close(fd)
             _libc.prctl(_PR_SET_CHILD_SUBREAPER, self._was_subreaper.value)
 
-    @property
-    def pid(self) -> int:
-        """Of the program itself."""
-        return self._root.pid
-
     def aside(self, start: Start) -> subprocess.Popen[bytes]:
         """Starts another command, such as a load generator, which is not watched and does not outlive the run either."""
-        process = _popen(start)
+        process = _popen(start, new_session=True)
         self._others.append(process)
         return process
 
@@ -195,7 +149,7 @@ class ObservedRun:
 
     def send(self, number: signal.Signals) -> None:
         """A signal to the program; where that is a shell or a recorder, to what it waits for."""
-        pid = self._root.pid
+        pid = self.pid
         while executable(pid) in _WAITERS and len(children(pid)) == 1:
             pid = children(pid)[0]
         _kill(pid, number)
@@ -205,19 +159,23 @@ class ObservedRun:
             return
         self.wall_s = time.monotonic() - self._begun
         # Nobody has waited for it yet, so its clock is still there, and complete.
-        self.cpu_ns = cpu_ns(self._root.pid) or 0
-        item = self._known.get(self._root.pid)
+        self.cpu_ns, alone = cpu_ns(self.pid) or 0, not has_waited(self.pid)
+        _, status, usage = os.wait4(self.pid, 0)
+        code = os.waitstatus_to_exitcode(status)
+        self.exit_status = 128 - code if code < 0 else code
+        self.max_rss_kb = usage.ru_maxrss
+        item = self._known.get(self.pid)
         if item:
             item.cpu_ns = self.cpu_ns - item.cpu_before_ns
-        code = self._root.wait()
-        self.exit_status = 128 - code if code < 0 else code
+            if alone and usage.ru_maxrss > self._launcher_kb:
+                item.add_mark(usage.ru_maxrss, item.file_kb)
 
     def _sample(self, now_s: float) -> None:
         if self._name is None:
             if self.first_child is None:
-                self.first_child = next(iter(children(self._root.pid)), None)
+                self.first_child = next(iter(children(self.pid)), None)
             return
-        for pid in [self._root.pid] if self._only_root else self._looked_for(now_s):
+        for pid in [self.pid] if self._only_root else self._looked_for(now_s):
             if pid not in self._known:
                 self._meet(pid)
         for item in self.watched:
@@ -225,12 +183,12 @@ class ObservedRun:
                 self._read(item, now_s)
 
     def _looked_for(self, now_s: float) -> list[int]:
-        """All descendants, if it is time to look for new ones: that takes a tenth of a processor at most."""
+        """All descendants, if it is time to look for new ones: that takes a quarter of a processor at most."""
         if now_s < self._look_at_s:
             return []
         begun = time.monotonic()
-        others = {other.pid for other in self._others} | self._before
-        found = tree([pid for pid in children(os.getpid()) if pid not in others])
+        others = {other.pid for other in self._others}
+        found = tree([pid for pid in self._new_children() if pid not in others])
         self._look_at_s = now_s + _LOOKING_SHARE * (time.monotonic() - begun)
         return found
 
@@ -266,17 +224,17 @@ class ObservedRun:
 
     def _left(self) -> list[int]:
         """What still runs of all that this run has started. What has ended is waited for."""
-        if self.exit_status is None and self._root.poll() is not None:
-            self.exit_status = 0
-        known = {self._root.pid, *(other.pid for other in self._others if other.poll() is None)}
-        ours = [pid for pid in children(os.getpid()) if pid not in self._before]
-        for pid in ours:
-            if pid not in known:
+        others = {other.pid for other in self._others if other.poll() is None}
+        for pid in self._new_children():
+            if pid not in others:
                 try:
                     os.waitpid(pid, os.WNOHANG)
                 except ChildProcessError:
                     pass
-        return [pid for pid in tree([pid for pid in children(os.getpid()) if pid not in self._before])]
+        return tree(self._new_children())
+
+    def _new_children(self) -> list[int]:
+        return [pid for pid in children(os.getpid()) if pid not in self._before]
 
     def _end_what_is_left(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -291,14 +249,14 @@ class ObservedRun:
                 return
 
 
-def _popen(start: Start) -> subprocess.Popen[bytes]:
-    """In a session of its own: a Control-C ends us, and we end it."""
+def _popen(start: Start, new_session: bool = False) -> subprocess.Popen[bytes]:
+    """In a session of its own a Control-C ends us, and we end it."""
     files = []
     try:
         for path, mode in ((start.stdin, "rb"), (start.stdout, "wb"), (start.stderr, "wb")):
             files.append(open(path or os.devnull, mode))
         return subprocess.Popen(start.argv, env=start.environment, stdin=files[0], stdout=files[1], stderr=files[2],
-                                start_new_session=True)
+                                start_new_session=new_session)
     except OSError as error:
         raise HeaptapeError(f"cannot run {os.fsdecode(error.filename or start.argv[0])}: {error.strerror}") from error
     finally:

@@ -57,6 +57,16 @@ def is_executable(pid: int, name: str) -> bool:
     return executable(pid) in (name, name[:COMM_BYTES])
 
 
+def has_waited(pid: int) -> bool:
+    """Whether it has waited for children of its own: then the kernel's account of it may have their highest RSS. Also told of
+    one that has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()
+    except (OSError, IndexError):
+        return True
+    return int(fields[8]) > 0  # page faults of children: no process does without
+
+
 def memory_kb(status: bytes) -> tuple[int, int, int] | None:
     """VmHWM, RssAnon, and RssFile with RssShmem, of the text of /proc/PID/status. None where there is no memory any more."""
     at = status.find(b"VmHWM:")

@@ -9,14 +9,16 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from .arguments import positive
+from .arguments import duration, positive, seed_number, several
 from .errors import EXIT_FAILED, HeaptapeError, UsageError
 from .files import write_atomically
 from .fleet_unit import find_replay
@@ -32,7 +34,8 @@ from .validation_recording import Recording, record, who_serves
 from .validation_rounds import Contender, RealRun, RealRunFailed, rounds_of, run_real, startup_costs
 from .validation_table import validation_text
 
-ROUNDS = 8
+ROUNDS, ROUNDS_MIN = 8, 2
+READINGS_MIN = 50
 _REPLAY_POINTS = 10_000
 _RECORDING_LIMIT_S = 3600.0
 
@@ -52,34 +55,22 @@ def add_parser(verbs: Any) -> None:
     validate.add_argument("--alloc", metavar="LIST", help="allocators as for replay, with commas between "
                           "(glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
     validate.add_argument("--baseline", metavar="NAME", help="allocator to compare with (glibc, else the first)")
-    validate.add_argument("--rounds", type=_rounds, default=ROUNDS, metavar="N", help=f"of real runs ({ROUNDS})")
+    validate.add_argument("--rounds", type=several, default=ROUNDS, metavar="N", help=f"of real runs ({ROUNDS})")
     validate.add_argument("--replay-rounds", type=positive, default=ROUNDS, metavar="N", help=f"of replays ({ROUNDS})")
     validate.add_argument("--process", metavar="NAME", help="of several processes, the one of this executable "
                           "(the one with the most calls)")
     validate.add_argument("--stdin", metavar="FILE", help="what the program reads in each run (/dev/null)")
-    validate.add_argument("--timeout", type=positive, metavar="SECONDS",
-                          help="a run that takes longer has failed (ten times the recording, and a minute)")
-    validate.add_argument("--seed", type=_seed, metavar="N", help="of the order of the runs (random, and printed)")
+    validate.add_argument("--timeout", type=duration, metavar="TIME",
+                          help="a run that takes longer has failed (1h for the recording, then ten times that and a minute)")
+    validate.add_argument("--budget", type=duration, metavar="TIME",
+                          help="begin no round that would end later than TIME from now, such as 5m; 2 rounds always run")
+    validate.add_argument("--seed", type=seed_number, metavar="N", help="of the order of the runs (random, and printed)")
     validate.add_argument("--keep", metavar="DIR", help="keep the trace and the replay's results in DIR")
     validate.add_argument("-o", "--output", metavar="FILE", help="write a line of JSON for each curve of memory")
     validate.add_argument("--json", action="store_true", help="print JSON for machines")
     talk = validate.add_mutually_exclusive_group()
     talk.add_argument("-q", "--quiet", action="store_true", help="show no progress")
     talk.add_argument("-v", "--verbose", action="store_true", help="say on stderr what is done, and what each run measured")
-
-
-def _rounds(text: str) -> int:
-    value = int(text)
-    if value < 2:
-        raise argparse.ArgumentTypeError("2 or more expected: one round has no interval")
-    return value
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 2**31:
-        raise argparse.ArgumentTypeError("a number from 0 to 2147483647 expected")
-    return value
 
 
 class _Talk:
@@ -161,7 +152,10 @@ def _replay(replay: str, alloc: str, baseline: str, options: argparse.Namespace,
     """All rows, the comparison by allocator, and what went wrong, if something did without ending all."""
     rows, problem, printed = folder / "replay.jsonl", "", "{}"
     command = [replay, "-q", "--json", "--alloc", alloc, "--baseline", baseline, "--rounds", str(options.replay_rounds),
-               "--seed", str(seed), "--points", str(_REPLAY_POINTS), "-o", str(rows), "--", str(recording.trace)]
+               "--seed", str(seed), "--points", str(_REPLAY_POINTS), "-o", str(rows)]
+    # The real runs are to have the other half.
+    command += ["--budget", f"{max(round(options.budget / 2), 1)}s"] if options.budget else []
+    command += ["--", str(recording.trace)]
     try:
         printed = run_tool(command)
     except ReplayFailed as error:
@@ -199,12 +193,20 @@ def _prove(program: Program, heaptape: str, contenders: list[Contender], recordi
         raise HeaptapeError(f"{baseline}: {problems[baseline]}")
 
 
-def _real_runs(found: Validation, program: Program, contenders: list[Contender], folder: Path, limit_s: float, talk: _Talk) -> None:
-    """Fills in the runs. An allocator that fails costs its own runs only; the baseline costs them all."""
-    different: list[str] = []
+def _real_runs(found: Validation, program: Program, contenders: list[Contender], folder: Path, limit_s: float,
+               ends: float | None, talk: _Talk) -> None:
+    """Fills in the runs, and how many rounds there were. An allocator that fails costs its own runs only; the baseline costs
+    them all."""
+    different, begun, done = [], time.monotonic(), 0
     left = [item for item in contenders if item.allocator.name not in found.problems]
     for number, contender in rounds_of(left, found.rounds, found.seed):
         name = contender.allocator.name
+        if number > done:
+            done = number
+            now = time.monotonic()
+            if ends is not None and done >= ROUNDS_MIN and now + (now - begun) / done > ends:
+                found.rounds = done
+                break
         talk.step(f"round {number + 1} of {found.rounds}: {name}")
         try:
             run = run_real(program, contender, found.recording, folder, number, limit_s)
@@ -220,6 +222,9 @@ def _real_runs(found: Validation, program: Program, contenders: list[Contender],
         # A server prints its pid and the time of day.
         if run.stdout_sha256 not in (None, found.recording.conduct.stdout_sha256) and not found.is_server:
             different.append(name)
+    readings = sorted(len(run.process.times_s) for run in found.runs)[len(found.runs) // 2] if found.runs else 0
+    if readings < READINGS_MIN:
+        found.warnings.append(f"only {readings} readings of memory in a run: the program ends too soon for its memory to be measured")
     if different:
         found.warnings.append(f"what the program printed differs from the recording under {', '.join(different)}")
 
@@ -248,6 +253,7 @@ def run_validate(options: argparse.Namespace) -> int:
 def _measure(options: argparse.Namespace, program: Program, tools: tuple[str, str],
              who: tuple[str, list[RealAllocator], str], seed: int, folder: Path, talk: _Talk) -> Validation:
     (replay, heaptape), (alloc, allocators, baseline) = tools, who
+    begun = time.monotonic()
     talk.step("recording")
     recording = record(heaptape, program, folder, options.process, float(options.timeout or _RECORDING_LIMIT_S))
     with read_trace(recording.trace) as trace:
@@ -261,11 +267,14 @@ def _measure(options: argparse.Namespace, program: Program, tools: tuple[str, st
     if recording.kind != "glibc":
         _prove(program, heaptape, contenders, recording, problems, baseline, folder, talk)
     talk.step("measuring what starting a program costs")
-    startup_ns = startup_costs(contenders, seed)
-    found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [], startup_ns, options.rounds,
+    startup = startup_costs(contenders, seed)
+    contenders = [replace(item, startup=startup[item.allocator.name]) for item in contenders]
+    found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [],
+                       {name: cost.cpu_ns for name, cost in startup.items()}, options.rounds,
                        seed, problems, environments={item.name: _environment(rows, item.name) for item in allocators})
     limit_s = float(options.timeout or 10 * recording.conduct.wall_s + 60)
-    _real_runs(found, program, contenders, folder, limit_s, talk)
+    ends = begun + options.budget if options.budget else None
+    _real_runs(found, program, contenders, folder, limit_s, ends, talk)
     return found
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from .errors import HeaptapeError
-from .observed_run import ObservedRun, Start, TimeLimit, Watched
+from .observed_run import ObservedRun, Start, TimeLimit
 from .validation_allocators import RealAllocator
 from .validation_program import CommandFailed, Conduct, Program
 from .validation_recording import Recording, last_line, sha256_of
+from .watched_process import Watched
 
 STARTS = 25
 """How often the program that does nothing is started under each allocator."""
@@ -42,12 +43,21 @@ class RealRunFailed(HeaptapeError):
 
 
 @dataclass(frozen=True)
+class Startup:
+    """What a program that does nothing takes: median CPU time, and highest RSS with files' pages."""
+
+    cpu_ns: float
+    rss_kb: int
+
+
+@dataclass(frozen=True)
 class Contender:
     """An allocator with the environment that gives it to a program, and the library by which it is recognised there."""
 
     allocator: RealAllocator
     environment: dict[str, str]
     library: str | None
+    startup: Startup = Startup(0.0, 0)
 
 
 def rounds_of(contenders: list[Contender], rounds: int, seed: int) -> Iterator[tuple[int, Contender]]:
@@ -61,16 +71,16 @@ def rounds_of(contenders: list[Contender], rounds: int, seed: int) -> Iterator[t
                 yield number, contender
 
 
-def startup_costs(contenders: list[Contender], seed: int) -> dict[str, float]:
-    """The median CPU time in ns of a program that does nothing, by allocator."""
-    found: dict[str, list[int]] = {item.allocator.name: [] for item in contenders}
+def startup_costs(contenders: list[Contender], seed: int) -> dict[str, Startup]:
+    """By allocator."""
+    found: dict[str, list[tuple[int, int]]] = {item.allocator.name: [] for item in contenders}
     for _, contender in rounds_of(list(contenders), STARTS, seed):
-        with ObservedRun(Start([_NOTHING], contender.environment), os.path.basename(os.path.realpath(_NOTHING)), None, True) as run:
+        with ObservedRun(Start([_NOTHING], contender.environment)) as run:
             run.watch(None, _NOTHING_LIMIT_S, f"{_NOTHING} under {contender.allocator.name}")
         if run.exit_status:
             raise RealRunFailed(f"{contender.allocator.name}: {_NOTHING} ended with status {run.exit_status}")
-        found[contender.allocator.name].append(run.cpu_ns)
-    return {name: float(sorted(values)[len(values) // 2]) for name, values in found.items()}
+        found[contender.allocator.name].append((run.cpu_ns, run.max_rss_kb))
+    return {name: Startup(median(cpu for cpu, _ in values), max(rss for _, rss in values)) for name, values in found.items()}
 
 
 def run_real(program: Program, contender: Contender, recording: Recording, folder: Path, number: int, limit_s: float) -> RealRun:
@@ -80,7 +90,8 @@ def run_real(program: Program, contender: Contender, recording: Recording, folde
     out, err = folder / "real.out", folder / "real.err"
     start = program.start(contender.environment, out if keep_output else None, err)
     try:
-        with ObservedRun(start, recording.executable, contender.library, recording.is_root) as run:
+        with ObservedRun(start, recording.executable, contender.library, recording.is_root,
+                         contender.startup.rss_kb) as run:
             conduct = program.conduct(run, folder, limit_s, f"the program under {name}")
     except (CommandFailed, TimeLimit) as error:
         raise RealRunFailed(f"{name}: {error}") from error
@@ -89,7 +100,7 @@ def run_real(program: Program, contender: Contender, recording: Recording, folde
                             f"as recorded: {last_line(err.read_text(errors='replace'))}")
     process = _chosen(run, recording)
     if process is None:
-        raise RealRunFailed(f"{name}: no process of {recording.executable} was seen")
+        raise RealRunFailed(f"{name}: no process of {recording.executable} was seen: it may have ended too soon")
     if contender.library and not process.has_library:
         raise RealRunFailed(f"{name}: {contender.library} was not loaded into {recording.executable}, so it did not serve")
     return RealRun(name, number, process, conduct, _cpu_of(process, conduct), sha256_of(out) if keep_output else None)
