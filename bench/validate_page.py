@@ -24,7 +24,7 @@ bench/validate.py -o validity.jsonl --page docs/validity.md{curves}
 ## All together
 """
 
-READING = """-  **Error**: predicted over real, less 1; the median over the rounds. Peak and mean RSS are those of the whole process: what the allocator holds in replay and what the program has mapped for
+READING = """- **Error**: predicted over real, less 1; the median over the rounds. Peak and mean RSS are those of the whole process: what the allocator holds in replay and what the program has mapped for
   itself, measured in the recording. *Of it own* is the share of the latter, where the allocator can't be wrong.
 - **Bold**: more than {peak} off for a peak, more than {mean} for a mean; a wrong sign; a difference of CPU time that is more than {saving} off.
 - **Least, most**: whether the allocators with the least and the most memory are those predicted. Who can't be told apart, within the interval or 1 %, counts as equal.
