@@ -82,13 +82,28 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
     return context;
 }
 
+// What is known of the program as a whole, and so of a part as well as can be.
+static void keep_looks(json_t *totals, struct ht_trace_reader *reader) {
+    static const char *const keys[] = {"freed_looked_at", "freed_warm"};
+    struct ht_error none = {0};
+    char *text = ht_trace_totals_json(reader, &none);
+    json_t *old = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        json_t *value = json_object_get(old, keys[i]);
+        if (json_is_integer(value)) json_object_set(totals, keys[i], value);
+    }
+    json_decref(old);
+}
+
 // The totals as the converter writes them; what the old trace does not tell by event is unknown.
-static char *totals_of(const struct slice_result *result) {
+static char *totals_of(const struct slice_result *result, struct ht_trace_reader *reader) {
     const struct ht_raw_log none = {.fd = -1};
     json_t *totals = trace_json_totals(&result->totals, &none);
     json_object_set_new(totals, "repairs", json_null());
     json_object_set_new(totals, "unfinished", json_null());
     json_object_set_new(totals, "lost_calls", json_null());
+    keep_looks(totals, reader);
     char *text = json_dumps(totals, JSON_COMPACT);
     json_decref(totals);
     return text;
@@ -131,7 +146,7 @@ static int write_slice(struct options *options, struct ht_trace_reader *reader, 
         return -1;
     }
     uint64_t file_bytes;
-    text = totals_of(result);
+    text = totals_of(result, reader);
     status = ht_trace_finish(writer, result->threads, result->totals.threads, text ? text : "{}", &file_bytes,
                              error);
     free(text);

@@ -53,6 +53,28 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
     return context;
 }
 
+// A load that is answered within this time comes from a cache that is near; from memory it takes 60 and more.
+static const double warm_ns = 25;
+
+static void set_known(json_t *object, const char *key, bool known, uint64_t value) {
+    if (known) json_set_number(object, key, value);
+    else json_object_set_new(object, key, json_null());
+}
+
+// Of the freed blocks that were looked at, how many the program had used just before.
+static void put_looks(json_t *object, const struct ht_raw_log *log) {
+    const struct ht_raw_header *header = &log->header;
+    bool known = header->look_step_counts && header->clock_shift < 64;
+    double count_ns = known ? ht_raw_ns_per_stamp(log) / (double)(UINT64_C(1) << header->clock_shift) : 0;
+    uint64_t looks = 0, warm = 0;
+    for (unsigned i = 0; i < HT_RAW_LOOKS; i++) {
+        looks += header->looks[i];
+        if ((i + 1.0) * header->look_step_counts * count_ns <= warm_ns) warm += header->looks[i];
+    }
+    set_known(object, "freed_looked_at", looks > 0, looks);
+    set_known(object, "freed_warm", looks > 0, warm);
+}
+
 json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log) {
     json_t *object = json_object(), *ops = json_object();
     json_set_number(object, "events", totals->events);
@@ -86,6 +108,7 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_set_number(object, numbers[i].key, numbers[i].value);
+    put_looks(object, log);
     return object;
 }
 

@@ -72,6 +72,10 @@ enum ht_raw_long {
     HT_LONG_EXIT = 5
 };
 
+// Freed blocks that were looked at, by how long a load of their first byte took: look_step_counts each, the
+// last one and more.
+enum { HT_RAW_LOOKS = 32 };
+
 struct ht_clock_pair {
     uint64_t stamp, mono_ns;
 };
@@ -96,8 +100,10 @@ struct ht_raw_header {
     uint32_t context_bytes, control;
     uint32_t probe_calls, probe_counts;
     uint64_t upkeep_counts;
+    uint32_t look_floor_counts, look_step_counts;
+    uint64_t looks[HT_RAW_LOOKS];
 };
-static_assert(sizeof(struct ht_raw_header) == 184, "raw header");
+static_assert(sizeof(struct ht_raw_header) == 448, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, windows_end) == 112, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, context_bytes) == 160, "raw header");
 

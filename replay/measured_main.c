@@ -95,6 +95,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->page_stride = run->replaying ? 0 : HT_TOUCH_PAGE_BYTES;
     lane->touch = job->touch;
     lane->touch_free = job->touch_free;
+    lane->warm_of_2_32 = job->warm_of_2_32;
     lane->known = job->known;
     lane->pass = job->pass;
     lane->verify = run->verify;

@@ -46,6 +46,9 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
     program->anomalies = (uint64_t)json_integer_value(json_object_get(totals, "anomalies"));
     program->foreign_frees = (uint64_t)json_integer_value(json_object_get(totals, "foreign_frees"));
     program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
+    json_int_t looked = json_integer_value(json_object_get(totals, "freed_looked_at"));
+    json_int_t warm = json_integer_value(json_object_get(totals, "freed_warm"));
+    program->freed_warm_share = looked > 0 && warm >= 0 && warm <= looked ? (double)warm / (double)looked : 1;
     json_decref(totals);
     free(text);
     if (duration_ns > 0) program->end_ns = (uint64_t)duration_ns;

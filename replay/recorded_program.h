@@ -15,6 +15,9 @@ struct ht_recorded_program {
     double rss_peak_bytes;   // RssAnon
     double heap_peak_bytes;  // of it, without the program's own data and bss
     double cpu_ns;
+    // Of the blocks that it freed, the share that it had just used: 1 where the trace does not know, because
+    // that is what nearly all programs come close to.
+    double freed_warm_share;
     char thp[64];  // mode of transparent huge pages, empty if not known
     // What the recording missed, 0 where it does not know.
     uint64_t lost_calls, anomalies, foreign_frees, repairs;

@@ -87,6 +87,12 @@ static __attribute__((noinline)) void touch_freed(const struct ht_lane *lane, ch
     }
 }
 
+// The same as recorded: what decides is the word's place, so that no slot is always read or never.
+static inline void read_freed(const struct ht_lane *lane, const char *block, const uint64_t *word) {
+    uint32_t draw = (uint32_t)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    if (block && draw <= lane->warm_of_2_32) (void)*(const volatile char *)block;
+}
+
 static __attribute__((noinline, cold)) void call_failed(struct ht_lane *lane, const char *function,
                                                         uint64_t size) {
     if (size == 0) return;  // NULL is a good answer to malloc(0)
@@ -201,7 +207,7 @@ static __attribute__((noinline)) void run_wide(struct ht_lane *lane, const uint6
 typedef uint32_t __attribute__((may_alias)) word_half;  // a word's low half, then its high one
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half of a word comes first");
 
-enum { TOUCHES_NEW = 1, TOUCHES_FREED = 2 };
+enum { TOUCHES_NEW = 1, TOUCHES_FREED = 2, READS_FREED = 4 };
 #define LOOP_NAME    run_untouched
 #define LOOP_TOUCHES 0
 #include "replay_loop.h"
@@ -212,8 +218,13 @@ enum { TOUCHES_NEW = 1, TOUCHES_FREED = 2 };
 #define LOOP_TOUCHES (TOUCHES_NEW | TOUCHES_FREED)
 #include "replay_loop.h"
 
+#define LOOP_NAME    run_reading_freed
+#define LOOP_TOUCHES (TOUCHES_NEW | READS_FREED)
+#include "replay_loop.h"
+
 // To the next mark at which the lane stops. Returns the words behind it.
 static const uint64_t *run_to_mark(struct ht_lane *lane, const uint64_t *word) {
+    if (lane->touch_free == HT_TOUCH_FREE_RECORDED) return run_reading_freed(lane, word);
     if (lane->touch_free != HT_TOUCH_FREE_NONE) return run_touching_freed(lane, word);
     if (lane->touch != HT_TOUCH_NONE) return run_touching(lane, word);
     return run_untouched(lane, word);
@@ -227,7 +238,8 @@ ENGINE_INLINE void run_timed(struct ht_lane *lane, const uint64_t *word, struct 
     const uint32_t size = ht_word_arg(w);
     switch (ht_word_op(w)) {
     case HT_WORD_FREE:
-        if (lane->touch_free != HT_TOUCH_FREE_NONE) touch_freed(lane, *entry, size);
+        if (lane->touch_free == HT_TOUCH_FREE_RECORDED) read_freed(lane, *entry, word);
+        else if (lane->touch_free != HT_TOUCH_FREE_NONE) touch_freed(lane, *entry, size);
         do_free(*entry, watch);
         break;
     case HT_WORD_MALLOC: do_malloc(lane, entry, size, HT_PAGES_BY_RULE, touch, watch); break;

@@ -21,8 +21,15 @@ enum ht_pass {
 
 enum ht_touch { HT_TOUCH_NONE, HT_TOUCH_FIRST, HT_TOUCH_PAGES, HT_TOUCH_ALL, HT_TOUCH_RECORDED, HT_TOUCHES };
 
-// What is done to a block's bytes just before it is freed.
-enum ht_touch_free { HT_TOUCH_FREE_NONE, HT_TOUCH_FREE_READ, HT_TOUCH_FREE_WRITE, HT_TOUCH_FREES };
+// What is done to a block's bytes just before it is freed. RECORDED: the first of them is read, of as many
+// blocks as the recorded program had in its caches when it freed them.
+enum ht_touch_free {
+    HT_TOUCH_FREE_NONE,
+    HT_TOUCH_FREE_READ,
+    HT_TOUCH_FREE_WRITE,
+    HT_TOUCH_FREE_RECORDED,
+    HT_TOUCH_FREES
+};
 
 enum ht_outcome_state {
     HT_OUTCOME_NONE,     // the child ended before it could say anything
@@ -43,6 +50,8 @@ static inline bool ht_known_alignment(const struct ht_known_alignments *known, u
 
 struct ht_job {
     uint32_t pass, touch, touch_free;
+    uint32_t warm_of_2_32;  // with HT_TOUCH_FREE_RECORDED: how many freed blocks of 2^32 are read
+    uint32_t zero;
     uint32_t virtual_time;   // 1: the allocator sees trace time
     uint32_t preloaded;      // 1: expect the object of expected_device and expected_inode to serve
     uint32_t scale;          // copies of the trace that run side by side; 0 as 1

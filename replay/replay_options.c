@@ -12,7 +12,7 @@
 #include "option_values.h"
 
 const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
-const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write"};
+const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write", "recorded"};
 
 // clang-format off
 enum key {
@@ -54,7 +54,8 @@ static const struct argp_option table[] = {
      "Which memory is written once allocated: recorded, none, first (byte), pages (a byte of each), all. "
      "Default: recorded", 0},
     {"touch-free", KEY_TOUCH_FREE, "HOW", 0,
-     "What is done to a block's memory just before it is freed: none, read, write. Default: none", 0},
+     "What is done to a block's memory just before it is freed: recorded (its first byte is read, of as many blocks "
+     "as the program had just used), none, read, write (all of it). Default: recorded; none with --touch none", 0},
     {"pollute", KEY_POLLUTE, "KIB", 0,
      "Time calls with cold caches: run through a working set of so many KiB before each timed call, and "
      "tell the total from the timed calls alone. Default: 0, caches as the replay leaves them", 0},
@@ -226,8 +227,8 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
     case KEY_THP:
-        options->thp = (enum ht_thp)(HT_THP_NEVER + one_of(state, text, "thp", ht_thp_names + HT_THP_NEVER,
-                                                           HT_THPS - HT_THP_NEVER));
+        options->thp = (enum ht_thp)(
+            HT_THP_NEVER + one_of(state, text, "thp", ht_thp_names + HT_THP_NEVER, HT_THPS - HT_THP_NEVER));
         break;
     case KEY_POINTS: options->points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
     case KEY_BASELINE: options->baseline = text; break;
@@ -272,10 +273,13 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
                                           .time_pass = true,
                                           .memory_pass = true,
                                           .touch = HT_TOUCH_RECORDED,
+                                          .touch_free = HT_TOUCH_FREES,
                                           .paces = HT_PACES_VIRTUAL};
     argp_err_exit_status = HT_EXIT_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, options);
     if (!options->rounds && !options->budget_ns) options->budget_ns = budget_default_ns;
+    if (options->touch_free == HT_TOUCH_FREES)
+        options->touch_free = options->touch == HT_TOUCH_NONE ? HT_TOUCH_FREE_NONE : HT_TOUCH_FREE_RECORDED;
     bool chosen = options->choices.count > 0 || options->choices.null_only;
     struct ht_error error = {0};
     if (!chosen && ht_choices_add(&options->choices, "all", &error) && !options->list) {

@@ -10,6 +10,7 @@
 #include "bypass.h"
 #include "context.h"
 #include "log_file.h"
+#include "look.h"
 #include "memory.h"
 #include "probe.h"
 #include "real.h"
@@ -102,6 +103,7 @@ static void begin(struct recording *recording) {
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
     probe_cost(header);
+    look_measure_floor(header);
     settings.start_mono_ns = 0;  // a delay is over once
     header->state = HT_RAW_RECORDING;
     atomic_store(&paused, false);
@@ -242,7 +244,7 @@ void recorder_after_fork(void) {
 void recorder_in_forked_child(void) {
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording)
-            log_replace_in_child(t->recording, t->window, t->limit + HT_APPEND_ROOM_BYTES);
+            log_replace_in_child(t->recording, t->window, recorder_window_limit(t) + HT_APPEND_ROOM_BYTES);
     // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();

@@ -45,7 +45,7 @@ struct thread_state {
     uint32_t gate;   // that of the page's epoch: record; anything else: look closer
     uint32_t epoch;  // the recording that the fields below belong to
     struct ht_cursor cursor;
-    uint8_t *limit;  // an append may start below it
+    uint8_t *limit;  // an append may start below it; at it, a look may be due or the window be full
     uint64_t calls;
     int64_t sample_budget_bytes;  // bytes to allocate until memory is sampled again
     uint64_t sample_due_stamp;
@@ -85,11 +85,21 @@ static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_OWN; }
 // errno is preserved.
 HIDDEN struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, uintptr_t stack);
 
+// Behind it no append may start in the thread's window.
+HIDDEN uint8_t *recorder_window_limit(const struct thread_state *t);
+
 // Makes room for one append (modifiers included). False if recording had to stop.
 HIDDEN bool recorder_next_window(struct thread_state *t);
 
 static inline bool recorder_room(struct thread_state *t) {
     return likely(t->cursor.at < t->limit) || recorder_next_window(t);
+}
+
+// The same before the record of a free, of which now and then one is looked at (look.h).
+HIDDEN bool recorder_look_at_freed(struct thread_state *t, const void *block);
+
+static inline bool recorder_room_to_free(struct thread_state *t, const void *block) {
+    return likely(t->cursor.at < t->limit) || recorder_look_at_freed(t, block);
 }
 
 // Ends this log; the header says why. EPOCH_PAUSED afterwards if another may follow, else EPOCH_OFF.

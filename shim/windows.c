@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "log_file.h"
+#include "look.h"
 #include "sys.h"
 
 enum {
@@ -9,6 +10,31 @@ enum {
     WINDOW_BYTES_LAST = 256 << 10,  // about 0.1 ms of the kernel's work at once
     DOUBLINGS = 6
 };
+
+uint8_t *recorder_window_limit(const struct thread_state *t) {
+    return (uint8_t *)t->window + t->window->bytes - HT_APPEND_ROOM_BYTES;
+}
+
+// The next look at a freed block is due in some hundred bytes of records: by random distances, so that no
+// pattern of the program is always hit. The check for the window's end serves both, and costs nothing more.
+static void set_limit(struct thread_state *t) {
+    enum { DISTANCE_BITS = 9, DISTANCE_BYTES_MIN = 128 };
+    uint64_t mixed = (t->cursor.last_stamp ^ t->cursor.last_address) * UINT64_C(0x9e3779b97f4a7c15);
+    uint8_t *due = t->cursor.at + DISTANCE_BYTES_MIN + (mixed >> (64 - DISTANCE_BITS));
+    uint8_t *limit = recorder_window_limit(t);
+    t->limit = due < limit ? due : limit;
+}
+
+static bool has_room(const struct thread_state *t) {
+    return t->window && t->cursor.at < recorder_window_limit(t);
+}
+
+bool recorder_look_at_freed(struct thread_state *t, const void *block) {
+    if (!has_room(t)) return recorder_next_window(t);
+    look_at(t->recording->header, block);
+    set_limit(t);
+    return true;
+}
 
 // A window's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
 static uint64_t take_place(struct recording *recording, uint64_t *bytes, bool may_call) {
@@ -51,12 +77,16 @@ static bool place_window(struct thread_state *t, bool may_call) {
     __atomic_store_n(&window->magic, HT_WINDOW_MAGIC, __ATOMIC_RELEASE);
     t->window = window;
     t->cursor.at = (uint8_t *)(window + 1);
-    t->limit = (uint8_t *)window + bytes - HT_APPEND_ROOM_BYTES;
+    set_limit(t);
     if (old) log_release_pages(old);
     return true;
 }
 
 bool recorder_next_window(struct thread_state *t) {
+    if (has_room(t)) {  // a look was due, but this is no free
+        set_limit(t);
+        return true;
+    }
     int saved = errno;
     uint64_t before = clock_counter(), signals = 0;
     struct recording *recording = t->recording;

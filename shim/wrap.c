@@ -89,14 +89,17 @@ static __attribute__((noinline, cold)) void put_large_or_odd_free(struct thread_
     }
 }
 
+// Reading the clock waits for what was asked of the memory before. The allocator will look at the block's
+// header next: asked for now, it comes while the clock is read.
+HT_ALWAYS_INLINE void fetch_header(const void *block) { __builtin_prefetch((const char *)block - 16, 1); }
+
+// Room is made first, because a look at the block must come before anything fetches it.
 HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
     if (unlikely(large_maybe(block))) {
         put_large_or_odd_free(t, block, false, 0, &no_extras);
-        return;
-    }
-    uint64_t stamp = stamp_now();
-    if (recorder_room(t)) {
-        ht_append_bare(&t->cursor, HT_RAW_FREE, stamp, (uintptr_t)block);
+    } else if (recorder_room_to_free(t, block)) {
+        fetch_header(block);
+        ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
         t->calls++;
     }
 }
@@ -146,12 +149,7 @@ EXPORT void *calloc(size_t count, size_t size) {
     return block;
 }
 
-// Reading the clock waits for what was asked of the memory before. The allocator will look at the block's
-// header next: asked for now, it comes while the clock is read.
-HT_ALWAYS_INLINE void fetch_header(const void *block) { __builtin_prefetch((const char *)block - 16, 1); }
-
 EXPORT void free(void *block) {
-    fetch_header(block);
     if (unlikely(boot_owns(block))) return;
     struct thread_state *t = enter(GATE_BUSY_OWN);
     if (unlikely(!t)) {

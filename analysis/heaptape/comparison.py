@@ -356,7 +356,7 @@ class Experiment:
 
 
 _SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap", "configuration", "thp")
-_USUAL = {"scale": "1", "touch_free": "none", "pollution_bytes": "0", "configuration": "default"}
+_USUAL = {"scale": "1", "touch_free": "recorded", "pollution_bytes": "0", "configuration": "default"}
 
 
 def experiments(frame: pd.DataFrame) -> list[Experiment]:

@@ -1,0 +1,41 @@
+// How warm a block is when it is freed, told by the time that one load takes. Fences keep what the program
+// asked of the memory before out of it.
+#include "look.h"
+
+enum { STEP_COUNTS = 8, FLOOR_TRIES = 64 };
+
+#if defined(__x86_64__)
+static uint32_t load_counts(const void *at) {
+    __asm__ volatile("lfence" ::: "memory");
+    uint64_t before = clock_counter();
+    __asm__ volatile("lfence" ::: "memory");
+    (void)*(const volatile char *)at;
+    __asm__ volatile("lfence" ::: "memory");
+    uint64_t counts = clock_counter() - before;
+    return counts < UINT32_MAX ? (uint32_t)counts : UINT32_MAX;
+}
+
+void look_measure_floor(struct ht_raw_header *header) {
+    char warm = 0;
+    header->look_step_counts = STEP_COUNTS;
+    for (unsigned i = 0; i < FLOOR_TRIES; i++) {
+        uint32_t counts = load_counts(&warm);
+        if (!header->look_floor_counts || counts < header->look_floor_counts)
+            header->look_floor_counts = counts;
+    }
+}
+
+void look_at(struct ht_raw_header *header, const void *block) {
+    if (!((uintptr_t)block % header->page_bytes)) return;
+    uint32_t counts = load_counts(block), floor = header->look_floor_counts;
+    uint32_t bucket = counts > floor ? (counts - floor) / STEP_COUNTS : 0;
+    if (bucket >= HT_RAW_LOOKS) bucket = HT_RAW_LOOKS - 1;
+    __atomic_fetch_add(&header->looks[bucket], 1, __ATOMIC_RELAXED);
+}
+#else
+void look_measure_floor(struct ht_raw_header *header) { (void)header; }
+void look_at(struct ht_raw_header *header, const void *block) {
+    (void)header;
+    (void)block;
+}
+#endif

@@ -1,0 +1,16 @@
+// A look at some of the blocks that are freed: had the program just used them, or were they out of its
+// caches? A replay needs to know, because the call that frees a cold block pays for fetching what it reads of
+// it.
+#ifndef HEAPTAPE_LOOK_H
+#define HEAPTAPE_LOOK_H
+
+#include "recorder.h"
+
+// Measures what a look at memory that is in the cache shows, and notes the least so far in the header.
+HIDDEN void look_measure_floor(struct ht_raw_header *header);
+
+// Times a load of the block's first byte and counts it in the header. Looks at nothing where the cycle
+// counter is too coarse, and not at blocks that begin a page: programs forbid themselves access to those.
+HIDDEN void look_at(struct ht_raw_header *header, const void *block);
+
+#endif
