@@ -86,14 +86,13 @@ class ObservedRun:
     def _launch(self) -> int:
         """Starts the program through something small, which is gone at once, so that it becomes our child. If we started it
         ourselves, our own memory would be in the highest RSS that the kernel tells of it."""
-        launcher = _popen(replace(self._start, argv=["setsid", "--fork", *self._start.argv]))
+        launcher = self._launcher = _popen(replace(self._start, argv=["setsid", "--fork", *self._start.argv]))
         self._others.append(launcher)
         while True:
             ended = launcher.poll() is not None
             found = [pid for pid in [*children(launcher.pid), *children(os.getpid())]
                      if pid not in self._before and pid != launcher.pid]
             if found:
-                launcher.wait()
                 return found[0]
             if ended:
                 raise HeaptapeError(f"cannot run {self._start.argv[0]}: setsid ended with status {launcher.returncode}")
@@ -160,6 +159,7 @@ class ObservedRun:
         self.wall_s = time.monotonic() - self._begun
         # Nobody has waited for it yet, so its clock is still there, and complete.
         self.cpu_ns, alone = cpu_ns(self.pid) or 0, not has_waited(self.pid)
+        self._launcher.wait()  # from then on the program is our child
         _, status, usage = os.wait4(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self.exit_status = 128 - code if code < 0 else code

@@ -31,7 +31,8 @@ from .validation_figures import Validation, figures_object, memory_rows
 from .validation_prediction import heap_curve, recorded_memory
 from .validation_program import Program
 from .validation_recording import Recording, record, who_serves
-from .validation_rounds import Contender, RealRun, RealRunFailed, rounds_of, run_real, startup_costs
+from .validation_rounds import Contender, RealRun, RealRunFailed, rounds_of, run_real
+from .validation_startup import startup_costs
 from .validation_table import validation_text
 
 ROUNDS, ROUNDS_MIN = 8, 2
@@ -267,7 +268,7 @@ def _measure(options: argparse.Namespace, program: Program, tools: tuple[str, st
     if recording.kind != "glibc":
         _prove(program, heaptape, contenders, recording, problems, baseline, folder, talk)
     talk.step("measuring what starting a program costs")
-    startup = startup_costs(contenders, seed)
+    startup = startup_costs(contenders, str(recording.context.get("executable") or ""), seed)
     contenders = [replace(item, startup=startup[item.allocator.name]) for item in contenders]
     found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [],
                        {name: cost.cpu_ns for name, cost in startup.items()}, options.rounds,

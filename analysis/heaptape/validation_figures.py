@@ -23,6 +23,7 @@ from .validation_recording import Recording
 from .validation_rounds import RealRun
 
 SCHEMA = 1
+_NOTHING = Estimate(math.nan, math.nan, math.nan, 0)
 
 
 @dataclass
@@ -119,7 +120,7 @@ def _error_object(predicted: float, own: float, real: pd.Series) -> dict[str, An
     """Errors are shares of the real figure: 0.01 is a prediction that is 1 % too high."""
     values = real.dropna().to_numpy(dtype=float)
     middle = float(np.median(values)) if values.size else math.nan
-    ratio = estimate_ratio(predicted / values) if values.size else Estimate(math.nan, math.nan, math.nan, 0)
+    ratio = estimate_ratio(predicted / values) if values.size else _NOTHING
     return {
         "predicted_bytes": predicted, "real_bytes": _known(middle), "own_bytes": own, "error": _known(ratio.ratio - 1),
         "error_low": _known(ratio.ci_low - 1), "error_high": _known(ratio.ci_high - 1),
@@ -138,22 +139,23 @@ def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
         cpu_ns = table[name].dropna()
         objects[name] = {
             "real_ns": _known(float(cpu_ns.median())), "startup_ns": found.startup_ns.get(name),
-            "predicted_difference_ns": predicted.get(name),
+            "predicted_difference_ns": _known(predicted.get(name, _NOTHING).ratio),
         }
         if name == found.baseline:
             continue
         estimate = estimate_difference((table[name] - table[found.baseline]).dropna().to_numpy())
-        objects[name] |= _difference_object(predicted.get(name, math.nan), estimate)
+        objects[name] |= _difference_object(predicted.get(name, _NOTHING), estimate)
     return objects
 
 
-def _difference_object(predicted: float, real: Estimate) -> dict[str, Any]:
+def _difference_object(predicted: Estimate, real: Estimate) -> dict[str, Any]:
     resolved = math.isfinite(real.ci_low) and (real.ci_low > 0 or real.ci_high < 0)
     return {
+        "predicted_low_ns": _known(predicted.ci_low), "predicted_high_ns": _known(predicted.ci_high),
         "real_difference_ns": _known(real.ratio), "real_low_ns": _known(real.ci_low), "real_high_ns": _known(real.ci_high),
         "pairs": real.rounds, "resolved": resolved,
-        "sign_agrees": bool(predicted * real.ratio > 0) if resolved and math.isfinite(predicted) else None,
-        "predicted_over_real": _known(predicted / real.ratio) if resolved else None,
+        "sign_agrees": bool(predicted.ratio * real.ratio > 0) if resolved and math.isfinite(predicted.ratio) else None,
+        "predicted_over_real": _known(predicted.ratio / real.ratio) if resolved else None,
     }
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .comparison import Measure, round_table
+from .comparison import Estimate, Measure, estimate_difference, round_table
 from .trace import Trace
 
 Floats = NDArray[np.float64]
@@ -32,17 +32,15 @@ def predicted_cpu_ns(row: Mapping[str, Any]) -> float:
     return float(sum(term for term in terms if term is not None and math.isfinite(term)))
 
 
-def predicted_differences_ns(rows: pd.DataFrame, baseline: str, startup_ns: Mapping[str, float]) -> dict[str, float]:
+def predicted_differences_ns(rows: pd.DataFrame, baseline: str, startup_ns: Mapping[str, float]) -> dict[str, Estimate]:
     """By allocator: the median over the rounds of the difference to the baseline in the same round, with what starting a
-    program costs more under it."""
+    program costs more under it, and the interval that the rounds of the replay give it."""
     cpu = rows.assign(cpu_ns=[predicted_cpu_ns(row) for row in rows.to_dict("records")])
     table = round_table(cpu, Measure("cpu", "cpu_ns", "time", "ns", "", "", ""))
     if baseline not in table:
         return {}
-    return {
-        str(name): float((table[name] - table[baseline]).median()) + startup_ns.get(name, 0.0) - startup_ns.get(baseline, 0.0)
-        for name in table
-    }
+    startup = {name: startup_ns.get(name, 0.0) - startup_ns.get(baseline, 0.0) for name in table}
+    return {str(name): estimate_difference((table[name] - table[baseline] + startup[name]).dropna().to_numpy()) for name in table}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,8 @@ from .validation_program import Conduct, Program
 _LOG_LINE = re.compile(r"^  ([\d,]+) calls: (.+\.mraw) \(", re.MULTILINE)
 LOGS_MAX = 50
 """So many logs, those with the most calls, are looked at."""
+
+BRIEF_S, BRIEF_RECORDINGS = 2.0, 5
 
 
 @dataclass(frozen=True)
@@ -50,20 +53,39 @@ class Recording:
         return str(self.context.get("allocator_name") or "")
 
 
+@dataclass(frozen=True)
+class _Attempt:
+    """A recorded run: its logs, those with the most calls first, and the process that the recorder started."""
+
+    folder: Path
+    logs: list[tuple[int, Path]]
+    conduct: Conduct
+    pid: int | None
+
+
 def record(heaptape: str, program: Program, folder: Path, process: str | None, limit_s: float) -> Recording:
-    """Raises HeaptapeError where nothing was recorded."""
-    logs, said = _log_folder(folder), folder / "record.err"
-    prefix = [heaptape, "record", "-v", "-o", str(logs), "--"]
-    start = program.start(dict(os.environ), folder / "recorded.out", said, prefix)
-    with ObservedRun(start) as run:
-        conduct = program.conduct(run, folder, limit_s, "the recording")
-    conduct = replace(conduct, stdout_sha256=sha256_of(folder / "recorded.out"))
-    found = _logs(said.read_text(errors="replace"))
+    """One recording; of a program that ends soon the quickest of several, because what else the machine does stretches pauses
+    of such a run beyond what is the program's own. Raises HeaptapeError where nothing was recorded."""
+    best = _attempt(heaptape, program, folder, limit_s)
+    if program.server is None and best.conduct.wall_s < BRIEF_S:
+        for _ in range(BRIEF_RECORDINGS - 1):
+            other = _attempt(heaptape, program, folder, limit_s)
+            best, worse = (other, best) if other.conduct.wall_s < best.conduct.wall_s else (best, other)
+            shutil.rmtree(worse.folder)
     trace = folder / "trace.bin"
-    info, chosen = _choose(heaptape, found, trace, process)
-    is_root = _context(info).get("pid") == run.first_child
-    busier = 0 if is_root else _busier(heaptape, info, [log for _, log in found if log != chosen], folder)
-    return Recording(trace, info, conduct, len(found), is_root, busier)
+    info, chosen = _choose(heaptape, best.logs, trace, process)
+    is_root = _context(info).get("pid") == best.pid
+    busier = 0 if is_root else _busier(heaptape, info, [log for _, log in best.logs if log != chosen], folder)
+    shutil.rmtree(best.folder)
+    return Recording(trace, info, best.conduct, len(best.logs), is_root, busier)
+
+
+def _attempt(heaptape: str, program: Program, folder: Path, limit_s: float) -> _Attempt:
+    logs, out, said = _log_folder(folder), folder / "recorded.out", folder / "record.err"
+    with ObservedRun(program.start(dict(os.environ), out, said, [heaptape, "record", "-v", "-o", str(logs), "--"])) as run:
+        conduct = program.conduct(run, folder, limit_s, "the recording")
+    conduct = replace(conduct, stdout_sha256=sha256_of(out))
+    return _Attempt(logs, _logs(said.read_text(errors="replace")), conduct, run.first_child)
 
 
 def who_serves(heaptape: str, program: Program, environment: dict[str, str], recording: Recording, folder: Path,
@@ -77,6 +99,7 @@ def who_serves(heaptape: str, program: Program, environment: dict[str, str], rec
         unloaded.conduct(run, folder, limit_s, "the proof of who serves")
     found = _logs(said.read_text(errors="replace"))
     info, _ = _choose(heaptape, found, folder / "proof.bin", recording.executable)
+    shutil.rmtree(logs)
     return str(_context(info).get("allocator") or "")
 
 

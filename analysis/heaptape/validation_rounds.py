@@ -1,4 +1,4 @@
-"""The real program under each allocator, round by round in random order, and what starting any program costs."""
+"""The real program under each allocator, round by round in random order."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from .errors import HeaptapeError
-from .observed_run import ObservedRun, Start, TimeLimit
+from .observed_run import ObservedRun, TimeLimit
 from .validation_allocators import RealAllocator
 from .validation_program import CommandFailed, Conduct, Program
 from .validation_recording import Recording, last_line, sha256_of
 from .watched_process import Watched
-
-STARTS = 25
-"""How often the program that does nothing is started under each allocator."""
-
-_NOTHING = "/bin/true"
-_NOTHING_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -69,18 +62,6 @@ def rounds_of(contenders: list[Contender], rounds: int, seed: int) -> Iterator[t
         for contender in turn:
             if contender in contenders:
                 yield number, contender
-
-
-def startup_costs(contenders: list[Contender], seed: int) -> dict[str, Startup]:
-    """By allocator."""
-    found: dict[str, list[tuple[int, int]]] = {item.allocator.name: [] for item in contenders}
-    for _, contender in rounds_of(list(contenders), STARTS, seed):
-        with ObservedRun(Start([_NOTHING], contender.environment)) as run:
-            run.watch(None, _NOTHING_LIMIT_S, f"{_NOTHING} under {contender.allocator.name}")
-        if run.exit_status:
-            raise RealRunFailed(f"{contender.allocator.name}: {_NOTHING} ended with status {run.exit_status}")
-        found[contender.allocator.name].append((run.cpu_ns, run.max_rss_kb))
-    return {name: Startup(median(cpu for cpu, _ in values), max(rss for _, rss in values)) for name, values in found.items()}
 
 
 def run_real(program: Program, contender: Contender, recording: Recording, folder: Path, number: int, limit_s: float) -> RealRun:
