@@ -4,8 +4,8 @@
     bench/validate.py [--build B] [--only NAME,...] [--alloc LIST] [--rounds N] [-o results.jsonl] [--again]
     bench/validate.py -o results.jsonl --no-run [--page docs/validity.md] [--curves DIR] [--readme]
 
-Appends a line of JSON for each program to the results; a program that is there already is passed over, unless --again,
-so that what was interrupted goes on. A program that is not installed is named and passed over. Then prints, of all that
+Appends a line of JSON for each program to the results; one that is there already is passed over, unless --again, so
+that what was interrupted goes on. A program that is not installed is named and passed over. Then prints, of all that
 the results hold, the totals; --page writes the page, --curves a drawing for each program, --readme prints a short table.
 Wants a quiet machine: CPU times are compared.
 """
@@ -107,7 +107,7 @@ def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="measure also what the results have already")
     parser.add_argument("--no-run", action="store_true", help="only print and write what the results hold")
     parser.add_argument("--page", type=Path, metavar="FILE.md", help="write the page about it")
-    parser.add_argument("--curves", type=Path, metavar="DIR", help="write a drawing for each program; the page shows them")
+    parser.add_argument("--curves", type=Path, metavar="DIR", help="write a drawing for each program, for the page too")
     parser.add_argument("--readme", action="store_true", help="print a short table")
     options = parser.parse_args()
     options.names = options.only.split(",") if options.only else list(programs)
@@ -131,8 +131,7 @@ def main() -> int:
         return 1
     drawings = draw_curves(shown, options.curves) if options.curves else {}
     if options.page:
-        notes = {name: program for name, program in programs.items()}
-        write_atomically(options.page, page(shown, notes, drawings, options.page.resolve().parent))
+        write_atomically(options.page, page(shown, programs, drawings, options.page.resolve().parent))
     print(readme_table(shown) if options.readme else totals_table(shown))
     return 0 if fine else 1
 

@@ -50,6 +50,12 @@ def differences(result: Result) -> Iterator[tuple[str, Result]]:
             yield item["name"], item["cpu"]
 
 
+def baseline_ns(result: Result) -> float | None:
+    """The CPU time that the real program takes under the baseline."""
+    name = result["validation"]["baseline"]
+    return next((item["cpu"]["real_ns"] for item in measured(result) if item["name"] == name), None)
+
+
 def _worst(results: list[Result], figure: str) -> Worst | None:
     errors = [(abs(item["memory"][figure]["error"]), f"{result['name']} under {item['name']}")
               for result in results for item in measured(result) if item["memory"][figure]["error"] is not None]
@@ -74,7 +80,7 @@ def _correlation(results: list[Result]) -> float | None:
     """Of all differences to the baseline, each as a share of the CPU time that the program takes under it."""
     predicted, real = [], []
     for result in results:
-        own_ns = next((item["cpu"]["real_ns"] for item in measured(result) if item["name"] == result["validation"]["baseline"]), None)
+        own_ns = baseline_ns(result)
         for _, cpu in differences(result):
             if own_ns and cpu["predicted_difference_ns"] is not None:
                 predicted.append(cpu["predicted_difference_ns"] / own_ns)
