@@ -31,7 +31,7 @@ static bool has_room(const struct thread_state *t) {
 
 bool recorder_look_at_freed(struct thread_state *t, const void *block) {
     if (!has_room(t)) return recorder_next_window(t);
-    look_at(t->recording->header, block);
+    look_at(t, block);
     set_limit(t);
     return true;
 }

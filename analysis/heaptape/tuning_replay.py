@@ -26,11 +26,12 @@ _ENDING_S = 10
 
 
 class ReplayFailed(HeaptapeError):
-    """What `replay` said last before it failed, with its exit status."""
+    """What `replay` said last before it failed, with its exit status, and what it printed all the same."""
 
-    def __init__(self, words: str, exit_status: int) -> None:
+    def __init__(self, words: str, exit_status: int, printed: str) -> None:
         super().__init__(words)
         self.exit_status = exit_status
+        self.printed = printed
 
 
 class BadTrace(HeaptapeError):
@@ -69,7 +70,7 @@ def run_tool(command: list[str]) -> str:
     if process.returncode:
         lines = [line for line in said.splitlines() if line.strip()]
         words = lines[-1] if lines else f"ended with status {process.returncode}"
-        raise ReplayFailed(words.removeprefix("replay: "), max(process.returncode, 1))
+        raise ReplayFailed(words.removeprefix("replay: "), max(process.returncode, 1), printed)
     return printed
 
 

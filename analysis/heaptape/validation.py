@@ -160,12 +160,18 @@ def _replay(replay: str, alloc: str, baseline: str, options: argparse.Namespace,
     try:
         printed = run_tool(command)
     except ReplayFailed as error:
-        problem = str(error)
+        problem, printed = str(error), error.printed or "{}"
         if not rows.exists():
             raise HeaptapeError(f"the replay failed: {problem}") from error
     frame = read_results(rows)
     replayed = {item["name"]: item for item in json.loads(printed).get("allocators", [])}
     return frame, replayed, problem
+
+
+def _why_not(rows: pd.DataFrame, name: str) -> str:
+    """What a row says of an allocator that failed in the replay."""
+    told = rows[rows["allocator"] == name].get("problem", pd.Series(dtype=object)).dropna()
+    return f"in the replay: {told.iloc[0]}" if len(told) else ""
 
 
 def _environment(rows: pd.DataFrame, name: str) -> list[str]:
@@ -180,18 +186,24 @@ def _contender(allocator: RealAllocator, rows: pd.DataFrame, recording: Recordin
     return Contender(allocator, environment, preload)
 
 
+def _without(contenders: list[Contender], problems: dict[str, str]) -> list[Contender]:
+    return [item for item in contenders if item.allocator.name not in problems]
+
+
 def _prove(program: Program, heaptape: str, contenders: list[Contender], recording: Recording, problems: dict[str, str],
-           baseline: str, folder: Path, talk: _Talk) -> None:
+           folder: Path, talk: _Talk) -> None:
     """A program that brings its own allocator may call that whatever is preloaded. So the recorder is asked who serves."""
-    for contender in contenders:
+    for contender in _without(contenders, problems):
         name = contender.allocator.name
         talk.step(f"making sure that {name} serves")
         limit_s = 10 * recording.conduct.wall_s + 60
-        serves = who_serves(heaptape, program, contender.environment, recording, folder, limit_s)
+        try:
+            serves = who_serves(heaptape, program, contender.environment, recording, folder, limit_s)
+        except HeaptapeError as error:
+            problems[name] = str(error)
+            continue
         if os.path.realpath(serves) != os.path.realpath(contender.allocator.path):
             problems[name] = f"preloaded, it does not serve {recording.executable}: {serves} does"
-    if baseline in problems:
-        raise HeaptapeError(f"{baseline}: {problems[baseline]}")
 
 
 def _real_runs(found: Validation, program: Program, contenders: list[Contender], folder: Path, limit_s: float,
@@ -199,7 +211,7 @@ def _real_runs(found: Validation, program: Program, contenders: list[Contender],
     """Fills in the runs, and how many rounds there were. An allocator that fails costs its own runs only; the baseline costs
     them all."""
     different, begun, done = [], time.monotonic(), 0
-    left = [item for item in contenders if item.allocator.name not in found.problems]
+    left = list(contenders)
     for number, contender in rounds_of(left, found.rounds, found.seed):
         name = contender.allocator.name
         if number > done:
@@ -261,15 +273,18 @@ def _measure(options: argparse.Namespace, program: Program, tools: tuple[str, st
         memory = recorded_memory(trace, float(recording.info["duration_ns"]))
     talk.step(f"replaying {recording.info['events']:,} calls")
     rows, replayed, problem = _replay(replay, alloc, baseline, options, seed, recording, folder)
-    problems = {item.name: problem or "was not replayed" for item in allocators if not memory_rows(rows, item.name)}
+    problems = {item.name: _why_not(rows, item.name) or problem or "was not replayed"
+                for item in allocators if not memory_rows(rows, item.name)}
     if baseline in problems:
         raise HeaptapeError(f"the replay failed: {problems[baseline]}")
     contenders = [_contender(item, rows, recording) for item in allocators]
     if recording.kind != "glibc":
-        _prove(program, heaptape, contenders, recording, problems, baseline, folder, talk)
+        _prove(program, heaptape, contenders, recording, problems, folder, talk)
     talk.step("measuring what starting a program costs")
-    startup = startup_costs(contenders, str(recording.context.get("executable") or ""), seed)
-    contenders = [replace(item, startup=startup[item.allocator.name]) for item in contenders]
+    startup = startup_costs(_without(contenders, problems), str(recording.context.get("executable") or ""), seed, problems)
+    if baseline in problems:
+        raise HeaptapeError(f"{baseline}: {problems[baseline]}")
+    contenders = [replace(item, startup=startup[item.allocator.name]) for item in _without(contenders, problems)]
     found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [],
                        {name: cost.cpu_ns for name, cost in startup.items()}, options.rounds,
                        seed, problems, environments={item.name: _environment(rows, item.name) for item in allocators})

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import HeaptapeError
-from .observed_run import ObservedRun, TimeLimit
+from .observed_run import ObservedRun
 from .validation_allocators import RealAllocator
-from .validation_program import CommandFailed, Conduct, Program
+from .validation_program import Conduct, Program
 from .validation_recording import Recording, last_line, sha256_of
 from .watched_process import Watched
 
@@ -74,7 +74,7 @@ def run_real(program: Program, contender: Contender, recording: Recording, folde
         with ObservedRun(start, recording.executable, contender.library, recording.is_root,
                          contender.startup.rss_kb) as run:
             conduct = program.conduct(run, folder, limit_s, f"the program under {name}")
-    except (CommandFailed, TimeLimit) as error:
+    except HeaptapeError as error:
         raise RealRunFailed(f"{name}: {error}") from error
     if conduct.exit_status != recording.conduct.exit_status:
         raise RealRunFailed(f"{name}: the program ended with status {conduct.exit_status}, not with {recording.conduct.exit_status} "

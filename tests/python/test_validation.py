@@ -220,12 +220,12 @@ def test_bad_usage(heaptape_binary: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert said.out == "" and said.err.count("\n") == 1 and words in said.err, said.err
 
 
-def _validate(binary: Path, *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "analysis")}
-    return subprocess.run([binary, "validate", *arguments], capture_output=True, text=True, env=environment, timeout=300, **more)
+def _validate(binary: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "analysis"), **variables}
+    return subprocess.run([binary, "validate", *arguments], capture_output=True, text=True, env=environment, timeout=300)
 
 
-# Under jemalloc it fails, mimalloc does not serve it, and under bump it prints something else.
+# Under jemalloc it fails when it really runs, and under another already in the replay; mimalloc does not serve it, and under bump it prints something else.
 PROGRAM = """
 case $LD_PRELOAD in
 *malloc_wrap*) ;;
@@ -242,13 +242,15 @@ def test_allocators_that_fail_and_others(heaptape_binary: Path, tmp_path: Path) 
         if not heaptape_binary.with_name(f"replay-{name}").exists():
             pytest.skip(f"{name} is not built in")
     kept, curves = tmp_path / "kept", tmp_path / "curves.jsonl"
-    done = _validate(heaptape_binary, "--alloc", "glibc,jemalloc,mimalloc,bump", "--rounds", "2", "--replay-rounds", "1", "--json",
-                     "--keep", str(kept), "-o", str(curves), "--", "sh", "-c", PROGRAM.format(python=PYTHON))
+    faulty = f"faulty={heaptape_binary.parent}/tests/targets/faulty_malloc.so"
+    done = _validate(heaptape_binary, "--alloc", f"glibc,jemalloc,mimalloc,bump,{faulty}", "--rounds", "2", "--replay-rounds", "1",
+                     "--json", "--keep", str(kept), "-o", str(curves), "--", "sh", "-c", PROGRAM.format(python=PYTHON),
+                     FAULTY_MALLOC="abort")
     assert done.returncode == 1
     document = json.loads(done.stdout)
     found = {item["name"]: item for item in document["allocators"]}
     for name, words in (("jemalloc", "the program ended with status 4, not with 0 as recorded: why"),
-                        ("mimalloc", "was not loaded into")):
+                        ("mimalloc", "was not loaded into"), ("faulty", "in the replay: killed by Aborted")):
         assert words in found[name]["problem"] and "memory" not in found[name] and f"{name}: {found[name]['problem']}" in done.stderr
     assert "differs from the recording under bump" in document["warnings"][-1]
     assert Path(document["recorded"]["executable"]).name == Path(PYTHON).name and document["recorded"]["calls"] > 10_000
