@@ -150,6 +150,19 @@ def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = 
     return _around_median(differences, *(_few_interval(differences) if few else _median_interval(differences, seed, resamples)))
 
 
+def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Estimate:
+    """How much longer than the baseline, in the unit of the times, shape (rounds,) each and paired: the estimate of the ratio,
+    less 1, times the median of the baseline, plus the offset. A machine that is half as fast for a while doubles a difference
+    and leaves a ratio. Where a time is not positive there is no ratio, and differences are estimated as they are."""
+    known = np.isfinite(times) & np.isfinite(baseline)
+    times, baseline = times[known], baseline[known]
+    if times.size == 0 or (times <= 0).any() or (baseline <= 0).any():
+        return estimate_difference(times - baseline + offset)
+    ratio, scale = estimate_ratio(times / baseline), float(np.median(baseline))
+    middle, low, high = ((value - 1) * scale + offset for value in (ratio.ratio, ratio.ci_low, ratio.ci_high))
+    return Estimate(middle, low, high, ratio.rounds)
+
+
 def _around_median(values: Floats, low: float, high: float) -> Estimate:
     middle = float(np.median(values))
     if values.size == 1:

@@ -27,6 +27,7 @@ _INTERVAL_MIN_S, _INTERVAL_MAX_S, _INTERVAL_SHARE = 0.0002, 0.01, 1000
 _MAPS_TRIES = 200
 _LOOKING_SHARE = 4
 _ENDING_S = 3.0
+_BRIEF_S = 0.1
 _WAITERS = ("sh", "dash", "bash", "busybox", "heaptape")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -48,14 +49,12 @@ class Start:
 
 class ObservedRun:
     """A program that runs and is watched; when it has ended there are its exit status (128 and the number of the signal that
-    ended it), wall_s, cpu_ns and max_rss_kb. Leaving the context ends whatever of it is left. `name` is the base name of the executable
+    ended it), wall_s and cpu_ns. Leaving the context ends whatever of it is left. `name` is the base name of the executable
     whose processes are watched (None: none is), `library` what must be mapped in them; with `only_root` it is the program
-    itself that is watched, and its descendants are not looked for. `launcher_kb` is the highest RSS that may be that of what
-    starts the program."""
+    itself that is watched, and its descendants are not looked for."""
 
-    def __init__(self, start: Start, name: str | None = None, library: str | None = None, only_root: bool = False,
-                 launcher_kb: int = 0) -> None:
-        self._start, self._name, self._only_root, self._launcher_kb = start, name, only_root, launcher_kb
+    def __init__(self, start: Start, name: str | None = None, library: str | None = None, only_root: bool = False) -> None:
+        self._start, self._name, self._only_root = start, name, only_root
         self._library = os.path.realpath(library) if library else None
         self._others: list[subprocess.Popen[bytes]] = []
         self._known: dict[int, Watched] = {}
@@ -65,7 +64,7 @@ class ObservedRun:
         self.first_child: int | None = None
         self.watched: list[Watched] = []
         self.exit_status: int | None = None
-        self.wall_s, self.cpu_ns, self.max_rss_kb, self._look_at_s = 0.0, 0, 0, 0.0
+        self.wall_s, self.cpu_ns, self._look_at_s = 0.0, 0, 0.0
 
     def __enter__(self) -> Self:
         self._was_subreaper = ctypes.c_int(0)
@@ -85,7 +84,7 @@ class ObservedRun:
 
     def _launch(self) -> int:
         """Starts the program through something small, which is gone at once, so that it becomes our child. If we started it
-        ourselves, our own memory would be in the highest RSS that the kernel tells of it."""
+        ourselves, our own memory would be in the first readings of it."""
         launcher = self._launcher = _popen(replace(self._start, argv=["setsid", "--fork", *self._start.argv]))
         self._others.append(launcher)
         while True:
@@ -163,11 +162,12 @@ class ObservedRun:
         _, status, usage = os.wait4(self.pid, 0)
         code = os.waitstatus_to_exitcode(status)
         self.exit_status = 128 - code if code < 0 else code
-        self.max_rss_kb = usage.ru_maxrss
         item = self._known.get(self.pid)
         if item:
             item.cpu_ns = self.cpu_ns - item.cpu_before_ns
-            if alone and usage.ru_maxrss > self._launcher_kb:
+            # Much may come after the last reading of so brief a run. Of a longer one the last thing that comes is pages of
+            # files, for what libraries do when they go, which would pass for anonymous ones.
+            if alone and self.wall_s < _BRIEF_S:
                 item.add_mark(usage.ru_maxrss, item.file_kb)
 
     def _sample(self, now_s: float) -> None:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +31,15 @@ from .validation_figures import Validation, figures_object, memory_rows
 from .validation_prediction import heap_curve, recorded_memory
 from .validation_program import Program
 from .validation_recording import Recording, record, who_serves
-from .validation_rounds import Contender, RealRun, RealRunFailed, rounds_of, run_real
-from .validation_startup import startup_costs
+from .validation_rounds import Contender, RealRun, RealRunFailed, run_real, shuffled
+from .validation_startup import recorder_memory_bytes, startup_costs
 from .validation_table import validation_text
 
 ROUNDS, ROUNDS_MIN = 8, 2
 READINGS_MIN = 50
 _REPLAY_POINTS = 10_000
+_BLOCKS = 4
+"""Replays and real runs take turns so often: a machine that is slower for some minutes is so for both."""
 _RECORDING_LIMIT_S = 3600.0
 
 
@@ -148,24 +150,38 @@ def _folder(keep: str | None) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
-def _replay(replay: str, alloc: str, baseline: str, options: argparse.Namespace, seed: int, recording: Recording,
-            folder: Path) -> tuple[pd.DataFrame, dict[str, dict[str, Any]], str]:
-    """All rows, the comparison by allocator, and what went wrong, if something did without ending all."""
+@dataclass(frozen=True)
+class _Tools:
+    """The programs, and what they are told to compare."""
+
+    replay: str
+    heaptape: str
+    alloc: str
+    baseline: str
+
+
+def _replay(tools: _Tools, rounds: int, seed: int, recording: Recording, folder: Path,
+            options: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], str]:
+    """One block of rounds, whose rows go behind those that are there: the comparison by allocator, and what went wrong, if
+    something did without ending all."""
     rows, problem, printed = folder / "replay.jsonl", "", "{}"
-    command = [replay, "-q", "--json", "--alloc", alloc, "--baseline", baseline, "--rounds", str(options.replay_rounds),
+    command = [tools.replay, "-q", "--json", "--alloc", tools.alloc, "--baseline", tools.baseline, "--rounds", str(rounds),
                "--seed", str(seed), "--points", str(_REPLAY_POINTS), "-o", str(rows)]
     # The real runs are to have the other half.
-    command += ["--budget", f"{max(round(options.budget / 2), 1)}s"] if options.budget else []
-    command += ["--", str(recording.trace)]
+    budget_s = options.budget / 2 * rounds / options.replay_rounds if options.budget else 0.0
+    command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget else []
     try:
-        printed = run_tool(command)
+        printed = run_tool([*command, "--", str(recording.trace)])
     except ReplayFailed as error:
         problem, printed = str(error), error.printed or "{}"
         if not rows.exists():
             raise HeaptapeError(f"the replay failed: {problem}") from error
-    frame = read_results(rows)
-    replayed = {item["name"]: item for item in json.loads(printed).get("allocators", [])}
-    return frame, replayed, problem
+    return {item["name"]: item for item in json.loads(printed).get("allocators", [])}, problem
+
+
+def _blocks(rounds: int, count: int) -> list[int]:
+    """The rounds, divided as evenly as can be."""
+    return [rounds * (i + 1) // count - rounds * i // count for i in range(count)]
 
 
 def _why_not(rows: pd.DataFrame, name: str) -> str:
@@ -206,52 +222,71 @@ def _prove(program: Program, heaptape: str, contenders: list[Contender], recordi
             problems[name] = f"preloaded, it does not serve {recording.executable}: {serves} does"
 
 
-def _real_runs(found: Validation, program: Program, contenders: list[Contender], folder: Path, limit_s: float,
-               ends: float | None, talk: _Talk) -> None:
-    """Fills in the runs, and how many rounds there were. An allocator that fails costs its own runs only; the baseline costs
-    them all."""
-    different, begun, done = [], time.monotonic(), 0
-    left = list(contenders)
-    for number, contender in rounds_of(left, found.rounds, found.seed):
-        name = contender.allocator.name
-        if number > done:
-            done = number
+@dataclass
+class _RealRounds:
+    """Fills in the runs. An allocator that fails costs its own runs only; the baseline costs them all."""
+
+    found: Validation
+    program: Program
+    left: list[Contender]
+    folder: Path
+    limit_s: float
+    ends: float | None
+    talk: _Talk
+    order: random.Random
+    begun: float
+    done: int = 0
+    different: list[str] = field(default_factory=list)
+
+    def run(self, rounds: int) -> bool:
+        """So many more rounds; False if there is no time for the next one."""
+        for _ in range(rounds):
             now = time.monotonic()
-            if ends is not None and done >= ROUNDS_MIN and now + (now - begun) / done > ends:
-                found.rounds = done
-                break
-        talk.step(f"round {number + 1} of {found.rounds}: {name}")
+            if self.ends is not None and self.done >= ROUNDS_MIN and now + (now - self.begun) / self.done > self.ends:
+                return False
+            for contender in shuffled(self.left, self.order):
+                self._one(contender)
+            self.done += 1
+        return True
+
+    def _one(self, contender: Contender) -> None:
+        found, name = self.found, contender.allocator.name
+        self.talk.step(f"round {self.done + 1} of {found.rounds}: {name}")
         try:
-            run = run_real(program, contender, found.recording, folder, number, limit_s)
+            run = run_real(self.program, contender, found.recording, self.folder, self.done, self.limit_s)
         except RealRunFailed as error:
             if name == found.baseline:
                 raise
             found.problems[name] = str(error).removeprefix(f"{name}: ")
-            left.remove(contender)
-            continue
-        talk.detail(f"{run.cpu_ns / 1e6:,.1f} ms of CPU, peak {run.process.peak_bytes / 1e6:,.2f} MB, "
-                    f"mean {run.process.mean_bytes / 1e6:,.2f} MB, {len(run.process.times_s):,} readings")
+            self.left.remove(contender)
+            return
+        self.talk.detail(f"{run.cpu_ns / 1e6:,.1f} ms of CPU, peak {run.process.peak_bytes / 1e6:,.2f} MB, "
+                         f"mean {run.process.mean_bytes / 1e6:,.2f} MB, {len(run.process.times_s):,} readings")
         found.runs.append(run)
         # A server prints its pid and the time of day.
         if run.stdout_sha256 not in (None, found.recording.conduct.stdout_sha256) and not found.is_server:
-            different.append(name)
-    readings = sorted(len(run.process.times_s) for run in found.runs)[len(found.runs) // 2] if found.runs else 0
-    if readings < READINGS_MIN:
-        found.warnings.append(f"only {readings} readings of memory in a run: the program ends too soon for its memory to be measured")
-    if different:
-        found.warnings.append(f"what the program printed differs from the recording under {', '.join(different)}")
+            self.different.append(name)
+
+    def doubts(self) -> list[str]:
+        """What is to be said of the runs."""
+        runs, said = self.found.runs, []
+        readings = sorted(len(run.process.times_s) for run in runs)[len(runs) // 2] if runs else 0
+        if readings < READINGS_MIN:
+            said.append(f"only {readings} readings of memory in a run: the program ends too soon for its memory to be measured")
+        if self.different:
+            said.append(f"what the program printed differs from the recording under {', '.join(self.different)}")
+        return said
 
 
 def run_validate(options: argparse.Namespace) -> int:
     """heaptape validate"""
     program, replay = _program(options), find_replay()
-    heaptape, talk = find_heaptape(replay), _Talk(options)
     alloc, allocators = find_allocators(replay, options.alloc)
-    baseline = choose_baseline(allocators, options.baseline)
+    tools, talk = _Tools(replay, find_heaptape(replay), alloc, choose_baseline(allocators, options.baseline)), _Talk(options)
     seed = options.seed if options.seed is not None else random.randrange(1_000_000)
     try:
         with _folder(options.keep) as folder:
-            found = _measure(options, program, (replay, heaptape), (alloc, allocators, baseline), seed, folder, talk)
+            found = _measure(options, program, tools, allocators, seed, folder, talk)
             document = figures_object(found)
             if options.output:
                 write_atomically(options.output, _curve_lines(found))
@@ -263,34 +298,52 @@ def run_validate(options: argparse.Namespace) -> int:
     return EXIT_FAILED if found.problems else 0
 
 
-def _measure(options: argparse.Namespace, program: Program, tools: tuple[str, str],
-             who: tuple[str, list[RealAllocator], str], seed: int, folder: Path, talk: _Talk) -> Validation:
-    (replay, heaptape), (alloc, allocators, baseline) = tools, who
+def _contenders(found: Validation, program: Program, tools: _Tools, folder: Path, talk: _Talk) -> list[Contender]:
+    """Those that can be run for real, with what starting a program costs under each."""
+    recording, problems, rows = found.recording, found.problems, found.rows
+    contenders = [_contender(item, rows, recording) for item in found.allocators]
+    if recording.kind != "glibc":
+        _prove(program, tools.heaptape, contenders, recording, problems, folder, talk)
+    talk.step("measuring what starting a program costs")
+    startup = startup_costs(_without(contenders, problems), str(recording.context.get("executable") or ""), found.seed, problems)
+    if found.baseline in problems:
+        raise HeaptapeError(f"{found.baseline}: {problems[found.baseline]}")
+    found.startup_ns = startup
+    # What is preloaded costs the loader about as much as the recorder did.
+    found.preloaded = {item.allocator.name for item in contenders if item.library}
+    found.recorder_bytes = recorder_memory_bytes(tools.heaptape, folder)
+    return _without(contenders, problems)
+
+
+def _measure(options: argparse.Namespace, program: Program, tools: _Tools, allocators: list[RealAllocator], seed: int,
+             folder: Path, talk: _Talk) -> Validation:
     begun = time.monotonic()
     talk.step("recording")
-    recording = record(heaptape, program, folder, options.process, float(options.timeout or _RECORDING_LIMIT_S))
+    recording = record(tools.heaptape, program, folder, options.process, float(options.timeout or _RECORDING_LIMIT_S))
     with read_trace(recording.trace) as trace:
         memory = recorded_memory(trace, float(recording.info["duration_ns"]))
+    count = min(_BLOCKS, options.rounds, options.replay_rounds)
+    replays, real = _blocks(options.replay_rounds, count), _blocks(options.rounds, count)
     talk.step(f"replaying {recording.info['events']:,} calls")
-    rows, replayed, problem = _replay(replay, alloc, baseline, options, seed, recording, folder)
+    compared, problem = _replay(tools, replays[0], seed, recording, folder, options)
+    rows = read_results(folder / "replay.jsonl")
     problems = {item.name: _why_not(rows, item.name) or problem or "was not replayed"
                 for item in allocators if not memory_rows(rows, item.name)}
-    if baseline in problems:
-        raise HeaptapeError(f"the replay failed: {problems[baseline]}")
-    contenders = [_contender(item, rows, recording) for item in allocators]
-    if recording.kind != "glibc":
-        _prove(program, heaptape, contenders, recording, problems, folder, talk)
-    talk.step("measuring what starting a program costs")
-    startup = startup_costs(_without(contenders, problems), str(recording.context.get("executable") or ""), seed, problems)
-    if baseline in problems:
-        raise HeaptapeError(f"{baseline}: {problems[baseline]}")
-    contenders = [replace(item, startup=startup[item.allocator.name]) for item in _without(contenders, problems)]
-    found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [],
-                       {name: cost.cpu_ns for name, cost in startup.items()}, options.rounds,
+    if tools.baseline in problems:
+        raise HeaptapeError(f"the replay failed: {problems[tools.baseline]}")
+    found = Validation(program.title, recording, memory, allocators, tools.baseline, rows, compared, [], {}, options.rounds,
                        seed, problems, environments={item.name: _environment(rows, item.name) for item in allocators})
-    limit_s = float(options.timeout or 10 * recording.conduct.wall_s + 60)
-    ends = begun + options.budget if options.budget else None
-    _real_runs(found, program, contenders, folder, limit_s, ends, talk)
+    contenders = _contenders(found, program, tools, folder, talk)
+    rounds = _RealRounds(found, program, contenders, folder, float(options.timeout or 10 * recording.conduct.wall_s + 60),
+                         begun + options.budget if options.budget else None, talk, random.Random(seed), time.monotonic())
+    for block in range(count):
+        if block:
+            talk.step("replaying again")
+            _replay(tools, replays[block], seed + block, recording, folder, options)
+        if not rounds.run(real[block]):
+            break
+    found.rounds, found.rows = rounds.done, read_results(folder / "replay.jsonl")
+    found.warnings += rounds.doubts()
     return found
 
 

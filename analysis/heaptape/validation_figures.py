@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .comparison import SAME_WITHIN, Estimate, estimate_difference, estimate_ratio
+from .comparison import SAME_WITHIN, Estimate, estimate_saving, estimate_ratio
 from .request_latency import Latencies, parse_latencies
 from .validation_allocators import RealAllocator
 from .validation_prediction import (
@@ -42,6 +42,8 @@ class Validation:
     rounds: int
     seed: int
     problems: dict[str, str] = field(default_factory=dict)
+    preloaded: set[str] = field(default_factory=set)
+    recorder_bytes: int = 0
     warnings: list[str] = field(default_factory=list)
     environments: dict[str, list[str]] = field(default_factory=dict)
 
@@ -100,7 +102,7 @@ def memory_rows(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
 
 def _predicted(found: Validation, name: str) -> PredictedMemory | None:
     """The median over the rounds of the replay."""
-    each = [predicted_memory(row, found.memory) for row in memory_rows(found.rows, name)]
+    each = [predicted_memory(row, found.memory, 0 if name in found.preloaded else found.recorder_bytes) for row in memory_rows(found.rows, name)]
     if not each:
         found.problems.setdefault(name, "was not replayed")
         return None
@@ -143,7 +145,7 @@ def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
         }
         if name == found.baseline:
             continue
-        estimate = estimate_difference((table[name] - table[found.baseline]).dropna().to_numpy())
+        estimate = estimate_saving(table[name].to_numpy(), table[found.baseline].to_numpy())
         objects[name] |= _difference_object(predicted.get(name, _NOTHING), estimate)
     return objects
 

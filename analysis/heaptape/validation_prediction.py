@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .comparison import Estimate, Measure, estimate_difference, round_table
+from .comparison import Estimate, Measure, estimate_saving, round_table
 from .trace import Trace
 
 Floats = NDArray[np.float64]
@@ -33,14 +33,14 @@ def predicted_cpu_ns(row: Mapping[str, Any]) -> float:
 
 
 def predicted_differences_ns(rows: pd.DataFrame, baseline: str, startup_ns: Mapping[str, float]) -> dict[str, Estimate]:
-    """By allocator: the median over the rounds of the difference to the baseline in the same round, with what starting a
-    program costs more under it, and the interval that the rounds of the replay give it."""
+    """By allocator: how much more than the baseline's, paired within rounds, with what starting a program costs more under it,
+    and the interval that the rounds of the replay give it."""
     cpu = rows.assign(cpu_ns=[predicted_cpu_ns(row) for row in rows.to_dict("records")])
     table = round_table(cpu, Measure("cpu", "cpu_ns", "time", "ns", "", "", ""))
     if baseline not in table:
         return {}
     startup = {name: startup_ns.get(name, 0.0) - startup_ns.get(baseline, 0.0) for name in table}
-    return {str(name): estimate_difference((table[name] - table[baseline] + startup[name]).dropna().to_numpy()) for name in table}
+    return {str(name): estimate_saving(table[name].to_numpy(), table[baseline].to_numpy(), startup[name]) for name in table}
 
 
 @dataclass(frozen=True)
@@ -70,19 +70,22 @@ def _column(frame: pd.DataFrame, name: str) -> Floats:
 
 @dataclass(frozen=True)
 class RecordedMemory:
-    """The program's own memory, all of it, and the end of the trace."""
+    """The program's own memory, all of it, the end of the trace, and how long the program had been starting before it."""
 
     own: Curve
     total: Curve
     end_ns: float
+    start_ns: float = 0.0
 
 
 def recorded_memory(trace: Trace, duration_ns: float) -> RecordedMemory:
     """From the samples that the recording has of the process."""
     times = _column(trace.samples, "time_ns")
     end_ns = max(duration_ns, float(times[-1]) if times.size else 0.0)
+    # What the first sample knows of CPU time beyond the trace's own was the loader's.
+    start_ns = max(float(_column(trace.samples, "cpu_ns")[0] - times[0]), 0.0) if times.size else 0.0
     return RecordedMemory(Curve(times, _column(trace.samples, "own_rss_bytes")),
-                          Curve(times, _column(trace.samples, "rss_anon_bytes")), end_ns)
+                          Curve(times, _column(trace.samples, "rss_anon_bytes")), end_ns, start_ns)
 
 
 @dataclass(frozen=True)
@@ -101,17 +104,23 @@ def heap_curve(row: Mapping[str, Any]) -> Curve:
     return Curve(np.asarray(timeline["time_ns"], dtype=float), np.asarray(timeline["rss_bytes"], dtype=float))
 
 
-def predicted_memory(row: Mapping[str, Any], recorded: RecordedMemory) -> PredictedMemory:
-    """Of a row of the memory pass. The peak is that of the sum, not the sum of peaks at different times."""
+def predicted_memory(row: Mapping[str, Any], recorded: RecordedMemory, surplus_bytes: float = 0.0) -> PredictedMemory:
+    """Of a row of the memory pass. The peak is that of the sum, not the sum of peaks at different times. The mean begins with
+    the program: while it starts its memory grows to what is its own at the first call. surplus_bytes: of the recorded
+    memory, what only the recorder had."""
     heap = heap_curve(row)
-    own = recorded.own.at(heap.times_ns)
+    own = np.maximum(recorded.own.at(heap.times_ns) - surplus_bytes, 0.0)
     peak = int((heap.values + own).argmax())
+    # The curve has a selection of the readings.
+    missed = max(float(row["rss_peak_bytes"]) - float(heap.values.max()), 0.0)
     last_ns = float(heap.times_ns[-1])
-    # The row's mean counts every reading, of which the curve has a selection, and ends with the last call.
+    # So the row's mean counts more, but ends with the last call.
     after_ns = max(recorded.end_ns - last_ns, 0.0)
     heap_mean = (float(row["rss_mean_bytes"]) * last_ns + float(heap.values[-1]) * after_ns) / max(last_ns + after_ns, 1.0)
-    own_mean = recorded.own.mean(recorded.end_ns)
-    return PredictedMemory(float(heap.values[peak] + own[peak]), heap_mean + own_mean, float(own[peak]), own_mean)
+    own_mean = max(recorded.own.mean(recorded.end_ns) - surplus_bytes, 0.0)
+    started = recorded.end_ns / max(recorded.end_ns + recorded.start_ns, 1.0)
+    own_mean = own_mean * started + float(own[0]) / 2 * (1 - started)
+    return PredictedMemory(float(heap.values[peak] + own[peak]) + missed, heap_mean * started + own_mean, float(own[peak]), own_mean)
 
 
 def curve_difference(recorded: RecordedMemory, row: Mapping[str, Any]) -> tuple[float, float]:

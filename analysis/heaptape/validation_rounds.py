@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,32 +35,19 @@ class RealRunFailed(HeaptapeError):
 
 
 @dataclass(frozen=True)
-class Startup:
-    """What a program that does nothing takes: median CPU time, and highest RSS with files' pages."""
-
-    cpu_ns: float
-    rss_kb: int
-
-
-@dataclass(frozen=True)
 class Contender:
     """An allocator with the environment that gives it to a program, and the library by which it is recognised there."""
 
     allocator: RealAllocator
     environment: dict[str, str]
     library: str | None
-    startup: Startup = Startup(0.0, 0)
 
 
-def rounds_of(contenders: list[Contender], rounds: int, seed: int) -> Iterator[tuple[int, Contender]]:
-    """Each round has every contender once, in random order. Contenders may be taken off the list on the way."""
-    order = random.Random(seed)
-    for number in range(rounds):
-        turn = list(contenders)
-        order.shuffle(turn)
-        for contender in turn:
-            if contender in contenders:
-                yield number, contender
+def shuffled(contenders: list[Contender], order: random.Random) -> list[Contender]:
+    """One round: everyone once, in random order."""
+    turn = list(contenders)
+    order.shuffle(turn)
+    return turn
 
 
 def run_real(program: Program, contender: Contender, recording: Recording, folder: Path, number: int, limit_s: float) -> RealRun:
@@ -71,8 +57,7 @@ def run_real(program: Program, contender: Contender, recording: Recording, folde
     out, err = folder / "real.out", folder / "real.err"
     start = program.start(contender.environment, out if keep_output else None, err)
     try:
-        with ObservedRun(start, recording.executable, contender.library, recording.is_root,
-                         contender.startup.rss_kb) as run:
+        with ObservedRun(start, recording.executable, contender.library, recording.is_root) as run:
             conduct = program.conduct(run, folder, limit_s, f"the program under {name}")
     except HeaptapeError as error:
         raise RealRunFailed(f"{name}: {error}") from error

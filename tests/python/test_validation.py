@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from heaptape.__main__ import main
-from heaptape.comparison import estimate_difference
+from heaptape.comparison import estimate_difference, estimate_saving
 from heaptape.observed_run import ObservedRun, Start, TimeLimit
 from heaptape.process_facts import children
 from heaptape.request_latency import Latencies, parse_latencies
@@ -107,23 +107,35 @@ def _time_rows(figures: dict[str, list[float]], **more: Any) -> pd.DataFrame:
         for name, values in figures.items() for number, value in enumerate(values)])
 
 
+def test_a_machine_that_slows_down_leaves_a_saving_as_it_is() -> None:
+    baseline = np.array([100.0, 100.0, 100.0, 200.0, 200.0, 200.0, 400.0])
+    saving = estimate_saving(baseline * 0.9, baseline, 5.0)
+    assert saving.ratio == pytest.approx(-20 + 5) and saving.ci_high - saving.ci_low < 1e-6
+    assert estimate_saving(np.array([1.0, -1.0]), np.array([3.0, 3.0])).ratio == -3
+
+
 def test_cpu_differences_are_taken_within_rounds() -> None:
     rows = _time_rows({"a": [100, 200, 300], "b": [90, 150, 310]})
     control = _time_rows({"a": [0, 0, 0]}, control=True)
     found = predicted_differences_ns(pd.concat([rows, control]), "a", {"a": 1000.0, "b": 1500.0})
-    assert {name: item.ratio for name, item in found.items()} == {"a": 0.0, "b": -10 + 7 + 500}
-    assert found["b"].ci_low < 497 < found["b"].ci_high and found["b"].rounds == 3
+    # With 7 ns of its own threads b takes 0.97, 0.785 and 1.057 times as long; a takes 200 ns.
+    assert found["a"].ratio == 0 and found["b"].ratio == pytest.approx(0.97 * 200 - 200 + 500)
+    assert found["b"].ci_low < 494 < found["b"].ci_high and found["b"].rounds == 3
     assert predicted_differences_ns(rows, "absent", {}) == {}
 
 
 def test_memory_is_own_and_heap_at_each_moment() -> None:
-    row = {"rss_mean_bytes": 30.0,
+    row = {"rss_mean_bytes": 30.0, "rss_peak_bytes": 50.0,
            "timeline": {"time_ns": [0, 10, 20], "rss_bytes": [0, 50, 40]}}
     own = Curve(np.array([0.0, 40.0]), np.array([0.0, 40.0]))
     found = predicted_memory(row, RecordedMemory(own, own, 40.0))
     assert (found.peak, found.own_at_peak) == (60, 10)  # at 10: 50 + 10; at 20: 40 + 20, which comes later
     # Half of the time is before the last call, and there it is told; behind that stays what was there at the end.
     assert found.mean == pytest.approx((30 * 20 + 40 * 20) / 40 + 20) and found.own_mean == pytest.approx(20)
+    # The curve may lack the peak; what only the recorder had comes off; and for a third of the time the program is starting.
+    assert predicted_memory(row | {"rss_peak_bytes": 53.0}, RecordedMemory(own, own, 40.0), 4.0).peak == 53 + 6
+    starting = predicted_memory(row, RecordedMemory(Curve(own.times_ns, own.values + 6), own, 40.0, 20.0))
+    assert starting.mean == pytest.approx((found.mean + 6) * 2 / 3 + 3 / 3)
     nothing = RecordedMemory(Curve(np.zeros(0), np.zeros(0)), Curve(np.zeros(0), np.zeros(0)), 20.0)
     assert predicted_memory(row, nothing).peak == 50 and all(map(math.isnan, curve_difference(nothing, row)))
 
