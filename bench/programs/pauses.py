@@ -1,6 +1,10 @@
-"""A program with pauses: reads what fills eighty megabytes, drops it, and then mostly waits."""
+"""A program with pauses: reads what fills eighty megabytes, drops it, and then mostly waits.
+
+Usage: pauses.py [SCALE]    (1: 24 seconds of pauses)
+"""
 
 import json
+import sys
 import time
 
 
@@ -17,8 +21,9 @@ def little_work(seconds: float) -> None:
         work(20)
 
 
+scale = float(sys.argv[1]) if len(sys.argv) > 1 else 1.0
 for _ in range(2):
     work(25_000)
-    little_work(4)
-    time.sleep(2)
-little_work(12)
+    little_work(4 * scale)
+    time.sleep(2 * scale)
+little_work(12 * scale)

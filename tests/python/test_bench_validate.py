@@ -1,0 +1,121 @@
+"""What bench/validate.py makes of many validations: totals, page, drawings; and that what it lists can be run at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "bench"
+PROGRAMS = tomllib.loads((BENCH / "validate_programs.toml").read_text())
+
+
+def allocator(name: str, peak: float, mean: float, cpu: tuple[float, float] | None, resolved: bool = True) -> dict[str, Any]:
+    """One that held 100 bytes more than predicted by such shares; CPU times are differences, predicted and real."""
+    memory = {figure: {"predicted_bytes": 1e6 * (1 + error), "real_bytes": 1e6, "own_bytes": 0.25e6 * (1 + error), "error": error}
+              for figure, error in (("peak", peak), ("mean", mean))}
+    told: dict[str, Any] = {"real_ns": 1e9}
+    if cpu:
+        predicted, real = cpu
+        told |= {"predicted_difference_ns": predicted, "real_difference_ns": real, "real_low_ns": real - 1e6,
+                 "real_high_ns": real + 1e6, "resolved": resolved, "sign_agrees": predicted * real > 0 if resolved else None,
+                 "predicted_over_real": predicted / real if resolved else None}
+    return {"name": name, "problem": None, "memory": memory, "cpu": told}
+
+
+def result(name: str, allocators: list[dict[str, Any]], agrees: bool, curve: float) -> dict[str, Any]:
+    ends = {"best": {"agrees": True}, "worst": {"agrees": agrees}}
+    validation = {"server": False, "baseline": "glibc", "rounds": 3, "allocators": allocators, "warnings": [],
+                  "agreement": {"peak": ends, "mean": {"best": {"agrees": True}, "worst": {"agrees": True}}},
+                  "curve": {"difference": curve},
+                  "recorded": {"calls": 10, "threads": 1, "duration_ns": 1e9, "cpu_ns": 1e9}}
+    curves = {kind: {"time_ns": [0, 500_000_000, 1_000_000_000], "rss_bytes": [0, 900_000, 1_000_000]}
+              for kind in ("recorded", "predicted", "real")}
+    return {"name": name, "elapsed_s": 1, "validation": validation, "curves": curves}
+
+
+@dataclass
+class Made:
+    """What one run of bench/validate.py printed and wrote."""
+
+    printed: str
+    said: str
+    page: str
+    curves: Path
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("validity")
+    lines = [result("cc1", [allocator("glibc", 0.01, 0.02, None), allocator("jemalloc", -0.12, 0.04, (-30e6, -40e6))], False, 0.01),
+             result("lua", [allocator("glibc", 0.00, 0.06, None), allocator("jemalloc", 0.02, -0.16, (5e6, -10e6))], True, 0.03),
+             result("jq", [allocator("glibc", 0.03, 0.00, None), allocator("jemalloc", 0.01, 0.01, (9e6, 1e6), False)], True, 0.02)]
+    results, page, curves = folder / "results.jsonl", folder / "validity.md", folder / "curves"
+    results.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"name":"cut sh')
+    done = bench("--no-run", "-o", results, "--page", page, "--curves", curves, "--readme")
+    assert done.returncode == 0, done.stderr
+    return Made(done.stdout, done.stderr, page.read_text(), curves)
+
+
+def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, BENCH / "validate.py", *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def test_the_totals_are_those_of_all_programs(made: Made) -> None:
+    totals = made.printed.split("\n\n")[0]
+    assert totals in made.page
+    found = dict(line.strip("| ").split(" | ")[:2] for line in totals.splitlines()[2:])
+    assert found["peak RSS: median error of 6 pairs of program and allocator"] == "1.5 %"
+    assert found["peak RSS: worst error (cc1 under jemalloc)"] == "12 %"
+    assert found["peak RSS: programs whose least and most allocator are as predicted"] == "2 of 3, 67 %"
+    assert found["mean RSS: median error of 6 pairs of program and allocator"] == "3.0 %"
+    assert found["mean RSS: worst error (lua under jemalloc)"] == "16 %"
+    assert found["mean RSS: programs whose least and most allocator are as predicted"] == "3 of 3, 100 %"
+    assert found["CPU time: sign of the difference right, of those resolved at 95 % (3 in all)"] == "1 of 2, 50 %"
+    # Predicted -30, 5, 9 and real -40, -10, 1: the same order.
+    assert found["CPU time: Spearman's rank correlation of all differences, as shares of the program's time"] == "1.00"
+    # 0.75 and -0.5 are 0.25 and 1.5 from 1.
+    assert found["CPU time: how far the predicted difference is from the real one, median of those resolved"] == "88 %"
+    assert found["recorded RSS curve against that of glibc's replay, time-weighted mean difference, median"] == "2.0 %"
+
+
+def test_page_and_drawings_show_misses(made: Made) -> None:
+    assert "| cc1 | glibc | 1.01 MB | 1.00 MB | +1.0 % | 25 % | **no** |" in made.page
+    assert "|  | jemalloc | 880 kB | 1.00 MB | **−12.0 %** | 25 % |  | 1.04 MB | 1.00 MB | +4.0 % |  |" in made.page
+    assert "| lua | 1.00 s | jemalloc | +5.0 | −10.0 | [−11.0, −9.0] | **wrong** | **−0.50** |" in made.page
+    assert "| jq | 1.00 s | jemalloc | +9.0 | +1.0 | [+0.0, +2.0] |  | unresolved |" in made.page
+    for name in ("cc1", "lua", "jq"):
+        assert f"![{name}](curves/{name}.svg)" in made.page
+        paths = ElementTree.parse(made.curves / f"{name}.svg").findall(".//{http://www.w3.org/2000/svg}path")
+        assert [path.get("class") for path in paths] == ["recorded", "predicted", "real"]
+
+
+def test_the_table_for_the_readme_has_the_worst_of_each_program(made: Made) -> None:
+    assert "| cc1 | **−12.0 %** | +4.0 % | −30.0 / −40.0 |" in made.printed
+    assert "| jq | +3.0 % | +1.0 % | (+9.0 / +1.0) |" in made.printed
+
+
+def test_a_result_that_was_cut_short_is_said(made: Made) -> None:
+    assert "a line that is no JSON is passed over" in made.said
+
+
+def test_programs_that_are_not_listed_are_refused() -> None:
+    done = bench("--only", "nothing-of-that-name")
+    assert done.returncode == 2 and "nothing-of-that-name" in done.stderr
+
+
+def test_files_that_programs_need_are_there() -> None:
+    folders = {"BENCH": BENCH, "RECIPES": ROOT / "traces" / "recipes"}
+    assert len(PROGRAMS) >= 14 and sum("start" in program for program in PROGRAMS.values()) >= 3
+    for name, program in PROGRAMS.items():
+        for folder, path in re.findall(r"\$(BENCH|RECIPES)/([\w./-]+)", json.dumps(program)):
+            assert (folders[folder] / path).is_file(), f"{name}: {path}"
