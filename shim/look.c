@@ -2,6 +2,8 @@
 // asked of the memory before out of it.
 #include "look.h"
 
+#include "settings.h"
+
 #include "log_file.h"
 
 enum { STEP_COUNTS = 8, FLOOR_TRIES = 64 };
@@ -29,7 +31,7 @@ void look_measure_floor(struct ht_raw_header *header) {
 
 void look_at(const struct thread_state *t, const void *block) {
     struct ht_raw_header *header = t->recording->header;
-    if (!((uintptr_t)block % header->page_bytes)) return;
+    if (!((uintptr_t)block % settings.page_bytes)) return;
     if (t->asked_block == block && t->asked_calls == t->calls) {
         __atomic_fetch_add(&header->freed_as_asked, 1, __ATOMIC_RELAXED);
         return;

@@ -50,6 +50,7 @@ struct thread_state {
     int64_t sample_budget_bytes;  // bytes to allocate until memory is sampled again
     uint64_t sample_due_stamp;
     struct ht_window *window;
+    uint8_t *window_end;  // not read from the window, which a forked child does not have
     struct recording *recording;
     struct thread_state *nested;  // for the calls of a signal handler that interrupts a hook
     void *inner_block;            // what the last inner allocation returned: tells whether new is built on it
@@ -57,7 +58,7 @@ struct thread_state {
     const void *asked_block;      // the block that malloc_usable_size was last asked about,
     uint64_t asked_calls;         // and how many calls came before
 };
-_Static_assert(sizeof(struct thread_state) <= 120, "static TLS is scarce");
+_Static_assert(sizeof(struct thread_state) <= 128, "static TLS is scarce");
 extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initial-exec")));
 
 static inline uint32_t epoch_now(void) {
@@ -128,5 +129,7 @@ HIDDEN void recorder_in_forked_child(void);
 HIDDEN struct recording *recorder_current(void);
 // The calling thread's outermost state if it is known to the current recording and idle, else NULL.
 HIDDEN struct thread_state *recorder_idle_thread(void);
+// Does memory that is mapped from there belong to the program itself, and is anybody to know?
+HIDDEN bool recorder_watches_maps(const void *caller);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "log_file.h"
 #include "look.h"
+#include "memory.h"
 #include "sys.h"
 
 enum {
@@ -11,9 +12,7 @@ enum {
     DOUBLINGS = 6
 };
 
-uint8_t *recorder_window_limit(const struct thread_state *t) {
-    return (uint8_t *)t->window + t->window->bytes - HT_APPEND_ROOM_BYTES;
-}
+uint8_t *recorder_window_limit(const struct thread_state *t) { return t->window_end - HT_APPEND_ROOM_BYTES; }
 
 // The next look at a freed block is due in some hundred bytes of records: by random distances, so that no
 // pattern of the program is always hit. The check for the window's end serves both, and costs nothing more.
@@ -33,7 +32,10 @@ bool recorder_look_at_freed(struct thread_state *t, const void *block) {
     if (!has_room(t)) return recorder_next_window(t);
     look_at(t, block);
     set_limit(t);
-    return true;
+    // Where a program only frees for a while, this is when its memory is sampled.
+    if (t->cursor.last_stamp < t->sample_due_stamp) return true;
+    memory_sample(t, stamp_now(), false);
+    return recorder_room(t);
 }
 
 // A window's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
@@ -76,6 +78,7 @@ static bool place_window(struct thread_state *t, bool may_call) {
     if (old) old->used = (uint32_t)(t->cursor.at - (uint8_t *)old);
     __atomic_store_n(&window->magic, HT_WINDOW_MAGIC, __ATOMIC_RELEASE);
     t->window = window;
+    t->window_end = (uint8_t *)window + bytes;
     t->cursor.at = (uint8_t *)(window + 1);
     set_limit(t);
     if (old) log_release_pages(old);

@@ -390,6 +390,7 @@ def test_systemui_calls(tools: Tools, systemui_trace: Path) -> None:
         assert int(trace.threads["ended"].sum()) == 357
 
 
+@pytest.mark.slow
 def test_systemui_replays(tools: Tools, systemui_trace: Path, tmp_path: Path) -> None:
     listed = tools.succeed([tools.replay_program, "--list"]).stdout.decode().splitlines()
     rows = tools.replay(systemui_trace, "all", tmp_path / "results.jsonl")

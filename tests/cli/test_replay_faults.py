@@ -497,7 +497,7 @@ WRAPPERS = {"env": "env", "nice": "nice -n 5", "valgrind": "valgrind -q --tool=n
             "strace": "strace -f -o strace.txt", "words": "env WORD='a  b'"}
 
 
-@pytest.mark.parametrize("name", WRAPPERS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "valgrind" else ()) for name in WRAPPERS])
 def test_wrap(tools: Tools, trace: Path, tmp_path: Path, name: str) -> None:
     command = WRAPPERS[name]
     if not shutil.which(command.split()[0]):

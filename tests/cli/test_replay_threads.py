@@ -131,6 +131,7 @@ def test_waiting_is_told_apart(tools: Tools, tmp_path: Path) -> None:
     assert all(r["wait_time_ns"] == 0 for r in one)
 
 
+@pytest.mark.slow
 def test_ten_thousand_threads(tools: Tools, tmp_path: Path) -> None:
     """A hundred at a time, as recorded: their stacks are used again, and their end is an end."""
     recording = tools.record([tools.target("many_threads"), tmp_path / "counts", "joined",
