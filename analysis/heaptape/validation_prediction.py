@@ -21,9 +21,9 @@ from .trace import Trace
 
 Floats = NDArray[np.float64]
 
-CPU_TERMS = ("alloc_time_ns", "background_cpu_ns", "program_time_ns")
-"""Of a row of the time pass: calls with the first touches of what they return, the allocator's own threads, and what the
-program itself takes longer because of where blocks lie. A row that lacks one has none of it."""
+CPU_TERMS = ("alloc_time_ns", "background_cpu_ns")
+"""Of a row of the time pass: calls, with the first touch of what they return and the last of what they free, and the
+allocator's own threads. A row that lacks one has none of it."""
 
 
 def predicted_cpu_ns(row: Mapping[str, Any]) -> float:
