@@ -61,8 +61,36 @@ static const struct ht_residency *residency_of(const struct slicing *s, uint64_t
     return found ? &s->facts.residency[low] : NULL;
 }
 
+static void put_step(struct slicing *s, uint64_t birth, uint64_t time_ns, uint64_t pages) {
+    ht_trace_put_residency_step(
+        s->writer, &(struct ht_residency_step){.event = birth, .time_ns = time_ns, .pages = pages});
+}
+
+// What was resident when the slice begins is there from its start.
+static void copy_steps(struct slicing *s, uint64_t old_birth, uint64_t new_birth) {
+    const struct ht_trace_facts *facts = &s->facts;
+    size_t low = 0, high = facts->steps_count;
+    uint64_t pages_at_base = 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (facts->steps[middle].event < old_birth) low = middle + 1;
+        else high = middle;
+    }
+    for (; low < facts->steps_count && facts->steps[low].event == old_birth; low++) {
+        const struct ht_residency_step *step = &facts->steps[low];
+        if (step->time_ns < s->base_ns) {
+            pages_at_base = step->pages;
+            continue;
+        }
+        if (pages_at_base) put_step(s, new_birth, 0, pages_at_base);
+        pages_at_base = 0;
+        put_step(s, new_birth, step->time_ns - s->base_ns, step->pages);
+    }
+}
+
 static void copy_residency(struct slicing *s, uint64_t old_birth, uint64_t new_birth, bool inherited) {
     const struct ht_residency *row = residency_of(s, old_birth);
+    copy_steps(s, old_birth, new_birth);
     if (!row) return;
     // How much of an inherited block was resident when it was allocated says nothing about the slice.
     ht_trace_put_residency(s->writer,
