@@ -18,17 +18,41 @@ void sample_line_end(struct sample_line *line) {
     line->held_count = 0;
 }
 
+// How far from the last measurement to this one a sample between them is. What moved RssAnon mostly moved the
+// program's own memory where the two went the same way: then RssAnon tells when; else only time does.
+static double progress(const struct ht_sample *from, const struct ht_sample *to, const struct ht_sample *at) {
+    double own = (double)to->own_rss_bytes - (double)from->own_rss_bytes;
+    double anon = (double)to->rss_anon_bytes - (double)from->rss_anon_bytes;
+    if (own * anon > 0 && 2 * anon * anon > own * own) {
+        double share = ((double)at->rss_anon_bytes - (double)from->rss_anon_bytes) / anon;
+        return share < 0 ? 0 : share > 1 ? 1 : share;
+    }
+    return (double)(at->time_ns - from->time_ns) / (double)(to->time_ns - from->time_ns);
+}
+
+// How far RssAnon lies beyond what it was at both measurements: of a sample that no call of the malloc family
+// parts from one of them, that is the program's own.
+static double beyond(const struct ht_sample *from, const struct ht_sample *to, const struct ht_sample *at) {
+    uint64_t a = from->rss_anon_bytes, b = to->rss_anon_bytes, low = a < b ? a : b, high = a < b ? b : a;
+    if (at->event != from->event && at->event != to->event) return 0;
+    if (at->rss_anon_bytes > high) return (double)(at->rss_anon_bytes - high);
+    return at->rss_anon_bytes < low ? -(double)(low - at->rss_anon_bytes) : 0;
+}
+
 void sample_line_put(struct sample_line *line, const struct ht_sample *sample) {
     if (!sample->own_fresh) {
         if (line->held_count == SAMPLES_HELD_MAX) sample_line_end(line);
         line->held[line->held_count++] = *sample;
         return;
     }
-    double span_ns = (double)(sample->time_ns - line->last_fresh.time_ns);
-    double rise = (double)sample->own_rss_bytes - (double)line->last_fresh.own_rss_bytes;
-    for (size_t i = 0; i < line->held_count && line->any_fresh && span_ns > 0; i++) {
-        double share = (double)(line->held[i].time_ns - line->last_fresh.time_ns) / span_ns;
-        line->held[i].own_rss_bytes = (uint64_t)((double)line->last_fresh.own_rss_bytes + share * rise);
+    const struct ht_sample *last = &line->last_fresh;
+    double rise = (double)sample->own_rss_bytes - (double)last->own_rss_bytes;
+    bool between = line->any_fresh && sample->time_ns > last->time_ns;
+    for (size_t i = 0; i < line->held_count && between; i++) {
+        struct ht_sample *held = &line->held[i];
+        double own = (double)last->own_rss_bytes + progress(last, sample, held) * rise;
+        own += beyond(last, sample, held);
+        held->own_rss_bytes = own > 0 ? (uint64_t)own : 0;
     }
     sample_line_end(line);
     write_sample(line, *sample);

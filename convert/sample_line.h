@@ -1,6 +1,6 @@
 // The recorded process's own samples on their way into the trace. What the program maps for itself is
-// measured less often than RssAnon; between two measurements it is taken to have moved in a straight line
-// over time.
+// measured less often than RssAnon; between two measurements it is taken to have moved with RssAnon, or in a
+// straight line over time where that went another way.
 #ifndef HEAPTAPE_SAMPLE_LINE_H
 #define HEAPTAPE_SAMPLE_LINE_H
 

@@ -22,7 +22,7 @@ enum {
     // Every append needs this much room: modifiers, the record, the zero that ends the window, one wide
     // store.
     HT_APPEND_ROOM_BYTES = HT_RECORD_BYTES_MAX * (HT_MODIFIERS_MAX + 1) + 32,
-    HT_LARGE_BLOCK_BYTES = 65536  // residency is noted from this size on
+    HT_LARGE_BLOCK_BYTES = 16384  // residency may be noted from this size on
 };
 
 enum ht_clock_kind { HT_CLOCK_TSC = 1, HT_CLOCK_CNTVCT = 2, HT_CLOCK_GETTIME = 3 };

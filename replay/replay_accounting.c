@@ -31,7 +31,7 @@ static uint64_t pages_of(uint64_t bytes) {
 }
 
 // Pages of a block that the replay writes to (replay_engine.c), those of the block that it was before
-// included. Of calloc's blocks below 64 KiB no trace knows what was resident: they count as written.
+// included. Calloc's blocks below 64 KiB of which the trace does not know count as written.
 static uint64_t pages_touched(const struct ht_lane *lane, const struct ht_word_call *call, uint64_t bytes,
                               uint64_t former_touched_bytes) {
     enum { KNOWN_FROM_BYTES = 65536 };

@@ -1,16 +1,24 @@
-// The live blocks of 64 KiB and more: an open-addressing table under a spin lock, and a counting filter that
+// The live blocks of 16 KiB and more: an open-addressing table under a spin lock, and a counting filter that
 // lets free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
 #include "memory.h"
+#include "own_memory.h"
 #include "sys.h"
 
 uint8_t large_filter[1 << LARGE_FILTER_BITS];
 
 struct entry {
     uintptr_t block;  // 0 empty
-    size_t bytes;
+    struct large_block large;
 };
 
-enum { LOCK_TRIES_MAX = 1 << 14 };
+enum {
+    LOCK_TRIES_MAX = 1 << 14,
+    ALWAYS_WATCHED_BYTES = 64 << 10,
+    // So many, that the filter still turns most of the other blocks away.
+    WATCHED_BELOW_MAX = 2048
+};
+// To look at a block twice takes about 1.5 us.
+#define WATCH_GAP_STAMPS (STAMPS_PER_S / 50000)
 
 static struct {
     atomic_flag lock;
@@ -38,11 +46,11 @@ static uint64_t hash(uintptr_t block) { return block * UINT64_C(0x9e3779b97f4a7c
 static uint8_t *filter_of(uintptr_t block) { return &large_filter[hash(block) >> (64 - LARGE_FILTER_BITS)]; }
 static size_t home(uintptr_t block) { return (size_t)(hash(block) >> 20) & (table.room - 1); }
 
-static void put(uintptr_t block, size_t bytes) {
+static void put(uintptr_t block, struct large_block large) {
     size_t i = home(block);
     while (table.entry[i].block && table.entry[i].block != block) i = (i + 1) & (table.room - 1);
     table.count += table.entry[i].block == 0;
-    table.entry[i] = (struct entry){block, bytes};
+    table.entry[i] = (struct entry){block, large};
 }
 
 static bool grow(void) {
@@ -51,24 +59,37 @@ static bool grow(void) {
     if (!recorder_may_call()) return false;
     void *fresh = sys_map_memory(room * sizeof *old);
     if (fresh) {
+        own_map((uintptr_t)fresh, room * sizeof *old);  // nor is it the program's heap
         table.entry = fresh;
         table.room = room;
         table.count = 0;
         for (size_t i = 0; i < old_room; i++)
-            if (old[i].block) put(old[i].block, old[i].bytes);
-        if (old) sys_munmap(old, old_room * sizeof *old);
+            if (old[i].block) put(old[i].block, old[i].large);
+        if (old) {
+            own_unmap((uintptr_t)old, old_room * sizeof *old);
+            sys_munmap(old, old_room * sizeof *old);
+        }
     }
     recorder_has_called();
     return fresh != NULL;
 }
 
-void large_add(const void *block, size_t bytes) {
+bool large_is_watched(size_t bytes, uint64_t stamp) {
+    static _Atomic uint64_t due;
+    if (bytes >= ALWAYS_WATCHED_BYTES) return true;
+    if (stamp < atomic_load_explicit(&due, memory_order_relaxed) || table.count >= WATCHED_BELOW_MAX)
+        return false;
+    atomic_store_explicit(&due, stamp + WATCH_GAP_STAMPS, memory_order_relaxed);
+    return true;
+}
+
+void large_add(const void *block, struct large_block large) {
     uintptr_t key = (uintptr_t)block;
     if (!lock()) return;
     // Where the table cannot grow the block is forgotten: its residency stays unknown.
     if (2 * table.count < table.room || grow()) {
         uint8_t *filter = filter_of(key);
-        put(key, bytes);
+        put(key, large);
         if (*filter < 255) ++*filter;  // a saturated counter stays
     }
     unlock();
@@ -86,14 +107,14 @@ static void close_gap(size_t gap) {
     table.entry[gap] = (struct entry){0};
 }
 
-size_t large_remove(const void *block) {
+struct large_block large_remove(const void *block) {
     uintptr_t key = (uintptr_t)block;
-    size_t bytes = 0;
-    if (!lock()) return 0;
+    struct large_block large = {0};
+    if (!lock()) return large;
     for (size_t i = table.room ? home(key) : 0; table.room && table.entry[i].block;
          i = (i + 1) & (table.room - 1)) {
         if (table.entry[i].block != key) continue;
-        bytes = table.entry[i].bytes;
+        large = table.entry[i].large;
         uint8_t *filter = filter_of(key);
         if (*filter < 255) --*filter;
         close_gap(i);
@@ -101,7 +122,7 @@ size_t large_remove(const void *block) {
         break;
     }
     unlock();
-    return bytes;
+    return large;
 }
 
 void large_after_fork(void) {
@@ -113,6 +134,7 @@ void large_after_fork(void) {
 void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context) {
     if (!lock()) return;
     for (size_t i = 0; i < table.room; i++)
-        if (table.entry[i].block) visit(context, (const void *)table.entry[i].block, table.entry[i].bytes);
+        if (table.entry[i].block)
+            visit(context, (const void *)table.entry[i].block, table.entry[i].large.bytes);
     unlock();
 }

@@ -11,7 +11,9 @@ struct recording {
     _Atomic uint64_t reserve_bytes;   // windows end before this; lowered at the end
     _Atomic uint64_t writable_bytes;  // the mapping may be written up to here
     _Atomic uint64_t real_bytes;      // sealed: windows end before this too, because no more can be made real
-    _Atomic uint64_t sample_last_stamp;
+    _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, looked at for a peak
+    _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
+    _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
     struct ht_window *_Atomic ended_window;  // of the thread that ended last

@@ -1,16 +1,13 @@
-// What the program's memory looks like beside its calls, and the live blocks of 64 KiB and more.
+// What the program's memory looks like beside its calls, and the live blocks of 16 KiB and more.
 #ifndef HEAPTAPE_MEMORY_H
 #define HEAPTAPE_MEMORY_H
 
 #include "recorder.h"
 
 // memory.c
-HIDDEN void memory_start(void);
-HIDDEN void memory_after_fork(void);
 HIDDEN void memory_sample(struct thread_state *t, uint64_t stamp, bool final);
-HIDDEN void memory_map(uintptr_t start, size_t bytes);
-HIDDEN void memory_unmap(uintptr_t start, size_t bytes);
-HIDDEN bool memory_is_own(uintptr_t address);
+// A block is about to go of which so much was touched since it was allocated: no sample may have seen it.
+HIDDEN void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes);
 // Pages of a block that are resident, plus one; 0: unknown.
 HIDDEN uint32_t memory_resident_pages(const void *block, size_t bytes);
 
@@ -20,9 +17,16 @@ enum { LARGE_FILTER_BITS = 14 };
 static inline bool large_maybe(const void *block) {
     return large_filter[(uintptr_t)block * UINT64_C(0x9e3779b97f4a7c15) >> (64 - LARGE_FILTER_BITS)] != 0;
 }
-HIDDEN void large_add(const void *block, size_t bytes);
-// Takes a block out; its size, or 0 if it is not there.
-HIDDEN size_t large_remove(const void *block);
+// Is this block to be looked at, when it is allocated and when it goes? One below 64 KiB is only where that
+// costs little.
+HIDDEN bool large_is_watched(size_t bytes, uint64_t stamp);
+struct large_block {
+    size_t bytes;
+    uint32_t resident;  // pages of it that were resident when it was allocated, plus one; 0: unknown
+};
+HIDDEN void large_add(const void *block, struct large_block large);
+// Takes a block out; one of no bytes if it is not there.
+HIDDEN struct large_block large_remove(const void *block);
 HIDDEN void large_after_fork(void);
 HIDDEN void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context);
 

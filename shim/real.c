@@ -139,6 +139,7 @@ void real_resolve(void) {
     *(void **)&real.mmap = symbol_behind_us("mmap");
     *(void **)&real.munmap = symbol_behind_us("munmap");
     *(void **)&real.mremap = symbol_behind_us("mremap");
+    *(void **)&real.mprotect = symbol_behind_us("mprotect");
     *(void **)&real.mlockall = symbol_behind_us("mlockall");
     *(void **)&real.prctl = symbol_behind_us("prctl");
     *(void **)&real.syscall = symbol_behind_us("syscall");

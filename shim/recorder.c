@@ -12,6 +12,7 @@
 #include "log_file.h"
 #include "look.h"
 #include "memory.h"
+#include "own_memory.h"
 #include "probe.h"
 #include "real.h"
 #include "settings.h"
@@ -281,7 +282,7 @@ static void start(void) {
     sys_madvise(&epoch_page, sizeof epoch_page, MADV_WIPEONFORK);
     end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
     pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
-    memory_start();
+    own_start();
     open_first(&(struct parent){0});
     disposition = RECORDS;
 }
@@ -301,7 +302,7 @@ static void start_in_child(void) {
     }
     atomic_flag_clear(&changing);  // whoever held it is a thread of the parent's
     large_after_fork();
-    memory_after_fork();
+    own_after_fork();
     open_first(&(struct parent){parent->pid, parent->sequence, fork_stamp});
     fork_stamp = 0;
 }
@@ -316,13 +317,17 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     t->calls = 0;
     t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
     t->limit = NULL;
-    t->sample_budget_bytes = outer ? INT64_MAX : 1 << 20;
+    t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
     t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
     if (!outer && end_key_made) pthread_setspecific(end_key, t);
     if (!recorder_next_window(t)) return false;
     // An outer state of an earlier recording has no stream in this one.
     if (outer && outer->epoch == t->epoch && outer->window) t->window->outer = outer->window->stream + 1;
-    if (outer || t->window->tid != recording->pid) return true;
+    if (outer) return true;
+    if (t->window->tid != recording->pid) {
+        own_note_stack();
+        return true;
+    }
     // Calls from before libc has set up thread-local storage leave a stream that the main thread forgot.
     if (recording->main_stream) t->window->outer = recording->main_stream;
     recording->main_stream = t->window->stream + 1;
@@ -433,6 +438,14 @@ struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, ui
 struct thread_state *recorder_idle_thread(void) {
     struct thread_state *t = &self;
     return t->recording && t->gate == gate_of(t->epoch) && t->epoch == epoch_now() ? t : NULL;
+}
+
+// A thread that has not allocated yet, or whose calls are not recorded just now, may map memory as well. In a
+// call of the malloc family the gate is busy, unless it goes unrecorded: then its caller tells.
+bool recorder_watches_maps(const void *caller) {
+    uint32_t epoch = epoch_now();
+    return epoch != EPOCH_NONE && epoch != EPOCH_OFF && !recorder_sealed && !is_busy(self.gate) &&
+           !real_calls_from(caller);
 }
 
 static void thread_ends(void *state) {

@@ -126,5 +126,7 @@ HIDDEN void recorder_in_forked_child(void);
 HIDDEN struct recording *recorder_current(void);
 // The calling thread's outermost state if it is known to the current recording and idle, else NULL.
 HIDDEN struct thread_state *recorder_idle_thread(void);
+// Does memory that is mapped from there belong to the program itself, and is anybody to know?
+HIDDEN bool recorder_watches_maps(const void *caller);
 
 #endif

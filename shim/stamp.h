@@ -37,9 +37,11 @@ enum { CLOCK_KIND = HT_CLOCK_GETTIME, CLOCK_SHIFT = 2 };
 #endif
 
 // For schedules only: near enough before the clock pairs tell the true rate.
-#define STAMPS_PER_S           (CLOCK_COUNTS_PER_S >> CLOCK_SHIFT)
-#define SAMPLE_INTERVAL_STAMPS (STAMPS_PER_S / 10)
-#define SAMPLE_GAP_STAMPS      (STAMPS_PER_S / 2000)
+#define STAMPS_PER_S               (CLOCK_COUNTS_PER_S >> CLOCK_SHIFT)
+#define SAMPLE_INTERVAL_STAMPS_MIN (STAMPS_PER_S / 1000)
+#define SAMPLE_INTERVAL_STAMPS_MAX (STAMPS_PER_S / 10)
+#define SAMPLE_GAP_STAMPS          (STAMPS_PER_S / 2000)
+#define PEAK_GAP_STAMPS            (STAMPS_PER_S / 10000)
 
 static inline uint64_t stamp_now(void) { return clock_counter() >> CLOCK_SHIFT; }
 

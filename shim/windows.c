@@ -3,6 +3,7 @@
 
 #include "log_file.h"
 #include "look.h"
+#include "memory.h"
 #include "sys.h"
 
 enum {
@@ -33,7 +34,10 @@ bool recorder_look_at_freed(struct thread_state *t, const void *block) {
     if (!has_room(t)) return recorder_next_window(t);
     look_at(t->recording->header, block);
     set_limit(t);
-    return true;
+    // Where a program only frees for a while, this is when its memory is sampled.
+    if (t->cursor.last_stamp < t->sample_due_stamp) return true;
+    memory_sample(t, stamp_now(), false);
+    return recorder_room(t);
 }
 
 // A window's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.

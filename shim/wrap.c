@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "settings.h"
 #include "wrap.h"
 
 // What a call carries beyond op, address and size.
@@ -27,11 +28,11 @@ static const struct extras no_extras;
 // An allocation that failed, is large, or carries extras: everything but the common case.
 static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsigned op, void *block,
                                                   size_t size, size_t bytes, const struct extras *extras) {
-    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
     uint64_t stamp = stamp_now();
     int saved = errno;
+    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
     uint32_t resident = large ? memory_resident_pages(block, bytes) : 0;
-    if (large) large_add(block, bytes);
+    if (large) large_add(block, (struct large_block){bytes, resident});
     if (recorder_room(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
@@ -65,12 +66,16 @@ HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *
     if (unlikely(t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
 }
 
-// Takes a block out of the table of large ones, if it is there. Returns its resident pages plus one, 0 for a
-// small one.
-static __attribute__((noinline, cold)) uint32_t forget_large(const void *block, size_t *bytes) {
+// Takes a block that is about to go out of the table of large ones, if it is there. Returns its resident
+// pages plus one, 0 for a small one.
+static __attribute__((noinline, cold)) uint32_t forget_large(struct thread_state *t, const void *block,
+                                                             size_t *bytes) {
     int saved = errno;
-    *bytes = large_remove(block);
-    uint32_t resident = *bytes ? memory_resident_pages(block, *bytes) : 0;
+    struct large_block large = large_remove(block);
+    uint32_t resident = large.bytes ? memory_resident_pages(block, large.bytes) : 0;
+    if (large.resident && resident > large.resident)
+        memory_sample_before_free(t, (uint64_t)(resident - large.resident) * settings.page_bytes);
+    *bytes = large.bytes;
     errno = saved;
     return resident;
 }
@@ -79,7 +84,7 @@ static __attribute__((noinline, cold)) void put_large_or_odd_free(struct thread_
                                                                   bool sized, size_t size,
                                                                   const struct extras *extras) {
     size_t bytes;
-    uint32_t resident = forget_large(block, &bytes);
+    uint32_t resident = forget_large(t, block, &bytes);
     if (recorder_room(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
@@ -174,7 +179,7 @@ static void put_realloc_begin(struct thread_state *t, void *block, size_t size, 
                               size_t *large_bytes) {
     uint32_t resident = 0;
     *large_bytes = 0;
-    if (unlikely(large_maybe(block))) resident = forget_large(block, large_bytes);
+    if (unlikely(large_maybe(block))) resident = forget_large(t, block, large_bytes);
     uint64_t stamp = stamp_now();
     if (recorder_room(t)) {
         put_extras(t, extras);
@@ -188,15 +193,16 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
                             size_t old_large_bytes) {
     uint64_t stamp = stamp_now();
     int saved = errno;
-    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES;
+    bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
     uint32_t resident = 0;
     set_gate(t, GATE_BUSY_OWN);
     if (unlikely(large)) {
         resident = memory_resident_pages(block, bytes);
-        large_add(block, bytes);
+        large_add(block, (struct large_block){bytes, resident});
     }
     bool released = !block && bytes == 0 && errno == 0;
-    if (unlikely(!block && !released && old_large_bytes)) large_add(old, old_large_bytes);
+    if (unlikely(!block && !released && old_large_bytes))
+        large_add(old, (struct large_block){old_large_bytes, 0});
     if (recorder_room(t)) {
         if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
         if (likely(block)) {

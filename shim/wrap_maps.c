@@ -4,18 +4,34 @@
 #include <stdarg.h>
 
 #include "memory.h"
+#include "own_memory.h"
 #include "sys.h"
 #include "wrap.h"
 
-// Only while recording, and only between calls of the malloc family.
-static inline bool watching(void) { return recorder_idle_thread() && !recorder_sealed; }
+// A program that has an allocator of its own may hardly ever call malloc: then memory is sampled when as much
+// was mapped as would have had to be allocated.
+static void sample(size_t bytes) {
+    struct thread_state *t = recorder_idle_thread();
+    if (!t || recorder_sealed) return;
+    if (bytes > INT64_MAX / 2) bytes = INT64_MAX / 2;
+    t->sample_budget_bytes -= (int64_t)bytes;
+    uint64_t stamp = stamp_now();
+    if ((t->sample_budget_bytes >= 0 && stamp < t->sample_due_stamp) || !recorder_may_call()) return;
+    uint64_t old = sys_block_signals();
+    set_gate(t, GATE_BUSY_OWN);
+    memory_sample(t, stamp, false);
+    open_gate(t);
+    sys_restore_signals(old);
+    recorder_has_called();
+}
 
 static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     int saved = errno;
+    sample(bytes);
     if (!recorder_may_call()) return;
     uint64_t old = sys_block_signals();
-    if (own) memory_map(start, bytes);
-    else memory_unmap(start, bytes);
+    if (own) own_map(start, bytes);
+    else own_unmap(start, bytes);
     sys_restore_signals(old);
     recorder_has_called();
     errno = saved;
@@ -23,43 +39,44 @@ static void note_mapped(uintptr_t start, size_t bytes, bool own) {
 
 static void note_moved(uintptr_t from, size_t old_bytes, uintptr_t to, size_t new_bytes) {
     int saved = errno;
+    sample(new_bytes);
     if (!recorder_may_call()) return;
     uint64_t old = sys_block_signals();
-    if (memory_is_own(from)) {
-        memory_unmap(from, old_bytes);
-        memory_map(to, new_bytes);
+    if (own_has(from)) {
+        own_unmap(from, old_bytes);
+        own_map(to, new_bytes);
     }
     sys_restore_signals(old);
     recorder_has_called();
     errno = saved;
 }
 
-static void *map(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset) {
+static void *map(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset,
+                 const void *caller) {
     void *at = real.mmap ? real.mmap(hint, bytes, protection, flags, fd, offset)
                          : (void *)with_errno(
                                raw_syscall(SYS_mmap, (long)hint, (long)bytes, protection, flags, fd, offset));
-    if (at == MAP_FAILED || !watching()) return at;
-    // A reservation without access holds no pages; the program maps over it what it uses.
-    if ((flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE) && protection != PROT_NONE)
-        note_mapped((uintptr_t)at, bytes, true);
+    if (at == MAP_FAILED || !recorder_watches_maps(caller)) return at;
+    // A reservation without access is the program's, too: mprotect will open parts of it.
+    if ((flags & MAP_ANONYMOUS) && (flags & MAP_PRIVATE)) note_mapped((uintptr_t)at, bytes, true);
     else if (flags & MAP_FIXED) note_mapped((uintptr_t)at, bytes, false);
     return at;
 }
 
 EXPORT void *mmap(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset) {
-    return map(hint, bytes, protection, flags, fd, offset);
+    return map(hint, bytes, protection, flags, fd, offset, __builtin_return_address(0));
 }
 
 // Under its symbol's name, because musl's header makes the word a macro.
 EXPORT void *map_64(void *hint, size_t bytes, int protection, int flags, int fd,
                     off_t offset) __asm__("mmap64");
 void *map_64(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset) {
-    return map(hint, bytes, protection, flags, fd, offset);
+    return map(hint, bytes, protection, flags, fd, offset, __builtin_return_address(0));
 }
 
 EXPORT int munmap(void *at, size_t bytes) {
     // Forgotten before it is gone: another thread may get the same addresses at once.
-    if (watching()) note_mapped((uintptr_t)at, bytes, false);
+    if (recorder_watches_maps(__builtin_return_address(0))) note_mapped((uintptr_t)at, bytes, false);
     return real.munmap ? real.munmap(at, bytes) : (int)with_errno(sys_munmap(at, bytes));
 }
 
@@ -71,7 +88,18 @@ EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...
     void *moved = real.mremap ? real.mremap(at, old_bytes, new_bytes, flags, wanted)
                               : (void *)with_errno(raw_syscall(SYS_mremap, (long)at, (long)old_bytes,
                                                                (long)new_bytes, flags, (long)wanted, 0));
-    if (moved == MAP_FAILED || !watching()) return moved;
+    if (moved == MAP_FAILED || !recorder_watches_maps(__builtin_return_address(0))) return moved;
     note_moved((uintptr_t)at, old_bytes, (uintptr_t)moved, new_bytes);
     return moved;
+}
+
+EXPORT int mprotect(void *at, size_t bytes, int protection) {
+    int status = real.mprotect ? real.mprotect(at, bytes, protection)
+                               : (int)with_errno(sys_mprotect(at, bytes, protection));
+    if (status == 0 && (protection & PROT_WRITE) && recorder_watches_maps(__builtin_return_address(0))) {
+        int saved = errno;
+        sample(bytes);
+        errno = saved;
+    }
+    return status;
 }

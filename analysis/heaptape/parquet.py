@@ -68,7 +68,7 @@ SAMPLES = pa.schema([
     _field("own_fresh", pa.bool_(), "1", "own_rss_bytes was measured for this very sample"),
 ])
 RESIDENCY = pa.schema([
-    _field("birth_event", pa.int64(), "1", "event that made a block of 64 KiB or more, or gave it its size"),
+    _field("birth_event", pa.int64(), "1", "event that made a block of 16 KiB or more, or gave it its size"),
     _field("pages_at_birth", pa.int64(), "page", "resident right after the allocation"),
     _field("pages_at_end", pa.int64(), "page", "resident at its end"),
 ])

@@ -1,0 +1,356 @@
+#include "own_memory.h"
+
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+#include "process_memory.h"
+#include "settings.h"
+#include "sys.h"
+
+enum {
+    RANGES_MAX = 4096,
+    STACKS_MAX = 4096,
+    OBJECTS_MAX = 512,
+    SEGMENTS_MAX = 16,
+    LOCK_TRIES_MAX = 1 << 14,
+    // Counting the program's own pages may take at most one part in this many of the run. What was not used
+    // may be used later, up to a limit, which is also what a run begins with.
+    OWN_COST_SHARE = 100,
+    // They are worth counting again when RssAnon has changed by one part in this many.
+    OWN_CHANGE_SHARE = 200
+};
+#define CREDIT_STAMPS_MAX (STAMPS_PER_S / 400)
+
+// Where the kernel tells of each page by itself, a look at more than this would stall the program for tens of
+// milliseconds.
+static const uint64_t ONE_BY_ONE_MAX = UINT64_C(16) << 30;
+
+struct range {
+    uintptr_t start, end;
+};
+
+// What the hooks know. Reservations without access are in it, too: the kernel tells what of them is resident.
+static struct {
+    atomic_flag lock;
+    struct range range[RANGES_MAX];  // the program's own mappings, sorted by address
+    size_t count;
+    uintptr_t stack_end[STACKS_MAX];  // of threads that are alive or were; sorted
+    size_t stacks;
+    bool overflowed;  // too many to follow: own memory is unknown
+} own = {.lock = ATOMIC_FLAG_INIT};
+
+// A measurement, one at a time, with copies of what the hooks know.
+static struct {
+    atomic_flag taken;
+    struct maps_file maps;
+    struct page_counter pages;
+    struct range range[RANGES_MAX];
+    size_t ranges, next_range;
+    uintptr_t stack_end[STACKS_MAX];
+    size_t stacks, next_stack;
+    uint64_t bytes, looked_at_bytes;
+    uintptr_t object_start;  // where the object begins whose file the last mapping was of
+    uint64_t object_inode;
+    uintptr_t data_end;     // where the zero-initialised data of the last object ends
+    uint64_t static_bytes;  // what is none of that and was there before the first allocation: the loader's
+    uint64_t last_bytes, last_anonymous_bytes, last_stamp, asked_stamp;
+    int64_t credit_stamps;
+} measured = {.taken = ATOMIC_FLAG_INIT};
+
+// The lock is held for a copy of the tables at most. Whoever still can't have it, because its holder will
+// never run again, goes without: then own memory is unknown from here on.
+static bool lock(void) {
+    if (own.overflowed) return false;
+    for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire); tries++) {
+        if (tries == LOCK_TRIES_MAX) {
+            own.overflowed = true;
+            return false;
+        }
+        if (recorder_may_call()) {
+            sys_yield();
+            recorder_has_called();
+        }
+    }
+    return true;
+}
+static void unlock(void) { atomic_flag_clear_explicit(&own.lock, memory_order_release); }
+
+static uintptr_t page_down(uintptr_t address) { return address & ~(uintptr_t)(settings.page_bytes - 1); }
+static uintptr_t page_up(uintptr_t address) { return page_down(address + settings.page_bytes - 1); }
+
+// ---- what the hooks tell ----
+
+// Index of the first range that ends after start.
+static size_t find(uintptr_t start) {
+    size_t low = 0, high = own.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (own.range[middle].end > start) high = middle;
+        else low = middle + 1;
+    }
+    return low;
+}
+
+static void insert(size_t at, struct range range) {
+    if (own.count == RANGES_MAX) {
+        own.overflowed = true;
+        return;
+    }
+    memmove(&own.range[at + 1], &own.range[at], (own.count - at) * sizeof range);
+    own.range[at] = range;
+    own.count++;
+}
+
+// Cuts [start, end) out of the ranges.
+static void cut(uintptr_t start, uintptr_t end) {
+    size_t i = find(start);
+    while (i < own.count && own.range[i].start < end) {
+        struct range old = own.range[i];
+        if (old.start < start && old.end > end) {
+            own.range[i].end = start;
+            insert(i + 1, (struct range){end, old.end});
+            return;
+        }
+        if (old.start < start) {
+            own.range[i++].end = start;
+        } else if (old.end > end) {
+            own.range[i].start = end;
+            return;
+        } else {
+            memmove(&own.range[i], &own.range[i + 1], (--own.count - i) * sizeof old);
+        }
+    }
+}
+
+void own_map(uintptr_t start, size_t bytes) {
+    uintptr_t end = page_up(start + bytes);
+    if (!lock()) return;
+    cut(start, end);
+    size_t at = find(start);
+    // Neighbours grow together: page-wise mapping must not fill the table.
+    if (at > 0 && own.range[at - 1].end == start) own.range[at - 1].end = end;
+    else if (at < own.count && own.range[at].start == end) own.range[at].start = start;
+    else insert(at, (struct range){start, end});
+    unlock();
+}
+
+void own_unmap(uintptr_t start, size_t bytes) {
+    if (!lock()) return;
+    cut(start, page_up(start + bytes));
+    unlock();
+}
+
+bool own_has(uintptr_t address) {
+    if (!lock()) return false;
+    size_t at = find(address);
+    bool found = at < own.count && own.range[at].start <= address;
+    unlock();
+    return found;
+}
+
+// libc keeps what it knows of a thread, and its thread-local storage, at the end of the stack: on x86 the
+// former lies last, elsewhere the latter, which is mostly of less than a page.
+static uintptr_t end_of_stack(void) {
+    uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
+#ifdef __x86_64__
+    return page_up(thread + 1);
+#else
+    return page_up(thread + 1) + settings.page_bytes;
+#endif
+}
+
+void own_note_stack(void) {
+    uintptr_t end = end_of_stack();
+    if (!lock()) return;
+    size_t at = own.stacks;
+    while (at > 0 && own.stack_end[at - 1] >= end) at--;
+    // A stack that an ended thread left is used again by the next.
+    bool known = at < own.stacks && own.stack_end[at] == end;
+    if (!known && own.stacks < STACKS_MAX) {
+        memmove(&own.stack_end[at + 1], &own.stack_end[at], (own.stacks - at) * sizeof end);
+        own.stack_end[at] = end;
+        own.stacks++;
+    }
+    unlock();
+}
+
+void own_after_fork(void) {
+    atomic_flag_clear(&own.lock);
+    atomic_flag_clear(&measured.taken);
+}
+
+// ---- what is resident ----
+
+static void count(uintptr_t start, uintptr_t end, bool of_file) {
+    if (start >= end) return;
+    measured.looked_at_bytes += end - start;
+    if (!measured.pages.searches && measured.looked_at_bytes > ONE_BY_ONE_MAX) return;
+    measured.bytes += pages_anonymous_bytes(&measured.pages, start, end, of_file);
+}
+
+static bool read_memory(int fd, uintptr_t from, void *to, size_t bytes) {
+    return sys_pread(fd, to, bytes, from) == (long)bytes;
+}
+
+// Where the zero-initialised memory ends that follows a segment whose file ends at `file_end`; file_end if
+// none does. The object may go at any moment, so its headers are read by the kernel.
+static uintptr_t read_segment_end(uintptr_t object, uintptr_t file_end) {
+    ElfW(Ehdr) header;
+    ElfW(Phdr) segment[SEGMENTS_MAX];
+    uintptr_t end = file_end, bias = 0;
+    int fd = sys_open("/proc/self/mem", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return end;
+    if (read_memory(fd, object, &header, sizeof header) && !memcmp(header.e_ident, ELFMAG, SELFMAG) &&
+        header.e_phnum <= SEGMENTS_MAX && header.e_phentsize == sizeof *segment &&
+        read_memory(fd, object + header.e_phoff, segment, header.e_phnum * sizeof *segment)) {
+        bool first = true;
+        for (unsigned i = 0; i < header.e_phnum; i++) {
+            if (segment[i].p_type != PT_LOAD) continue;
+            if (first) bias = object - page_down(segment[i].p_vaddr);
+            first = false;
+            uintptr_t start = bias + segment[i].p_vaddr;
+            if (page_up(start + segment[i].p_filesz) == file_end) end = page_up(start + segment[i].p_memsz);
+        }
+    }
+    sys_close(fd);
+    return end;
+}
+
+// The same, looked up only once for each object.
+static uintptr_t segment_end(uintptr_t object, uint64_t inode, uintptr_t file_end) {
+    static struct {
+        uintptr_t object, file_end, end;
+        uint64_t inode;
+    } known[OBJECTS_MAX];
+    unsigned slot = (unsigned)(file_end / settings.page_bytes % OBJECTS_MAX);
+    if (known[slot].file_end != file_end || known[slot].inode != inode || known[slot].object != object) {
+        known[slot].object = object;
+        known[slot].inode = inode;
+        known[slot].file_end = file_end;
+        known[slot].end = read_segment_end(object, file_end);
+    }
+    return known[slot].end;
+}
+
+// The end of the thread's stack that fills the mapping from its start on; 0 if it is none.
+static uintptr_t stack_end_in(const struct mapping *mapping, const struct mapping *before) {
+    while (measured.next_stack < measured.stacks && measured.stack_end[measured.next_stack] <= mapping->start)
+        measured.next_stack++;
+    bool guarded = before->end == mapping->start && before->kind == MAPPING_ANONYMOUS && !before->readable;
+    if (!guarded || !mapping->writable || measured.next_stack == measured.stacks) return 0;
+    uintptr_t end = measured.stack_end[measured.next_stack];
+    return end <= mapping->end ? end : 0;
+}
+
+// Counts what is own of a mapping without a name that follows `before`: zero-initialised data of the object
+// before it, a thread's stack behind its guard, and what the hooks know.
+static void count_anonymous(const struct mapping *mapping, const struct mapping *before) {
+    uintptr_t at = stack_end_in(mapping, before);
+    if (before->kind == MAPPING_OF_FILE && before->writable && before->end == mapping->start &&
+        measured.object_start)
+        measured.data_end = segment_end(measured.object_start, before->inode, before->end);
+    if (at < measured.data_end) at = measured.data_end;  // it may be cut by madvise or mprotect
+    if (at > mapping->end) at = mapping->end;
+    if (at < mapping->start) at = mapping->start;
+    count(mapping->start, at, false);
+    // Where the kernel does not search, a look at reserved address space would take too long.
+    bool worth_it = mapping->readable || mapping->writable || measured.pages.searches;
+    for (; measured.next_range < measured.ranges; measured.next_range++) {
+        struct range range = measured.range[measured.next_range];
+        if (range.start >= mapping->end) break;
+        uintptr_t start = range.start > at ? range.start : at;
+        if (worth_it) count(start, range.end < mapping->end ? range.end : mapping->end, false);
+        if (range.end > mapping->end) break;
+    }
+}
+
+static void count_mapping(const struct mapping *mapping, const struct mapping *before) {
+    // What the loader relocated and then made read-only lies before what is written.
+    if (before->kind == MAPPING_OF_FILE && !before->writable && !before->executable && !before->shared &&
+        mapping->writable && before->end == mapping->start)
+        count(before->start, before->end, true);
+    if (mapping->kind == MAPPING_OF_FILE) {
+        bool continued = mapping->inode == measured.object_inode && before->end == mapping->start;
+        if (mapping->offset == 0 && !continued) measured.object_start = mapping->start;
+        else if (mapping->inode != measured.object_inode) measured.object_start = 0;
+        measured.object_inode = mapping->inode;
+    }
+    if (mapping->shared) return;
+    if (mapping->kind == MAPPING_ANONYMOUS) count_anonymous(mapping, before);
+    else if (mapping->kind == MAPPING_STACK) count(mapping->start, mapping->end, false);
+    else if (mapping->kind == MAPPING_OF_FILE && mapping->writable) count(mapping->start, mapping->end, true);
+}
+
+static bool copy_tables(void) {
+    if (!lock()) return false;
+    measured.ranges = own.count;
+    memcpy(measured.range, own.range, own.count * sizeof *own.range);
+    measured.stacks = own.stacks;
+    memcpy(measured.stack_end, own.stack_end, own.stacks * sizeof *own.stack_end);
+    unlock();
+    measured.next_range = measured.next_stack = 0;
+    measured.bytes = measured.looked_at_bytes = 0;
+    measured.object_start = measured.object_inode = measured.data_end = 0;
+    return true;
+}
+
+// False if it can't be told.
+static bool measure(void) {
+    struct mapping mapping, before = {0};
+    if (!copy_tables() || !pages_open(&measured.pages)) return false;
+    if (!maps_open(&measured.maps)) {
+        pages_close(&measured.pages);
+        return false;
+    }
+    while (maps_next(&measured.maps, &mapping)) {
+        count_mapping(&mapping, &before);
+        before = mapping;
+    }
+    maps_close(&measured.maps);
+    pages_close(&measured.pages);
+    return measured.pages.searches || measured.looked_at_bytes <= ONE_BY_ONE_MAX;
+}
+
+void own_start(void) {
+    // Twice: the first one touches memory of ours, which the second counts.
+    if (!measure() || !measure()) return;
+    uint64_t anonymous_bytes = rss_anonymous_bytes();
+    measured.static_bytes = anonymous_bytes > measured.bytes ? anonymous_bytes - measured.bytes : 0;
+}
+
+// Is it worth it, and not too dear?
+static bool is_time(uint64_t stamp, uint64_t anonymous_bytes) {
+    uint64_t last = measured.last_anonymous_bytes;
+    uint64_t change = anonymous_bytes > last ? anonymous_bytes - last : last - anonymous_bytes;
+    return measured.credit_stamps > 0 &&
+           (change >= last / OWN_CHANGE_SHARE || stamp - measured.last_stamp >= STAMPS_PER_S);
+}
+
+static void earn_credit(uint64_t stamp) {
+    int64_t earned = (int64_t)(stamp - measured.asked_stamp) / OWN_COST_SHARE;
+    measured.asked_stamp = stamp;
+    measured.credit_stamps += earned;
+    if (measured.credit_stamps > (int64_t)CREDIT_STAMPS_MAX)
+        measured.credit_stamps = (int64_t)CREDIT_STAMPS_MAX;
+}
+
+uint64_t own_bytes(uint64_t stamp, uint64_t anonymous_bytes, bool final, bool *fresh) {
+    *fresh = false;
+    if (own.overflowed || atomic_flag_test_and_set(&measured.taken))  // another thread is at it
+        return measured.last_bytes;
+    earn_credit(stamp);
+    if (final || is_time(stamp, anonymous_bytes)) {
+        // The cost is CPU time: a thread that was preempted here has not cost more.
+        uint64_t started_ns = clock_thread_cpu_ns();
+        *fresh = measure();
+        if (*fresh) measured.last_bytes = measured.static_bytes + measured.bytes;
+        measured.last_anonymous_bytes = anonymous_bytes;
+        measured.last_stamp = stamp;
+        measured.credit_stamps -=
+            (int64_t)((clock_thread_cpu_ns() - started_ns) * (STAMPS_PER_S / 1000000) / 1000);
+    }
+    uint64_t bytes = measured.last_bytes;
+    atomic_flag_clear(&measured.taken);
+    return bytes;
+}

@@ -1,0 +1,20 @@
+// What of the program's anonymous memory it did not get from malloc: what it mapped for itself, its objects'
+// data, its stacks.
+#ifndef HEAPTAPE_OWN_MEMORY_H
+#define HEAPTAPE_OWN_MEMORY_H
+
+#include "recorder.h"
+
+// Once, before the program's first allocation.
+HIDDEN void own_start(void);
+HIDDEN void own_after_fork(void);
+HIDDEN void own_map(uintptr_t start, size_t bytes);
+HIDDEN void own_unmap(uintptr_t start, size_t bytes);
+HIDDEN bool own_has(uintptr_t address);
+// The calling thread's stack, which libc mapped for it.
+HIDDEN void own_note_stack(void);
+// Bytes of it that are resident, while RssAnon is `anonymous_bytes`. Counting them takes a while: `fresh`
+// tells whether it was done, or an older figure serves.
+HIDDEN uint64_t own_bytes(uint64_t stamp, uint64_t anonymous_bytes, bool final, bool *fresh);
+
+#endif

@@ -1,0 +1,169 @@
+#include "process_memory.h"
+
+#include <sys/ioctl.h>
+
+#include "settings.h"
+#include "sys.h"
+
+static uint64_t parse_number(const char **at) {
+    uint64_t value = 0;
+    while (**at == ' ') ++*at;
+    while (**at >= '0' && **at <= '9') value = value * 10 + (uint64_t)(*(*at)++ - '0');
+    return value;
+}
+
+// Resident less shared of statm, the cheapest file that tells.
+uint64_t rss_anonymous_bytes(void) {
+    char text[128];
+    int fd = sys_open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+    if (fd < 0) return 0;
+    long got = sys_read(fd, text, sizeof text - 1);
+    sys_close(fd);
+    if (got <= 0) return 0;
+    text[got] = 0;
+    const char *at = text;
+    parse_number(&at);
+    uint64_t resident = parse_number(&at), shared = parse_number(&at);
+    return (resident - shared) * settings.page_bytes;
+}
+
+// ---- the lines ----
+
+bool maps_open(struct maps_file *maps) {
+    maps->fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    maps->at = maps->filled = 0;
+    return maps->fd >= 0;
+}
+
+void maps_close(struct maps_file *maps) { sys_close(maps->fd); }
+
+// 0 at the end.
+static char peek(struct maps_file *maps) {
+    if (maps->at == maps->filled) {
+        long got = sys_read(maps->fd, maps->text, sizeof maps->text);
+        maps->at = 0;
+        maps->filled = got > 0 ? (size_t)got : 0;
+        if (!maps->filled) return 0;
+    }
+    return maps->text[maps->at];
+}
+
+static char take(struct maps_file *maps) {
+    char c = peek(maps);
+    maps->at += c != 0;
+    return c;
+}
+
+static uint64_t take_number(struct maps_file *maps, unsigned base) {
+    uint64_t value = 0;
+    for (;; take(maps)) {
+        char c = peek(maps);
+        unsigned digit = c >= '0' && c <= '9' ? (unsigned)(c - '0') : (unsigned)(c - 'a') + 10;
+        if (digit >= base) return value;
+        value = value * base + digit;
+    }
+}
+
+// The name at the end of the line.
+static enum mapping_kind take_kind(struct maps_file *maps, uint64_t inode) {
+    static const char stack[] = "[stack]", named[] = "[anon:";
+    size_t length = 0, as_stack = 0, as_named = 0;
+    while (peek(maps) == ' ') take(maps);
+    for (char c = take(maps); c && c != '\n'; c = take(maps), length++) {
+        as_stack += length == as_stack && length < sizeof stack - 1 && c == stack[length];
+        as_named += length == as_named && length < sizeof named - 1 && c == named[length];
+    }
+    if (inode) return MAPPING_OF_FILE;
+    if (!length || as_named == sizeof named - 1) return MAPPING_ANONYMOUS;
+    return as_stack == sizeof stack - 1 && length == as_stack ? MAPPING_STACK : MAPPING_OTHER;
+}
+
+// 7f0000000000-7f0000021000 rw-p 00000000 00:00 0     name
+bool maps_next(struct maps_file *maps, struct mapping *mapping) {
+    if (!peek(maps)) return false;
+    mapping->start = take_number(maps, 16);
+    take(maps);
+    mapping->end = take_number(maps, 16);
+    take(maps);
+    mapping->readable = take(maps) == 'r';
+    mapping->writable = take(maps) == 'w';
+    mapping->executable = take(maps) == 'x';
+    mapping->shared = take(maps) == 's';
+    take(maps);
+    mapping->offset = take_number(maps, 16);
+    take(maps);
+    take_number(maps, 16);
+    take(maps);
+    take_number(maps, 16);
+    take(maps);
+    mapping->inode = take_number(maps, 10);
+    mapping->kind = take_kind(maps, mapping->inode);
+    return mapping->start < mapping->end;
+}
+
+// ---- the pages ----
+
+// As of linux/fs.h, which may be older.
+struct page_search {
+    uint64_t size, flags, start, end, walk_end, regions, regions_max, pages_max, inverted, all_of, any_of,
+        reported;
+};
+_Static_assert(sizeof(struct page_search) == 96, "the kernel knows it by its size");
+
+enum { SEARCH_OF_FILE = 1 << 2, SEARCH_PRESENT = 1 << 3, SEARCH_ZERO = 1 << 5 };
+#define PAGEMAP_SEARCH _IOWR('f', 16, struct page_search)
+
+bool pages_open(struct page_counter *counter) {
+    counter->fd = sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+    counter->searches = true;
+    return counter->fd >= 0;
+}
+
+void pages_close(struct page_counter *counter) { sys_close(counter->fd); }
+
+// False where the kernel can't.
+static bool search(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
+                   uint64_t *bytes) {
+    // Whether a page is a file's takes ten times as long to tell as the rest.
+    uint64_t none_of = SEARCH_ZERO | (of_file ? SEARCH_OF_FILE : 0);
+    while (start < end) {
+        struct page_search ask = {.size = sizeof ask,
+                                  .start = start,
+                                  .end = end,
+                                  .regions = (uintptr_t)counter->region,
+                                  .regions_max = sizeof counter->region / sizeof *counter->region,
+                                  .inverted = none_of,
+                                  .all_of = SEARCH_PRESENT | none_of,
+                                  .reported = SEARCH_PRESENT};
+        long found = raw_syscall(SYS_ioctl, counter->fd, (long)PAGEMAP_SEARCH, (long)&ask, 0, 0, 0);
+        if (found < 0) return false;
+        for (long i = 0; i < found; i++) *bytes += counter->region[i].end - counter->region[i].start;
+        if (ask.walk_end <= start) return false;
+        start = ask.walk_end;
+    }
+    return true;
+}
+
+static uint64_t count_one_by_one(struct page_counter *counter, uintptr_t start, uintptr_t end) {
+    enum { CHUNK = sizeof counter->entry / sizeof *counter->entry };
+    const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
+    uint64_t pages = 0, page = settings.page_bytes;
+    for (uintptr_t at = start; at < end; at += CHUNK * page) {
+        uint64_t left = (end - at) / page, wanted = left < CHUNK ? left : CHUNK;
+        long got = sys_pread(counter->fd, counter->entry, wanted * sizeof *counter->entry,
+                             at / page * sizeof *counter->entry);
+        for (long k = 0; k < got / (long)sizeof *counter->entry; k++)
+            pages += (counter->entry[k] & (present | of_file)) == present;
+    }
+    return pages * page;
+}
+
+uint64_t pages_anonymous_bytes(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file) {
+    uint64_t bytes = 0;
+    if (start >= end) return 0;
+    if (counter->searches) {
+        if (search(counter, start, end, of_file, &bytes)) return bytes;
+        counter->searches = false;
+    }
+    return count_one_by_one(counter, start, end);
+}

@@ -1,0 +1,61 @@
+// The kernel's files about the process's memory, read without libc: how much is anonymous, which mappings
+// there are, and how much of it lies where.
+#ifndef HEAPTAPE_PROCESS_MEMORY_H
+#define HEAPTAPE_PROCESS_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "recorder.h"
+
+// RssAnon; 0 where /proc is out of reach.
+HIDDEN uint64_t rss_anonymous_bytes(void);
+
+// The lines of /proc/self/maps.
+enum mapping_kind {
+    MAPPING_ANONYMOUS,  // without a name
+    MAPPING_OF_FILE,
+    MAPPING_STACK,  // the main thread's
+    MAPPING_OTHER   // the program break, and what the kernel shares with every process
+};
+
+struct mapping {
+    uintptr_t start, end;
+    bool readable, writable, executable, shared;
+    enum mapping_kind kind;
+    uint64_t offset, inode;
+};
+
+struct maps_file {
+    int fd;
+    size_t at, filled;
+    char text[4096];
+};
+
+HIDDEN bool maps_open(struct maps_file *maps);
+HIDDEN bool maps_next(struct maps_file *maps, struct mapping *mapping);
+HIDDEN void maps_close(struct maps_file *maps);
+
+// What counts pages of a process: the kernel's search in its page tables (Linux 6.7), which passes over what
+// is not there, else an entry for each page.
+struct found_region {
+    uint64_t start, end, categories;
+};
+struct page_counter {
+    int fd;
+    bool searches;  // as far as is known
+    union {
+        struct found_region region[512];
+        uint64_t entry[512];
+    };
+};
+
+HIDDEN bool pages_open(struct page_counter *counter);
+// The bytes that RssAnon counts in [start, end): present, and neither a file's nor the page of zeros.
+// `of_file`: they are mapped from one.
+HIDDEN uint64_t pages_anonymous_bytes(struct page_counter *counter, uintptr_t start, uintptr_t end,
+                                      bool of_file);
+HIDDEN void pages_close(struct page_counter *counter);
+
+#endif

@@ -1,0 +1,76 @@
+"""What a recording says of the program's heap must hold nothing that the program got elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tool_runner import Outcome, Recording, Tools
+
+HEAP_BYTES = 8 << 20  # tests/targets/own_kinds.c
+OWN_BYTES = 24 << 20
+BLOCK_BYTES = 1 << 20
+SLACK_BYTES = 300 << 10  # chunk headers take 128 KiB, libc's buffers some
+
+# What is resident beside the heap.
+KINDS = {
+    "reserved": OWN_BYTES,
+    "mapped_over": OWN_BYTES,
+    "moved": OWN_BYTES,
+    "stacks": OWN_BYTES,
+    "library": OWN_BYTES,
+    "thread_maps": OWN_BYTES,
+    "main_stack": 2 << 20,
+}
+# Where the kernel tells of each page by itself, these can't be told.
+KINDS_BY_SEARCH = {"scattered": OWN_BYTES, "only_read": 0}
+
+
+def memory_of(tools: Tools, recording: Recording, folder: Path) -> tuple[int, int]:
+    """The peaks of RssAnon and of the heap's part of it."""
+    assert recording.outcome == Outcome(17, b"", b"")
+    info = tools.convert_clean(recording.logs[-1], folder / "t.bin")
+    return info["recorded_rss_peak_bytes"], info["recorded_heap_rss_peak_bytes"]
+
+
+def command_of(tools: Tools, kind: str) -> list[str | Path]:
+    return [tools.target("own_kinds"), kind, tools.targets / "data_plugin.so"]
+
+
+def searches_page_tables() -> bool:
+    release = Path("/proc/sys/kernel/osrelease").read_text().split(".")
+    return (int(release[0]), int(release[1].split("-")[0])) >= (6, 7)
+
+
+@pytest.mark.parametrize("kind", KINDS | KINDS_BY_SEARCH)
+def test_memory_beside_the_heap_is_told_apart(tools: Tools, tmp_path: Path, kind: str) -> None:
+    if kind in KINDS_BY_SEARCH and not searches_page_tables():
+        pytest.skip("the kernel can't search page tables")
+    whole, heap = memory_of(tools, tools.preload(command_of(tools, kind), tmp_path / "logs"), tmp_path)
+    assert whole >= HEAP_BYTES + (KINDS | KINDS_BY_SEARCH)[kind]
+    assert HEAP_BYTES <= heap < HEAP_BYTES + SLACK_BYTES
+
+
+@pytest.mark.parametrize("kind", ["reserved", "stacks", "library"])
+def test_on_a_kernel_that_does_not_search(tools: Tools, tmp_path: Path, kind: str) -> None:
+    """Page by page, the figures are the same. A sandbox that was there before the program is such a kernel."""
+    command = [tools.target("own_kinds"), "without_search", "/usr/bin/env", f"LD_PRELOAD={tools.shim}",
+               f"MALLOC_WRAP_OUT={tmp_path}", *command_of(tools, kind)]
+    done = tools.preload(command, tmp_path / "logs", env={"LD_PRELOAD": ""})
+    logs = sorted(tmp_path.glob("*.mraw"))
+    whole, heap = memory_of(tools, Recording(done.outcome, logs), tmp_path)
+    assert whole >= HEAP_BYTES + KINDS[kind]
+    assert HEAP_BYTES <= heap < HEAP_BYTES + SLACK_BYTES
+
+
+def test_block_that_no_allocation_follows_is_in_the_peak(tools: Tools, tmp_path: Path) -> None:
+    whole, heap = memory_of(tools, tools.preload(command_of(tools, "late_block"), tmp_path / "logs"), tmp_path)
+    assert HEAP_BYTES + BLOCK_BYTES <= heap < HEAP_BYTES + BLOCK_BYTES + SLACK_BYTES
+
+
+def test_blocks_of_some_pages_that_are_not_used_take_none_in_replay(tools: Tools, tmp_path: Path) -> None:
+    _, heap = memory_of(tools, tools.preload(command_of(tools, "unused_blocks"), tmp_path / "logs"), tmp_path)
+    runs = tools.replay(tmp_path / "t.bin", "glibc", tmp_path / "r.jsonl", "--pass", "memory")
+    peaks = [run["rss_peak_bytes"] for run in runs if run["allocator"]["name"] == "glibc"]
+    assert peaks and all(0.95 * heap < peak < 1.1 * heap for peak in peaks)

@@ -1,0 +1,181 @@
+// Memory that a program has beside its heap, got in one of the ways that there are, and touched while 8 MiB
+// of heap are live. Usage: own_kinds KIND [PLUGIN | COMMAND...]
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+
+#include "seccomp_filters.h"
+
+enum { HEAP_BYTES = 8 << 20, OWN_BYTES = 24 << 20, THREADS = 12, STACK_BYTES = 2 << 20 };
+#define RESERVED_BYTES ((size_t)64 << 30)
+
+static void fill_heap(void) {
+    for (size_t got = 0; got < HEAP_BYTES; got += 1024) {
+        char *volatile block = malloc(1024);
+        memset(block, 2, 1024);
+    }
+}
+
+static char *map(size_t bytes, int protection, int flags) {
+    char *at = mmap(NULL, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    if (at == MAP_FAILED) target_fail("cannot map");
+    return at;
+}
+
+// As V8 does it: address space first, access to parts of it later.
+static void reserved(char *unused) {
+    (void)unused;
+    char *at = map(RESERVED_BYTES, PROT_NONE, MAP_NORESERVE) + RESERVED_BYTES / 2;
+    if (mprotect(at, OWN_BYTES, PROT_READ | PROT_WRITE)) target_fail("cannot open it");
+    memset(at, 1, OWN_BYTES);
+}
+
+// As the JVM does it.
+static void mapped_over(char *unused) {
+    (void)unused;
+    char *at = map(RESERVED_BYTES, PROT_NONE, MAP_NORESERVE) + RESERVED_BYTES / 2;
+    if (mmap(at, OWN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != at)
+        target_fail("cannot map over it");
+    memset(at, 1, OWN_BYTES);
+}
+
+// More than could be looked at page by page.
+static void scattered(char *unused) {
+    (void)unused;
+    char *at = map(RESERVED_BYTES, PROT_READ | PROT_WRITE, MAP_NORESERVE);
+    for (size_t i = 0; i < 64; i++) memset(at + i * (RESERVED_BYTES / 64), 1, OWN_BYTES / 64);
+}
+
+// A page that was only read is none of RssAnon's.
+static void only_read(char *unused) {
+    (void)unused;
+    volatile char *at = map(OWN_BYTES, PROT_READ | PROT_WRITE, 0);
+    for (size_t i = 0; i < OWN_BYTES; i += 4096) (void)at[i];
+}
+
+static void moved(char *unused) {
+    (void)unused;
+    char *at = map(OWN_BYTES / 2, PROT_READ | PROT_WRITE, 0);
+    map(4096, PROT_NONE, 0);  // so that it can't grow in place, perhaps
+    at = mremap(at, OWN_BYTES / 2, OWN_BYTES, MREMAP_MAYMOVE);
+    if (at == MAP_FAILED) target_fail("cannot move it");
+    memset(at, 1, OWN_BYTES);
+}
+
+static pthread_barrier_t filled, over;
+
+static __attribute__((noinline)) void use_stack(void) {
+    volatile char room[STACK_BYTES];
+    for (size_t i = 0; i < STACK_BYTES; i += 4096) room[i] = 1;
+    if (!room[0]) target_fail("no stack");
+}
+
+static void *use_thread_stack(void *unused) {
+    (void)unused;
+    free(malloc(100));
+    use_stack();
+    pthread_barrier_wait(&filled);
+    pthread_barrier_wait(&over);
+    return NULL;
+}
+
+static void stacks(char *unused) {
+    (void)unused;
+    pthread_t thread;
+    pthread_barrier_init(&filled, NULL, THREADS + 1);
+    pthread_barrier_init(&over, NULL, THREADS + 1);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&thread, NULL, use_thread_stack, NULL)) target_fail("no thread");
+    pthread_barrier_wait(&filled);
+}
+
+static void main_stack(char *unused) {
+    (void)unused;
+    use_stack();
+    use_stack();
+}
+
+static void library(char *plugin) {
+    void *opened = dlopen(plugin, RTLD_NOW);
+    void (*touch)(void) = NULL;
+    if (opened) *(void **)&touch = dlsym(opened, "touch_data");
+    if (!touch) target_fail("no plugin");
+    touch();
+}
+
+static void *map_first(void *unused) {
+    reserved(unused);
+    return NULL;
+}
+
+// A thread that has not called malloc when it maps.
+static void thread_maps(char *unused) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, map_first, unused) || pthread_join(thread, NULL))
+        target_fail("no thread");
+}
+
+// A block that is touched when nothing is allocated any more.
+static void late_block(char *unused) {
+    (void)unused;
+    char *volatile block = malloc(1 << 20);
+    memset(block, 1, 1 << 20);
+    free(block);
+}
+
+// Blocks of some pages that are not used, such as buffers that are never filled.
+static void unused_blocks(char *unused) {
+    enum { BLOCKS = 128, BYTES = 40 << 10 };
+    static char *volatile block[BLOCKS];
+    (void)unused;
+    for (int i = 0; i < BLOCKS; i++) {
+        block[i] = malloc(BYTES);
+        usleep(100);
+    }
+    for (int i = 0; i < BLOCKS; i++) free(block[i]);
+}
+
+// A kernel that can't search page tables: the ioctl is unknown.
+static int without_search(char **command) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)_IOC(_IOC_READ | _IOC_WRITE, 'f', 16, 96), 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        target_fail("cannot install the filter");
+    execv(command[0], command);
+    target_fail("cannot run the command");
+    return 99;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*run)(char *argument);
+    } kinds[] = {{"reserved", reserved},
+                 {"mapped_over", mapped_over},
+                 {"scattered", scattered},
+                 {"only_read", only_read},
+                 {"moved", moved},
+                 {"stacks", stacks},
+                 {"main_stack", main_stack},
+                 {"library", library},
+                 {"thread_maps", thread_maps},
+                 {"late_block", late_block},
+                 {"unused_blocks", unused_blocks}};
+    if (argc > 2 && !strcmp(argv[1], "without_search")) return without_search(argv + 2);
+    for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(argv[1], kinds[i].name)) continue;
+        free(malloc(1));
+        fill_heap();
+        kinds[i].run(argv[2]);
+        return 17;
+    }
+    target_fail("usage: own_kinds KIND [PLUGIN | COMMAND...]");
+    return 99;
+}
