@@ -30,6 +30,7 @@ static const struct verb verbs[] = {
     {"export", "write a trace as Parquet tables", ht_verb_python},
     {"fleet", "replay many traces over many machines, and take means over all", ht_verb_python},
     {"tune", "search the knobs of an allocator for a trace", ht_verb_python},
+    {"validate", "hold a replay's predictions against the real program", ht_verb_python},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 

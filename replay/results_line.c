@@ -71,9 +71,12 @@ static json_t *knobs_json(const struct ht_choice *choice) {
     return knobs;
 }
 
-// What one pastes before a command to have the same knobs.
+// What one pastes before a command to have the same knobs, and what the allocator needs anyway.
 static json_t *environment_json(const struct ht_choice *choice) {
     json_t *list = json_array();
+    if (choice->kind && choice->kind->environment) {
+        json_array_append_new(list, text_or_null(choice->kind->environment));
+    }
     for (size_t i = 0; i < choice->knobs.variables_count; i++) {
         json_array_append_new(list, text_or_null(choice->knobs.variables[i]));
     }

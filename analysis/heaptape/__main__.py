@@ -1,4 +1,4 @@
-"""The verbs `report`, `compare`, `export`, `fleet` and `tune`: what `heaptape report` and its like run.
+"""The verbs `report`, `compare`, `export`, `fleet`, `tune` and `validate`: what `heaptape report` and its like run.
 
 Exit status: 0 done; 1 the run failed; 2 bad usage; 3 bad input. Results go to stdout, talk to stderr.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from . import fleet, tuning
+from . import fleet, tuning, validation
 from .comparison import SEED, experiments
 from .conditions import conditions_met, parse_condition
 from .errors import EXIT_FAILED, HeaptapeError
@@ -59,6 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     fleet.add_parser(verbs)
     tuning.add_parser(verbs)
+    validation.add_parser(verbs)
     return parser
 
 

@@ -133,23 +133,44 @@ def estimate_ratio(ratios: Floats, seed: int = SEED, resamples: int = RESAMPLES)
     narrower than the order statistics that hold the median for certain (medians of few values, resampled, fall on few
     points, so that their quantiles jump), or, below BOOTSTRAP_ROUNDS_MIN rounds, Student's t on the logarithms. Ratios that are not positive and finite are left out."""
     ratios = np.sort(ratios[np.isfinite(ratios) & (ratios > 0)])
-    rounds = int(ratios.size)
-    if rounds == 0:
+    if ratios.size == 0:
         return Estimate(math.nan, math.nan, math.nan, 0)
-    middle = float(np.median(ratios))
-    if rounds == 1:
+    few = ratios.size < BOOTSTRAP_ROUNDS_MIN
+    low, high = _few_interval(np.log(ratios)) if few else _median_interval(ratios, seed, resamples)
+    return _around_median(ratios, *((math.exp(low), math.exp(high)) if few else (low, high)))
+
+
+def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
+    """As estimate_ratio, of paired differences; Student's t, where there are few, is on the differences themselves. The
+    median is under `ratio`."""
+    differences = np.sort(differences[np.isfinite(differences)])
+    if differences.size == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    few = differences.size < BOOTSTRAP_ROUNDS_MIN
+    return _around_median(differences, *(_few_interval(differences) if few else _median_interval(differences, seed, resamples)))
+
+
+def _around_median(values: Floats, low: float, high: float) -> Estimate:
+    middle = float(np.median(values))
+    if values.size == 1:
         return Estimate(middle, math.nan, math.nan, 1)
-    if rounds < BOOTSTRAP_ROUNDS_MIN:
-        logs = np.log(ratios)
-        centre, spread = float(logs.mean()), float(logs.std(ddof=1))
-        half = _T_QUANTILES[rounds - 1] * spread / math.sqrt(rounds)
-        # The median lies inside but for rounding: it is never further from the mean than one standard deviation.
-        low, high = math.exp(centre - half), math.exp(centre + half)
-        return Estimate(middle, min(low, middle), max(high, middle), rounds)
-    medians = bootstrap_medians(ratios, resamples, seed)
-    tail, k = (1 - CONFIDENCE) / 2, outside(rounds, CONFIDENCE)
+    # The median lies inside but for rounding: it is never further from the mean than one standard deviation.
+    return Estimate(middle, min(low, middle), max(high, middle), int(values.size))
+
+
+def _few_interval(values: Floats) -> tuple[float, float]:
+    """Student's t."""
+    if values.size < 2:
+        return math.nan, math.nan
+    half = _T_QUANTILES[values.size - 1] * float(values.std(ddof=1)) / math.sqrt(values.size)
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+def _median_interval(values: Floats, seed: int, resamples: int) -> tuple[float, float]:
+    medians = bootstrap_medians(values, resamples, seed)
+    tail, k = (1 - CONFIDENCE) / 2, outside(int(values.size), CONFIDENCE)
     low, high = np.quantile(medians, [tail, 1 - tail])
-    return Estimate(middle, min(float(low), float(ratios[k])), max(float(high), float(ratios[-1 - k])), rounds)
+    return min(float(low), float(values[k])), max(float(high), float(values[-1 - k]))
 
 
 def widen(estimate: Estimate, control: Estimate | None) -> Estimate:

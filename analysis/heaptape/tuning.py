@@ -6,7 +6,6 @@ import argparse
 import hashlib
 import json
 import os
-import re
 import sys
 import time
 from dataclasses import replace
@@ -15,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from .arguments import positive
+from .arguments import duration, positive, seed_number, several
 from .comparison import compare
 from .errors import HeaptapeError, TraceError
 from .fleet_unit import find_replay
+from .progress import ProgressLine
 from .tuning_front import spread
 from .tuning_replay import (
     OBJECTIVES,
@@ -57,29 +57,15 @@ def add_parser(verbs: Any) -> None:
                       help="what is to be small, with commas between: time, rss (mean), rss_peak, rss_end (time,rss)")
     tune.add_argument("--knobs", type=_names, metavar="LIST", help="search only these, with commas between")
     tune.add_argument("--study", metavar="FILE", help="where the search is kept (TRACE.NAME.OBJECTIVES.study beside the trace)")
-    tune.add_argument("--rounds", type=_rounds, default=ROUNDS, metavar="N",
+    tune.add_argument("--rounds", type=several, default=ROUNDS, metavar="N",
                       help=f"of the measurement at the end of the best against the default ({ROUNDS})")
-    tune.add_argument("--budget", type=_duration, metavar="TIME",
+    tune.add_argument("--budget", type=duration, metavar="TIME",
                       help="try no more than leaves time to measure the best within TIME, such as 90s, 5m, 1h")
     tune.add_argument("--sampler", choices=("tpe", "nsga2"), default="tpe", help="of Optuna's (tpe)")
-    tune.add_argument("--seed", type=_seed, metavar="N", help="of the search (random, and printed)")
+    tune.add_argument("--seed", type=seed_number, metavar="N", help="of the search (random, and printed)")
     tune.add_argument("--json", action="store_true", help="print JSON for machines")
     tune.add_argument("-o", "--output", metavar="FILE", help="append a line of JSON for each run of the replayer")
     tune.add_argument("-q", "--quiet", action="store_true", help="show no progress")
-
-
-def _rounds(text: str) -> int:
-    value = int(text)
-    if value < 2:
-        raise argparse.ArgumentTypeError("2 or more expected: one round has no interval")
-    return value
-
-
-def _seed(text: str) -> int:
-    value = int(text)
-    if not 0 <= value < 2**31:
-        raise argparse.ArgumentTypeError("a number from 0 to 2147483647 expected")
-    return value
 
 
 def _names(text: str) -> list[str]:
@@ -94,13 +80,6 @@ def _objectives(text: str) -> list[str]:
     if len(set(names)) != len(names):
         raise argparse.ArgumentTypeError("the same objective twice")
     return names
-
-
-def _duration(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
-    if not found or not float(found[1]):
-        raise argparse.ArgumentTypeError(f"{text!r}: a time expected, such as 90s, 5m, 1h")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[found[2]]
 
 
 def _sha256(path: Path) -> str:
@@ -122,30 +101,10 @@ def _identity(sha256: str, allocator: TunedAllocator, objectives: list[str], spa
     }
 
 
-class _Progress:
-    """A line on stderr, redrawn after each trial, and only on a terminal."""
-
-    def __init__(self, wanted: bool) -> None:
-        self._wanted, self._drawn = wanted and sys.stderr.isatty(), False
-
-    def show(self, words: str) -> None:
-        """Replaces what is there."""
-        if self._wanted:
-            room = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            print(f"\r\x1b[K{words[: room - 1]}", end="", file=sys.stderr, flush=True)
-            self._drawn = True
-
-    def end(self) -> None:
-        """Leaves the line empty."""
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-            self._drawn = False
-
-
 class _Search:
     """Tries configurations until there are enough or the budget wants the rest for the last measurement."""
 
-    def __init__(self, options: argparse.Namespace, study: Study, bench: Bench, seed: int, progress: _Progress) -> None:
+    def __init__(self, options: argparse.Namespace, study: Study, bench: Bench, seed: int, progress: ProgressLine) -> None:
         self._options, self._study, self._bench, self._seed, self._progress = options, study, bench, seed, progress
         self._ends = time.monotonic() + options.budget if options.budget else None
         self._trial_s = 0.0
@@ -212,7 +171,7 @@ def run_tune(options: argparse.Namespace) -> None:
     stem = f"{trace.name}.{Path(options.alloc).name}.{'-'.join(objectives)}.study"
     path = Path(options.study) if options.study else trace.with_name(stem)
     bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None)
-    progress = _Progress(not options.quiet and not options.json)
+    progress = ProgressLine(not options.quiet and not options.json)
     identity = _identity(sha256, allocator, objectives, space)
     with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
         def tuned(front: list[Trial], runs: pd.DataFrame | None = None) -> Tuned:

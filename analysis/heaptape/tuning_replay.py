@@ -26,11 +26,12 @@ _ENDING_S = 10
 
 
 class ReplayFailed(HeaptapeError):
-    """What `replay` said last before it failed, with its exit status."""
+    """What `replay` said last before it failed, with its exit status, and what it printed all the same."""
 
-    def __init__(self, words: str, exit_status: int) -> None:
+    def __init__(self, words: str, exit_status: int, printed: str) -> None:
         super().__init__(words)
         self.exit_status = exit_status
+        self.printed = printed
 
 
 class BadTrace(HeaptapeError):
@@ -49,7 +50,7 @@ class TunedAllocator:
     knobs: list[dict[str, Any]]
 
 
-def _run(command: list[str]) -> str:
+def run_tool(command: list[str]) -> str:
     """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone."""
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -69,7 +70,7 @@ def _run(command: list[str]) -> str:
     if process.returncode:
         lines = [line for line in said.splitlines() if line.strip()]
         words = lines[-1] if lines else f"ended with status {process.returncode}"
-        raise ReplayFailed(words.removeprefix("replay: "), max(process.returncode, 1))
+        raise ReplayFailed(words.removeprefix("replay: "), max(process.returncode, 1), printed)
     return printed
 
 
@@ -78,7 +79,7 @@ def find_allocator(replay: str, spec: str) -> TunedAllocator:
     if any(mark in spec for mark in ",:=") or spec in ("all", "null", ""):
         raise UsageError(f"--alloc {spec}: one allocator expected, by its name or path, without knobs")
     try:
-        listed = json.loads(_run([replay, "--list", "--json", "--alloc", spec]))
+        listed = json.loads(run_tool([replay, "--list", "--json", "--alloc", spec]))
     except ValueError as error:
         raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
     found = next((item for item in listed if item.get("built", True) and not item.get("problem")), None)
@@ -111,7 +112,7 @@ class Bench:
                        "--pass", self._pass, "--seed", str(seed), "-o", str(rows)]
             command += ["--budget", f"{max(round(budget_s), 1)}s"] if budget_s is not None else []
             try:
-                _run([*command, "--", str(self._trace)])
+                run_tool([*command, "--", str(self._trace)])
             except ReplayFailed as error:
                 if error.exit_status == EXIT_BAD_INPUT:
                     raise BadTrace(str(error)) from error

@@ -1,0 +1,314 @@
+"""The verb `validate`: what a replay predicts of a program, beside what the real program does under each allocator."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .arguments import duration, positive, seed_number, several
+from .errors import EXIT_FAILED, HeaptapeError, UsageError
+from .files import write_atomically
+from .fleet_unit import find_replay
+from .progress import ProgressLine
+from .results import read_results
+from .trace import read_trace
+from .tuning_replay import ReplayFailed, run_tool
+from .validation_allocators import RealAllocator, choose_baseline, environment_of, find_allocators, preload_path
+from .validation_figures import Validation, figures_object, memory_rows
+from .validation_prediction import heap_curve, recorded_memory
+from .validation_program import Program
+from .validation_recording import Recording, record, who_serves
+from .validation_rounds import Contender, RealRun, RealRunFailed, rounds_of, run_real
+from .validation_startup import startup_costs
+from .validation_table import validation_text
+
+ROUNDS, ROUNDS_MIN = 8, 2
+READINGS_MIN = 50
+_REPLAY_POINTS = 10_000
+_RECORDING_LIMIT_S = 3600.0
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    validate = verbs.add_parser(
+        "validate", help="hold a replay's predictions against the real program",
+        usage="heaptape validate [OPTION...] -- COMMAND [ARGUMENT...]\n"
+              "       heaptape validate [OPTION...] --start CMD --load CMD [--stop CMD] [--ready CMD]")
+    validate.set_defaults(run=run_validate)
+    validate.add_argument("command", nargs="*", metavar="COMMAND", help="the program, with its arguments")
+    validate.add_argument("--start", metavar="CMD", help="start a server, in the foreground (by sh -c, like the other three)")
+    validate.add_argument("--load", metavar="CMD", help="what the server is to serve; what it prints of latencies is read")
+    validate.add_argument("--stop", metavar="CMD", help="end the server (else: SIGTERM)")
+    validate.add_argument("--ready", metavar="CMD", help="repeated until it succeeds, then the load begins (else: after 1 s)")
+    validate.add_argument("--alloc", metavar="LIST", help="allocators as for replay, with commas between "
+                          "(glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
+    validate.add_argument("--baseline", metavar="NAME", help="allocator to compare with (glibc, else the first)")
+    validate.add_argument("--rounds", type=several, default=ROUNDS, metavar="N", help=f"of real runs ({ROUNDS})")
+    validate.add_argument("--replay-rounds", type=positive, default=ROUNDS, metavar="N", help=f"of replays ({ROUNDS})")
+    validate.add_argument("--process", metavar="NAME", help="of several processes, the one of this executable "
+                          "(the one with the most calls)")
+    validate.add_argument("--stdin", metavar="FILE", help="what the program reads in each run (/dev/null)")
+    validate.add_argument("--timeout", type=duration, metavar="TIME",
+                          help="a run that takes longer has failed (1h for the recording, then ten times that and a minute)")
+    validate.add_argument("--budget", type=duration, metavar="TIME",
+                          help="begin no round that would end later than TIME from now, such as 5m; 2 rounds always run")
+    validate.add_argument("--seed", type=seed_number, metavar="N", help="of the order of the runs (random, and printed)")
+    validate.add_argument("--keep", metavar="DIR", help="keep the trace and the replay's results in DIR")
+    validate.add_argument("-o", "--output", metavar="FILE", help="write a line of JSON for each curve of memory")
+    validate.add_argument("--json", action="store_true", help="print JSON for machines")
+    talk = validate.add_mutually_exclusive_group()
+    talk.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    talk.add_argument("-v", "--verbose", action="store_true", help="say on stderr what is done, and what each run measured")
+
+
+class _Talk:
+    """To stderr: a line that is redrawn, or with -v one for each step."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._verbose = options.verbose
+        self._line = ProgressLine(not options.quiet and not options.verbose)
+
+    def step(self, words: str) -> None:
+        """What is done now."""
+        if self._verbose:
+            print(f"heaptape validate: {words}", file=sys.stderr, flush=True)
+        else:
+            self._line.show(words)
+
+    def detail(self, words: str) -> None:
+        """For -v alone."""
+        if self._verbose:
+            print(f"  {words}", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leaves no line."""
+        self._line.end()
+
+
+def _program(options: argparse.Namespace) -> Program:
+    """Raises UsageError where it is neither a command nor a server."""
+    scripts = {name: getattr(options, name) for name in ("start", "load", "stop", "ready")}
+    if options.command and any(scripts.values()):
+        raise UsageError("either -- COMMAND or --start with --load expected, not both")
+    if not options.command and not (scripts["start"] and scripts["load"]):
+        raise UsageError("-- COMMAND expected, or a server's --start and --load")
+    if options.command and not shutil.which(options.command[0]):
+        raise UsageError(f"{options.command[0]}: no such program")
+    if options.stdin and not os.path.isfile(options.stdin):
+        raise UsageError(f"--stdin {options.stdin}: no such file")
+    for name, path in (("--keep", options.keep), ("-o", options.output)):
+        if path and not os.access(Path(path).parent, os.W_OK):
+            raise UsageError(f"{name} {path}: can't write there")
+    if options.keep and os.path.lexists(options.keep):
+        raise UsageError(f"--keep {options.keep}: is there already")
+    return Program(options.command, scripts["start"], scripts["load"], scripts["stop"], scripts["ready"],
+                   Path(options.stdin) if options.stdin else None, dict(os.environ))
+
+
+def find_heaptape(replay: str) -> str:
+    """The front end beside the replayer."""
+    beside = Path(shutil.which(replay) or replay).parent / "heaptape"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("heaptape")
+    if not found:
+        raise HeaptapeError(f"heaptape was not found beside {replay}, nor in PATH")
+    return found
+
+
+@contextmanager
+def _folder(keep: str | None) -> Iterator[Path]:
+    """Where everything is written meanwhile; what is to be kept gets its name at the end."""
+    target = Path(keep) if keep else None
+    try:
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}." if target else "heaptape-validate-",
+                                     dir=target.parent if target else None))
+    except OSError as error:
+        raise HeaptapeError(f"{keep or tempfile.gettempdir()}: can't write: {error.strerror}") from error
+    try:
+        yield made
+        if target:
+            kept = made / "kept"
+            kept.mkdir()
+            for name in ("trace.bin", "replay.jsonl"):
+                (made / name).rename(kept / name)
+            kept.rename(target)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _replay(replay: str, alloc: str, baseline: str, options: argparse.Namespace, seed: int, recording: Recording,
+            folder: Path) -> tuple[pd.DataFrame, dict[str, dict[str, Any]], str]:
+    """All rows, the comparison by allocator, and what went wrong, if something did without ending all."""
+    rows, problem, printed = folder / "replay.jsonl", "", "{}"
+    command = [replay, "-q", "--json", "--alloc", alloc, "--baseline", baseline, "--rounds", str(options.replay_rounds),
+               "--seed", str(seed), "--points", str(_REPLAY_POINTS), "-o", str(rows)]
+    # The real runs are to have the other half.
+    command += ["--budget", f"{max(round(options.budget / 2), 1)}s"] if options.budget else []
+    command += ["--", str(recording.trace)]
+    try:
+        printed = run_tool(command)
+    except ReplayFailed as error:
+        problem, printed = str(error), error.printed or "{}"
+        if not rows.exists():
+            raise HeaptapeError(f"the replay failed: {problem}") from error
+    frame = read_results(rows)
+    replayed = {item["name"]: item for item in json.loads(printed).get("allocators", [])}
+    return frame, replayed, problem
+
+
+def _why_not(rows: pd.DataFrame, name: str) -> str:
+    """What a row says of an allocator that failed in the replay."""
+    told = rows[rows["allocator"] == name].get("problem", pd.Series(dtype=object)).dropna()
+    return f"in the replay: {told.iloc[0]}" if len(told) else ""
+
+
+def _environment(rows: pd.DataFrame, name: str) -> list[str]:
+    found = rows[rows["allocator"] == name]
+    told = found["allocator_environment"].iloc[0] if len(found) and "allocator_environment" in found else []
+    return [str(item) for item in told] if isinstance(told, list) else []
+
+
+def _contender(allocator: RealAllocator, rows: pd.DataFrame, recording: Recording) -> Contender:
+    preload = preload_path(allocator, recording.kind)
+    environment = environment_of(dict(os.environ), preload, _environment(rows, allocator.name))
+    return Contender(allocator, environment, preload)
+
+
+def _without(contenders: list[Contender], problems: dict[str, str]) -> list[Contender]:
+    return [item for item in contenders if item.allocator.name not in problems]
+
+
+def _prove(program: Program, heaptape: str, contenders: list[Contender], recording: Recording, problems: dict[str, str],
+           folder: Path, talk: _Talk) -> None:
+    """A program that brings its own allocator may call that whatever is preloaded. So the recorder is asked who serves."""
+    for contender in _without(contenders, problems):
+        name = contender.allocator.name
+        talk.step(f"making sure that {name} serves")
+        limit_s = 10 * recording.conduct.wall_s + 60
+        try:
+            serves = who_serves(heaptape, program, contender.environment, recording, folder, limit_s)
+        except HeaptapeError as error:
+            problems[name] = str(error)
+            continue
+        if os.path.realpath(serves) != os.path.realpath(contender.allocator.path):
+            problems[name] = f"preloaded, it does not serve {recording.executable}: {serves} does"
+
+
+def _real_runs(found: Validation, program: Program, contenders: list[Contender], folder: Path, limit_s: float,
+               ends: float | None, talk: _Talk) -> None:
+    """Fills in the runs, and how many rounds there were. An allocator that fails costs its own runs only; the baseline costs
+    them all."""
+    different, begun, done = [], time.monotonic(), 0
+    left = list(contenders)
+    for number, contender in rounds_of(left, found.rounds, found.seed):
+        name = contender.allocator.name
+        if number > done:
+            done = number
+            now = time.monotonic()
+            if ends is not None and done >= ROUNDS_MIN and now + (now - begun) / done > ends:
+                found.rounds = done
+                break
+        talk.step(f"round {number + 1} of {found.rounds}: {name}")
+        try:
+            run = run_real(program, contender, found.recording, folder, number, limit_s)
+        except RealRunFailed as error:
+            if name == found.baseline:
+                raise
+            found.problems[name] = str(error).removeprefix(f"{name}: ")
+            left.remove(contender)
+            continue
+        talk.detail(f"{run.cpu_ns / 1e6:,.1f} ms of CPU, peak {run.process.peak_bytes / 1e6:,.2f} MB, "
+                    f"mean {run.process.mean_bytes / 1e6:,.2f} MB, {len(run.process.times_s):,} readings")
+        found.runs.append(run)
+        # A server prints its pid and the time of day.
+        if run.stdout_sha256 not in (None, found.recording.conduct.stdout_sha256) and not found.is_server:
+            different.append(name)
+    readings = sorted(len(run.process.times_s) for run in found.runs)[len(found.runs) // 2] if found.runs else 0
+    if readings < READINGS_MIN:
+        found.warnings.append(f"only {readings} readings of memory in a run: the program ends too soon for its memory to be measured")
+    if different:
+        found.warnings.append(f"what the program printed differs from the recording under {', '.join(different)}")
+
+
+def run_validate(options: argparse.Namespace) -> int:
+    """heaptape validate"""
+    program, replay = _program(options), find_replay()
+    heaptape, talk = find_heaptape(replay), _Talk(options)
+    alloc, allocators = find_allocators(replay, options.alloc)
+    baseline = choose_baseline(allocators, options.baseline)
+    seed = options.seed if options.seed is not None else random.randrange(1_000_000)
+    try:
+        with _folder(options.keep) as folder:
+            found = _measure(options, program, (replay, heaptape), (alloc, allocators, baseline), seed, folder, talk)
+            document = figures_object(found)
+            if options.output:
+                write_atomically(options.output, _curve_lines(found))
+    finally:
+        talk.end()
+    print(json.dumps(document, indent=1) if options.json else validation_text(document), flush=True)
+    for name, problem in found.problems.items():
+        print(f"heaptape validate: {name}: {problem}", file=sys.stderr)
+    return EXIT_FAILED if found.problems else 0
+
+
+def _measure(options: argparse.Namespace, program: Program, tools: tuple[str, str],
+             who: tuple[str, list[RealAllocator], str], seed: int, folder: Path, talk: _Talk) -> Validation:
+    (replay, heaptape), (alloc, allocators, baseline) = tools, who
+    begun = time.monotonic()
+    talk.step("recording")
+    recording = record(heaptape, program, folder, options.process, float(options.timeout or _RECORDING_LIMIT_S))
+    with read_trace(recording.trace) as trace:
+        memory = recorded_memory(trace, float(recording.info["duration_ns"]))
+    talk.step(f"replaying {recording.info['events']:,} calls")
+    rows, replayed, problem = _replay(replay, alloc, baseline, options, seed, recording, folder)
+    problems = {item.name: _why_not(rows, item.name) or problem or "was not replayed"
+                for item in allocators if not memory_rows(rows, item.name)}
+    if baseline in problems:
+        raise HeaptapeError(f"the replay failed: {problems[baseline]}")
+    contenders = [_contender(item, rows, recording) for item in allocators]
+    if recording.kind != "glibc":
+        _prove(program, heaptape, contenders, recording, problems, folder, talk)
+    talk.step("measuring what starting a program costs")
+    startup = startup_costs(_without(contenders, problems), str(recording.context.get("executable") or ""), seed, problems)
+    if baseline in problems:
+        raise HeaptapeError(f"{baseline}: {problems[baseline]}")
+    contenders = [replace(item, startup=startup[item.allocator.name]) for item in _without(contenders, problems)]
+    found = Validation(program.title, recording, memory, allocators, baseline, rows, replayed, [],
+                       {name: cost.cpu_ns for name, cost in startup.items()}, options.rounds,
+                       seed, problems, environments={item.name: _environment(rows, item.name) for item in allocators})
+    limit_s = float(options.timeout or 10 * recording.conduct.wall_s + 60)
+    ends = begun + options.budget if options.budget else None
+    _real_runs(found, program, contenders, folder, limit_s, ends, talk)
+    return found
+
+
+def _curve_lines(found: Validation) -> str:
+    """A line for each curve: what was recorded, what is predicted, and every real run."""
+    lines: list[dict[str, Any]] = [{"curve": "recorded", "allocator": found.recording.kind,
+                                    "time_ns": found.memory.total.times_ns.tolist(),
+                                    "rss_bytes": found.memory.total.values.tolist(),
+                                    "own_rss_bytes": found.memory.own.values.tolist()}]
+    for item in found.allocators:
+        for row in memory_rows(found.rows, item.name)[:1]:
+            heap = heap_curve(row)
+            lines.append({"curve": "predicted", "allocator": item.name, "time_ns": heap.times_ns.tolist(),
+                          "rss_bytes": (heap.values + found.memory.own.at(heap.times_ns)).tolist()})
+    lines += [_real_line(run) for run in found.runs]
+    return "".join(json.dumps({"program": found.title} | line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def _real_line(run: RealRun) -> dict[str, Any]:
+    times, rss = run.process.curve()
+    return {"curve": "real", "allocator": run.allocator, "round": run.round, "time_ns": times.tolist(), "rss_bytes": rss.tolist()}
