@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages resident then below
+enum { PAGES_BITS = 24 };              // a birth packs its event above and the pages resident then below
 enum { STEPS_FROM_AGE_NS = 1000000 };  // shorter lives take no memory worth speaking of while they are filled
 static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
 

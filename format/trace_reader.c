@@ -416,8 +416,7 @@ static const char *take_steps(struct ht_trace_reader *reader, struct ht_trace_fa
     if (!larger) return "not enough memory for the residency's steps";
     facts->steps = larger;
     for (size_t i = 0; i < n; i++)
-        facts->steps[facts->steps_count++] =
-            (struct ht_residency_step){v[i], v[n + i] * unit, v[2 * n + i]};
+        facts->steps[facts->steps_count++] = (struct ht_residency_step){v[i], v[n + i] * unit, v[2 * n + i]};
     return NULL;
 }
 

@@ -7,7 +7,8 @@
 
 enum { PORTIONS_MAX = 64, PORTION_PAGES_MIN = 16 };
 
-// One block. Between two points in time its pages are touched evenly, as fast as the program can have done it.
+// One block. Between two points in time its pages are touched evenly, as fast as the program can have done
+// it.
 struct ht_filling {
     uint64_t due_ns;  // of the next portion
     uint64_t bytes, pages_after;
@@ -129,8 +130,7 @@ static uint64_t portion_end(const struct ht_filling *filling) {
 static void set_due(struct ht_filling *filling) {
     double middle = ((double)filling->page + (double)portion_end(filling)) / 2 - (double)filling->from_page;
     double share = middle / (double)(filling->until_page - filling->from_page);
-    filling->due_ns =
-        filling->from_ns + (uint64_t)(share * (double)(filling->until_ns - filling->from_ns));
+    filling->due_ns = filling->from_ns + (uint64_t)(share * (double)(filling->until_ns - filling->from_ns));
 }
 
 // ---- what becomes of a block ----

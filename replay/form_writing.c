@@ -135,8 +135,8 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
     return put_sample(writing, stream, event, time_ns);
 }
 
-// In a pause nothing is called, but an allocator's background thread may give memory back, and the program may
-// fill its blocks.
+// In a pause nothing is called, but an allocator's background thread may give memory back, and the program
+// may fill its blocks.
 static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, uint64_t until_ns) {
     struct ht_stream_state *stream = &writing->form->streams[number];
     uint64_t at_ns = writing->time_ns + writing->pause_step_ns;
@@ -291,7 +291,8 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     bool filled_later = false;
     if (!op.frees) {
         birth = birth_of(writing, event);
-        filled_later = is_filled_later(writing, &birth, &op, !hands_over(form, event), false, time_ns, &op.pages);
+        filled_later =
+            is_filled_later(writing, &birth, &op, !hands_over(form, event), false, time_ns, &op.pages);
     }
     if (slot && ht_touching_end(&writing->touching, op.slot)) return -1;
     if (know_untouched(writing, &op)) return -1;
@@ -307,13 +308,14 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     if (hands_over(form, event)) {
         ht_stream_put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
     }
-    if (filled_later && ht_touching_begin(&writing->touching, &birth, op.slot, thread, op.bytes, time_ns, op.pages))
+    if (filled_later &&
+        ht_touching_begin(&writing->touching, &birth, op.slot, thread, op.bytes, time_ns, op.pages))
         return -1;
     return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
 
-// An allocation before the threads' streams, in one of its own. Once all are there, RSS is read. What is filled
-// later is filled by the only thread, if there is but one.
+// An allocation before the threads' streams, in one of its own. Once all are there, RSS is read. What is
+// filled later is filled by the only thread, if there is but one.
 static int write_inherited(struct writing *writing, const struct ht_section_place *place,
                            const struct ht_events *events, uint32_t i) {
     struct ht_form_state *form = writing->form;
@@ -330,7 +332,8 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
     if (expected) return ht_form_bad_event(form, place, event, expected);
     stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
     form->built->inherited_objects++;
-    if (filled_later && ht_touching_begin(&writing->touching, &birth, op.slot, 0, op.bytes, time_ns, op.pages))
+    if (filled_later &&
+        ht_touching_begin(&writing->touching, &birth, op.slot, 0, op.bytes, time_ns, op.pages))
         return -1;
     if (event + 1 < form->inherited) return 0;
     step_above(writing);
@@ -411,8 +414,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
         bool others = slot->last_thread != thread && slot->last_thread != HT_NOBODY;
         if (common.word > limit) break;
         if (ht_form_stream_of(form, events->thread[i]) != thread || others ||
-            events->time_ns[i] >= until_ns ||
-            hands_over(form, events->first_event + i) ||
+            events->time_ns[i] >= until_ns || hands_over(form, events->first_event + i) ||
             !write_small(&common, slot, events->op[i], events->slot[i], events->size[i], events->extra[i])) {
             break;
         }
@@ -435,7 +437,8 @@ static int end_of_thread(struct writing *writing, uint32_t number) {
     const struct ht_stream_state *stream = &form->streams[number];
     bool known = !form->options->one_thread && number < form->facts.threads_count;
     if (!stream->fillings || stream->events > stream->fillings + 1) return 0;
-    return known && form->facts.threads[number].ended ? ht_touching_end_stream(&writing->touching, number) : 0;
+    return known && form->facts.threads[number].ended ? ht_touching_end_stream(&writing->touching, number)
+                                                      : 0;
 }
 
 static int write_section(void *context, const struct ht_section_place *place,

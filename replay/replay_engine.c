@@ -199,7 +199,8 @@ ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
 
 // What the program wrote long after the allocation: the trace knows of pages, so whoever asked for anything
 // else has had it already.
-static void touch_later(const struct ht_lane *lane, char *block, uint64_t size, uint64_t from, uint64_t until) {
+static void touch_later(const struct ht_lane *lane, char *block, uint64_t size, uint64_t from,
+                        uint64_t until) {
     if (block && lane->touch == HT_TOUCH_RECORDED) touch_pages(lane, block, from, size, until);
 }
 

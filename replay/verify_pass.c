@@ -89,7 +89,8 @@ static struct ht_violation violation_of(const struct checked *check, enum ht_vio
 // Whether a known fault of the allocator explains what is wrong with what this call returned.
 static bool is_known(const struct checked *check, enum ht_violation_kind kind) {
     if (kind != HT_VIOLATION_ALIGNMENT && kind != HT_VIOLATION_FAILED) return false;
-    return check->call.call == HT_WIDE_ALIGNED && ht_known_alignment(&check->verify->known, check->call.extra);
+    return check->call.call == HT_WIDE_ALIGNED &&
+           ht_known_alignment(&check->verify->known, check->call.extra);
 }
 
 static void tell_number(const struct checked *check, enum ht_violation_kind kind, uint64_t expected,
@@ -268,8 +269,7 @@ static void fill_later(struct ht_lane *lane, const uint64_t *word) {
     struct ht_word_call call = ht_word_call(word);
     void **entry = lane->table + call.slot;
     struct verify_slot *state = &lane->verify->slots[entry - lane->verify->table];
-    if (*entry && state->live && state->pattern.bytes)
-        ht_pattern_extend(&state->pattern, *entry, call.pages);
+    if (*entry && state->live && state->pattern.bytes) ht_pattern_extend(&state->pattern, *entry, call.pages);
 }
 
 void ht_verify_run(struct ht_lane *lane) {

@@ -123,6 +123,7 @@ def _small() -> TraceSpec:
          Event(5, time=9, slot=2, thread=1), Event(31, time=9, slot=9, size=50), Event(30, time=9, slot=9),
          Event(3, 3, time=10, slot=1, size=0), Event(1, 2, time=11, size=U64_MAX), Event(5, 1, time=12)],
         samples=[(0, 0, 4096, 0, 10, 0), (9, 4, 90_000, 4096, 2_000, 1)], residency=[(0, 17, 20)],
+        steps=[(2, 11, 3), (0, 9, 20), (0, 7, 18)],
         threads=[(100, 0, 5, 7, 12, 0, "main"), (101, 3, 9, 1, 10, 1, "worker-with-name")], unit_ns=10, block=4)
 
 
@@ -134,6 +135,7 @@ def test_sections_beside_the_events(tmp_path: Path) -> None:
     assert trace.samples["heap_rss_bytes"].tolist() == [4096, 85_904]
     assert trace.samples["own_fresh"].tolist() == [False, True]
     assert trace.residency.to_dict("records") == [{"birth_event": 0, "pages_at_birth": 17, "pages_at_end": 20}]
+    assert trace.residency_steps.to_numpy().tolist() == [[0, 70, 18], [0, 90, 20], [2, 110, 3]]
     assert trace.threads["name"].tolist() == ["main", "worker-with-name"]
     assert trace.threads["end_ns"].tolist() == [120, 100] and trace.threads["ended"].tolist() == [False, True]
 
@@ -221,7 +223,7 @@ def _read_all(path: Path) -> None:
     with read_trace(path) as trace:
         for _ in trace.events():
             pass
-        _ = trace.samples, trace.residency, trace.threads
+        _ = trace.samples, trace.residency, trace.residency_steps, trace.threads
 
 
 def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
