@@ -54,7 +54,7 @@ struct live_slot {
 };
 
 struct birth {
-    uint64_t slot, value, born_ns;
+    uint64_t slot, value, seen;
 };
 
 struct sample {
@@ -141,8 +141,8 @@ static void put_named(struct output *output, const struct heap_model *heap) {
     map = &heap->births;
     for (size_t i = 0; i < (size_t)1 << map->bits; i++) {
         if (!map64_has(map, i)) continue;
-        size_t born = map64_find(&heap->born_ns, map->entry[i].key);
-        struct birth entry = {map->entry[i].key, map->entry[i].value, heap->born_ns.entry[born].value};
+        size_t seen = map64_find(&heap->seen, map->entry[i].key);
+        struct birth entry = {map->entry[i].key, map->entry[i].value, heap->seen.entry[seen].value};
         put(output, &entry, sizeof entry);
     }
 }
@@ -384,7 +384,7 @@ static bool get_heap(struct follow_state *state, struct heap_model *heap) {
         struct birth entry;
         if (!get(state, &entry, sizeof entry) || !entry.slot || entry.slot > head->slots ||
             !map64_put(&heap->births, entry.slot, entry.value) ||
-            !map64_put(&heap->born_ns, entry.slot, entry.born_ns))
+            !map64_put(&heap->seen, entry.slot, entry.seen))
             return false;
     }
     return true;

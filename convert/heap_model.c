@@ -5,19 +5,21 @@
 #include <string.h>
 
 enum { PAGES_BITS = 24 };              // a birth packs its event above and the pages resident then below
-enum { STEPS_FROM_AGE_NS = 1000000 };  // shorter lives take no memory worth speaking of while they are filled
+// What was seen of it last packs its time of birth, in these units, and the pages resident since.
+enum { BORN_SHIFT = 17 };
+static const uint64_t STEPS_FROM_AGE_NS = 1000000;  // shorter lives matter little while they are filled
 static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer) {
     *heap = (struct heap_model){.writer = writer, .keeps_order = !writer};
-    return map64_init(&heap->addresses) && map64_init(&heap->births) && map64_init(&heap->born_ns) &&
+    return map64_init(&heap->addresses) && map64_init(&heap->births) && map64_init(&heap->seen) &&
            slots_init(&heap->slots);
 }
 
 void heap_model_free(struct heap_model *heap) {
     map64_free(&heap->addresses);
     map64_free(&heap->births);
-    map64_free(&heap->born_ns);
+    map64_free(&heap->seen);
     slots_free(&heap->slots);
     free(heap->last_event);
 }
@@ -76,13 +78,13 @@ bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t page
     uint64_t pages = pages_before < PAGES_MASK ? pages_before : PAGES_MASK;
     if (!heap->writer) return true;
     return map64_put(&heap->births, slot, ht_trace_next_event(heap->writer) << PAGES_BITS | pages) &&
-           map64_put(&heap->born_ns, slot, time_ns);
+           map64_put(&heap->seen, slot, time_ns >> BORN_SHIFT << PAGES_BITS | pages);
 }
 
 void heap_model_drop_birth(struct heap_model *heap, uint32_t slot) {
-    size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->born_ns, slot);
+    size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->seen, slot);
     if (map64_has(&heap->births, i)) map64_remove_at(&heap->births, i);
-    if (map64_has(&heap->born_ns, k)) map64_remove_at(&heap->born_ns, k);
+    if (map64_has(&heap->seen, k)) map64_remove_at(&heap->seen, k);
 }
 
 void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after) {
@@ -96,20 +98,22 @@ void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t 
 }
 
 void heap_model_step_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {
-    size_t i = map64_find(&heap->births, slot);
+    size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->seen, slot);
     if (!map64_has(&heap->births, i)) return;
-    uint64_t birth = heap->births.entry[i].value;
-    if (pages <= (birth & PAGES_MASK)) return;
-    ht_trace_put_residency_step(
-        heap->writer,
-        &(struct ht_residency_step){.event = birth >> PAGES_BITS, .time_ns = time_ns, .pages = pages});
+    uint64_t *seen = &heap->seen.entry[k].value, known = pages < PAGES_MASK ? pages : PAGES_MASK;
+    if (known <= (*seen & PAGES_MASK)) return;
+    *seen = (*seen & ~PAGES_MASK) | known;
+    ht_trace_put_residency_step(heap->writer,
+                                &(struct ht_residency_step){.event = heap->births.entry[i].value >> PAGES_BITS,
+                                                            .time_ns = time_ns,
+                                                            .pages = pages});
 }
 
 void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {
-    size_t i = map64_find(&heap->born_ns, slot);
-    if (!map64_has(&heap->born_ns, i)) return;
-    if (time_ns >= heap->born_ns.entry[i].value + STEPS_FROM_AGE_NS)
-        heap_model_step_residency(heap, slot, pages, time_ns);
+    size_t i = map64_find(&heap->seen, slot);
+    if (!map64_has(&heap->seen, i)) return;
+    uint64_t born_ns = heap->seen.entry[i].value >> PAGES_BITS << BORN_SHIFT;
+    if (time_ns >= born_ns + STEPS_FROM_AGE_NS) heap_model_step_residency(heap, slot, pages, time_ns);
     heap_model_tell_residency(heap, slot, pages);
 }
 

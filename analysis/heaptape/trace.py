@@ -270,7 +270,7 @@ class Trace:
 
     @cached_property
     def residency_steps(self) -> pd.DataFrame:
-        """How large blocks were filled, sorted by birth and time: birth_event, time_ns, pages (seen resident by then)."""
+        """How large blocks were filled, by birth and time: birth_event, time_ns, pages (seen resident by then)."""
         table = self._table(Kind.RESIDENCY_STEPS, {1: "birth_event", 2: "time", 3: "pages"})
         steps = pd.DataFrame({
             "birth_event": table["birth_event"].astype(np.int64),

@@ -200,7 +200,7 @@ def test_empty_trace(tmp_path: Path) -> None:
 def test_cut_short_at_every_byte(tmp_path: Path) -> None:
     data, ends = naive_writer.build(_small())
     path = tmp_path / "t.bin"
-    events_at = [e for e in ends[1:] if e]  # context, three events sections, samples, residency, threads, totals, index
+    events_at = [e for e in ends[1:] if e]  # context, events (3), samples, residency, steps, threads, totals, index
     for length in range(len(data)):
         path.write_bytes(data[:length])
         if length < 64:
@@ -213,7 +213,7 @@ def test_cut_short_at_every_byte(tmp_path: Path) -> None:
             assert trace.whole_bytes == max(end for end in ends if end <= length)
             assert trace.records == sum((4, 4, 1)[: max(0, min(3, whole - 1))])
             assert sum(len(chunk) for chunk in trace.events()) == trace.records
-            assert (trace.totals is None) == (whole < 8)
+            assert (trace.totals is None) == (whole < 9)
             assert len(trace.samples) == (2 if whole >= 5 else 0)
     path.write_bytes(data)
     assert not read_trace(path).truncated
