@@ -12,7 +12,7 @@
 #include <xxhash.h>
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 1, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 2, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -54,7 +54,7 @@ struct live_slot {
 };
 
 struct birth {
-    uint64_t slot, value;
+    uint64_t slot, value, seen;
 };
 
 struct sample {
@@ -141,7 +141,8 @@ static void put_named(struct output *output, const struct heap_model *heap) {
     map = &heap->births;
     for (size_t i = 0; i < (size_t)1 << map->bits; i++) {
         if (!map64_has(map, i)) continue;
-        struct birth entry = {map->entry[i].key, map->entry[i].value};
+        size_t seen = map64_find(&heap->seen, map->entry[i].key);
+        struct birth entry = {map->entry[i].key, map->entry[i].value, heap->seen.entry[seen].value};
         put(output, &entry, sizeof entry);
     }
 }
@@ -382,7 +383,8 @@ static bool get_heap(struct follow_state *state, struct heap_model *heap) {
     for (uint64_t i = 0; i < head->births; i++) {
         struct birth entry;
         if (!get(state, &entry, sizeof entry) || !entry.slot || entry.slot > head->slots ||
-            !map64_put(&heap->births, entry.slot, entry.value))
+            !map64_put(&heap->births, entry.slot, entry.value) ||
+            !map64_put(&heap->seen, entry.slot, entry.seen))
             return false;
     }
     return true;

@@ -4,17 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages resident then below
+enum { PAGES_BITS = 24 };              // a birth packs its event above and the pages resident then below
+// What was seen of it last packs its time of birth, in these units, and the pages resident since.
+enum { BORN_SHIFT = 17 };
+static const uint64_t STEPS_FROM_AGE_NS = 1000000;  // shorter lives matter little while they are filled
 static const uint64_t PAGES_MASK = (UINT64_C(1) << PAGES_BITS) - 1;
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer) {
     *heap = (struct heap_model){.writer = writer, .keeps_order = !writer};
-    return map64_init(&heap->addresses) && map64_init(&heap->births) && slots_init(&heap->slots);
+    return map64_init(&heap->addresses) && map64_init(&heap->births) && map64_init(&heap->seen) &&
+           slots_init(&heap->slots);
 }
 
 void heap_model_free(struct heap_model *heap) {
     map64_free(&heap->addresses);
     map64_free(&heap->births);
+    map64_free(&heap->seen);
     slots_free(&heap->slots);
     free(heap->last_event);
 }
@@ -69,15 +74,17 @@ void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread) 
     slots_give(&heap->slots, slot, by_thread);
 }
 
-bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before) {
+bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before, uint64_t time_ns) {
     uint64_t pages = pages_before < PAGES_MASK ? pages_before : PAGES_MASK;
     if (!heap->writer) return true;
-    return map64_put(&heap->births, slot, ht_trace_next_event(heap->writer) << PAGES_BITS | pages);
+    return map64_put(&heap->births, slot, ht_trace_next_event(heap->writer) << PAGES_BITS | pages) &&
+           map64_put(&heap->seen, slot, time_ns >> BORN_SHIFT << PAGES_BITS | pages);
 }
 
 void heap_model_drop_birth(struct heap_model *heap, uint32_t slot) {
-    size_t i = map64_find(&heap->births, slot);
+    size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->seen, slot);
     if (map64_has(&heap->births, i)) map64_remove_at(&heap->births, i);
+    if (map64_has(&heap->seen, k)) map64_remove_at(&heap->seen, k);
 }
 
 void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after) {
@@ -87,7 +94,27 @@ void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t 
     ht_trace_put_residency(heap->writer, &(struct ht_residency){.event = birth >> PAGES_BITS,
                                                                 .pages_before = birth & PAGES_MASK,
                                                                 .pages_after = pages_after});
-    map64_remove_at(&heap->births, i);
+    heap_model_drop_birth(heap, slot);
+}
+
+void heap_model_step_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {
+    size_t i = map64_find(&heap->births, slot), k = map64_find(&heap->seen, slot);
+    if (!map64_has(&heap->births, i)) return;
+    uint64_t *seen = &heap->seen.entry[k].value, known = pages < PAGES_MASK ? pages : PAGES_MASK;
+    if (known <= (*seen & PAGES_MASK)) return;
+    *seen = (*seen & ~PAGES_MASK) | known;
+    ht_trace_put_residency_step(heap->writer,
+                                &(struct ht_residency_step){.event = heap->births.entry[i].value >> PAGES_BITS,
+                                                            .time_ns = time_ns,
+                                                            .pages = pages});
+}
+
+void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {
+    size_t i = map64_find(&heap->seen, slot);
+    if (!map64_has(&heap->seen, i)) return;
+    uint64_t born_ns = heap->seen.entry[i].value >> PAGES_BITS << BORN_SHIFT;
+    if (time_ns >= born_ns + STEPS_FROM_AGE_NS) heap_model_step_residency(heap, slot, pages, time_ns);
+    heap_model_tell_residency(heap, slot, pages);
 }
 
 void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns) {

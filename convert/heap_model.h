@@ -14,6 +14,7 @@ struct heap_model {
     uint64_t op_count[256];          // events so far
     struct map64 addresses;          // live address -> slot
     struct map64 births;             // slot of a large block -> its birth event and pages resident then
+    struct map64 seen;               // the same slot -> when that was, and pages that are known to be resident
     struct slots slots;
     uint64_t live_bytes;
     uint64_t last_time_ns;
@@ -99,8 +100,12 @@ void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread);
 void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns);
 
 // Residency of large blocks: noted at birth (the event about to be written) and told at the end.
-bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before);
+bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before, uint64_t time_ns);
 void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);
+// So many of the block's pages are resident by now. At its end that is told if the block lived long enough to
+// be filled bit by bit.
+void heap_model_step_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns);
+void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns);
 void heap_model_drop_birth(struct heap_model *heap, uint32_t slot);
 
 // Once, at the end: what the counts and the slots tell.

@@ -40,7 +40,7 @@ bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap,
         uint32_t slot = heap_model_make(heap, block->address, block->bytes, thread);
         if (!slot) return false;
         // How much of a large one was resident when the parent allocated it says nothing about this process.
-        if (block->bytes >= HT_LARGE_BLOCK_BYTES && !heap_model_note_birth(heap, slot, 0)) return false;
+        if (block->bytes >= HT_LARGE_BLOCK_BYTES && !heap_model_note_birth(heap, slot, 0, 0)) return false;
         heap_model_event(heap, ht_op(HT_INHERIT, HT_PLAIN), thread, 0, slot, block->bytes, 0);
         heap->totals.inherited_objects++;
         heap->totals.inherited_bytes += block->bytes;

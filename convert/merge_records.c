@@ -47,9 +47,14 @@ static void drop(struct merge *m, struct lane *lane, size_t place, uint64_t stam
     heap_model_drop(&m->heap, place, lane->thread, time_of(m, stamp));
 }
 
-static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, uint32_t resident_before) {
+static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, const struct ht_raw_record *record) {
+    uint32_t resident = record->resident_before;
     if (bytes < HT_LARGE_BLOCK_BYTES) return true;
-    return heap_model_note_birth(&m->heap, slot, resident_before ? resident_before - 1 : 0);
+    return heap_model_note_birth(&m->heap, slot, resident ? resident - 1 : 0, time_of(m, record->stamp));
+}
+
+static void end_large(struct merge *m, uint32_t slot, const struct ht_raw_record *record) {
+    heap_model_end_residency(&m->heap, slot, record->resident_after - 1, time_of(m, record->stamp));
 }
 
 // What the trace keeps as extra: an alignment for those that have one, else the count.
@@ -85,7 +90,7 @@ static enum merge_applied apply_allocation(struct merge *m, uint32_t number,
     enum merge_applied cleared = clear_address(m, number, record, force);
     if (cleared != APPLIED) return cleared;
     uint32_t slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
-    if (!slot || !note_large(m, slot, bytes, record->resident_before)) return NO_MEMORY;
+    if (!slot || !note_large(m, slot, bytes, record)) return NO_MEMORY;
     emit(m, lane, record->stamp, function, variant, slot, record->size, extra);
     merge_wake_lanes(m, record->address);
     return APPLIED;
@@ -113,7 +118,7 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
         return APPLIED;
     }
     if (m->heap.slots.state[slot].size >= HT_LARGE_BLOCK_BYTES) {
-        if (record->resident_after) heap_model_tell_residency(&m->heap, slot, record->resident_after - 1);
+        if (record->resident_after) end_large(m, slot, record);
         else heap_model_drop_birth(&m->heap, slot);
     }
     heap_model_forget_at(&m->heap, place);
@@ -147,7 +152,7 @@ static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,
                                           .size = record->size,
                                           .count = record->count};
     if (slot) {
-        if (record->resident_after) heap_model_tell_residency(&m->heap, slot, record->resident_after - 1);
+        if (record->resident_after) end_large(m, slot, record);
         heap_model_forget_at(&m->heap, place);
         merge_wake_lanes(m, record->address);
     }
@@ -188,7 +193,7 @@ static enum merge_applied apply_realloc_end(struct merge *m, uint32_t number,
         m->heap.totals.foreign_frees++;
         slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
     }
-    if (!slot || !note_large(m, slot, bytes, record->resident_before)) return NO_MEMORY;
+    if (!slot || !note_large(m, slot, bytes, record)) return NO_MEMORY;
     emit(m, lane, record->stamp, old->function, old->slot ? HT_PLAIN : HT_FOREIGN, slot, old->size,
          old->count);
     old->open = false;
@@ -211,6 +216,17 @@ static void apply_sample(struct merge *m, const struct ht_raw_record *record) {
                                                      .own_fresh = record->word[3] != 0});
 }
 
+// What the recorder saw of a live large block.
+static void apply_resident(struct merge *m, const struct ht_raw_record *record) {
+    uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->word[0]));
+    uint32_t pages = record->word[1] < UINT32_MAX ? (uint32_t)record->word[1] : UINT32_MAX;
+    uint64_t time_ns = time_of(m, record->stamp);
+    if (!slot) return;
+    if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT)
+        heap_model_end_residency(&m->heap, slot, pages, time_ns);
+    else heap_model_step_residency(&m->heap, slot, pages, time_ns);
+}
+
 static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_record *record) {
     if (record->long_kind == HT_LONG_SAMPLE && record->long_words >= 4) {
         apply_sample(m, record);
@@ -222,9 +238,10 @@ static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_r
         if (time_ns > thread->end_ns) thread->end_ns = time_ns;
         memcpy(thread->name, record->word, 16);
         slots_thread_ended(&m->heap.slots, lane->thread);
-    } else if (record->long_kind == HT_LONG_RESIDENT_AT_EXIT && record->long_words >= 2) {
-        uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->word[0]));
-        if (slot) heap_model_tell_residency(&m->heap, slot, (uint32_t)record->word[1]);
+    } else if ((record->long_kind == HT_LONG_RESIDENT_AT_EXIT ||
+                record->long_kind == HT_LONG_RESIDENT_SO_FAR) &&
+               record->long_words >= 2) {
+        apply_resident(m, record);
     } else if (record->long_kind == HT_LONG_FORK && m->at_fork && !m->at_fork(m, record->stamp)) {
         m->failed = true;
     }

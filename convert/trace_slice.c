@@ -14,7 +14,7 @@ enum { NO_THREAD = UINT32_MAX };
 
 // What a slot of the old trace holds.
 struct old_block {
-    uint64_t birth_event, bytes;
+    uint64_t birth_event, bytes, born_ns;
     bool live, kept;
 };
 
@@ -61,14 +61,52 @@ static const struct ht_residency *residency_of(const struct slicing *s, uint64_t
     return found ? &s->facts.residency[low] : NULL;
 }
 
-static void copy_residency(struct slicing *s, uint64_t old_birth, uint64_t new_birth, bool inherited) {
+static void put_step(struct slicing *s, uint64_t birth, uint64_t time_ns, uint64_t pages) {
+    ht_trace_put_residency_step(
+        s->writer, &(struct ht_residency_step){.event = birth, .time_ns = time_ns, .pages = pages});
+}
+
+static size_t first_step_of(const struct ht_trace_facts *facts, uint64_t birth_event) {
+    size_t low = 0, high = facts->steps_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (facts->steps[middle].event < birth_event) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+// What an inherited block has when the slice begins is there from its start. Between two looks it is taken to
+// have been filled evenly.
+static void copy_steps(struct slicing *s, struct ht_residency_step before, uint64_t new_birth) {
+    const struct ht_trace_facts *facts = &s->facts;
+    for (size_t i = first_step_of(facts, before.event);
+         i < facts->steps_count && facts->steps[i].event == before.event; i++) {
+        const struct ht_residency_step *step = &facts->steps[i];
+        if (before.time_ns < s->base_ns && step->time_ns >= s->base_ns) {
+            double passed_ns = (double)(s->base_ns - before.time_ns);
+            double share = passed_ns / (double)(step->time_ns - before.time_ns);
+            double pages = (double)before.pages + ((double)step->pages - (double)before.pages) * share;
+            put_step(s, new_birth, 0, (uint64_t)pages);
+        }
+        if (step->time_ns >= s->base_ns) put_step(s, new_birth, step->time_ns - s->base_ns, step->pages);
+        before = *step;
+    }
+    // Full before the slice began.
+    if (before.time_ns < s->base_ns && before.pages) put_step(s, new_birth, 0, before.pages);
+}
+
+// born_ns: of an inherited block when it was born, before the slice; of others UINT64_MAX.
+static void copy_residency(struct slicing *s, uint64_t old_birth, uint64_t new_birth, uint64_t born_ns) {
     const struct ht_residency *row = residency_of(s, old_birth);
+    bool inherited = born_ns != UINT64_MAX;
+    uint64_t pages_before = row ? row->pages_before : 0;
+    copy_steps(s, (struct ht_residency_step){old_birth, born_ns, pages_before}, new_birth);
     if (!row) return;
     // How much of an inherited block was resident when it was allocated says nothing about the slice.
-    ht_trace_put_residency(s->writer,
-                           &(struct ht_residency){.event = new_birth,
-                                                  .pages_before = inherited ? 0 : row->pages_before,
-                                                  .pages_after = row->pages_after});
+    ht_trace_put_residency(s->writer, &(struct ht_residency){.event = new_birth,
+                                                             .pages_before = inherited ? 0 : pages_before,
+                                                             .pages_after = row->pages_after});
 }
 
 // ---- the beginning ----
@@ -103,7 +141,8 @@ static bool inherit(struct slicing *s, uint32_t first_thread) {
         live.block[i] = (struct live_block){born[i].slot, block_at(s, born[i].slot)->bytes};
     made = made && live_blocks_give(&live, &s->heap, first_thread);
     for (size_t i = 0; made && i < count; i++)
-        if (live.block[i].bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, born[i].event, i, true);
+        if (live.block[i].bytes >= HT_LARGE_BLOCK_BYTES)
+            copy_residency(s, born[i].event, i, block_at(s, born[i].slot)->born_ns);
     free(born);
     live_blocks_free(&live);
     return made;
@@ -147,7 +186,7 @@ static bool make(struct slicing *s, const struct old_event *event, uint32_t thre
     uint64_t number = ht_trace_next_event(s->writer);
     uint32_t slot = heap_model_make(&s->heap, event->slot, event->bytes, thread);
     if (!slot) return false;
-    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, false);
+    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, UINT64_MAX);
     heap_model_event(&s->heap, op, thread, time_ns, slot, event->size, event->extra);
     return true;
 }
@@ -169,7 +208,7 @@ static bool resize(struct slicing *s, const struct old_event *event, uint32_t th
     assert(slot);
     heap_model_drop_birth(&s->heap, slot);
     if (!heap_model_place(&s->heap, event->slot, slot, event->bytes)) return false;
-    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, false);
+    if (event->bytes >= HT_LARGE_BLOCK_BYTES) copy_residency(s, event->number, number, UINT64_MAX);
     heap_model_event(&s->heap, event->op, thread, time_ns, slot, event->size, event->extra);
     return true;
 }
@@ -233,8 +272,11 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
     s->last_ns = event->time_ns;
     s->end_event = event->number + 1;
     if (!shape.slot) return;
-    *block_at(s, event->slot) = (struct old_block){
-        .birth_event = event->number, .bytes = event->bytes, .live = !shape.ends_object, .kept = kept};
+    *block_at(s, event->slot) = (struct old_block){.birth_event = event->number,
+                                                   .bytes = event->bytes,
+                                                   .born_ns = event->time_ns,
+                                                   .live = !shape.ends_object,
+                                                   .kept = kept};
 }
 
 static int bad_event(const struct slicing *s, size_t section, const struct old_event *event,

@@ -69,7 +69,8 @@ enum ht_raw_long {
     HT_LONG_THREAD_END = 2,
     HT_LONG_RESIDENT_AT_EXIT = 3,
     HT_LONG_FORK = 4,
-    HT_LONG_EXIT = 5
+    HT_LONG_EXIT = 5,
+    HT_LONG_RESIDENT_SO_FAR = 6
 };
 
 // Freed blocks that were looked at, by how long a load of their first byte took: look_step_counts each, the

@@ -33,7 +33,8 @@ enum ht_section_kind {
     HT_SECTION_RESIDENCY,
     HT_SECTION_THREADS,
     HT_SECTION_TOTALS,
-    HT_SECTION_INDEX
+    HT_SECTION_INDEX,
+    HT_SECTION_RESIDENCY_STEPS
 };
 
 enum ht_event_column {

@@ -408,6 +408,18 @@ static const char *take_residency(struct ht_trace_reader *reader, struct ht_trac
     return NULL;
 }
 
+static const char *take_steps(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
+    size_t n = reader->section.rows, unit = reader->header.time_unit_ns;
+    const char *wrong = read_columns(reader, v, 3);
+    if (wrong || n == 0) return wrong;
+    struct ht_residency_step *larger = realloc(facts->steps, (facts->steps_count + n) * sizeof *larger);
+    if (!larger) return "not enough memory for the residency's steps";
+    facts->steps = larger;
+    for (size_t i = 0; i < n; i++)
+        facts->steps[facts->steps_count++] = (struct ht_residency_step){v[i], v[n + i] * unit, v[2 * n + i]};
+    return NULL;
+}
+
 static const char *take_threads(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
     size_t n = reader->section.rows, unit = reader->header.time_unit_ns;
     const char *wrong = read_columns(reader, v, 8);
@@ -463,6 +475,27 @@ static int by_event(const void *a, const void *b) {
     return (left > right) - (left < right);
 }
 
+static int by_event_and_time(const void *a, const void *b) {
+    const struct ht_residency_step *left = a, *right = b;
+    if (left->event != right->event) return left->event > right->event ? 1 : -1;
+    if (left->time_ns != right->time_ns) return left->time_ns > right->time_ns ? 1 : -1;
+    return (left->pages > right->pages) - (left->pages < right->pages);
+}
+
+// The section that was read last, if it is one of facts.
+static const char *take_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, uint64_t *v) {
+    switch (reader->section.kind) {
+    case HT_SECTION_SAMPLES: return take_samples(reader, facts, v);
+    case HT_SECTION_RESIDENCY: return take_residency(reader, facts, v);
+    case HT_SECTION_RESIDENCY_STEPS: return take_steps(reader, facts, v);
+    default: return take_threads(reader, facts, v);
+    }
+}
+
+static bool holds_facts(uint32_t kind) {
+    return (kind >= HT_SECTION_SAMPLES && kind <= HT_SECTION_THREADS) || kind == HT_SECTION_RESIDENCY_STEPS;
+}
+
 int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error) {
     *facts = (struct ht_trace_facts){0};
     uint64_t rows = 0, rows_max = HT_FACT_ROWS_FREE + HT_FACT_ROWS_PER_BYTE * reader->file_bytes;
@@ -473,17 +506,14 @@ int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts,
     }
     int result = 0;
     for (size_t i = 0; i < reader->places_count && !result; i++) {
-        uint32_t kind = reader->places[i].kind;
-        if (kind < HT_SECTION_SAMPLES || kind > HT_SECTION_THREADS) continue;
+        if (!holds_facts(reader->places[i].kind)) continue;
         if (read_place(reader, i, error)) {
             result = -1;
             break;
         }
         rows += reader->section.rows;
         const char *wrong = rows > rows_max ? "fewer rows of samples, residency and threads expected"
-                            : kind == HT_SECTION_SAMPLES   ? take_samples(reader, facts, values)
-                            : kind == HT_SECTION_RESIDENCY ? take_residency(reader, facts, values)
-                                                           : take_threads(reader, facts, values);
+                                            : take_facts(reader, facts, values);
         if (wrong) result = bad(reader, reader->places[i].offset, error, wrong);
     }
     free(values);
@@ -494,12 +524,14 @@ int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts,
     }
     if (facts->residency_count)
         qsort(facts->residency, facts->residency_count, sizeof *facts->residency, by_event);
+    if (facts->steps_count) qsort(facts->steps, facts->steps_count, sizeof *facts->steps, by_event_and_time);
     return 0;
 }
 
 void ht_trace_facts_free(struct ht_trace_facts *facts) {
     free(facts->samples);
     free(facts->residency);
+    free(facts->steps);
     free(facts->threads);
     *facts = (struct ht_trace_facts){0};
 }

@@ -33,6 +33,12 @@ struct ht_residency {
     uint64_t pages_before, pages_after;
 };
 
+// By then so many pages of the block had been seen resident.
+struct ht_residency_step {
+    uint64_t event;  // the birth it belongs to
+    uint64_t time_ns, pages;
+};
+
 struct ht_thread {
     uint32_t tid;
     uint64_t first_event, start_ns, calls, end_ns;
@@ -46,6 +52,8 @@ struct ht_trace_facts {
     size_t samples_count;  // in time order
     struct ht_residency *residency;
     size_t residency_count;  // sorted by event
+    struct ht_residency_step *steps;
+    size_t steps_count;  // sorted by event, those of one by time
     struct ht_thread *threads;
     size_t threads_count;  // derived from the events if cut short
 };
@@ -79,7 +87,7 @@ char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *erro
 int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events,
                     struct ht_error *error);
 
-// Samples, residency and threads of the whole trace; free with ht_trace_facts_free.
+// Samples, residency and its steps, and threads of the whole trace; free with ht_trace_facts_free.
 int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error);
 void ht_trace_facts_free(struct ht_trace_facts *facts);
 

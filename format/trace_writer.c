@@ -33,6 +33,11 @@ struct residency_buffer {
     uint64_t column[3][ROWS];
 };
 
+struct steps_buffer {
+    uint32_t rows;
+    uint64_t column[3][ROWS];
+};
+
 struct ht_trace_writer {
     char *path;
     struct output_file file;
@@ -50,6 +55,7 @@ struct ht_trace_writer {
     size_t places_count, places_room;
     struct sample_buffer samples;
     struct residency_buffer residency;
+    struct steps_buffer steps;
     // Two sections of events: the caller fills one while a thread of our own packs and writes the other. That
     // thread owns coder, packer, payload, places, offset and file from the moment `busy` is set until it
     // clears it.
@@ -228,6 +234,16 @@ static void flush_residency(struct ht_trace_writer *writer) {
     residency->rows = 0;
 }
 
+static void flush_steps(struct ht_trace_writer *writer) {
+    struct steps_buffer *steps = &writer->steps;
+    if (!steps->rows) return;
+    wait_for_packer(writer);
+    ht_payload_reset(&writer->payload);
+    for (uint8_t i = 0; i < 3; i++) pack_u64(writer, i + 1, steps->column[i], steps->rows, 1);
+    put_section(writer, HT_SECTION_RESIDENCY_STEPS, steps->rows, 0, 0);
+    steps->rows = 0;
+}
+
 static void put_text_section(struct ht_trace_writer *writer, enum ht_section_kind kind, const char *text) {
     ht_payload_reset(&writer->payload);
     check_packed(writer, ht_pack_bytes(writer->packer, &writer->payload, 1, text, strlen(text)));
@@ -326,6 +342,15 @@ void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_resi
     residency->column[2][row] = entry->pages_after;
 }
 
+void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht_residency_step *step) {
+    struct steps_buffer *steps = &writer->steps;
+    if (steps->rows == ROWS) flush_steps(writer);
+    uint32_t row = steps->rows++;
+    steps->column[0][row] = step->event;
+    steps->column[1][row] = step->time_ns / writer->time_unit_ns;
+    steps->column[2][row] = step->pages;
+}
+
 static void put_threads(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t count) {
     enum { COLUMNS = 8 };
     for (size_t first = 0; first < count; first += ROWS) {
@@ -395,6 +420,7 @@ int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *thre
     wait_for_packer(writer);
     flush_samples(writer);
     flush_residency(writer);
+    flush_steps(writer);
     put_threads(writer, threads, threads_count);
     put_text_section(writer, HT_SECTION_TOTALS, totals_json);
     put_index_and_footer(writer);
@@ -464,6 +490,11 @@ struct ht_trace_writer *ht_trace_create_lasting(const char *path, uint32_t time_
     return writer;
 }
 
+// Is it a section that comes while the trace grows, not with its end?
+static bool is_written_along(unsigned kind) {
+    return (kind >= HT_SECTION_CONTEXT && kind <= HT_SECTION_RESIDENCY) || kind == HT_SECTION_RESIDENCY_STEPS;
+}
+
 // Walks the sections up to the mark and remembers where they lie. Returns 0 or -1 with error.
 static int find_places(struct ht_trace_writer *writer, const struct ht_trace_mark *mark,
                        struct ht_error *error) {
@@ -478,7 +509,7 @@ static int find_places(struct ht_trace_writer *writer, const struct ht_trace_mar
         struct ht_section_header section;
         if (!ht_read_at(writer->file.fd, &section, sizeof section, writer->offset) ||
             section.magic != HT_SECTION_MAGIC || section.payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX ||
-            section.kind < HT_SECTION_CONTEXT || section.kind > HT_SECTION_RESIDENCY ||
+            !is_written_along(section.kind) ||
             (section.kind == HT_SECTION_EVENTS && section.first_event != next_event))
             return ht_error_input(error, path, writer->offset, "a section (HTBK) of the trace expected");
         if (section.kind == HT_SECTION_EVENTS) next_event += section.rows;
@@ -511,6 +542,7 @@ int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_mark *ma
     wait_for_packer(writer);
     flush_samples(writer);
     flush_residency(writer);
+    flush_steps(writer);
     if (!writer->failed && fdatasync(writer->file.fd)) fail(writer, "cannot sync");
     *mark = (struct ht_trace_mark){writer->offset, writer->next_event};
     if (writer->failed) *error = writer->error;

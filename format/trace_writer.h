@@ -25,6 +25,7 @@ void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thr
                         uint32_t slot, bool own_slot, uint64_t size, uint64_t extra);
 void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample);
 void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_residency *residency);
+void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht_residency_step *step);
 
 // Events and pseudo events put so far: the number of the next one.
 uint64_t ht_trace_next_event(const struct ht_trace_writer *writer);

@@ -5,6 +5,7 @@
 #include "form_chunks.h"
 #include "form_operation.h"
 #include "form_state.h"
+#include "form_touching.h"
 
 enum {
     SAMPLES_LEAST = 10000,
@@ -20,7 +21,8 @@ enum {
 
 struct writing {
     struct ht_form_state *form;
-    size_t residency_at;
+    struct ht_touching touching;
+    size_t residency_at, steps_at;  // in the facts
     uint64_t live_bytes, step_above_bytes, sample_every;
     uint64_t untouched_bytes;  // of what is live: whole pages that touch=recorded leaves alone
     uint32_t timed_one_in;
@@ -34,26 +36,39 @@ struct writing {
     uint64_t timed_event, sample_event, residency_event, stop_event;
 };
 
-// The first event for which this residency is known.
-static uint64_t first_of_copies(const struct ht_form_state *form, size_t residency) {
-    const struct ht_trace_facts *facts = &form->facts;
-    return residency < facts->residency_count ? facts->residency[residency].event * form->copies : UINT64_MAX;
+static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+// The first event of whose block the trace knows anything that has not been taken.
+static uint64_t next_known_event(const struct writing *writing) {
+    const struct ht_trace_facts *facts = &writing->form->facts;
+    uint64_t event = UINT64_MAX, copies = writing->form->copies;
+    if (writing->residency_at < facts->residency_count) event = facts->residency[writing->residency_at].event;
+    if (writing->steps_at < facts->steps_count) event = earlier(event, facts->steps[writing->steps_at].event);
+    return event > UINT64_MAX / copies ? UINT64_MAX : event * copies;
 }
 
-// How many pages of the block born by this event the program had resident in the end.
-static uint64_t pages_of_birth(struct writing *writing, uint64_t event) {
+// What the trace knows of the block that is born by this event.
+static struct ht_birth birth_of(struct writing *writing, uint64_t event) {
     const struct ht_trace_facts *facts = &writing->form->facts;
-    uint64_t copies = writing->form->copies, pages = HT_PAGES_BY_RULE;
-    if (event < writing->residency_event) return pages;
-    while (writing->residency_at < facts->residency_count &&
-           facts->residency[writing->residency_at].event <= event / copies) {
-        const struct ht_residency *birth = &facts->residency[writing->residency_at];
-        if (birth->event == event / copies) pages = birth->pages_after;
-        if (birth->event == event / copies && (event + 1) % copies) break;  // it is the next copy's, too
-        writing->residency_at++;
+    uint64_t copies = writing->form->copies, number = event / copies;
+    struct ht_birth birth = {.pages_after = HT_PAGES_BY_RULE};
+    if (event < writing->residency_event) return birth;
+    size_t at = writing->residency_at, step = writing->steps_at;
+    while (at < facts->residency_count && facts->residency[at].event < number) at++;
+    while (step < facts->steps_count && facts->steps[step].event < number) step++;
+    birth.steps = birth.steps_end = step;
+    while (birth.steps_end < facts->steps_count && facts->steps[birth.steps_end].event == number)
+        birth.steps_end++;
+    bool taken = (event + 1) % copies == 0;  // else it is the next copy's, too
+    writing->steps_at = taken ? birth.steps_end : step;
+    for (size_t row = at; row < facts->residency_count && facts->residency[row].event == number; row++) {
+        birth.pages_before = facts->residency[row].pages_before;
+        birth.pages_after = facts->residency[row].pages_after;
+        at += taken;
     }
-    writing->residency_event = first_of_copies(writing->form, writing->residency_at);
-    return pages;
+    writing->residency_at = at;
+    writing->residency_event = next_known_event(writing);
+    return birth;
 }
 
 static void set_stop(struct writing *writing) {
@@ -61,17 +76,6 @@ static void set_stop(struct writing *writing) {
     if (writing->sample_event < stop) stop = writing->sample_event;
     if (writing->residency_event < stop) stop = writing->residency_event;
     writing->stop_event = stop;
-}
-
-static void tell_time(struct ht_stream_state *stream, uint64_t time_ns) {
-    if (!stream->begun) {
-        stream->begun = true;
-        stream->start_ns = time_ns;
-    } else if (time_ns - stream->told_ns < HT_TIME_STEP_NS) {
-        return;
-    }
-    stream->told_ns = time_ns;
-    ht_stream_put(stream, ht_word_time(time_ns));
 }
 
 static uint64_t timed_distance(struct writing *writing) {
@@ -131,7 +135,8 @@ static int mark_sample(struct writing *writing, struct ht_stream_state *stream, 
     return put_sample(writing, stream, event, time_ns);
 }
 
-// In a pause nothing is called, but an allocator's background thread may give memory back.
+// In a pause nothing is called, but an allocator's background thread may give memory back, and the program
+// may fill its blocks.
 static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, uint64_t until_ns) {
     struct ht_stream_state *stream = &writing->form->streams[number];
     uint64_t at_ns = writing->time_ns + writing->pause_step_ns;
@@ -140,11 +145,12 @@ static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, 
          at_ns += writing->pause_step_ns) {
         writing->pause_points++;
         if (at_ns < stream->told_ns) continue;
+        if (ht_touching_until(&writing->touching, at_ns)) return -1;
         stream->told_ns = at_ns;
         ht_stream_put(stream, ht_word_time(at_ns));
         if (put_sample(writing, stream, event, at_ns) || ht_form_make_room(writing->form, number)) return -1;
     }
-    return 0;
+    return ht_touching_until(&writing->touching, until_ns);
 }
 
 // What is left of the trace behind its last call, unless the thread that made it has ended.
@@ -152,7 +158,10 @@ static int mark_end(struct writing *writing, uint32_t number, uint64_t event) {
     const struct ht_form_state *form = writing->form;
     bool known = !form->options->one_thread && number < form->facts.threads_count;
     if (event + 1 < writing->events || (known && form->facts.threads[number].ended)) return 0;
-    return mark_pause(writing, number, event, form->options->end_ns);
+    uint64_t end_ns = form->options->end_ns;
+    bool fills = writing->touching.due_ns <= end_ns;
+    if (mark_pause(writing, number, event, end_ns)) return -1;
+    return fills ? put_sample(writing, &form->streams[number], event, end_ns) : 0;
 }
 
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
@@ -184,6 +193,12 @@ static uint32_t *untouched_of(struct ht_form_state *form, uint32_t slot) {
     return slot < form->untouched_room ? &form->untouched_pages[slot] : NULL;
 }
 
+static void know_touched_peak(const struct writing *writing) {
+    struct ht_built_form *built = writing->form->built;
+    uint64_t touched_bytes = writing->live_bytes - writing->untouched_bytes;
+    if (touched_bytes > built->touched_peak_bytes) built->touched_peak_bytes = touched_bytes;
+}
+
 // The slot's block becomes one of so many bytes (HT_NOT_LIVE: of none), of which so many pages stay
 // untouched.
 static void change_block(struct writing *writing, uint32_t slot, uint64_t bytes, uint32_t untouched) {
@@ -198,9 +213,18 @@ static void change_block(struct writing *writing, uint32_t slot, uint64_t bytes,
         writing->untouched_bytes += (uint64_t)untouched * HT_TOUCH_PAGE_BYTES;
         *pages = untouched;
     }
-    uint64_t touched_bytes = writing->live_bytes - writing->untouched_bytes;
     if (writing->live_bytes > built->live_peak_bytes) built->live_peak_bytes = writing->live_bytes;
-    if (touched_bytes > built->touched_peak_bytes) built->touched_peak_bytes = touched_bytes;
+    know_touched_peak(writing);
+}
+
+// So many pages of the slot's block are touched now that were not when it was allocated.
+static void touch_block(void *context, uint32_t slot, uint64_t pages) {
+    struct writing *writing = context;
+    uint32_t *untouched = untouched_of(writing->form, slot);
+    uint32_t touched = pages < *untouched ? (uint32_t)pages : *untouched;
+    *untouched -= touched;
+    writing->untouched_bytes -= (uint64_t)touched * HT_TOUCH_PAGE_BYTES;
+    know_touched_peak(writing);
 }
 
 // Follows what is live; returns what was expected instead, if the trace can't be replayed.
@@ -239,6 +263,19 @@ static inline bool hands_over(const struct ht_form_state *form, uint64_t event) 
     return form->publishing && form->publishing[event / 64] >> event % 64 & 1;
 }
 
+// How much of a new block is touched at once: all that ever is, or, where the trace knows how it was filled,
+// what was resident then. What another thread gets may be gone by the time of a later portion.
+static bool is_filled_later(const struct writing *writing, const struct ht_birth *birth,
+                            const struct ht_operation *op, bool private, bool inherited, uint64_t time_ns,
+                            uint64_t *pages) {
+    *pages = birth->pages_after;
+    if (birth->steps == birth->steps_end) return false;
+    if (*pages == HT_PAGES_BY_RULE) *pages = writing->form->facts.steps[birth->steps_end - 1].pages;
+    if (!private || op->bytes < BLOCK_LARGE_BYTES) return false;
+    *pages = ht_touching_at_once(&writing->touching, birth, time_ns, inherited);
+    return true;
+}
+
 static int write_event(struct writing *writing, const struct ht_section_place *place,
                        const struct ht_events *events, uint32_t i) {
     struct ht_form_state *form = writing->form;
@@ -247,15 +284,22 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
     if (skipped(form, events->op[i])) return 0;
+    if (mark_pause(writing, thread, event, time_ns)) return -1;
     struct ht_slot_state *slot = shape->slot ? &form->slots[events->slot[i]] : NULL;
     struct ht_operation op = ht_operation_of(events, i, slot ? slot->bytes : 0);
-    if (!op.frees) op.pages = pages_of_birth(writing, event);
+    struct ht_birth birth = {0};
+    bool filled_later = false;
+    if (!op.frees) {
+        birth = birth_of(writing, event);
+        filled_later =
+            is_filled_later(writing, &birth, &op, !hands_over(form, event), false, time_ns, &op.pages);
+    }
+    if (slot && ht_touching_end(&writing->touching, op.slot)) return -1;
     if (know_untouched(writing, &op)) return -1;
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
-    if (mark_pause(writing, thread, event, time_ns)) return -1;
-    tell_time(stream, time_ns);
+    ht_stream_tell_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
     if (mark_timed(writing, stream, &op, op.frees ? former_bytes : op.bytes, event)) return -1;
     stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
@@ -264,27 +308,36 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     if (hands_over(form, event)) {
         ht_stream_put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
     }
+    if (filled_later &&
+        ht_touching_begin(&writing->touching, &birth, op.slot, thread, op.bytes, time_ns, op.pages))
+        return -1;
     return mark_sample(writing, stream, event, time_ns) || mark_end(writing, thread, event) ? -1 : 0;
 }
 
-// An allocation before the threads' streams, in one of its own. Once all are there, RSS is read.
+// An allocation before the threads' streams, in one of its own. Once all are there, RSS is read. What is
+// filled later is filled by the only thread, if there is but one.
 static int write_inherited(struct writing *writing, const struct ht_section_place *place,
                            const struct ht_events *events, uint32_t i) {
     struct ht_form_state *form = writing->form;
-    uint64_t event = events->first_event + i;
+    uint64_t event = events->first_event + i, time_ns = events->time_ns[i];
     if (form->built->inherited_objects != event)
         return ht_form_bad_event(form, place, event, "inherited blocks before the first call expected");
     struct ht_operation op = ht_operation_of(events, i, 0);
     struct ht_stream_state *stream = &form->streams[form->streams_count];
-    op.pages = pages_of_birth(writing, event);
+    struct ht_birth birth = birth_of(writing, event);
+    bool filled_later =
+        is_filled_later(writing, &birth, &op, form->streams_count == 1, true, time_ns, &op.pages);
     if (know_untouched(writing, &op)) return -1;
     const char *expected = follow_slot(writing, &op, &form->shape[events->op[i]]);
     if (expected) return ht_form_bad_event(form, place, event, expected);
     stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
     form->built->inherited_objects++;
+    if (filled_later &&
+        ht_touching_begin(&writing->touching, &birth, op.slot, 0, op.bytes, time_ns, op.pages))
+        return -1;
     if (event + 1 < form->inherited) return 0;
     step_above(writing);
-    return put_sample(writing, stream, event, events->time_ns[i]);
+    return put_sample(writing, stream, event, time_ns);
 }
 
 // What write_common changes with every event, kept in registers.
@@ -351,15 +404,17 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
                             .peak_bytes = built->live_peak_bytes,
                             .step_above_bytes = writing->step_above_bytes};
     if (!stream->begun || writing->stop_event <= events->first_event + i) return i;
-    uint64_t until = writing->stop_event - events->first_event;
-    for (uint32_t end = until < events->rows ? (uint32_t)until : events->rows; i < end; i++) {
+    uint64_t until = earlier(writing->stop_event - events->first_event, events->rows);
+    // The last call of a thread that has blocks to fill is not for here.
+    if (stream->fillings) until = earlier(until, i + (stream->events - stream->fillings - 1));
+    uint64_t until_ns = earlier(stream->told_ns + HT_TIME_STEP_NS, writing->touching.due_ns);
+    for (uint32_t end = (uint32_t)until; i < end; i++) {
         struct ht_slot_state *slot = &form->slots[events->slot[i]];
         __builtin_prefetch(&form->slots[events->slot[i + AHEAD < end ? i + AHEAD : i]], 1);
         bool others = slot->last_thread != thread && slot->last_thread != HT_NOBODY;
         if (common.word > limit) break;
         if (ht_form_stream_of(form, events->thread[i]) != thread || others ||
-            events->time_ns[i] - stream->told_ns >= HT_TIME_STEP_NS ||
-            hands_over(form, events->first_event + i) ||
+            events->time_ns[i] >= until_ns || hands_over(form, events->first_event + i) ||
             !write_small(&common, slot, events->op[i], events->slot[i], events->size[i], events->extra[i])) {
             break;
         }
@@ -374,6 +429,16 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     writing->live_bytes = common.live_bytes;
     built->live_peak_bytes = common.peak_bytes;
     return i;
+}
+
+// A thread that ends fills no block any more.
+static int end_of_thread(struct writing *writing, uint32_t number) {
+    const struct ht_form_state *form = writing->form;
+    const struct ht_stream_state *stream = &form->streams[number];
+    bool known = !form->options->one_thread && number < form->facts.threads_count;
+    if (!stream->fillings || stream->events > stream->fillings + 1) return 0;
+    return known && form->facts.threads[number].ended ? ht_touching_end_stream(&writing->touching, number)
+                                                      : 0;
 }
 
 static int write_section(void *context, const struct ht_section_place *place,
@@ -394,6 +459,7 @@ static int write_section(void *context, const struct ht_section_place *place,
             if ((inherited ? write_inherited : write_event)(writing, place, events, i)) return -1;
             set_stop(writing);
             next = i + 1;
+            if (!inherited && end_of_thread(writing, number)) return -1;
         }
         if (ht_form_events_written(form, number, next - i)) return -1;
         i = next;
@@ -426,7 +492,7 @@ static int end_idle_streams(struct ht_form_state *form) {
     return 0;
 }
 
-int ht_form_write(struct ht_form_state *form) {
+static struct writing new_writing(struct ht_form_state *form) {
     uint64_t one_in = form->options->timed_one_in, samples = form->options->samples;
     if (one_in && form->events / READINGS_MAX > one_in) one_in = form->events / READINGS_MAX;
     struct writing writing = {.form = form,
@@ -436,14 +502,25 @@ int ht_form_write(struct ht_form_state *form) {
                               .random = {form->options->seed},
                               .timed_one_in = (uint32_t)one_in,
                               .pause_step_ns = form->options->end_ns / HT_PAUSE_POINTS_MAX,
-                              .residency_event = first_of_copies(form, 0),
                               .timed_event = UINT64_MAX};
-    begin(form);
+    writing.residency_event = next_known_event(&writing);
     if (writing.timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
     if (writing.pause_step_ns < PAUSE_STEP_NS_MIN) writing.pause_step_ns = PAUSE_STEP_NS_MIN;
     if (form->options->end_ns == 0) writing.pause_points = HT_PAUSE_POINTS_MAX;  // not known: none
+    ht_touching_init(&writing.touching, form);
     set_stop(&writing);
-    if (end_idle_streams(form) || ht_form_each_section(form, write_section, &writing)) return -1;
+    return writing;
+}
+
+int ht_form_write(struct ht_form_state *form) {
+    struct writing writing = new_writing(form);
+    writing.touching.touched = touch_block;
+    writing.touching.context = &writing;
+    begin(form);
+    int failed = end_idle_streams(form) || ht_form_each_section(form, write_section, &writing) ||
+                 ht_touching_end_all(&writing.touching, form->options->end_ns);
+    ht_touching_free(&writing.touching);
+    if (failed) return -1;
     form->built->form->slots =
         form->slots_count ? form->slots_count : 1;  // 0, of free(NULL), is always there
     return 0;

@@ -85,11 +85,27 @@ static void add(const struct ht_lane *lane, const struct ht_word_call *call, uin
     atomic_fetch_add(&accounting->untouched_bytes, untouched_bytes);
 }
 
+// Pages of a live block are touched that have not been so far.
+static void touch(const struct ht_lane *lane, const struct ht_word_call *call) {
+    struct ht_accounting *accounting = lane->accounting;
+    struct ht_account_slot *account = &accounting->slots[lane->table + call->slot - accounting->table];
+    uint64_t bytes = (call->pages - call->extra) * HT_TOUCH_PAGE_BYTES;
+    if (lane->touch != HT_TOUCH_RECORDED) return;
+    if (bytes > account->untouched_bytes) bytes = account->untouched_bytes;
+    account->untouched_bytes -= bytes;
+    atomic_fetch_sub(&accounting->untouched_bytes, bytes);
+}
+
 // The entry must be out of the account before the block is freed: another thread may get its memory at once.
 static void replay_call(struct ht_lane *lane, const uint64_t *word) {
     struct ht_accounting *accounting = lane->accounting;
     struct ht_word_call call = ht_word_call(word);
     void **entry = lane->table + call.slot;
+    if (ht_word_touches(*word)) {
+        ht_engine_call(lane, word);
+        touch(lane, &call);
+        return;
+    }
     const struct ht_account_slot *account = &accounting->slots[entry - accounting->table];
     uint64_t former_touched_bytes = account->usable_bytes - account->untouched_bytes;
     if (call.slot && (call.frees || call.call == HT_WIDE_REALLOC)) drop(accounting, entry);

@@ -197,6 +197,13 @@ ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
     STAMP(after);
 }
 
+// What the program wrote long after the allocation: the trace knows of pages, so whoever asked for anything
+// else has had it already.
+static void touch_later(const struct ht_lane *lane, char *block, uint64_t size, uint64_t from,
+                        uint64_t until) {
+    if (block && lane->touch == HT_TOUCH_RECORDED) touch_pages(lane, block, from, size, until);
+}
+
 ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touch, struct stopwatch *watch) {
     void **entry = lane->table + ht_word_slot(word[0]);
     uint64_t size = word[1], extra = word[2], pages = word[3];
@@ -206,6 +213,7 @@ ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touc
     case HT_WIDE_REALLOC: do_realloc(lane, entry, extra, size, pages, touch, watch); break;
     case HT_WIDE_REALLOC_NULL: do_realloc_null(lane, entry, size, pages, touch, watch); break;
     case HT_WIDE_ALIGNED: do_aligned(lane, entry, extra, size, pages, touch, watch); break;
+    case HT_WIDE_TOUCH: touch_later(lane, *entry, size, extra, pages); break;
     default: __builtin_unreachable();
     }
 }

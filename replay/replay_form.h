@@ -39,7 +39,8 @@ enum ht_wide {
     HT_WIDE_CALLOC,        // (count)
     HT_WIDE_REALLOC,       // (size so far)
     HT_WIDE_REALLOC_NULL,  // realloc(NULL, size)
-    HT_WIDE_ALIGNED        // posix_memalign (alignment)
+    HT_WIDE_ALIGNED,       // posix_memalign (alignment)
+    HT_WIDE_TOUCH  // no call: pages of the slot's block are touched (the first; then the one behind the last)
 };
 
 // Where a pass stops and looks. Each pass stops at marks of some kinds and runs over the others.
@@ -143,6 +144,12 @@ static inline struct ht_chunk *ht_form_chunk(const struct ht_form *form, uint32_
 }
 static inline const uint64_t *ht_chunk_words(const struct ht_chunk *chunk) {
     return (const uint64_t *)(chunk + 1);
+}
+
+// No call, but pages that are touched: their first, and the one behind their last, are the call's extra and
+// pages.
+static inline bool ht_word_touches(uint64_t word) {
+    return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_TOUCH;
 }
 
 // One call as its words say it, for passes that need not be fast.

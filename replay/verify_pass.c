@@ -89,7 +89,8 @@ static struct ht_violation violation_of(const struct checked *check, enum ht_vio
 // Whether a known fault of the allocator explains what is wrong with what this call returned.
 static bool is_known(const struct checked *check, enum ht_violation_kind kind) {
     if (kind != HT_VIOLATION_ALIGNMENT && kind != HT_VIOLATION_FAILED) return false;
-    return check->call.call == HT_WIDE_ALIGNED && ht_known_alignment(&check->verify->known, check->call.extra);
+    return check->call.call == HT_WIDE_ALIGNED &&
+           ht_known_alignment(&check->verify->known, check->call.extra);
 }
 
 static void tell_number(const struct checked *check, enum ht_violation_kind kind, uint64_t expected,
@@ -263,6 +264,14 @@ static void check_call(struct ht_lane *lane, const uint64_t *word, uint64_t numb
     }
 }
 
+// What the program wrote of a block later.
+static void fill_later(struct ht_lane *lane, const uint64_t *word) {
+    struct ht_word_call call = ht_word_call(word);
+    void **entry = lane->table + call.slot;
+    struct verify_slot *state = &lane->verify->slots[entry - lane->verify->table];
+    if (*entry && state->live && state->pattern.bytes) ht_pattern_extend(&state->pattern, *entry, call.pages);
+}
+
 void ht_verify_run(struct ht_lane *lane) {
     uint64_t number = 0, chunk_number = 0;  // of the chunk's first call, which each copy begins with again
     const uint64_t *word = ht_feed_first(lane);
@@ -271,7 +280,9 @@ void ht_verify_run(struct ht_lane *lane) {
         case HT_WORD_TIME: ht_window_advance(lane, ht_word_time_ns(*word)); break;
         case HT_WORD_ORDER: ht_handover(lane, ht_word_slot(*word), ht_word_arg(*word)); break;
         case HT_WORD_MARK: break;
-        default: check_call(lane, word, number++);
+        default:
+            if (ht_word_touches(*word)) fill_later(lane, word);
+            else check_call(lane, word, number++);
         }
         if (ht_word_op(*word) != HT_WORD_MARK || ht_word_slot(*word) != HT_MARK_END) {
             word += ht_word_length(*word);

@@ -74,6 +74,13 @@ void ht_pattern_fill(const struct ht_pattern *pattern, char *block) {
     }
 }
 
+void ht_pattern_extend(struct ht_pattern *pattern, char *block, uint64_t pages) {
+    uint64_t from, to, i = pattern->pages;
+    if (pages <= i) return;
+    pattern->pages = pages;
+    for (; span(pattern, i, UINT64_MAX, &from, &to); i++) fill_span(pattern->seed, block, from, to);
+}
+
 bool ht_pattern_holds(const struct ht_pattern *pattern, const char *block, uint64_t bytes, uint64_t *offset,
                       uint8_t *expected, uint8_t *found) {
     uint64_t from, to;

@@ -19,6 +19,8 @@ struct ht_pattern {
 };
 
 void ht_pattern_fill(const struct ht_pattern *pattern, char *block);
+// Fills the first so many pages, of which some are filled already.
+void ht_pattern_extend(struct ht_pattern *pattern, char *block, uint64_t pages);
 
 // Looks at what is filled of the block's first `bytes`. True if it is as written; else what is wrong first.
 bool ht_pattern_holds(const struct ht_pattern *pattern, const char *block, uint64_t bytes, uint64_t *offset,

@@ -85,6 +85,7 @@ bool large_is_watched(size_t bytes, uint64_t stamp) {
 
 void large_add(const void *block, struct large_block large) {
     uintptr_t key = (uintptr_t)block;
+    if (large.resident) large.told = large.resident - 1;
     if (!lock()) return;
     // Where the table cannot grow the block is forgotten: its residency stays unknown.
     if (2 * table.count < table.room || grow()) {
@@ -125,10 +126,38 @@ struct large_block large_remove(const void *block) {
     return large;
 }
 
+size_t large_unfilled(size_t *place, struct large_copy *copy, size_t room) {
+    size_t count = 0, i = *place;
+    if (!lock()) return 0;
+    for (; i < table.room && count < room; i++) {
+        const struct entry *entry = &table.entry[i];
+        const void *block = (const void *)entry->block;
+        if (block && entry->large.told < residency_pages(block, entry->large.bytes))
+            copy[count++] = (struct large_copy){block, entry->large};
+    }
+    *place = i < table.room ? i : 0;
+    unlock();
+    return count;
+}
+
+bool large_tell(const struct large_copy *copy, uint32_t pages) {
+    uintptr_t key = (uintptr_t)copy->block;
+    if (!lock()) return false;
+    size_t i = home(key), mask = table.room - 1;
+    while (table.entry[i].block && table.entry[i].block != key) i = (i + 1) & mask;
+    struct large_block *large = &table.entry[i].large;
+    bool same = table.entry[i].block && large->bytes == copy->large.bytes && large->told == copy->large.told;
+    if (same) large->told = pages;
+    unlock();
+    return same;
+}
+
 void large_after_fork(void) {
     // A thread that exists no more may have held the lock, in the midst of a change. Blocks that are missing
     // then have no residency.
     atomic_flag_clear(&table.lock);
+    // The child's log says nothing yet.
+    for (size_t i = 0; i < table.room; i++) table.entry[i].large.told = 0;
 }
 
 void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context) {

@@ -99,6 +99,7 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     int saved = errno;
     uint64_t before = clock_counter();
     put_sample(t, stamp, rss_anonymous_bytes(), final);
+    if (!final) residency_look(t, stamp);
     recorder_has_called();
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
     errno = saved;

@@ -301,6 +301,7 @@ static void start_in_child(void) {
     }
     atomic_flag_clear(&changing);  // whoever held it is a thread of the parent's
     large_after_fork();
+    residency_after_fork();
     own_after_fork();
     open_first(&(struct parent){parent->pid, parent->sequence, fork_stamp});
     fork_stamp = 0;

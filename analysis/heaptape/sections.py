@@ -61,6 +61,7 @@ class Kind(IntEnum):
     THREADS = 5
     TOTALS = 6
     INDEX = 7
+    RESIDENCY_STEPS = 8
 
 
 @dataclass(frozen=True)

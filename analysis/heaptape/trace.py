@@ -269,6 +269,17 @@ class Trace:
         return pd.DataFrame({name: values.astype(np.int64) for name, values in table.items()})
 
     @cached_property
+    def residency_steps(self) -> pd.DataFrame:
+        """How large blocks were filled, by birth and time: birth_event, time_ns, pages (seen resident by then)."""
+        table = self._table(Kind.RESIDENCY_STEPS, {1: "birth_event", 2: "time", 3: "pages"})
+        steps = pd.DataFrame({
+            "birth_event": table["birth_event"].astype(np.int64),
+            "time_ns": self._ns(table["time"]),
+            "pages": table["pages"].astype(np.int64),
+        })
+        return steps.sort_values(["birth_event", "time_ns", "pages"], ignore_index=True)
+
+    @cached_property
     def threads(self) -> pd.DataFrame:
         """One row per thread, by number: tid, first_event, start_ns, calls, end_ns, ended (before the process), name."""
         names = {

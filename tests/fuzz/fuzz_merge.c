@@ -49,7 +49,7 @@ static void put_call(struct raw_log_builder *builder, const struct call *call, u
     if (op == 9) {
         const uint64_t words[5] = {stamp, call->size & 64 ? address : size_of(call->address), call->size,
                                    stamp, 1};
-        ht_append_long(cursor, 1 + call->size % 5, words, 1 + call->address % 5);
+        ht_append_long(cursor, 1 + call->size % HT_LONG_RESIDENT_SO_FAR, words, 1 + call->address % 5);
         return;
     }
     bool fails = put_modifiers(cursor, op, call);

@@ -69,8 +69,9 @@ static void build_log(const char *path) {
     ht_append_modifier(cursor, HT_MODIFIER_FAILED, HT_FAILED_NULL);
     ht_append_unaddressed(cursor, HT_RAW_CALLOC, 140, 12);
     const uint64_t sample[5] = {150, 1 << 20, 4096, 77, 1}, end[3] = {160, 0x41414141, 0},
-                   at_exit[3] = {170, 0x1003, 9};
+                   so_far[3] = {155, 0x1003, 7}, at_exit[3] = {170, 0x1003, 9};
     ht_append_long(cursor, HT_LONG_SAMPLE, sample, 5);
+    ht_append_long(cursor, HT_LONG_RESIDENT_SO_FAR, so_far, 3);
     ht_append_long(cursor, HT_LONG_RESIDENT_AT_EXIT, at_exit, 3);
     ht_append_long(builder_cursor(&builder, 1), HT_LONG_THREAD_END, end, 3);
     builder_close(&builder);

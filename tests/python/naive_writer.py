@@ -219,6 +219,7 @@ class TraceSpec:
     totals: dict[str, object] | None = None
     samples: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     residency: list[tuple[int, int, int]] = field(default_factory=list)
+    steps: list[tuple[int, int, int]] = field(default_factory=list)
     threads: list[tuple[int, int, int, int, int, int, str]] = field(default_factory=list)
     unit_ns: int = 1
     block: int = 65_536
@@ -240,6 +241,9 @@ def build(spec: TraceSpec) -> tuple[bytes, list[int]]:
     if spec.residency:
         columns = [ColumnSpec(i + 1, list(c)) for i, c in enumerate(zip(*spec.residency, strict=True))]
         sections.append(encode_section(4, columns, len(spec.residency)))
+    if spec.steps:
+        columns = [ColumnSpec(i + 1, list(c)) for i, c in enumerate(zip(*spec.steps, strict=True))]
+        sections.append(encode_section(8, columns, len(spec.steps)))
     if spec.threads:
         columns = [ColumnSpec(i + 1, list(c)) for i, c in enumerate(zip(*(t[:6] for t in spec.threads), strict=True))]
         names = [t[6].encode()[:16].ljust(16, b"\0") for t in spec.threads]

@@ -33,7 +33,7 @@ def read_all(path: Path) -> None:
     with read_trace(path) as trace:
         for _ in trace.events():
             pass
-        assert len(trace.samples) + len(trace.residency) + len(trace.threads) >= 0
+        assert len(trace.samples) + len(trace.residency) + len(trace.residency_steps) + len(trace.threads) >= 0
         live_bytes_curve(trace, 100)
 
 

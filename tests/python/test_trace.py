@@ -123,6 +123,7 @@ def _small() -> TraceSpec:
          Event(5, time=9, slot=2, thread=1), Event(31, time=9, slot=9, size=50), Event(30, time=9, slot=9),
          Event(3, 3, time=10, slot=1, size=0), Event(1, 2, time=11, size=U64_MAX), Event(5, 1, time=12)],
         samples=[(0, 0, 4096, 0, 10, 0), (9, 4, 90_000, 4096, 2_000, 1)], residency=[(0, 17, 20)],
+        steps=[(2, 11, 3), (0, 9, 20), (0, 7, 18)],
         threads=[(100, 0, 5, 7, 12, 0, "main"), (101, 3, 9, 1, 10, 1, "worker-with-name")], unit_ns=10, block=4)
 
 
@@ -134,6 +135,7 @@ def test_sections_beside_the_events(tmp_path: Path) -> None:
     assert trace.samples["heap_rss_bytes"].tolist() == [4096, 85_904]
     assert trace.samples["own_fresh"].tolist() == [False, True]
     assert trace.residency.to_dict("records") == [{"birth_event": 0, "pages_at_birth": 17, "pages_at_end": 20}]
+    assert trace.residency_steps.to_numpy().tolist() == [[0, 70, 18], [0, 90, 20], [2, 110, 3]]
     assert trace.threads["name"].tolist() == ["main", "worker-with-name"]
     assert trace.threads["end_ns"].tolist() == [120, 100] and trace.threads["ended"].tolist() == [False, True]
 
@@ -198,7 +200,7 @@ def test_empty_trace(tmp_path: Path) -> None:
 def test_cut_short_at_every_byte(tmp_path: Path) -> None:
     data, ends = naive_writer.build(_small())
     path = tmp_path / "t.bin"
-    events_at = [e for e in ends[1:] if e]  # context, three events sections, samples, residency, threads, totals, index
+    events_at = [e for e in ends[1:] if e]  # context, events (3), samples, residency, steps, threads, totals, index
     for length in range(len(data)):
         path.write_bytes(data[:length])
         if length < 64:
@@ -211,7 +213,7 @@ def test_cut_short_at_every_byte(tmp_path: Path) -> None:
             assert trace.whole_bytes == max(end for end in ends if end <= length)
             assert trace.records == sum((4, 4, 1)[: max(0, min(3, whole - 1))])
             assert sum(len(chunk) for chunk in trace.events()) == trace.records
-            assert (trace.totals is None) == (whole < 8)
+            assert (trace.totals is None) == (whole < 9)
             assert len(trace.samples) == (2 if whole >= 5 else 0)
     path.write_bytes(data)
     assert not read_trace(path).truncated
@@ -221,7 +223,7 @@ def _read_all(path: Path) -> None:
     with read_trace(path) as trace:
         for _ in trace.events():
             pass
-        _ = trace.samples, trace.residency, trace.threads
+        _ = trace.samples, trace.residency, trace.residency_steps, trace.threads
 
 
 def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:

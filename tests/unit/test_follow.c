@@ -299,6 +299,20 @@ static void append(struct program *p, unsigned thread, unsigned op, uint64_t add
     builder_put(&p->builder, &line, 1);
 }
 
+// The recorder has looked at a live block; how much of a small one is resident it does not tell.
+static void append_resident(struct program *p, unsigned thread, uint64_t address) {
+    const uint64_t word[3] = {p->now, address, unit_random(&p->seed) % 30};
+    ht_append_long(builder_cursor(&p->builder, thread), HT_LONG_RESIDENT_SO_FAR, word, 3);
+}
+
+static void append_free(struct program *p, unsigned thread, uint64_t address) {
+    struct ht_cursor *cursor = builder_cursor(&p->builder, thread);
+    p->now += 20 + unit_random(&p->seed) % 500;
+    ht_append_modifier(cursor, HT_MODIFIER_RESIDENT_AFTER, 20);
+    ht_append_bare(cursor, HT_RAW_FREE, p->now, address);
+    builder_count(&p->builder, thread);
+}
+
 // One call, or half a realloc, of a random thread. Blocks come back last freed first.
 static void program_step(struct program *p) {
     unsigned thread = (unsigned)(unit_random(&p->seed) % THREADS),
@@ -319,8 +333,9 @@ static void program_step(struct program *p) {
     } else if (p->live_count < 10 || (p->live_count < LIVE_MAX - THREADS && kind % 2)) {
         append(p, thread, HT_RAW_MALLOC, p->free_address[--p->free_count], size);
         p->live[p->live_count++] = p->free_address[p->free_count];
+        append_resident(p, thread, p->live[victim]);
     } else {
-        append(p, thread, HT_RAW_FREE, p->live[victim], 0);
+        append_free(p, thread, p->live[victim]);
         p->free_address[p->free_count++] = p->live[victim];
         p->live[victim] = p->live[--p->live_count];
     }
@@ -340,7 +355,24 @@ struct trace_events {
     uint32_t thread[STEPS], slot[STEPS];
     uint64_t size[STEPS], time_ns[STEPS];
     size_t count;
+    uint64_t known[STEPS][3];  // of large blocks: how full they were in the end, and meanwhile
+    size_t ends, steps;
 };
+
+static void read_residency(struct trace_events *all, struct ht_trace_reader *reader) {
+    struct ht_trace_facts facts;
+    struct ht_error error = {0};
+    assert_int_equal(ht_trace_facts(reader, &facts, &error), 0);
+    assert_true(facts.residency_count + facts.steps_count <= STEPS);
+    memset(all->known, 0, sizeof all->known);
+    all->ends = facts.residency_count;
+    all->steps = facts.steps_count;
+    for (size_t i = 0; i < all->ends; i++)
+        memcpy(all->known[i], &facts.residency[i], sizeof facts.residency[i]);
+    for (size_t i = 0; i < all->steps; i++)
+        memcpy(all->known[all->ends + i], &facts.steps[i], sizeof facts.steps[i]);
+    ht_trace_facts_free(&facts);
+}
 
 static void read_trace(struct trace_events *all, const char *path) {
     struct ht_error error = {0};
@@ -360,6 +392,7 @@ static void read_trace(struct trace_events *all, const char *path) {
             all->time_ns[all->count] = e.time_ns[row];
         }
     }
+    read_residency(all, reader);
     ht_trace_close(reader);
     unlink(path);
 }
@@ -446,7 +479,7 @@ static void test_taken_up_again(void **unused) {
         while (!convert_piece(raw, trace, state, followers == 0, 1 + unit_random(&random) % 100000, &got))
             followers++;
         read_trace(&pieces, trace);
-        assert_true(followers >= 3);
+        assert_true(followers >= 3 && whole.ends > 100 && whole.steps > 100);
         assert_int_equal(whole.count, pieces.count);
         assert_memory_equal(&whole, &pieces, sizeof whole);
         assert_memory_equal(&wanted, &got, sizeof wanted);

@@ -251,6 +251,40 @@ static void a_large_block_tells_at_its_end_what_was_resident(void **state) {
     done(converted);
 }
 
+// Looks at a live block are told, and its end as well if it lived for a millisecond; not what was there
+// before.
+static void a_large_block_tells_how_it_was_filled(void **state) {
+    (void)state;
+    static const uint64_t word[][3] = {
+        {500, 0x10000, 3}, {800, 0x10000, 90}, {900, 0x10000, 100}, {950, 0x77000, 8}, {2000100, 0x50000, 7}};
+    struct raw_log_builder builder;
+    begin(&builder, PARENT, 0, 0, 1);
+    struct ht_cursor *cursor = builder_cursor(&builder, 0);
+    ht_append_modifier(cursor, HT_MODIFIER_RESIDENT_BEFORE, 3);
+    builder_put(&builder,
+                (const struct builder_line[]){{0, HT_RAW_MALLOC, 10, 0x10000, 1 << 20},
+                                              {0, HT_RAW_MALLOC, 20, 0x200000, 1 << 20},
+                                              {0, HT_RAW_MALLOC, 30, 0x50000, 1 << 20}},
+                3);
+    for (int i = 0; i < 4; i++) ht_append_long(cursor, HT_LONG_RESIDENT_SO_FAR, word[i], 3);
+    ht_append_modifier(cursor, HT_MODIFIER_RESIDENT_AFTER, 40);
+    builder_put(&builder, &(struct builder_line){0, HT_RAW_FREE, 900000, 0x200000, 0}, 1);
+    ht_append_modifier(cursor, HT_MODIFIER_RESIDENT_AFTER, 120);
+    builder_put(&builder, &(struct builder_line){0, HT_RAW_FREE, 2000000, 0x10000, 0}, 1);
+    ht_append_long(cursor, HT_LONG_RESIDENT_AT_EXIT, word[4], 3);
+    builder_close(&builder);
+    struct converted_log *converted = convert(PARENT, NULL);
+    static const uint64_t wanted[][3] = {{0, 799, 90}, {0, 899, 100}, {0, 1999999, 120}, {2, 2000099, 7}};
+    assert_int_equal(converted->facts.residency_count, 3);
+    assert_int_equal(converted->facts.steps_count, 4);
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(converted->facts.steps[i].event, wanted[i][0]);
+        assert_int_equal(converted->facts.steps[i].time_ns, wanted[i][1]);
+        assert_int_equal(converted->facts.steps[i].pages, wanted[i][2]);
+    }
+    done(converted);
+}
+
 static void a_parent_that_made_no_call_hands_on_nothing(void **state) {
     (void)state;
     static const struct builder_line child[] = {{0, HT_RAW_FREE, 1200, 0x100, 0}};
@@ -417,6 +451,7 @@ int main(void) {
         cmocka_unit_test(the_mark_is_found_wherever_windows_end),
         cmocka_unit_test(it_comes_down_through_the_generations),
         cmocka_unit_test(a_large_block_tells_at_its_end_what_was_resident),
+        cmocka_unit_test(a_large_block_tells_how_it_was_filled),
         cmocka_unit_test(a_parent_that_made_no_call_hands_on_nothing),
         cmocka_unit_test(a_missing_parent_is_told),
         cmocka_unit_test(another_processs_log_is_no_parent),

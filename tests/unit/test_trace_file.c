@@ -53,6 +53,10 @@ static void write_trace(const char *path, struct event *event, size_t events) {
         if (i % 500 == 0)
             ht_trace_put_residency(
                 writer, &(struct ht_residency){.event = events - i, .pages_before = i % 7, .pages_after = i});
+        if (i % 400 == 0)
+            ht_trace_put_residency_step(
+                writer,
+                &(struct ht_residency_step){.event = events - i / 2000, .time_ns = i, .pages = i / 8});
     }
     const struct ht_thread threads[2] = {
         {.tid = 5, .calls = 7, .end_ns = 700, .ended = true, .name = "sixteen letters."},
@@ -106,6 +110,13 @@ static void everything_comes_back(void **state) {
     assert_int_equal(facts.residency_count, EVENTS / 500);
     for (size_t i = 1; i < facts.residency_count; i++)
         assert_true(facts.residency[i - 1].event < facts.residency[i].event);
+    assert_int_equal(facts.steps_count, (EVENTS + 399) / 400);
+    for (size_t i = 1; i < facts.steps_count; i++) {
+        const struct ht_residency_step *before = &facts.steps[i - 1], *step = &facts.steps[i];
+        assert_true(before->event < step->event ||
+                    (before->event == step->event && before->time_ns < step->time_ns));
+        assert_true(step->pages - step->time_ns / 8 <= 1);
+    }
     assert_int_equal(facts.threads_count, 2);
     assert_string_equal(facts.threads[0].name, "sixteen letters.");
     assert_true(facts.threads[0].ended);

@@ -1,0 +1,60 @@
+"""A large block that the program filled bit by bit is recorded so, and touched so by a replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tool_runner import Outcome, Tools
+
+BLOCK_BYTES = 32 << 20  # tests/targets/slow_fill.c
+PAGES = BLOCK_BYTES // 4096
+
+
+def recorded(tools: Tools, folder: Path, kind: str) -> Path:
+    recording = tools.preload([tools.target("slow_fill"), kind], folder / "logs")
+    assert recording.outcome == Outcome(18, b"", b"")
+    tools.convert_clean(recording.logs[0], folder / "t.bin")
+    return folder / "t.bin"
+
+
+def mean_rss(tools: Tools, trace: Path, *more: str) -> float:
+    """As a share of the block, of glibc's replay."""
+    results = trace.with_suffix(".jsonl")
+    results.unlink(missing_ok=True)
+    rows = tools.replay(trace, "glibc", results, "--pass", "memory", *more)
+    [row] = [row for row in rows if row["allocator"]["name"] == "glibc"]
+    return row["rss_mean_bytes"] / BLOCK_BYTES
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [("calls", 0.4, 0.6), ("silent", 0.4, 0.6), ("sleeps", 0.85, 1.05)])
+def test_filled_as_recorded(tools: Tools, tmp_path: Path, kind: str, least: float, most: float) -> None:
+    read_trace = pytest.importorskip("heaptape.trace").read_trace
+    trace = recorded(tools, tmp_path, kind)
+    with read_trace(trace) as opened:
+        [birth] = opened.residency[opened.residency["pages_at_end"] >= PAGES]["birth_event"]
+        steps = opened.residency_steps[opened.residency_steps["birth_event"] == birth]
+    assert PAGES <= steps["pages"].iloc[-1] <= PAGES + 1 and steps["pages"].is_monotonic_increasing
+    assert len(steps) > 20 if kind == "calls" else len(steps) == 1
+    assert least < mean_rss(tools, trace) < most
+
+
+def test_other_passes_know_of_it(tools: Tools, tmp_path: Path) -> None:
+    """What is untouched falls with each portion; all of it is there when asked for; patterns are checked to the end."""
+    trace = recorded(tools, tmp_path, "silent")
+    rows = tools.replay(trace, "glibc", tmp_path / "r.jsonl", "--verify")
+    [memory] = [row for row in rows if row["pass"] == "memory" and row["allocator"]["name"] == "glibc"]
+    assert memory["decomposition"]["peak"]["untouched_bytes"] < BLOCK_BYTES / 16
+    assert mean_rss(tools, trace, "--touch", "pages") > 0.9
+    assert 0.8 < mean_rss(tools, trace, "--scale", "2", "--threads", "1") < 1.2
+
+
+def test_a_slice_begins_where_the_block_was(tools: Tools, tmp_path: Path) -> None:
+    """From the middle on it is filled from half to whole; up to there, from nothing to half."""
+    trace = recorded(tools, tmp_path, "calls")
+    end_ns = tools.info(trace)["duration_ns"]
+    for name, option, mean in (("late", "--from-time", 0.75), ("early", "--to-time", 0.25)):
+        piece = tmp_path / f"{name}.bin"
+        tools.succeed([tools.heaptape, "slice", trace, option, f"{end_ns // 2}ns", "-o", piece])
+        assert mean - 0.1 < mean_rss(tools, piece) < mean + 0.1

@@ -1,0 +1,263 @@
+// The replay form of large blocks that are filled bit by bit: what is touched when, and in whose stream.
+#include "unit_support.h"
+
+#include <string.h>
+
+#include "form_builder.h"
+#include "trace_writer.h"
+
+#define MS             UINT64_C(1000000)
+#define LENGTH(array)  (sizeof(array) / sizeof *(array))
+#define OP(what, kind) ((uint8_t)(HT_##what | HT_##kind << 5))
+
+struct event {
+    uint8_t op;
+    uint32_t thread;
+    uint64_t time_ns;
+    uint32_t slot;
+    uint64_t size;
+};
+
+struct told {
+    const struct event *event;
+    size_t events;
+    uint32_t threads;  // the last of three and more has ended
+    const struct ht_residency *residency;
+    const struct ht_residency_step *step;
+    size_t steps;
+    const struct ht_sample *sample;
+    size_t samples;
+};
+
+static void build(const struct told *told, struct ht_form_options options, struct ht_built_form *built) {
+    char path[256];
+    struct ht_error error = {0};
+    struct ht_trace_writer *writer = ht_trace_create(unit_path(path, "touching.bin"), 1, 1, &error);
+    assert_non_null(writer);
+    assert_int_equal(ht_trace_put_context(writer, "{}"), 0);
+    for (size_t i = 0; i < told->events; i++) {
+        const struct event *e = &told->event[i];
+        ht_trace_put_event(writer, e->op, e->thread, e->time_ns, e->slot, false, e->size, 0);
+    }
+    if (told->residency) ht_trace_put_residency(writer, told->residency);
+    for (size_t i = 0; i < told->steps; i++) ht_trace_put_residency_step(writer, &told->step[i]);
+    for (size_t i = 0; i < told->samples; i++) ht_trace_put_sample(writer, &told->sample[i]);
+    struct ht_thread rows[4] = {0};
+    for (uint32_t i = 0; i < told->threads; i++) {
+        rows[i].tid = 500 + i;
+        rows[i].ended = i == 2;
+        rows[i].end_ns = 50 * MS;
+    }
+    assert_int_equal(ht_trace_finish(writer, rows, told->threads, "{}", NULL, &error), 0);
+    struct ht_trace_reader *reader = ht_trace_open(path, &error);
+    assert_non_null(reader);
+    if (ht_form_build(reader, path, &options, built, &error)) fail_msg("%s", error.message);
+    ht_trace_close(reader);
+    unlink(path);
+}
+
+// A stream in short: what it touches, samples, allocates and frees, and at what time.
+static struct done {
+    uint64_t time_ns;
+    char what;  // 't', 's', 'm', 'f'
+    uint32_t slot;
+    uint64_t from, until;  // pages; of an allocation: touched at once
+} done[4096];
+
+static size_t read_stream(const struct ht_built_form *built, uint32_t number, bool samples) {
+    size_t count = 0;
+    uint64_t time_ns = 0;
+    for (uint32_t unit = ht_form_streams(built->form)[number].first_unit; unit != HT_CHUNK_NONE;
+         unit = ht_form_chunk(built->form, unit)->next_unit) {
+        const struct ht_chunk *chunk = ht_form_chunk(built->form, unit);
+        const uint64_t *word = ht_chunk_words(chunk), *end = word + chunk->words - 1;
+        for (; word < end; word += ht_word_length(*word)) {
+            struct done entry = {.time_ns = time_ns};
+            enum ht_word_op op = ht_word_op(*word);
+            if (op == HT_WORD_TIME) {
+                assert_true(ht_word_time_ns(*word) >= time_ns);
+                time_ns = ht_word_time_ns(*word);
+                continue;
+            }
+            bool sample = op == HT_WORD_MARK && ht_word_slot(*word) == HT_MARK_SAMPLE;
+            if (op == HT_WORD_ORDER || (op == HT_WORD_MARK && !(sample && samples))) continue;
+            entry.what = op == HT_WORD_MARK ? 's' : op == HT_WORD_FREE ? 'f' : 'm';
+            if (op != HT_WORD_MARK) {
+                struct ht_word_call call = ht_word_call(word);
+                entry.slot = call.slot;
+                entry.until = call.pages;
+                if (ht_word_touches(*word)) {
+                    entry.what = 't';
+                    entry.from = call.extra;
+                }
+            }
+            assert_true(count < LENGTH(done));
+            done[count++] = entry;
+        }
+    }
+    return count;
+}
+
+// Pages of the slot that are touched by then; that each portion begins where the last one ended is checked.
+static uint64_t touched_by(size_t count, uint32_t slot, uint64_t time_ns) {
+    uint64_t pages = 0;
+    for (size_t i = 0; i < count && done[i].time_ns <= time_ns; i++) {
+        if (done[i].slot != slot || done[i].what == 's') continue;
+        if (done[i].what == 't') assert_int_equal(done[i].from, pages);
+        pages = done[i].what == 'f' ? 0 : done[i].until;
+    }
+    return pages;
+}
+
+static size_t count_of(size_t count, char what) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) found += done[i].what == what;
+    return found;
+}
+
+// 4 MiB: 24 pages at once, 512 after 32 ms, all 1,024 after 96 ms.
+static const struct event fill[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 4 << 20},
+                                    {OP(FREE, PLAIN), 0, 96 * MS, 1, 0}};
+static const struct ht_residency full = {.event = 0, .pages_before = 24, .pages_after = 1024};
+static const struct ht_residency_step steps[] = {{0, 96 * MS, 1024}, {0, 32 * MS, 512}};
+
+static void a_block_is_filled_between_looks(void **state) {
+    (void)state;
+    struct ht_built_form built;
+    const struct told told = {fill, LENGTH(fill), 1, &full, steps, LENGTH(steps), NULL, 0};
+    build(&told, (struct ht_form_options){0}, &built);
+    size_t count = read_stream(&built, 0, false);
+    assert_int_equal(done[0].what, 'm');
+    assert_int_equal(done[0].until, 24);
+    assert_int_equal(done[count - 1].what, 'f');
+    assert_int_equal(count_of(count, 'm') + count_of(count, 'f'), 2);
+    assert_in_range(count_of(count, 't'), 40, 2 * 64);
+    assert_in_range(touched_by(count, 1, 16 * MS), 260, 276);
+    assert_in_range(touched_by(count, 1, 32 * MS), 496, 528);
+    assert_in_range(touched_by(count, 1, 64 * MS), 760, 776);
+    assert_int_equal(touched_by(count - 1, 1, 96 * MS), 1024);
+    assert_int_equal(built.touched_peak_bytes, 4 << 20);
+    assert_int_equal(built.form->operations, 2);
+    ht_form_free(&built);
+}
+
+// Samples are taken while it is filled, and every copy of the trace fills its own block.
+static void pauses_and_copies_are_filled_too(void **state) {
+    (void)state;
+    struct ht_built_form built;
+    const struct told told = {fill, LENGTH(fill), 1, &full, steps, LENGTH(steps), NULL, 0};
+    build(&told, (struct ht_form_options){.end_ns = 100 * MS, .one_thread = true, .scale = 3}, &built);
+    size_t count = read_stream(&built, 0, true), samples = 0;
+    uint64_t until = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (done[i].what == 't' && done[i].slot == 4) until = done[i].until;
+        if (done[i].what != 's' || done[i].time_ns < MS || done[i].time_ns > 95 * MS) continue;
+        uint64_t at = done[i].time_ns / MS, wanted = at < 32 ? 24 + at * 488 / 32 : 512 + (at - 32) * 8;
+        assert_in_range(until, wanted - 16, wanted + 16);
+        samples++;
+    }
+    assert_true(samples >= 8);
+    for (uint32_t copy = 0; copy < 3; copy++) assert_in_range(touched_by(count, 3 + copy, 64 * MS), 760, 776);
+    ht_form_free(&built);
+}
+
+// The process computed for 10 ms and then waited: that is when it touched its memory.
+static void a_pause_touches_nothing(void **state) {
+    (void)state;
+    struct ht_built_form built;
+    const struct ht_residency_step step = {0, 96 * MS, 1024};
+    const struct ht_sample samples[] = {{.time_ns = 0}, {.time_ns = 96 * MS, .cpu_ns = 10 * MS}};
+    const struct told told = {fill, LENGTH(fill), 1, &full, &step, 1, samples, LENGTH(samples)};
+    build(&told, (struct ht_form_options){0}, &built);
+    size_t count = read_stream(&built, 0, false);
+    assert_in_range(touched_by(count, 1, 5 * MS), 500, 540);
+    assert_int_equal(touched_by(count, 1, 10 * MS), 1024);
+    ht_form_free(&built);
+}
+
+// What another thread frees is touched at once: not so in a replay on one thread.
+static void only_its_own_thread_fills_a_block(void **state) {
+    (void)state;
+    static const struct event events[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 4 << 20},
+                                          {OP(MALLOC, PLAIN), 1, 0, 2, 8},
+                                          {OP(FREE, PLAIN), 1, 96 * MS, 1, 0}};
+    for (int one_thread = 0; one_thread < 2; one_thread++) {
+        struct ht_built_form built;
+        const struct told told = {events, LENGTH(events), 2, &full, steps, LENGTH(steps), NULL, 0};
+        build(&told, (struct ht_form_options){.one_thread = one_thread}, &built);
+        size_t count = read_stream(&built, 0, false);
+        assert_int_equal(done[0].until, one_thread ? 24 : 1024);
+        assert_int_equal(count_of(count, 't') > 0, one_thread);
+        ht_form_free(&built);
+    }
+}
+
+// Blocks that are never freed: one of a thread that makes no further call, and one of a thread that ends.
+static void blocks_are_filled_behind_the_last_call(void **state) {
+    (void)state;
+    static const struct event events[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 4 << 20},
+                                          {OP(MALLOC, PLAIN), 1, 0, 2, 8},
+                                          {OP(MALLOC, PLAIN), 2, 0, 3, 4 << 20},
+                                          {OP(MALLOC, PLAIN), 2, 40 * MS, 4, 8},
+                                          {OP(FREE, PLAIN), 1, 90 * MS, 2, 0}};
+    const struct ht_residency_step both[] = {{0, 64 * MS, 512}, {0, 128 * MS, 1024}, {2, 80 * MS, 1024}};
+    struct ht_built_form built;
+    const struct told told = {events, LENGTH(events), 3, NULL, both, LENGTH(both), NULL, 0};
+    build(&told, (struct ht_form_options){.end_ns = 128 * MS}, &built);
+    size_t count = read_stream(&built, 0, false);
+    assert_in_range(touched_by(count, 1, 32 * MS), 248, 264);
+    assert_in_range(touched_by(count, 1, 96 * MS), 760, 776);
+    assert_int_equal(touched_by(count, 1, 128 * MS), 1024);
+    count = read_stream(&built, 2, false);
+    assert_in_range(touched_by(count, 3, 39 * MS), 480, 512);
+    assert_int_equal(touched_by(count, 3, 50 * MS), 1024);
+    ht_form_free(&built);
+}
+
+// A slice begins with what the block has had by then, and a forked child with what was first seen of it.
+static void inherited_blocks_begin_as_full_as_they_were(void **state) {
+    (void)state;
+    static const struct event events[] = {{OP(INHERIT, PLAIN), 0, 0, 1, 4 << 20},
+                                          {OP(MALLOC, PLAIN), 0, 0, 2, 8},
+                                          {OP(FREE, PLAIN), 0, 64 * MS, 1, 0}};
+    const struct ht_residency_step inherited[] = {{0, 0, 256}, {0, 64 * MS, 768}};
+    struct ht_built_form built;
+    const struct told told = {events, LENGTH(events), 1, NULL, inherited, LENGTH(inherited), NULL, 0};
+    build(&told, (struct ht_form_options){0}, &built);
+    assert_int_equal(read_stream(&built, 1, false), 1);
+    assert_int_equal(done[0].until, 256);
+    size_t count = read_stream(&built, 0, false);
+    assert_int_equal(done[1].from, 256);
+    assert_in_range(count_of(count, 't'), 16, 64);
+    assert_int_equal(done[count - 2].until, 768);
+    ht_form_free(&built);
+}
+
+// Steps of blocks that are none, beyond their ends, back in time and in number.
+static void steps_that_make_no_sense_do_no_harm(void **state) {
+    (void)state;
+    static const struct event events[] = {{OP(MALLOC, PLAIN), 0, 10 * MS, 1, 100},
+                                          {OP(MALLOC, PLAIN), 0, 20 * MS, 2, 1 << 20},
+                                          {OP(REALLOC, PLAIN), 0, 30 * MS, 2, 2 << 20}};
+    const struct ht_residency_step odd[] = {{0, 20 * MS, 9},          {1, 0, 8},       {1, 25 * MS, 4},
+                                            {1, UINT64_MAX / 2, 200}, {2, 1, 1 << 30}, {7, 9, 9},
+                                            {UINT64_MAX, 9, 9}};
+    struct ht_built_form built;
+    const struct told told = {events, LENGTH(events), 1, NULL, odd, LENGTH(odd), NULL, 0};
+    build(&told, (struct ht_form_options){.end_ns = 40 * MS}, &built);
+    size_t count = read_stream(&built, 0, false);
+    assert_int_equal(count_of(count, 'm'), 3);
+    assert_int_equal(touched_by(2, 2, 20 * MS), 8);
+    ht_form_free(&built);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_is_filled_between_looks),
+                                       cmocka_unit_test(pauses_and_copies_are_filled_too),
+                                       cmocka_unit_test(a_pause_touches_nothing),
+                                       cmocka_unit_test(only_its_own_thread_fills_a_block),
+                                       cmocka_unit_test(blocks_are_filled_behind_the_last_call),
+                                       cmocka_unit_test(inherited_blocks_begin_as_full_as_they_were),
+                                       cmocka_unit_test(steps_that_make_no_sense_do_no_harm)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
