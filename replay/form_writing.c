@@ -16,8 +16,6 @@ enum {
 
 // Of smaller blocks the residency is never known, and all their bytes are written.
 #define BLOCK_LARGE_BYTES 16384u
-// Where it is not known of a block of this size that calloc gave, nothing is.
-#define CALLOC_LARGE_BYTES 65536u
 
 struct writing {
     struct ht_form_state *form;
@@ -177,7 +175,7 @@ static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *
 static uint32_t untouched_pages(const struct ht_operation *op, uint32_t former) {
     uint64_t pages = op->bytes / HT_TOUCH_PAGE_BYTES, left = 0;
     if (op->pages != HT_PAGES_BY_RULE) left = pages > op->pages ? pages - op->pages : 0;
-    else if (op->call == HT_WIDE_CALLOC) left = op->bytes < CALLOC_LARGE_BYTES ? 0 : pages;
+    else if (op->call == HT_WIDE_CALLOC) left = op->bytes < HT_CALLOC_LEFT_BYTES ? 0 : pages;
     else if (op->call == HT_WIDE_REALLOC) left = former < pages ? former : pages;
     return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
 }
