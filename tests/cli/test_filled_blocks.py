@@ -48,7 +48,7 @@ def test_other_passes_know_of_it(tools: Tools, tmp_path: Path) -> None:
     [memory] = [row for row in rows if row["pass"] == "memory" and row["allocator"]["name"] == "glibc"]
     assert memory["decomposition"]["peak"]["untouched_bytes"] < BLOCK_BYTES / 16
     assert mean_rss(tools, trace, "--touch", "pages") > 0.9
-    assert 0.8 < mean_rss(tools, trace, "--scale", "2", "--threads", "1") < 1.2
+    assert 0.6 < mean_rss(tools, trace, "--scale", "2", "--threads", "1") < 1.8
 
 
 def test_a_slice_begins_where_the_block_was(tools: Tools, tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_a_slice_begins_where_the_block_was(tools: Tools, tmp_path: Path) -> Non
     for name, option, mean in (("late", "--from-time", 0.75), ("early", "--to-time", 0.25)):
         piece = tmp_path / f"{name}.bin"
         tools.succeed([tools.heaptape, "slice", trace, option, f"{end_ns // 2}ns", "-o", piece])
-        assert mean - 0.1 < mean_rss(tools, piece) < mean + 0.1
+        assert mean - 0.15 < mean_rss(tools, piece) < mean + 0.15
 
 
 @pytest.mark.parametrize(("size", "touched"), [(30_000, True), (200_000, False)])
