@@ -4,14 +4,7 @@
 #ifndef HEAPTAPE_FORM_TOUCHING_H
 #define HEAPTAPE_FORM_TOUCHING_H
 
-#include "form_state.h"
-
-// What the trace says of the residency of the block that an event made.
-struct ht_birth {
-    uint64_t pages_before;    // right after the allocation
-    uint64_t pages_after;     // at its end; HT_PAGES_BY_RULE: not known
-    size_t steps, steps_end;  // of the facts' steps
-};
+#include "form_births.h"
 
 struct ht_filling;
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "form_births.h"
 #include "form_chunks.h"
 #include "form_operation.h"
 #include "form_state.h"
@@ -16,13 +17,11 @@ enum {
 
 // Of smaller blocks the residency is never known, and all their bytes are written.
 #define BLOCK_LARGE_BYTES 16384u
-// Where it is not known of a block of this size that calloc gave, nothing is.
-#define CALLOC_LARGE_BYTES 65536u
 
 struct writing {
     struct ht_form_state *form;
     struct ht_touching touching;
-    size_t residency_at, steps_at;  // in the facts
+    struct ht_births births;
     uint64_t live_bytes, step_above_bytes, sample_every;
     uint64_t untouched_bytes;  // of what is live: whole pages that touch=recorded leaves alone
     uint32_t timed_one_in;
@@ -31,50 +30,17 @@ struct writing {
     uint64_t events;                  // in the whole trace
     uint64_t pause_step_ns, time_ns;  // how far apart RSS is read in pauses; about where the trace is
     uint32_t pause_points;
-    // Events from which on something besides the op is due: the next op to be timed, RSS to be read, a block
-    // whose residency is known; and the earliest of the three.
-    uint64_t timed_event, sample_event, residency_event, stop_event;
+    // Events from which on something besides the op is due: the next op to be timed, RSS to be read; and the
+    // earliest of these and of a birth of which the trace knows more.
+    uint64_t timed_event, sample_event, stop_event;
 };
 
 static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-// The first event of whose block the trace knows anything that has not been taken.
-static uint64_t next_known_event(const struct writing *writing) {
-    const struct ht_trace_facts *facts = &writing->form->facts;
-    uint64_t event = UINT64_MAX, copies = writing->form->copies;
-    if (writing->residency_at < facts->residency_count) event = facts->residency[writing->residency_at].event;
-    if (writing->steps_at < facts->steps_count) event = earlier(event, facts->steps[writing->steps_at].event);
-    return event > UINT64_MAX / copies ? UINT64_MAX : event * copies;
-}
-
-// What the trace knows of the block that is born by this event.
-static struct ht_birth birth_of(struct writing *writing, uint64_t event) {
-    const struct ht_trace_facts *facts = &writing->form->facts;
-    uint64_t copies = writing->form->copies, number = event / copies;
-    struct ht_birth birth = {.pages_after = HT_PAGES_BY_RULE};
-    if (event < writing->residency_event) return birth;
-    size_t at = writing->residency_at, step = writing->steps_at;
-    while (at < facts->residency_count && facts->residency[at].event < number) at++;
-    while (step < facts->steps_count && facts->steps[step].event < number) step++;
-    birth.steps = birth.steps_end = step;
-    while (birth.steps_end < facts->steps_count && facts->steps[birth.steps_end].event == number)
-        birth.steps_end++;
-    bool taken = (event + 1) % copies == 0;  // else it is the next copy's, too
-    writing->steps_at = taken ? birth.steps_end : step;
-    for (size_t row = at; row < facts->residency_count && facts->residency[row].event == number; row++) {
-        birth.pages_before = facts->residency[row].pages_before;
-        birth.pages_after = facts->residency[row].pages_after;
-        at += taken;
-    }
-    writing->residency_at = at;
-    writing->residency_event = next_known_event(writing);
-    return birth;
-}
-
 static void set_stop(struct writing *writing) {
     uint64_t stop = writing->timed_event;
     if (writing->sample_event < stop) stop = writing->sample_event;
-    if (writing->residency_event < stop) stop = writing->residency_event;
+    if (writing->births.next_event < stop) stop = writing->births.next_event;
     writing->stop_event = stop;
 }
 
@@ -177,7 +143,7 @@ static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *
 static uint32_t untouched_pages(const struct ht_operation *op, uint32_t former) {
     uint64_t pages = op->bytes / HT_TOUCH_PAGE_BYTES, left = 0;
     if (op->pages != HT_PAGES_BY_RULE) left = pages > op->pages ? pages - op->pages : 0;
-    else if (op->call == HT_WIDE_CALLOC) left = op->bytes < CALLOC_LARGE_BYTES ? 0 : pages;
+    else if (op->call == HT_WIDE_CALLOC) left = op->bytes < HT_CALLOC_LEFT_BYTES ? 0 : pages;
     else if (op->call == HT_WIDE_REALLOC) left = former < pages ? former : pages;
     return left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
 }
@@ -290,7 +256,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     struct ht_birth birth = {0};
     bool filled_later = false;
     if (!op.frees) {
-        birth = birth_of(writing, event);
+        birth = ht_births_of(&writing->births, event);
         filled_later =
             is_filled_later(writing, &birth, &op, !hands_over(form, event), false, time_ns, &op.pages);
     }
@@ -324,7 +290,7 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
         return ht_form_bad_event(form, place, event, "inherited blocks before the first call expected");
     struct ht_operation op = ht_operation_of(events, i, 0);
     struct ht_stream_state *stream = &form->streams[form->streams_count];
-    struct ht_birth birth = birth_of(writing, event);
+    struct ht_birth birth = ht_births_of(&writing->births, event);
     bool filled_later =
         is_filled_later(writing, &birth, &op, form->streams_count == 1, true, time_ns, &op.pages);
     if (know_untouched(writing, &op)) return -1;
@@ -503,7 +469,7 @@ static struct writing new_writing(struct ht_form_state *form) {
                               .timed_one_in = (uint32_t)one_in,
                               .pause_step_ns = form->options->end_ns / HT_PAUSE_POINTS_MAX,
                               .timed_event = UINT64_MAX};
-    writing.residency_event = next_known_event(&writing);
+    ht_births_init(&writing.births, form);
     if (writing.timed_one_in) writing.timed_event = timed_distance(&writing) - 1;
     if (writing.pause_step_ns < PAUSE_STEP_NS_MIN) writing.pause_step_ns = PAUSE_STEP_NS_MIN;
     if (form->options->end_ns == 0) writing.pause_points = HT_PAUSE_POINTS_MAX;  // not known: none

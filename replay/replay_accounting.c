@@ -34,7 +34,6 @@ static uint64_t pages_of(uint64_t bytes) {
 // included. Calloc's blocks below 64 KiB of which the trace does not know count as written.
 static uint64_t pages_touched(const struct ht_lane *lane, const struct ht_word_call *call, uint64_t bytes,
                               uint64_t former_touched_bytes) {
-    enum { KNOWN_FROM_BYTES = 65536 };
     bool again = call->call == HT_WIDE_REALLOC;
     uint64_t pages = pages_of(bytes), from = again ? pages_of(call->extra) : 0, until = pages;
     uint64_t kept = again ? pages_of(former_touched_bytes) : 0;
@@ -43,7 +42,8 @@ static uint64_t pages_touched(const struct ht_lane *lane, const struct ht_word_c
     case HT_TOUCH_FIRST: until = from ? 0 : 1; break;
     case HT_TOUCH_RECORDED:
         if (call->pages < pages) until = call->pages;
-        else if (call->pages == HT_PAGES_BY_RULE && call->call == HT_WIDE_CALLOC && bytes >= KNOWN_FROM_BYTES)
+        else if (call->pages == HT_PAGES_BY_RULE && call->call == HT_WIDE_CALLOC &&
+                 bytes >= HT_CALLOC_LEFT_BYTES)
             until = 0;
         break;
     default: break;

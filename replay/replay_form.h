@@ -60,6 +60,10 @@ enum {
 };
 static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the low half less the op");
 
+// Of calloc's blocks of this size and more a program may use little, so what is not known of them is left
+// alone.
+#define HT_CALLOC_LEFT_BYTES 65536u
+
 #define HT_SLOTS_LIMIT     (1u << HT_WORD_SLOT_BITS)
 #define HT_TIME_LIMIT_NS   (1ull << (HT_WORD_SLOT_BITS + 32))
 #define HT_PAGES_BY_RULE   UINT64_MAX

@@ -12,7 +12,7 @@ enum {
     GROWTH_PAGES_MIN = 4,
     GROWTH_SHARE = 64
 };
-#define CREDIT_STAMPS_MAX ((int64_t)(STAMPS_PER_S / 200))
+#define CREDIT_STAMPS_MAX ((int64_t)(STAMPS_PER_S / 1000))
 
 // One thread looks at a time.
 static struct {

@@ -62,7 +62,7 @@ static struct done {
     char what;  // 't', 's', 'm', 'f'
     uint32_t slot;
     uint64_t from, until;  // pages; of an allocation: touched at once
-} done[4096];
+} done[40000];
 
 static size_t read_stream(const struct ht_built_form *built, uint32_t number, bool samples) {
     size_t count = 0;
@@ -251,6 +251,82 @@ static void steps_that_make_no_sense_do_no_harm(void **state) {
     ht_form_free(&built);
 }
 
+// ---- traces by chance ----
+
+enum { CHANCE_EVENTS = 3000, CHANCE_SLOTS = 40, CHANCE_STEPS = 2000, CHANCE_THREADS = 3 };
+
+struct chance {
+    struct event event[CHANCE_EVENTS];
+    struct ht_residency_step step[CHANCE_STEPS];
+};
+
+static void make_chance(struct chance *chance, uint64_t seed) {
+    bool live[CHANCE_SLOTS + 1] = {0};
+    uint32_t owner[CHANCE_SLOTS + 1] = {0};
+    uint64_t time_ns = 0;
+    for (size_t i = 0; i < CHANCE_EVENTS; i++) {
+        uint32_t slot = 1 + (uint32_t)(unit_random(&seed) % CHANCE_SLOTS);
+        uint32_t thread = (uint32_t)(i < CHANCE_THREADS ? i : unit_random(&seed) % CHANCE_THREADS);
+        uint64_t size = unit_random(&seed) % 2 ? 100 : 20000 + unit_random(&seed) % 1000000;
+        if (live[slot] && unit_random(&seed) % 4) thread = owner[slot];
+        time_ns += unit_random(&seed) % 50 ? unit_random(&seed) % 1000 : unit_random(&seed) % (10 * MS);
+        bool again = live[slot] && unit_random(&seed) % 2;
+        chance->event[i] = (struct event){again        ? OP(REALLOC, PLAIN)
+                                          : live[slot] ? OP(FREE, PLAIN)
+                                                       : OP(MALLOC, PLAIN),
+                                          thread, time_ns, slot, live[slot] && !again ? 0 : size};
+        live[slot] = again || !live[slot];
+        owner[slot] = thread;
+    }
+    for (size_t i = 0; i < CHANCE_STEPS; i++) {
+        uint64_t event = unit_random(&seed) % (CHANCE_EVENTS + 5);
+        uint64_t born_ns = event < CHANCE_EVENTS ? chance->event[event].time_ns : 0;
+        chance->step[i] = (struct ht_residency_step){event, born_ns + unit_random(&seed) % (5 * MS),
+                                                     unit_random(&seed) % 300};
+    }
+}
+
+// A touch comes while its slot's block is live, in the stream that has it, and goes on where the last one
+// ended; no operation gets lost.
+static void check_stream(const struct ht_built_form *built, uint32_t number, uint64_t *operations,
+                         uint64_t *touches) {
+    uint64_t next_page[CHANCE_SLOTS + 1] = {0};
+    bool has[CHANCE_SLOTS + 1] = {0};
+    size_t count = read_stream(built, number, false);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t slot = done[i].slot;
+        if (done[i].what == 't') {
+            assert_true(has[slot] && done[i].from == next_page[slot] && done[i].until > done[i].from);
+            ++*touches;
+        } else {
+            ++*operations;
+        }
+        has[slot] = done[i].what != 'f';
+        next_page[slot] = done[i].until;
+    }
+}
+
+static void traces_by_chance_keep_order(void **state) {
+    (void)state;
+    static struct chance chance;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        make_chance(&chance, seed);
+        const struct told told = {chance.event, CHANCE_EVENTS, CHANCE_THREADS, NULL,
+                                  chance.step,  CHANCE_STEPS,  NULL,           0};
+        for (int one_thread = 0; one_thread < 2; one_thread++) {
+            struct ht_built_form built;
+            uint64_t operations = 0, touches = 0;
+            build(&told,
+                  (struct ht_form_options){.one_thread = one_thread, .end_ns = seed % 2 ? 900 * MS : 0},
+                  &built);
+            for (uint32_t i = 0; i < built.form->streams; i++) check_stream(&built, i, &operations, &touches);
+            assert_int_equal(operations, CHANCE_EVENTS);
+            assert_true(touches > 100);
+            ht_form_free(&built);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_is_filled_between_looks),
                                        cmocka_unit_test(pauses_and_copies_are_filled_too),
@@ -258,6 +334,7 @@ int main(void) {
                                        cmocka_unit_test(only_its_own_thread_fills_a_block),
                                        cmocka_unit_test(blocks_are_filled_behind_the_last_call),
                                        cmocka_unit_test(inherited_blocks_begin_as_full_as_they_were),
-                                       cmocka_unit_test(steps_that_make_no_sense_do_no_harm)};
+                                       cmocka_unit_test(steps_that_make_no_sense_do_no_harm),
+                                       cmocka_unit_test(traces_by_chance_keep_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
