@@ -14,6 +14,7 @@ struct entry {
 enum {
     LOCK_TRIES_MAX = 1 << 14,
     ALWAYS_WATCHED_BYTES = 64 << 10,
+    LOOKED_THROUGH_MAX = 4096,  // entries, before others may have the lock
     // So many, that the filter still turns most of the other blocks away.
     WATCHED_BELOW_MAX = 2048
 };
@@ -128,14 +129,15 @@ struct large_block large_remove(const void *block) {
 
 size_t large_unfilled(size_t *place, struct large_copy *copy, size_t room) {
     size_t count = 0, i = *place;
+    *place = 0;
     if (!lock()) return 0;
-    for (; i < table.room && count < room; i++) {
+    for (size_t end = i + LOOKED_THROUGH_MAX; i < table.room && i < end && count < room; i++) {
         const struct entry *entry = &table.entry[i];
         const void *block = (const void *)entry->block;
         if (block && entry->large.told < residency_pages(block, entry->large.bytes))
             copy[count++] = (struct large_copy){block, entry->large};
     }
-    *place = i < table.room ? i : 0;
+    if (i < table.room) *place = i;
     unlock();
     return count;
 }

@@ -35,8 +35,8 @@ HIDDEN void large_add(const void *block, struct large_block large);
 // Takes a block out; one of no bytes if it is not there.
 HIDDEN struct large_block large_remove(const void *block);
 HIDDEN void large_after_fork(void);
-// Copies blocks that the log does not say to be full, as far as there is room, from a place in the table on,
-// and moves the place behind them: to 0 at the table's end.
+// Copies some of the blocks that the log does not say to be full, from a place in the table on, and moves the
+// place on: to 0 at the table's end.
 struct large_copy {
     const void *block;
     struct large_block large;

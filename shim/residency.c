@@ -58,13 +58,12 @@ void residency_look(struct thread_state *t, uint64_t stamp) {
     struct large_copy copy[PORTION_BLOCKS];
     if (atomic_flag_test_and_set(&looking.taken)) return;
     earn_credit(stamp);
-    // Once through the table at most; where it is too long for that, the next look goes on.
-    for (size_t before = looking.place; looking.credit_stamps > 0;) {
+    // To the table's end at most; where it is too long for that, the next look goes on.
+    for (bool more = true; more && looking.credit_stamps > 0; more = looking.place != 0) {
         uint64_t started_ns = clock_thread_cpu_ns();
         size_t count = large_unfilled(&looking.place, copy, PORTION_BLOCKS);
         for (size_t i = 0; i < count; i++) look_at(t, &copy[i]);
         looking.credit_stamps -= stamps_since(started_ns);
-        if (count < PORTION_BLOCKS || looking.place <= before) break;
     }
     atomic_flag_clear(&looking.taken);
 }
