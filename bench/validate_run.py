@@ -17,6 +17,7 @@ from compatibility_run import FOLDERS, find_program, free_port
 ROOT = Path(__file__).resolve().parent.parent
 SETUP_LIMIT_S = 300
 LIMIT_S = 3600
+ENDING_S = 30
 SCRIPTS = ("start", "ready", "load", "stop")
 
 
@@ -54,7 +55,27 @@ def user_of(program: dict[str, Any]) -> pwd.struct_passwd | None:
 def command_line(program: dict[str, Any], variables: dict[str, str]) -> list[str]:
     if "command" in program:
         return ["--", *(string.Template(word).substitute(variables) for word in program["command"])]
-    return [f"--{name}={program[name].strip()}" for name in SCRIPTS if name in program]
+    # What starts the server is one command, and the title.
+    return [f"--{name}={'' if name == 'start' else 'set -eu; '}{program[name].strip()}" for name in SCRIPTS if name in program]
+
+
+def run_to_end(command: list[Any], limit_s: float, who: dict[str, Any]) -> tuple[int, bytes, bytes]:
+    """Status, output and what was said. It is asked to end where we are to, or where it takes too long: killed, it would leave
+    its own program behind."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **who)
+    try:
+        out, err = process.communicate(timeout=limit_s)
+    except BaseException as error:
+        process.terminate()
+        try:
+            process.communicate(timeout=ENDING_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Failed(f"it took more than {limit_s:.0f} s") from error
+        raise
+    return process.returncode, out, err
 
 
 def validate_one(name: str, program: dict[str, Any], scratch: Path,
@@ -67,27 +88,26 @@ def validate_one(name: str, program: dict[str, Any], scratch: Path,
     folder.mkdir()
     variables = environment(program, folder, options.build)
     scratch.chmod(0o755)
-    who: dict[str, Any] = {"cwd": folder, "env": variables, "stdin": subprocess.DEVNULL, "check": False}
+    who: dict[str, Any] = {"cwd": folder, "env": variables, "stdin": subprocess.DEVNULL}
     if user:
         os.chown(folder, user.pw_uid, user.pw_gid)
         who |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
     if "setup" in program:
-        made = subprocess.run(["bash", "-eu", "-o", "pipefail", "-c", program["setup"]], capture_output=True,
-                              timeout=SETUP_LIMIT_S, **who)
-        if made.returncode:
-            raise Failed(f"its inputs could not be made: {last_line(made.stderr)}")
+        status, _, said = run_to_end(["bash", "-eu", "-o", "pipefail", "-c", program["setup"]], SETUP_LIMIT_S, who)
+        if status:
+            raise Failed(f"its inputs could not be made: {last_line(said)}")
     curves = folder / "curves.jsonl"
     replay_rounds = options.replay_rounds or options.rounds
-    done = subprocess.run(
+    _, told, said = run_to_end(
         [options.build / "heaptape", "validate", "-q", "--json", "--alloc", options.alloc, "--rounds", str(options.rounds),
          "--replay-rounds", str(replay_rounds), "--seed", "20817", "-o", curves,
          *(["--process", program["process"]] if "process" in program else []), *command_line(program, variables)],
-        capture_output=True, timeout=LIMIT_S, **who)
+        LIMIT_S, who)
     try:
-        document: dict[str, Any] = json.loads(done.stdout)
+        document: dict[str, Any] = json.loads(told)
         return document, [json.loads(line) for line in curves.read_text().splitlines()]
     except (ValueError, OSError) as error:
-        raise Failed(last_line(done.stderr)) from error
+        raise Failed(last_line(said)) from error
 
 
 def last_line(said: bytes) -> str:

@@ -212,11 +212,13 @@ class ObservedRun:
         # It may have become something else: a copy of the program is what many others begin as.
         if memory is not None and not is_executable(item.pid, self._name or ""):
             memory = None
+            del self._known[item.pid]  # what the process does from now on is another's
         else:
             used = cpu_ns(item.pid)
             item.cpu_ns = item.cpu_ns if used is None else used - item.cpu_before_ns
         if memory is None:
             item.ended = True
+            os.close(self._status_files.pop(item.pid))
             return
         item.add_reading(now_s, *memory)
         if self._library and not item.has_library and len(item.times_s) <= _MAPS_TRIES:
@@ -244,6 +246,8 @@ class ObservedRun:
             while left := self._left():
                 if time.monotonic() > ends:
                     break
+                for pid in left if number == signal.SIGKILL else []:  # what was started meanwhile, too
+                    _kill(pid, number)
                 time.sleep(0.002)
             if not left:
                 return
@@ -267,5 +271,5 @@ def _popen(start: Start, new_session: bool = False) -> subprocess.Popen[bytes]:
 def _kill(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # it has ended, or is another user's by now
         pass

@@ -14,11 +14,15 @@ def children(pid: int) -> list[int]:
     """Of all its threads; those that nobody has waited for yet are among them."""
     found: list[int] = []
     try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
+        threads = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return found
+    for thread in threads:
+        try:
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
                 found += map(int, file.read().split())
-    except OSError:
-        pass
+        except OSError:
+            continue  # this thread has ended
     return found
 
 

@@ -36,7 +36,7 @@ def _redis_csv(text: str) -> Latencies | None:
     if not rows or "p50_latency_ms" not in rows[0] or len(rows) < 2:
         return None
     at = [rows[0].index(f"{name}_latency_ms") for name in ("p50", "p99", "avg")]
-    tests = [row for row in rows[1:] if len(row) == len(rows[0])]
+    tests = [row for row in rows[1:] if len(row) == len(rows[0]) and row != rows[0]]  # each benchmark has a heading
     return Latencies(*(_middle([float(row[i]) * 1e6 for row in tests]) for i in at))
 
 

@@ -114,6 +114,8 @@ def _program(options: argparse.Namespace) -> Program:
     for name, path in (("--keep", options.keep), ("-o", options.output)):
         if path and not os.access(Path(path).parent, os.W_OK):
             raise UsageError(f"{name} {path}: can't write there")
+    if options.output and os.path.isdir(options.output):
+        raise UsageError(f"-o {options.output}: is a folder")
     if options.keep and os.path.lexists(options.keep):
         raise UsageError(f"--keep {options.keep}: is there already")
     return Program(options.command, scripts["start"], scripts["load"], scripts["stop"], scripts["ready"],
@@ -234,19 +236,20 @@ class _RealRounds:
     ends: float | None
     talk: _Talk
     order: random.Random
-    begun: float
     done: int = 0
+    spent_s: float = 0.0
     different: list[str] = field(default_factory=list)
 
     def run(self, rounds: int) -> bool:
         """So many more rounds; False if there is no time for the next one."""
         for _ in range(rounds):
             now = time.monotonic()
-            if self.ends is not None and self.done >= ROUNDS_MIN and now + (now - self.begun) / self.done > self.ends:
+            if self.ends is not None and self.done >= ROUNDS_MIN and now + self.spent_s / self.done > self.ends:
                 return False
             for contender in shuffled(self.left, self.order):
                 self._one(contender)
             self.done += 1
+            self.spent_s += time.monotonic() - now
         return True
 
     def _one(self, contender: Contender) -> None:
@@ -273,6 +276,9 @@ class _RealRounds:
         readings = sorted(len(run.process.times_s) for run in runs)[len(runs) // 2] if runs else 0
         if readings < READINGS_MIN:
             said.append(f"only {readings} readings of memory in a run: the program ends too soon for its memory to be measured")
+        status = self.found.recording.conduct.exit_status
+        if status and not self.found.is_server:
+            said.append(f"the program ends with status {status}, as recorded")
         if self.different:
             said.append(f"what the program printed differs from the recording under {', '.join(self.different)}")
         return said
@@ -288,11 +294,13 @@ def run_validate(options: argparse.Namespace) -> int:
         with _folder(options.keep) as folder:
             found = _measure(options, program, tools, allocators, seed, folder, talk)
             document = figures_object(found)
+            talk.end()
+            # Before the files: what can't be written must not cost what was measured.
+            print(json.dumps(document, indent=1) if options.json else validation_text(document), flush=True)
             if options.output:
                 write_atomically(options.output, _curve_lines(found))
     finally:
         talk.end()
-    print(json.dumps(document, indent=1) if options.json else validation_text(document), flush=True)
     for name, problem in found.problems.items():
         print(f"heaptape validate: {name}: {problem}", file=sys.stderr)
     return EXIT_FAILED if found.problems else 0
@@ -333,13 +341,15 @@ def _measure(options: argparse.Namespace, program: Program, tools: _Tools, alloc
         raise HeaptapeError(f"the replay failed: {problems[tools.baseline]}")
     found = Validation(program.title, recording, memory, allocators, tools.baseline, rows, compared, [], {}, options.rounds,
                        seed, problems, environments={item.name: _environment(rows, item.name) for item in allocators})
+    found.warnings += [f"in the replay: {problem}"] if problem and not problems else []
     contenders = _contenders(found, program, tools, folder, talk)
     rounds = _RealRounds(found, program, contenders, folder, float(options.timeout or 10 * recording.conduct.wall_s + 60),
-                         begun + options.budget if options.budget else None, talk, random.Random(seed), time.monotonic())
+                         begun + options.budget if options.budget else None, talk, random.Random(seed))
     for block in range(count):
         if block:
             talk.step("replaying again")
-            _replay(tools, replays[block], seed + block, recording, folder, options)
+            _, problem = _replay(tools, replays[block], seed + block, recording, folder, options)
+            found.warnings += [f"in the replay: {problem}"] if problem else []
         if not rounds.run(real[block]):
             break
     found.rounds, found.rows = rounds.done, read_results(folder / "replay.jsonl")

@@ -15,7 +15,7 @@ DEFAULT_NAMES = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 @dataclass(frozen=True)
 class RealAllocator:
-    """One that can be replayed and preloaded. `name` is what replay calls it, `spec` what --alloc was given for it."""
+    """One that can be replayed and preloaded. `name` is what replay calls it."""
 
     name: str
     kind: str
@@ -54,6 +54,8 @@ def _check(item: dict[str, Any]) -> None:
         raise UsageError(f"--alloc {name}: no program runs without an allocator")
     if "@" in name:
         raise UsageError(f"--alloc {name}: another C library can be replayed, but not preloaded into the real program")
+    if any(mark in path for mark in " :"):
+        raise UsageError(f"--alloc {name}: LD_PRELOAD can't hold the blank or colon in {path}")
     if ".so" not in Path(path).name:
         raise UsageError(f"--alloc {name}: is linked into the replayer, there is no shared library to preload ({path})")
 

@@ -220,7 +220,7 @@ def _agreement(found: Validation, allocators: list[dict[str, Any]]) -> dict[str,
     for figure in ("peak", "mean"):
         predicted = [item["memory"][figure]["predicted_bytes"] for item in good]
         real = [item["memory"][figure]["real_bytes"] for item in good]
-        if None in real or len(good) < 2:
+        if not all(real) or len(good) < 2:
             continue
         table, of = found.real_table(figure), dict(zip(names, predicted, strict=True))
         agreed[figure] = {"spearman": spearman(predicted, real, SAME_WITHIN)}

@@ -18,7 +18,8 @@ from .observed_run import ObservedRun
 from .tuning_replay import ReplayFailed, run_tool
 from .validation_program import Conduct, Program
 
-_LOG_LINE = re.compile(r"^  ([\d,]+) calls: (.+\.mraw) \(", re.MULTILINE)
+# A log without calls makes no trace.
+_LOG_LINE = re.compile(r"^  ([1-9][\d,]*) calls: (.+\.mraw) \(", re.MULTILINE)
 LOGS_MAX = 50
 """So many logs, those with the most calls, are looked at."""
 

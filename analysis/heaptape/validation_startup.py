@@ -64,15 +64,15 @@ def recorder_memory_bytes(heaptape: str, folder: Path) -> int:
     in no program that runs without any preloaded library."""
     logs = folder / "idle"
     logs.mkdir(exist_ok=True)
-    shim = str(Path(os.path.realpath(heaptape)).parent / "libmalloc_wrap.so")
-    recorded = {"LD_PRELOAD": shim, "MALLOC_WRAP_OUT": str(logs)}
+    recorder = [heaptape, "record", "-q", "-o", str(logs), "--"]
     seen: dict[bool, list[int]] = {False: [], True: []}
     for _ in range(_SLEEPS):
-        for preloaded in seen:
-            environment = dict(os.environ) | (recorded if preloaded else {})
-            with ObservedRun(Start([_SLEEP, "0.05"], environment), os.path.basename(os.path.realpath(_SLEEP)), only_root=True) as run:
+        for recorded in seen:
+            argv = [*(recorder if recorded else []), _SLEEP, "0.05"]
+            with ObservedRun(Start(argv, dict(os.environ)), os.path.basename(os.path.realpath(_SLEEP))) as run:
                 run.watch(None, _LIMIT_S, _SLEEP)
-            seen[preloaded] += [run.watched[0].rss_bytes[-1]] if run.watched and run.watched[0].rss_bytes else []
+            readings = [item.rss_bytes[-1] for item in run.watched if item.rss_bytes]
+            seen[recorded] += readings[-1:]
     if not all(seen.values()):
         return 0
     return max(int(median(seen[True]) - median(seen[False])), 0)
