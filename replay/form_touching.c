@@ -210,6 +210,7 @@ int ht_touching_until(struct ht_touching *touching, uint64_t time_ns) {
     while (touching->due_ns <= time_ns) {
         struct ht_filling filling = touching->filling[0];
         uint64_t end = portion_end(&filling);
+        if (filling.due_ns > touching->form->at_ns) touching->form->at_ns = filling.due_ns;
         if (put_portion(touching, &filling, end, filling.due_ns)) return -1;
         filling.page = end;
         bool more = end < filling.until_page || next_stretch(&touching->form->facts, &filling);

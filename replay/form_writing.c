@@ -112,11 +112,14 @@ static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, 
         writing->pause_points++;
         if (at_ns < stream->told_ns) continue;
         if (ht_touching_until(&writing->touching, at_ns)) return -1;
+        writing->form->at_ns = at_ns;
         stream->told_ns = at_ns;
         ht_stream_put(stream, ht_word_time(at_ns));
         if (put_sample(writing, stream, event, at_ns) || ht_form_make_room(writing->form, number)) return -1;
     }
-    return ht_touching_until(&writing->touching, until_ns);
+    if (ht_touching_until(&writing->touching, until_ns)) return -1;
+    if (until_ns > writing->form->at_ns) writing->form->at_ns = until_ns;
+    return 0;
 }
 
 // What is left of the trace behind its last call, unless the thread that made it has ended.
@@ -407,6 +410,17 @@ static int end_of_thread(struct writing *writing, uint32_t number) {
                                                       : 0;
 }
 
+// The time of the next word to be written: the event's, or that of a portion or of a mark in the pause before
+// it. In a streamed form a thread without words is told that all before this time are there.
+static uint64_t next_word_ns(const struct writing *writing, const struct ht_stream_state *stream,
+                             uint64_t event_ns) {
+    uint64_t step_ns = writing->pause_step_ns, mark_ns = writing->time_ns + step_ns;
+    uint64_t next_ns = writing->touching.due_ns < event_ns ? writing->touching.due_ns : event_ns;
+    if (!stream->begun || writing->pause_points == HT_PAUSE_POINTS_MAX) return next_ns;
+    if (mark_ns < stream->told_ns) mark_ns += (stream->told_ns - mark_ns + step_ns - 1) / step_ns * step_ns;
+    return mark_ns < next_ns ? mark_ns : next_ns;
+}
+
 static int write_section(void *context, const struct ht_section_place *place,
                          const struct ht_events *events) {
     struct writing *writing = context;
@@ -420,7 +434,7 @@ static int write_section(void *context, const struct ht_section_place *place,
                                      "a thread that the threads section lists expected");
         uint32_t next = inherited ? i : write_common(writing, events, i);
         if (next == i) {
-            form->at_ns = events->time_ns[i];
+            form->at_ns = next_word_ns(writing, &form->streams[number], events->time_ns[i]);
             if (ht_form_make_room(form, number)) return -1;
             if ((inherited ? write_inherited : write_event)(writing, place, events, i)) return -1;
             set_stop(writing);

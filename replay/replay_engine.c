@@ -95,9 +95,9 @@ static inline bool drawn(uint32_t of_2_32, const uint64_t *word, uint64_t odd) {
 }
 
 // The same as recorded: programs that keep count of their memory ask for the block's size before they free
-// it.
-static inline void read_freed(const struct ht_lane *lane, char *block, const uint64_t *word) {
-    if (UNLIKELY(!block)) return;
+// it. A block of no bytes may lie where nobody is allowed to read (hardened_malloc).
+static inline void read_freed(const struct ht_lane *lane, char *block, uint64_t bytes, const uint64_t *word) {
+    if (UNLIKELY(!block || !bytes)) return;
     if (UNLIKELY(lane->usable_size) && drawn(lane->asked_of_2_32, word, UINT64_C(0xd6e8feb86659fd93))) {
         __asm__ volatile("" ::"r"(lane->usable_size(block)));
     } else if (drawn(lane->warm_of_2_32, word, UINT64_C(0x9e3779b97f4a7c15))) {
@@ -203,7 +203,9 @@ ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
 // else has had it already.
 static void touch_later(const struct ht_lane *lane, char *block, uint64_t size, uint64_t from,
                         uint64_t until) {
-    if (block && lane->touch == HT_TOUCH_RECORDED) touch_pages(lane, block, from, size, until);
+    // After a call that failed the slot may hold a smaller block; the run is void anyway.
+    if (block && !lane->failures && lane->touch == HT_TOUCH_RECORDED)
+        touch_pages(lane, block, from, size, until);
 }
 
 ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touch, struct stopwatch *watch) {
@@ -258,7 +260,7 @@ ENGINE_INLINE void run_timed(struct ht_lane *lane, const uint64_t *word, struct 
     const uint32_t size = ht_word_arg(w);
     switch (ht_word_op(w)) {
     case HT_WORD_FREE:
-        if (lane->touch_free == HT_TOUCH_FREE_RECORDED) read_freed(lane, *entry, word);
+        if (lane->touch_free == HT_TOUCH_FREE_RECORDED) read_freed(lane, *entry, size, word);
         else if (lane->touch_free != HT_TOUCH_FREE_NONE) touch_freed(lane, *entry, size);
         do_free(*entry, watch);
         break;

@@ -27,7 +27,7 @@ static __attribute__((noinline)) const uint64_t *LOOP_NAME(struct ht_lane *lane,
     NEXT();
 do_free_word:
     if (LOOP_TOUCHES & TOUCHES_FREED) touch_freed(lane, *ENTRY(HT_WORD_FREE), ARG());
-    if (LOOP_TOUCHES & READS_FREED) read_freed(lane, *ENTRY(HT_WORD_FREE), word);
+    if (LOOP_TOUCHES & READS_FREED) read_freed(lane, *ENTRY(HT_WORD_FREE), ARG(), word);
     do_free(*ENTRY(HT_WORD_FREE), NULL);
     NEXT();
 do_malloc_word:

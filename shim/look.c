@@ -5,6 +5,7 @@
 #include "settings.h"
 
 #include "log_file.h"
+#include "real.h"
 
 enum { STEP_COUNTS = 8, FLOOR_TRIES = 64 };
 
@@ -21,6 +22,8 @@ static uint32_t load_counts(const void *at) {
 
 void look_measure_floor(struct ht_raw_header *header) {
     char warm = 0;
+    // hardened_malloc forbids the pages that blocks of no bytes lie in.
+    if (symbol_anywhere("malloc_object_size_fast")) return;
     header->look_step_counts = STEP_COUNTS;
     for (unsigned i = 0; i < FLOOR_TRIES; i++) {
         uint32_t counts = load_counts(&warm);
@@ -31,7 +34,7 @@ void look_measure_floor(struct ht_raw_header *header) {
 
 void look_at(const struct thread_state *t, const void *block) {
     struct ht_raw_header *header = t->recording->header;
-    if (!((uintptr_t)block % settings.page_bytes)) return;
+    if (!header->look_step_counts || !((uintptr_t)block % settings.page_bytes)) return;
     if (t->asked_block == block && t->asked_calls == t->calls) {
         __atomic_fetch_add(&header->freed_as_asked, 1, __ATOMIC_RELAXED);
         return;

@@ -97,9 +97,11 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
         return;
     }
     int saved = errno;
-    uint64_t before = clock_counter();
+    // A handler that jumps away would leave files open, and locks taken.
+    uint64_t before = clock_counter(), signals = sys_block_signals();
     put_sample(t, stamp, rss_anonymous_bytes(), final);
     if (!final) residency_look(t, stamp);
+    sys_restore_signals(signals);
     recorder_has_called();
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
     errno = saved;
@@ -114,9 +116,10 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
         stamp < last + PEAK_GAP_STAMPS ||
         !atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp) || !recorder_may_call())
         return;
-    uint64_t before = clock_counter(), anon = rss_anonymous_bytes();
+    uint64_t before = clock_counter(), signals = sys_block_signals(), anon = rss_anonymous_bytes();
     if (anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
         put_sample(t, stamp, anon, false);
+    sys_restore_signals(signals);
     recorder_has_called();
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
 }

@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <link.h>
 #include <string.h>
+#include <sys/uio.h>
 
 #include "process_memory.h"
 #include "settings.h"
@@ -56,7 +57,7 @@ static struct {
     uint64_t static_bytes;  // what is none of that and was there before the first allocation: the loader's
     uint64_t last_bytes, last_anonymous_bytes, last_stamp, asked_stamp;
     int64_t credit_stamps;
-} measured = {.taken = ATOMIC_FLAG_INIT};
+} measured = {.taken = ATOMIC_FLAG_INIT, .maps = {.fd = -1}, .pages = {.fd = -1}};
 
 // The lock is held for a copy of the tables at most. Whoever still can't have it, because its holder will
 // never run again, goes without: then own memory is unknown from here on.
@@ -189,21 +190,22 @@ static void count(uintptr_t start, uintptr_t end, bool of_file) {
     measured.bytes += pages_anonymous_bytes(&measured.pages, start, end, of_file);
 }
 
-static bool read_memory(int fd, uintptr_t from, void *to, size_t bytes) {
-    return sys_pread(fd, to, bytes, from) == (long)bytes;
+// By the kernel, because an object may go at any moment, and without a descriptor.
+static bool read_memory(uintptr_t from, void *to, size_t bytes) {
+    struct iovec ours = {to, bytes}, theirs = {(void *)from, bytes};
+    return raw_syscall(SYS_process_vm_readv, sys_getpid(), (long)&ours, 1, (long)&theirs, 1, 0) ==
+           (long)bytes;
 }
 
 // Where the zero-initialised memory ends that follows a segment whose file ends at `file_end`; file_end if
-// none does. The object may go at any moment, so its headers are read by the kernel.
+// none does.
 static uintptr_t read_segment_end(uintptr_t object, uintptr_t file_end) {
     ElfW(Ehdr) header;
     ElfW(Phdr) segment[SEGMENTS_MAX];
     uintptr_t end = file_end, bias = 0;
-    int fd = sys_open("/proc/self/mem", O_RDONLY | O_CLOEXEC, 0);
-    if (fd < 0) return end;
-    if (read_memory(fd, object, &header, sizeof header) && !memcmp(header.e_ident, ELFMAG, SELFMAG) &&
+    if (read_memory(object, &header, sizeof header) && !memcmp(header.e_ident, ELFMAG, SELFMAG) &&
         header.e_phnum <= SEGMENTS_MAX && header.e_phentsize == sizeof *segment &&
-        read_memory(fd, object + header.e_phoff, segment, header.e_phnum * sizeof *segment)) {
+        read_memory(object + header.e_phoff, segment, header.e_phnum * sizeof *segment)) {
         bool first = true;
         for (unsigned i = 0; i < header.e_phnum; i++) {
             if (segment[i].p_type != PT_LOAD) continue;
@@ -213,7 +215,6 @@ static uintptr_t read_segment_end(uintptr_t object, uintptr_t file_end) {
             if (page_up(start + segment[i].p_filesz) == file_end) end = page_up(start + segment[i].p_memsz);
         }
     }
-    sys_close(fd);
     return end;
 }
 
@@ -303,13 +304,19 @@ static bool measure(void) {
         pages_close(&measured.pages);
         return false;
     }
-    while (maps_next(&measured.maps, &mapping)) {
+    // Whoever seals us waits for us to be done.
+    while (!recorder_sealed && maps_next(&measured.maps, &mapping)) {
         count_mapping(&mapping, &before);
         before = mapping;
     }
     maps_close(&measured.maps);
     pages_close(&measured.pages);
-    return measured.pages.searches || measured.looked_at_bytes <= ONE_BY_ONE_MAX;
+    return !recorder_sealed && (measured.pages.searches || measured.looked_at_bytes <= ONE_BY_ONE_MAX);
+}
+
+void own_in_forked_child(void) {
+    maps_close(&measured.maps);
+    pages_close(&measured.pages);
 }
 
 void own_start(void) {

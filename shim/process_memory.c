@@ -35,7 +35,10 @@ bool maps_open(struct maps_file *maps) {
     return maps->fd >= 0;
 }
 
-void maps_close(struct maps_file *maps) { sys_close(maps->fd); }
+void maps_close(struct maps_file *maps) {
+    if (maps->fd >= 0) sys_close(maps->fd);
+    maps->fd = -1;
+}
 
 // 0 at the end.
 static char peek(struct maps_file *maps) {
@@ -119,14 +122,17 @@ bool pages_open(struct page_counter *counter) {
     return counter->fd >= 0;
 }
 
-void pages_close(struct page_counter *counter) { sys_close(counter->fd); }
+void pages_close(struct page_counter *counter) {
+    if (counter->fd >= 0) sys_close(counter->fd);
+    counter->fd = -1;
+}
 
 // False where the kernel can't.
 static bool search(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
                    uint64_t *bytes) {
     // Whether a page is a file's takes ten times as long to tell as the rest.
     uint64_t none_of = SEARCH_ZERO | (of_file ? SEARCH_OF_FILE : 0);
-    while (start < end) {
+    while (start < end && !recorder_sealed) {
         struct page_search ask = {.size = sizeof ask,
                                   .start = start,
                                   .end = end,
@@ -148,7 +154,7 @@ static uint64_t count_one_by_one(struct page_counter *counter, uintptr_t start, 
     enum { CHUNK = sizeof counter->entry / sizeof *counter->entry };
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
     uint64_t pages = 0, page = settings.page_bytes;
-    for (uintptr_t at = start; at < end; at += CHUNK * page) {
+    for (uintptr_t at = start; at < end && !recorder_sealed; at += CHUNK * page) {
         uint64_t left = (end - at) / page, wanted = left < CHUNK ? left : CHUNK;
         long got = sys_pread(counter->fd, counter->entry, wanted * sizeof *counter->entry,
                              at / page * sizeof *counter->entry);

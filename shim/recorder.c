@@ -245,6 +245,7 @@ void recorder_after_fork(void) {
 void recorder_in_forked_child(void) {
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->window, t->window_end);
+    own_in_forked_child();
     // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();

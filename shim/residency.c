@@ -7,11 +7,13 @@
 enum {
     // Looking may take one part in so many of the run, which may be saved up for some time.
     COST_SHARE = 100,
-    PORTION_BLOCKS = 16,
+    PORTION_BLOCKS = 4,
     // What is worth telling: so many pages, and one part in so many of the block.
     GROWTH_PAGES_MIN = 4,
     GROWTH_SHARE = 64
 };
+// A look at a larger block would stall the program for a millisecond and more.
+#define LOOK_BYTES_MAX    (UINT64_C(256) << 20)
 #define CREDIT_STAMPS_MAX ((int64_t)(STAMPS_PER_S / 1000))
 
 // One thread looks at a time.
@@ -62,7 +64,8 @@ void residency_look(struct thread_state *t, uint64_t stamp) {
     for (bool more = true; more && looking.credit_stamps > 0; more = looking.place != 0) {
         uint64_t started_ns = clock_thread_cpu_ns();
         size_t count = large_unfilled(&looking.place, copy, PORTION_BLOCKS);
-        for (size_t i = 0; i < count; i++) look_at(t, &copy[i]);
+        for (size_t i = 0; i < count; i++)
+            if (copy[i].large.bytes <= LOOK_BYTES_MAX) look_at(t, &copy[i]);
         looking.credit_stamps -= stamps_since(started_ns);
     }
     atomic_flag_clear(&looking.taken);
