@@ -84,7 +84,7 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
 
 // What is known of the program as a whole, and so of a part as well as can be.
 static void keep_looks(json_t *totals, struct ht_trace_reader *reader) {
-    static const char *const keys[] = {"freed_looked_at", "freed_warm", "freed_as_asked"};
+    static const char *const keys[] = {"freed_looked_at", "freed_warm"};
     struct ht_error none = {0};
     char *text = ht_trace_totals_json(reader, &none);
     json_t *old = text ? json_loads(text, 0, NULL) : NULL;

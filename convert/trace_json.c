@@ -53,8 +53,8 @@ json_t *trace_json_context(const struct ht_raw_log *log) {
     return context;
 }
 
-// A load that is answered within this time comes from a cache of the core itself; the shared one takes 20 and more.
-static const double warm_ns = 15;
+// A load that is answered within this time comes from a cache that is near; from memory it takes 60 and more.
+static const double warm_ns = 25;
 
 static void set_known(json_t *object, const char *key, bool known, uint64_t value) {
     if (known) json_set_number(object, key, value);
@@ -71,9 +71,8 @@ static void put_looks(json_t *object, const struct ht_raw_log *log) {
         looks += header->looks[i];
         if ((i + 1.0) * header->look_step_counts * count_ns <= warm_ns) warm += header->looks[i];
     }
-    set_known(object, "freed_looked_at", looks + header->freed_as_asked > 0, looks);
+    set_known(object, "freed_looked_at", looks > 0, looks);
     set_known(object, "freed_warm", looks > 0, warm);
-    set_known(object, "freed_as_asked", looks + header->freed_as_asked > 0, header->freed_as_asked);
 }
 
 json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log) {

@@ -103,9 +103,8 @@ struct ht_raw_header {
     uint64_t upkeep_counts;
     uint32_t look_floor_counts, look_step_counts;
     uint64_t looks[HT_RAW_LOOKS];
-    uint64_t freed_as_asked;  // blocks that would have been looked at, but for malloc_usable_size just before
 };
-static_assert(sizeof(struct ht_raw_header) == 456, "raw header");
+static_assert(sizeof(struct ht_raw_header) == 448, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, windows_end) == 112, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, context_bytes) == 160, "raw header");
 

@@ -48,7 +48,6 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .touch = x->options->touch,
         .touch_free = x->options->touch_free,
         .warm_of_2_32 = (uint32_t)(x->freed_warm_share * UINT32_MAX),
-        .asked_of_2_32 = (uint32_t)(x->freed_as_asked_share * UINT32_MAX),
         .pollution_bytes = x->options->pollution_bytes,
         .syscall_socket = -1,
         .virtual_time = pace->virtual_time,

@@ -35,7 +35,7 @@ struct ht_experiment {
     size_t baseline;
     const char *trace_sha256;
     uint64_t end_ns;  // of the trace
-    double freed_warm_share, freed_as_asked_share;  // see struct ht_recorded_program
+    double freed_warm_share;
     int results_fd;   // -1: results are not kept
     struct ht_machine machine;
     struct ht_huge_pages huge_pages;  // of all runs

@@ -96,8 +96,6 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->touch = job->touch;
     lane->touch_free = job->touch_free;
     lane->warm_of_2_32 = job->warm_of_2_32;
-    lane->asked_of_2_32 = job->asked_of_2_32;
-    lane->usable_size = job->asked_of_2_32 ? run->server.usable_size : NULL;
     lane->known = job->known;
     lane->pass = job->pass;
     lane->verify = run->verify;

@@ -32,15 +32,6 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
     program->cpu_ns = cpu > 0 ? cpu : NAN;
 }
 
-static void take_looks(const json_t *totals, struct ht_recorded_program *program) {
-    json_int_t looked = json_integer_value(json_object_get(totals, "freed_looked_at"));
-    json_int_t warm = json_integer_value(json_object_get(totals, "freed_warm"));
-    json_int_t asked = json_integer_value(json_object_get(totals, "freed_as_asked"));
-    bool sane = looked >= 0 && warm >= 0 && warm <= looked && asked >= 0;
-    program->freed_warm_share = sane && looked > 0 ? (double)warm / (double)looked : 1;
-    program->freed_as_asked_share = sane && asked > 0 ? (double)asked / ((double)looked + (double)asked) : 0;
-}
-
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 // What the recording missed, and the last that is known of the program, be it a call, a look at its memory or
@@ -55,7 +46,9 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
     program->anomalies = (uint64_t)json_integer_value(json_object_get(totals, "anomalies"));
     program->foreign_frees = (uint64_t)json_integer_value(json_object_get(totals, "foreign_frees"));
     program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
-    take_looks(totals, program);
+    json_int_t looked = json_integer_value(json_object_get(totals, "freed_looked_at"));
+    json_int_t warm = json_integer_value(json_object_get(totals, "freed_warm"));
+    program->freed_warm_share = looked > 0 && warm >= 0 && warm <= looked ? (double)warm / (double)looked : 1;
     json_decref(totals);
     free(text);
     if (duration_ns > 0) program->end_ns = (uint64_t)duration_ns;

@@ -18,9 +18,6 @@ struct ht_recorded_program {
     // Of the blocks that it freed, the share that it had just used: 1 where the trace does not know, because
     // that is what nearly all programs come close to.
     double freed_warm_share;
-    // The share of which it asked malloc_usable_size just before it freed them; 0 where the trace does not
-    // know.
-    double freed_as_asked_share;
     char thp[64];  // mode of transparent huge pages, empty if not known
     // What the recording missed, 0 where it does not know.
     uint64_t lost_calls, anomalies, foreign_frees, repairs;

@@ -89,20 +89,12 @@ static __attribute__((noinline)) void touch_freed(const struct ht_lane *lane, ch
     }
 }
 
-// A share of the blocks, drawn by the word's place, so that no slot is always hit or never.
-static inline bool drawn(uint32_t of_2_32, const uint64_t *word, uint64_t odd) {
-    return (uint32_t)((uintptr_t)word * odd >> 32) <= of_2_32 && of_2_32;
-}
-
-// The same as recorded: programs that keep count of their memory ask for the block's size before they free
-// it. A block of no bytes may lie where nobody is allowed to read (hardened_malloc).
-static inline void read_freed(const struct ht_lane *lane, char *block, uint64_t bytes, const uint64_t *word) {
-    if (UNLIKELY(!block || !bytes)) return;
-    if (UNLIKELY(lane->usable_size) && drawn(lane->asked_of_2_32, word, UINT64_C(0xd6e8feb86659fd93))) {
-        __asm__ volatile("" ::"r"(lane->usable_size(block)));
-    } else if (drawn(lane->warm_of_2_32, word, UINT64_C(0x9e3779b97f4a7c15))) {
-        (void)*(const volatile char *)block;
-    }
+// The same as recorded: what decides is the word's place, so that no slot is always read or never. A block of
+// no bytes may lie where nobody is allowed to read (hardened_malloc).
+static inline void read_freed(const struct ht_lane *lane, const char *block, uint64_t bytes,
+                              const uint64_t *word) {
+    uint32_t draw = (uint32_t)((uintptr_t)word * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    if (block && bytes && draw <= lane->warm_of_2_32) (void)*(const volatile char *)block;
 }
 
 static __attribute__((noinline, cold)) void call_failed(struct ht_lane *lane, const char *function,

@@ -50,9 +50,8 @@ static inline bool ht_known_alignment(const struct ht_known_alignments *known, u
 
 struct ht_job {
     uint32_t pass, touch, touch_free;
-    // With HT_TOUCH_FREE_RECORDED, of 2^32 freed blocks: how many the program asked malloc_usable_size of
-    // before, and how many of the others are read.
-    uint32_t asked_of_2_32, warm_of_2_32;
+    uint32_t warm_of_2_32;  // with HT_TOUCH_FREE_RECORDED: how many freed blocks of 2^32 are read
+    uint32_t zero;
     uint32_t virtual_time;   // 1: the allocator sees trace time
     uint32_t preloaded;      // 1: expect the object of expected_device and expected_inode to serve
     uint32_t scale;          // copies of the trace that run side by side; 0 as 1
@@ -110,9 +109,8 @@ struct ht_exchange {
     struct ht_child_figures figures;
     struct ht_verify_findings findings;
 };
-// uint64_t rss_bytes[samples], untouched_bytes[samples], then struct ht_reading[readings], then uint64_t
-// live[slots / 64 + 1]: a bit for each slot that holds a block when all has been replayed, set by the
-// launcher.
+// uint64_t rss_bytes[samples], untouched_bytes[samples], then struct ht_reading[readings], then uint64_t live[slots / 64 + 1]: a bit
+// for each slot that holds a block when all has been replayed, set by the launcher.
 #define HT_EXCHANGE_RSS_OFFSET (128u << 10)
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");
 

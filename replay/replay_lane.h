@@ -67,8 +67,7 @@ struct ht_lane {
     uint32_t number;
     uint32_t touch;
     uint32_t touch_free;
-    uint32_t asked_of_2_32, warm_of_2_32;  // see struct ht_job
-    size_t (*usable_size)(void *);         // the allocator's, or NULL where it is not to be asked
+    uint32_t warm_of_2_32;  // see struct ht_job
     struct ht_known_alignments known;
     uint64_t known_failures;
 

@@ -251,7 +251,6 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     x->trace_sha256 = trace.sha256;
     x->end_ns = trace.program.end_ns;
     x->freed_warm_share = trace.program.freed_warm_share;
-    x->freed_as_asked_share = trace.program.freed_as_asked_share;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
     x->channel.watch = (struct ht_child_watch){.timeout_ns = options->timeout_ns};
     x->channel.wrap = options->wrap;

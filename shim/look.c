@@ -2,10 +2,8 @@
 // asked of the memory before out of it.
 #include "look.h"
 
-#include "settings.h"
-
-#include "log_file.h"
 #include "real.h"
+#include "settings.h"
 
 enum { STEP_COUNTS = 8, FLOOR_TRIES = 64 };
 
@@ -32,13 +30,8 @@ void look_measure_floor(struct ht_raw_header *header) {
     }
 }
 
-void look_at(const struct thread_state *t, const void *block) {
-    struct ht_raw_header *header = t->recording->header;
+void look_at(struct ht_raw_header *header, const void *block) {
     if (!header->look_step_counts || !((uintptr_t)block % settings.page_bytes)) return;
-    if (t->asked_block == block && t->asked_calls == t->calls) {
-        __atomic_fetch_add(&header->freed_as_asked, 1, __ATOMIC_RELAXED);
-        return;
-    }
     uint32_t counts = load_counts(block), floor = header->look_floor_counts;
     uint32_t bucket = counts > floor ? (counts - floor) / STEP_COUNTS : 0;
     if (bucket >= HT_RAW_LOOKS) bucket = HT_RAW_LOOKS - 1;
@@ -46,8 +39,8 @@ void look_at(const struct thread_state *t, const void *block) {
 }
 #else
 void look_measure_floor(struct ht_raw_header *header) { (void)header; }
-void look_at(const struct thread_state *t, const void *block) {
-    (void)t;
+void look_at(struct ht_raw_header *header, const void *block) {
+    (void)header;
     (void)block;
 }
 #endif

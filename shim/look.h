@@ -9,10 +9,8 @@
 // Measures what a look at memory that is in the cache shows, and notes the least so far in the header.
 HIDDEN void look_measure_floor(struct ht_raw_header *header);
 
-// Times a load of the block's first byte, which the thread is about to free, and counts it in the header.
-// Where malloc_usable_size has just been asked, it was the allocator that fetched what lies there: counted
-// apart. Looks at nothing where the cycle counter is too coarse, and not at blocks that begin a page:
-// programs forbid themselves access to those.
-HIDDEN void look_at(const struct thread_state *t, const void *block);
+// Times a load of the block's first byte and counts it in the header. Looks at nothing where the cycle
+// counter is too coarse, and not at blocks that begin a page: programs forbid themselves access to those.
+HIDDEN void look_at(struct ht_raw_header *header, const void *block);
 
 #endif

@@ -136,7 +136,6 @@ void real_resolve(void) {
     *(void **)&real.pvalloc = symbol_behind_us("pvalloc");
     *(void **)&real.free_sized = symbol_behind_us("free_sized");
     *(void **)&real.free_aligned_sized = symbol_behind_us("free_aligned_sized");
-    *(void **)&real.usable_size = symbol_behind_us("malloc_usable_size");
     *(void **)&real.mmap = symbol_behind_us("mmap");
     *(void **)&real.munmap = symbol_behind_us("munmap");
     *(void **)&real.mremap = symbol_behind_us("mremap");

@@ -55,10 +55,8 @@ struct thread_state {
     struct thread_state *nested;  // for the calls of a signal handler that interrupts a hook
     void *inner_block;            // what the last inner allocation returned: tells whether new is built on it
     uintptr_t stack;              // the stack pointer in the hook at work: tells whether it still is
-    const void *asked_block;      // the block that malloc_usable_size was last asked about,
-    uint64_t asked_calls;         // and how many calls came before
 };
-_Static_assert(sizeof(struct thread_state) <= 128, "static TLS is scarce");
+_Static_assert(sizeof(struct thread_state) <= 112, "static TLS is scarce");
 extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initial-exec")));
 
 static inline uint32_t epoch_now(void) {

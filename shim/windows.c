@@ -30,7 +30,7 @@ static bool has_room(const struct thread_state *t) {
 
 bool recorder_look_at_freed(struct thread_state *t, const void *block) {
     if (!has_room(t)) return recorder_next_window(t);
-    look_at(t, block);
+    look_at(t->recording->header, block);
     set_limit(t);
     // Where a program only frees for a while, this is when its memory is sampled.
     if (t->cursor.last_stamp < t->sample_due_stamp) return true;

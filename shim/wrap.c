@@ -365,15 +365,6 @@ EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (t) leave(t);
 }
 
-// Not recorded as a call: programs that keep count of their memory ask this of each block, and how often they
-// do so before a free is seen by the looks at freed blocks (look.h).
-EXPORT size_t malloc_usable_size(void *block) {
-    if (unlikely(boot_owns(block))) return boot_size(block);
-    self.asked_block = block;
-    self.asked_calls = self.calls;
-    return real.usable_size ? real.usable_size(block) : 0;
-}
-
 void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
                   size_t size) {
     set_gate(t, GATE_BUSY_OWN);

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import platform
-import struct
 from pathlib import Path
 
 import pytest
 
-from tool_runner import Tools, run
+from tool_runner import Tools
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="other cycle counters are too coarse")
 
@@ -30,7 +29,7 @@ def test_warm_and_cold_blocks_are_told_apart(tools: Tools, tmp_path: Path) -> No
         assert FREES / 400 < info["freed_looked_at"] < FREES / 20
         shares[how] = info["freed_warm"] / info["freed_looked_at"]
     assert shares["warm"] > 0.8
-    assert shares["cold"] < shares["warm"] - 0.1
+    assert shares["cold"] < shares["warm"] - 0.25
 
 
 def test_replay_reads_what_was_warm(tools: Tools, tmp_path: Path) -> None:
@@ -41,22 +40,6 @@ def test_replay_reads_what_was_warm(tools: Tools, tmp_path: Path) -> None:
         rows = tools.replay(trace, "glibc", results, "--pass", "time", *options)
         told.append(next(row["touch_free"] for row in reversed(rows) if row["allocator"]["name"] == "glibc"))
     assert told == ["recorded", "none", "none"]
-
-
-def test_sizes_that_were_asked_before_a_free(tools: Tools, tmp_path: Path) -> None:
-    """The allocator fetches what lies beside the block then, and not the program. Replay asks as often."""
-    trace, info = recorded(tools, tmp_path, "asked")
-    asked = info["freed_as_asked"]
-    assert FREES / 400 < asked < FREES / 20 and info["freed_looked_at"] < asked / 20
-    counts = tmp_path / "counts"
-    counts.write_bytes(bytes(8 * 6))
-    command = [tools.replay_program, "-q", "--alloc", f"checking={tools.target('checking_malloc.so')}",
-               "--rounds", "1", "--pass", "time", trace]
-    done = run(command, env={"CHECKING_COUNTS": str(counts)})
-    assert done.returncode == 0, done.stderr
-    frees, sizes = struct.unpack("6Q", counts.read_bytes())[3::2]
-    # The accounting pass of the allocator's own sizes asks once for each allocation.
-    assert 0.5 * frees < sizes < 1.5 * frees
 
 
 def test_a_slice_keeps_what_was_seen(tools: Tools, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ struct header {
 };
 _Static_assert(sizeof(struct header) == UNIT_BYTES, "blocks stay aligned");
 
-enum function { MALLOC, CALLOC, REALLOC, FREE, POSIX_MEMALIGN, USABLE_SIZE, FUNCTIONS };
+enum function { MALLOC, CALLOC, REALLOC, FREE, POSIX_MEMALIGN, FUNCTIONS };
 static _Atomic uint64_t unseen_counts[FUNCTIONS];
 static _Atomic uint64_t *_Atomic counts;
 
@@ -133,11 +133,4 @@ int posix_memalign(void **block, size_t alignment, size_t bytes) {
     if (alignment % sizeof(void *) || (alignment & (alignment - 1))) return EINVAL;
     *block = get(alignment, bytes);
     return *block ? 0 : ENOMEM;
-}
-
-size_t malloc_usable_size(void *block) {
-    seen(USABLE_SIZE);
-    if (block && atomic_load(&header_of(block)->state) != LIVES)
-        complain("size of a block that does not live\n");
-    return block ? header_of(block)->bytes : 0;
 }

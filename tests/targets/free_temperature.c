@@ -1,6 +1,5 @@
 // Frees many blocks that it has just used, that have long left the caches, or whose first page nobody may
 // read: free_temperature warm|cold|guarded
-#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static int free_guarded(void) {
 int main(int argc, char **argv) {
     if (argc != 2) return 2;
     if (!strcmp(argv[1], "guarded")) return free_guarded();
-    int warm = !strcmp(argv[1], "warm"), asked = !strcmp(argv[1], "asked");
+    int warm = !strcmp(argv[1], "warm");
     static char *blocks[BLOCKS];
     unsigned sum = 0;
     for (size_t i = 0; i < BLOCKS; i++) {
@@ -38,7 +37,6 @@ int main(int argc, char **argv) {
             for (size_t byte = 0; byte < BLOCK_BYTES; byte++)
                 sum = sum * 31 + (unsigned char)blocks[at][byte];
         }
-        if (asked) sum += malloc_usable_size(blocks[at]);
         free(blocks[at]);
     }
     printf("%u\n", sum);
