@@ -96,13 +96,14 @@ install_python() {
         python=$(find_python)
         "$python" -m venv --clear .venv >>"$log" 2>&1 || give_up "$python -m venv .venv failed"
     fi
+    python_fingerprint >"$stamp.new"  # before the copy: what changes meanwhile is installed by the next run
     # Installed from a copy, because setuptools would leave its build folders in the tree.
     copy=$(mktemp -d)
     cp -r analysis "$copy/"
     .venv/bin/python -m pip install -q --disable-pip-version-check "$copy/analysis[test]" \
         >>"$log" 2>&1 ||
         give_up "pip could not install the Python packages; is the package registry within reach?"
-    python_fingerprint >"$stamp"
+    mv "$stamp.new" "$stamp"
 }
 
 # shellcheck disable=SC2086  # lists of words

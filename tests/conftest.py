@@ -1,15 +1,48 @@
-"""Fixtures that every test may use: where the build is, and a runner for its tools."""
+"""Fixtures that every test may use: where the build is, and a runner for its tools. What holds for every test:
+signals act, and its time is limited."""
 
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from any_parent import kill_children, let_signals_act, mark_children
 from tool_runner import Tools
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+SLOW_LIMIT_S = 2 * 60 * 60  # pytest.ini has the limit of the others
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("dist", "no") != "no" and not hasattr(config, "workerinput"):
+        return  # starts nothing but the workers, which are to inherit what it inherited
+    let_signals_act()
+    mark_children()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_LIMIT_S))
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> Generator[None, None, None]:
+    """A test that is out of time loses its children before it is told, so that nothing waits for them on the way
+    out."""
+    yield
+    tell = signal.getsignal(signal.SIGALRM)
+
+    def out_of_time(number: int, frame: object) -> None:
+        kill_children()
+        tell(number, frame)
+
+    if callable(tell):
+        signal.signal(signal.SIGALRM, out_of_time)
 
 
 @pytest.fixture(scope="session")

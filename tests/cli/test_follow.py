@@ -20,6 +20,7 @@ import pytest
 
 from safety_checks import must_work
 from tool_runner import Argument, Tools, clean_environment, logs_in, run
+from waiting import wait_until
 
 ALLOCATING = """
 import json, sys, time
@@ -53,9 +54,7 @@ def running(tools: Tools, logs: Path, command: Sequence[Argument]) -> Iterator[R
                           stdout=subprocess.DEVNULL) as process:
         log = logs / f"malloc-footprint.{process.pid}.mraw"
         try:
-            while not is_begun(log):
-                assert process.poll() is None, "the program ended before it had a log"
-                time.sleep(0.005)
+            wait_until(lambda: is_begun(log), "the program's log", process=process)
             yield Running(process, log)
         finally:
             process.kill()
@@ -176,10 +175,9 @@ def test_gives_space_back(tools: Tools, disk_with_holes: Path) -> None:
     whole = tools.convert(log, disk_with_holes / "whole.bin")
     before = in_use_bytes(log)
     follower = start_follower(tools, log, trace, "-q")
-    while in_use_bytes(log) > before * 3 // 4 and follower.poll() is None:
-        time.sleep(0.001)
+    wait_until(lambda: in_use_bytes(log) <= before * 3 // 4 or follower.poll() is not None, "a hole", every_s=0.001)
     follower.kill()
-    if follower.wait() == -signal.SIGKILL:
+    if follower.wait(60) == -signal.SIGKILL:
         refused = run([tools.heaptape, "convert", log, "-o", disk_with_holes / "again.bin"])
         assert refused.returncode == 3
         [line] = refused.stderr.decode().splitlines()
@@ -223,10 +221,9 @@ def test_live_log_stays_small(tools: Tools, disk_with_holes: Path) -> None:
     """A program that writes 30 MB and more never has more than a few on disk."""
     with running(tools, disk_with_holes / "logs", python_for(3)) as program:
         follower = start_follower(tools, program.log, disk_with_holes / "f.bin")
-        most = 0
-        while follower.poll() is None:
-            most = max(most, in_use_bytes(program.log))
-            time.sleep(0.02)
+        sizes = [0]
+        wait_until(lambda: sizes.append(in_use_bytes(program.log)) or follower.poll() is not None, "the end", every_s=0.02)
+        most = max(sizes)
         assert follower.returncode == 0
         length = program.log.stat().st_size
     info = tools.info(disk_with_holes / "f.bin")
@@ -342,10 +339,9 @@ def test_damaged_state(tools: Tools, tmp_path: Path) -> None:
     log, trace = make_log(tools, tmp_path / "log.mraw", 1_000_000), tmp_path / "f.bin"
     state = tmp_path / "f.bin.state"
     follower = start_follower(tools, log, trace, "-q", "--keep-raw")
-    while not state.exists() and follower.poll() is None:
-        time.sleep(0.001)
+    wait_until(lambda: state.exists() or follower.poll() is not None, "a state", every_s=0.001)
     follower.kill()
-    follower.wait()
+    follower.wait(60)
     if not state.exists():
         pytest.skip("the follower came to the end before it could be killed")
     whole = state.read_bytes()
@@ -382,8 +378,8 @@ def test_interrupted_conversion_leaves_nothing(tools: Tools, tmp_path: Path) -> 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         command = [tools.heaptape, "convert", "-q", log, "-o", tmp_path / "t.bin"]
         converter = subprocess.Popen(command, env=clean_environment())
-        while not list(tmp_path.glob("t.bin.partial.*")) and converter.poll() is None:
-            time.sleep(0.001)
+        wait_until(lambda: list(tmp_path.glob("t.bin.partial.*")) or converter.poll() is not None, "a partial file",
+                   every_s=0.001)
         converter.send_signal(number)
         assert converter.wait(60) == -number
         assert sorted(p.name for p in tmp_path.iterdir()) == ["log.mraw"]

@@ -247,7 +247,7 @@ def packed(tmp_path: Path, how: str) -> Path:
     elif how == "zst":
         if not shutil.which("zstd"):
             pytest.skip("no zstd program to pack with")
-        subprocess.run(["zstd", "-q", "-o", path, IMPORTS / "android.txt"], check=True)
+        subprocess.run(["zstd", "-q", "-o", path, IMPORTS / "android.txt"], check=True, timeout=60)
     else:
         path.write_bytes({"gz": gzip, "xz": lzma, "bz2": bz2}[how].compress(content))
     return path

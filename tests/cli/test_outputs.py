@@ -6,11 +6,11 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from tool_runner import Tools, clean_environment, run
+from waiting import wait_until
 
 CALLS = b"".join(b"1: malloc 0x%x 16\n" % (4096 + 16 * i) for i in range(1000))
 ENOUGH = CALLS * 100  # for it to begin: less might wait in the unpacker's buffers
@@ -48,7 +48,7 @@ def test_standard_output_by_name(tools: Tools, trace: Path, tmp_path: Path, kind
     """A link to it, as /dev/stdout is, stays one where the shell sent it to a file."""
     (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
     with open(tmp_path / "file", "wb") as file:
-        subprocess.run(command(tools, kind, trace, tmp_path / "stdout"), stdout=file, check=True)
+        subprocess.run(command(tools, kind, trace, tmp_path / "stdout"), stdout=file, check=True, timeout=60)
     tools.succeed(command(tools, kind, trace, tmp_path / "straight"))
     assert (tmp_path / "stdout").is_symlink()
     assert (tmp_path / "file").read_bytes() == (tmp_path / "straight").read_bytes()
@@ -96,10 +96,7 @@ def test_a_slice_overwrites_no_raw_log(tools: Tools, trace: Path, tmp_path: Path
 
 
 def wait_for_partial(folder: Path) -> None:
-    deadline = time.monotonic() + 20
-    while not any(".partial." in path.name for path in folder.iterdir()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: any(".partial." in path.name for path in folder.iterdir()), "a partial file")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

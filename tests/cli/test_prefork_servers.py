@@ -8,24 +8,16 @@ import pwd
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from tool_runner import (Tools, clean_environment, is_forked, logs_in, outcome_of, parent_pid, run)
+from waiting import wait_until
 
 ALLOCATORS = "null,glibc,jemalloc,tcmalloc,mimalloc"
-
-
-def wait_until(answers: Callable[[], bool], server: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
-    while not answers():
-        assert server.poll() is None, f"the server ended with status {server.returncode}"
-        assert time.monotonic() < deadline, "the server does not answer"
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -38,7 +30,7 @@ def running(server: subprocess.Popen[bytes], stop: signal.Signals) -> Iterator[N
     finally:
         with suppress(ProcessLookupError):
             os.killpg(server.pid, signal.SIGKILL)
-        server.wait()
+        server.wait(timeout=60)
 
 
 def check_family(tools: Tools, logs: list[Path], folder: Path, workers_min: int) -> None:
@@ -121,7 +113,7 @@ def test_nginx(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> None:
         env=clean_environment({"LD_PRELOAD": str(tools.shim),
                                "MALLOC_WRAP_OUT": str(folder / "logs")}))
     with running(server, signal.SIGQUIT):
-        wait_until(lambda: fetch(port), server)
+        wait_until(lambda: fetch(port), "the server's answer", process=server, every_s=0.05)
         assert all(fetch(port) for _ in range(300))
         for log in logs_in(folder / "logs"):  # while both go on
             tools.convert_clean(log, folder / "live.bin")
@@ -171,7 +163,7 @@ def test_postgres(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Non
              "-h", "", "-c", "fsync=off"],
             cwd=folder, env=clean_environment(), stdout=talk, stderr=talk, start_new_session=True)
     with running(server, signal.SIGINT):  # its fast shutdown
-        wait_until(lambda: postgres.client("pg_isready"), server)
+        wait_until(lambda: postgres.client("pg_isready"), "the server's answer", process=server, every_s=0.05)
         assert postgres.client("createdb", "bench")
         assert postgres.client("pgbench", "-q", "-i", "bench")
         assert postgres.client("pgbench", "-c", "3", "-t", "200", "bench")

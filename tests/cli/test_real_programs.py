@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tool_runner import Argument, Tools, clean_environment, logs_in, outcome_of, run
+from waiting import wait_until
 
 ALLOCATORS = "null,glibc,jemalloc,tcmalloc,mimalloc"
 
@@ -159,10 +159,7 @@ class Redis:
             cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
     def drive(self, requests: int) -> None:
-        deadline = time.monotonic() + 20
-        while not self.socket.exists() and self.process.poll() is None:
-            assert time.monotonic() < deadline, "redis-server does not answer"
-            time.sleep(0.05)
+        wait_until(self.socket.exists, "redis-server's socket", process=self.process)
         done = run([self.benchmark, "-s", "s", "-n", str(requests), "-r", "10000", "-c", "20", "-q",
                     "-t", "set,get,lpush,lpop,hset,zadd"], cwd=self.socket.parent, timeout=600)
         assert done.returncode == 0, done.stderr
@@ -187,7 +184,7 @@ def test_redis(tools: Tools, tmp_path_factory: pytest.TempPathFactory, requests:
         redis.stop()
     finally:
         redis.process.kill()
-        redis.process.wait()
+        redis.process.wait(timeout=60)
     check_recording(tools, logs_in(redis.logs), folder, events_min, allocators)
 
 

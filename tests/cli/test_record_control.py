@@ -14,6 +14,7 @@ import pytest
 
 from safety_checks import SIZE_LIMIT, STOPPED, ending_of
 from tool_runner import Tools, clean_environment, logs_in, read_tallies, run, tallies_in
+from waiting import read_line, wait_until
 
 STATUS = 19  # tests/targets/steady.c
 SIZES = {7950, 7951}
@@ -29,19 +30,12 @@ def steady(tools: Tools, folder: Path, **environment: str) -> Iterator[subproces
     with subprocess.Popen([tools.target("steady"), folder / "counts", flag], stderr=subprocess.PIPE,
                           env=clean_environment(wanted)) as program:
         try:
-            until(lambda: bool(logs_in(logs)) or bool(environment))
+            wait_until(lambda: bool(logs_in(logs)) or bool(environment))
             yield program
         finally:
             flag.unlink()
             _, said = program.communicate(timeout=30)
     assert (program.returncode, said) == (STATUS, b"")
-
-
-def until(holds, timeout_s: float = 20) -> None:
-    ends = time.monotonic() + timeout_s
-    while not holds():
-        assert time.monotonic() < ends, "waited in vain"
-        time.sleep(0.01)
 
 
 def ctl(tools: Tools, pid: int, action: str, status: int = 0) -> str:
@@ -57,7 +51,7 @@ def calls_in(tools: Tools, log: Path, folder: Path) -> int:
 def test_phases(tools: Tools, tmp_path: Path) -> None:
     """Dormant, recording, paused, recording, stopped: a log for each phase, none with an anomaly."""
     with steady(tools, tmp_path, MALLOC_WRAP_START="paused") as program:
-        until(lambda: bool(logs_in(tmp_path / "logs")))
+        wait_until(lambda: bool(logs_in(tmp_path / "logs")))
         pid = program.pid
         assert "nothing recorded yet" in ctl(tools, pid, "status")
         assert "already" in ctl(tools, pid, "pause", status=1)
@@ -69,7 +63,7 @@ def test_phases(tools: Tools, tmp_path: Path) -> None:
             assert "paused" in ctl(tools, pid, "pause")
             assert ctl(tools, pid, "status").startswith("paused: ")
             before = read_tallies(tmp_path / "counts")
-            until(lambda: read_tallies(tmp_path / "counts") != before)  # noqa: B023
+            wait_until(lambda: read_tallies(tmp_path / "counts") != before)  # noqa: B023
         assert "stopped" in ctl(tools, pid, "stop")
         assert "for good" in ctl(tools, pid, "resume", status=1)
     logs = logs_in(tmp_path / "logs")
@@ -105,8 +99,8 @@ def test_many_phases_keep_no_address_space(tools: Tools, tmp_path: Path) -> None
 
 def test_pause_after_a_late_start_holds(tools: Tools, tmp_path: Path) -> None:
     with steady(tools, tmp_path, MALLOC_WRAP_START="0.1") as program:
-        until(lambda: bool(logs_in(tmp_path / "logs")))
-        until(lambda: ctl(tools, program.pid, "status").startswith("recording: "))
+        wait_until(lambda: bool(logs_in(tmp_path / "logs")))
+        wait_until(lambda: ctl(tools, program.pid, "status").startswith("recording: "))
         ctl(tools, program.pid, "pause")
         time.sleep(0.2)
         assert ctl(tools, program.pid, "status").startswith("paused: ")
@@ -140,7 +134,7 @@ def test_pipe_under_the_name_of_a_log(tools: Tools, tmp_path: Path) -> None:
 
 def test_stop_before_the_start(tools: Tools, tmp_path: Path) -> None:
     with steady(tools, tmp_path, MALLOC_WRAP_START="paused") as program:
-        until(lambda: bool(logs_in(tmp_path / "logs")))
+        wait_until(lambda: bool(logs_in(tmp_path / "logs")))
         assert "stopped" in ctl(tools, program.pid, "stop")
     [log] = logs_in(tmp_path / "logs")
     done = run([tools.heaptape, "convert", log])
@@ -149,7 +143,7 @@ def test_stop_before_the_start(tools: Tools, tmp_path: Path) -> None:
 
 def test_start_after_a_while(tools: Tools, tmp_path: Path) -> None:
     with steady(tools, tmp_path, MALLOC_WRAP_START="0.3") as program:
-        until(lambda: bool(logs_in(tmp_path / "logs")))
+        wait_until(lambda: bool(logs_in(tmp_path / "logs")))
         time.sleep(0.5)
         assert ctl(tools, program.pid, "status").startswith("recording: ")
     [log] = logs_in(tmp_path / "logs")
@@ -212,6 +206,6 @@ def test_record_passes_signals_on(tools: Tools, tmp_path: Path, number: signal.S
     script = f"trap 'exit 33' {int(number)}; echo ready; while :; do sleep 0.05; done"
     with subprocess.Popen([tools.heaptape, "record", "-q", "-o", tmp_path, "--", "bash", "-c", script],
                           stdout=subprocess.PIPE, env=clean_environment({})) as program:
-        assert program.stdout is not None and program.stdout.readline() == b"ready\n"
+        assert program.stdout is not None and read_line(program.stdout) == b"ready\n"
         program.send_signal(number)
         assert program.wait(timeout=30) == 33

@@ -12,6 +12,7 @@ import pytest
 
 from safety_checks import must_work
 from tool_runner import Tools, clean_environment, run
+from waiting import read_line, wait_until
 
 FORKING = """
 import os, json, time
@@ -83,9 +84,9 @@ def test_signals_reach_the_program_only(tools: Tools, tmp_path: Path) -> None:
                                 env=clean_environment({"PYTHONMALLOC": "malloc"}),
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert recorder.stdout is not None
-    recorder.stdout.readline()
+    read_line(recorder.stdout)
     time.sleep(0.3)
-    subprocess.run(["kill", "-INT", "--", f"-{recorder.pid}"], check=True)
+    subprocess.run(["kill", "-INT", "--", f"-{recorder.pid}"], check=True, timeout=60)
     recorder.communicate(timeout=60)
     assert recorder.returncode == 128 + signal.SIGINT
     [trace] = traces_in(tmp_path / "t")
@@ -142,10 +143,7 @@ def test_paused_phases(tools: Tools, tmp_path: Path) -> None:
                                 env=clean_environment({"PYTHONMALLOC": "malloc"}),
                                 stderr=subprocess.PIPE)
     children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
-    logs: list[Path] = []
-    while not logs:
-        logs = list((tmp_path / "t").glob("*.mraw"))
-        time.sleep(0.02)
+    logs = wait_until(lambda: list((tmp_path / "t").glob("*.mraw")), "a log", process=recorder)
     pid = logs[0].name.split(".")[1]
     assert pid in children.read_text().split()
     time.sleep(0.3)
@@ -213,11 +211,13 @@ def test_converter_is_killed(tools: Tools, tmp_path: Path) -> None:
                                  "--", "sleep", "1"], env=clean_environment(),
                                 stderr=subprocess.PIPE)
     children = Path(f"/proc/{recorder.pid}/task/{recorder.pid}/children")
-    names: dict[str, str] = {}
-    while set(names) != {"heaptape", "sleep"}:
-        time.sleep(0.01)
+
+    def both() -> dict[str, str]:
         names = {Path(f"/proc/{pid}/comm").read_text().strip(): pid
                  for pid in children.read_text().split()}
+        return names if set(names) == {"heaptape", "sleep"} else {}
+
+    names = wait_until(both, "the program and its converter", process=recorder)
     os.kill(int(names["heaptape"]), signal.SIGKILL)
     _, words = recorder.communicate(timeout=60)
     assert recorder.returncode == 1

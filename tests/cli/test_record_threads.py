@@ -16,10 +16,10 @@ def counts_between_markers(tools: Tools, trace: Path) -> list[dict[str, int]]:
     dump = subprocess.Popen([tools.heaptape, "dump", "--no-time", trace], stdout=subprocess.PIPE,
                             env=clean_environment())
     count = subprocess.run([tools.target("count_dump_lines")], stdin=dump.stdout,
-                           capture_output=True, check=False)
+                           capture_output=True, check=False, timeout=120)
     assert dump.stdout is not None
     dump.stdout.close()
-    assert dump.wait() == 0 and count.returncode == 0, count.stderr
+    assert dump.wait(timeout=60) == 0 and count.returncode == 0, count.stderr
     return [thread["calls"] for thread in json.loads(count.stdout)]
 
 

@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from heaptape.results import read_results
 from heaptape.summary import summarise
 from heaptape.table import comparison_object
 from tool_runner import Tools, run
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -218,9 +218,7 @@ def test_what_was_interrupted_is_compared_as_far_as_it_went(tools: Tools, trace:
     results = tmp_path / "r.jsonl"
     command = [tools.replay_program, "--alloc", "a=glibc,b=glibc", "--rounds", "100000", "-o", results, trace]
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as replay:
-        while not results.exists() or results.read_text().count("\n") < 40:
-            assert replay.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: results.exists() and results.read_text().count("\n") >= 40, "results", process=replay)
         replay.send_signal(signal.SIGINT)
         out, said = replay.communicate(timeout=60)
     assert replay.returncode == -signal.SIGINT

@@ -13,13 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import replay_traces
 from tool_runner import Tools, clean_environment, run
+from waiting import wait_until
 
 MANY_ROUNDS = ("--rounds", "10000")
 
@@ -65,14 +66,6 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
-def wait_until(what: Callable[[], object]) -> object:
-    deadline = time.monotonic() + 30
-    while not (found := what()):
-        assert time.monotonic() < deadline, "nothing came of waiting"
-        time.sleep(0.01)
-    return found
-
-
 class Running:
     """A replay of very many rounds that has written some results. Left, it ends."""
 
@@ -95,7 +88,7 @@ class Running:
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.process.communicate(timeout=60)
 
     def count(self) -> int:
         return self.results.read_bytes().count(b"\n") if self.results.exists() else 0

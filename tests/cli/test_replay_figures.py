@@ -356,7 +356,7 @@ def test_what_is_forbidden_is_not_told(tools: Tools, replayed: Replayed, tmp_pat
     assert compared["allocators"][0]["slop_bytes"] > 0  # the rest is there
     done = subprocess.run([str(tools.replay_program), "-v", "--alloc", "glibc", "--rounds", "1",
                            str(replayed.program.trace)], capture_output=True, check=True,
-                          env=clean_environment(), preexec_fn=forbid_counting)
+                          timeout=120, env=clean_environment(), preexec_fn=forbid_counting)
     counts = [line for line in done.stdout.decode().splitlines() if line.startswith("glibc  ")]
     assert sum(line.count("n/a") >= len(PROCESSOR) for line in counts) == 2
 
@@ -373,13 +373,13 @@ def test_as_nobody(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
         os.setresuid(65534, 65534, 65534)
 
     reachable = subprocess.run([str(tools.replay_program), "--help"], capture_output=True,
-                               preexec_fn=become_nobody, check=False, env=clean_environment())
+                               preexec_fn=become_nobody, check=False, timeout=60, env=clean_environment())
     if reachable.returncode:
         pytest.skip("nobody may not enter the build folder")
     done = subprocess.run(
         [str(tools.replay_program), "--alloc", "glibc", "--rounds", "1", "--json", "/dev/stdin"],
         stdin=as_file(tmp_path / "t.bin", trace), capture_output=True, preexec_fn=become_nobody,
-        check=False, env=clean_environment())
+        check=False, timeout=120, env=clean_environment())
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     found = json.loads(done.stdout)["allocators"][0]
     if paranoid >= 2:

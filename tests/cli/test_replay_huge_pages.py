@@ -47,7 +47,7 @@ def replay(tools: Tools, trace: Path, folder: Path, *options: Argument, env: dic
     results = folder / f"{len(list(folder.iterdir()))}.jsonl"
     command = [tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--pass", "memory", "-o", results,
                *options, trace]
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, timeout=120,
                           env=clean_environment(env), preexec_fn=before)
     return done, replay_traces.rows(results) if results.exists() else []
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from any_parent import kill_children
+
 TALLY_FIRST = 7000  # tests/targets/target_support.h
 TALLY_SIZES = 1000
 PARENT_PID_OFFSET = 32  # docs/raw-log-format.md
@@ -39,8 +41,12 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def run(command: Sequence[Argument], *, env: Mapping[str, str] | None = None,
         cwd: Path | None = None, timeout: float = 120,
         stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([str(word) for word in command], input=stdin, capture_output=True,
-                          env=clean_environment(env), cwd=cwd, timeout=timeout, check=False)
+    try:
+        return subprocess.run([str(word) for word in command], input=stdin, capture_output=True,
+                              env=clean_environment(env), cwd=cwd, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        kill_children()  # those of the command, too
+        raise
 
 
 @dataclass(frozen=True)

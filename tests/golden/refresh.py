@@ -69,7 +69,7 @@ def command_for(build: Path, path: Path, output: Path) -> list[str | Path]:
 
 def verdict(build: Path, path: Path, output: Path) -> tuple[int, str]:
     """Exit status and stderr, with paths cut to names. output: where nothing may appear."""
-    done = subprocess.run(command_for(build, path, output), capture_output=True, text=True, check=False)
+    done = subprocess.run(command_for(build, path, output), capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stderr.replace(f"{path.parent}/", "")
 
 

@@ -67,7 +67,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, BENCH / "validate.py", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, BENCH / "validate.py", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_the_totals_are_those_of_all_programs(made: Made) -> None:

@@ -24,7 +24,7 @@ def _rows() -> dict[str, dict[str, str]]:
 
 
 def _info(binary: Path, trace: Path, *options: str) -> str:
-    return subprocess.run([binary, "info", *options, trace], capture_output=True, check=True, text=True).stdout
+    return subprocess.run([binary, "info", *options, trace], capture_output=True, check=True, text=True, timeout=120).stdout
 
 
 def test_every_trace_has_its_row_and_every_row_its_trace() -> None:
@@ -56,7 +56,7 @@ def test_a_trace_says_nothing_of_whose_machine_it_was(heaptape_binary: Path, tra
 def test_a_trace_replays(heaptape_binary: Path, tmp_path: Path, trace: Path) -> None:
     results = tmp_path / "results.jsonl"
     done = subprocess.run([heaptape_binary, "replay", "-q", "--alloc", "null", "--rounds", "1", "--pass", "time", "-o", results, trace],
-                          capture_output=True, text=True, check=False)
+                          capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     run = json.loads(results.read_text().splitlines()[0])
     assert run["trace"]["events"] == json.loads(_info(heaptape_binary, trace, "--json"))["events"]

@@ -116,7 +116,7 @@ def test_counts_of_the_converter_agree_with_the_events(recorded_traces: list[Pat
 
 def test_info_says_what_the_totals_say(heaptape_binary: Path, recorded_traces: list[Path]) -> None:
     for path in recorded_traces:
-        info = json.loads(subprocess.run([heaptape_binary, "info", "--json", path], capture_output=True, check=True).stdout)
+        info = json.loads(subprocess.run([heaptape_binary, "info", "--json", path], capture_output=True, check=True, timeout=60).stdout)
         totals = read_trace(path).totals or {}
         for key in ("events", "threads", "slots", "peak_live_bytes", "peak_live_objects", "anomalies", "duration_ns"):
             assert info[key] == totals[key], key

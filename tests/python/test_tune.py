@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ pytest.importorskip("optuna")
 from heaptape.__main__ import main
 from heaptape.tuning_front import dominates, front_of, hypervolume, simplest_front, spread
 from heaptape.tuning_space import searched_knobs
+from waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -166,9 +166,7 @@ def test_goes_on_after_it_was_stopped(
     command = [sys.executable, "-m", "heaptape", "tune", str(trace), "--alloc", "fake", "--seed", "3", "--trials", "6",
                "--rounds", "2", "--knobs", "haste"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while runs.read_text().count("\n") < 4 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: runs.read_text().count("\n") >= 4, "the fourth run", process=process)
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == -number, err
@@ -197,7 +195,7 @@ def test_a_real_search(
     monkeypatch.setenv("HEAPTAPE_REPLAY", str(replay))
     trace = min(recorded_traces, key=lambda path: path.stat().st_size)
     listed = json.loads(subprocess.run([replay, "--list", "--json", "--alloc", "all"], check=True, text=True,
-                                       stdout=subprocess.PIPE).stdout)
+                                       stdout=subprocess.PIPE, timeout=60).stdout)
     if not any(item["name"] == "jemalloc" and item["built"] for item in listed):
         pytest.skip("jemalloc is not built")
     assert main(["tune", str(trace), "--alloc", "jemalloc", "--knobs", "tcache,narenas", "--trials", "3", "--rounds", "2",

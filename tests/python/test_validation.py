@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from heaptape.validation_prediction import (
     predicted_memory,
 )
 from heaptape.watched_process import Watched
+from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 1_000_000
@@ -284,10 +284,7 @@ def test_interrupted(heaptape_binary: Path, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     process = subprocess.Popen([heaptape_binary, "validate", "-o", tmp_path / "out", "--", "sh", "-c", f"echo $$ > {mark}; sleep 1000"],
                                env=environment, stderr=subprocess.PIPE, text=True)
-    ends = time.monotonic() + 20
-    while not mark.exists() or not mark.read_text().strip():
-        assert time.monotonic() < ends
-        time.sleep(0.01)
+    wait_until(lambda: mark.exists() and mark.read_text().strip(), "the program's start", process=process)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=20)[1] == "" and process.returncode == -signal.SIGINT
     assert not Path(f"/proc/{mark.read_text().strip()}").exists() and [path.name for path in tmp_path.iterdir()] == ["pid"]
@@ -339,4 +336,4 @@ def test_redis(heaptape_binary: Path, tmp_path: Path) -> None:
     scripts[-1] = "echo loud >&2; exit 9"
     done = _validate(heaptape_binary, "--alloc", "glibc,jemalloc", *scripts)
     assert done.returncode == 1 and done.stdout == "" and "--load ended with status 9: loud" in done.stderr
-    assert subprocess.run(["redis-cli", "-p", str(port), "ping"], capture_output=True, check=False).returncode != 0
+    assert subprocess.run(["redis-cli", "-p", str(port), "ping"], capture_output=True, check=False, timeout=60).returncode != 0

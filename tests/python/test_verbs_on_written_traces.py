@@ -23,7 +23,7 @@ def _verb(binary: Path, verb: str, events: list[Event], folder: Path, *more: str
     path = folder / "t.bin"
     threads = [(100 + i, 0, 0, 0, 0, 0, "") for i in range(3)]
     path.write_bytes(naive_writer.build(TraceSpec(events, block=50, threads=threads))[0])
-    return subprocess.run([binary, verb, path, *more], capture_output=True, check=False)
+    return subprocess.run([binary, verb, path, *more], capture_output=True, check=False, timeout=120)
 
 
 def _lint(binary: Path, events: list[Event], folder: Path) -> tuple[int, dict[str, int]]:
@@ -123,7 +123,7 @@ def test_every_op_goes_through_every_verb(heaptape_binary: Path, tmp_path: Path)
     done = _verb(heaptape_binary, "slice", events, tmp_path, "-o", str(tmp_path / "s.bin"), "--from-event", "700")
     assert done.returncode == 0, done.stderr
     info = json.loads(subprocess.run([heaptape_binary, "info", "--json", tmp_path / "s.bin"], capture_output=True,
-                                     check=True).stdout)
+                                     check=True, timeout=60).stdout)
     assert info["events"] == sum(e.function < DROP for e in events[700:])
     assert info["end_live_bytes"] == stats["lifetimes"]["live_at_end_bytes"]
 
