@@ -8,10 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 #include <zstd.h>
 
+#include "checksum.h"
 #include "read_at.h"
 
 #define FORK_FILE_MAGIC "HTAPEFRK"

@@ -8,9 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "checksum.h"
 #include "columns.h"
 #include "event_arrays.h"
 #include "read_at.h"

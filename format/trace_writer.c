@@ -12,9 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "checksum.h"
 #include "columns.h"
 #include "event_section.h"
 #include "output_file.h"

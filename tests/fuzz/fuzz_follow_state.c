@@ -1,13 +1,12 @@
 // The state that a follower leaves: a sound one of a small log, edited, is taken up, and the log merged to
 // its end. An input is a list of edits of three bytes each: where (two bytes), and what is xored there.
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "checksum.h"
 #include "follow_state.h"
 #include "fuzz_input.h"
 #include "raw_log_builder.h"

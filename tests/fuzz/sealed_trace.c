@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "checksum.h"
 #include "trace_layout.h"
 
 enum { INDEX_COLUMNS = 5, LISTED_MAX = 256 };
