@@ -18,12 +18,12 @@ static struct next_functions next;
 
 // malloc comes last: it tells that all are known.
 static __attribute__((noinline, cold)) void next_resolve(void) {
-    *(void **)&next.calloc = dlsym(RTLD_NEXT, "calloc");
-    *(void **)&next.realloc = dlsym(RTLD_NEXT, "realloc");
-    *(void **)&next.free = dlsym(RTLD_NEXT, "free");
-    *(void **)&next.posix_memalign = dlsym(RTLD_NEXT, "posix_memalign");
-    *(void **)&next.aligned_alloc = dlsym(RTLD_NEXT, "aligned_alloc");
-    *(void **)&next.malloc = dlsym(RTLD_NEXT, "malloc");
+    next.calloc = dlsym(RTLD_NEXT, "calloc");
+    next.realloc = dlsym(RTLD_NEXT, "realloc");
+    next.free = dlsym(RTLD_NEXT, "free");
+    next.posix_memalign = dlsym(RTLD_NEXT, "posix_memalign");
+    next.aligned_alloc = dlsym(RTLD_NEXT, "aligned_alloc");
+    next.malloc = dlsym(RTLD_NEXT, "malloc");
 }
 
 // False only for a call that dlsym itself makes: glibc's does without what it asked for.

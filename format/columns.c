@@ -24,13 +24,15 @@ struct ht_unpacker {
     size_t planes_room;
 };
 
-static bool grow(void *pointer, size_t *room, size_t need, size_t unit) {
-    void **array = pointer;
+// Makes room in an array of any kind, whose pointer lies at `place`: memcpy, because it is no void pointer.
+static bool grow(void *place, size_t *room, size_t need, size_t unit) {
     if (*room >= need) return true;
     size_t wanted = need + need / 2;
-    void *larger = realloc(*array, wanted * unit);
+    void *array;
+    memcpy(&array, place, sizeof array);
+    void *larger = realloc(array, wanted * unit);
     if (!larger) return false;
-    *array = larger;
+    memcpy(place, &larger, sizeof larger);
     *room = wanted;
     return true;
 }

@@ -13,6 +13,9 @@ static clockid_t cpu_clock_of(pid_t tid) {
     return (clockid_t)(~(unsigned)tid << KIND_BITS | PER_THREAD | SCHEDULED);
 }
 
+// What the kernel writes into plain bytes: it may be read as entries all the same.
+typedef struct dirent64 __attribute__((may_alias)) directory_entry;
+
 // By system calls: opendir would call malloc.
 uint64_t ht_background_cpu_ns(bool (*ours)(void *context, pid_t tid), void *context, uint32_t *threads) {
     _Alignas(struct dirent64) char entries[4096];
@@ -22,7 +25,7 @@ uint64_t ht_background_cpu_ns(bool (*ours)(void *context, pid_t tid), void *cont
     int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd >= 0 && (bytes = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {
         for (long at = 0; at < bytes;) {
-            const struct dirent64 *entry = (const struct dirent64 *)(entries + at);
+            const directory_entry *entry = (const directory_entry *)(entries + at);
             pid_t tid = atoi(entry->d_name);
             at += entry->d_reclen;
             if (tid <= 0 || ours(context, tid)) continue;

@@ -17,18 +17,19 @@
 
 enum { CHUNKS_BEGUN_BYTES = 256 << 20 };
 
-int ht_form_grow(struct ht_form_state *form, void **array, size_t *room, size_t needed,
-                 size_t element_bytes) {
+int ht_form_grow(struct ht_form_state *form, void *place, size_t *room, size_t needed, size_t element_bytes) {
     if (needed <= *room) return 0;
     size_t bigger = *room ? *room * 2 : 256;
     if (bigger < needed) bigger = needed;
-    char *moved = realloc(*array, bigger * element_bytes);
+    char *array;
+    memcpy(&array, place, sizeof array);  // not by assignment: the pointer is one to anything
+    char *moved = realloc(array, bigger * element_bytes);
     if (!moved) {
         errno = ENOMEM;
         return ht_error_system(form->error, form->path, "decoding the trace");
     }
     memset(moved + *room * element_bytes, 0, (bigger - *room) * element_bytes);
-    *array = moved;
+    memcpy(place, &moved, sizeof moved);
     *room = bigger;
     return 0;
 }

@@ -6,7 +6,7 @@ int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *event
     for (uint32_t i = 0; i < events->rows; i++)
         if (events->slot[i] > highest) highest = events->slot[i];
     if (highest < form->slots_count) return 0;
-    if (ht_form_grow(form, (void **)&form->slots, &form->slots_room, (size_t)highest + 1,
+    if (ht_form_grow(form, &form->slots, &form->slots_room, (size_t)highest + 1,
                      sizeof *form->slots)) {
         return -1;
     }
@@ -19,7 +19,7 @@ int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *event
 
 static int know_stream(struct ht_form_state *form, uint32_t thread) {
     if (thread < form->streams_count) return 0;
-    if (ht_form_grow(form, (void **)&form->streams, &form->streams_room, (size_t)thread + 1,
+    if (ht_form_grow(form, &form->streams, &form->streams_room, (size_t)thread + 1,
                      sizeof *form->streams)) {
         return -1;
     }
@@ -44,7 +44,7 @@ static int count_section(void *context, const struct ht_section_place *place,
     struct ht_form_state *form = context;
     (void)place;
     if (ht_form_know_slots(form, events, 0) ||
-        ht_form_grow(form, (void **)&form->publishing, &form->publishing_room,
+        ht_form_grow(form, &form->publishing, &form->publishing_room,
                      (events->first_event + events->rows) / 64 + 1, sizeof *form->publishing)) {
         return -1;
     }
@@ -87,7 +87,7 @@ int ht_form_count(struct ht_form_state *form) {
     bool one = form->options->one_thread || form->facts.threads_count == 1;
     if (one ? count_one_stream(form) : ht_form_each_section(form, count_section, form)) return -1;
     // One more for what is inherited.
-    if (ht_form_grow(form, (void **)&form->streams, &form->streams_room, (size_t)form->streams_count + 1,
+    if (ht_form_grow(form, &form->streams, &form->streams_room, (size_t)form->streams_count + 1,
                      sizeof *form->streams)) {
         return -1;
     }

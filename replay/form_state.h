@@ -82,8 +82,9 @@ int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *event
 // Writes the streams into the sink, and into form->built what there is to tell. Can be called again.
 int ht_form_write(struct ht_form_state *form);
 
-// Makes room for `needed` elements; those added are zero. Returns 0, or -1 with error.
-int ht_form_grow(struct ht_form_state *form, void **array, size_t *room, size_t needed, size_t element_bytes);
+// Makes room for `needed` elements in the array whose pointer lies at `place`; those added are zero. Returns 0,
+// or -1 with error.
+int ht_form_grow(struct ht_form_state *form, void *place, size_t *room, size_t needed, size_t element_bytes);
 
 int ht_form_bad_event(struct ht_form_state *form, const struct ht_section_place *place, uint64_t event,
                       const char *expected);

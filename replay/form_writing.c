@@ -55,7 +55,7 @@ static int mark_timed(struct writing *writing, struct ht_stream_state *stream, c
     if (event < writing->timed_event || op->function >= HT_DROP) return 0;
     writing->timed_event = event + timed_distance(writing);
     uint32_t number = built->form->readings;
-    if (ht_form_grow(writing->form, (void **)&built->reading_points, &writing->reading_points_room,
+    if (ht_form_grow(writing->form, &built->reading_points, &writing->reading_points_room,
                      (size_t)number + 1, sizeof *built->reading_points)) {
         return -1;
     }
@@ -79,7 +79,7 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
     struct ht_form_state *form = writing->form;
     struct ht_built_form *built = form->built;
     uint32_t number = built->form->samples++;
-    if (ht_form_grow(form, (void **)&built->points, &writing->points_room, (size_t)number + 1,
+    if (ht_form_grow(form, &built->points, &writing->points_room, (size_t)number + 1,
                      sizeof *built->points)) {
         return -1;
     }
@@ -154,7 +154,7 @@ static uint32_t untouched_pages(const struct ht_operation *op, uint32_t former) 
 static int know_untouched(struct writing *writing, const struct ht_operation *op) {
     struct ht_form_state *form = writing->form;
     if (op->frees || op->bytes < BLOCK_LARGE_BYTES) return 0;
-    return ht_form_grow(form, (void **)&form->untouched_pages, &form->untouched_room, form->slots_count,
+    return ht_form_grow(form, &form->untouched_pages, &form->untouched_room, form->slots_count,
                         sizeof *form->untouched_pages);
 }
 

@@ -26,9 +26,8 @@ struct search {
 };
 
 static bool is_allocators(uintptr_t function) {
-    return function == (uintptr_t) * (void **)&real.malloc || function == (uintptr_t) * (void **)&real.free ||
-           function == (uintptr_t) * (void **)&real.calloc ||
-           function == (uintptr_t) * (void **)&real.realloc;
+    return function == (uintptr_t)real.malloc || function == (uintptr_t)real.free ||
+           function == (uintptr_t)real.calloc || function == (uintptr_t)real.realloc;
 }
 
 // A slot that was bound to the allocator although ours comes first. One that no call has bound yet still
@@ -98,7 +97,7 @@ void bypass_note(struct ht_raw_header *header) {
 // Such objects may be gone by the exit. This is where they go, and where the loader's lock is taken anyway.
 EXPORT int dlclose(void *library) {
     struct thread_state *t = recorder_idle_thread();
-    if (!real.dlclose) *(void **)&real.dlclose = symbol_behind_us("dlclose");
+    if (!real.dlclose) real.dlclose = symbol_behind_us("dlclose");
     if (t && !recorder_sealed) {
         set_gate(t, GATE_BUSY_SETUP);
         bypass_note(t->recording->header);

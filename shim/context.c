@@ -125,9 +125,9 @@ static void put_allocator_version(struct text *text) {
     const char *(*tc_version)(int *, int *, const char **);
     int (*mi_version)(void);
     int (*mallctl)(const char *, void *, size_t *, void *, size_t);
-    *(void **)&tc_version = symbol_behind_us("tc_version");
-    *(void **)&mi_version = symbol_behind_us("mi_version");
-    *(void **)&mallctl = symbol_behind_us("mallctl");
+    tc_version = symbol_behind_us("tc_version");
+    mi_version = symbol_behind_us("mi_version");
+    mallctl = symbol_behind_us("mallctl");
     if (mallctl) {
         const char *own = NULL;
         size_t bytes = sizeof own;
@@ -179,7 +179,7 @@ static bool is_libc(const char *name) { return !strncmp(name, "ld-musl-", 8) || 
 
 static void put_allocator(struct text *text) {
     Dl_info info;
-    if (!dladdr(*(void **)&real.malloc, &info) || !info.dli_fname) return;
+    if (!dladdr((void *)real.malloc, &info) || !info.dli_fname) return;
     put(text, "allocator", info.dli_fname);
     put_build_id(text, "allocator_build_id", (uintptr_t)info.dli_fbase);
     if (is_libc(base_name(info.dli_fname))) {

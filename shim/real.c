@@ -99,7 +99,7 @@ static bool is_in(const struct object_search *object, const void *address) {
 }
 
 static void find_objects(void) {
-    struct object_search allocator = object_of(*(void **)&real.malloc), own = object_of(&real);
+    struct object_search allocator = object_of((void *)real.malloc), own = object_of(&real);
     // glibc's allocator calls nothing public, so whatever comes from glibc while it is at work is a signal
     // handler's.
     real.object_start = allocator.is_glibc ? 0 : allocator.start;
@@ -111,41 +111,41 @@ static void find_objects(void) {
 // libstdc++'s operator new calls malloc, which our hook sees; an allocator's own, which lives in the same
 // object as its malloc, mostly does not. An allocator may bring some of the forms and leave the rest.
 void real_resolve_cxx(void) {
-    struct object_search allocator = object_of(*(void **)&real.malloc);
+    struct object_search allocator = object_of((void *)real.malloc);
     for (unsigned i = 0; i < 8; i++) {
         void *found = symbol_behind_us(new_names[i]);
-        *(void **)&real.new_[i] = found;
+        real.new_[i] = found;
         if (found && real.new_kind[i] == NEW_UNKNOWN && !is_in(&allocator, found))
             real.new_kind[i] = NEW_ON_MALLOC;
     }
     for (unsigned i = 0; i < 12; i++) {
         void *found = symbol_behind_us(delete_names[i]);
-        *(void **)&real.delete_[i] = found;
+        real.delete_[i] = found;
         real.delete_own[i] = is_in(&allocator, found);
     }
 }
 
 void real_resolve(void) {
-    *(void **)&real.calloc = symbol_behind_us("calloc");
-    *(void **)&real.realloc = symbol_behind_us("realloc");
-    *(void **)&real.free = symbol_behind_us("free");
-    *(void **)&real.posix_memalign = symbol_behind_us("posix_memalign");
-    *(void **)&real.aligned_alloc = symbol_behind_us("aligned_alloc");
-    *(void **)&real.memalign = symbol_behind_us("memalign");
-    *(void **)&real.valloc = symbol_behind_us("valloc");
-    *(void **)&real.pvalloc = symbol_behind_us("pvalloc");
-    *(void **)&real.free_sized = symbol_behind_us("free_sized");
-    *(void **)&real.free_aligned_sized = symbol_behind_us("free_aligned_sized");
-    *(void **)&real.mmap = symbol_behind_us("mmap");
-    *(void **)&real.munmap = symbol_behind_us("munmap");
-    *(void **)&real.mremap = symbol_behind_us("mremap");
-    *(void **)&real.mprotect = symbol_behind_us("mprotect");
-    *(void **)&real.mlockall = symbol_behind_us("mlockall");
-    *(void **)&real.prctl = symbol_behind_us("prctl");
-    *(void **)&real.syscall = symbol_behind_us("syscall");
+    real.calloc = symbol_behind_us("calloc");
+    real.realloc = symbol_behind_us("realloc");
+    real.free = symbol_behind_us("free");
+    real.posix_memalign = symbol_behind_us("posix_memalign");
+    real.aligned_alloc = symbol_behind_us("aligned_alloc");
+    real.memalign = symbol_behind_us("memalign");
+    real.valloc = symbol_behind_us("valloc");
+    real.pvalloc = symbol_behind_us("pvalloc");
+    real.free_sized = symbol_behind_us("free_sized");
+    real.free_aligned_sized = symbol_behind_us("free_aligned_sized");
+    real.mmap = symbol_behind_us("mmap");
+    real.munmap = symbol_behind_us("munmap");
+    real.mremap = symbol_behind_us("mremap");
+    real.mprotect = symbol_behind_us("mprotect");
+    real.mlockall = symbol_behind_us("mlockall");
+    real.prctl = symbol_behind_us("prctl");
+    real.syscall = symbol_behind_us("syscall");
     // malloc last: once it is set, calls from other threads pass through instead of using the boot arena.
     void *found = symbol_behind_us("malloc");
-    *(void **)&real.malloc = found;
+    real.malloc = found;
     find_objects();
     real_resolve_cxx();
 }

@@ -76,7 +76,7 @@ static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_
 #define BEHIND(name, result, parameters)                                                                     \
     static void *_Atomic known;                                                                              \
     result(*behind) parameters;                                                                              \
-    *(void **)&behind = find(&known, #name)
+    behind = find(&known, #name)
 
 // A block of count times size bytes, recorded as that function. `zeroed` is for the stand-in.
 #define ALLOCATES(name, parameters, arguments, zeroed, function, count, size, alignment)                     \
@@ -275,8 +275,8 @@ EXPORT void mi_heap_destroy(void *heap) {
     BEHIND(mi_heap_destroy, void, (void *));
     bool (*visit)(const void *, bool, bool (*)(const void *, const void *, void *, size_t, void *), void *);
     void *(*backing)(void);
-    *(void **)&visit = find(&known_visit, "mi_heap_visit_blocks");
-    *(void **)&backing = find(&known_backing, "mi_heap_get_backing");
+    visit = find(&known_visit, "mi_heap_visit_blocks");
+    backing = find(&known_backing, "mi_heap_get_backing");
     if (unlikely(!behind)) return;
     struct thread_state *t = enter(GATE_BUSY_REAL);
     if (t && heap && visit && backing && heap != backing()) visit(heap, true, put_doomed, t);

@@ -90,7 +90,7 @@ static void resolve_late(void) {
     Dl_info library;
     if (t) set_gate(t, GATE_BUSY_SETUP);
     real_resolve_cxx();
-    if (real.new_[NEW] && dladdr(*(void **)&real.new_[NEW], &library) && library.dli_fname)
+    if (real.new_[NEW] && dladdr((void *)real.new_[NEW], &library) && library.dli_fname)
         dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     if (t) leave(t);
 }

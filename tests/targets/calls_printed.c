@@ -272,10 +272,10 @@ static void one_call(size_t live_target) {
 }
 
 static void find_optional_functions(void) {
-    *(void **)&call_free_sized = dlsym(RTLD_DEFAULT, "free_sized");
-    *(void **)&call_free_aligned_sized = dlsym(RTLD_DEFAULT, "free_aligned_sized");
+    call_free_sized = dlsym(RTLD_DEFAULT, "free_sized");
+    call_free_aligned_sized = dlsym(RTLD_DEFAULT, "free_aligned_sized");
 #ifndef OWN_JEMALLOC  // as for pvalloc
-    *(void **)&call_cfree = dlsym(RTLD_DEFAULT, "cfree");
+    call_cfree = dlsym(RTLD_DEFAULT, "cfree");
 #endif
 }
 

@@ -10,13 +10,13 @@ static void (*next_free)(void *);
 static unsigned long mallocs, frees;
 
 __attribute__((visibility("default"))) void *malloc(size_t size) {
-    if (!next_malloc) *(void **)&next_malloc = dlsym(RTLD_NEXT, "malloc");
+    if (!next_malloc) next_malloc = dlsym(RTLD_NEXT, "malloc");
     mallocs++;
     return next_malloc(size);
 }
 
 __attribute__((visibility("default"))) void free(void *block) {
-    if (!next_free) *(void **)&next_free = dlsym(RTLD_NEXT, "free");
+    if (!next_free) next_free = dlsym(RTLD_NEXT, "free");
     frees += block != NULL;
     next_free(block);
 }

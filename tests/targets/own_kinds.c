@@ -99,7 +99,7 @@ static void main_stack(char *unused) {
 static void library(char *plugin) {
     void *opened = dlopen(plugin, RTLD_NOW);
     void (*touch)(void) = NULL;
-    if (opened) *(void **)&touch = dlsym(opened, "touch_data");
+    if (opened) touch = dlsym(opened, "touch_data");
     if (!touch) target_fail("no plugin");
     touch();
 }
