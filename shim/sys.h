@@ -117,10 +117,14 @@ static inline uint64_t sys_limit(int resource) {
     return raw_syscall(SYS_prlimit64, 0, resource, 0, (long)&limit, 0, 0) ? RLIM_INFINITY : limit.rlim_cur;
 }
 
-// Signals wait while something is changed that a handler's calls must not find half done.
+// Signals wait while something is changed that a handler's calls must not find half done. Not those that a
+// fault raises: the kernel kills where they are blocked, and a program's handler may be there to open a page
+// of the stack, to note one that is written, or to answer a system call.
 static inline uint64_t sys_block_signals(void) {
-    uint64_t all = ~UINT64_C(0), old = 0;
-    raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&old, sizeof old, 0, 0);
+    static const unsigned char fault[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
+    uint64_t waiting = ~UINT64_C(0), old = 0;
+    for (unsigned i = 0; i < sizeof fault; i++) waiting &= ~(UINT64_C(1) << (fault[i] - 1));
+    raw_syscall(SYS_rt_sigprocmask, SIG_BLOCK, (long)&waiting, (long)&old, sizeof old, 0, 0);
     return old;
 }
 static inline void sys_restore_signals(uint64_t old) {

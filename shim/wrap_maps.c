@@ -25,29 +25,52 @@ static void sample(size_t bytes) {
     recorder_has_called();
 }
 
+// A table is changed under its lock: signals wait, but for those of a fault, whose handler may map memory as
+// well. It finds the gate busy.
+struct hold {
+    uint64_t signals;
+    uint32_t gate;
+};
+
+static bool hold(struct hold *held) {
+    if (!recorder_may_call()) return false;
+    held->signals = sys_block_signals();
+    held->gate = self.gate;
+    self.stack = stack_pointer();
+    set_gate(&self, GATE_BUSY_OWN);
+    return true;
+}
+
+static void let_go(const struct hold *held) {
+    self.stack = UINTPTR_MAX;
+    set_gate(&self, held->gate);
+    sys_restore_signals(held->signals);
+    recorder_has_called();
+}
+
 static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     int saved = errno;
+    struct hold held;
     sample(bytes);
-    if (!recorder_may_call()) return;
-    uint64_t old = sys_block_signals();
-    if (own) own_map(start, bytes);
-    else own_unmap(start, bytes);
-    sys_restore_signals(old);
-    recorder_has_called();
+    if (hold(&held)) {
+        if (own) own_map(start, bytes);
+        else own_unmap(start, bytes);
+        let_go(&held);
+    }
     errno = saved;
 }
 
 static void note_moved(uintptr_t from, size_t old_bytes, uintptr_t to, size_t new_bytes) {
     int saved = errno;
+    struct hold held;
     sample(new_bytes);
-    if (!recorder_may_call()) return;
-    uint64_t old = sys_block_signals();
-    if (own_has(from)) {
-        own_unmap(from, old_bytes);
-        own_map(to, new_bytes);
+    if (hold(&held)) {
+        if (own_has(from)) {
+            own_unmap(from, old_bytes);
+            own_map(to, new_bytes);
+        }
+        let_go(&held);
     }
-    sys_restore_signals(old);
-    recorder_has_called();
     errno = saved;
 }
 
