@@ -29,15 +29,16 @@ char *export_temporary_trace(const char *output, struct ht_error *error) {
     int made = export_text_in_place(output)
                    ? asprintf(&path, "%s.trace.XXXXXX", output)
                    : asprintf(&path, "%s/heaptape-export.XXXXXX", folder && *folder ? folder : "/tmp");
-    hold_signals();
+    sigset_t before = hold_signals();
     int fd = made < 0 ? -1 : mkstemp(path);
     if (fd >= 0) {
         remove_on_signal(path);
+        let_signals(before);
         close(fd);
         return path;
     }
     int why = errno;
-    let_signals();
+    let_signals(before);
     errno = why;
     ht_error_system(error, made < 0 ? output : path, "cannot create");
     if (made >= 0) free(path);

@@ -20,15 +20,15 @@ static void remove_them(int number) {
     raise(number);
 }
 
-static void mask(int how) {
-    sigset_t set;
+sigset_t hold_signals(void) {
+    sigset_t set, before;
     sigemptyset(&set);
     for (int i = 0; i < DEADLY; i++) sigaddset(&set, deadly[i]);
-    pthread_sigmask(how, &set, NULL);
+    pthread_sigmask(SIG_BLOCK, &set, &before);
+    return before;
 }
 
-void hold_signals(void) { mask(SIG_BLOCK); }
-void let_signals(void) { mask(SIG_UNBLOCK); }
+void let_signals(sigset_t as_before) { pthread_sigmask(SIG_SETMASK, &as_before, NULL); }
 
 // Signals that were ignored stay so.
 static void heed_signals(bool removes) {
@@ -40,21 +40,21 @@ static void heed_signals(bool removes) {
 }
 
 void remove_on_signal(const char *path) {
-    hold_signals();
+    sigset_t before = hold_signals();
     int i = 0;
     while (i < FILES_MAX && *doomed[i]) i++;
     if (i < FILES_MAX && snprintf(doomed[i], PATH_MAX, "%s", path) >= PATH_MAX) *doomed[i] = 0;
     heed_signals(true);
-    let_signals();
+    let_signals(before);
 }
 
 void keep_on_signal(const char *path) {
     int i = 0, others = 0;
     while (i < FILES_MAX && strcmp(doomed[i], path)) i++;
     if (i == FILES_MAX) return;
-    hold_signals();
+    sigset_t before = hold_signals();
     *doomed[i] = 0;
     for (int j = 0; j < FILES_MAX; j++) others += *doomed[j] != 0;
     if (!others) heed_signals(false);
-    let_signals();
+    let_signals(before);
 }
