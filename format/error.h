@@ -5,7 +5,14 @@
 #include <stdint.h>
 
 // Exit statuses of every program here.
-enum ht_exit { HT_EXIT_DONE = 0, HT_EXIT_FAILED = 1, HT_EXIT_USAGE = 2, HT_EXIT_INPUT = 3 };
+enum ht_exit {
+    HT_EXIT_DONE = 0,
+    HT_EXIT_FAILED = 1,
+    HT_EXIT_USAGE = 2,
+    HT_EXIT_INPUT = 3,
+    HT_EXIT_HOLDS = 4,     // a condition of --fail-if is shown to hold
+    HT_EXIT_UNDECIDED = 5  // a condition is neither shown to hold nor shown not to
+};
 
 struct ht_error {
     int status;         // the exit status this error deserves: HT_EXIT_FAILED or HT_EXIT_INPUT

@@ -72,6 +72,14 @@ void ht_compare_figure(const struct ht_measurements *m, enum ht_figure figure, s
     judge(&control, estimate);
 }
 
+struct ht_estimate ht_compare_pair(const struct ht_comparison *c, enum ht_figure figure, size_t choice,
+                                   size_t other) {
+    struct ht_estimate made = {0};
+    made.ratio = ratio_to(c->measurements, 1 + choice, 1 + other, compared[figure], ht_confidence);
+    judge(&c->controls[figure], &made);
+    return made;
+}
+
 // The rounds whose value stands out, and the least value. Keeps what there is where memory is short.
 static void look_at_runs(const struct ht_measurements *m, size_t who, figure_of figure,
                          struct ht_estimate *estimate) {

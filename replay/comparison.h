@@ -104,6 +104,11 @@ static inline const struct ht_estimate *ht_estimate_of(const struct ht_allocator
 void ht_compare_figure(const struct ht_measurements *measurements, enum ht_figure figure, size_t choice,
                        size_t baseline, double confidence, struct ht_estimate *estimate);
 
+// The ratios of one allocator to another, neither of which need be the baseline, widened by the comparison's
+// control. Of the estimate, its ratio, what it is widened to, and the verdict are set.
+struct ht_estimate ht_compare_pair(const struct ht_comparison *comparison, enum ht_figure figure,
+                                   size_t choice, size_t other);
+
 // options, program, built, baseline and failed_runs are set; fills in the rest. Returns false without memory.
 bool ht_compare(const struct ht_measurements *measurements, struct ht_comparison *comparison);
 void ht_comparison_free(struct ht_comparison *comparison);

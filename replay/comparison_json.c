@@ -70,14 +70,20 @@ static json_t *fail_if_json(const struct ht_comparison *c) {
     json_t *list = json_array();
     for (size_t i = 0; i < c->options->conditions.count; i++) {
         const struct ht_condition *condition = &c->options->conditions.list[i];
-        json_t *met = json_array();
+        json_t *met = json_array(), *undecided = json_array();
         for (size_t k = 0; k < c->count; k++) {
             const struct ht_estimate *e =
                 ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);
-            if (k == c->baseline || !ht_fail_if_met(condition, &e->widened)) continue;
-            json_array_append_new(met, text(c->options->choices.list[k].name));
+            enum ht_condition_state state = ht_fail_if_state(condition, &e->widened);
+            if (k == c->baseline || state == HT_CONDITION_REFUTED) continue;
+            json_array_append_new(state == HT_CONDITION_HOLDS ? met : undecided,
+                                  text(c->options->choices.list[k].name));
         }
-        json_array_append_new(list, json_pack("{s:s, s:o}", "condition", condition->text, "met_by", met));
+        const char *outcome = json_array_size(met)         ? "holds"
+                              : json_array_size(undecided) ? "undecided"
+                                                           : "refuted";
+        json_array_append_new(list, json_pack("{s:s, s:s, s:o, s:o}", "condition", condition->text, "outcome",
+                                              outcome, "met_by", met, "undecided", undecided));
     }
     return list;
 }

@@ -5,6 +5,7 @@
 
 #include "comparison.h"
 #include "figures_text.h"
+#include "standing.h"
 #include "talk.h"
 #include "text_table.h"
 
@@ -96,8 +97,7 @@ static const char *verdict_text(const struct ht_allocator_estimates *estimates, 
     default: return "";
     }
     if (isnan(estimate->more_rounds)) return "unresolved (one round is not enough)";
-    snprintf(text, CELL_BYTES, "unresolved (about %s more rounds needed)",
-             ht_grouped(more, (uint64_t)estimate->more_rounds));
+    snprintf(text, CELL_BYTES, "unresolved (%s)", ht_more_rounds_text(estimate->more_rounds, more));
     return text;
 }
 
@@ -180,76 +180,73 @@ static void print_memory(FILE *out, const struct ht_comparison *c) {
     ht_table_print(out, &table);
 }
 
-static const struct ht_estimate *time_estimate(const struct ht_allocator_estimates *e) { return &e->time_ns; }
-static const struct ht_estimate *peak_estimate(const struct ht_allocator_estimates *e) {
-    return &e->rss_peak;
-}
+// The words for who leads by a figure.
+struct lead_words {
+    enum ht_figure figure;
+    const char *title, *better;
+};
 
-// The allocator with the least of something, or -1 if nothing was measured.
-static int least(const struct ht_comparison *c,
-                 const struct ht_estimate *(*of)(const struct ht_allocator_estimates *)) {
-    int best = -1;
+static void print_tied(FILE *out, const struct ht_comparison *c, const struct ht_standing *standing) {
+    const char *between = "";
     for (size_t i = 0; i < c->count; i++) {
-        double value = of(&c->allocators[i])->median;
-        if (!isnan(value) && (best < 0 || value < of(&c->allocators[best])->median)) best = (int)i;
+        if (!standing->tied[i]) continue;
+        fprintf(out, "%s%s", between, c->options->choices.list[i].name);
+        between = ", ";
     }
-    return best;
 }
 
-static const char *doubt(enum ht_verdict verdict) {
-    return verdict == HT_VERDICT_SAME         ? " (same within 1 %)"
-           : verdict == HT_VERDICT_UNRESOLVED ? " (unresolved)"
-                                              : "";
-}
-
-// The baseline's lead is as clear as the least clear of the others' verdicts.
-static const char *doubt_of_baseline(const struct ht_comparison *c, enum ht_figure figure) {
-    enum ht_verdict least_clear = HT_VERDICT_NONE;
+static bool has_rival(const struct ht_comparison *c, enum ht_figure figure) {
     for (size_t i = 0; i < c->count; i++) {
-        enum ht_verdict verdict = ht_estimate_of(&c->allocators[i], figure)->verdict;
-        if (verdict == HT_VERDICT_UNRESOLVED) least_clear = verdict;
-        if (verdict == HT_VERDICT_SAME && least_clear != HT_VERDICT_UNRESOLVED) least_clear = verdict;
+        if (i != c->baseline && !isnan(ht_estimate_of(&c->allocators[i], figure)->median)) return true;
     }
-    return least_clear == HT_VERDICT_UNRESOLVED ? " (not all others are resolved)"
-           : least_clear == HT_VERDICT_SAME     ? " (not by more than 1 %)"
-                                                : "";
+    return false;
 }
 
-static void print_fastest(FILE *out, const struct ht_comparison *c, size_t fastest) {
+static void print_lead(FILE *out, const struct ht_comparison *c, const struct lead_words *words,
+                       const struct ht_standing *standing) {
     const struct ht_choice *list = c->options->choices.list;
-    const struct ht_estimate *time = &c->allocators[fastest].time_ns;
-    fprintf(out, "fastest: %s", list[fastest].name);
-    if (fastest == c->baseline) fputs(doubt_of_baseline(c, HT_FIGURE_TIME), out);
-    if (fastest != c->baseline && time->ratio.estimate > 0) {
-        fprintf(out, ", %.2fx", 1 / time->ratio.estimate);
-        if (time->ratio.low > 0) fprintf(out, " [%.2f, %.2f]", 1 / time->ratio.high, 1 / time->ratio.low);
-        fprintf(out, " the speed of %s%s", list[c->baseline].name, doubt(time->verdict));
+    const char *base = list[c->baseline].name;
+    fprintf(out, "%s: ", words->title);
+    if ((size_t)standing->leader == c->baseline) {
+        if (!standing->tied_count) fprintf(out, "%s.", base);
+        else {
+            fprintf(out, "none is shown to be %s than %s (no clear difference: ", words->better, base);
+            print_tied(out, c, standing);
+            fputs(").", out);
+        }
+        return;
     }
-    fprintf(out, ".");
-}
-
-static void print_smallest(FILE *out, const struct ht_comparison *c, size_t smallest) {
-    const struct ht_choice *list = c->options->choices.list;
-    const struct ht_estimate *peak = &c->allocators[smallest].rss_peak;
-    fprintf(out, "smallest peak: %s", list[smallest].name);
-    if (smallest == c->baseline) fputs(doubt_of_baseline(c, HT_FIGURE_PEAK), out);
-    if (smallest != c->baseline && peak->ratio.estimate > 0) {
-        fprintf(out, ", %.2fx that of %s%s", peak->ratio.estimate, list[c->baseline].name,
-                doubt(peak->verdict));
+    const struct ht_interval *ratio =
+        &ht_estimate_of(&c->allocators[standing->leader], words->figure)->ratio;
+    fprintf(out, "%s, ", list[standing->leader].name);
+    if (words->figure == HT_FIGURE_TIME) {
+        fprintf(out, "%.2fx [%.2f, %.2f] the speed of %s", 1 / ratio->estimate, 1 / ratio->high,
+                1 / ratio->low, base);
+    } else {
+        fprintf(out, "%.2fx that of %s", ratio->estimate, base);
     }
-    fprintf(out, ".");
+    if (standing->tied_count) {
+        fputs("; no clear difference from it: ", out);
+        print_tied(out, c, standing);
+    }
+    fputc('.', out);
 }
 
-static void print_best(FILE *out, const struct ht_comparison *c) {
-    int fastest = least(c, time_estimate), smallest = least(c, peak_estimate);
-    if (c->count < 2 || (fastest < 0 && smallest < 0)) return;
-    if (fastest >= 0) print_fastest(out, c, (size_t)fastest);
-    if (fastest >= 0 && smallest >= 0) fprintf(out, "  ");
-    if (smallest >= 0) print_smallest(out, c, (size_t)smallest);
-    fprintf(out, "\n");
+static void print_best(FILE *out, const struct ht_comparison *c, const struct ht_standing standings[HT_FIGURES]) {
+    static const struct lead_words words[] = {{HT_FIGURE_TIME, "fastest", "faster"},
+                                              {HT_FIGURE_PEAK, "smallest peak", "smaller"}};
+    const char *between = "";
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        const struct ht_standing *standing = &standings[words[i].figure];
+        if (standing->leader < 0 || !has_rival(c, words[i].figure)) continue;
+        fputs(between, out);
+        print_lead(out, c, &words[i], standing);
+        between = "  ";
+    }
+    if (*between) fputc('\n', out);
 }
 
-static void print_recorded(FILE *out, const struct ht_comparison *c) {
+static void print_recorded(FILE *out, const struct ht_comparison *c, const struct ht_standing *of_time) {
     const struct ht_recorded_program *program = c->program;
     int served = ht_comparison_recorded(c);
     if (c->options->memory_pass && !isnan(program->rss_peak_bytes)) {
@@ -266,13 +263,14 @@ static void print_recorded(FILE *out, const struct ht_comparison *c) {
     }
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
     if (isnan(malloc_ns) || isnan(program->cpu_ns)) return;
-    int fastest = least(c, time_estimate);
-    double saved_ns = malloc_ns - c->allocators[fastest].time_ns.median;
     fprintf(out, "what malloc is worth: %s takes %.1f %% of the recorded program's %.2f s of CPU",
             program->allocator, 100 * malloc_ns / program->cpu_ns, program->cpu_ns / 1e9);
-    if (fastest != served) {
-        fprintf(out, "; %s would save about %.1f %%", c->options->choices.list[fastest].name,
-                100 * saved_ns / program->cpu_ns);
+    struct ht_estimate lead = ht_standing_lead(c, HT_FIGURE_TIME, of_time, (size_t)served);
+    if (lead.verdict == HT_VERDICT_LESS) {
+        fprintf(out, "; %s would save about %.1f %%", c->options->choices.list[of_time->leader].name,
+                100 * (1 - lead.ratio.estimate) * malloc_ns / program->cpu_ns);
+    } else if (c->count > 1) {
+        fprintf(out, "; no other is shown to save any of it");
     }
     fprintf(out, "\n");
 }
@@ -369,8 +367,10 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count; i++) {
         ht_failing_runs_print(out, &c->failing[i], c->options->choices.list[i].name);
     }
-    print_best(out, c);
-    print_recorded(out, c);
+    struct ht_standing standings[HT_FIGURES];
+    for (int i = 0; i < HT_FIGURES; i++) standings[i] = ht_standing_of(c, (enum ht_figure)i);
+    print_best(out, c, standings);
+    print_recorded(out, c, &standings[HT_FIGURE_TIME]);
     print_harness(out, c);
     ht_harness_share_print(out, c);
     if (c->count) ht_huge_pages_print(out, c);

@@ -152,9 +152,8 @@ static void doubt_rounds(const struct ht_experiment *x, const struct ht_comparis
                 c->rounds, c->rounds == 1 ? " is" : "s are");
     }
     if (x->end == HT_END_BUDGET && more > 0) {
-        double round_s = (double)x->options->budget_ns / 1e9 / (double)c->rounds;
-        double minutes = ceil(round_s * (double)(c->rounds + more) / 60);
-        if (minutes <= 24 * 60) snprintf(remedy, sizeof remedy, "--budget %.0fm should do", minutes);
+        double minutes = ceil(x->spent_s / (double)c->rounds * (double)(c->rounds + more) / 60);
+        if (more <= HT_MORE_ROUNDS_MAX && minutes <= 24 * 60) snprintf(remedy, sizeof remedy, "--budget %.0fm should do", minutes);
         else snprintf(remedy, sizeof remedy, "the difference is too small for this trace and machine");
         ht_warn(warnings, HT_WARNING_BUDGET, remedy, "the budget was spent before all verdicts were clear");
     }

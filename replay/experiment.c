@@ -13,6 +13,7 @@
 #include "instruction_count.h"
 #include "known_faults.h"
 #include "results_line.h"
+#include "round_time.h"
 
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
 // A hundred times what reading the clock costs. Not more: repeats find the heap warm, which is not what the
@@ -296,6 +297,8 @@ static bool begin_round(struct ht_experiment *x, uint32_t round) {
     struct ht_measurements *m = &x->measurements;
     size_t stride = m->choices + 2;
     if (round < m->rounds) return true;
+    x->round_begun_ns = now_ns(CLOCK_MONOTONIC);
+    if (round <= 1) ht_tell_if_late(x, round);
     if (!x->repeats) x->repeats = choose_repeats(x);
     struct ht_cell *cells = realloc(m->cells, (round + 1) * stride * sizeof *cells);
     if (!cells) {
@@ -318,17 +321,18 @@ static void draw_progress(void *context, double seconds) {
     char name[160];
     snprintf(name, sizeof name, seconds >= 2 ? "%s for %.0f s" : "%s", choice_of(x, turn->who)->name,
              seconds);
-    double spent_s = (double)(now_ns(CLOCK_MONOTONIC) - x->begun_ns) / 1e9;
+    double spent_s = ht_seconds_since(x->begun_ns);
     if (turn->warm_up) {
         ht_progress_draw(&x->progress, "warming up: %s", name);
     } else if (options->rounds) {
-        double left_s = turn->round ? spent_s / turn->round * (options->rounds - turn->round) : NAN;
+        double whole_s = ht_round_s(x, turn->round) * options->rounds;
+        double left_s = turn->round ? fmax(whole_s - ht_seconds_since(x->rounds_begun_ns), 0) : NAN;
         ht_progress_draw(&x->progress,
                          isnan(left_s) ? "round %u of %u: %s" : "round %u of %u: %s, about %.0f s left",
                          turn->round + 1, options->rounds, name, left_s);
     } else {
-        ht_progress_draw(&x->progress, "round %u: %s, %.0f s of at most about %.0f", turn->round + 1, name,
-                         spent_s, fmax(spent_s, (double)options->budget_ns / 1e9));
+        ht_progress_draw(&x->progress, "round %u: %s, %.0f s; ends by itself, or after about %.0f",
+                         turn->round + 1, name, spent_s, fmax(spent_s, ht_least_s(x, turn->round)));
     }
 }
 
@@ -356,6 +360,7 @@ static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *tu
 
 static bool take_turn(void *context, const struct ht_turn *turn) {
     struct ht_experiment *x = context;
+    if (!turn->warm_up && !x->rounds_begun_ns) x->rounds_begun_ns = now_ns(CLOCK_MONOTONIC);
     if (!turn->warm_up && !begin_round(x, turn->round)) return false;
     if (turn->who != HT_WHO_NULL && !turn->warm_up && null_failed(x, turn)) return true;
     if (ht_failing_runs_given_up(failing_of(x, turn->who))) return true;
@@ -434,6 +439,7 @@ int ht_experiment_run(struct ht_experiment *x) {
     x->channel.watch.waiting = draw_progress;
     x->channel.watch.context = x;
     x->end = ht_schedule_run(&schedule, &x->random, &executor, &rounds);
+    x->spent_s = ht_seconds_since(x->begun_ns);
     x->channel.watch.waiting = NULL;
     ht_progress_end(&x->progress);
     free(x->null_rss_bytes);

@@ -43,6 +43,8 @@ struct ht_experiment {
     struct ht_random random;
     struct ht_measurements measurements;
     enum ht_schedule_end end;
+    double spent_s;  // of the warm-up and all rounds
+    bool told_late;  // that the budget won't do
     size_t failed_runs;
     struct ht_failing_runs failing[HT_CHOICES_MAX], null_failing;
     bool results_failed;  // writing them failed
@@ -52,7 +54,8 @@ struct ht_experiment {
     struct ht_outcome null_memory;
     uint64_t *null_rss_bytes;
     uint64_t fastest_cpu_ns;  // of the warm-up, 0 if not known
-    uint64_t begun_ns, readings_taken, readings_dropped;
+    uint64_t begun_ns, rounds_begun_ns, round_begun_ns;  // the warm-up, the first round, this round
+    uint64_t readings_taken, readings_dropped;
     struct ht_progress progress;
     const struct ht_turn *turn;  // that runs
     struct ht_warnings warnings;

@@ -1,6 +1,7 @@
 #include "ratio_interval.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,4 +126,10 @@ double ht_more_rounds(const struct ht_interval *widened) {
     double half = (log(widened->high) - log(widened->low)) / 2, centre = fabs(log(widened->estimate));
     double target = fmax(centre, log1p(same_within) - centre), count = (double)widened->count;
     return fmax(1, ceil(count * half * half / (target * target) - count));
+}
+
+const char *ht_more_rounds_text(double more_rounds, char text[64]) {
+    if (more_rounds > HT_MORE_ROUNDS_MAX) return "over 1,000 more rounds needed: not within reason";
+    snprintf(text, 64, "about %.0f more round%s needed", more_rounds, more_rounds == 1 ? "" : "s");
+    return text;
 }

@@ -88,8 +88,8 @@ static const struct argp_option table[] = {
     {"baseline", KEY_BASELINE, "NAME", 0,
      "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
     {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
-     "Exit with status 1 where a ratio to the baseline is shown to be so, such as 'time>1.05'. Figures: time, "
-     "rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
+     "Exit with status 4 where a ratio to the baseline is shown to be so, such as 'time>1.05', with 5 where "
+     "that stays undecided. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
      "Count instructions exactly, too, in one more run of each allocator under valgrind", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
@@ -266,7 +266,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
             "time and memory."
             "\vThe comparison goes to stdout, everything else to stderr. Exit status: 0 done, 1 a run "
             "failed, "
-            "2 bad usage, 3 bad trace."};
+            "2 bad usage, 3 bad trace, 4 a condition of --fail-if holds, 5 one stayed undecided and none holds."};
     *options = (struct ht_replay_options){.seed = random_seed(),
                                           .points = 2000,
                                           .scale = 1,

@@ -11,6 +11,7 @@
 #include "comparison.h"
 #include "doubts.h"
 #include "experiment.h"
+#include "fail_if_text.h"
 #include "live_guard.h"
 #include "machine_memory.h"
 #include "results_line.h"
@@ -128,26 +129,8 @@ static int load_trace(const struct ht_replay_options *options, struct loaded_tra
     return failed;
 }
 
-// Says which conditions of --fail-if are met, and by whom. Returns how many.
-static size_t say_conditions(const struct ht_comparison *c) {
-    const struct ht_choice *list = c->options->choices.list;
-    size_t met = 0;
-    for (size_t i = 0; i < c->options->conditions.count; i++) {
-        const struct ht_condition *condition = &c->options->conditions.list[i];
-        for (size_t k = 0; k < c->count; k++) {
-            const struct ht_estimate *e =
-                ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);
-            if (k == c->baseline || !ht_fail_if_met(condition, &e->widened)) continue;
-            fprintf(stderr, "replay: --fail-if %s: %s is at %.3f [%.3f, %.3f] of %s\n", condition->text,
-                    list[k].name, e->ratio.estimate, e->widened.low, e->widened.high, list[c->baseline].name);
-            met++;
-        }
-    }
-    return met;
-}
-
 static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
-                            const struct ht_activity *before, size_t *met) {
+                            const struct ht_activity *before, int *judged) {
     static struct ht_comparison comparison;
     comparison.options = x->options;
     comparison.program = &trace->program;
@@ -170,7 +153,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     else ht_comparison_print(stdout, &comparison);
     if (fflush(stdout)) failed = -1;
     if (!x->options->quiet) ht_warnings_print(stderr, &x->warnings);
-    *met = say_conditions(&comparison);
+    *judged = ht_fail_if_say(stderr, &comparison);
     ht_comparison_free(&comparison);
     return failed;
 }
@@ -201,12 +184,14 @@ static void say_stopped(const struct ht_experiment *x) {
 static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused,
                   const struct ht_activity *before) {
     if (ht_child_interrupted()) say_stopped(x);
-    size_t met = 0;
-    int unprinted = print_comparison(x, trace, early, before, &met);
+    int judged = HT_EXIT_DONE;
+    int unprinted = print_comparison(x, trace, early, before, &judged);
     if (unprinted) fprintf(stderr, "replay: the comparison can't be written\n");
-    bool failed = early || refused || unprinted || x->failed_runs || x->results_failed || met;
-    if (!failed && !x->options->quiet) say_next(x->options);
-    return failed ? HT_EXIT_FAILED : HT_EXIT_DONE;
+    bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
+    // What failed may have hidden anything: it comes before what the rest shows.
+    int status = failed ? HT_EXIT_FAILED : judged;
+    if (status == HT_EXIT_DONE && !x->options->quiet) say_next(x->options);
+    return status;
 }
 
 static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {

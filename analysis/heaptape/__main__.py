@@ -1,6 +1,7 @@
 """The verbs `report`, `compare`, `export`, `fleet`, `tune` and `validate`: what `heaptape report` and its like run.
 
-Exit status: 0 done; 1 the run failed; 2 bad usage; 3 bad input. Results go to stdout, talk to stderr.
+Exit status: 0 done; 1 the run failed; 2 bad usage; 3 bad input; 4 a condition of --fail-if holds; 5 one stayed undecided,
+and none holds. Results go to stdout, talk to stderr.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,11 +21,11 @@ import pandas as pd
 
 from . import fleet, tuning, validation
 from .comparison import SEED, experiments
-from .conditions import conditions_met, parse_condition
-from .errors import EXIT_FAILED, HeaptapeError
+from .conditions import HOLDS, REFUTED, UNDECIDED, Condition, Judged, judge, judged_object, parse_condition
+from .errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, HeaptapeError, UsageError
 from .report import write_report
 from .results import ResultsWarning, read_results
-from .summary import summarise
+from .summary import Summary, summarise
 from .table import comparison_csv, comparison_markdown, comparison_object, print_comparison
 from .trace import read_trace
 
@@ -43,8 +45,9 @@ def build_parser() -> argparse.ArgumentParser:
     compare.set_defaults(run=run_compare)
     _add_common(compare)
     compare.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
-                         help="end with status 1 where an allocator is shown to be beyond, as in 'time>1.05' (time, rss_peak, "
-                              "rss_mean, rss_end; > >= < <=); may be repeated")
+                         help="end with status 4 where an allocator is shown to be beyond, as in 'time>1.05' (time, rss_peak, "
+                              "rss_mean, rss_end; > >= < <=), with 5 where that is undecided, with 1 where a run failed; "
+                              "may be repeated")
     printed = compare.add_mutually_exclusive_group()
     printed.add_argument("--json", action="store_true", help="print JSON for machines")
     printed.add_argument("--csv", action="store_true", help="print one row for each measure and allocator")
@@ -104,9 +107,11 @@ def run_compare(options: argparse.Namespace) -> int:
         read_trace(path).close()
     found = experiments(_read("compare", options.results))
     summaries = [summarise(item, options.baseline, options.seed, traces) for item in found]
-    met = [item for summary in summaries for item in conditions_met(summary.comparison, conditions)]
+    failed = bool(conditions) and any(summary.missing for summary in summaries)
+    judged = [_judged(summary, conditions, failed) for summary in summaries]
     if options.json:
-        print(json.dumps([comparison_object(summary) for summary in summaries], indent=1))
+        print(json.dumps([comparison_object(summary) | ({"fail_if": judged_object(items)} if conditions else {})
+                          for summary, items in zip(summaries, judged, strict=True)], indent=1))
     elif options.csv:
         print(comparison_csv(summaries), end="")
     elif options.markdown:
@@ -116,9 +121,38 @@ def run_compare(options: argparse.Namespace) -> int:
             print("\n" if number else "", end="")
             print_comparison(summary)
     sys.stdout.flush()
-    for item in met:
-        print(f"heaptape compare: {item.sentence()}", file=sys.stderr)
-    return EXIT_FAILED if met else 0
+    return _say_conditions(summaries, judged, failed)
+
+
+def _judged(summary: Summary, conditions: list[Condition], failed: bool) -> list[Judged]:
+    """Where runs failed, what they leave may not suffice for a condition; that they failed is told anyway."""
+    try:
+        return judge(summary.comparison, conditions)
+    except UsageError:
+        if failed:
+            return []
+        raise
+
+
+def _names(summaries: list[Summary]) -> dict[int, str]:
+    """Of each the trace, and how it was replayed where that trace was replayed in several ways."""
+    paths = Counter(summary.trace_name for summary in summaries)
+    return {id(summary): summary.trace_name if paths[summary.trace_name] == 1 else summary.title for summary in summaries}
+
+
+def _say_conditions(summaries: list[Summary], judged: list[list[Judged]], failed: bool) -> int:
+    """A line for all that is not refuted; the exit status: what failed may have hidden anything, and comes first."""
+    outcomes, names = set(), _names(summaries)
+    for summary, items in zip(summaries, judged, strict=True):
+        for line in summary.missing if failed else []:
+            print(f"heaptape compare: {names[id(summary)]}: {line.rstrip('.')}", file=sys.stderr)
+        for item in items:
+            outcomes.add(item.outcome)
+            if item.outcome != REFUTED:
+                print(f"heaptape compare: {item.sentence(names[id(summary)])}", file=sys.stderr)
+    if failed:
+        return EXIT_FAILED
+    return EXIT_HOLDS if HOLDS in outcomes else EXIT_UNDECIDED if UNDECIDED in outcomes else 0
 
 
 class _Progress:

@@ -29,6 +29,9 @@ BOOTSTRAP_ROUNDS_MIN = 6
 """Below this even the range from the least to the greatest ratio holds the median less often than 95 % of the time
 (1 - 2^(1-n)), so that no resampling of so few could be honest; Student's t on the log ratios stands in."""
 
+MORE_ROUNDS_MAX = 1_000
+"""Nobody waits for more rounds than these, and an estimate of more is worth nothing."""
+
 OUTLIER_SCORE = 3.5
 _MAD_OF_NORMAL, _MEAN_DEVIATION_OF_NORMAL = 0.6745, 1.253314
 
@@ -330,26 +333,6 @@ def _compare_one(
         "rounds": estimate.rounds, "ratio": estimate.ratio, "ci_low": estimate.ci_low, "ci_high": estimate.ci_high,
         "verdict_low": widened.ci_low, "verdict_high": widened.ci_high, "verdict": words,
     }
-
-
-def leaders(frame: pd.DataFrame, measure: Measure, seed: int = SEED, resamples: int = RESAMPLES) -> list[str]:
-    """The allocator with the least median, followed by those that can't be told from it. Empty without runs.
-
-    Each is compared with the best directly, round by round: two allocators whose intervals to the baseline overlap may
-    still be told apart, as the baseline's own noise is in both.
-    """
-    table = round_table(frame, measure)
-    if table.empty:
-        return []
-    control = control_estimate(frame, measure, seed, resamples)
-    order = table.median().sort_values(kind="stable").index
-    best = order[0]
-    tied = [best]
-    for name in order[1:]:
-        estimate = estimate_ratio((table[name] / table[best]).dropna().to_numpy(), seed, resamples)
-        if verdict(widen(estimate, control), measure) != measure.more:
-            tied.append(name)
-    return tied
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,11 @@ from pathlib import Path
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_BAD_INPUT = 3
+EXIT_HOLDS = 4
+"""A condition of --fail-if is shown to hold."""
+
+EXIT_UNDECIDED = 5
+"""A condition is neither shown to hold nor shown not to."""
 
 
 class HeaptapeError(Exception):

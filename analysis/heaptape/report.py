@@ -77,7 +77,7 @@ def build_chapter(
     trace = found.trace
     # The recorded program is not to be set beside several copies of it.
     program = trace if "scale" not in experiment.settings else None
-    value = worth(runs, program.context, program.totals, base) if program else None
+    value = worth(experiment.all_runs, program.context, program.totals, comparison, seed) if program else None
     profile = profile_trace(program, LIVE_POINTS) if program else None
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
@@ -89,12 +89,12 @@ def build_chapter(
         warnings.insert(0, f"The trace was not read ({found.why_not}), so the recorded program's own memory and CPU time "
                            f"are missing here. Name it with --trace.")
     return Chapter(
-        headline=headline(experiment.all_runs, comparison, base, seed),
+        headline=headline(experiment.all_runs, comparison, seed),
         subject=_subject(experiment, trace),
         baseline=base,
         comparison=comparison_rows(runs, comparison, allocators, classes, base),
         worth=value,
-        memory_worth=memory_worth(runs, program, base) if program else None,
+        memory_worth=memory_worth(experiment.all_runs, program, comparison, seed) if program else None,
         worth_unknown="" if value else _why_unknown(experiment, trace, found),
         ratio_figures=ratio_figures(runs, comparison, classes),
         pareto_figure=pareto_figure(comparison, classes),

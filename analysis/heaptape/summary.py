@@ -33,9 +33,12 @@ class Summary:
     @property
     def title(self) -> str:
         """The trace and how it was replayed."""
-        experiment = self.experiment
-        name = experiment.trace_path or experiment.trace_sha256 or "trace"
-        return name + "".join(f", {key} {value}" for key, value in experiment.settings.items())
+        return self.trace_name + "".join(f", {key} {value}" for key, value in self.experiment.settings.items())
+
+    @property
+    def trace_name(self) -> str:
+        """Of the trace alone."""
+        return self.experiment.trace_path or self.experiment.trace_sha256 or "trace"
 
 
 def summarise(
@@ -47,14 +50,14 @@ def summarise(
     comparison = compare(experiment.all_runs, base, seed)
     controls = {name: control for name, measure in MEASURES.items()
                 if (control := control_estimate(experiment.all_runs, measure, seed)) is not None}
-    time, memory, lines = _worth(experiment, base, traces)
+    time, memory, lines = _worth(experiment, comparison, seed, traces)
     return Summary(
         experiment, base, seed, comparison, controls, time, memory, lines, missing_lines(experiment.runs),
-        headline(experiment.all_runs, comparison, base, seed))
+        headline(experiment.all_runs, comparison, seed))
 
 
 def _worth(
-    experiment: Experiment, base: str, traces: Sequence[Path]
+    experiment: Experiment, comparison: pd.DataFrame, seed: int, traces: Sequence[Path]
 ) -> tuple[Worth | None, MemoryWorth | None, list[str]]:
     if "scale" in experiment.settings:
         return None, None, [why_worth_unknown(experiment, "")]
@@ -62,8 +65,8 @@ def _worth(
     if found.trace is None:
         return None, None, [why_worth_unknown(experiment, found.why_not)]
     with found.trace as trace:
-        time = worth(experiment.runs, trace.context, trace.totals, base)
-        memory = memory_worth(experiment.runs, trace, base)
+        time = worth(experiment.all_runs, trace.context, trace.totals, comparison, seed)
+        memory = memory_worth(experiment.all_runs, trace, comparison, seed)
         lines = [time.sentence()] if time else []
         lines += [memory.sentence()] if memory else []
         knows_cpu = bool((trace.totals or {}).get("recorded_cpu_ns"))

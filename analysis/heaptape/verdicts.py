@@ -6,38 +6,28 @@ import math
 
 import pandas as pd
 
-from .comparison import MEASURES, RESAMPLES, SEED, UNRESOLVED, leaders
+from .comparison import MEASURES, MORE_ROUNDS_MAX, SEED, UNRESOLVED
+from .standing import Standing, standing_of
 from .units import interval, listing
 
 
-def _row(comparison: pd.DataFrame, measure: str, allocator: str) -> pd.Series:
-    rows = comparison[(comparison["measure"] == measure) & (comparison["allocator"] == allocator)]
-    return rows.iloc[0]
-
-
-def time_sentence(runs: pd.DataFrame, comparison: pd.DataFrame, baseline: str, seed: int = SEED) -> str:
+def time_sentence(standing: Standing) -> str:
     """Who is fastest and by how much, or that nobody could be told apart."""
-    tied = leaders(runs, MEASURES["time"], seed, RESAMPLES)
-    if not tied:
+    if not standing.measured:
         return "Time was not measured."
-    if len(tied) == 1 and len(round_names(comparison, "time")) == 1:
-        return f"Only {tied[0]} was measured, so there is nothing to compare it with."
-    if baseline in tied:
-        others = [name for name in tied if name != baseline]
-        if not others:
-            return f"{baseline} is fastest."
-        return f"No allocator was shown to be faster than {baseline} ({listing(others)}: no clear difference)."
-    best = tied[0]
-    row = _row(comparison, "time", best)
-    speed = f"{1 / row['ratio']:.2f}× as fast as {baseline}{_inverse(row)}"
-    if len(tied) == 1:
-        return f"{best} is fastest, {speed}."
-    return f"{listing(tied)} are fastest ({best} {speed})."
-
-
-def round_names(comparison: pd.DataFrame, measure: str) -> list[str]:
-    """Allocators that have any figure for a measure."""
-    return list(comparison.loc[comparison["measure"] == measure, "allocator"])
+    if len(standing.measured) == 1:
+        return f"Only {standing.measured[0]} was measured, so there is nothing to compare it with."
+    if standing.leader is None:
+        return f"The time of {standing.baseline}, the baseline, is not known, so there is nothing to compare with."
+    if standing.leader == standing.baseline:
+        if not standing.tied:
+            return f"{standing.baseline} is fastest."
+        return f"No allocator was shown to be faster than {standing.baseline} ({listing(standing.tied)}: no clear difference)."
+    row = standing.row(standing.leader)
+    speed = f"{1 / row['ratio']:.2f}× as fast as {standing.baseline}{_inverse(row)}"
+    if standing.tied:
+        return f"{standing.leader} is {speed}; no clear difference from it: {listing(standing.tied)}."
+    return f"{standing.leader} is fastest, {speed}."
 
 
 def _inverse(row: pd.Series) -> str:
@@ -45,33 +35,36 @@ def _inverse(row: pd.Series) -> str:
     return f" {text}" if text else ""
 
 
-def memory_sentence(runs: pd.DataFrame, comparison: pd.DataFrame, baseline: str, seed: int = SEED) -> str:
+def memory_sentence(standing: Standing) -> str:
     """Whose peak is smallest and by how much."""
-    tied = leaders(runs, MEASURES["rss_peak"], seed, RESAMPLES)
-    if not tied:
+    if not standing.measured:
         return "Memory was not measured."
-    if len(round_names(comparison, "rss_peak")) == 1:
+    if len(standing.measured) == 1:
         return ""
-    best = tied[0]
-    if tied == [baseline]:
-        return f"{baseline} has the smallest peak RSS."
-    if baseline in tied:
-        return f"{listing(tied)} share the smallest peak RSS."
-    row = _row(comparison, "rss_peak", best)
+    if standing.leader is None:
+        return f"The peak RSS of {standing.baseline}, the baseline, is not known, so there is nothing to compare with."
+    if standing.leader == standing.baseline:
+        if not standing.tied:
+            return f"{standing.baseline} has the smallest peak RSS."
+        return (f"No allocator was shown to have a smaller peak RSS than {standing.baseline} "
+                f"({listing(standing.tied)}: no clear difference).")
+    row = standing.row(standing.leader)
     bounds = interval(row["ci_low"], row["ci_high"])
-    ratio = f"{row['ratio']:.2f} of {baseline}'s{' ' + bounds if bounds else ''}"
-    if len(tied) == 1:
-        return f"{best} has the smallest peak RSS, {ratio}."
-    return f"{listing(tied)} share the smallest peak RSS ({best} {ratio})."
+    ratio = f"{row['ratio']:.2f} of {standing.baseline}'s{' ' + bounds if bounds else ''}"
+    if standing.tied:
+        return f"{standing.leader} has a peak RSS of {ratio}; no clear difference from it: {listing(standing.tied)}."
+    return f"{standing.leader} has the smallest peak RSS, {ratio}."
 
 
-def headline(runs: pd.DataFrame, comparison: pd.DataFrame, baseline: str, seed: int = SEED) -> str:
-    """Time, then memory: one or two sentences."""
-    parts = [
-        time_sentence(runs, comparison, baseline, seed),
-        memory_sentence(runs, comparison, baseline, seed),
-    ]
-    return " ".join(part for part in parts if part)
+def headline(runs: pd.DataFrame, comparison: pd.DataFrame, seed: int = SEED) -> str:
+    """Time, then memory: one or two sentences. `runs` has the control's, too."""
+    time, peak = (standing_of(runs, comparison, MEASURES[name], seed) for name in ("time", "rss_peak"))
+    return headline_of(time, peak)
+
+
+def headline_of(time: Standing, peak: Standing) -> str:
+    """The same of standings that are known."""
+    return " ".join(part for part in (time_sentence(time), memory_sentence(peak)) if part)
 
 
 def in_words(row: pd.Series) -> str:
@@ -83,4 +76,11 @@ def in_words(row: pd.Series) -> str:
         return "no round in common with the baseline"
     if not math.isfinite(more):
         return "unresolved (one round is not enough)"
-    return f"unresolved (about {more:,.0f} more rounds needed)"
+    return f"unresolved ({rounds_needed(more)})"
+
+
+def rounds_needed(more: float) -> str:
+    """As `replay` says it."""
+    if more > MORE_ROUNDS_MAX:
+        return f"over {MORE_ROUNDS_MAX:,} more rounds needed: not within reason"
+    return f"about {more:.0f} more round{'' if more == 1 else 's'} needed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -127,15 +128,51 @@ def test_the_budget_ends_what_nothing_resolves(tools: Tools, trace: Path, tmp_pa
     assert "budget" in {warning["kind"] for warning in said["warnings"]}
 
 
+def test_a_budget_that_will_not_do_is_told_at_once(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """The warm-up knows nothing of what --wrap costs, so it is the first round that shows it."""
+    slow = tmp_path / "slow.sh"
+    slow.write_text('sleep 0.5\nexec "$@"\n')
+    said, done = replayed(tools, trace, "--budget", "1s", "--pass", "memory", "--wrap", f"sh {slow}")
+    assert done.returncode == 0 and said["rounds"] == 3
+    (line,) = [line for line in done.stderr.decode().splitlines() if "more than the budget of 1 s" in line]
+    found = re.search(r"a round takes about (\d+) s, .* 3 rounds, the least there are, take about (\d+) s", line)
+    assert found and int(found[1]) >= 2 and int(found[2]) >= 7
+    assert b"the budget of" not in replayed(tools, trace, "--budget", "60s", "--rounds", "2")[1].stderr
+
+
 def test_a_condition_that_is_met_fails(tools: Tools, trace: Path) -> None:
     more = ["--rounds", "9", "--pass", "memory"]
     said, done = replayed(tools, trace, *more, "--fail-if", "rss_peak>1.1", "--fail-if", "rss_end > 1000")
-    assert done.returncode == 1
-    assert said["fail_if"] == [{"condition": "rss_peak>1.1", "met_by": ["jemalloc"]},
-                               {"condition": "rss_end > 1000", "met_by": []}]
+    assert done.returncode == 4
+    assert said["fail_if"] == [
+        {"condition": "rss_peak>1.1", "outcome": "holds", "met_by": ["jemalloc"], "undecided": []},
+        {"condition": "rss_end > 1000", "outcome": "refuted", "met_by": [], "undecided": []}]
     assert b"--fail-if rss_peak>1.1: jemalloc is at" in done.stderr
     said, done = replayed(tools, trace, *more, "--fail-if", "rss_peak<0.5")
-    assert done.returncode == 0 and said["fail_if"][0]["met_by"] == []
+    assert done.returncode == 0 and said["fail_if"][0]["outcome"] == "refuted"
+
+
+def test_a_condition_that_stays_undecided_is_told(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """Two rounds have an interval of Student's t with one degree of freedom: it holds everything near the estimate."""
+    said, done = replayed(tools, trace, "--rounds", "2", "--pass", "time", "--seed", "7")
+    b = next(item["alloc_time_ns"] for item in said["allocators"] if item["name"] == "b")
+    said, done = replayed(tools, trace, "--rounds", "2", "--pass", "time", "--fail-if", f"time>{b['ratio']:.3f}")
+    assert done.returncode == 5 and said["fail_if"][0]["outcome"] == "undecided"
+    assert "b" in said["fail_if"][0]["undecided"] and said["fail_if"][0]["met_by"] == []
+    (line,) = [line for line in done.stderr.decode().splitlines() if "undecided: b is at" in line]
+    assert " of a; " in line and "more round" in line
+    # What holds comes first.
+    _, done = replayed(tools, trace, "--rounds", "1", "--pass", "memory", "--fail-if", "rss_peak>1.1")
+    assert done.returncode == 5 and b"in one round, which has no interval: --rounds 12" in done.stderr
+    _, done = replayed(tools, trace, "--rounds", "9", "--fail-if", "rss_peak>1.1", "--fail-if", "time>1")
+    assert done.returncode == 4
+
+
+def test_a_failed_run_comes_before_conditions(tools: Tools, trace: Path) -> None:
+    """One allocator can't be measured at all: what the others show is no answer to what was asked."""
+    done = run([tools.replay_program, "--alloc", "glibc,jemalloc,/lib/x86_64-linux-gnu/libm.so.6", "--rounds", "9", "--pass", "memory",
+                "--fail-if", "rss_peak>1.1", trace], timeout=120)
+    assert done.returncode == 1 and b"rss_peak>1.1: jemalloc is at" in done.stderr
 
 
 @pytest.mark.parametrize("options", [

@@ -74,7 +74,7 @@ def test_same_seed_same_output(tmp_path: Path) -> None:
 def test_compare_leads_with_what_malloc_is_worth(tmp_path: Path) -> None:
     results, trace = story.write_story(tmp_path)
     lines = _run("compare", results, cwd=tmp_path).stdout.splitlines()
-    assert "5.60 s of CPU time; 12 % of that" in lines[1] and "mimalloc would save about 6.5 %" in lines[1]
+    assert "5.60 s of CPU time; 12 % of that" in lines[1] and "mimalloc would save about 6.6 %" in lines[1]
     assert "in malloc's hands" in lines[2] and "the most that could be gained" in lines[2]
     trace.unlink()
     assert "unknown (the trace was not read" in _run("compare", results, cwd=tmp_path).stdout.splitlines()[1]
@@ -98,8 +98,44 @@ def test_compare_as_a_gate(tmp_path: Path) -> None:
     passed = _run("compare", results, "--fail-if", "time > 1.05", "--fail-if", "rss_peak>=1.5", cwd=tmp_path)
     assert passed.returncode == 0 and passed.stderr == ""
     failed = _run("compare", results, "--fail-if", "rss_peak>1.2", cwd=tmp_path)
-    assert failed.returncode == 1 and failed.stderr.count("\n") == 1 and "mimalloc is fastest" in failed.stdout
-    assert failed.stderr.startswith("heaptape compare: --fail-if rss_peak>1.2: jemalloc is at 1.2") and "of glibc" in failed.stderr
+    assert failed.returncode == 4 and failed.stderr.count("\n") == 1 and "mimalloc is fastest" in failed.stdout
+    assert failed.stderr.startswith("heaptape compare: --fail-if rss_peak>1.2: jemalloc is at 1.2") and failed.stderr.endswith(" of glibc in job.bin\n")
+
+
+def test_a_condition_that_stays_undecided_has_a_status_of_its_own(tmp_path: Path) -> None:
+    # At 1.06 [1.02, 1.10], 1.05 is neither reached nor not.
+    rows = results_factory.schedule(rounds=12, names=("glibc", "other"), noise=0.05)
+    results = results_factory.write(tmp_path / "r.jsonl", rows)
+    row = next(r for r in json.loads(_run("compare", results, "--json", cwd=tmp_path).stdout)[0]["comparisons"]
+               if (r["measure"], r["allocator"]) == ("time", "other"))
+    inside = f"time>{(row['verdict_low'] + row['ratio']) / 2:.4f}"
+    done = _run("compare", results, "--fail-if", inside, "--json", cwd=tmp_path)
+    assert done.returncode == 5 and done.stderr.count("\n") == 1
+    assert f"--fail-if {inside}: undecided: other is at {row['ratio']:.3f} [" in done.stderr and "more round" in done.stderr
+    assert json.loads(done.stdout)[0]["fail_if"] == [
+        {"condition": inside, "outcome": "undecided", "met_by": [], "undecided": ["other"]}]
+    # One that holds comes before one that does not know; a failed run before both.
+    both = ("--fail-if", inside, "--fail-if", "time>0.5")
+    assert _run("compare", results, *both, cwd=tmp_path).returncode == 4
+    rows[-1]["failures"] = 1
+    done = _run("compare", results_factory.write(results, rows), *both, cwd=tmp_path)
+    assert done.returncode == 1 and "1 of 24 runs of " in done.stderr and "time>0.5: " in done.stderr
+    assert _run("compare", results, cwd=tmp_path).returncode == 0
+
+
+def test_one_round_decides_nothing(tmp_path: Path) -> None:
+    results = results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(rounds=1, names=("glibc", "jemalloc")))
+    done = _run("compare", results, "--fail-if", "time>5", cwd=tmp_path)
+    assert done.returncode == 5 and "undecided: jemalloc is at 0.5" in done.stderr and "no interval" in done.stderr
+
+
+def test_conditions_name_the_trace(tmp_path: Path) -> None:
+    rows = results_factory.schedule(rounds=6)
+    others = [row | {"trace": {"path": "other.bin", "sha256": "ab", "events": 1}} for row in rows]
+    results = results_factory.write(tmp_path / "r.jsonl", rows + others)
+    said = _run("compare", results, "--fail-if", "rss_peak>1.2", cwd=tmp_path).stderr.splitlines()
+    assert [line.rsplit(" in ", 1)[1] for line in said] == ["job.bin", "other.bin"]
+    assert all("jemalloc is at 1.2" in line for line in said)
 
 
 def test_results_of_a_killed_run(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from heaptape import UsageError, compare, conditions_met, parse_condition
+from heaptape.conditions import HOLDS, REFUTED, UNDECIDED
 from heaptape.comparison import MEASURES, SAME, UNRESOLVED, bootstrap_medians, estimate_ratio, outside, verdict, widen
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,9 +117,10 @@ def test_bad_conditions(text: str, words: str) -> None:
 def test_a_condition_is_met_by_whole_intervals_only(low: float, width: float, limit: float) -> None:
     high = low + width
     above, below = parse_condition(f"time>{limit!r}"), parse_condition(f"time<{limit!r}")
-    assert above.is_met(low, high) == (low > limit) and below.is_met(low, high) == (high < limit)
-    assert not above.is_met(math.nan, math.nan)
-    assert parse_condition(f"time>={low!r}").is_met(low, high)
+    assert (above.outcome(low, high) == HOLDS) == (low > limit) and (below.outcome(low, high) == HOLDS) == (high < limit)
+    assert (above.outcome(low, high) == REFUTED) == (high <= limit)
+    assert above.outcome(math.nan, math.nan) == UNDECIDED
+    assert parse_condition(f"time>={low!r}").outcome(low, high) == HOLDS
 
 
 @settings(max_examples=5, deadline=None)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import results_factory
 import story
+from heaptape.comparison import compare
 from heaptape import read_results, read_trace, write_report
 from heaptape.functions import function_table
 from heaptape.svg import nice_ticks, ratio_ticks, spread_labels
@@ -204,16 +205,16 @@ def test_what_was_inherited_is_told(tmp_path: Path) -> None:
 def test_what_malloc_is_worth(tmp_path: Path) -> None:
     results, trace_path = story.write_story(tmp_path)
     runs, trace = read_results(results), read_trace(trace_path)
-    value = worth(runs, trace.context, trace.totals, "glibc")
+    value = worth(runs, trace.context, trace.totals, compare(runs))
     assert value.reference == "glibc" and not value.stands_in
     assert value.share == pytest.approx(0.67e9 / story.CPU_NS, rel=0.03)
     saving = value.rows.set_index("allocator")["saving"]
     assert saving["glibc"] == 0 and saving["mimalloc"] == pytest.approx(0.55 * value.share, rel=0.05)
     assert "mimalloc would save about" in value.sentence()
-    other = worth(runs, trace.context | {"allocator_name": "snmalloc"}, trace.totals, "jemalloc")
+    other = worth(runs, trace.context | {"allocator_name": "snmalloc"}, trace.totals, compare(runs, "jemalloc"))
     assert other.stands_in and other.reference == "jemalloc"
-    assert worth(runs, {}, {"recorded_cpu_ns": 0}, "glibc") is None
-    assert worth(runs, {}, None, "glibc") is None
+    assert worth(runs, {}, {"recorded_cpu_ns": 0}, compare(runs)) is None
+    assert worth(runs, {}, None, compare(runs)) is None
 
 
 def test_functions_in_the_shape_of_ltrace(tmp_path: Path) -> None:

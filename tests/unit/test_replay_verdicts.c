@@ -179,15 +179,36 @@ static void conditions_are_met_by_whole_intervals(void **state) {
     const struct ht_interval touching = {1.1, 1.05, 1.2, 9};
     assert_null(ht_fail_if_add(&conditions, "time>1.05"));
     const struct ht_condition *more = &conditions.list[0];
-    assert_true(ht_fail_if_met(more, &above) && !ht_fail_if_open(&conditions, 0, &above));
-    assert_true(!ht_fail_if_met(more, &across) && ht_fail_if_open(&conditions, 0, &across));
-    assert_true(!ht_fail_if_met(more, &unknown) && ht_fail_if_open(&conditions, 0, &unknown));
-    assert_true(!ht_fail_if_met(more, &touching));
+    assert_int_equal(ht_fail_if_state(more, &above), HT_CONDITION_HOLDS);
+    assert_false(ht_fail_if_open(&conditions, 0, &above));
+    assert_int_equal(ht_fail_if_state(more, &across), HT_CONDITION_UNDECIDED);
+    assert_true(ht_fail_if_open(&conditions, 0, &across));
+    assert_int_equal(ht_fail_if_state(more, &unknown), HT_CONDITION_UNDECIDED);
+    assert_true(ht_fail_if_open(&conditions, 0, &unknown));
+    // One end is the limit itself, which is not beyond it.
+    assert_int_equal(ht_fail_if_state(more, &touching), HT_CONDITION_UNDECIDED);
     assert_false(ht_fail_if_open(&conditions, 1, &across));  // a condition of another figure
     assert_null(ht_fail_if_add(&conditions, "time>=1.05"));
-    assert_true(ht_fail_if_met(&conditions.list[1], &touching));
+    assert_int_equal(ht_fail_if_state(&conditions.list[1], &touching), HT_CONDITION_HOLDS);
     assert_null(ht_fail_if_add(&conditions, "rss_end<1"));
-    assert_false(ht_fail_if_met(&conditions.list[2], &above));
+    assert_int_equal(ht_fail_if_state(&conditions.list[2], &above), HT_CONDITION_REFUTED);
+}
+
+static void rounds_that_would_decide(void **state) {
+    (void)state;
+    struct ht_conditions conditions = {0};
+    char text[64];
+    assert_null(ht_fail_if_add(&conditions, "time>1.05"));
+    const struct ht_interval near = {1.06, 1.02, 1.10, 10}, at_limit = {1.05, 1.02, 1.08, 10};
+    const struct ht_interval one = {1.2, NAN, NAN, 1};
+    // Half the width is 0.0378, the distance 0.00948: four times as narrow takes sixteen times the rounds.
+    double more = ht_fail_if_more_rounds(conditions.list, &near);
+    assert_in_range((int)more, 140, 160);
+    assert_true(isinf(ht_fail_if_more_rounds(conditions.list, &at_limit)));
+    assert_true(isnan(ht_fail_if_more_rounds(conditions.list, &one)));
+    assert_string_equal(ht_more_rounds_text(35, text), "about 35 more rounds needed");
+    assert_string_equal(ht_more_rounds_text(20601, text), "over 1,000 more rounds needed: not within reason");
+    assert_string_equal(ht_more_rounds_text(INFINITY, text), "over 1,000 more rounds needed: not within reason");
 }
 
 int main(void) {
@@ -203,6 +224,7 @@ int main(void) {
         cmocka_unit_test(outliers_by_hand),
         cmocka_unit_test(conditions_are_read),
         cmocka_unit_test(conditions_are_met_by_whole_intervals),
+        cmocka_unit_test(rounds_that_would_decide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

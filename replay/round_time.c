@@ -1,0 +1,39 @@
+#include "round_time.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <time.h>
+
+double ht_seconds_since(uint64_t ns) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - ns) / 1e9;
+}
+
+static double warm_up_s(const struct ht_experiment *x) {
+    return (double)(x->rounds_begun_ns - x->begun_ns) / 1e9;
+}
+
+double ht_round_s(const struct ht_experiment *x, uint32_t done) {
+    const struct ht_replay_options *options = x->options;
+    if (done) return (double)(x->round_begun_ns - x->rounds_begun_ns) / 1e9 / done;
+    double participants = (double)options->choices.count + 1;
+    double passes = (options->time_pass ? 2 : 0) + (options->memory_pass ? 1 : 0);
+    return warm_up_s(x) * passes * (participants + (options->choices.count > 1)) / participants;
+}
+
+double ht_least_s(const struct ht_experiment *x, uint32_t done) {
+    return fmax((double)x->options->budget_ns / 1e9, warm_up_s(x) + ht_round_s(x, done) * HT_ROUNDS_MIN);
+}
+
+void ht_tell_if_late(struct ht_experiment *x, uint32_t done) {
+    const struct ht_replay_options *options = x->options;
+    double budget_s = (double)options->budget_ns / 1e9, total_s = ht_least_s(x, done);
+    if (options->rounds || options->quiet || x->told_late || total_s < 1.1 * budget_s + 1) return;
+    ht_progress_end(&x->progress);
+    fprintf(stderr,
+            "replay: a round takes about %.0f s, so that the warm-up and %d rounds, the least there are, take about "
+            "%.0f s, more than the budget of %.0f s\n",
+            ht_round_s(x, done), HT_ROUNDS_MIN, total_s, budget_s);
+    x->told_late = true;
+}
