@@ -312,6 +312,9 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
     for (size_t i = 0; i < sizeof others_business / sizeof *others_business; i++)
         signal(others_business[i], SIG_IGN);
     signal(SIGCHLD, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);  // followers are told by SIGTERM to stop
     watch->names = opendir(watch->folder);
     if (!watch->names || pipe2(watch->endings, O_CLOEXEC | O_NONBLOCK)) _exit(1);
     double ended_s = 0;

@@ -29,9 +29,10 @@ static void on_signal(int number) {
 
 bool ht_child_interrupted(void) { return interrupted; }
 
-// What is ignored stays ignored: nohup, say.
+// What is ignored stays ignored: nohup, say. But whoever ignores SIGCHLD is not told how a child ended.
 void ht_child_catch_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    signal(SIGCHLD, SIG_DFL);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         struct sigaction action = {.sa_handler = on_signal}, before;
         if (sigaction(numbers[i], NULL, &before) || before.sa_handler == SIG_IGN) continue;
@@ -80,14 +81,23 @@ static void offer_to_oom_killer(void) {
     close(fd);
 }
 
-// Between fork and exec. Ctrl-C goes to all of the terminal's foreground group, but how a run ends is the
-// launcher's to say, who kills it. What the child or its wrapper prints is no result.
+// Whatever we inherited: wrappers, allocators and the cycle counter's trap rely on theirs. Ctrl-C and a hangup
+// go to all of the terminal's foreground group, but how a run ends is the launcher's to say, who kills it.
+static void set_signals(void) {
+    sigset_t none;
+    for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+// Between fork and exec. What the child or its wrapper prints is no result.
 static void become_child(pid_t launcher) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);  // it died before that took effect
     offer_to_oom_killer();
-    signal(SIGINT, SIG_IGN);
-    signal(SIGXFSZ, SIG_DFL);
+    set_signals();
     dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 

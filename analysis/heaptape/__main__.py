@@ -222,6 +222,7 @@ def _run_program() -> int:
     deadly = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
               if signal.getsignal(number) != signal.SIG_IGN]
     ended_by = 0
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, as some parents leave it, it hides how a child ended
 
     def end(number: int, _frame: object) -> None:
         nonlocal ended_by
