@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "analysis"))
 
-from heaptape.files import write_atomically  # noqa: E402
+from heaptape.files import write_whole  # noqa: E402
 from validate_curves import draw_curves, few_points  # noqa: E402
 from validate_page import page, readme_table, totals_table  # noqa: E402
 from validate_run import Failed, PassedOver, validate_one  # noqa: E402
@@ -131,7 +131,7 @@ def main() -> int:
         return 1
     drawings = draw_curves(shown, options.curves) if options.curves else {}
     if options.page:
-        write_atomically(options.page, page(shown, programs, drawings, options.page.resolve().parent))
+        write_whole(options.page, page(shown, programs, drawings, options.page.resolve().parent))
     print(readme_table(shown) if options.readme else totals_table(shown))
     return 0 if fine else 1
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from heaptape.curves import thin
-from heaptape.files import write_atomically
+from heaptape.files import write_whole
 from heaptape.svg import Drawing, nice_ticks
 
 BASELINE = "glibc"
@@ -76,5 +76,5 @@ def draw_curves(results: list[dict[str, Any]], folder: Path) -> dict[str, Path]:
     for result in results:
         if result["curves"]:
             drawn[result["name"]] = folder / f"{result['name']}.svg"
-            write_atomically(drawn[result["name"]], draw(result["name"], result["curves"]) + "\n")
+            write_whole(drawn[result["name"]], draw(result["name"], result["curves"]) + "\n")
     return drawn

@@ -96,7 +96,8 @@ def run_report(options: argparse.Namespace) -> None:
     frame = _read("report", options.results)
     path = write_report(frame, options.output, options.trace, options.baseline, options.seed)
     if not options.quiet:
-        print(f"{path}: {path.stat().st_size / 1e6:.2f} MB, {len(frame):,} runs", file=sys.stderr)
+        size = f"{path.stat().st_size / 1e6:.2f} MB, " if path.is_file() else ""
+        print(f"{path}: {size}{len(frame):,} runs", file=sys.stderr)
 
 
 def run_compare(options: argparse.Namespace) -> int:

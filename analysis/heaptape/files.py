@@ -1,24 +1,91 @@
-"""Writing a file whole or not at all."""
+"""Writing a file whole or not at all, never over what it is made from. What may be named as an output, and what happens to
+it, is as with the C verbs (format/output_file.c)."""
 
 from __future__ import annotations
 
 import os
+import stat
+import sys
 import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
-from .errors import HeaptapeError
+from .errors import HeaptapeError, UsageError
+
+STANDARD_OUTPUT = "-"
 
 
-def write_atomically(path: str | Path, text: str) -> None:
-    """Write beside the target, make it durable, rename over it: a reader sees the old file or the new one."""
-    target = Path(path)
+def refuse_inputs(output: str | Path, inputs: Iterable[str | Path]) -> None:
+    """Raises UsageError where the output is one of the inputs, by whatever name. To be asked before any work is done."""
+    if str(output) == STANDARD_OUTPUT:
+        return
+    for path in inputs:
+        if _same_file(output, path):
+            raise UsageError(f"{output}: would overwrite {path}, which it is made from")
+
+
+def _same_file(one: str | Path, other: str | Path) -> bool:
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        first, second = os.stat(one), os.stat(other)
+    except OSError:
+        return False
+    return stat.S_ISREG(first.st_mode) and os.path.samestat(first, second)
+
+
+def final_path(path: str | Path) -> Path:
+    """Where a file of that name is, or will be: behind symbolic links, which stay. Renaming would replace them, /dev/stdout for
+    one. A link that leads nowhere is no way to make a file, and is replaced."""
+    return Path(os.path.realpath(path)) if os.path.exists(path) else Path(path)
+
+
+@contextmanager
+def output_file(path: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[BinaryIO]:
+    """A file to write to. It is made beside the target and gets its name when it is complete and on the disk; if that never
+    happens, nothing of it is left. "-" is standard output; it, devices and pipes are written as they are. Raises
+    HeaptapeError, in which an OSError of whoever writes becomes one line."""
+    refuse_inputs(path, inputs)
+    try:
+        if str(path) == STANDARD_OUTPUT:
+            sys.stdout.flush()
+            yield sys.stdout.buffer
+            sys.stdout.flush()
+        elif os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "wb", buffering=0, opener=_open_existing) as device:
+                yield _Whole(device)  # type: ignore[misc]
+        else:
+            with _replacement(final_path(path)) as file:
+                yield file
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise HeaptapeError(f"{target}: can't write: {error.strerror}") from error
+        raise HeaptapeError(f"{path}: can't write: {error.strerror or error}") from error
+
+
+def _open_existing(path: str, _flags: int) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+
+
+class _Whole:
+    """A pipe takes what it has room for; this goes on until all is written, and keeps nothing back that could fail later."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left):]
+        return len(data)
+
+
+@contextmanager
+def _replacement(target: Path) -> Iterator[BinaryIO]:
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".heaptape.", suffix=".part")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            yield file
             file.flush()
             os.fsync(file.fileno())
         # mkstemp makes files that only their owner may read; a report is to be handed on.
@@ -26,8 +93,27 @@ def write_atomically(path: str | Path, text: str) -> None:
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, target)
-    except BaseException as error:
+    except BaseException:
         os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise HeaptapeError(f"{target}: can't write: {error.strerror}") from error
         raise
+
+
+def write_whole(path: str | Path, text: str, inputs: Iterable[str | Path] = ()) -> None:
+    """Write a text. See output_file."""
+    with output_file(path, inputs) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+
+
+def appendable(path: str | Path, inputs: Iterable[str | Path], mark: bytes, what: str) -> None:
+    """Raises UsageError unless lines of that kind may be appended: to nothing, to a device or a pipe, or to a file that begins
+    with the mark that each line of the kind begins with."""
+    refuse_inputs(path, inputs)
+    try:
+        if not os.path.isfile(path):
+            return
+        with open(path, "rb") as file:
+            first = file.read(len(mark))
+    except OSError as error:
+        raise HeaptapeError(f"{path}: can't write: {error.strerror}") from error
+    if first and first != mark:
+        raise UsageError(f"{path}: there is something else in this file; {what} expected")

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from .errors import HeaptapeError, ResultsError
+from .errors import HeaptapeError, ResultsError, UsageError
+from .files import final_path, refuse_inputs
 from .fleet_plan import Plan
 from .fleet_unit import Outcome, Unit, terms_of
 
 Key = tuple[str, str, int]
+
+_LINE_BEGIN = b'{"schema":'
 
 # All that a summary needs: the curves of thousands of runs would fill the memory.
 _KEPT = ("allocator", "pass", "round", "seed", "control", "failures", "problem", "host", "configuration", "alloc_time_ns",
@@ -27,10 +30,10 @@ def key_of(row: dict[str, Any]) -> Key:
 
 
 def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Number, size in bytes and content of each whole line; a last one that was cut short is none."""
+    """Number, size in bytes and content of each whole line; a last one that was cut short is none, but begins as one."""
     file.seek(0)
     for number, line in enumerate(file, start=1):
-        if not line.endswith(b"\n"):
+        if not line.endswith(b"\n") and line.startswith(_LINE_BEGIN[: len(line)]):
             return
         try:
             row = json.loads(line)
@@ -48,7 +51,8 @@ class FleetResults:
     failed runs."""
 
     def __init__(self, path: Path, plan: Plan, retry_failed: bool = False) -> None:
-        self.path = path
+        self.path = final_path(path)
+        refuse_inputs(path, [plan.path, *(trace.path for trace in plan.traces)])
         self.done: dict[Key, bool] = {}
         self.rows: list[dict[str, Any]] = []
         self._file = self._open()
@@ -66,6 +70,8 @@ class FleetResults:
 
     def _open(self) -> BinaryIO:
         try:
+            if self.path.exists() and not self.path.is_file():
+                raise UsageError(f"{self.path}: a regular file expected, as a fleet reads what it has")
             file = open(self.path, "a+b", buffering=0)
         except OSError as error:
             raise HeaptapeError(f"{self.path}: can't write: {error.strerror}") from error

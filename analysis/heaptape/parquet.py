@@ -19,12 +19,15 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from . import ops
-from .errors import HeaptapeError
+from .errors import HeaptapeError, UsageError
+from .files import final_path, refuse_inputs
 from .live import LiveTable
 from .trace import Arrays, Trace
 
 SCHEMA_VERSION = 1
 SECTIONS_PER_ROW_GROUP = 16  # about a million events: 70 MB while they are written
+
+_TABLES = ("events", "threads", "samples", "residency")
 
 Progress = Callable[[int, int], None]
 
@@ -150,9 +153,12 @@ def _about(trace: Trace) -> dict[str, str]:
 class _Partial:
     """A file beside its final name, which it gets when all are written; gone if that never happens."""
 
-    def __init__(self, target: Path) -> None:
-        self.target = target
-        self.path = target.with_name(f".{target.name}.{os.getpid()}.part")
+    def __init__(self, target: Path, trace: Path) -> None:
+        refuse_inputs(target, [trace])
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{target}: a regular file expected, as Parquet is not written from beginning to end")
+        self.target = final_path(target)
+        self.path = self.target.with_name(f".{target.name}.{os.getpid()}.part")
 
     def __enter__(self) -> _Partial:
         return self
@@ -201,8 +207,8 @@ def export_parquet(trace: Trace, folder: str | Path, progress: Progress | None =
     try:
         target.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            parts = [stack.enter_context(_Partial(target / f"{name}.parquet"))
-                     for name in ("events", "threads", "samples", "residency")]
+            parts = [stack.enter_context(_Partial(target / f"{name}.parquet", trace.path))
+                     for name in _TABLES]
             events, threads, samples, residency = (part.path for part in parts)
             _write_events(trace, events, progress)
             numbers = np.arange(len(trace.threads), dtype=np.uint32)
@@ -213,7 +219,7 @@ def export_parquet(trace: Trace, folder: str | Path, progress: Progress | None =
                 part.sync()
             for part in parts:
                 os.replace(part.path, part.target)
-            return [part.target for part in parts]
+            return [target / f"{name}.parquet" for name in _TABLES]
     except BaseException as error:
         if made and target.is_dir() and not any(target.iterdir()):
             target.rmdir()

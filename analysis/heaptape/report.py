@@ -22,7 +22,7 @@ from .comparison import (
     experiments,
 )
 from .figures import Figure, Table, colour_classes, memory_curves, memory_figure, ratio_figures, stylesheet
-from .files import write_atomically
+from .files import refuse_inputs, write_whole
 from .found_trace import FoundTrace, find_trace
 from .functions import function_table
 from .latencies import latency_figures
@@ -241,6 +241,8 @@ def write_report(
     `traces` names the traces replayed; without, they are looked for where the results say. Raises UsageError, TraceError
     (for a trace that was named and can't be read) or HeaptapeError (output can't be written)."""
     given = [Path(path) for path in traces]
+    inputs: list[str | Path] = [*dict.fromkeys(frame["source"]), *given]
+    refuse_inputs(output, inputs)
     for path in given:
         read_trace(path).close()
     chapters = []
@@ -248,6 +250,7 @@ def write_report(
         found = find_trace(experiment, given)
         chapters.append(build_chapter(experiment, found, baseline, seed, frame.attrs.get("cut_short", [])))
         if found.trace:
+            inputs.append(found.trace.path)
             found.trace.close()
-    write_atomically(output, render(chapters))
+    write_whole(output, render(chapters), inputs)
     return Path(output)

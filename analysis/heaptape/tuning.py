@@ -17,6 +17,7 @@ import pandas as pd
 from .arguments import duration, positive, seed_number, several
 from .comparison import compare
 from .errors import HeaptapeError, TraceError
+from .files import appendable, refuse_inputs
 from .fleet_unit import find_replay
 from .progress import ProgressLine
 from .tuning_front import spread
@@ -170,6 +171,9 @@ def run_tune(options: argparse.Namespace) -> None:
     objectives: list[str] = options.objective
     stem = f"{trace.name}.{Path(options.alloc).name}.{'-'.join(objectives)}.study"
     path = Path(options.study) if options.study else trace.with_name(stem)
+    if options.output:
+        appendable(options.output, [trace, path], b"{", "lines of JSON")
+    refuse_inputs(path, [trace])
     bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None)
     progress = ProgressLine(not options.quiet and not options.json)
     identity = _identity(sha256, allocator, objectives, space)

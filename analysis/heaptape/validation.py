@@ -20,7 +20,7 @@ import pandas as pd
 
 from .arguments import duration, positive, seed_number, several
 from .errors import EXIT_FAILED, HeaptapeError, UsageError
-from .files import write_atomically
+from .files import refuse_inputs, write_whole
 from .fleet_unit import find_replay
 from .progress import ProgressLine
 from .results import read_results
@@ -112,8 +112,10 @@ def _program(options: argparse.Namespace) -> Program:
     if options.stdin and not os.path.isfile(options.stdin):
         raise UsageError(f"--stdin {options.stdin}: no such file")
     for name, path in (("--keep", options.keep), ("-o", options.output)):
-        if path and not os.access(Path(path).parent, os.W_OK):
+        if path and not os.access(path if os.path.exists(path) and not os.path.isfile(path) else Path(path).parent, os.W_OK):
             raise UsageError(f"{name} {path}: can't write there")
+    if options.output:
+        refuse_inputs(options.output, [options.stdin] if options.stdin else [])
     if options.output and os.path.isdir(options.output):
         raise UsageError(f"-o {options.output}: is a folder")
     if options.keep and os.path.lexists(options.keep):
@@ -298,7 +300,7 @@ def run_validate(options: argparse.Namespace) -> int:
             # Before the files: what can't be written must not cost what was measured.
             print(json.dumps(document, indent=1) if options.json else validation_text(document), flush=True)
             if options.output:
-                write_atomically(options.output, _curve_lines(found))
+                write_whole(options.output, _curve_lines(found), [options.stdin] if options.stdin else [])
     finally:
         talk.end()
     for name, problem in found.problems.items():

@@ -1,0 +1,132 @@
+"""Where the Python verbs write: never over what they read, through links, to devices and pipes; whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import results_factory
+import story
+from heaptape.errors import HeaptapeError, UsageError
+from heaptape.files import appendable, output_file, write_whole
+
+ROOT = Path(__file__).resolve().parents[2]
+HTML = b"<!doctype html>"
+
+
+def _run(*arguments: object, cwd: Path, **more: object) -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "analysis")}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | more
+    return subprocess.run([sys.executable, "-m", "heaptape", *map(str, arguments)], cwd=cwd, env=environment, timeout=120,
+                          check=False, **streams)
+
+
+def _refused(done: subprocess.CompletedProcess[bytes], status: int, words: str) -> None:
+    assert done.returncode == status and done.stderr.count(b"\n") == 1 and words in done.stderr.decode(), done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Small results, with their trace beside them."""
+    return story.write_story(tmp_path, rounds=1)[0]
+
+
+@pytest.mark.parametrize("name", ["itself", "link", "hard"])
+@pytest.mark.parametrize("which", ["results", "trace"])
+def test_a_report_does_not_replace_what_it_is_made_from(tmp_path: Path, results: Path, which: str, name: str) -> None:
+    victim = results if which == "results" else tmp_path / "job.bin"
+    output = tmp_path / "out.html"
+    if name == "itself":
+        output = victim
+    elif name == "link":
+        output.symlink_to(victim)
+    else:
+        output.hardlink_to(victim)
+    before = victim.read_bytes()
+    # The trace is refused where it is named, and where it is found by the results alone.
+    for more in (["--trace", tmp_path / "job.bin"], []):
+        _refused(_run("report", results, *more, "-o", output, cwd=tmp_path), 2, "would overwrite")
+        assert victim.read_bytes() == before
+
+
+def test_a_report_follows_links(tmp_path: Path, results: Path) -> None:
+    (tmp_path / "real.html").write_text("old")
+    (tmp_path / "link.html").symlink_to("real.html")
+    assert _run("report", results, "-o", "link.html", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "link.html").is_symlink() and (tmp_path / "real.html").read_bytes().startswith(HTML)
+
+
+def test_a_report_to_standard_output(tmp_path: Path, results: Path) -> None:
+    done = _run("report", results, "-o", "-", cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith(HTML) and not (tmp_path / "-").exists()
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    again = _run("report", results, "-o", "stdout", cwd=tmp_path)
+    assert again.returncode == 0 and again.stdout == done.stdout and (tmp_path / "stdout").is_symlink()
+
+
+def test_a_report_to_a_pipe(tmp_path: Path, results: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append((tmp_path / "fifo").read_bytes()), daemon=True)
+    reader.start()
+    assert _run("report", results, "-o", "fifo", cwd=tmp_path).returncode == 0
+    reader.join(60)
+    assert read and read[0].startswith(HTML) and read[0].rstrip().endswith(b"</html>") and (tmp_path / "fifo").is_fifo()
+
+
+@pytest.mark.parametrize("output", ["/dev/full", "full"])
+def test_a_full_device_is_told(tmp_path: Path, results: Path, output: str) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    _refused(_run("report", results, "-o", output, cwd=tmp_path), 1, "No space left on device")
+    assert Path("/dev/full").is_char_device() and (tmp_path / "full").is_symlink()
+
+
+@pytest.mark.parametrize("arguments", [["report", "-o", "-"], ["compare"], ["compare", "--json"]])
+def test_a_full_standard_output_is_told(tmp_path: Path, results: Path, arguments: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = _run(arguments[0], results, *arguments[1:], cwd=tmp_path, stdout=full)
+    _refused(done, 1, "No space left on device")
+
+
+def test_what_fails_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "kept").write_text("old")
+    with pytest.raises(ZeroDivisionError), output_file(tmp_path / "kept") as file:
+        file.write(b"new")
+        raise ZeroDivisionError
+    with pytest.raises(HeaptapeError, match="can't write"):
+        write_whole(tmp_path, "a folder")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+    long = tmp_path / ("n" * 255)
+    write_whole(long, "x")
+    assert long.read_text() == "x" and long.stat().st_mode & 0o044
+
+
+def test_tables_do_not_replace_the_trace(tmp_path: Path) -> None:
+    _, trace = story.write_story(tmp_path, rounds=1)
+    trace = trace.rename(tmp_path / "events.parquet")
+    before = trace.read_bytes()
+    _refused(_run("export", trace, "-o", tmp_path, cwd=tmp_path), 2, "would overwrite")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "threads.parquet").symlink_to(trace)
+    _refused(_run("export", trace, "-o", "t", cwd=tmp_path), 2, "would overwrite")
+    assert trace.read_bytes() == before and [path.name for path in (tmp_path / "t").iterdir()] == ["threads.parquet"]
+    (tmp_path / "t" / "threads.parquet").unlink()
+    (tmp_path / "t" / "samples.parquet").symlink_to("/dev/full")
+    _refused(_run("export", trace, "-o", "t", cwd=tmp_path), 2, "a regular file expected")
+
+
+def test_lines_are_appended_to_lines_only(tmp_path: Path) -> None:
+    trace, lines, empty = tmp_path / "a.bin", tmp_path / "r.jsonl", tmp_path / "empty"
+    trace.write_bytes(b"HTAPETRC")
+    results_factory.write(lines, [{"schema": 1}])
+    empty.touch()
+    for path in (lines, empty, tmp_path / "absent", Path("/dev/null")):
+        appendable(path, [trace], b"{", "lines of JSON")
+    for path, inputs in ((trace, []), (lines, [lines])):
+        with pytest.raises(UsageError):
+            appendable(path, inputs, b"{", "lines of JSON")
