@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from any_parent import kill_children, let_signals_act, mark_children
+from any_parent import be_ordinary, kill_children, let_signals_act, mark_children
 from tool_runner import Tools
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -22,6 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return  # starts nothing but the workers, which are to inherit what it inherited
     let_signals_act()
     mark_children()
+    be_ordinary()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,6 +61,14 @@ def build() -> Path:
 @pytest.fixture(scope="session")
 def repository() -> Path:
     return REPOSITORY
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter. pytest's own are the user's alone, and stay so: tests rely on it."""
+    with tempfile.TemporaryDirectory(prefix="heaptape-test-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ ignored or blocked signals, and programs keep those when they start others."""
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,13 @@ def let_signals_act() -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def be_ordinary() -> None:
+    """What people and runners set for their own sake. Tests that are about it set it themselves."""
+    os.umask(0o022)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # some programs crash
+    os.environ["LC_ALL"] = "C.UTF-8"  # what other programs say is read
 
 
 def mark_children() -> None:

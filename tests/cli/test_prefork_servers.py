@@ -146,10 +146,8 @@ class Postgres:
 
 
 @pytest.mark.slow
-def test_postgres(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("pg")
-    for above in (folder, folder.parent, folder.parent.parent):
-        above.chmod(0o755)
+def test_postgres(tools: Tools, open_folder: Path) -> None:
+    folder = open_folder
     postgres = Postgres(folder)
     logs = folder / "logs"
     tools.succeed(postgres.command("initdb", "-D", str(folder / "data"), "-A", "trust"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-import stat
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -274,22 +272,18 @@ RIGHTS = {
 
 @pytest.mark.parametrize("no_new_privileges", [False, True])
 @pytest.mark.parametrize("name", RIGHTS)
-def test_rights(tools: Tools, tmp_path: Path, name: str, no_new_privileges: bool) -> None:
+def test_rights(tools: Tools, open_folder: Path, name: str, no_new_privileges: bool) -> None:
     """The loader ignores LD_PRELOAD exactly where the kernel sets AT_SECURE."""
     mode, owner, capabilities, user = RIGHTS[name]
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("only root can hand out rights, and setpriv take them")
-    program = compile_c(tmp_path, SECURE)
-    # Others must come to the program, and the logs.
-    for folder in [tmp_path, *tmp_path.parents]:
-        if Path(tempfile.gettempdir()) in folder.parents:
-            folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
+    program = compile_c(open_folder, SECURE)
     os.chown(program, owner, 0)
     program.chmod(mode)
     if capabilities and run(["setcap", capabilities, program]).returncode:
         pytest.skip("this file system keeps no capabilities")
-    logs = tmp_path / "logs"
-    logs.mkdir(mode=0o777)
+    logs = open_folder / "logs"
+    logs.mkdir()
     logs.chmod(0o777)
     caller: list[Argument] = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
     if no_new_privileges:

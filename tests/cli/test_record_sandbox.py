@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,17 +13,6 @@ from tool_runner import Outcome, Tools, is_forked
 SIZE_BEFORE, SIZE_AFTER, SIZE_CHILD, SIZE_THREAD = range(7840, 7844)
 # targets/seccomp_kinds.c
 CALLS_BEFORE = 5000
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that every user may write into; pytest's own are the user's alone."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        (folder / "logs").mkdir()
-        (folder / "logs").chmod(0o777)
-        yield folder
 
 
 def test_chroot(tools: Tools, tmp_path: Path) -> None:
@@ -40,9 +27,15 @@ def test_chroot(tools: Tools, tmp_path: Path) -> None:
     assert compared.recorded[SIZE_CHILD] in (0, compared.counted[SIZE_CHILD])
 
 
+def make_logs_folder(folder: Path) -> None:
+    (folder / "logs").mkdir()
+    (folder / "logs").chmod(0o777)
+
+
 def test_another_user(tools: Tools, open_folder: Path) -> None:
     """root becomes nobody; the log is root's, the child's log nobody's."""
     need_root()
+    make_logs_folder(open_folder)
     compared = compare_mode(tools, open_folder, "sandbox_kinds", "setuid", status=81)
     compared.assert_whole(processes=2)
     assert {is_forked(log): log.stat().st_uid for log in compared.recording.logs} == {
@@ -51,7 +44,9 @@ def test_another_user(tools: Tools, open_folder: Path) -> None:
 
 def test_another_user_without_access(tools: Tools, tmp_path: Path) -> None:
     need_root()
-    compared = compare_mode(tools, tmp_path, "sandbox_kinds", "setuid", status=81)
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    compared = compare_mode(tools, closed, "sandbox_kinds", "setuid", status=81)
     for size in (SIZE_BEFORE, SIZE_AFTER, SIZE_THREAD):
         assert compared.recorded[size] == compared.counted[size]
     assert compared.recorded[SIZE_CHILD] == 0 and len(compared.recording.logs) == 1
@@ -64,6 +59,7 @@ def test_no_new_privileges(tools: Tools, tmp_path: Path) -> None:
 
 def test_namespaces(tools: Tools, open_folder: Path) -> None:
     must_work(["unshare", "-Um", "true"], "nobody may unshare namespaces here")
+    make_logs_folder(open_folder)
     compared = compare_mode(tools, open_folder, "sandbox_kinds", "unshare", status=83)
     compared.assert_whole(processes=2)
 
