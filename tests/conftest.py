@@ -4,6 +4,7 @@ signals act, and its time is limited."""
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Generator, Iterator
@@ -45,6 +46,21 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> Generator[N
 
     if callable(tell):
         signal.signal(signal.SIGALRM, out_of_time)
+
+
+@pytest.fixture(scope="session")
+def tools_for_all(build: Path) -> Iterator[Tools]:
+    """The tools where every user may run them: the tree may lie in a folder that only its owner may enter."""
+    with tempfile.TemporaryDirectory(prefix="heaptape-test-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for path in build.iterdir():
+            if path.suffix == ".so" or path.name == "heaptape" or path.name.startswith("replay"):
+                shutil.copy2(path, folder, follow_symlinks=False)
+        for above in folder.parents:
+            if not above.stat().st_mode & 0o001:
+                pytest.skip(f"other users may not enter {above}, which has the temporary files")
+        yield Tools(folder)
 
 
 @pytest.fixture(scope="session")

@@ -102,15 +102,15 @@ def test_no_place_for_logs(tools: Tools, tmp_path: Path, folder: str) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["counts", "file"]
 
 
-def test_folder_of_another_user(tools: Tools, tmp_path: Path) -> None:
+def test_folder_of_another_user(tools_for_all: Tools, tmp_path: Path) -> None:
     """A program of nobody's, and a folder that only root may write into."""
     need_root()
     drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    must_work([*drop, "test", "-r", tools.shim], "the build is out of other users' reach")
+    must_work([*drop, "true"], "setpriv does not work here")
     command = [*drop, "sh", "-c", "echo hello; exit 3"]
     logs = tmp_path / "logs"
     logs.mkdir(mode=0o755)
-    recorded = run(command, env={"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs)})
+    recorded = run(command, env={"LD_PRELOAD": str(tools_for_all.shim), "MALLOC_WRAP_OUT": str(logs)})
     assert outcome_of(recorded) == Outcome(3, b"hello\n", b"")
     assert all(log.stat().st_uid == 0 for log in logs_in(logs))  # setpriv's, before it dropped
 

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -380,17 +379,12 @@ def test_address_space_limit(tools: Tools, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the user, or mounts")
-def test_no_more_processes(tools: Tools, tmp_path: Path) -> None:
-    for folder in tools.replay_program.parents:
-        if not folder.stat().st_mode & 0o001:
-            pytest.skip(f"{folder} can't be entered by others")
-    with tempfile.TemporaryDirectory() as folder, open(
-            replay_traces.made(tools, Path(folder), threads=4), "rb") as trace:
-        os.chmod(folder, 0o755)
-        done = subprocess.run(
-            [str(tools.replay_program), "--alloc", "glibc", "--rounds", "1", trace.name],
-            capture_output=True, env=clean_environment(), check=False, timeout=60, user=65534,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (0, 0)))
+def test_no_more_processes(tools: Tools, tools_for_all: Tools, open_folder: Path) -> None:
+    trace = replay_traces.made(tools, open_folder, threads=4)
+    done = subprocess.run(
+        [str(tools_for_all.replay_program), "--alloc", "glibc", "--rounds", "1", str(trace)],
+        capture_output=True, env=clean_environment(), check=False, timeout=60, user=65534,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NPROC, (0, 0)))
     assert done.returncode == 1
     assert b"Resource temporarily unavailable" in done.stderr
 
