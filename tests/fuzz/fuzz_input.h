@@ -5,6 +5,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef NDEBUG
+#error "Assertions stay in, in every type of build: what is fuzzed must have them"
+#endif
+
 // What libFuzzer calls, and the driver of the kept inputs.
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
 

@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#ifdef NDEBUG
+#error "Assertions stay in, in every type of build: what is tested must have them"
+#endif
+
 // splitmix64: the same numbers on every machine.
 static inline uint64_t unit_random(uint64_t *state) {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
