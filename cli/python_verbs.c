@@ -17,8 +17,8 @@ static void choose(const char *folder, char python[PATH_MAX]) {
         snprintf(python, PATH_MAX, "%s", told);
         return;
     }
-    snprintf(python, PATH_MAX, "%s/../.venv/bin/python3", folder);
-    if (!access(python, X_OK)) return;
+    int length = snprintf(python, PATH_MAX, "%s/../.venv/bin/python3", folder);
+    if (length < PATH_MAX && !access(python, X_OK)) return;
     char package[PATH_MAX];
     snprintf(package, sizeof package, "%.3900s/../share/heaptape/python", folder);
     if (!access(package, R_OK)) {

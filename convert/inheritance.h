@@ -4,7 +4,8 @@
 
 #include "merge.h"
 
-enum { INHERITANCE_WARNING_BYTES = 1024 };
+// Holds the message of an error, and what it means.
+enum { INHERITANCE_WARNING_BYTES = sizeof((struct ht_error *)0)->message + 256 };
 
 // Fills `blocks`, to be freed by the caller, with what was live in the child when it began. parent_path:
 // NULL, or the parent's log; then one that does not serve is an error. Otherwise it is looked for beside the

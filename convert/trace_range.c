@@ -94,8 +94,8 @@ int trace_range_know_threads(struct trace_range *range, uint32_t threads_count, 
         return ht_error_system(error, path, "cannot choose threads");
     }
     uint32_t first, last;
-    for (const char *at = range->threads; *at;) {
-        at = next_span(at, &first, &last);
+    const char *at = range->threads;
+    while (*at && (at = next_span(at, &first, &last))) {
         if (last >= threads_count) {
             errno = 0;
             return ht_error_system(error, path, "there is no thread %" PRIu32 ": the trace has %" PRIu32,

@@ -191,7 +191,7 @@ static int add_what(struct ht_choices *choices, const char *label, char *what, s
 }
 
 int ht_choices_add_name(struct ht_choices *choices, const char *name, struct ht_error *error) {
-    char what[64];
+    char what[PATH_MAX];
     snprintf(what, sizeof what, "%s", name);
     return add_what(choices, NULL, what, error);
 }

@@ -2,7 +2,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,21 +15,19 @@ static clockid_t cpu_clock_of(pid_t tid) {
     return (clockid_t)(~(unsigned)tid << KIND_BITS | PER_THREAD | SCHEDULED);
 }
 
-// What the kernel writes into plain bytes: it may be read as entries all the same.
-typedef struct dirent64 __attribute__((may_alias)) directory_entry;
-
 // By system calls: opendir would call malloc.
 uint64_t ht_background_cpu_ns(bool (*ours)(void *context, pid_t tid), void *context, uint32_t *threads) {
-    _Alignas(struct dirent64) char entries[4096];
+    char entries[4096];
     uint64_t cpu_ns = 0;
     long bytes;
     *threads = 0;
     int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     while (fd >= 0 && (bytes = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0) {
         for (long at = 0; at < bytes;) {
-            const directory_entry *entry = (const directory_entry *)(entries + at);
-            pid_t tid = atoi(entry->d_name);
-            at += entry->d_reclen;
+            unsigned short entry_bytes;
+            memcpy(&entry_bytes, entries + at + offsetof(struct dirent64, d_reclen), sizeof entry_bytes);
+            pid_t tid = atoi(entries + at + offsetof(struct dirent64, d_name));
+            at += entry_bytes;
             if (tid <= 0 || ours(context, tid)) continue;
             struct timespec used = {0};  // stays so if it has ended meanwhile
             syscall(SYS_clock_gettime, cpu_clock_of(tid), &used);

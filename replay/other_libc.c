@@ -120,12 +120,12 @@ static void add_folders(struct ht_other_libc *libc) {
     const char *given = getenv("LD_LIBRARY_PATH");
     size_t used = strlen(libc->folders);
     if (given && *given && strlen(given) < PATH_MAX) {
-        used += (size_t)snprintf(libc->folders + used, PATH_MAX, ":%s", given);
+        used += (size_t)snprintf(libc->folders + used, sizeof libc->folders - used, ":%s", given);
     }
     if (!dladdr((void *)gnu_get_libc_version, &found) || !found.dli_fname) return;
     if (!realpath(found.dli_fname, whole)) return;
     folder_of(whole, folder);
-    snprintf(libc->folders + used, PATH_MAX, ":%s", folder);
+    snprintf(libc->folders + used, sizeof libc->folders - used, ":%s", folder);
 }
 
 int ht_other_libc_find(struct ht_other_libc *libc, const char *loader,

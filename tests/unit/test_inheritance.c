@@ -18,8 +18,8 @@ static char folder[200];
 static int make_folder(void **state) {
     (void)state;
     char path[256];
-    snprintf(folder, sizeof folder, "%s", unit_path(path, "family"));
-    return mkdir(folder, 0700);
+    int length = snprintf(folder, sizeof folder, "%s", unit_path(path, "family"));
+    return length >= (int)sizeof folder || mkdir(folder, 0700);
 }
 
 static int remove_folder(void **state) {
