@@ -53,6 +53,7 @@ def leave_no_signal() -> None:
 def test_signals_act(repository: Path, tmp_path: Path, options: list[str]) -> None:
     done = run_tests(repository, tmp_path, SIGNALS_OF_A_CHILD, *options, preexec_fn=leave_no_signal)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("1 passed") and done.stderr == ""
 
 
 def test_hanging_children_end(repository: Path, tmp_path: Path) -> None:
@@ -78,6 +79,14 @@ def endless_waits(path: Path) -> Iterator[int]:
             continue
         if not limited:
             yield node.lineno
+
+
+def test_every_unit_test_has_a_time_limit(repository: Path) -> None:
+    """CTest's own is 25 minutes: heaptape_test() sets one."""
+    folders = [path for path in repository.iterdir() if not path.name.startswith((".", "build"))]
+    paths = [path for folder in folders for path in folder.rglob("CMakeLists.txt")]
+    adding = [path for path in paths if "add_test(" in path.read_text()]
+    assert adding == [repository / "tests/CMakeLists.txt"]
 
 
 def polls(path: Path) -> Iterator[int]:
