@@ -135,4 +135,23 @@ static inline void ht_append_long(struct ht_cursor *cursor, unsigned kind, const
     cursor->at = at + 2 + 8 * words;
 }
 
+// Bytes of the record that begins with this head.
+static inline unsigned ht_record_bytes(uint16_t head) {
+    if ((head & 15) == HT_RAW_LONG) return 2 + 8 * (head >> 8);
+    unsigned fields = (head & 15) == HT_RAW_MODIFIER ? 2 : 3, bits = 16;
+    for (unsigned i = 0; i < fields; i++) {
+        unsigned code = head >> (4 + 4 * i) & 15;
+        bits += 4 * (code + (code == 15));
+    }
+    return (bits + 7) / 8;
+}
+
+// Behind an append that was left at any instruction: over a record that is whole but was not passed yet, and
+// behind the zero head that follows. There a reader ends, also after modifiers whose call never came.
+static inline void ht_close_after_jump(struct ht_cursor *cursor) {
+    uint16_t head;
+    while (memcpy(&head, cursor->at, sizeof head), head) cursor->at += ht_record_bytes(head);
+    cursor->at += sizeof head;
+}
+
 #endif

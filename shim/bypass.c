@@ -99,9 +99,9 @@ EXPORT int dlclose(void *library) {
     struct thread_state *t = recorder_idle_thread();
     if (!real.dlclose) real.dlclose = symbol_behind_us("dlclose");
     if (t && !recorder_sealed) {
-        set_gate(t, GATE_BUSY_SETUP);
+        close_gate(t, GATE_BUSY_SETUP, stack_pointer());
         bypass_note(t->recording->header);
-        set_gate(t, gate_of(t->epoch));
+        open_gate(t);
     }
     return real.dlclose ? real.dlclose(library) : -1;
 }

@@ -207,7 +207,7 @@ bool recorder_seal(void) {
     struct recording *recording = recorder_current();
     if (is_borrowed(recording)) return false;
     uint32_t gate = self.gate;
-    set_gate(&self, GATE_BUSY_SETUP);
+    close_gate(&self, GATE_BUSY_SETUP, stack_pointer());
     if (recording && epoch_now() == recording->epoch) log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
     // Also where nothing is recorded any more: a forked child must not begin.
     atomic_store(&recorder_sealed, true);
@@ -232,7 +232,7 @@ void recorder_before_fork(void) {
     if (epoch_now() == EPOCH_OFF || epoch_now() == EPOCH_NONE) return;
     fork_stamp = stamp_now();
     if (!t) return;
-    set_gate(t, GATE_BUSY_OWN);
+    close_gate(t, GATE_BUSY_OWN, stack_pointer());
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
     open_gate(t);
 }
@@ -366,11 +366,16 @@ static void take_back(struct thread_state *t) {
         inner->gate = GATE_FRESH;
         inner->epoch = EPOCH_NONE;  // a new stream: its window may end in half a record as well
     }
+    // A jump in between would leave set-up, within which nothing is recorded.
+    bool calls = recorder_may_call();
+    uint64_t signals = calls ? sys_block_signals() : 0;
     set_gate(t, GATE_BUSY_SETUP);
-    bool whole = t->recording && t->epoch == epoch_now() && recorder_next_window(t);
+    bool whole = t->recording && t->epoch == epoch_now() && recorder_next_window_after_jump(t);
     if (!whole) t->epoch = EPOCH_NONE;
-    t->stack = UINTPTR_MAX;
     set_gate(t, whole ? gate_of(t->epoch) : GATE_FRESH);
+    if (!calls) return;
+    sys_restore_signals(signals);
+    recorder_has_called();
 }
 
 // The innermost state that a call may be recorded with; NULL if the call is the allocator's own or set-up's.
@@ -414,8 +419,7 @@ struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, ui
     struct thread_state *t = idle_state(caller, stack, &outer);
     if (!t) return NULL;
     if (t->gate == gate_of(epoch)) {  // a handler's second call
-        set_gate(t, gate);
-        t->stack = stack;
+        close_gate(t, gate, stack);
         return t;
     }
     if (epoch == EPOCH_PAUSED && !time_to_look()) return NULL;
@@ -423,8 +427,7 @@ struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, ui
     // No handler runs meanwhile: its calls would go unrecorded.
     bool calls = recorder_may_call();
     uint64_t signals = calls ? sys_block_signals() : 0;
-    t->stack = UINTPTR_MAX;
-    set_gate(t, GATE_BUSY_SETUP);
+    close_gate(t, GATE_BUSY_SETUP, UINTPTR_MAX);
     bool in = join(t, outer);
     if (in) t->stack = stack;
     set_gate(t, in ? gate : GATE_FRESH);
@@ -452,7 +455,7 @@ bool recorder_watches_maps(const void *caller) {
 static void thread_ends(void *state) {
     struct thread_state *t = state;
     if (t != recorder_idle_thread()) return;
-    set_gate(t, GATE_BUSY_OWN);
+    close_gate(t, GATE_BUSY_OWN, stack_pointer());
     int saved = errno;
     uint64_t word[3] = {stamp_now(), 0, 0};
     if (recorder_may_call()) {
@@ -479,7 +482,7 @@ static void note_resident(void *context, const void *block, size_t bytes) {
 __attribute__((destructor)) static void at_exit(void) {
     struct thread_state *t = recorder_idle_thread();
     if (!t) return;
-    set_gate(t, GATE_BUSY_OWN);
+    close_gate(t, GATE_BUSY_OWN, stack_pointer());
     int saved = errno;
     uint64_t stamp = stamp_now();
     struct ht_raw_header *header = t->recording->header;

@@ -54,7 +54,7 @@ struct thread_state {
     struct recording *recording;
     struct thread_state *nested;  // for the calls of a signal handler that interrupts a hook
     void *inner_block;            // what the last inner allocation returned: tells whether new is built on it
-    uintptr_t stack;              // the stack pointer in the hook at work: tells whether it still is
+    uintptr_t stack;              // the stack pointer in the hook at work, or in the last: see close_gate
 };
 _Static_assert(sizeof(struct thread_state) <= 112, "static TLS is scarce");
 extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initial-exec")));
@@ -72,11 +72,14 @@ static inline void set_gate(struct thread_state *t, uint32_t gate) {
 
 static inline uint32_t gate_of(uint32_t epoch) { return epoch + 1; }
 
-// A hook's stack pointer counts only while it is at work: before and behind, nothing passes for abandoned.
-static inline void open_gate(struct thread_state *t) {
-    t->stack = UINTPTR_MAX;
-    set_gate(t, gate_of(t->epoch));
+// From idle to work. A hook that a handler leaves by a jump is known by its stack pointer, which therefore is
+// there before the gate closes, and stays until it is open.
+static inline void close_gate(struct thread_state *t, uint32_t gate, uintptr_t stack) {
+    t->stack = stack;
+    set_gate(t, gate);
 }
+
+static inline void open_gate(struct thread_state *t) { set_gate(t, gate_of(t->epoch)); }
 
 static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_OWN; }
 
@@ -89,11 +92,16 @@ HIDDEN struct thread_state *recorder_enter_slowly(uint32_t gate, const void *cal
 // Behind it no append may start in the thread's window.
 HIDDEN uint8_t *recorder_window_limit(const struct thread_state *t);
 
-// Makes room for one append (modifiers included). False if recording had to stop.
+// Begins the stream's next window, whatever room the last one has. False if recording had to stop.
 HIDDEN bool recorder_next_window(struct thread_state *t);
+// The same where the last append was left by a jump, in the midst of a record.
+HIDDEN bool recorder_next_window_after_jump(struct thread_state *t);
+
+// Makes room for one append (modifiers included). False if recording had to stop.
+HIDDEN bool recorder_make_room(struct thread_state *t);
 
 static inline bool recorder_room(struct thread_state *t) {
-    return likely(t->cursor.at < t->limit) || recorder_next_window(t);
+    return likely(t->cursor.at < t->limit) || recorder_make_room(t);
 }
 
 // The same before the record of a free, of which now and then one is looked at (look.h).

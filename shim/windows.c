@@ -85,11 +85,18 @@ static bool place_window(struct thread_state *t, bool may_call) {
     return true;
 }
 
+bool recorder_make_room(struct thread_state *t) {
+    if (!has_room(t)) return recorder_next_window(t);
+    set_limit(t);  // a look was due, but this is no free
+    return true;
+}
+
+bool recorder_next_window_after_jump(struct thread_state *t) {
+    if (t->window) ht_close_after_jump(&t->cursor);
+    return recorder_next_window(t);
+}
+
 bool recorder_next_window(struct thread_state *t) {
-    if (has_room(t)) {  // a look was due, but this is no free
-        set_limit(t);
-        return true;
-    }
     int saved = errno;
     uint64_t before = clock_counter(), signals = 0;
     struct recording *recording = t->recording;

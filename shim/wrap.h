@@ -16,8 +16,7 @@ static inline __attribute__((always_inline)) struct thread_state *enter_from(enu
                                                                              const void *caller) {
     struct thread_state *t = &self;
     if (likely(t->gate == gate_of(epoch_now()))) {
-        set_gate(t, gate);
-        t->stack = stack_pointer();
+        close_gate(t, gate, stack_pointer());
         return t;
     }
     return recorder_enter_slowly(gate, caller, stack_pointer());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,12 @@ def test_jump_out_of_a_handler_within_malloc(tools: Tools, tmp_path: Path, mode:
     """The calls that were left are nobody's; those that come afterwards are recorded again."""
     compared = compare_mode(tools, tmp_path, "signal_inside", mode, status=42, same_counts=False)
     assert compared.recorded[SIZE_AFTER] == compared.counted[SIZE_AFTER] == 1000
+
+
+def test_jump_out_of_every_part_of_a_call(tools: Tools, tmp_path: Path) -> None:
+    """Whatever a call was about when it was left, the records behind it are whole, and none is lost."""
+    if platform.machine() != "x86_64":
+        pytest.skip("only x86-64 traps by itself behind each instruction")
+    compared = compare(tools, tmp_path, lambda counts: [tools.target("jump_anywhere"), counts], same_counts=False)
+    assert compared.recording.outcome.status == 43
+    assert compared.recorded[7900] == compared.counted[7900] > 1050
