@@ -80,17 +80,22 @@ static __attribute__((noinline, cold)) uint32_t forget_large(struct thread_state
     return resident;
 }
 
-static __attribute__((noinline, cold)) void put_large_or_odd_free(struct thread_state *t, const void *block,
-                                                                  bool sized, size_t size,
-                                                                  const struct extras *extras) {
+static void append_free(struct thread_state *t, const void *block, bool sized, size_t size) {
+    if (sized) ht_append_call(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block, size);
+    else ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
+    t->calls++;
+}
+
+// One that may be large: only the table, which has a lock, can tell.
+static __attribute__((noinline, cold)) void put_large_free(struct thread_state *t, const void *block,
+                                                           bool sized, size_t size,
+                                                           const struct extras *extras) {
     size_t bytes;
     uint32_t resident = forget_large(t, block, &bytes);
     if (recorder_room(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
-        if (sized) ht_append_call(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block, size);
-        else ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
-        t->calls++;
+        append_free(t, block, sized, size);
     }
 }
 
@@ -101,7 +106,7 @@ HT_ALWAYS_INLINE void fetch_header(const void *block) { __builtin_prefetch((cons
 // Room is made first, because a look at the block must come before anything fetches it.
 HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
     if (unlikely(large_maybe(block))) {
-        put_large_or_odd_free(t, block, false, 0, &no_extras);
+        put_large_free(t, block, false, 0, &no_extras);
     } else if (recorder_room_to_free(t, block)) {
         fetch_header(block);
         ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
@@ -375,12 +380,18 @@ void wrap_put_new(struct thread_state *t, enum ht_function function, void *block
 void wrap_put_delete(struct thread_state *t, enum ht_function function, void *block, bool sized, size_t size,
                      bool aligned, size_t alignment) {
     struct extras extras = {function, .has_alignment = aligned, .alignment = alignment};
-    if (block) {
-        put_large_or_odd_free(t, block, sized, size, &extras);
-    } else if (recorder_room(t)) {
+    if (unlikely(!block)) {
+        if (recorder_room(t)) {
+            put_extras(t, &extras);
+            ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), size);
+            t->calls++;
+        }
+    } else if (unlikely(large_maybe(block))) {
+        put_large_free(t, block, sized, size, &extras);
+    } else if (recorder_room_to_free(t, block)) {
+        fetch_header(block);
         put_extras(t, &extras);
-        ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), size);
-        t->calls++;
+        append_free(t, block, sized, size);
     }
     set_gate(t, GATE_BUSY_REAL);
 }

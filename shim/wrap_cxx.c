@@ -64,22 +64,30 @@ static void *new_own(enum new_form form, size_t size, size_t second, const void 
     return call.block;
 }
 
-static void leave_behind(struct thread_state **t) {
-    if (*t) leave(*t);
+struct first_call {
+    struct thread_state *t;  // NULL: not recorded
+    enum ht_function function;
+    size_t size, alignment;
+    void *block;
+};
+
+static void finish_first(struct first_call *call) {
+    if (!call->t) return;
+    wrap_put_new(call->t, call->function, call->block, call->alignment, call->size);
+    leave(call->t);
 }
 
 // The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block
-// behind. Later calls know.
+// behind. Later calls know; one that fails tells nothing, and is recorded as one of new in either case.
 static void *new_first(enum new_form form, size_t size, size_t second, const void *third,
                        const void *caller) {
-    struct thread_state *t __attribute__((cleanup(leave_behind))) = enter_from(GATE_BUSY_REAL, caller);
-    if (!t) return real.new_[form](size, second, third);
+    struct first_call call __attribute__((cleanup(finish_first))) = {
+        enter_from(GATE_BUSY_REAL, caller), new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL};
     self.inner_block = NULL;
-    void *block = real.new_[form](size, second, third);
-    bool on_malloc = block && block == self.inner_block;
-    real.new_kind[form] = on_malloc ? NEW_ON_MALLOC : NEW_OWN;
-    wrap_put_new(t, new_function[form], block, form >= NEW_ALIGN ? second : 0, size);
-    return block;
+    call.block = real.new_[form](size, second, third);
+    if (call.t && call.block)
+        real.new_kind[form] = call.block == self.inner_block ? NEW_ON_MALLOC : NEW_OWN;
+    return call.block;
 }
 
 // A C++ library that came later than the first call. It must stay for as long as we remember its functions;
@@ -88,7 +96,7 @@ static void resolve_late(void) {
     if (!real.malloc) free(malloc(1));  // the very first call of the process resolves everything
     struct thread_state *t = recorder_idle_thread();
     Dl_info library;
-    if (t) set_gate(t, GATE_BUSY_SETUP);
+    if (t) close_gate(t, GATE_BUSY_SETUP, stack_pointer());
     real_resolve_cxx();
     if (real.new_[NEW] && dladdr((void *)real.new_[NEW], &library) && library.dli_fname)
         dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);

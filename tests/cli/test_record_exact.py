@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from test_record_reach import compile_c
 from tool_runner import Tools, between_markers, by_birth, read_tallies, tallies_in
 
 ALLOCATORS = ["", "_jemalloc", "_tcmalloc", "_mimalloc"]
@@ -85,3 +86,33 @@ def test_allocator_with_some_forms_of_new(tools: Tools, tmp_path: Path) -> None:
     assert recording.outcome.status == 16, recording.outcome.stderr
     tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
     assert tallies_in(tools.dump(tmp_path / "t.bin")) == read_tallies(counts)
+
+
+THROWS_FIRST = """
+#include <new>
+#include <cstddef>
+#include <cstdint>
+int main(void) {
+    int failed = 0;
+    volatile size_t huge = SIZE_MAX / 4;
+    for (int i = 0; i < 10; i++) {
+        try { operator delete(operator new(huge)); } catch (const std::bad_alloc &) { failed++; }
+        try { operator delete[](operator new[](huge)); } catch (const std::bad_alloc &) { failed++; }
+        failed += !operator new(huge, std::nothrow);
+        operator delete(operator new(7040));
+    }
+    return failed;
+}
+"""
+
+
+@pytest.mark.parametrize("allocator", ["jemalloc", "tcmalloc_minimal"])
+def test_new_that_throws_at_the_first_call(tools: Tools, tmp_path: Path, allocator: str) -> None:
+    """Failed calls are recorded from the first on, and what succeeds later once each."""
+    program = compile_c(tmp_path, THROWS_FIRST, "-Wl,--no-as-needed", f"-l{allocator}", compiler="g++")
+    recording = tools.preload([program], tmp_path / "logs")
+    assert recording.outcome.status == 30, recording.outcome.stderr
+    tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    lines = tools.dump(tmp_path / "t.bin")
+    assert sum("failed" in line for line in lines) == 30
+    assert sum("(7040)" in line for line in lines) == 10

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 import platform
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
-from tool_runner import Tools
+from test_record_reach import compile_c
+from tool_runner import Tools, run
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="other cycle counters are too coarse")
 
 FREES = 400_000
+DELETES = 200_000
+# delete with the size, free_sized and a large block now and then, which alone is to be looked up.
+DELETES_SIZED = """
+#include <new>
+#include <cstddef>
+#include <cstdlib>
+extern "C" void free_sized(void *, size_t) __attribute__((weak));
+int main(int argc, char **argv) {
+    int large = argc > 1 ? atoi(argv[1]) : 0;
+    // What begins a page is not looked at: the first block of an allocator's.
+    void *volatile first[2] = {operator new(48), malloc(56)};
+    for (int i = 0; i < 100000; i++) {
+        operator delete(operator new(48), size_t{48});
+        if (free_sized) free_sized(malloc(56), 56);
+    }
+    for (int i = 0; i < large; i++) {
+        operator delete(operator new(200000), size_t{200000});
+        if (free_sized) free_sized(malloc(200000), 200000);
+    }
+    (void)first;
+}
+"""
 
 
 def recorded(tools: Tools, folder: Path, how: str) -> tuple[Path, dict]:
@@ -40,6 +65,34 @@ def test_replay_reads_what_was_warm(tools: Tools, tmp_path: Path) -> None:
         rows = tools.replay(trace, "glibc", results, "--pass", "time", *options)
         told.append(next(row["touch_free"] for row in reversed(rows) if row["allocator"]["name"] == "glibc"))
     assert told == ["recorded", "none", "none"]
+
+
+@pytest.fixture
+def deletes(tmp_path: Path) -> Path:
+    """A program of tcmalloc's, whose operators are its own."""
+    return compile_c(tmp_path, DELETES_SIZED, "-Wl,--no-as-needed", "-ltcmalloc_minimal", compiler="g++")
+
+
+def test_frees_by_other_names_are_looked_at(tools: Tools, tmp_path: Path, deletes: Path) -> None:
+    recording = tools.preload([deletes], tmp_path / "logs")
+    info = tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    assert info["ops"]["free_sized"] == DELETES / 2 and info["ops"]["delete_sized"] >= DELETES / 2
+    assert DELETES / 400 < info["freed_looked_at"] < DELETES / 10
+
+
+@pytest.mark.parametrize("large", [0, 50])
+def test_no_lock_is_taken_for_small_blocks(tools: Tools, tmp_path: Path, deletes: Path, large: int) -> None:
+    """The table of large blocks, which has a lock, is asked only where a block may be one."""
+    if not shutil.which("valgrind"):
+        pytest.skip("valgrind is not installed")
+    counts = tmp_path / "callgrind.out"
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={counts}", "--trace-children=yes", "env",
+               f"LD_PRELOAD={tools.shim}", f"MALLOC_WRAP_OUT={tmp_path}", deletes, str(large)]
+    assert run(command, timeout=300).returncode == 0
+    profile = counts.read_text()
+    number = re.search(r"\((\d+)\) forget_large$", profile, re.MULTILINE)
+    calls = re.findall(rf"^cfn=\({number[1]}\).*\ncalls=(\d+)", profile, re.MULTILINE) if number else []
+    assert sum(map(int, calls)) == 2 * large
 
 
 def test_a_slice_keeps_what_was_seen(tools: Tools, tmp_path: Path) -> None:
