@@ -140,7 +140,12 @@ def estimate_ratio(ratios: Floats, seed: int = SEED, resamples: int = RESAMPLES)
         return Estimate(math.nan, math.nan, math.nan, 0)
     few = ratios.size < BOOTSTRAP_ROUNDS_MIN
     low, high = _few_interval(np.log(ratios)) if few else _median_interval(ratios, seed, resamples)
-    return _around_median(ratios, *((math.exp(low), math.exp(high)) if few else (low, high)))
+    return _around_median(ratios, *((_exp(low), _exp(high)) if few else (low, high)))
+
+
+def _exp(value: float) -> float:
+    """Of a logarithm of any size: what is beyond all figures is as good as its ends."""
+    return math.exp(min(max(value, -700.0), 700.0)) if math.isfinite(value) else math.nan
 
 
 def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
@@ -197,8 +202,8 @@ def widen(estimate: Estimate, control: Estimate | None) -> Estimate:
         return estimate
     error = max(abs(math.log(control.ci_low)), abs(math.log(control.ci_high)))
     middle = math.log(estimate.ratio)
-    low = math.exp(middle - math.hypot(middle - math.log(estimate.ci_low), error))
-    high = math.exp(middle + math.hypot(math.log(estimate.ci_high) - middle, error))
+    low = _exp(middle - math.hypot(middle - math.log(estimate.ci_low), error))
+    high = _exp(middle + math.hypot(math.log(estimate.ci_high) - middle, error))
     return Estimate(estimate.ratio, low, high, estimate.rounds)
 
 

@@ -134,7 +134,7 @@ def _draw_ratio_row(drawing: Drawing, row: pd.Series, ratios: pd.Series, top: fl
     drawing.text(8, top + 19, shorten(name, 30), "name")
     drawing.text(_RATIO_WIDTH_PX - 8, top + 19, words, "value", "end")
     if not is_baseline:
-        for ratio in ratios.dropna():
+        for ratio in ratios[np.isfinite(ratios) & (ratios > 0)]:
             drawing.dot(x_of(ratio), middle, 3, f"round {css}")
         if known(row["ci_low"]):
             drawing.line(x_of(row["ci_low"]), middle, x_of(row["ci_high"]), middle, f"interval {css}")

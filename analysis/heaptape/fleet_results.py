@@ -14,6 +14,7 @@ from .errors import HeaptapeError, ResultsError, UsageError
 from .files import final_path, refuse_inputs
 from .fleet_plan import Plan
 from .fleet_unit import Outcome, Unit, terms_of
+from .results_schema import SchemaError, parse_line
 
 Key = tuple[str, str, int]
 
@@ -29,6 +30,15 @@ def key_of(row: dict[str, Any]) -> Key:
     return row["trace"]["sha256"], row["configuration"], row["round"]
 
 
+def _check_key(row: dict[str, Any]) -> None:
+    """What a plain line of replay's does not have. Raises SchemaError."""
+    fleet = row.get("fleet")
+    if not isinstance(fleet, dict) or not isinstance(fleet.get("lines"), int):
+        raise SchemaError('expected an object "fleet" with a number of lines')
+    if not (isinstance(row.get("configuration"), str) and isinstance(row["trace"].get("sha256"), str)):
+        raise SchemaError('expected a text "configuration" and the trace\'s "sha256"')
+
+
 def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Number, size in bytes and content of each whole line; a last one that was cut short is none, but begins as one."""
     file.seek(0)
@@ -36,10 +46,10 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, dict[str, Any
         if not line.endswith(b"\n") and line.startswith(_LINE_BEGIN[: len(line)]):
             return
         try:
-            row = json.loads(line)
-            key_of(row), row["fleet"]["lines"], row["allocator"]["name"], row["pass"]
-        except (ValueError, LookupError, TypeError) as error:
-            raise ResultsError(path, number, "no line of a fleet's results; name another file by -o") from error
+            row = parse_line(line)
+            _check_key(row)
+        except SchemaError as error:
+            raise ResultsError(path, number, f"no line of a fleet's results; name another file by -o ({error})") from error
         yield number, len(line), row
 
 

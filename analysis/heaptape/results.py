@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,27 +10,20 @@ from typing import Any
 import pandas as pd
 
 from .errors import ResultsError
+from .results_schema import FLATTENED, NUMBERS, OBJECTS, SchemaError, flat_name, is_whole, parse_line
 
 NULL_ALLOCATOR = "null"
 """The replayer without an allocator: it measures the harness and is never compared."""
 
-# Objects of a line that become columns of their own, `allocator.path` as allocator_path and so on. Others stay objects:
-# their keys differ from run to run.
-_FLATTENED = ("trace", "allocator", "fragmentation")
-_OBJECTS = ("calls", "timeline", "latency_ns", "allocator_stats", "decomposition", "machine", "perf", "syscalls")
-_NUMBERS = (
-    "trace_events", "round", "alloc_time_ns", "harness_time_ns", "touch_time_ns", "wait_time_ns", "wall_ns",
-    "ns_per_call", "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "lazyfree_bytes", "live_peak_bytes",
-    "slop_bytes", "slop_mean_bytes", "slop_end_bytes", "rss_after_free_bytes", "rss_after_purge_bytes",
-    "anon_huge_bytes", "anon_huge_peak_bytes", "swap_bytes", "harness_share", "latency_floor_ns", "timed_calls", "timed_calls_dropped",
-    "voluntary_switches", "involuntary_switches", "minor_faults", "major_faults", "fragmentation_f1",
-    "fragmentation_f2", "fragmentation_f3", "fragmentation_f4", "repeats", "instructions",
-)
 _TEXTS = (
     "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
     "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "configuration", "thp", "started_at",
 )
-_PASSES = ("time", "memory", "verify")
+
+
+# What is easily given in place of results.
+_OTHER_FILES = ((b"HTAPETRC", "a trace"), (b"HTAPERAW", "a raw log: convert and replay it"), (b"<!doctype html", "a report"),
+                (b"PAR1", "a Parquet table"))
 
 
 def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -56,11 +48,11 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
         raise ResultsError(listed[0] if listed else "results", 0, "expected at least one run, found none")
     frame = pd.DataFrame(rows)
     frame.attrs["cut_short"] = cut_short
-    for name in _NUMBERS:
+    for name in NUMBERS:
         frame[name] = pd.to_numeric(frame[name]) if name in frame else float("nan")
     for name in _TEXTS:
         frame[name] = frame[name].map(_as_text) if name in frame else ""
-    for name in _OBJECTS:
+    for name in OBJECTS:
         frame[name] = [_as_object(value) for value in frame[name]] if name in frame else [{} for _ in rows]
     frame["control"] = frame["control"].map(lambda value: value is True) if "control" in frame else False
     frame["scale"] = pd.to_numeric(frame["scale"]).fillna(1).astype(int) if "scale" in frame else 1
@@ -82,70 +74,33 @@ def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
         raw = path.read_bytes()
     except OSError as error:
         raise ResultsError(path, 0, f"can't read: {error.strerror}") from error
+    for magic, what in _OTHER_FILES:
+        if raw.startswith(magic):
+            raise ResultsError(path, 0, f"expected results, lines of JSON as replay -o writes them, found {what}")
     rows: list[dict[str, Any]] = []
     lines = raw.split(b"\n")
     for number, line in enumerate(lines, start=1):
         # What follows the last line feed is nothing, or a line whose writer was killed.
-        if number == len(lines) and line.strip() and not _is_json(line):
+        if number == len(lines) and line.strip() and not is_whole(line):
             cut_short.append(f"{path}:{number}: cut short; the {len(rows)} runs before it were read")
         elif line.strip():
             rows.append(_read_line(path, number, line))
     return rows
 
 
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
 def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
     try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ResultsError(path, number, f"expected one JSON object: {error}") from error
-    if not isinstance(value, dict):
-        raise ResultsError(path, number, f"expected one JSON object, found {type(value).__name__}")
-    _check(path, number, value)
-    row: dict[str, Any] = {"source": str(path), "line": number}
+        value = parse_line(line)
+    except SchemaError as error:
+        raise ResultsError(path, number, str(error)) from error
+    row: dict[str, Any] = {}
     for key, item in value.items():
-        if key in _FLATTENED and isinstance(item, dict):
-            row.update({_flat_name(key, inner): inner_item for inner, inner_item in item.items()})
+        if key in FLATTENED and isinstance(item, dict):
+            row.update({flat_name(key, inner): inner_item for inner, inner_item in item.items()})
         else:
             row[key] = item
-    return row
-
-
-def _flat_name(outer: str, inner: str) -> str:
-    return "allocator" if (outer, inner) == ("allocator", "name") else f"{outer}_{inner}"
-
-
-def _check(path: Path, number: int, value: dict[str, Any]) -> None:
-    """Refuse a line on which no comparison could be built; everything else may be missing."""
-    def bad(expected: str) -> ResultsError:
-        return ResultsError(path, number, f"expected {expected}")
-
-    if isinstance(value.get("schema"), int) and value["schema"] > 1:
-        raise bad(f"results of schema 1, found {value['schema']}; a newer heaptape reads them")
-    for key in ("trace", "allocator"):
-        if not isinstance(value.get(key), dict):
-            raise bad(f'an object "{key}"')
-    if not isinstance(value["allocator"].get("name"), str) or not value["allocator"]["name"]:
-        raise bad('the allocator\'s "name"')
-    if value.get("pass") not in _PASSES:
-        raise bad('"pass" to be "time", "memory" or "verify"')
-    if not isinstance(value.get("round"), int):
-        raise bad('a number "round"')
-    flat = {_flat_name(outer, k): v for outer in _FLATTENED for k, v in (value.get(outer) or {}).items()}
-    for key in _NUMBERS:
-        found = value.get(key, flat.get(key))
-        if found is not None and (isinstance(found, bool) or not isinstance(found, (int, float))):
-            raise bad(f'"{key}" to be a number, found {type(found).__name__}')
-    for key in _OBJECTS:
-        if value.get(key) is not None and not isinstance(value[key], dict):
-            raise bad(f'"{key}" to be an object, found {type(value[key]).__name__}')
+    # A line may have any keys, and these are ours.
+    return row | {"source": str(path), "line": number}
 
 
 def _as_text(value: Any) -> str:
@@ -171,5 +126,5 @@ def count_failures(value: Any) -> int:
     if isinstance(value, list):
         return len(value)
     if isinstance(value, (int, float)) and value == value:
-        return int(value)
+        return max(int(value), 0)
     return 0

@@ -53,16 +53,16 @@ _GOOD = {"trace": {}, "allocator": {"name": "a"}, "pass": "time", "round": 0}
 
 @pytest.mark.parametrize(("bad", "words"), [
     ("{", "expected one JSON object"),
-    ("[]", "expected one JSON object, found list"),
+    ("[]", "expected one JSON object, found a list"),
     ("[" * 100_000, "expected one JSON object"),
     ("\x00\x01", "expected one JSON object"),
     (json.dumps(_GOOD | {"trace": "t.bin"}), 'an object "trace"'),
     (json.dumps(_GOOD | {"allocator": {}}), '"name"'),
     (json.dumps(_GOOD | {"pass": "speed"}), '"pass" to be "time", "memory" or "verify"'),
-    (json.dumps(_GOOD | {"round": None}), 'a number "round"'),
-    (json.dumps(_GOOD | {"alloc_time_ns": "12"}), '"alloc_time_ns" to be a number, found str'),
-    (json.dumps(_GOOD | {"fragmentation": {"f4": []}}), '"fragmentation_f4" to be a number, found list'),
-    (json.dumps(_GOOD | {"timeline": 5}), '"timeline" to be an object, found int'),
+    (json.dumps(_GOOD | {"round": None}), '"round" to be a whole number, found null'),
+    (json.dumps(_GOOD | {"alloc_time_ns": "12"}), '"alloc_time_ns" to be a number, found a text (12)'),
+    (json.dumps(_GOOD | {"fragmentation": {"f4": []}}), '"fragmentation.f4" to be a number, found a list'),
+    (json.dumps(_GOOD | {"timeline": 5}), '"timeline" to be an object, found a number (5)'),
     (json.dumps(_GOOD | {"schema": 2}), "schema 1, found 2"),
 ])
 def test_a_bad_line_is_named(tmp_path: Path, bad: str, words: str) -> None:

@@ -1,0 +1,133 @@
+"""Results that no replay of ours wrote: each is read, or refused in one line with file, line number, expected and found."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+import results_factory
+import story
+from heaptape.__main__ import main
+from heaptape.errors import HeaptapeError
+from heaptape.fleet_plan import read_plan
+from heaptape.fleet_results import FleetResults
+from heaptape.fleet_summary import notes_of, summarise, summary_text
+
+ODD: tuple[Any, ...] = ("x", "", "µ\u2028", -1, 0, 1.5, 10**25, 1e308, True, None, [], [None], ["x"], {}, {"a": []}, {"time_ns": "x"},
+                        [[[]]], {"name": {}}, "\ud800", float("nan"), float("inf"))
+
+
+def _rows() -> list[dict[str, Any]]:
+    rows = results_factory.schedule(rounds=2, names=("null", "glibc", "jemalloc"), points=6)
+    for row in rows:
+        row |= {"control": False, "decomposition": {"peak": {"rss_bytes": 5, "requested_bytes": 4}}, "scale": 1, "problem": None}
+    return rows
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The path of everything in it."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    return [found for key, item in inner for found in [(*path, key), *_places(item, (*path, key))]]
+
+
+def _mutate(rows: list[dict[str, Any]], rng: random.Random) -> None:
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        row = rng.choice(rows)
+        places = _places(row)
+        # Outer keys as often as all that is inside of curves.
+        place = rng.choice([found for found in places if len(found) == rng.choice((1, 1, 2, 3))] or places)
+        holder = row
+        for key in place[:-1]:
+            holder = holder[key]
+        how = rng.randrange(4)
+        if how == 0 and isinstance(holder, dict):
+            del holder[place[-1]]
+        elif how == 1 and isinstance(holder, dict):
+            holder[rng.choice(("source", "line", "allocator_path", "fragmentation_f1", "control", "é"))] = copy.deepcopy(rng.choice(ODD))
+        else:
+            holder[place[-1]] = copy.deepcopy(rng.choice(ODD))
+
+
+def _one_line(said: str, status: int, file: Path) -> None:
+    lines = [line for line in said.splitlines() if "warning:" not in line]
+    assert status in (0, 1, 2, 3) and "Traceback" not in said
+    if status == 3:
+        assert len(lines) == 1 and f"{file}:" in lines[0] and "expected" in lines[0]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_a_line_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
+    rng = random.Random(seed)
+    rows = _rows()
+    _mutate(rows, rng)
+    results = results_factory.write(tmp_path / "r.jsonl", rows)
+    for arguments in (["compare", str(results)], ["compare", "--json", str(results)], ["report", "-q", str(results), "-o", str(tmp_path / "o.html")]):
+        capsys.readouterr()
+        status = main(arguments)
+        _one_line(capsys.readouterr().err, status, results)
+        assert (tmp_path / "o.html").exists() == (arguments[0] == "report" and status == 0)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_a_line_of_a_fleet_holds(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    _, trace = story.write_story(tmp_path, rounds=1) if seed == 0 else (None, tmp_path / "job.bin")
+    trace.touch()
+    plan_file = tmp_path / "plan.toml"
+    plan_file.write_text(f'traces = ["{trace}"]\nallocators = ["glibc", "jemalloc"]\nrounds = 2\n')
+    plan = read_plan(plan_file, [])
+    rows = _rows()
+    for row in rows:
+        row |= {"configuration": "default", "host": "h", "fleet": {
+            "options": {}, "allocators": ["glibc", "jemalloc"], "baseline": "glibc", "lines": 6}}
+        row["trace"]["sha256"] = plan.traces[0].sha256
+    _mutate(rows, rng)
+    output = results_factory.write(tmp_path / "fleet.jsonl", rows)
+    try:
+        with FleetResults(output, plan) as results:
+            summary_text(plan, summarise(plan, results.rows), results.rows, notes_of(plan, results.rows))
+    except HeaptapeError as error:
+        assert str(error).count("\n") == 0
+
+
+@pytest.mark.parametrize(("key", "value", "words"), [
+    ("fragmentation", "x", "\"fragmentation\" to be an object, found a text (x)"), ("round", True, "\"round\" to be a whole number, found a truth value (True)"),
+    ("alloc_time_ns", [1], "\"alloc_time_ns\" to be a number, found a list"), ("scale", "2", "\"scale\" to be a whole number"),
+    ("failures", {"a": 10**30}, "\"failures.a\" to be a number of at most 2^64"), ("problem", "\ud800", "\"problem\" to be a text of whole characters"),
+    ("timeline", {"time_ns": [1, 2], "rss_bytes": [1]}, "\"timeline.rss_bytes\" to have a value for each"), ("machine", {"thp": {}}, "\"machine.thp\" to be a text, found an object"),
+    ("latency_ns", {"malloc": {"p50": "x"}}, "\"latency_ns.malloc.p50\" to be a number"), ("calls", {"malloc": 5}, "\"calls.malloc\" to be an object"),
+])
+def test_what_was_expected_and_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: Any, words: str,
+) -> None:
+    rows = _rows()
+    rows[3][key] = value
+    results = results_factory.write(tmp_path / "r.jsonl", rows)
+    assert main(["compare", str(results)]) == 3
+    assert capsys.readouterr().err.startswith(f"heaptape compare: {results}:4: expected {words}")
+
+
+def test_numbers_that_json_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "r.jsonl"
+    for text in ("NaN", "Infinity", "1e999"):
+        results.write_text("".join(json.dumps(row).replace('"failures": 0', f'"failures": {text}') + "\n" for row in _rows()))
+        assert main(["compare", str(results)]) == 3
+        said = capsys.readouterr().err
+        assert said.startswith(f"heaptape compare: {results}:1: expected") and said.count("\n") == 1
+
+
+def test_one_kind_of_file_for_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results, trace = story.write_story(tmp_path, rounds=1)
+    for arguments, words in (
+        (["compare", str(trace)], f"{trace}: expected results, lines of JSON as replay -o writes them, found a trace"),
+        (["report", str(trace), "-o", str(tmp_path / "o")], "found a trace"),
+        (["compare", str(results), "--trace", str(results)], "expected a trace (magic \"HTAPETRC\"), found lines of JSON"),
+        (["export", str(results), "-o", str(tmp_path / "o")], "found lines of JSON"),
+    ):
+        assert main(arguments) == 3
+        said = capsys.readouterr().err
+        assert words in said and said.count("\n") == 1 and not (tmp_path / "o").exists()
