@@ -1,5 +1,6 @@
 // The one program: heaptape VERB, and replay under its other name.
 #include <argp.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,35 +42,71 @@ static void print_help(FILE *to) {
           to);
     for (unsigned i = 0; i < VERBS; i++) fprintf(to, "  %-9s %s\n", verbs[i].name, verbs[i].summary);
     fputs("\n  heaptape VERB --help    the options of a verb\n"
+          "  heaptape help VERB      the same\n"
           "  heaptape --version      the version\n",
           to);
 }
 
+static int print_version(void) {
+    puts(argp_program_version);
+    return HT_EXIT_DONE;
+}
+
+static bool is_help(const char *word) {
+    return !strcmp(word, "--help") || !strcmp(word, "-h") || !strcmp(word, "-?");
+}
+
+static bool is_version(const char *word) { return !strcmp(word, "--version") || !strcmp(word, "-V"); }
+
+// The first word after the verb is the front end's, so that these mean the same with every verb; further on they may belong
+// to a program that is to be run.
 static int run_verb(const struct verb *verb, int argc, char **argv) {
-    static char name[64];  // argp prints it in usage lines
+    static char name[64], help[] = "--help";  // argp prints the name in usage lines
     snprintf(name, sizeof name, "heaptape %s", verb->name);
+    if (argc > 1 && is_version(argv[1])) return print_version();
+    if (argc > 1 && is_help(argv[1])) argv[1] = help;
     // The Python verbs read their own name from argv.
     if (verb->run != ht_verb_python) argv[0] = name;
     return verb->run(argc, argv);
+}
+
+static const struct verb *verb_named(const char *name) {
+    for (unsigned i = 0; i < VERBS; i++)
+        if (!strcmp(name, verbs[i].name)) return &verbs[i];
+    return NULL;
+}
+
+static int run_replay(int argc, char **argv) {
+    static char help[] = "--help";
+    if (argc > 1 && !strcmp(argv[1], "-h")) argv[1] = help;
+    return ht_verb_replay(argc, argv);
+}
+
+// heaptape help VERB is heaptape VERB --help.
+static int print_help_of(char *name) {
+    static char help[] = "--help";
+    const struct verb *verb = verb_named(name);
+    char *words[] = {name, help, NULL};
+    if (verb) return run_verb(verb, 2, words);
+    fprintf(stderr, "heaptape: there is no verb '%s'\n\n", name);
+    print_help(stderr);
+    return HT_EXIT_USAGE;
 }
 
 int main(int argc, char **argv) {
     const char *slash = strrchr(argv[0], '/'), *own_name = slash ? slash + 1 : argv[0];
     argp_err_exit_status = HT_EXIT_USAGE;
     argp_program_version = "heaptape " HEAPTAPE_VERSION;
-    if (!strcmp(own_name, "replay")) return ht_verb_replay(argc, argv);
+    if (!strcmp(own_name, "replay")) return run_replay(argc, argv);
     const char *wanted = argc > 1 ? argv[1] : "";
-    for (unsigned i = 0; i < VERBS; i++)
-        if (!strcmp(wanted, verbs[i].name)) return run_verb(&verbs[i], argc - 1, argv + 1);
-    if (!strcmp(wanted, "--help") || !strcmp(wanted, "-h") || !strcmp(wanted, "-?") ||
-        !strcmp(wanted, "help")) {
+    const struct verb *verb = verb_named(wanted);
+    if (verb) return run_verb(verb, argc - 1, argv + 1);
+    if (!strcmp(wanted, "help") && argc > 2) return print_help_of(argv[2]);
+    if (is_help(wanted) || !strcmp(wanted, "help")) {
         print_help(stdout);
         return HT_EXIT_DONE;
     }
-    if (!strcmp(wanted, "--version") || !strcmp(wanted, "-V")) {
-        puts(argp_program_version);
-        return HT_EXIT_DONE;
-    }
+    if (is_version(wanted)) return print_version();
     if (*wanted) fprintf(stderr, "heaptape: there is no verb '%s'\n\n", wanted);
     print_help(stderr);
     return HT_EXIT_USAGE;

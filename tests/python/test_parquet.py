@@ -115,7 +115,7 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 INTERRUPTED = """
 import os, signal, sys, time
-from heaptape import __main__ as program, parquet
+from heaptape import command_line as program, parquet
 
 name = sys.argv.pop()
 
@@ -125,7 +125,7 @@ def write(trace, path, progress):
     time.sleep(60)
 
 parquet._write_events = write
-sys.exit(program._run_program())
+sys.exit(program.run_program())
 """
 
 

@@ -1,0 +1,91 @@
+"""Help and version, the same way with every verb, in C or in Python; and what is told where Python's packages are missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from tool_runner import Tools, clean_environment, run
+
+VERBS = ("record", "ctl", "convert", "info", "dump", "slice", "stats", "lint", "replay", "compare", "report", "export", "fleet", "tune",
+         "validate")
+PYTHON_VERBS = VERBS[9:]
+
+
+def test_the_table_is_whole(tools: Tools) -> None:
+    listed = run([tools.heaptape, "--help"]).stdout.decode()
+    assert tuple(re.findall(r"^  ([a-z]+) +\S", listed, re.MULTILINE)[: len(VERBS)]) == VERBS
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help(tools: Tools, verb: str) -> None:
+    said = [run([tools.heaptape, *words]) for words in ((verb, "--help"), (verb, "-h"), ("help", verb))]
+    for done in said:
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert re.match(rf"usage: heaptape {verb}( |$)", done.stdout.decode().splitlines()[0], re.IGNORECASE)
+    assert len({done.stdout for done in said}) == 1 and said[0].stdout.count(b"\n") > 5
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_version(tools: Tools, verb: str) -> None:
+    whole = run([tools.heaptape, "--version"]).stdout
+    assert re.fullmatch(rb"heaptape \d+\.\d+\.\d+\n", whole)
+    for option in ("--version", "-V"):
+        done = run([tools.heaptape, verb, option])
+        assert (done.returncode, done.stdout, done.stderr) == (0, whole, b"")
+
+
+def test_replay_under_its_own_name(tools: Tools) -> None:
+    for option in ("-h", "--help"):
+        done = run([tools.replay_program, option])
+        assert done.returncode == 0 and done.stderr == b"" and done.stdout.startswith(b"Usage: replay ")
+    assert run([tools.replay_program, "--version"]).stdout.startswith(b"heaptape ")
+
+
+def test_the_package_says_the_same_version(tools: Tools) -> None:
+    whole = run([tools.heaptape, "--version"]).stdout
+    environment = clean_environment() | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "analysis")}
+    for words in (["--version"], ["compare", "--version"]):
+        assert run([sys.executable, "-m", "heaptape", *words], env=environment).stdout == whole
+
+
+def test_help_of_what_is_no_verb(tools: Tools) -> None:
+    done = run([tools.heaptape, "help", "frob"])
+    assert done.returncode == 2 and done.stdout == b"" and done.stderr.startswith(b"heaptape: there is no verb 'frob'\n")
+
+
+def test_words_of_the_program_stay_its_own(tools: Tools, tmp_path: Path) -> None:
+    done = run([tools.heaptape, "record", "-q", "-o", tmp_path, "--", "/bin/echo", "-h", "--version"])
+    assert done.stdout == b"-h --version\n"
+
+
+@pytest.mark.parametrize("missing", ["numpy", "pandas", "rich"])
+@pytest.mark.parametrize("verb", ["compare", "report"])
+def test_a_missing_package_is_named(tools: Tools, tmp_path: Path, missing: str, verb: str) -> None:
+    """As where python3 is found, and not what it needs: a module of that name that is not there."""
+    if (missing, verb) == ("rich", "report"):
+        pytest.skip("a report needs no rich")
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / f"{missing}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{missing}'\", name='{missing}')\n")
+    (tmp_path / "r.jsonl").write_text(
+        '{"trace": {}, "allocator": {"name": "a"}, "pass": "time", "round": 0, "alloc_time_ns": 12, "machine": {}}\n')
+    environment = clean_environment() | {"PYTHONPATH": f"{hidden}:{os.environ.get('PYTHONPATH', '')}"}
+    done = run([tools.heaptape, verb, tmp_path / "r.jsonl"], env=environment, cwd=tmp_path)
+    assert done.returncode == 1 and done.stderr.count(b"\n") == 1, done.stderr
+    assert f"heaptape {verb}: the Python package {missing} is missing: ".encode() in done.stderr and b"pip install" in done.stderr
+
+
+@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}, {"LC_ALL": "POSIX"}])
+@pytest.mark.parametrize("form", [[], ["--markdown"]])
+def test_terminals_of_ascii(tools: Tools, tmp_path: Path, variables: dict[str, str], form: list[str]) -> None:
+    lines = [f'{{"trace": {{"path": "t.bin"}}, "allocator": {{"name": "{name}"}}, "pass": "time", "round": {number}, '
+             f'"alloc_time_ns": {time + number}}}\n' for number in range(8) for name, time in (("a", 9000), ("b\u00e9", 5000))]
+    (tmp_path / "r.jsonl").write_text("".join(lines), encoding="utf-8")
+    done = run([tools.heaptape, "compare", *form, tmp_path / "r.jsonl"], env=clean_environment() | variables)
+    text = done.stdout.decode("ascii")
+    assert done.returncode == 0 and done.stderr == b""
+    assert " us" in text and "b\\xe9 is fastest, 1.80x as fast" in text.replace("\\\\", "\\")
