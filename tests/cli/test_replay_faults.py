@@ -426,6 +426,9 @@ def test_out_of_memory(tools: Tools, tmp_path: Path) -> None:
     version1 = (group / "memory.limit_in_bytes").exists()
     try:
         (group / ("memory.limit_in_bytes" if version1 else "memory.max")).write_text(str(60 << 20))
+        for name, value in (("memory.swap.max", "0"), ("memory.swappiness", "0")):
+            if (group / name).exists():
+                (group / name).write_text(value)  # where there is swap, none is killed
         done = run(["sh", "-c", f'echo $$ > {group}/cgroup.procs; exec "$0" "$@"',
                     tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--max-live", "none",
                     trace])
