@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "child_answer.h"
 #include "child_environment.h"
 #include "form_streamed.h"
 #include "known_faults.h"
@@ -21,6 +22,8 @@
 // A signal handler has no argument to carry state in: hence these two.
 static volatile sig_atomic_t interrupted;  // by this signal
 static volatile sig_atomic_t child_pid;
+
+enum { PROBLEM_BYTES = 300 };
 
 static void on_signal(int number) {
     interrupted = number;
@@ -46,30 +49,51 @@ void ht_child_end_as_interrupted(void) {
     raise(interrupted);
 }
 
+static int failed_channel(struct ht_child_channel *channel, struct ht_error *error) {
+    ht_error_system(error, "replay", "shared memory for the results");
+    ht_child_channel_close(channel);
+    return -1;
+}
+
+// Children write there, but its size is for nobody to change.
+static bool share(struct ht_child_channel *channel) {
+    channel->exchange_fd = memfd_create("heaptape-exchange", MFD_ALLOW_SEALING);
+    if (channel->exchange_fd < 0 || ftruncate(channel->exchange_fd, (off_t)channel->exchange_bytes) ||
+        fcntl(channel->exchange_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+        return false;
+    }
+    void *map = mmap(NULL, channel->exchange_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                     channel->exchange_fd, 0);
+    if (map != MAP_FAILED) channel->shared = map;
+    return map != MAP_FAILED;
+}
+
 int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_built_form *built,
                           struct ht_error *error) {
-    int fd = memfd_create("heaptape-exchange", 0);
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
     size_t live_bytes = built ? (built->form->slots / 64 + 1) * sizeof(uint64_t) : 0;
-    *channel = (struct ht_child_channel){.built = built, .exchange_fd = fd};
-    channel->exchange_bytes = HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) +
-                              readings * sizeof(struct ht_reading) + live_bytes;
-    if (fd < 0 || ftruncate(fd, (off_t)channel->exchange_bytes)) {
-        return ht_error_system(error, "replay", "shared memory for the results");
+    *channel = (struct ht_child_channel){.built = built, .exchange_fd = -1};
+    channel->answer_bytes =
+        HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) + readings * sizeof(struct ht_reading);
+    channel->exchange_bytes = channel->answer_bytes + live_bytes;
+    if (!share(channel)) return failed_channel(channel, error);
+    channel->exchange = calloc(1, channel->answer_bytes);
+    if (!channel->exchange) {
+        errno = ENOMEM;
+        return failed_channel(channel, error);
     }
-    void *map = mmap(NULL, channel->exchange_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) return ht_error_system(error, "replay", "shared memory for the results");
-    channel->exchange = map;
-    channel->rss_bytes = (const uint64_t *)((char *)map + HT_EXCHANGE_RSS_OFFSET);
+    channel->rss_bytes = (const uint64_t *)((char *)channel->exchange + HT_EXCHANGE_RSS_OFFSET);
     channel->untouched_bytes = channel->rss_bytes + samples;
     channel->readings = (const struct ht_reading *)(channel->untouched_bytes + samples);
-    if (built) memcpy((char *)map + channel->exchange_bytes - live_bytes, built->live_slots, live_bytes);
     return 0;
 }
 
 void ht_child_channel_close(struct ht_child_channel *channel) {
-    if (channel->exchange) munmap(channel->exchange, channel->exchange_bytes);
+    if (channel->shared) munmap(channel->shared, channel->exchange_bytes);
     if (channel->exchange_fd >= 0) close(channel->exchange_fd);
+    free(channel->exchange);
+    channel->shared = channel->exchange = NULL;
+    channel->exchange_fd = -1;
 }
 
 // Whoever runs out of memory first should be the child, not the launcher with the results of hours.
@@ -114,7 +138,7 @@ static void fix_addresses(enum ht_pass pass, const struct ht_choice *choice) {
 }
 
 static _Noreturn void refuse(const struct ht_child_channel *channel, const char *what) {
-    struct ht_outcome *outcome = &channel->exchange->outcome;
+    struct ht_outcome *outcome = &channel->shared->outcome;
     snprintf(outcome->message, sizeof outcome->message, "%s: %s", what, strerror(errno));
     outcome->state = HT_OUTCOME_REFUSED;
     _exit(127);
@@ -232,32 +256,58 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     return by_itself;
 }
 
+// What the child is to do, as it is asked: everything that was there before is gone.
+static struct ht_job ask(struct ht_child_channel *channel, const struct ht_choice *choice,
+                         const struct ht_job *job) {
+    struct ht_exchange *shared = channel->shared;
+    const struct ht_built_form *built = channel->built;
+    memset(shared, 0, sizeof *shared);
+    memcpy(&shared->job, job, sizeof *job);
+    shared->job.preloaded = choice->preload[0] != 0;
+    shared->job.expected_device = choice->device;
+    shared->job.expected_inode = choice->inode;
+    shared->job.libc_device = choice->libc.device;
+    shared->job.libc_inode = choice->libc.inode;
+    shared->job.known = ht_known_alignments_of(choice);
+    if (choice->kind) snprintf(shared->job.kind, HT_KIND_BYTES, "%s", choice->kind->name);
+    if (built) {
+        memcpy((char *)shared + channel->answer_bytes, built->live_slots,
+               channel->exchange_bytes - channel->answer_bytes);
+    }
+    struct ht_job asked;
+    memcpy(&asked, &shared->job, sizeof asked);
+    memcpy(&channel->exchange->job, &asked, sizeof asked);
+    return asked;
+}
+
+// Copies what the child left and looks at it. What becomes of an answer that can't be right is in problem.
+static bool take_answer(struct ht_child_channel *channel, const struct ht_job *asked, char *problem,
+                        size_t room) {
+    memcpy(channel->exchange, channel->shared, channel->answer_bytes);
+    return ht_child_answer_check(channel->exchange, asked, channel->built, channel->rss_bytes, problem, room);
+}
+
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
                   int cpu, struct ht_random *random, char *problem, size_t problem_room) {
     bool streamed = job->pass != HT_PASS_DESCRIBE && channel->built->form->streamed;
     struct ht_decoder *decoder = NULL;
     struct ht_error error = {0};
     int status = 0;
-    memset(channel->exchange, 0, sizeof *channel->exchange);
-    channel->exchange->job = *job;
-    channel->exchange->job.preloaded = choice->preload[0] != 0;
-    channel->exchange->job.expected_device = choice->device;
-    channel->exchange->job.expected_inode = choice->inode;
-    channel->exchange->job.libc_device = choice->libc.device;
-    channel->exchange->job.libc_inode = choice->libc.inode;
-    channel->exchange->job.known = ht_known_alignments_of(choice);
-    if (choice->kind) snprintf(channel->exchange->job.kind, HT_KIND_BYTES, "%s", choice->kind->name);
+    char nonsense[PROBLEM_BYTES];
+    struct ht_job asked = ask(channel, choice, job);
     // Where calls wait for their recorded time, a pause to decode would make them late.
     bool alternate = job->real_ns_per_trace_ns == 0;
     if (streamed && !(decoder = ht_decoder_start(channel->built, job->scale, alternate, &error))) {
         snprintf(problem, problem_room, "%s", error.message);
+        take_answer(channel, &asked, nonsense, sizeof nonsense);
         return false;
     }
     struct ht_oom_kills kills = ht_oom_kills_read();
     bool ran = run_to_end(channel, choice, job, cpu, random, &status, problem, problem_room);
-    if (decoder && ht_decoder_stop(decoder, &error)) {
-        snprintf(problem, problem_room, "%s", error.message);
-        return false;
-    }
-    return ran && judge(channel, status, kills, problem, problem_room) && !interrupted;
+    bool decoded = !decoder || !ht_decoder_stop(decoder, &error);
+    bool sound = take_answer(channel, &asked, nonsense, sizeof nonsense);
+    if (!decoded) snprintf(problem, problem_room, "%s", error.message);
+    else if (ran && !sound && WIFEXITED(status)) snprintf(problem, problem_room, "%s", nonsense);
+    else return ran && judge(channel, status, kills, problem, problem_room) && !interrupted;
+    return false;
 }

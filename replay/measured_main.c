@@ -40,6 +40,7 @@ struct measured {
     void (*replaying)(bool yes);  // tells the null allocator whose calls come; NULL with all others
     struct ht_form *form;
     struct ht_exchange *exchange;
+    struct ht_job job;  // as it was asked: what the allocator does to the exchange changes nothing of it
     struct ht_window window;
     struct ht_lane *lanes;  // the streams', for each copy; and one more for what is inherited
     uint32_t lanes_count, scale, repeats;
@@ -71,12 +72,14 @@ static void *shared_table(size_t bytes, struct ht_outcome *outcome) {
     return table;
 }
 
+// The descriptor is not needed any more then, and nobody can write through it by mistake.
 static void *map_fd(const char *text, int protection, size_t *bytes) {
     int fd = atoi(text);
     struct stat status;
     if (fstat(fd, &status)) return NULL;
     *bytes = (size_t)status.st_size;
     void *map = mmap(NULL, *bytes, protection, MAP_SHARED, fd, 0);
+    close(fd);
     return map == MAP_FAILED ? NULL : map;
 }
 
@@ -88,7 +91,7 @@ static void fault_in(const void *start, size_t bytes) {
 
 // i: of the streams, of which the last is what is inherited.
 static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i, uint32_t copy) {
-    const struct ht_job *job = &run->exchange->job;
+    const struct ht_job *job = &run->job;
     struct ht_form *form = run->form;
     lane->table = run->table + (size_t)copy * run->copy_slots;
     lane->handovers = run->handovers + (size_t)copy * run->copy_slots;
@@ -116,14 +119,14 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
 
 static void prepare_verify(struct measured *run, size_t slots) {
     struct ht_exchange *exchange = run->exchange;
-    if (exchange->job.pass != HT_PASS_VERIFY) return;
+    if (run->job.pass != HT_PASS_VERIFY) return;
     if (slots > UINT32_MAX) {
         errno = EOVERFLOW;
         refuse(&exchange->outcome, "too many slots to verify");
     }
     void *memory = shared_table(ht_verify_bytes((uint32_t)slots), &exchange->outcome);
     run->verify = ht_verify_prepare(memory, &run->server, run->table, (uint32_t)slots,
-                                    exchange->job.known, &exchange->findings);
+                                    run->job.known, &exchange->findings);
 }
 
 // Copies of the trace share its words, and have slots and threads of their own.
@@ -137,7 +140,7 @@ static void prepare_lanes(struct measured *run) {
     run->handovers = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
     run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
     prepare_verify(run, slots);
-    const struct ht_job *job = &run->exchange->job;
+    const struct ht_job *job = &run->job;
     if (job->pass == HT_PASS_TIMED && job->pollution_bytes) {
         run->pollution = shared_table(job->pollution_bytes, outcome);
     }
@@ -151,7 +154,7 @@ static void prepare_lanes(struct measured *run) {
 }
 
 static void prepare_figures(struct measured *run) {
-    const struct ht_job *job = &run->exchange->job;
+    const struct ht_job *job = &run->job;
     struct ht_child_figures *figures = &run->exchange->figures;
     size_t slots = (size_t)run->copy_slots * run->scale;
     if (job->pass == HT_PASS_MEMORY) {
@@ -168,7 +171,7 @@ static void prepare_figures(struct measured *run) {
 
 static void prepare(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
-    const struct ht_job *job = &run->exchange->job;
+    const struct ht_job *job = &run->job;
     run->statm_fd = ht_rss_open();
     if (run->statm_fd < 0) refuse(outcome, "/proc/self/statm can't be read");
     run->scale = job->scale > 1 ? job->scale : 1;
@@ -191,7 +194,7 @@ static void prepare(struct measured *run) {
     ht_window_init(&run->window, run->lanes, run->lanes_count,
                    first == HT_NO_STREAM ? NULL : &run->lanes[first], job->window_ns, &tables, outcome);
     run->window.replaying = run->replaying;
-    run->window.real_ns_per_trace_ns = run->exchange->job.real_ns_per_trace_ns;
+    run->window.real_ns_per_trace_ns = run->job.real_ns_per_trace_ns;
 }
 
 static uint64_t clock_cost_ticks(void) {
@@ -260,7 +263,7 @@ static void add_lane(struct ht_outcome *outcome, const struct ht_lane *lane) {
 
 // Only what the replay itself does is counted.
 static void begin_figures(struct measured *run) {
-    const struct ht_job *job = &run->exchange->job;
+    const struct ht_job *job = &run->job;
     if (job->pass != HT_PASS_ACCOUNT || job->syscall_socket < 0) return;
     run->exchange->figures.filter_refusal = ht_syscall_filter_install(job->syscall_socket);
 }
@@ -280,7 +283,7 @@ static void free_left(struct measured *run) {
 
 static void take_figures(struct measured *run) {
     struct ht_child_figures *figures = &run->exchange->figures;
-    switch (run->exchange->job.pass) {
+    switch (run->job.pass) {
     case HT_PASS_FLAT: ht_perf_end(&run->perf); break;
     case HT_PASS_MEMORY:
         ht_after_replay(run->residency.smaps_fd, run->statm_fd, figures);
@@ -307,8 +310,8 @@ static void await_background(struct measured *run) {
 static void start_virtual_time(struct measured *run) {
     await_background(run);
     ht_virtual_clock_start(&run->window.low_ns);
-    ht_background_start(&run->window.low_ns, run->exchange->job.real_ns_per_trace_ns);
-    if (run->exchange->job.pass == HT_PASS_MEMORY) {
+    ht_background_start(&run->window.low_ns, run->job.real_ns_per_trace_ns);
+    if (run->job.pass == HT_PASS_MEMORY) {
         run->exchange->outcome.cycle_counter_watched = ht_cycle_trap_start();
     }
 }
@@ -318,14 +321,14 @@ static void run_once(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
     struct ht_child_figures *figures = &run->exchange->figures;
     struct rusage before, after;
-    if (run->exchange->job.pass == HT_PASS_FLAT) ht_perf_begin(&run->perf);
+    if (run->job.pass == HT_PASS_FLAT) ht_perf_begin(&run->perf);
     getrusage(RUSAGE_SELF, &before);
     uint64_t start_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     ht_window_run(&run->window);
-    ht_pace_to_end(&run->window, run->window.base_ns + run->exchange->job.end_ns);
+    ht_pace_to_end(&run->window, run->window.base_ns + run->job.end_ns);
     outcome->wall_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - start_ns;
     getrusage(RUSAGE_SELF, &after);
-    if (run->exchange->job.pass == HT_PASS_FLAT) ht_perf_pause(&run->perf);
+    if (run->job.pass == HT_PASS_FLAT) ht_perf_pause(&run->perf);
     outcome->minor_faults += (uint64_t)(after.ru_minflt - before.ru_minflt);
     outcome->major_faults += (uint64_t)(after.ru_majflt - before.ru_majflt);
     figures->voluntary_switches += (uint64_t)(after.ru_nvcsw - before.ru_nvcsw);
@@ -336,7 +339,7 @@ static void run_once(struct measured *run) {
 // As if the program were started once more: what it left is freed, what it inherited is allocated again, and
 // trace time goes on.
 static void begin_again(struct measured *run) {
-    uint64_t low_ns = run->window.low_ns, ended_ns = run->window.base_ns + run->exchange->job.end_ns;
+    uint64_t low_ns = run->window.low_ns, ended_ns = run->window.base_ns + run->job.end_ns;
     ht_window_rewind(&run->window, ended_ns > low_ns ? ended_ns : low_ns);
     free_left(run);
     if (run->lanes_count > 1) {
@@ -364,7 +367,7 @@ static void run_all(struct measured *run) {
 }
 
 static void replay(struct measured *run) {
-    const struct ht_job *job = &run->exchange->job;
+    const struct ht_job *job = &run->job;
     struct ht_outcome *outcome = &run->exchange->outcome;
     prepare(run);
     outcome->clock_cost_ticks = clock_cost_ticks();
@@ -397,7 +400,7 @@ static void replay(struct measured *run) {
 
 // Whoever serves is described first; from then on the launcher knows the kind.
 static void find_server(struct measured *run) {
-    const struct ht_job *job = &run->exchange->job;
+    const struct ht_job *job = &run->job;
     const struct ht_allocator *likely = job->preloaded ? ht_allocator_named(job->kind) : ht_this_allocator;
     run->server = ht_server_find(likely, job->pass == HT_PASS_DESCRIBE);
     if (run->server.kind && run->server.kind->is_null) {
@@ -434,13 +437,14 @@ int main(int argc, char **argv) {
         return 2;
     }
     struct ht_outcome *outcome = &run.exchange->outcome;
+    run.job = run.exchange->job;
     outcome->state = HT_OUTCOME_RUNNING;
-    if (!ht_service_proof(&run.exchange->job, ht_this_allocator, outcome)) {
+    if (!ht_service_proof(&run.job, ht_this_allocator, outcome)) {
         outcome->state = HT_OUTCOME_REFUSED;
         return 1;
     }
     find_server(&run);
-    if (run.exchange->job.pass == HT_PASS_DESCRIBE) {
+    if (run.job.pass == HT_PASS_DESCRIBE) {
         describe(&run);
     } else {
         run.form = map_fd(argv[1], PROT_READ, &form_bytes);  // nothing that goes wrong here can change it

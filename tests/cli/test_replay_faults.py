@@ -257,6 +257,43 @@ def test_one_that_cannot_start(tools: Tools, trace: Path) -> None:
     assert b"glibc" in done.stdout
 
 
+WROTE = "its answer can't be right ("
+
+
+@pytest.mark.parametrize(("fault", "words"), [
+    ("fill_descriptors", WROTE + "what it was asked)"), ("fill_answer", WROTE), ("cut_descriptors", "")])
+@pytest.mark.parametrize("memory", ["64", "1"], ids=("held", "streamed"))
+def test_one_that_writes_over_what_it_shares(tools: Tools, tmp_path: Path, fault: str, words: str,
+                                             memory: str) -> None:
+    """It costs its own runs and no other, and the launcher lives."""
+    trace = replay_traces.made(tools, tmp_path, events=400_000)
+    results = tmp_path / "r.jsonl"
+    done = run_faulty(tools, fault, "glibc,", trace, "--rounds", "1", "--decoded-memory", memory,
+                      "--timeout", "20s", "-o", results)
+    rows = [row for row in replay_traces.rows(results) if not row["control"]]
+    of_glibc = [row for row in rows if row["allocator"]["name"] == "glibc"]
+    assert len(of_glibc) == 2 and all(row["problem"] is None for row in of_glibc)
+    assert all(row["streamed"] == (memory == "1") for row in of_glibc)
+    assert done.returncode == (1 if words else 0), done.stderr.decode()
+    if words:
+        told = done.stderr.decode().splitlines()
+        assert any(words in line and line.startswith("replay: bad") for line in told), told
+    else:
+        assert all(row["problem"] is None for row in rows)
+
+
+def test_one_that_writes_over_the_decoded_trace(tools: Tools, tmp_path: Path) -> None:
+    """What becomes of its own run is chance: a crash, a hang, a result that can't be right."""
+    trace = replay_traces.made(tools, tmp_path, events=400_000)
+    results = tmp_path / "r.jsonl"
+    done = run_faulty(tools, "fill_trace", "glibc,", trace, "--rounds", "2", "--decoded-memory", "1",
+                      "--timeout", "20s", "-o", results)
+    rows = [row for row in replay_traces.rows(results) if not row["control"]]
+    assert done.returncode == 1
+    assert all((row["problem"] is None) == (row["allocator"]["name"] != "bad") for row in rows)
+    assert sum(row["allocator"]["name"] == "glibc" for row in rows) == 4
+
+
 @pytest.mark.parametrize("fault", ["hang", "spin"])
 def test_timeout(tools: Tools, trace: Path, fault: str) -> None:
     done = run_faulty(tools, fault, "glibc,", trace, "--rounds", "1", "--timeout", "1s")

@@ -15,8 +15,13 @@
 //     hang           free never returns, asleep
 //     spin           free never returns, busy
 //     crash_at_once  the same fault as crash, in the first call of all
+//     fill_descriptors  at its start it writes into whatever descriptors it has inherited
+//     cut_descriptors   at its start it cuts the files behind them
+//     fill_answer       late, all that it shares with the launcher for its answer becomes 0xff
+//     fill_trace        the same of the decoded trace
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -90,8 +95,41 @@ static void *give_overlapping(size_t size) {
     return fresh;
 }
 
+__attribute__((constructor)) static void damage_descriptors(void) {
+    enum { FIRST = 3, LAST = 40 };
+    char bytes[4096];
+    memset(bytes, 0xff, sizeof bytes);
+    for (int fd = FIRST; fd <= LAST; fd++) {
+        if (faulty("fill_descriptors") && pwrite(fd, bytes, sizeof bytes, 0) < 0) continue;
+        if (faulty("cut_descriptors") && ftruncate(fd, 0)) continue;
+    }
+}
+
+// Fills the writable mappings of the file whose name has this in it.
+static void damage_mapped(const char *name) {
+    static char maps[1 << 18];
+    size_t used = 0;
+    int fd = open("/proc/self/maps", O_RDONLY);
+    for (ssize_t got; (got = read(fd, maps + used, sizeof maps - 1 - used)) > 0;) used += (size_t)got;
+    close(fd);
+    maps[used] = 0;
+    for (char *line = maps, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        if (!strstr(line, name) || !strstr(line, " rw")) continue;
+        char *end;
+        uintptr_t from = strtoull(line, &end, 16), until = strtoull(end + 1, NULL, 16);
+        memset((void *)from, 0xff, until - from);
+    }
+}
+
 void *malloc(size_t size) {
     static atomic_ulong pairs;
+    static atomic_flag damaged = ATOMIC_FLAG_INIT;
+    if (fitting(size) && faulty("fill_answer") && due("fill_answer") && !atomic_flag_test_and_set(&damaged))
+        damage_mapped("heaptape-exchange");
+    if (fitting(size) && faulty("fill_trace") && due("fill_trace") && !atomic_flag_test_and_set(&damaged))
+        damage_mapped("heaptape-pool");
     if (faulty("crash_at_once")) raise(SIGSEGV);
     if (fitting(size) && faulty("overlap") && atomic_fetch_add(&pairs, 1) % FAULT_ONE_IN < 2) {
         return give_overlapping(size);
