@@ -9,11 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "chunk_pool.h"
 #include "form_chunks.h"
 #include "form_copies.h"
 #include "form_held.h"
 #include "form_state.h"
-#include "form_streamed.h"
 
 enum { CHUNKS_BEGUN_BYTES = 256 << 20 };
 
@@ -60,17 +60,17 @@ static_assert((HT_TIME_LIMIT_NS & (HT_TIME_LIMIT_NS - 1)) == 0,
               "a time beyond the limit shows in the or of all");
 
 int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, void *context) {
-    form->events = 0;
+    uint64_t events_before = 0;
     for (size_t i = 0; i < ht_trace_sections(form->reader); i++) {
         const struct ht_section_place *place = ht_trace_section(form->reader, i);
         struct ht_events events;
         if (place->kind != HT_SECTION_EVENTS) continue;
         if (ht_trace_events(form->reader, i, &events, form->error)) return -1;
-        assert(events.first_event * form->copies == form->events &&
+        assert(events.first_event * form->copies == events_before &&
                events.rows == place->rows);  // the reader has seen to it
         const char *wrong = what_is_wrong(form, &events);
         if (wrong) return ht_error_input(form->error, form->path, place->offset, "%s", wrong);
-        form->events += (uint64_t)events.rows * form->copies;
+        events_before += (uint64_t)events.rows * form->copies;
         int stop = form->copies > 1 ? ht_form_visit_copies(form, place, &events, visit, context)
                                     : visit(context, place, &events);
         if (stop) return stop;
@@ -149,7 +149,7 @@ static int build(struct ht_form_state *form) {
         form->chunk_words_max = chunk_words_max(form);
         if (make_header(form)) return -1;
         int outcome = ht_form_hold(form);
-        if (outcome < 0 || (outcome > 0 && ht_form_stream_prepare(form))) return -1;
+        if (outcome < 0 || (outcome > 0 && ht_pool_prepare(form))) return -1;
         tell_all_copies(form->built, form->options->scale > 1 ? form->options->scale / form->copies : 1);
         if (form->built->form->operations) return keep_live_slots(form);
     }
@@ -185,8 +185,10 @@ int ht_form_build(struct ht_trace_reader *reader, const char *path, const struct
 }
 
 void ht_form_free(struct ht_built_form *built) {
-    if (built->fd < 0) free(built->form);  // it never came to be mapped
-    else munmap(built->form, built->mapped_bytes);
+    bool held = built->fd >= 0 && !built->pool;
+    if (held) munmap(built->form, built->mapped_bytes);
+    else free(built->form);  // streamed, or it never came to be mapped
+    if (built->pool) munmap(built->pool, built->mapped_bytes);
     if (built->fd >= 0) close(built->fd);
     free(built->points);
     free(built->reading_points);

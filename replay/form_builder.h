@@ -22,6 +22,7 @@ struct ht_form_options {
                               // pauses, too, about HT_PAUSE_POINTS_MAX times in all
     uint32_t samples;         // RSS is read about so many times; 0: as often as seems right
     uint64_t held_bytes_max;  // a longer form is streamed
+    uint64_t pool_bytes;      // of a streamed one, if that is enough; 0: as much as seems right
     uint32_t scale;           // copies of the trace, at most HT_SCALE_MAX; 0 as 1
 };
 
@@ -40,9 +41,10 @@ struct ht_reading_point {
 static_assert(sizeof(struct ht_reading_point) == 8, "reading point");
 
 struct ht_built_form {
-    int fd;  // memfd with the form, not closed on exec
-    struct ht_form *form;
-    uint64_t mapped_bytes;
+    int fd;  // what children map, not closed on exec: a held form, which nobody can change, or a pool
+    struct ht_form *form;   // of a streamed one the header alone, of which the pool has a copy
+    struct ht_form *pool;   // NULL: the form is held
+    uint64_t mapped_bytes;  // by each child
     struct ht_sample_point *points;           // form->samples of them
     struct ht_reading_point *reading_points;  // form->readings of them
     uint64_t calls[HT_FUNCTIONS];             // replayed calls by function

@@ -57,7 +57,7 @@ struct ht_form_state {
     uint32_t slots_count, streams_count;
     uint32_t chunk_words_max;
     size_t slots_room, streams_room, publishing_room, untouched_room;
-    uint64_t events;
+    uint64_t events;     // in the whole trace, known once it has been counted
     uint64_t at_ns;      // time of the event that is being written: all before it has been
     uint64_t inherited;  // the events that come first
     uint32_t copies;     // so often each event is written, and events are numbered by this factor
@@ -68,18 +68,19 @@ struct ht_form_state {
 typedef int ht_section_visitor(void *context, const struct ht_section_place *place,
                                const struct ht_events *events);
 
-// Decodes and checks one section of events after the other, counting the events. Returns 0, or what a visitor
-// returned instead: -1 with error, 1 to stop.
+// Decodes and checks one section of events after the other. Returns 0, or what a visitor returned instead: -1
+// with error, 1 to stop.
 int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, void *context);
 
-// Counts each thread's events, and finds the ops after which a slot goes over to another thread. Of a single
-// stream only the bound is needed, which the index tells.
+// Counts all events and each thread's, and finds the ops after which a slot goes over to another thread. Of a
+// single stream only the bound is needed, which the index tells.
 int ht_form_count(struct ht_form_state *form);
 
 // Makes room for the slots of a section; new ones are nobody's. last_event or bytes of new ones: `fresh`.
 int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *events, uint64_t fresh);
 
-// Writes the streams into the sink, and into form->built what there is to tell. Can be called again.
+// Writes the streams into the sink, and into form->built what there is to tell. Can be called again, also
+// after a time that was given up on the way, and then does the same: nothing of the time before is left.
 int ht_form_write(struct ht_form_state *form);
 
 // Makes room for `needed` elements in the array whose pointer lies at `place`; those added are zero. Returns 0,

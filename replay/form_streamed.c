@@ -2,22 +2,16 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
+#include "chunk_pool.h"
 #include "form_chunks.h"
 #include "futex_word.h"
 
-enum {
-    POOL_BYTES_MIN = 4 << 20,
-    POOL_BYTES_MAX = 64 << 20,
-    SLOTS_PER_STREAM = 4,
-    SLOTS_SPARE = 16,
-    STACK_BYTES = 256 << 10
-};
+enum { STACK_BYTES = 256 << 10 };
 
 static const struct timespec look_again = {.tv_nsec = 10000000};
 
@@ -26,7 +20,7 @@ struct ht_decoder {
     struct ht_form_state *form;  // lent, with what follows in the places of its own
     struct ht_built_form told, *lent_built;
     struct ht_error error, *lent_error;
-    struct ht_form *shared;
+    struct ht_form *shared;  // which the child can write: nothing that is read there is believed
     uint32_t readers;  // of each chunk
     bool alternate;
     uint32_t slots, slot_units, first_slot_unit;
@@ -37,78 +31,28 @@ struct ht_decoder {
     int failed;
 };
 
-static int failed_system(struct ht_form_state *form) {
-    return ht_error_system(form->error, form->path, "shared memory for the decoded trace");
-}
-
-static uint64_t round_up(uint64_t bytes) {
-    return (bytes + HT_CHUNK_UNIT_BYTES - 1) / HT_CHUNK_UNIT_BYTES * HT_CHUNK_UNIT_BYTES;
-}
-
-static uint64_t slot_bytes(const struct ht_form_state *form) {
-    return round_up(sizeof(struct ht_chunk) + (form->chunk_words_max + HT_WORDS_PADDING) * sizeof(uint64_t));
-}
-
-static uint64_t header_bytes(const struct ht_form_state *form) {
-    return round_up(sizeof(struct ht_form) + (form->streams_count + 1) * sizeof(struct ht_stream));
-}
-
-// Half of what a held form may have: the launcher's own tables need some, too.
-static uint64_t pool_bytes(const struct ht_form_state *form) {
-    uint64_t bytes = form->options->held_bytes_max / 2;
-    return bytes < POOL_BYTES_MIN ? POOL_BYTES_MIN : bytes < POOL_BYTES_MAX ? bytes : POOL_BYTES_MAX;
-}
-
-// The pool's chunks are smaller than those of a held form, so that every stream can have some.
-static void shrink_chunks(struct ht_form_state *form) {
-    uint64_t slots_least = (uint64_t)SLOTS_PER_STREAM * (form->streams_count + 1) + SLOTS_SPARE;
-    uint64_t words = pool_bytes(form) / slots_least / sizeof(uint64_t);
-    words -= words < 64 ? 0 : sizeof(struct ht_chunk) / sizeof(uint64_t) + HT_WORDS_PADDING;
-    if (words < form->chunk_words_max) form->chunk_words_max = (uint32_t)words;
-    if (form->chunk_words_max < HT_CHUNK_WORDS_MIN) form->chunk_words_max = HT_CHUNK_WORDS_MIN;
-}
-
-int ht_form_stream_prepare(struct ht_form_state *form) {
-    struct ht_built_form *built = form->built;
-    struct ht_form *header = built->form;
-    shrink_chunks(form);
-    uint64_t slots = pool_bytes(form) / slot_bytes(form);
-    uint64_t slots_least = (uint64_t)SLOTS_PER_STREAM * (form->streams_count + 1) + SLOTS_SPARE;
-    if (slots < slots_least) slots = slots_least;
-    uint64_t bytes = header_bytes(form) + slots * slot_bytes(form);
-    int fd = memfd_create("heaptape-pool", 0);
-    if (fd < 0 || ftruncate(fd, (off_t)bytes)) {
-        failed_system(form);
-        if (fd >= 0) close(fd);
-        return -1;
-    }
-    struct ht_form *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) {
-        failed_system(form);
-        close(fd);
-        return -1;
-    }
-    memcpy(map, header, built->mapped_bytes);
-    map->streamed = 1;
-    map->bytes = bytes;
-    free(header);
-    built->form = map;
-    built->mapped_bytes = bytes;
-    built->fd = fd;
-    return 0;
-}
-
 static struct ht_chunk *slot_chunk(const struct ht_decoder *decoder, uint32_t slot, uint32_t *unit) {
     *unit = decoder->first_slot_unit + slot * decoder->slot_units;
     return ht_form_chunk(decoder->shared, *unit);
 }
 
-static uint32_t slots_free(struct ht_decoder *decoder) {
-    uint32_t left = atomic_load(&decoder->shared->chunks_left);
-    decoder->slots_used -= left - decoder->left_seen;
-    decoder->left_seen = left;
-    return decoder->slots - decoder->slots_used;
+static int damaged(struct ht_decoder *decoder) {
+    if (decoder->error.status) return -1;
+    errno = 0;
+    return ht_error_system(&decoder->error, decoder->form->path,
+                           "the child wrote into the decoded trace, or beyond it");
 }
+
+// Learns how many chunks have been left. Returns 0, or -1 with error.
+static int look_at_left(struct ht_decoder *decoder) {
+    uint32_t left = atomic_load(&decoder->shared->chunks_left), more = left - decoder->left_seen;
+    if (more > decoder->slots_used) return damaged(decoder);
+    decoder->slots_used -= more;
+    decoder->left_seen = left;
+    return 0;
+}
+
+static uint32_t slots_free(const struct ht_decoder *decoder) { return decoder->slots - decoder->slots_used; }
 
 static int take_slot(struct ht_decoder *decoder, struct ht_chunk **chunk, uint32_t *unit) {
     for (uint32_t tried = 0; tried < decoder->slots; tried++) {
@@ -119,8 +63,7 @@ static int take_slot(struct ht_decoder *decoder, struct ht_chunk **chunk, uint32
             return 0;
         }
     }
-    assert(!"a free slot");
-    return -1;
+    return damaged(decoder);
 }
 
 static void name_next(struct ht_decoder *decoder, uint32_t stream, uint32_t unit) {
@@ -133,8 +76,8 @@ static void name_next(struct ht_decoder *decoder, uint32_t stream, uint32_t unit
 }
 
 static int put_chunk(struct ht_decoder *decoder, uint32_t stream, const struct ht_chunk *chunk) {
-    struct ht_chunk *to;
-    uint32_t unit;
+    struct ht_chunk *to = NULL;
+    uint32_t unit = 0;
     if (take_slot(decoder, &to, &unit)) return -1;
     to->words = chunk->words;
     atomic_store(&to->next_unit, 0);
@@ -157,7 +100,8 @@ static int link_begun(struct ht_form_state *form) {
 
 static int await_slots(struct ht_decoder *decoder, uint32_t wanted) {
     while (slots_free(decoder) < wanted) {
-        if (atomic_load(&decoder->abandoned)) return -1;
+        if (atomic_load(&decoder->abandoned) || look_at_left(decoder)) return -1;
+        if (slots_free(decoder) >= wanted) break;
         ht_futex_wait_shared(&decoder->shared->chunks_left, decoder->left_seen, &look_again);
     }
     return 0;
@@ -173,7 +117,8 @@ static uint32_t reserve(const struct ht_form_state *form) { return form->streams
 
 static int link_chunk(struct ht_form_state *form, uint32_t stream, const struct ht_chunk *chunk) {
     struct ht_decoder *decoder = form->sink_state;
-    if (atomic_load(&decoder->abandoned) || put_chunk(decoder, stream, chunk)) return -1;
+    if (atomic_load(&decoder->abandoned) || put_chunk(decoder, stream, chunk) || look_at_left(decoder))
+        return -1;
     if (slots_free(decoder) > reserve(form)) return 0;
     // Whoever must make room may need any of what is begun (see replay_feed.c).
     if (link_begun(form)) return -1;
@@ -193,7 +138,7 @@ static int end_stream(struct ht_form_state *form, uint32_t stream) {
 // Threads that have little to do should not wait for theirs until a chunk is full.
 static int tick(struct ht_form_state *form) {
     struct ht_decoder *decoder = form->sink_state;
-    if (atomic_load(&decoder->abandoned)) return -1;
+    if (atomic_load(&decoder->abandoned) || look_at_left(decoder)) return -1;
     if (slots_free(decoder) <= 2 * reserve(form)) return 0;
     if (link_begun(form)) return -1;
     atomic_store(&decoder->shared->complete_ns, form->at_ns);
@@ -202,42 +147,51 @@ static int tick(struct ht_form_state *form) {
 
 static const struct ht_form_sink sink = {.link = link_chunk, .end = end_stream, .tick = tick};
 
+// What is decoded again must be what was decoded before: the child has room for that much.
+static int compare_with_first(struct ht_decoder *decoder) {
+    const struct ht_form *first = decoder->lent_built->form, *again = decoder->told.form;
+    if (first->operations == again->operations && first->samples == again->samples &&
+        first->readings == again->readings)
+        return 0;
+    return ht_error_input(&decoder->error, decoder->form->path, 0,
+                          "the trace that was read at first expected, which had %" PRIu64
+                          " calls to replay; now there are %" PRIu64,
+                          first->operations, again->operations);
+}
+
 static void *decode(void *argument) {
     struct ht_decoder *decoder = argument;
     decoder->failed = ht_form_write(decoder->form);
+    if (!decoder->failed) decoder->failed = compare_with_first(decoder);
     if (decoder->failed) atomic_store(&decoder->shared->broken, 1);
     set_filling(decoder, false);
     return NULL;
 }
 
-// Everything of the run before is gone.
+// Everything of the run before is gone, whatever that child did to it.
 static void reset(struct ht_decoder *decoder) {
     struct ht_form *shared = decoder->shared;
-    for (uint32_t i = 0; i <= shared->streams; i++) atomic_store(&ht_form_streams(shared)[i].first_unit, 0);
-    for (uint32_t i = 0; i < decoder->slots; i++) {
-        uint32_t unit;
-        atomic_store(&slot_chunk(decoder, i, &unit)->readers, 0);
-    }
-    atomic_store(&shared->chunks_left, 0);
-    atomic_store(&shared->complete_ns, 0);
-    atomic_store(&shared->broken, 0);
+    uint32_t unit;
+    memcpy(shared, decoder->lent_built->form, ht_pool_header_bytes(decoder->form));
+    for (uint32_t i = 0; i < decoder->slots; i++) atomic_store(&slot_chunk(decoder, i, &unit)->readers, 0);
     set_filling(decoder, decoder->alternate);
 }
 
 // What the decoding tells goes into a header of its own: the shared one is being read.
 static int lend(struct ht_decoder *decoder, const struct ht_built_form *built) {
     struct ht_form_state *form = built->state;
+    uint64_t header_bytes = ht_pool_header_bytes(form), slot_bytes = ht_pool_slot_bytes(form);
     decoder->form = form;
-    decoder->shared = built->form;
+    decoder->shared = built->pool;
     decoder->lent_built = form->built;
     decoder->lent_error = form->error;
-    decoder->slot_units = (uint32_t)(slot_bytes(form) / HT_CHUNK_UNIT_BYTES);
-    decoder->first_slot_unit = (uint32_t)(header_bytes(form) / HT_CHUNK_UNIT_BYTES);
-    decoder->slots = (uint32_t)((built->mapped_bytes - header_bytes(form)) / slot_bytes(form));
+    decoder->slot_units = (uint32_t)(slot_bytes / HT_CHUNK_UNIT_BYTES);
+    decoder->first_slot_unit = (uint32_t)(header_bytes / HT_CHUNK_UNIT_BYTES);
+    decoder->slots = (uint32_t)((built->mapped_bytes - header_bytes) / slot_bytes);
     decoder->last_units = calloc(form->streams_count + 1, sizeof(uint32_t));
-    decoder->told = (struct ht_built_form){.fd = -1, .form = malloc(header_bytes(form))};
+    decoder->told = (struct ht_built_form){.fd = -1, .form = malloc(header_bytes)};
     if (!decoder->last_units || !decoder->told.form) return -1;
-    memcpy(decoder->told.form, built->form, header_bytes(form));
+    memcpy(decoder->told.form, built->form, header_bytes);
     form->built = &decoder->told;
     form->error = &decoder->error;
     form->sink = &sink;

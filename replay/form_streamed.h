@@ -8,12 +8,8 @@
 
 #include "error.h"
 
-struct ht_form_state;
 struct ht_built_form;
 struct ht_decoder;
-
-// Replaces form->built's header by a mapped one with a pool. Returns 0, or -1 with error.
-int ht_form_stream_prepare(struct ht_form_state *form);
 
 // Starts to decode for a child in which each chunk is read by so many lanes. Returns NULL with error where
 // that fails. built must be streamed. alternate: the decoding waits until the pool has been replayed and then

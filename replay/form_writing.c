@@ -450,9 +450,13 @@ static int write_section(void *context, const struct ht_section_place *place,
 static void begin(struct ht_form_state *form) {
     struct ht_built_form *built = form->built;
     struct ht_form *header = built->form;
-    *built = (struct ht_built_form){
-        .fd = built->fd, .form = header, .mapped_bytes = built->mapped_bytes, .state = built->state};
+    *built = (struct ht_built_form){.fd = built->fd,
+                                    .form = header,
+                                    .pool = built->pool,
+                                    .mapped_bytes = built->mapped_bytes,
+                                    .state = built->state};
     header->operations = header->samples = header->readings = 0;
+    form->at_ns = 0;
     for (uint32_t i = 0; i < form->slots_count; i++) {
         form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};
     }

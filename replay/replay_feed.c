@@ -1,9 +1,6 @@
-// Why a streamed form can't deadlock. The launcher writes ops in the order of the trace. When it finds too
-// few free chunks, it links all that it has begun to write (for that it keeps a reserve of one chunk for each
-// stream), tells by complete_ns that all before the op at hand is there, and waits. So all of the trace
-// up to the op at hand can be executed (replay_window.c), and then all chunks but the last of each stream
-// have been left, which is more than the launcher waits for. A starving thread's place is complete_ns, and it
-// looks again every millisecond, so that it holds up nobody.
+// Why a streamed form can't deadlock: docs/replay-threads.md has the argument. What it needs of this file: a
+// chunk is left as soon as the next one's name is known; a starving thread's place is complete_ns, and it looks
+// again every millisecond, so that it holds up nobody.
 #include "replay_feed.h"
 
 #include <time.h>

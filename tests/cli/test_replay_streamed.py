@@ -9,7 +9,7 @@ import pytest
 
 from tool_runner import Tools, run
 
-# Decoded, the trace of 1.2 M events takes more than three times the smallest pool, 4 MiB.
+# Decoded, the trace of 1.2 M events takes many times the pool of half a MiB that --decoded-memory 1 leaves.
 EVENTS, LIVE = 1_200_000, 20_000
 
 

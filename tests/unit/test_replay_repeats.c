@@ -3,8 +3,10 @@
 #include "unit_support.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "child_run.h"
+#include "form_streamed.h"
 
 enum { OPERATIONS = 20000 };
 
@@ -21,11 +23,12 @@ static bool choose(struct ht_choice *choice, const char *name) {
     return access(choice->executable, X_OK) == 0;
 }
 
-static void load(struct replayed *replayed, const struct ht_form_options *options, const char *arguments) {
+static void load_operations(struct replayed *replayed, const struct ht_form_options *options, int operations,
+                            const char *arguments) {
     char path[256], command[1024];
     struct ht_error error = {0};
     unit_path(path, "repeats.bin");
-    snprintf(command, sizeof command, "%s/bench/make_trace %s %d %s", HEAPTAPE_BUILD, path, OPERATIONS,
+    snprintf(command, sizeof command, "%s/bench/make_trace %s %d %s", HEAPTAPE_BUILD, path, operations,
              arguments);
     assert_int_equal(system(command), 0);
     replayed->reader = ht_trace_open(path, &error);
@@ -34,6 +37,10 @@ static void load(struct replayed *replayed, const struct ht_form_options *option
     if (ht_form_build(replayed->reader, path, &replayed->options, &replayed->built, &error))
         fail_msg("%s", error.message);
     unlink(path);
+}
+
+static void load(struct replayed *replayed, const struct ht_form_options *options, const char *arguments) {
+    load_operations(replayed, options, OPERATIONS, arguments);
 }
 
 static void unload(struct replayed *replayed) {
@@ -48,6 +55,7 @@ static struct ht_outcome run_child(struct replayed *replayed, const struct ht_ch
     struct ht_random random = {1};
     char problem[512] = "";
     assert_int_equal(ht_child_channel_open(&channel, &replayed->built, &error), 0);
+    channel.watch.timeout_ns = 50000000000u;
     if (!ht_child_run(&channel, choice, job, -1, &random, problem, sizeof problem)) fail_msg("%s", problem);
     struct ht_outcome outcome = channel.exchange->outcome;
     ht_child_channel_close(&channel);
@@ -134,6 +142,29 @@ static void nothing_else_repeats(void **state) {
     unload(&replayed);
 }
 
+// A child that ends early leaves the trace decoded half way, somewhere behind the first of its sections.
+static void what_was_given_up_is_decoded_anew(void **state) {
+    (void)state;
+    struct replayed replayed;
+    struct ht_choice choice;
+    struct ht_error error = {0};
+    struct ht_job job = flat_job(1, 1);
+    const struct ht_form_options options = {.seed = 1, .end_ns = 1000000000, .held_bytes_max = 1 << 20};
+    const struct timespec moment = {.tv_nsec = 200000000};
+    assert_true(choose(&choice, "null"));
+    load_operations(&replayed, &options, 400000, "500 8 5 1000");
+    assert_int_equal(replayed.built.form->streamed, 1);
+    struct ht_decoder *decoder = ht_decoder_start(&replayed.built, 1, true, &error);
+    assert_non_null(decoder);
+    nanosleep(&moment, NULL);  // it fills its pool and waits
+    assert_int_equal(ht_decoder_stop(decoder, &error), 0);
+    job.pass = HT_PASS_MEMORY;
+    struct ht_outcome outcome = run_child(&replayed, &choice, &job);
+    assert_int_equal(outcome.operations, 400000);
+    assert_int_equal(outcome.samples_taken, replayed.built.form->samples);
+    unload(&replayed);
+}
+
 // By the trace's own events, in their order.
 static void find_left(struct ht_trace_reader *reader, uint8_t *left) {
     for (size_t i = 0; i < ht_trace_sections(reader); i++) {
@@ -170,6 +201,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(repeats_are_all_of_them_whole), cmocka_unit_test(one_thread_repeats_too),
         cmocka_unit_test(copies_repeat_together),        cmocka_unit_test(nothing_else_repeats),
+        cmocka_unit_test(what_was_given_up_is_decoded_anew),
         cmocka_unit_test(what_is_left_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,18 @@
+// The shared memory of a form that is streamed: a header, and a pool of chunks of one size.
+#ifndef HEAPTAPE_CHUNK_POOL_H
+#define HEAPTAPE_CHUNK_POOL_H
+
+#include <stdint.h>
+
+struct ht_form_state;
+
+// Makes the pool, as large as there is memory for, and puts it into form->built; the header that is there
+// becomes one of the pool, and stays the launcher's own. Returns 0, or -1 with error: not even the least pool
+// that keeps every thread going (docs/replay-threads.md) can be had.
+int ht_pool_prepare(struct ht_form_state *form);
+
+// Bytes of a chunk of the pool, and of what comes before the first.
+uint64_t ht_pool_slot_bytes(const struct ht_form_state *form);
+uint64_t ht_pool_header_bytes(const struct ht_form_state *form);
+
+#endif
