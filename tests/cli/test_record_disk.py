@@ -14,6 +14,7 @@ from safety_checks import (NO_SPACE, STOPPED, Ending, compare, ending_of, must_w
                            recorded_tallies)
 from tool_runner import (Argument, Outcome, Tools, clean_environment, logs_in, outcome_of,
                          read_tallies, run)
+from waiting import read_line
 
 SIZE_BEFORE, SIZE_CLOSED, SIZE_OVERWRITTEN = range(7800, 7803)  # targets/close_all_fds.c
 
@@ -126,7 +127,7 @@ def test_link_under_the_name_of_a_log(tools: Tools, tmp_path: Path) -> None:
                            tmp_path / "counts"], env=clean_environment(), stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
-        pid = int(process.stdout.readline())
+        pid = int(read_line(process.stdout))
         planted = logs / f"malloc-footprint.{pid}.mraw"
         planted.symlink_to(victim)
         (logs / f"malloc-footprint.{pid}.1.mraw").symlink_to(tmp_path / "new")

@@ -13,6 +13,7 @@ import pytest
 
 from safety_checks import RECORDING, compare_mode, ending_of, recorded_tallies
 from tool_runner import Outcome, Tools, clean_environment, logs_in, read_tallies
+from waiting import read_byte
 
 KILLS_IN_SLOW_TIER = 300
 WRITERS, LANE_BYTES = 4, 4096  # tests/targets/kill_writers.c
@@ -59,7 +60,7 @@ def kill_writers_after(tools: Tools, folder: Path, seconds: float) -> Path:
     with subprocess.Popen([tools.target("kill_writers"), folder / "counts"], env=environment,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
-        assert process.stdout.read(1) == b"."
+        assert read_byte(process.stdout) == b"."
         time.sleep(seconds)
         process.kill()
         assert process.stderr.read() == b""

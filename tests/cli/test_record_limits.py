@@ -12,6 +12,7 @@ import pytest
 from safety_checks import (SIZE_LIMIT, STOPPED, Compared, compare, compare_mode, ending_of,
                            must_work, recorded_tallies)
 from tool_runner import (TALLY_SIZES, Argument, Tools, clean_environment, logs_in, read_tallies)
+from waiting import read_byte
 
 MIB = 1 << 20
 SIZE_BEFORE, SIZE_AFTER, SIZE_THREAD, SIZE_CHILD = range(7830, 7834)  # targets/limit_kinds.c
@@ -125,7 +126,7 @@ def test_log_taken_away(tools: Tools, tmp_path: Path, disturb: Callable[[Path], 
                           stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert process.stdout.read(1) == b"."
+        assert read_byte(process.stdout) == b"."
         [log] = logs_in(logs)
         disturb(log)
         assert process.communicate(b"!", timeout=60) == (b"", b"")
