@@ -1,4 +1,5 @@
 // Clocks by system call: the program may have replaced libc's.
+#include <stdatomic.h>
 #include <time.h>
 
 #include "stamp.h"
@@ -23,6 +24,18 @@ struct ht_clock_pair clock_pair(void) {
         best = (struct ht_clock_pair){.stamp = before + width / 2, .mono_ns = mono_ns};
     }
     return best;
+}
+
+// Two pairs in turn: a process killed in the middle of a store leaves the other whole. Of two threads that did
+// this at once, one would write over the pair that the other has just made the newer one.
+void clock_note_pair(struct ht_raw_header *header, _Atomic bool *taken) {
+    if (atomic_exchange(taken, true)) return;
+    struct ht_clock_pair *pair = header->last_pair, now = clock_pair();
+    unsigned older = pair[0].stamp > pair[1].stamp;
+    pair[older].mono_ns = now.mono_ns;
+    atomic_thread_fence(memory_order_release);
+    pair[older].stamp = now.stamp;
+    atomic_store(taken, false);
 }
 
 uint64_t clock_process_cpu_ns(void) { return read_clock_ns(CLOCK_PROCESS_CPUTIME_ID); }

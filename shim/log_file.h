@@ -14,6 +14,7 @@ struct recording {
     _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, looked at for a peak
     _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
     _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
+    _Atomic bool pair_taken;  // a thread writes a clock pair into the header
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
     struct ht_window *_Atomic ended_window;  // of the thread that ended last

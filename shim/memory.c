@@ -35,15 +35,6 @@ uint32_t memory_resident_pages(const void *block, size_t bytes) {
     return pages + 1;
 }
 
-static void update_clock_pair(struct ht_raw_header *header, struct ht_clock_pair now) {
-    // Two pairs in turn: a process killed in the middle of a store leaves the other whole.
-    struct ht_clock_pair *pair = header->last_pair;
-    unsigned older = pair[0].stamp > pair[1].stamp;
-    pair[older].mono_ns = now.mono_ns;
-    atomic_thread_fence(memory_order_release);
-    pair[older].stamp = now.stamp;
-}
-
 // How much is to be allocated until the next sample.
 static int64_t next_step(struct recording *recording, uint64_t anon) {
     uint64_t last = recording->sample_last_bytes, change = anon > last ? anon - last : last - anon;
@@ -57,7 +48,7 @@ static int64_t next_step(struct recording *recording, uint64_t anon) {
 static void put_sample(struct thread_state *t, uint64_t stamp, uint64_t anon, bool final) {
     struct recording *recording = t->recording;
     bool fresh;
-    update_clock_pair(recording->header, clock_pair());
+    clock_note_pair(recording->header, &recording->pair_taken);
     // Without /proc, or a descriptor to read it, there is no sample; 0 would be a wrong one.
     if (anon) {
         uint64_t own_rss = own_bytes(stamp, anon, final, &fresh);
@@ -96,6 +87,11 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
         t->sample_budget_bytes = INT64_MAX;
         return;
     }
+    if (recorder_is_borrowed()) {  // the child's CPU time is not its parent's
+        t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
+        recorder_has_called();
+        return;
+    }
     int saved = errno;
     // A handler that jumps away would leave files open, and locks taken.
     uint64_t before = clock_counter(), signals = sys_block_signals();
@@ -117,7 +113,8 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
         !atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp) || !recorder_may_call())
         return;
     uint64_t before = clock_counter(), signals = sys_block_signals(), anon = rss_anonymous_bytes();
-    if (anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
+    if (!recorder_is_borrowed() &&
+        anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
         put_sample(t, stamp, anon, false);
     sys_restore_signals(signals);
     recorder_has_called();

@@ -3,7 +3,6 @@
 #include <elf.h>
 #include <link.h>
 #include <string.h>
-#include <sys/uio.h>
 
 #include "process_memory.h"
 #include "settings.h"
@@ -190,11 +189,9 @@ static void count(uintptr_t start, uintptr_t end, bool of_file) {
     measured.bytes += pages_anonymous_bytes(&measured.pages, start, end, of_file);
 }
 
-// By the kernel, because an object may go at any moment, and without a descriptor.
+// An object may go at any moment.
 static bool read_memory(uintptr_t from, void *to, size_t bytes) {
-    struct iovec ours = {to, bytes}, theirs = {(void *)from, bytes};
-    return raw_syscall(SYS_process_vm_readv, sys_getpid(), (long)&ours, 1, (long)&theirs, 1, 0) ==
-           (long)bytes;
+    return sys_read_own((const void *)from, to, bytes);
 }
 
 // Where the zero-initialised memory ends that follows a segment whose file ends at `file_end`; file_end if

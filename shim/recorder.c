@@ -145,14 +145,17 @@ void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, i
     header->state = HT_RAW_STOPPED;
 }
 
-// A child of vfork, which runs on its parent's memory, forbids itself, not its parent.
-static bool is_borrowed(const struct recording *recording) {
-    return recording && epoch_now() == recording->epoch && recording->pid != sys_getpid();
+bool recorder_is_borrowed(void) {
+    const struct recording *recording = recorder_current();
+    uint32_t epoch = epoch_now();
+    // A forked child's page reads EPOCH_NONE.
+    return recording && (epoch == recording->epoch || epoch == EPOCH_PAUSED) && !recorder_sealed &&
+           recording->pid != sys_getpid();
 }
 
 void recorder_heed_control(struct recording *recording) {
     uint32_t wanted = __atomic_load_n(&recording->header->control, __ATOMIC_RELAXED);
-    if (likely(wanted != HT_CONTROL_PAUSE && wanted != HT_CONTROL_STOP)) return;
+    if (likely(wanted != HT_CONTROL_PAUSE && wanted != HT_CONTROL_STOP) || recorder_is_borrowed()) return;
     int saved = errno;
     if (wanted == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
     else recorder_end_log(recording, HT_STOP_CONTROL, 0, EPOCH_PAUSED);
@@ -165,7 +168,7 @@ void recorder_heed_control(struct recording *recording) {
 
 void recorder_give_up(enum ht_stop_reason reason) {
     struct recording *recording = recorder_current();
-    if (is_borrowed(recording)) return;
+    if (recorder_is_borrowed()) return;
     disposition = NEVER;
     if (!recording) return;
     recorder_end_log(recording, reason, 0, EPOCH_OFF);
@@ -187,6 +190,7 @@ static bool time_to_look(void) {
 }
 
 static void look_while_paused(void) {
+    if (recorder_is_borrowed()) return;
     if (control_word() == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
     else resume();
 }
@@ -205,7 +209,7 @@ bool recorder_seal(void) {
     // What a start needs, in a forked child too, will be forbidden.
     if (epoch_now() == EPOCH_NONE) free(malloc(1));
     struct recording *recording = recorder_current();
-    if (is_borrowed(recording)) return false;
+    if (recorder_is_borrowed()) return false;
     uint32_t gate = self.gate;
     close_gate(&self, GATE_BUSY_SETUP, stack_pointer());
     if (recording && epoch_now() == recording->epoch) log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
@@ -481,7 +485,7 @@ static void note_resident(void *context, const void *block, size_t bytes) {
 
 __attribute__((destructor)) static void at_exit(void) {
     struct thread_state *t = recorder_idle_thread();
-    if (!t) return;
+    if (!t || recorder_is_borrowed()) return;
     close_gate(t, GATE_BUSY_OWN, stack_pointer());
     int saved = errno;
     uint64_t stamp = stamp_now();

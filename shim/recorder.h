@@ -117,6 +117,10 @@ HIDDEN void recorder_end_log(struct recording *recording, enum ht_stop_reason re
 // Obeys the header's control word, if it asks for something.
 HIDDEN void recorder_heed_control(struct recording *recording);
 
+// Does a child of vfork make this call? It runs on its parent's memory, in its parent's recording: what it
+// limits, forbids or ends is itself.
+HIDDEN bool recorder_is_borrowed(void);
+
 // True once the program has forbidden itself system calls, which then would end it: no more of them.
 extern HIDDEN _Atomic bool recorder_sealed;
 HIDDEN bool recorder_seal(void);

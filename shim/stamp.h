@@ -2,6 +2,7 @@
 #ifndef HEAPTAPE_STAMP_H
 #define HEAPTAPE_STAMP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "raw_layout.h"
@@ -10,6 +11,8 @@
 __attribute__((visibility("hidden"))) uint64_t clock_mono_ns(void);
 __attribute__((visibility("hidden"))) struct ht_clock_pair clock_pair(void);
 __attribute__((visibility("hidden"))) uint64_t clock_realtime_ns(void);
+// Writes the header's next pair, unless another thread is about to: `taken` belongs to the header.
+__attribute__((visibility("hidden"))) void clock_note_pair(struct ht_raw_header *header, _Atomic bool *taken);
 __attribute__((visibility("hidden"))) uint64_t clock_process_cpu_ns(void);
 __attribute__((visibility("hidden"))) uint64_t clock_thread_cpu_ns(void);
 

@@ -7,12 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 static inline long raw_syscall(long number, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
@@ -86,6 +88,12 @@ static inline long sys_getcwd(char *to, size_t room) {
 }
 static inline uint32_t sys_getpid(void) { return (uint32_t)raw_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0); }
 static inline uint32_t sys_gettid(void) { return (uint32_t)raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0); }
+// Memory of this process that may be none: read by the kernel, which answers where a load would fault.
+static inline bool sys_read_own(const void *from, void *to, size_t bytes) {
+    struct iovec ours = {to, bytes}, theirs = {(void *)(uintptr_t)from, bytes};
+    return raw_syscall(SYS_process_vm_readv, sys_getpid(), (long)&ours, 1, (long)&theirs, 1, 0) ==
+           (long)bytes;
+}
 static inline void sys_yield(void) { raw_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
 
 // NULL where it fails.

@@ -1,6 +1,7 @@
 // Calls that make the kernel hold our reserved address space against the program: mlockall where little may
 // be locked, and a limit on address space that the program sets itself. Most of the reservation is given up
-// then, so that things go as they would have gone without us.
+// then, so that things go as they would have gone without us. What a child of vfork locks is its parent's
+// memory, too; its limits are its own.
 #include <errno.h>
 
 #include "log_file.h"
@@ -31,16 +32,19 @@ EXPORT int mlockall(int flags) {
     return result;
 }
 
-// As at the start: a small part of what the program may have.
-static void heed_limit(pid_t pid, int resource, const struct rlimit *limit) {
+// As at the start: a small part of what the program may have. The kernel has accepted the limit, and tells it:
+// the program's own pointer need not be good any more.
+static void heed_limit(pid_t pid) {
     enum { PART = 16 };
-    if (resource != RLIMIT_AS || !limit || limit->rlim_cur == RLIM_INFINITY || recorder_sealed) return;
-    if (pid == 0 || (uint32_t)pid == sys_getpid()) give_up_space(limit->rlim_cur / PART);
+    if (recorder_sealed || (pid && (uint32_t)pid != sys_getpid()) || recorder_is_borrowed()) return;
+    uint64_t limit = sys_limit(RLIMIT_AS);
+    if (limit != RLIM_INFINITY) give_up_space(limit / PART);
 }
 
 static int set_limit(pid_t pid, int resource, const struct rlimit *limit, struct rlimit *old) {
-    heed_limit(pid, resource, limit);
-    return (int)with_errno(raw_syscall(SYS_prlimit64, pid, resource, (long)limit, (long)old, 0, 0));
+    int result = (int)with_errno(raw_syscall(SYS_prlimit64, pid, resource, (long)limit, (long)old, 0, 0));
+    if (!result && resource == RLIMIT_AS && limit) heed_limit(pid);
+    return result;
 }
 
 // By their symbols' names: the headers of C libraries differ in the types, and make macros of the words. On

@@ -8,6 +8,10 @@
 #include "sys.h"
 #include "wrap.h"
 
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+
 // A program that has an allocator of its own may hardly ever call malloc: then memory is sampled when as much
 // was mapped as would have had to be allocated.
 static void sample(size_t bytes) {
@@ -60,17 +64,27 @@ static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     errno = saved;
 }
 
-static void note_moved(uintptr_t from, size_t old_bytes, uintptr_t to, size_t new_bytes) {
+// Around a move. What is the program's own is forgotten before the kernel moves it away: another thread may get
+// the old addresses at once, and note them. True if it was.
+static bool begin_move(uintptr_t from, size_t bytes) {
+    if (!recorder_may_call()) return false;
+    uint64_t old = sys_block_signals();
+    bool own = own_has(from);
+    if (own) own_unmap(from, bytes);
+    sys_restore_signals(old);
+    recorder_has_called();
+    return own;
+}
+
+// What is not its own may have come to lie on what was.
+static void end_move(uintptr_t to, size_t bytes, bool own) {
     int saved = errno;
-    struct hold held;
-    sample(new_bytes);
-    if (hold(&held)) {
-        if (own_has(from)) {
-            own_unmap(from, old_bytes);
-            own_map(to, new_bytes);
-        }
-        let_go(&held);
-    }
+    if (!recorder_may_call()) return;
+    uint64_t old = sys_block_signals();
+    if (own) own_map(to, bytes);
+    else own_unmap(to, bytes);
+    sys_restore_signals(old);
+    recorder_has_called();
     errno = saved;
 }
 
@@ -108,11 +122,21 @@ EXPORT void *mremap(void *at, size_t old_bytes, size_t new_bytes, int flags, ...
     va_start(arguments, flags);
     void *wanted = flags & MREMAP_FIXED ? va_arg(arguments, void *) : NULL;
     va_end(arguments);
+    bool watched = recorder_watches_maps(__builtin_return_address(0));
+    bool own = watched && begin_move((uintptr_t)at, old_bytes);
     void *moved = real.mremap ? real.mremap(at, old_bytes, new_bytes, flags, wanted)
                               : (void *)with_errno(raw_syscall(SYS_mremap, (long)at, (long)old_bytes,
                                                                (long)new_bytes, flags, (long)wanted, 0));
-    if (moved == MAP_FAILED || !recorder_watches_maps(__builtin_return_address(0))) return moved;
-    note_moved((uintptr_t)at, old_bytes, (uintptr_t)moved, new_bytes);
+    if (!watched) return moved;
+    if (moved == MAP_FAILED) {
+        if (own) end_move((uintptr_t)at, old_bytes, true);
+        return moved;
+    }
+    int saved = errno;
+    sample(new_bytes);
+    errno = saved;
+    if (own && (flags & MREMAP_DONTUNMAP)) end_move((uintptr_t)at, old_bytes, true);
+    end_move((uintptr_t)moved, new_bytes, own);
     return moved;
 }
 

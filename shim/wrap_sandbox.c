@@ -40,13 +40,18 @@ int wrap_prctl(int option, long a, long b, long c, long d) {
 }
 
 // A fork without libc's: its handlers do not run. One that gives the child another stack can't come this way.
-static bool is_fork(long number, long flags) {
+static bool is_fork(long number, long flags, long bytes) {
+    enum { CLONE3_BYTES_MIN = 64 };
+    uint64_t first = CLONE_VM;
 #ifdef SYS_fork
     if (number == SYS_fork) return true;
 #endif
-    // clone3 takes a struct that begins with its flags.
-    if (number == SYS_clone3 && flags) return !(*(const uint64_t *)flags & CLONE_VM);
-    return number == SYS_clone && !(flags & CLONE_VM);
+    if (number != SYS_clone3) return number == SYS_clone && !(flags & CLONE_VM);
+    // It takes a struct that begins with its flags. What the kernel would refuse is the kernel's to refuse.
+    if (bytes < CLONE3_BYTES_MIN || !recorder_may_call()) return false;
+    bool readable = sys_read_own((const void *)flags, &first, sizeof first);
+    recorder_has_called();
+    return readable && !(first & CLONE_VM);
 }
 
 static long fork_noticed(long number, long a, long b, long c, long d, long e) {
@@ -62,7 +67,7 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     // Libraries ask what the kernel can do by calls that must fail: those forbid nothing.
     bool strict = number == SYS_seccomp && a == SET_MODE_STRICT && !b && !c;
     bool filter = number == SYS_seccomp && a == SET_MODE_FILTER && c;
-    if (unlikely(is_fork(number, a))) return fork_noticed(number, a, b, c, d, e);
+    if (unlikely(is_fork(number, a, b))) return fork_noticed(number, a, b, c, d, e);
     if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
     bool sealed_now = prepare(strict);
     long result = call(number, a, b, c, d, e, f);

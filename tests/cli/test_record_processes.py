@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from safety_checks import compare_mode, must_work, need_root, recorded_tallies
-from tool_runner import Tools, is_forked, logs_in, read_tallies
+from safety_checks import (EXITED, RECORDING, compare_mode, ending_of, must_work, need_root,
+                           recorded_tallies)
+from tool_runner import Tools, is_forked, logs_in, outcome_of, read_tallies, run
 
 # mode: exit status, logs. A shell between program and image has a log as well, if it allocates.
 MODES = {
@@ -56,3 +57,26 @@ def test_record_ends_before_the_program(tools: Tools, tmp_path: Path, kind: str)
     assert recording.outcome.stdout == b"still here\n", recording.outcome
     recorded = recorded_tallies(tools, logs_in(tmp_path / "logs"), tmp_path)
     assert recorded == read_tallies(tmp_path / "counts")
+
+
+@pytest.mark.parametrize("mode,status", [("limit", 45), ("exit", 46), ("no_counter", 47)])
+def test_child_of_vfork_limits_itself(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
+    """What it does to itself is not done to its parent, whose memory and recording it runs on."""
+    compared = compare_mode(tools, tmp_path, "vfork_limits", mode, status=status)
+    compared.assert_whole(processes=1)
+    [log] = compared.recording.logs
+    # A child that exits has run its parent's destructors.
+    assert ending_of(log).state == (RECORDING if mode == "exit" else EXITED)
+
+
+def test_what_the_kernel_refuses(tools: Tools, tmp_path: Path) -> None:
+    """Bad pointers, and limits that are not granted, get the kernel's own answers, and change nothing."""
+    command = [tools.target("bad_pointers")]
+    alone = outcome_of(run(command))
+    assert alone.status == 44 and alone.stdout.count(b"EFAULT") >= 5
+    recording = tools.preload(command, tmp_path / "logs")
+    assert recording.outcome == alone
+    logs = recording.logs
+    assert len(logs) == (2 if b"clone3: 7" in alone.stdout else 1)
+    states = {ending_of(log).state for log in logs}
+    assert states == ({RECORDING, EXITED} if len(logs) == 2 else {EXITED})

@@ -1,0 +1,111 @@
+// What the shim notes of mremap: the old addresses are forgotten before the kernel gives them away.
+#include "unit_support.h"
+
+#include <sys/mman.h>
+
+#include "memory.h"
+#include "own_memory.h"
+#include "real.h"
+
+// What wrap_maps.c asks of the rest of the shim. Own memory is one bit for each page of a small space.
+enum { BASE = 0x100000, PAGE = 4096, PAGES = 64 };
+struct real_functions real;
+__thread struct thread_state self;
+struct epoch_page epoch_page;
+_Atomic bool recorder_sealed;
+static volatile bool own[PAGES];
+
+static volatile bool *page_at(uintptr_t address) {
+    assert_in_range(address, BASE, BASE + PAGES * PAGE - 1);
+    return &own[(address - BASE) / PAGE];
+}
+static void set(uintptr_t start, size_t bytes, bool value) {
+    for (size_t at = 0; at < bytes; at += PAGE) *page_at(start + at) = value;
+}
+static size_t owned(void) {
+    size_t pages = 0;
+    for (size_t i = 0; i < PAGES; i++) pages += own[i];
+    return pages;
+}
+
+bool recorder_may_call(void) { return true; }
+void recorder_has_called(void) {}
+struct thread_state *recorder_idle_thread(void) { return NULL; }
+// Volatile: the compiler knows libc's mremap, which would read none of this.
+static volatile bool watched;
+bool recorder_watches_maps(const void *caller) { return caller && watched; }
+void own_map(uintptr_t start, size_t bytes) { set(start, bytes, true); }
+void own_unmap(uintptr_t start, size_t bytes) { set(start, bytes, false); }
+bool own_has(uintptr_t address) { return *page_at(address); }
+void memory_sample(struct thread_state *t, uint64_t stamp, bool final) { (void)t, (void)stamp, (void)final; }
+
+// The kernel's part: where the memory went, and how much was still noted by then.
+static void *volatile result;
+static volatile size_t owned_meanwhile;
+static void *move(void *at, size_t old_bytes, size_t new_bytes, int flags, ...) {
+    (void)at, (void)old_bytes, (void)new_bytes, (void)flags;
+    owned_meanwhile = owned();
+    return result;
+}
+
+static void *place(unsigned page) { return (void *)(uintptr_t)(BASE + page * PAGE); }
+
+static void remap(unsigned from, unsigned pages, unsigned to, unsigned new_pages, int flags) {
+    result = place(to);
+    watched = true;
+    assert_ptr_equal(mremap(place(from), pages * PAGE, new_pages * PAGE, flags | MREMAP_MAYMOVE, place(to)),
+                     result);
+    watched = false;
+}
+
+static int begin(void **state) {
+    (void)state;
+    real.mremap = move;
+    for (unsigned i = 0; i < PAGES; i++) own[i] = false;
+    return 0;
+}
+
+static void own_memory_is_forgotten_first(void **state) {
+    (void)state;
+    set(BASE, 4 * PAGE, true);
+    remap(0, 4, 10, 6, 0);
+    assert_int_equal(owned_meanwhile, 0);
+    assert_int_equal(owned(), 6);
+    assert_true(own[10] && own[15]);
+}
+
+static void a_move_that_fails_changes_nothing(void **state) {
+    (void)state;
+    set(BASE, 4 * PAGE, true);
+    result = MAP_FAILED;
+    watched = true;
+    void *moved = mremap(place(0), 4 * PAGE, 8 * PAGE, 0);
+    watched = false;
+    assert_ptr_equal(moved, MAP_FAILED);
+    assert_int_equal(owned_meanwhile, 0);
+    assert_int_equal(owned(), 4);
+    assert_true(own[0] && own[3]);
+}
+
+static void what_stays_mapped_stays_own(void **state) {
+    (void)state;
+    set(BASE, 4 * PAGE, true);
+    remap(0, 4, 10, 4, 4);  // MREMAP_DONTUNMAP
+    assert_int_equal(owned(), 8);
+}
+
+static void what_comes_to_lie_on_own_memory_is_not(void **state) {
+    (void)state;
+    set(BASE + 10 * PAGE, 4 * PAGE, true);
+    remap(0, 2, 11, 2, MREMAP_FIXED);
+    assert_int_equal(owned(), 2);
+    assert_true(own[10] && own[13]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(own_memory_is_forgotten_first, begin),
+                                       cmocka_unit_test_setup(a_move_that_fails_changes_nothing, begin),
+                                       cmocka_unit_test_setup(what_stays_mapped_stays_own, begin),
+                                       cmocka_unit_test_setup(what_comes_to_lie_on_own_memory_is_not, begin)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
