@@ -34,8 +34,9 @@ def need(*programs: str) -> None:
 
 def refusal(repository: Path, folder: Path, *settings: str) -> str:
     """What configuring ends with, as one line."""
-    need("cmake")
-    done = run(["cmake", "-S", repository, "-B", folder / "build", *settings])
+    # Ninja, which the build takes too: what CMake takes by itself need not be installed.
+    need("cmake", "ninja")
+    done = run(["cmake", "-G", "Ninja", "-S", repository, "-B", folder / "build", *settings])
     assert done.returncode != 0
     return " ".join(done.stderr.decode().split())
 
