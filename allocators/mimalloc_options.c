@@ -10,7 +10,7 @@ const struct ht_knob ht_mimalloc_knobs[] = {
      .type = HT_KNOB_INTEGER,
      .lowest = -1,
      .highest = 3600000,
-     .standard = "10; 1000 since 3",
+     .standard = "10; 2500 in 3.0, 1000 since 3.1",
      .variable = "MIMALLOC_PURGE_DELAY",
      .since = "2.1",
      .search_lowest = -1,
@@ -118,7 +118,7 @@ const struct ht_knob ht_mimalloc_knobs[] = {
     {.name = "allow_large_os_pages",
      .type = HT_KNOB_INTEGER,
      .highest = 2,
-     .standard = "0",
+     .standard = "0; 2 in 3.0",
      .variable = "MIMALLOC_ALLOW_LARGE_OS_PAGES",
      .since = "2.1",
      .unsearched = true,
@@ -189,13 +189,20 @@ const struct ht_knob ht_mimalloc_knobs[] = {
      .since = "2.2",
      .last = "2.99",
      .says = "who frees a block of an ended thread takes its segment over"},
+    {.name = "reclaim_on_free",
+     .type = HT_KNOB_BOOLEAN,
+     .standard = "1",
+     .variable = "MIMALLOC_RECLAIM_ON_FREE",
+     .since = "3",
+     .last = "3.0.99",
+     .says = "who frees a block of an ended thread takes its page over"},
     {.name = "page_reclaim_on_free",
      .type = HT_KNOB_INTEGER,
      .lowest = -1,
      .highest = 1,
      .standard = "0",
      .variable = "MIMALLOC_PAGE_RECLAIM_ON_FREE",
-     .since = "3",
+     .since = "3.1",
      .says = "who frees a block of an ended thread takes its page over; 1: any thread's; -1: never"},
     {.name = "page_full_retain",
      .type = HT_KNOB_INTEGER,
@@ -207,10 +214,20 @@ const struct ht_knob ht_mimalloc_knobs[] = {
      .search_lowest = -1,
      .search_highest = 1000,
      .says = "full pages kept in a size's list"},
+    {.name = "page_max_candidates",
+     .type = HT_KNOB_INTEGER,
+     .lowest = 1,
+     .highest = 1000000,
+     .standard = "4",
+     .variable = "MIMALLOC_PAGE_MAX_CANDIDATES",
+     .since = "3",
+     .search_highest = 64,
+     .search_lowest = 1,
+     .says = "pages looked at for the one to take the next block from"},
     {.name = "page_commit_on_demand",
      .type = HT_KNOB_INTEGER,
      .highest = 2,
-     .standard = "0",
+     .standard = "0; 2 in 3.0",
      .variable = "MIMALLOC_PAGE_COMMIT_ON_DEMAND",
      .since = "3",
      .says = "pages are made usable as blocks are taken from them"},
@@ -220,7 +237,7 @@ const struct ht_knob ht_mimalloc_knobs[] = {
      .standard = "0",
      .variable = "MIMALLOC_MINIMAL_PURGE_SIZE",
      .ending = "K",
-     .since = "3",
+     .since = "3.1",
      .search_highest = 65536,
      .says = "KiB of the least that is given back; 0: 64"},
     {.name = "generic_collect",
@@ -247,9 +264,11 @@ static const char *listed(void) {
 
 enum ht_knob_state ht_mimalloc_read_knob(const struct ht_server *server, const struct ht_knob *knob,
                                          char *text, size_t room) {
-    char option[64];
+    char option[64], version[32] = "";
     long value;
-    (void)server;
+    // 3.0 lists what its forerunner had and no longer looks at it.
+    server->kind->version(server, version, sizeof version);
+    if (*version && !ht_version_within(version, knob->since, knob->last)) return HT_KNOB_MISSING;
     snprintf(option, sizeof option, "option '%s': ", knob->name);
     const char *at = strstr(listed(), option);
     if (at && sscanf(at + strlen(option), "%ld", &value) == 1) {

@@ -221,11 +221,12 @@ EFFECTS = [
     Effect("mimalloc", "eager_commit_delay=0", "threads", MPROTECTS, "<"),
     Effect("mimalloc", "large_os_pages=1", "middle", MMAPS, ">"),
     Effect("mimalloc", "reserve_os_memory=65536", "middle", MMAPS, "<"),
+    Effect("mimalloc", "purge_delay=0", "middle", MADVISES, ">"),
 ]
 
 # What can't be shown here: these need more processors, memory nodes or the kernel's pool of huge
 # pages, a build whose muzzy pages stay resident, heaps larger than
-# these, or threads that come and go in numbers.
+# these, or threads that come and go in numbers; or they do not change what a small heap does.
 READ_BACK = [
     ("glibc", "arena_test", "3"),
     ("glibc", "tcache_unsorted_limit", "3"),
@@ -233,6 +234,24 @@ READ_BACK = [
     ("mimalloc", "use_numa_nodes", "3"),
     ("mimalloc", "reserve_huge_os_pages", "1"),
     ("mimalloc", "max_segment_reclaim", "77"),
+    ("mimalloc", "abandoned_page_purge", "1"),
+    ("mimalloc", "purge_decommits", "0"),
+    ("mimalloc", "arena_eager_commit", "1"),
+    ("mimalloc", "arena_reserve", "4096"),
+    ("mimalloc", "arena_purge_mult", "3"),
+    ("mimalloc", "disallow_arena_alloc", "1"),
+    ("mimalloc", "disallow_os_alloc", "1"),
+    ("mimalloc", "allow_large_os_pages", "1"),
+    ("mimalloc", "target_segments_per_thread", "5"),
+    ("mimalloc", "abandoned_reclaim_on_free", "1"),
+    ("mimalloc", "reclaim_on_free", "0"),
+    ("mimalloc", "page_reclaim_on_free", "1"),
+    ("mimalloc", "page_full_retain", "5"),
+    ("mimalloc", "page_max_candidates", "7"),
+    ("mimalloc", "page_commit_on_demand", "1"),
+    ("mimalloc", "minimal_purge_size", "128"),
+    ("mimalloc", "generic_collect", "500"),
+    ("mimalloc", "allow_thp", "0"),
 ]
 # Whose effect is that calls fail.
 LIMITS = [("tcmalloc", "heap_limit_mb=8"), ("mimalloc", "limit_os_alloc=1")]
@@ -249,10 +268,21 @@ class Replays:
         self.tools, self.folder = tools, folder
         self.traces: dict[str, Path] = {}
         self.rows: dict[tuple[str, str], dict[str, dict]] = {}
+        self.plain: dict[str, dict] = {}
 
-    def need(self, allocator: str) -> None:
+    def need(self, allocator: str, *knobs: str) -> None:
+        """Skips the test where the allocator is not there, or its version has no such knob."""
         if not (self.tools.build / f"replay-{allocator}").exists():
             pytest.skip(f"replay-{allocator} is not built")
+        if allocator not in self.plain:
+            self.plain[allocator] = self.run("holes", allocator, [""])[""]["allocator"]
+        missing = [knob for knob in knobs if not self.has(allocator, knob)]
+        if missing:
+            pytest.skip(f"{allocator} {self.plain[allocator]['version']} has no knob {missing[0]}")
+
+    def has(self, allocator: str, knob: str) -> bool:
+        """Only mimalloc's knobs differ from version to version, and it tells all that it has."""
+        return allocator != "mimalloc" or knob in self.plain[allocator]["knobs"]
 
     def trace(self, name: str) -> Path:
         if name not in self.traces:
@@ -277,7 +307,8 @@ class Replays:
     def row(self, effect: Effect, knobs: str) -> dict:
         key = effect.allocator, effect.trace
         if key not in self.rows:
-            wanted = [knobs for other in EFFECTS if (other.allocator, other.trace) == key
+            wanted = [knobs for other in EFFECTS
+                      if (other.allocator, other.trace) == key and self.has(other.allocator, other.knob)
                       for knobs in (other.base, other.knobs)]
             self.rows[key] = self.run(effect.trace, effect.allocator, list(dict.fromkeys(wanted)))
         return self.rows[key][knobs]
@@ -290,7 +321,7 @@ def replays(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Replays:
 
 @pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: f"{effect.allocator}-{effect.knobs}")
 def test_effect(replays: Replays, effect: Effect) -> None:
-    replays.need(effect.allocator)
+    replays.need(effect.allocator, effect.knob)
     if effect.only_madvise and "[madvise]" not in THP.read_text():
         pytest.skip("the kernel gives huge pages to all or to none")
     base, row = replays.row(effect, effect.base), replays.row(effect, effect.knobs)
@@ -306,7 +337,7 @@ def test_effect(replays: Replays, effect: Effect) -> None:
 
 @pytest.mark.parametrize(("allocator", "knob", "value"), READ_BACK)
 def test_read_back(replays: Replays, allocator: str, knob: str, value: str) -> None:
-    replays.need(allocator)
+    replays.need(allocator, knob)
     rows = replays.run("holes", allocator, ["", f"{knob}={value}"])
     assert rows[f"{knob}={value}"]["allocator"]["knobs"][knob] == value
     assert rows[""]["allocator"]["knobs"].get(knob) != value
@@ -314,7 +345,7 @@ def test_read_back(replays: Replays, allocator: str, knob: str, value: str) -> N
 
 @pytest.mark.parametrize(("allocator", "knobs"), LIMITS)
 def test_limit(replays: Replays, allocator: str, knobs: str) -> None:
-    replays.need(allocator)
+    replays.need(allocator, knobs.partition("=")[0])
     done = run([replays.tools.replay_program, "--rounds", "1", "--pass", "memory", "--alloc",
                 f"{allocator}:{knobs}", replays.trace("middle")])
     assert done.returncode == 1 and b"failed" in done.stderr
@@ -330,12 +361,19 @@ def test_environment_to_paste(replays: Replays) -> None:
         "MALLOC_CONF=dirty_decay_ms:7,narenas:2,abort_conf:true,narenas:3,tcache:false"]
 
 
+def delay_of_mimalloc(replays: Replays) -> str:
+    """What mimalloc's later versions call purge_delay is decommit_delay in 2.0."""
+    return "decommit_delay" if replays.has("mimalloc", "decommit_delay") else "purge_delay"
+
+
 def test_ours_replaces_a_variable_of_its_own(replays: Replays) -> None:
     replays.need("mimalloc")
-    rows = replays.run("holes", "mimalloc", ["", "decommit_delay=9"], env={"MIMALLOC_DECOMMIT_DELAY": "5"})
-    assert rows[""]["allocator"]["knobs"]["decommit_delay"] == "5"
-    assert rows["decommit_delay=9"]["allocator"]["knobs"]["decommit_delay"] == "9"
-    assert rows["decommit_delay=9"]["allocator"]["environment"] == ["MIMALLOC_DECOMMIT_DELAY=9"]
+    delay = delay_of_mimalloc(replays)
+    variable = f"MIMALLOC_{delay.upper()}"
+    rows = replays.run("holes", "mimalloc", ["", f"{delay}=9"], env={variable: "5"})
+    assert rows[""]["allocator"]["knobs"][delay] == "5"
+    assert rows[f"{delay}=9"]["allocator"]["knobs"][delay] == "9"
+    assert rows[f"{delay}=9"]["allocator"]["environment"] == [f"{variable}=9"]
 
 
 def refusal(replays: Replays, spec: str, **options) -> tuple[int, list[str]]:
@@ -361,20 +399,31 @@ def test_wrong_spec(replays: Replays, spec: str, said: str) -> None:
 
 
 def test_version_ignores_the_knob(replays: Replays) -> None:
-    """What mimalloc's later versions call purge_delay is decommit_delay in 2.0."""
     replays.need("mimalloc")
-    knobs = replays.run("holes", "mimalloc", [""])[""]["allocator"]["knobs"]
-    missing = "purge_delay" if "decommit_delay" in knobs else "decommit_delay"
+    missing = "purge_delay" if delay_of_mimalloc(replays) == "decommit_delay" else "decommit_delay"
     status, lines = refusal(replays, f"mimalloc:{missing}=0")
     assert status == 1
     assert re.search(rf"version [\d.]+ ignores the knob {missing}; it has .*(decommit|purge)_delay", lines[0])
 
 
+@pytest.mark.parametrize("knob", ["eager_commit", "eager_commit_delay", "abandoned_page_purge", "max_segment_reclaim",
+                                  "target_segments_per_thread"])
+def test_version_lists_a_knob_and_ignores_it(replays: Replays, knob: str) -> None:
+    """mimalloc 3.0 names options of its segments, which it has no more."""
+    replays.need("mimalloc")
+    if int(replays.plain["mimalloc"]["version"].split(".")[0]) < 3:
+        pytest.skip("mimalloc has segments here")
+    status, lines = refusal(replays, f"mimalloc:{knob}=0")
+    assert status == 1
+    assert re.search(rf"version [\d.]+ ignores the knob {knob}; it has .*purge_delay", lines[0]), lines
+
+
 def test_something_else_is_in_force(replays: Replays) -> None:
     """mimalloc takes variables in lower case, too, and before those in upper case."""
     replays.need("mimalloc")
-    status, lines = refusal(replays, "mimalloc:decommit_delay=9", env={"mimalloc_decommit_delay": "5"})
-    assert status == 1 and "decommit_delay=9 was asked for, but 5 is in force" in lines[0], lines
+    delay = delay_of_mimalloc(replays)
+    status, lines = refusal(replays, f"mimalloc:{delay}=9", env={f"mimalloc_{delay}": "5"})
+    assert status == 1 and f"{delay}=9 was asked for, but 5 is in force" in lines[0], lines
 
 
 @pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc", "mimalloc"])
