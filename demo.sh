@@ -43,7 +43,7 @@ mkdir demo
 # Without this Python's own arenas stand between the program and malloc.
 export PYTHONMALLOC=malloc
 echo '$ export PYTHONMALLOC=malloc'
-run build/heaptape record -o demo -- "$python" bench/programs/json_work.py
+run build/heaptape record --any-folder -o demo -- "$python" bench/programs/json_work.py
 unset PYTHONMALLOC
 raw=$(ls demo/*.mraw)
 

@@ -17,6 +17,11 @@ const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_
                  "the program forbade system calls (seccomp) or the cycle counter, and what was prepared is "
                  "used up");
         break;
+    case HT_STOP_FOLDER:
+        snprintf(text, HT_STOP_TEXT_BYTES,
+                 "never begun: the folder's file system may fail to take what is stored, which would end the "
+                 "program; MALLOC_WRAP_OUT or -o names another");
+        break;
     case HT_STOP_CONTROL: snprintf(text, HT_STOP_TEXT_BYTES, "ended by heaptape ctl"); break;
     default: snprintf(text, HT_STOP_TEXT_BYTES, "reason %u, which is unknown here", header->stop_reason);
     }

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "file_systems.h"
 #include "sys.h"
 #include "text.h"
 
@@ -102,11 +103,22 @@ void log_release_pages(struct ht_window *window) {
     recorder_has_called();
 }
 
-static bool map(struct recording *recording, int fd, uint64_t bytes) {
+static bool is_unfit(int fd) {
+    struct statfs status;
+    return !sys_fstatfs(fd, &status) && file_system_unfit(&status);
+}
+
+static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_folder) {
     struct stat status;
     if (sys_fstat(fd, &status)) return false;
     recording->device = (uint64_t)status.st_dev;
     recording->inode = (uint64_t)status.st_ino;
+    if (!any_folder && is_unfit(fd)) {
+        recording->refused = true;
+        recording->reserve_bytes = HT_RAW_HEADER_BYTES;
+        recording->header = sys_map_memory(HT_RAW_HEADER_BYTES);
+        return recording->header;
+    }
     void *mapping = NULL;
     for (; bytes >= RESERVE_BYTES_MIN && !mapping; bytes = (bytes / 2) & ~UINT64_C(4095)) {
         if (sys_ftruncate(fd, bytes)) continue;
@@ -124,19 +136,32 @@ static bool map(struct recording *recording, int fd, uint64_t bytes) {
     return false;
 }
 
-struct recording *log_create(const char *directory, uint32_t sequence, uint64_t bytes_max) {
+struct recording *log_create(const char *directory, uint32_t sequence, uint64_t bytes_max,
+                             bool any_folder) {
     // Never given back: a thread may look at it at any time.
     struct recording *recording = sys_map_memory(sizeof *recording);
     if (!recording) return NULL;
     int fd = create_file(recording, directory, sequence);
     if (fd >= 0) {
-        bool mapped = map(recording, fd, reserve_limit(bytes_max));
+        bool mapped = map(recording, fd, reserve_limit(bytes_max), any_folder);
         sys_close(fd);
         if (mapped) return recording;
         sys_unlink(recording->path);
     }
     sys_munmap(recording, sizeof *recording);
     return NULL;
+}
+
+void log_refuse(struct recording *recording) {
+    recording->header->state = HT_RAW_STOPPED;
+    recording->header->stop_reason = HT_STOP_FOLDER;
+    // Growing a file past RLIMIT_FSIZE would raise SIGXFSZ in the program.
+    int fd = sys_limit(RLIMIT_FSIZE) < HT_RAW_HEADER_BYTES ? -EFBIG : reopen(recording);
+    bool written = fd >= 0 && sys_pwrite(fd, recording->header, HT_RAW_HEADER_BYTES, 0) == HT_RAW_HEADER_BYTES;
+    if (fd >= 0) sys_close(fd);
+    if (!written) sys_unlink(recording->path);
+    sys_munmap(recording->header, HT_RAW_HEADER_BYTES);
+    sys_munmap(recording, sizeof *recording);
 }
 
 // Lowers the reservation to `room` behind the last window, unless a thread has already gone beyond. Threads

@@ -14,6 +14,7 @@ struct recording {
     _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, looked at for a peak
     _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
     _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
+    bool refused;
     _Atomic bool pair_taken;  // a thread writes a clock pair into the header
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
@@ -25,7 +26,12 @@ struct recording {
 // Creates and maps a new log of this process in the folder; NULL if that can't be. Its header is not written
 // yet. Nothing is ever overwritten: an exec in the same pid, or an old pid, gets the next free sequence
 // number from the one given on.
-HIDDEN struct recording *log_create(const char *directory, uint32_t sequence, uint64_t bytes_max);
+// One on a file system that is unfit for mapping is refused, unless any folder will do: its header lies in
+// memory, is to be filled in all the same, and then goes to log_refuse().
+HIDDEN struct recording *log_create(const char *directory, uint32_t sequence, uint64_t bytes_max,
+                                    bool any_folder);
+// Leaves a log that is a header, which says why there is no more.
+HIDDEN void log_refuse(struct recording *recording);
 
 // Gives the file blocks (or pages) for [offset, offset + bytes). 0, or the errno that says why not.
 HIDDEN int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes);

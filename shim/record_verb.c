@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "file_systems.h"
 #include "found_logs.h"
 #include "own_functions.h"
 #include "reachable.h"
@@ -25,13 +26,13 @@ enum { TMPFS_MAGIC_NUMBER = 0x01021994, LOW_SPACE_BYTES = 1 << 30, LOG_BYTES_MIN
 struct options {
     const char *directory, *only, *start;
     uint64_t log_bytes_max;
-    bool quiet, verbose, converts;
+    bool quiet, verbose, converts, any_folder;
     int command_at;  // index of the command in argv
 };
 
-enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT };
+enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER };
 static const struct argp_option option_table[] = {
-    {"output", 'o', "DIR", 0, "Write the raw logs into DIR (default: $MALLOC_WRAP_OUT or /tmp)", 0},
+    {"output", 'o', "DIR", 0, "Write the raw logs into DIR (default: $MALLOC_WRAP_OUT; or /tmp, or /dev/shm where /tmp is no place for them)", 0},
     {"only", KEY_ONLY, "NAME,...", 0,
      "Record only processes of these names; * and ? stand for any characters", 0},
     {"start", KEY_START, "WHEN", 0,
@@ -40,6 +41,8 @@ static const struct argp_option option_table[] = {
      0},
     {"convert", KEY_CONVERT, NULL, 0,
      "Make traces while the program runs, in the same folder; raw logs go when their trace is complete", 0},
+    {"any-folder", KEY_ANY_FOLDER, NULL, 0,
+     "Record also where a full disk or a lost server would end PROGRAM: on btrfs, ZFS, network file systems", 0},
     {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
     {0}};
@@ -76,6 +79,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'q': options->quiet = true; return 0;
     case 'v': options->verbose = true; return 0;
     case KEY_CONVERT: options->converts = true; return 0;
+    case KEY_ANY_FOLDER: options->any_folder = true; return 0;
     case KEY_ONLY: options->only = value; return 0;
     case KEY_START:
         if (!is_start(value)) argp_error(state, "--start takes 'paused' or seconds, not '%s'", value);
@@ -134,8 +138,11 @@ static void warn_about_directory(const char *directory) {
 }
 
 static void say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory) {
+    char why[HT_STOP_TEXT_BYTES];
     fprintf(stderr, "heaptape record: %s made no call that could be recorded: ", name);
     if (!found->count) fprintf(stderr, "no log was written into %s\n", directory);
+    else if (ht_stopped_early(&found->log[0].header) && ht_stop_words(&found->log[0].header, why))
+        fprintf(stderr, "%s: %s\n", found->log[0].path, why);
     else if (found->log[0].header.state == HT_RAW_PAUSED)
         fprintf(stderr, "%s was paused all the time\n", found->log[0].path);
     else fprintf(stderr, "%s is empty\n", found->log[0].path);
@@ -283,10 +290,21 @@ static int find_places(const struct options *options, char shim[PATH_MAX], char 
         fprintf(stderr, "heaptape record: LD_PRELOAD cannot hold the blank or colon in %s\n", shim);
         return HT_EXIT_FAILED;
     }
-    const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT");
-    if (!wanted || !*wanted) wanted = "/tmp";
+    struct statfs status;
+    const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT"), *unfit;
+    if (!wanted || !*wanted)
+        wanted = !options->any_folder && !statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status)
+                     ? LOG_FOLDER_SECOND
+                     : LOG_FOLDER_FIRST;
     if (!realpath(wanted, directory) || access(directory, W_OK | X_OK)) {
         fprintf(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
+        return HT_EXIT_FAILED;
+    }
+    if (!options->any_folder && !statfs(directory, &status) && (unfit = file_system_unfit(&status))) {
+        fprintf(stderr,
+                "heaptape record: will not write logs into %s: it is on %s, and the program would end by SIGBUS; "
+                "-o %s is safe, --any-folder takes the risk\n",
+                directory, unfit, LOG_FOLDER_SECOND);
         return HT_EXIT_FAILED;
     }
     return 0;
@@ -307,6 +325,8 @@ int ht_verb_record(int argc, char **argv) {
     struct ending ending;
     uint64_t random[2] = {0};
     argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &options);
+    const char *any_folder = getenv("MALLOC_WRAP_ANY_FOLDER");
+    options.any_folder |= any_folder && !strcmp(any_folder, "1");
     char **command = argv + options.command_at;
     int status = find_places(&options, shim, directory);
     if (status) return status;
@@ -330,6 +350,7 @@ int ht_verb_record(int argc, char **argv) {
                                .only = options.only,
                                .start = options.start,
                                .log_bytes_max = options.log_bytes_max,
+                               .any_folder = options.any_folder,
                                .says_how_to_resume =
                                    options.start && !strcmp(options.start, "paused") && !options.quiet};
     struct run_converter converter;

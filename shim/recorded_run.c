@@ -39,6 +39,7 @@ static void set_environment(const struct recorded_run *run) {
     set("MALLOC_WRAP_START", run->start);
     snprintf(number, sizeof number, "%" PRIu64, run->log_bytes_max);
     if (run->log_bytes_max) set("MALLOC_WRAP_MAX_BYTES", number);
+    if (run->any_folder) set("MALLOC_WRAP_ANY_FOLDER", "1");
     free(preload);
 }
 

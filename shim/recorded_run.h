@@ -12,7 +12,7 @@ struct recorded_run {
     const char *shim, *directory, *id;  // the id finds the logs of all its processes again
     const char *only, *start;           // NULL: all processes, at once
     uint64_t log_bytes_max;             // 0: no limit
-    bool says_how_to_resume;
+    bool any_folder, says_how_to_resume;
 };
 
 // How a program ended, and the name that it then had.

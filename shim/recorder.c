@@ -90,9 +90,13 @@ static void write_header(struct recording *recording, const struct parent *paren
 static struct recording *open_log(const struct parent *parent) {
     const struct recording *before = recorder_current();
     uint32_t sequence = before && before->pid == sys_getpid() ? before->sequence + 1 : 0;
-    struct recording *recording = log_create(settings.directory, sequence, settings.log_bytes_max);
+    struct recording *recording = log_create(settings.directory, sequence, settings.log_bytes_max, settings.any_folder);
     if (!recording) return NULL;
     write_header(recording, parent);
+    if (recording->refused) {
+        log_refuse(recording);
+        return NULL;
+    }
     recording->epoch = atomic_fetch_add(&epochs, 1) + 1;
     atomic_store_explicit(&current, recording, memory_order_release);
     return recording;

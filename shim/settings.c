@@ -4,6 +4,7 @@
 #include <sys/auxv.h>
 #include <sys/prctl.h>
 
+#include "file_systems.h"
 #include "real.h"
 #include "stamp.h"
 #include "sys.h"
@@ -35,10 +36,16 @@ const char *environment(const char *name) {
     return NULL;
 }
 
+static const char *default_folder(void) {
+    struct statfs status;
+    bool unfit = !sys_statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status);
+    return unfit && !settings.any_folder ? LOG_FOLDER_SECOND : LOG_FOLDER_FIRST;
+}
+
 // Where logs go, made absolute: children may change directory.
 static bool choose_directory(void) {
     const char *wanted = environment("MALLOC_WRAP_OUT");
-    if (!wanted || !*wanted) wanted = "/tmp";
+    if (!wanted || !*wanted) wanted = default_folder();
     size_t used = 0;
     if (*wanted != '/') {
         long length = sys_getcwd(settings.directory, sizeof settings.directory);
@@ -105,6 +112,8 @@ static uint64_t number(const char *text, unsigned decimals) {
 
 bool settings_read(void) {
     settings.page_bytes = (uint32_t)getauxval(AT_PAGESZ);
+    const char *any_folder = environment("MALLOC_WRAP_ANY_FOLDER");
+    settings.any_folder = any_folder && !strcmp(any_folder, "1");
     const char *bytes_max = environment("MALLOC_WRAP_MAX_BYTES"), *start = environment("MALLOC_WRAP_START");
     settings.log_bytes_max = bytes_max ? number(bytes_max, 0) : 0;
     if (!settings.log_bytes_max) settings.log_bytes_max = UINT64_MAX;

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 
 static inline long raw_syscall(long number, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
@@ -68,6 +69,15 @@ static inline long sys_pread(int fd, void *to, size_t bytes, uint64_t offset) {
 }
 static inline int sys_fstat(int fd, struct stat *status) {
     return (int)raw_syscall(SYS_fstat, fd, (long)status, 0, 0, 0, 0);
+}
+static inline int sys_statfs(const char *path, struct statfs *status) {
+    return (int)raw_syscall(SYS_statfs, (long)path, (long)status, 0, 0, 0, 0);
+}
+static inline int sys_fstatfs(int fd, struct statfs *status) {
+    return (int)raw_syscall(SYS_fstatfs, fd, (long)status, 0, 0, 0, 0);
+}
+static inline long sys_pwrite(int fd, const void *from, size_t bytes, uint64_t offset) {
+    return raw_syscall(SYS_pwrite64, fd, (long)from, (long)bytes, (long)offset, 0, 0);
 }
 static inline int sys_ftruncate(int fd, uint64_t bytes) {
     return (int)raw_syscall(SYS_ftruncate, fd, (long)bytes, 0, 0, 0, 0);

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from safety_checks import (NO_SPACE, STOPPED, Ending, compare, ending_of, must_work, need_root,
+from safety_checks import (HEADER_BYTES, NO_SPACE, STOPPED, UNFIT_FOLDER, Ending, compare, ending_of, must_work, need_root,
                            recorded_tallies)
 from tool_runner import (Argument, Outcome, Tools, clean_environment, logs_in, outcome_of,
                          read_tallies, run)
@@ -166,3 +166,44 @@ def test_no_warning_without_need(tools: Tools, tmp_path: Path) -> None:
         pytest.skip("this disk has little room indeed")
     recording = tools.record([tools.target("exit_quick"), tmp_path / "counts"], tmp_path / "logs")
     assert b" left; the recording ends" not in recording.outcome.stderr
+
+
+@pytest.fixture(params=["plain", "overlay"])
+def btrfs(request: pytest.FixtureRequest, tmp_path: Path) -> SmallDisk:
+    """A file system where a store into a page that was written back needs new room."""
+    need_root()
+    must_work(["unshare", "-m", "true"], "nobody may mount here")
+    image = tmp_path / "image"
+    with image.open("wb") as file:
+        file.truncate(128 << 20)
+    must_work(["mkfs.btrfs", "-q", image], "cannot make a btrfs")
+    mount = f'mount -t btrfs -o loop {image} "$disk" 2>&1'
+    if request.param == "overlay":
+        mount += (' && mkdir "$disk"/lower "$disk"/upper "$disk"/work && mount -t overlay -o '
+                  'lowerdir="$disk"/lower,upperdir="$disk"/upper,workdir="$disk"/work none "$disk" 2>&1')
+    return SmallDisk(tmp_path, mount, ["unshare", "-m"])
+
+
+def test_copy_on_write_is_refused(tools: Tools, tmp_path: Path, btrfs: SmallDisk) -> None:
+    """`record` names the reason and another folder before the program is started."""
+    counts = tmp_path / "counts"
+    outcome = btrfs.run('"$1" record -o "$disk" -- "$2" "$3"', tools.heaptape, tools.target("exit_quick"), counts,
+                        env={"MALLOC_WRAP_ANY_FOLDER": "0"})
+    assert outcome.status == 1 and not counts.exists()
+    assert b"btrfs, which copies on write" in outcome.stderr and b"-o /dev/shm" in outcome.stderr
+    assert not logs_in(btrfs.kept)
+    outcome = btrfs.run('"$1" record --any-folder -o "$disk" -- "$2" "$3"', tools.heaptape,
+                        tools.target("exit_quick"), counts, env={"MALLOC_WRAP_ANY_FOLDER": "0"})
+    assert outcome.status == 14
+    [log] = logs_in(btrfs.kept)
+    assert recorded_tallies(tools, [log], tmp_path) == read_tallies(counts)
+
+
+def test_preload_leaves_the_reason(tools: Tools, tmp_path: Path, btrfs: SmallDisk) -> None:
+    command = [tools.target("close_all_fds"), tmp_path / "counts"]
+    outcome = btrfs.run(PRELOADED, tools.shim, *command, env={"MALLOC_WRAP_ANY_FOLDER": "0"})
+    assert outcome == outcome_of(run(command)) and outcome.status == 13
+    [log] = logs_in(btrfs.kept)
+    assert log.stat().st_size == HEADER_BYTES and ending_of(log) == Ending(STOPPED, UNFIT_FOLDER, 0)
+    done = run([tools.heaptape, "convert", log, "-o", tmp_path / "t.bin"])
+    assert done.returncode == 3 and b"never begun" in done.stderr, done

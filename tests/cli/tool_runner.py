@@ -34,6 +34,8 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     environment = {k: v for k, v in os.environ.items() if k not in FOREIGN_VARIABLES}
     # tcmalloc writes to stderr about requests that are too large; some targets make them on purpose.
     environment["TCMALLOC_LARGE_ALLOC_REPORT_THRESHOLD"] = "0"
+    # Wherever the tests' own folder lies.
+    environment["MALLOC_WRAP_ANY_FOLDER"] = "1"
     environment.update(extra or {})
     return environment
 
