@@ -179,7 +179,7 @@ def btrfs(request: pytest.FixtureRequest, tmp_path: Path) -> SmallDisk:
     must_work(["mkfs.btrfs", "-q", image], "cannot make a btrfs")
     mount = f'mount -t btrfs -o loop {image} "$disk" 2>&1'
     if request.param == "overlay":
-        mount += (' && mkdir "$disk"/lower "$disk"/upper "$disk"/work && mount -t overlay -o '
+        mount += (' && mkdir -p "$disk"/lower "$disk"/upper "$disk"/work && mount -t overlay -o '
                   'lowerdir="$disk"/lower,upperdir="$disk"/upper,workdir="$disk"/work none "$disk" 2>&1')
     return SmallDisk(tmp_path, mount, ["unshare", "-m"])
 
