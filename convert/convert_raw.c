@@ -2,8 +2,8 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "consumed_log.h"
 #include "convert_report.h"
 #include "inheritance.h"
 #include "stop_reason.h"
@@ -25,18 +25,6 @@ static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
     else if (log->header.stop_reason == HT_STOP_CONTROL)
         why = "heaptape ctl ended the recording before the first one";
     return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "at least one call expected, but %s", why);
-}
-
-int convert_refuse_consumed(const struct ht_raw_log *log, const char *consumer, struct ht_error *error) {
-    char state[HT_RAW_CONSUMER_BYTES + 16];
-    snprintf(state, sizeof state, "%s.state", consumer);
-    if (access(state, F_OK))
-        return ht_error_input(error, log->path, 12, "its space has been given back: %s is its trace",
-                              consumer);
-    return ht_error_input(error, log->path, 12,
-                          "space of it has been given back: heaptape convert --follow %s -o %s goes on from "
-                          "%s.partial",
-                          log->path, consumer, consumer);
 }
 
 void convert_put_context(struct ht_trace_writer *writer, const struct ht_raw_log *log) {
@@ -107,10 +95,8 @@ static int convert(const struct convert_request *request, const struct ht_raw_lo
 int convert_raw(const struct convert_request *request, struct ht_error *error) {
     struct ht_raw_log log;
     if (ht_raw_open(&log, request->input, error)) return -1;
-    char consumer[HT_RAW_CONSUMER_BYTES];
     if (!request->quiet) convert_warn_about(&log);
-    int status = ht_raw_consumer(&log, consumer) ? convert_refuse_consumed(&log, consumer, error)
-                                                 : convert(request, &log, error);
+    int status = consumed_log_check(&log, error) ? -1 : convert(request, &log, error);
     ht_raw_close(&log);
     return status;
 }

@@ -16,7 +16,5 @@ void convert_put_context(struct ht_trace_writer *writer, const struct ht_raw_log
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,
                    struct ht_trace_writer *writer, struct merge_result *result, double started_s,
                    uint64_t *file_bytes, struct ht_error *error);
-// Of a log whose space a follower has given back: where its trace is. Returns -1 with error.
-int convert_refuse_consumed(const struct ht_raw_log *log, const char *consumer, struct ht_error *error);
 
 #endif

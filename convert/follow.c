@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "consumed_log.h"
 #include "convert_raw.h"
 #include "convert_report.h"
 #include "follow_state.h"
@@ -106,6 +107,7 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
     }
     if (f->forks && fork_file_sync(f->forks, error)) return -1;
     f->mark.horizon = merge_position(f->merge);
+    f->mark.gave_back = f->give.marked;
     f->mark.fork_file_bytes = f->forks ? fork_file_bytes(f->forks) : 0;
     if (follow_state_save(f->state_path, &f->log, &f->mark, f->merge, &f->live, &f->state_bytes, error))
         return -1;
@@ -217,9 +219,8 @@ static int open_forks(struct follower *f, struct ht_error *error) {
 }
 
 static int begin_anew(struct follower *f, struct ht_error *error) {
-    char consumer[HT_RAW_CONSUMER_BYTES];
     const struct convert_request *request = f->request;
-    if (ht_raw_consumer(&f->log, consumer)) return convert_refuse_consumed(&f->log, consumer, error);
+    if (consumed_log_check(&f->log, error)) return -1;
     f->mark = (struct follow_mark){.time_unit_ns = request->time_unit_ns, .level = request->level};
     f->writer = ht_trace_create_lasting(request->output, request->time_unit_ns, request->level, error);
     if (!f->writer || open_forks(f, error) || inherit(f, error)) return -1;
@@ -229,10 +230,23 @@ static int begin_anew(struct follower *f, struct ht_error *error) {
     return begin_merge(f, error);
 }
 
-static int take_up(struct follower *f, struct ht_error *error) {
+// Is what was given back since this trace was left in another's? Then what lies behind its state's positions
+// may be gone. A name that differs only tells nothing once space was given back for this trace: its folder may
+// have been moved.
+static int check_consumer(struct follower *f, struct ht_error *error) {
     char consumer[HT_RAW_CONSUMER_BYTES];
+    f->give.marked = ht_raw_consumer(&f->log, consumer);
+    if (!f->give.marked || f->mark.gave_back || !strcmp(consumer, f->give.trace)) return 0;
+    return consumed_log_check(&f->log, error);
+}
+
+static int take_up(struct follower *f, struct ht_error *error) {
     struct follow_state *state = follow_state_open(f->state_path, &f->log, &f->mark, error);
     if (!state) return -1;
+    if (check_consumer(f, error)) {
+        follow_state_close(state);
+        return -1;
+    }
     const struct convert_request *request = f->request;
     if (request->told_time_unit && request->time_unit_ns != f->mark.time_unit_ns) {
         follow_state_close(state);
@@ -249,7 +263,6 @@ static int take_up(struct follower *f, struct ht_error *error) {
     follow_state_close(state);
     f->has_begun = !status && f->merge->heap.threads_count > 0;
     if (!f->has_begun && !status) status = inherit(f, error);
-    f->give.marked = ht_raw_consumer(&f->log, consumer);
     if (!status && !f->request->quiet) {
         char count[32];
         fprintf(stderr, "%s: taken up again at %s events\n", f->request->output,
@@ -403,6 +416,14 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
     }
     if (!log_clock_is_here(&f->log))
         return ht_error_input(error, f->log.path, 56, "a clock of this machine expected");
+    bool locked;
+    if (consumed_log_lock(&f->log, &locked, error)) return -1;
+    // Where nobody can be kept from following it too, the log stays whole.
+    f->give.impossible = !locked;
+    if (!locked && !f->request->keeps_raw && !f->request->quiet)
+        fprintf(stderr,
+                "heaptape convert: warning: %s: this file system has no locks: no space is given back\n",
+                f->log.path);
     f->give.log = &f->log;
     name_trace(f);
     if (asprintf(&f->state_path, "%s.state", f->request->output) < 0) {

@@ -10,13 +10,15 @@
 
 #include "checksum.h"
 
+#include "output_file.h"
+
 #define STATE_MAGIC "HTAPEFST"
 enum { VERSION = 2, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
     char magic[8];
-    uint32_t version, zero;
+    uint32_t version, gave_back;
     // The log.
     uint32_t pid, sequence;
     uint64_t start_realtime_ns;
@@ -241,6 +243,7 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_mar
                         .offset = mark->trace.offset,
                         .next_event = mark->trace.next_event,
                         .fork_file_bytes = mark->fork_file_bytes,
+                        .gave_back = mark->gave_back,
                         .horizon = mark->horizon,
                         .last_sample_ns = m->last_sample_ns,
                         .late_records = m->late_records,
@@ -543,10 +546,14 @@ struct follow_state *follow_state_open(const char *path, const struct ht_raw_log
     }
     uint64_t bytes = S_ISREG(status.st_mode) ? (uint64_t)status.st_size : 0;
     state->left = bytes > sizeof(uint64_t) ? bytes - sizeof(uint64_t) : 0;
-    bool whole = state->left >= sizeof state->head && checksum_fits(state->file, state->left) &&
+    bool own = !S_ISREG(status.st_mode) || output_file_is_own(fd);
+    bool whole = own && state->left >= sizeof state->head && checksum_fits(state->file, state->left) &&
                  get(state, &state->head, sizeof state->head) &&
                  !memcmp(state->head.magic, STATE_MAGIC, sizeof state->head.magic);
-    if (!whole) ht_error_input(error, path, 0, "a state whose checksum fits expected");
+    if (!whole)
+        ht_error_input(error, path, 0,
+                       own ? "a state whose checksum fits expected"
+                           : "a state expected that is one's own and has no other name");
     if (!whole || check_head(state, log, error)) {
         follow_state_close(state);
         return NULL;
@@ -557,6 +564,7 @@ struct follow_state *follow_state_open(const char *path, const struct ht_raw_log
                                  .clock_pair = head->clock_pair,
                                  .trace = {head->offset, head->next_event},
                                  .fork_file_bytes = head->fork_file_bytes,
+                                 .gave_back = head->gave_back != 0,
                                  .horizon = head->horizon};
     return state;
 }

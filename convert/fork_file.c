@@ -11,6 +11,7 @@
 #include <zstd.h>
 
 #include "checksum.h"
+#include "output_file.h"
 #include "read_at.h"
 
 #define FORK_FILE_MAGIC "HTAPEFRK"
@@ -71,9 +72,31 @@ static bool write_at(int fd, const void *from, size_t bytes, uint64_t offset) {
     return true;
 }
 
+// The file that an earlier follower of the log has left. -1: there is none. Logs lie in folders like /tmp, where
+// others may have put something by that name.
+static int open_kept(const char *path, const struct head *head, uint64_t keep_bytes) {
+    struct head there;
+    struct stat status;
+    if (keep_bytes < sizeof there) return -1;
+    int fd = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return -1;
+    if (output_file_is_own(fd) && !fstat(fd, &status) && (uint64_t)status.st_size >= keep_bytes &&
+        ht_read_at(fd, &there, sizeof there, 0) && there.first_stamp == head->first_stamp &&
+        there.pid == head->pid)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+// What lies there under the name goes, if it may; nothing that it leads to is touched.
+static int create(const char *path) {
+    unlink(path);
+    return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
 struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_bytes, struct ht_error *error) {
     char path[4096];
-    struct head head = head_of(log), there;
+    struct head head = head_of(log);
     struct fork_file *file = calloc(1, sizeof *file);
     if (!file || !fork_file_path(log->path, path, sizeof path)) {
         free(file);
@@ -82,10 +105,9 @@ struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_byt
         return NULL;
     }
     file->path = strdup(path);
-    file->fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    bool kept = keep_bytes >= sizeof head && file->fd >= 0 && ht_read_at(file->fd, &there, sizeof there, 0) &&
-                there.first_stamp == head.first_stamp && there.pid == head.pid;
-    file->bytes = kept ? keep_bytes : sizeof head;
+    file->fd = open_kept(path, &head, keep_bytes);
+    file->bytes = file->fd >= 0 ? keep_bytes : sizeof head;
+    if (file->fd < 0) file->fd = create(path);
     // A head that was kept says what had been passed, which is to come again.
     if (file->path && file->fd >= 0 && write_at(file->fd, &head, sizeof head, 0) &&
         !ftruncate(file->fd, (off_t)file->bytes))

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "consumed_log.h"
 #include "fork_file.h"
 #include "stop_reason.h"
 
@@ -95,15 +96,12 @@ static int add_parent(struct ancestry *ancestry, const struct ht_raw_log *child,
     }
     struct ht_raw_log *parent = &ancestry->log[ancestry->count];
     if (ht_raw_open(parent, named ? named : path, error)) return -1;
-    char consumer[HT_RAW_CONSUMER_BYTES];
-    if (!check_parent(ancestry, child, parent, error) &&
-        (!ht_raw_consumer(parent, consumer) ||
-         ht_error_input(error, parent->path, 12, "space of it has been given back"))) {
-        ancestry->count++;
-        return 0;
+    if (check_parent(ancestry, child, parent, error) || consumed_log_check(parent, error)) {
+        ht_raw_close(parent);
+        return -1;
     }
-    ht_raw_close(parent);
-    return -1;
+    ancestry->count++;
+    return 0;
 }
 
 static void warn(char warning[INHERITANCE_WARNING_BYTES], const struct ht_raw_header *child,

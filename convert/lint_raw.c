@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "convert_raw.h"
+#include "consumed_log.h"
 #include "inheritance.h"
 #include "lint_passes.h"
 #include "live_ranges.h"
@@ -245,8 +245,7 @@ int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning,
     struct raw_pass pass = {.lint = lint, .log = log};
     struct merge_observer observer = {take_record, &pass};
     struct live_blocks inherited = {0};
-    char consumer[HT_RAW_CONSUMER_BYTES];
-    if (ht_raw_consumer(log, consumer)) return convert_refuse_consumed(log, consumer, error);
+    if (consumed_log_check(log, error)) return -1;
     bool ready = map64_init(&pass.freed);
     lint->locate = locate;
     lint->locate_context = &pass;

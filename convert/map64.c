@@ -1,6 +1,5 @@
 #include "map64.h"
 
-#include <stdlib.h>
 #include <sys/mman.h>
 
 static size_t bytes_of(const struct map64 *map) { return ((size_t)1 << map->bits) * sizeof *map->entry; }
@@ -34,32 +33,20 @@ static bool place_without_wrap(struct map64 *map, struct map64_entry entry) {
     return true;
 }
 
-// Entries that can be placed only when all others are.
-struct waiting {
-    struct map64_entry *entry;
-    size_t count, room;
-};
-
-static void wait_for_rest(struct waiting *waiting, struct map64_entry entry) {
-    if (waiting->count == waiting->room) {
-        struct map64_entry *more = realloc(waiting->entry, 2 * waiting->room * sizeof *more);
-        if (!more) abort();  // half grown: there is no way back
-        waiting->entry = more;
-        waiting->room *= 2;
-    }
-    waiting->entry[waiting->count++] = entry;
-}
-
 // Doubles the table where it stands. An entry's home moves from i to 2i or 2i + 1, so going from the last
 // entry to the first, each goes to a part of the table that has been emptied already. The few for which that
 // is not so, at the table's start and where a run reaches its end, wait until everything else is in place.
 bool map64_grow(struct map64 *map) {
-    size_t old_room = (size_t)1 << map->bits, old_bytes = bytes_of(map);
-    struct waiting waiting = {.room = 64};
-    waiting.entry = malloc(waiting.room * sizeof *waiting.entry);
-    void *larger = waiting.entry ? mremap(map->entry, old_bytes, 2 * old_bytes, MREMAP_MAYMOVE) : MAP_FAILED;
+    size_t old_room = (size_t)1 << map->bits, old_bytes = bytes_of(map), waiting = 0;
+    size_t waiting_bytes = map->count * sizeof *map->entry;
+    // Half grown there is no way back: so there is room for all of them from the start. Only what is used of it
+    // becomes memory.
+    struct map64_entry *waits = mmap(NULL, waiting_bytes, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (waits == MAP_FAILED) return false;
+    void *larger = mremap(map->entry, old_bytes, 2 * old_bytes, MREMAP_MAYMOVE);
     if (larger == MAP_FAILED) {
-        free(waiting.entry);
+        munmap(waits, waiting_bytes);
         return false;
     }
     map->entry = larger;
@@ -69,12 +56,10 @@ bool map64_grow(struct map64 *map) {
         struct map64_entry entry = map->entry[i];
         if (!entry.key) continue;
         map->entry[i].key = 0;
-        if (map64_home(map, entry.key) <= i || !place_without_wrap(map, entry))
-            wait_for_rest(&waiting, entry);
+        if (map64_home(map, entry.key) <= i || !place_without_wrap(map, entry)) waits[waiting++] = entry;
     }
-    for (size_t i = 0; i < waiting.count; i++)
-        map->entry[map64_find(map, waiting.entry[i].key)] = waiting.entry[i];
-    free(waiting.entry);
+    for (size_t i = 0; i < waiting; i++) map->entry[map64_find(map, waits[i].key)] = waits[i];
+    munmap(waits, waiting_bytes);
     return true;
 }
 

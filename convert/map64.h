@@ -18,7 +18,7 @@ struct map64 {
     unsigned bits;  // log2 of the room
 };
 
-// Fails only for want of memory.
+// Fails only for want of memory; the map is then as it was.
 bool map64_init(struct map64 *map);
 void map64_free(struct map64 *map);
 bool map64_grow(struct map64 *map);

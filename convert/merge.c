@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "consumed_log.h"
 #include "merge_lanes.h"
 #include "merge_records.h"
 
@@ -202,6 +203,7 @@ int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_
         // A full disk is told at the end; there is no point in reading on until then.
         if (m->heap.writer && ht_trace_failed(m->heap.writer)) return 0;
         if (m->failed) return -1;
+        if (m->heap.no_memory) return no_memory(m, error);
     }
     return more;
 }
@@ -293,9 +295,11 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
     struct merge *m = new_merge(log, writer, error);
     if (!m) return NULL;
     m->observer = observer;
-    if (!find_streams(m, fork, error) && !merge_inherit(m, inherited, error) &&
-        !merge_run(m, progress, error))
-        return m;
+    bool done = !find_streams(m, fork, error) && !merge_inherit(m, inherited, error) &&
+                !merge_run(m, progress, error);
+    // Holes look like windows that were never begun, or like damage: only now is it known whether any was
+    // read.
+    if (!consumed_log_check(log, error) && done) return m;
     give_up(m);
     return NULL;
 }

@@ -131,8 +131,9 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
 void merge_drop_open_realloc(struct merge *m, struct lane *lane) {
     if (!lane->realloc.open) return;
     m->heap.totals.unfinished++;
-    if (lane->realloc.slot && !heap_model_slot_at(&m->heap, heap_model_find(&m->heap, lane->realloc.address)))
-        map64_put(&m->heap.addresses, lane->realloc.address, lane->realloc.slot);
+    if (lane->realloc.slot && !heap_model_slot_at(&m->heap, heap_model_find(&m->heap, lane->realloc.address)) &&
+        !map64_put(&m->heap.addresses, lane->realloc.address, lane->realloc.slot))
+        m->heap.no_memory = true;
     lane->realloc.open = false;
 }
 

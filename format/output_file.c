@@ -1,7 +1,6 @@
 #include "output_file.h"
 
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,4 +59,10 @@ void output_file_abandon(struct output_file *file) {
     free(file->partial_path);
     free(file->final_path);
     *file = (struct output_file){.fd = -1};
+}
+
+bool output_file_is_own(int fd) {
+    struct stat status;
+    return !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+           status.st_nlink == 1;
 }

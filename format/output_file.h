@@ -2,6 +2,8 @@
 #ifndef HEAPTAPE_OUTPUT_FILE_H
 #define HEAPTAPE_OUTPUT_FILE_H
 
+#include <stdbool.h>
+
 struct output_file {
     int fd;              // -1: none
     char *partial_path;  // where it is written; NULL for what is written as it is
@@ -15,5 +17,9 @@ int output_file_open(struct output_file *file, const char *path);
 const char *output_file_finish(struct output_file *file);
 // Closes what is open, removes what has not been finished, and forgets the names.
 void output_file_abandon(struct output_file *file);
+
+// Of a file that was there before: is it a regular one of ours that has no other name? In a folder where others
+// may write too, a file to go on with may be theirs, or another name of one that is dear to us.
+bool output_file_is_own(int fd);
 
 #endif

@@ -454,15 +454,29 @@ const char *ht_trace_partial_path(const struct ht_trace_writer *writer) { return
 
 // ---- traces that are written for long, and by more than one process in turn ----
 
+// A file that is there already may be one to go on with, or another process's. One that somebody else has put
+// there, or a second name of another file of ours, is neither.
+static int open_partial(const char *partial, bool create) {
+    const int flags = O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+    int fd = create ? open(partial, flags | O_CREAT | O_EXCL, 0666) : -1;
+    if (fd >= 0 || (create && errno != EEXIST)) return fd;
+    fd = open(partial, flags);
+    if (fd < 0 || output_file_is_own(fd)) return fd;
+    close(fd);
+    errno = EEXIST;
+    return -1;
+}
+
 // Opens PATH.partial, which no other process may be writing.
-static int open_lasting(struct ht_trace_writer *writer, int flags, struct ht_error *error) {
+static int open_lasting(struct ht_trace_writer *writer, bool create, struct ht_error *error) {
     writer->lasting = true;
     writer->file.final_path = strdup(writer->path);
     if (asprintf(&writer->file.partial_path, "%s.partial", writer->path) < 0)
         writer->file.partial_path = NULL;
     const char *partial = writer->file.partial_path;
-    if (writer->file.final_path && partial)
-        writer->file.fd = open(partial, O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0666);
+    if (writer->file.final_path && partial) writer->file.fd = open_partial(partial, create);
+    if (writer->file.fd < 0 && errno == EEXIST)
+        return ht_error_system(error, partial, "not a file of one's own that has no other name");
     if (writer->file.fd < 0) return ht_error_system(error, writer->path, "cannot open its partial file");
     if (flock(writer->file.fd, LOCK_EX | LOCK_NB)) {
         if (errno == EWOULDBLOCK) errno = EBUSY;
@@ -479,7 +493,7 @@ struct ht_trace_writer *ht_trace_create_lasting(const char *path, uint32_t time_
                                                 struct ht_error *error) {
     struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
     if (!writer) return NULL;
-    if (open_lasting(writer, O_CREAT, error) || ftruncate(writer->file.fd, 0)) {
+    if (open_lasting(writer, true, error) || ftruncate(writer->file.fd, 0)) {
         if (writer->file.fd >= 0 && errno != EBUSY) ht_error_system(error, path, "cannot create");
         ht_trace_abandon(writer);
         return NULL;
@@ -525,7 +539,7 @@ struct ht_trace_writer *ht_trace_take_up(const char *path, uint32_t time_unit_ns
                                          const struct ht_trace_mark *mark, struct ht_error *error) {
     struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
     if (!writer) return NULL;
-    int status = open_lasting(writer, 0, error);
+    int status = open_lasting(writer, false, error);
     if (!status) status = find_places(writer, mark, error);
     if (!status && (ftruncate(writer->file.fd, (off_t)mark->offset) ||
                     lseek(writer->file.fd, (off_t)mark->offset, SEEK_SET) < 0))

@@ -330,7 +330,7 @@ def test_two_followers(tools: Tools, tmp_path: Path) -> None:
         first = subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL)
         time.sleep(0.5)
         second = run(command)
-        assert second.returncode == 1 and b"another process writes it" in second.stderr
+        assert second.returncode == 1 and b"another process follows this log already" in second.stderr
         first.terminate()
         assert first.wait(60) == 128 + signal.SIGTERM
 

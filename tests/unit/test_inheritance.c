@@ -1,6 +1,7 @@
 // What a forked child inherits: where its parent's log is cut, and which logs are believed.
 #include "unit_support.h"
 
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -320,6 +321,22 @@ static void assert_disbelieved(const char *words, const char *named) {
     free(converted);
 }
 
+// Windows that were given back read as windows that were never begun.
+static void a_parent_whose_space_was_given_back_is_disbelieved(void **state) {
+    (void)state;
+    static const char trace[] = "/somewhere/parent.bin";
+    char path[256];
+    write_log(PARENT, 0, 0, 1, LINES(one_block));
+    write_child(FORKED, LINES(frees_it));
+    uint32_t features = HT_RAW_FEATURE_CONSUMED;
+    int fd = open(path_of(path, PARENT), O_WRONLY);
+    assert_int_equal(pwrite(fd, trace, sizeof trace, HT_RAW_CONSUMER_OFFSET), sizeof trace);
+    assert_int_equal(pwrite(fd, &features, sizeof features, offsetof(struct ht_raw_header, features)),
+                     sizeof features);
+    close(fd);
+    assert_disbelieved("its space has been given back: /somewhere/parent.bin is its trace", path);
+}
+
 static void a_missing_parent_is_told(void **state) {
     (void)state;
     char path[256];
@@ -454,6 +471,7 @@ int main(void) {
         cmocka_unit_test(a_large_block_tells_how_it_was_filled),
         cmocka_unit_test(a_parent_that_made_no_call_hands_on_nothing),
         cmocka_unit_test(a_missing_parent_is_told),
+        cmocka_unit_test(a_parent_whose_space_was_given_back_is_disbelieved),
         cmocka_unit_test(another_processs_log_is_no_parent),
         cmocka_unit_test(a_parent_that_stopped_after_the_fork_is_as_good_as_any),
         cmocka_unit_test(a_damaged_parent_is_told),

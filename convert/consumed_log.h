@@ -1,0 +1,19 @@
+// Logs whose space a follower gives back: who reads one to its end asks again whether that was all of it.
+#ifndef HEAPTAPE_CONSUMED_LOG_H
+#define HEAPTAPE_CONSUMED_LOG_H
+
+#include "raw_reader.h"
+
+// Refuses a log whose space has been given back, and says where its trace is. Returns 0 or -1 with error.
+//
+// A follower marks the log before it makes the first hole (docs/raw-log-format.md, "Consumed logs"), and what
+// is read here is read in order. So whoever asks behind the last byte that it has read, and is told that the
+// log is whole, has read no hole. To have asked at the start says nothing about the end.
+int consumed_log_check(const struct ht_raw_log *log, struct ht_error *error);
+
+// One follower at a time: locks the log for as long as it is open. Readers are not kept from it; where the
+// lock is another's, nothing has been changed. *locked is false on a file system without locks. Returns 0 or
+// -1 with error.
+int consumed_log_lock(const struct ht_raw_log *log, bool *locked, struct ht_error *error);
+
+#endif
