@@ -9,6 +9,7 @@
 #include "convert_report.h"
 #include "export_format.h"
 #include "remove_on_signal.h"
+#include "say.h"
 #include "talk.h"
 #include "trace_json.h"
 
@@ -152,7 +153,7 @@ static int rehearse(const struct export_format *format, struct ht_trace_reader *
 
 static void say_result(const struct exporter *exporter, const char *output, double seconds) {
     char lines[32], events[32], bytes[32];
-    fprintf(stderr, "%s: %s lines from %s events, %s in %.1f s; not held: %s",
+    ht_say(stderr, "%s: %s lines from %s events, %s in %.1f s; not held: %s",
             strcmp(output, "-") ? output : "standard output", ht_grouped(lines, exporter->lines),
             ht_grouped(events, exporter->events), ht_bytes(bytes, (double)exporter->text.bytes), seconds,
             exporter->format->unsaid);

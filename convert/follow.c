@@ -19,6 +19,7 @@
 #include "inheritance.h"
 #include "log_clock.h"
 #include "raw_in_use.h"
+#include "say.h"
 #include "trace_json.h"
 
 // What a record may be late: the time between its stamp and its last byte. Beyond that it is merged where the
@@ -114,7 +115,7 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
     bool possible = !f->give.impossible;
     if (!f->request->keeps_raw && give_back(&f->give, &f->live, error)) return -1;
     if (possible && f->give.impossible && !f->request->quiet)
-        fprintf(stderr,
+        ht_say(stderr,
                 "heaptape convert: warning: %s: this file system takes no space back: the log keeps all "
                 "of its length\n",
                 f->log.path);
@@ -162,7 +163,7 @@ static int inherit(struct follower *f, struct ht_error *error) {
     }
     int status = inheritance_find(&f->log, f->request->parent, &f->inherited, warning, &f->progress, error);
     if (!status && *warning && !f->request->quiet)
-        fprintf(stderr, "heaptape convert: warning: %s: %s\n", f->log.path, warning);
+        ht_say(stderr, "heaptape convert: warning: %s: %s\n", f->log.path, warning);
     return status;
 }
 
@@ -265,7 +266,7 @@ static int take_up(struct follower *f, struct ht_error *error) {
     if (!f->has_begun && !status) status = inherit(f, error);
     if (!status && !f->request->quiet) {
         char count[32];
-        fprintf(stderr, "%s: taken up again at %s events\n", f->request->output,
+        ht_say(stderr, "%s: taken up again at %s events\n", f->request->output,
                 ht_grouped(count, f->mark.trace.next_event));
     }
     return status;
@@ -421,7 +422,7 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
     // Where nobody can be kept from following it too, the log stays whole.
     f->give.impossible = !locked;
     if (!locked && !f->request->keeps_raw && !f->request->quiet)
-        fprintf(stderr,
+        ht_say(stderr,
                 "heaptape convert: warning: %s: this file system has no locks: no space is given back\n",
                 f->log.path);
     f->give.log = &f->log;
@@ -432,7 +433,7 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
     }
     if (is_left_behind(f)) unlink(f->state_path);
     if (is_done(f)) {
-        if (!f->request->quiet) fprintf(stderr, "%s: complete already\n", f->request->output);
+        if (!f->request->quiet) ht_say(stderr, "%s: complete already\n", f->request->output);
         ending->complete = true;
         return 0;
     }

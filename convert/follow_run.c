@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "follow.h"
+#include "say.h"
 #include "talk.h"
 
 static const int stopping[] = {SIGINT, SIGTERM, SIGHUP};
@@ -38,7 +39,7 @@ int follow_run(const struct convert_request *request) {
         return 128 + stopped_by;
     }
     if (ending.late_records && !request->quiet)
-        fprintf(stderr,
+        ht_say(stderr,
                 "heaptape convert: %s records came later than their time: they stand where they came\n",
                 ht_grouped(count, ending.late_records));
     return HT_EXIT_DONE;

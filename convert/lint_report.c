@@ -6,6 +6,7 @@
 
 #include "json_number.h"
 #include "ops.h"
+#include "say.h"
 #include "talk.h"
 
 // Entries of a map, most blocks first.
@@ -128,28 +129,28 @@ json_t *lint_report_json(const struct lint *lint, const char *path) {
 static void print_block(const struct lint *lint, const struct lint_block *block, uint64_t name) {
     char bytes[32];
     if (!block->function) {
-        printf("freed at %.6f s", (double)block->time_ns / 1e9);
+        ht_say(stdout, "freed at %.6f s", (double)block->time_ns / 1e9);
         return;
     }
-    printf("%s bytes by %s", ht_grouped(bytes, block->bytes), ht_functions[block->function].name);
+    ht_say(stdout, "%s bytes by %s", ht_grouped(bytes, block->bytes), ht_functions[block->function].name);
     if (block->alignment != LINT_NO_ALIGNMENT)
-        printf(", aligned to %" PRIu64, UINT64_C(1) << block->alignment);
-    printf(", t%" PRIu32 " at %.6f s", block->thread, (double)block->time_ns / 1e9);
-    if (lint->raw) printf(", 0x%" PRIx64, name);
-    else printf(", event %" PRIu64, block->birth);
+        ht_say(stdout, ", aligned to %" PRIu64, UINT64_C(1) << block->alignment);
+    ht_say(stdout, ", t%" PRIu32 " at %.6f s", block->thread, (double)block->time_ns / 1e9);
+    if (lint->raw) ht_say(stdout, ", 0x%" PRIx64, name);
+    else ht_say(stdout, ", event %" PRIu64, block->birth);
 }
 
 static void print_finding(const struct lint *lint, const struct lint_finding *finding) {
     const struct lint_call *call = &finding->call;
     const struct ht_function_info *info = &ht_functions[call->function];
-    if (lint->raw) printf("    offset %" PRIu64, call->offset);
-    else printf("    event %" PRIu64, call->event);
-    printf(", %.6f s, t%" PRIu32 ": %s", (double)call->time_ns / 1e9, call->thread, info->name);
-    if (lint->raw && call->address) printf(" 0x%" PRIx64, call->address);
-    if (!lint->raw && call->slot) printf(" #%" PRIu32, call->slot);
-    if (info->size) printf(" size %" PRIu64, call->size);
+    if (lint->raw) ht_say(stdout, "    offset %" PRIu64, call->offset);
+    else ht_say(stdout, "    event %" PRIu64, call->event);
+    ht_say(stdout, ", %.6f s, t%" PRIu32 ": %s", (double)call->time_ns / 1e9, call->thread, info->name);
+    if (lint->raw && call->address) ht_say(stdout, " 0x%" PRIx64, call->address);
+    if (!lint->raw && call->slot) ht_say(stdout, " #%" PRIu32, call->slot);
+    if (info->size) ht_say(stdout, " size %" PRIu64, call->size);
     if (info->extra)
-        printf(" %s %" PRIu64,
+        ht_say(stdout, " %s %" PRIu64,
                call->function == HT_CALLOC || call->function == HT_REALLOCARRAY ? "count" : "alignment",
                call->extra);
     if (finding->has_block) {
@@ -167,7 +168,7 @@ static void print_findings(const struct lint *lint, unsigned first, unsigned las
         if (!tally->count) continue;
         if (!any && label) puts(label);
         any = true;
-        printf("  %14s  %s\n", ht_grouped(text, tally->count), lint_kind_texts[kind].words);
+        ht_say(stdout, "  %14s  %s\n", ht_grouped(text, tally->count), lint_kind_texts[kind].words);
         for (size_t i = 0; i < tally->examples; i++) print_finding(lint, &tally->example[i]);
         if (tally->count > tally->examples && tally->examples) puts("    ...");
     }
@@ -180,7 +181,7 @@ static void print_counts(const struct lint *lint, const struct map64 *map, const
     struct counted *list = sorted_counts(map, &count);
     fputs("   ", stdout);
     for (size_t i = 0; i < count && i < lint->limit; i++)
-        printf("%s %s of %s%s%s", i ? "," : "", ht_grouped(blocks, list[i].count), before,
+        ht_say(stdout, "%s %s of %s%s%s", i ? "," : "", ht_grouped(blocks, list[i].count), before,
                ht_grouped(key, list[i].key), after);
     puts(count > lint->limit ? ", ..." : "");
     free(list);
@@ -190,7 +191,7 @@ static void print_leaks(const struct lint *lint) {
     const struct lint_leaks *leaks = &lint->leaks;
     char blocks[32], bytes[32];
     if (leaks->blocks)
-        printf("  %14s  blocks live at the end, %s\n", ht_grouped(blocks, leaks->blocks),
+        ht_say(stdout, "  %14s  blocks live at the end, %s\n", ht_grouped(blocks, leaks->blocks),
                ht_bytes(bytes, (double)leaks->bytes));
     if (leaks->blocks && lint->limit) {
         print_counts(lint, &leaks->by_size, "", " bytes");
@@ -202,14 +203,14 @@ static void print_leaks(const struct lint *lint) {
         }
     }
     if (leaks->inherited_blocks)
-        printf("  %14s  inherited blocks live at the end, %s\n", ht_grouped(blocks, leaks->inherited_blocks),
+        ht_say(stdout, "  %14s  inherited blocks live at the end, %s\n", ht_grouped(blocks, leaks->inherited_blocks),
                ht_bytes(bytes, (double)leaks->inherited_bytes));
 }
 
 void lint_report_text(const struct lint *lint, const char *path) {
     char calls[32], defects[32];
     uint64_t count = lint_defects(lint);
-    printf("%s: %s calls, %s defect%s\n", path, ht_grouped(calls, lint->calls),
+    ht_say(stdout, "%s: %s calls, %s defect%s\n", path, ht_grouped(calls, lint->calls),
            count ? ht_grouped(defects, count) : "no", count == 1 ? "" : "s");
     print_findings(lint, 0, LINT_LAST_DEFECT, "defects");
     bool any = lint->leaks.blocks || lint->leaks.inherited_blocks;

@@ -15,6 +15,7 @@
 #include "fork_file.h"
 #include "give_back.h"
 #include "raw_in_use.h"
+#include "say.h"
 #include "talk.h"
 #include "write_all.h"
 
@@ -241,7 +242,7 @@ static void reap(struct watch *watch) {
         if (!job) continue;
         finish_job(watch, job);
         if (WIFSIGNALED(status))
-            fprintf(stderr, "heaptape record: %s: its conversion was ended by signal %d\n", job->result.raw,
+            ht_say(stderr, "heaptape record: %s: its conversion was ended by signal %d\n", job->result.raw,
                     WTERMSIG(status));
     }
 }

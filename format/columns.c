@@ -197,6 +197,14 @@ void ht_unpacker_free(struct ht_unpacker *unpacker) {
     free(unpacker);
 }
 
+// The library reads several frames one behind another, frames without content and frames of its first versions.
+static bool is_one_frame(const uint8_t *stored, size_t stored_bytes, size_t bytes) {
+    static const uint8_t magic[4] = {0x28, 0xb5, 0x2f, 0xfd};
+    if (stored_bytes == 0) return bytes == 0;
+    return stored_bytes > sizeof magic && !memcmp(stored, magic, sizeof magic) &&
+           ZSTD_findFrameCompressedSize(stored, stored_bytes) == stored_bytes;
+}
+
 // The column's planes, uncompressed. NULL and *wrong otherwise.
 static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                                 const uint8_t *stored, const char **wrong) {
@@ -210,6 +218,10 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
         *wrong = "stored column of the wrong length";
     if (*wrong) return NULL;
     if (entry->compression == HT_STORED) return stored;
+    if (!is_one_frame(stored, entry->stored_bytes, bytes)) {
+        *wrong = "column that is one zstd frame expected";
+        return NULL;
+    }
     if (!grow(&unpacker->planes, &unpacker->planes_room, bytes + 1, 1)) {
         *wrong = "out of memory";
         return NULL;
@@ -313,12 +325,25 @@ const char *ht_unpack_nibbles(struct ht_unpacker *unpacker, const struct ht_colu
     return NULL;
 }
 
+const char *ht_check_directory(const struct ht_columns *columns) {
+    struct ht_column_entry entry;
+    bool seen[256] = {false};
+    size_t at = columns->count * sizeof entry;
+    for (unsigned i = 0; i < columns->count; i++) {
+        memcpy(&entry, columns->payload + i * sizeof entry, sizeof entry);
+        if (seen[entry.id]) return "each column once expected";
+        seen[entry.id] = true;
+        if (entry.stored_bytes > columns->payload_bytes - at) return "columns within their section expected";
+        at += entry.stored_bytes;
+    }
+    return at == columns->payload_bytes ? NULL : "a section that ends with its columns expected";
+}
+
 const struct ht_column_entry *ht_find_column(const struct ht_columns *columns, uint8_t id,
                                              struct ht_column_entry *entry, const uint8_t **stored) {
     size_t at = columns->count * sizeof *entry;
     for (unsigned i = 0; i < columns->count; i++) {
         memcpy(entry, columns->payload + i * sizeof *entry, sizeof *entry);
-        if (entry->stored_bytes > columns->payload_bytes - at) return NULL;
         if (entry->id == id) {
             *stored = columns->payload + at;
             return entry;

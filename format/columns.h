@@ -60,7 +60,9 @@ struct ht_columns {
     unsigned count;
 };
 
-// Finds a column. *stored points at its bytes. NULL if it is absent or out of bounds.
+// Are the columns within the payload and all of it, each of them once? Returns NULL, or what is wrong.
+const char *ht_check_directory(const struct ht_columns *columns);
+// Finds a column of a directory that has been checked. *stored points at its bytes. NULL if it is absent.
 const struct ht_column_entry *ht_find_column(const struct ht_columns *columns, uint8_t id,
                                              struct ht_column_entry *entry, const uint8_t **stored);
 // Decode a column that must hold `count` values; it may be absent where that is 0. Return NULL, or what is

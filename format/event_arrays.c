@@ -1,7 +1,5 @@
 #include "event_arrays.h"
 
-#include <string.h>
-
 void ht_event_arrays_init(struct ht_event_arrays *arrays) {
     for (unsigned op = 0; op < 256; op++) arrays->shape[op] = ht_op_shape((uint8_t)op);
 }
@@ -11,10 +9,10 @@ static const char *decode_threads(struct ht_event_arrays *arrays, struct ht_unpa
                                   const struct ht_columns *columns) {
     struct ht_column_entry entry;
     const uint8_t *stored;
-    if (!ht_find_column(columns, HT_COLUMN_RUN_THREAD, &entry, &stored) || entry.values > arrays->rows)
-        return "thread runs expected";
-    uint32_t runs = arrays->runs = entry.values, row = 0;
-    const char *wrong = ht_unpack_u32(unpacker, &entry, stored, arrays->run_thread);
+    bool found = ht_find_column(columns, HT_COLUMN_RUN_THREAD, &entry, &stored) != NULL;
+    if (found ? entry.values > arrays->rows : arrays->rows > 0) return "thread runs expected";
+    uint32_t runs = arrays->runs = found ? entry.values : 0, row = 0;
+    const char *wrong = found ? ht_unpack_u32(unpacker, &entry, stored, arrays->run_thread) : NULL;
     if (!wrong) wrong = ht_column_u32(unpacker, columns, HT_COLUMN_RUN_LENGTH, arrays->run_length, runs);
     for (uint32_t run = 0; run < runs && !wrong; run++) {
         if (arrays->run_length[run] > arrays->rows - row || arrays->run_thread[run] >= HT_THREADS_MAX)
@@ -30,9 +28,9 @@ static const char *decode_times(struct ht_event_arrays *arrays, struct ht_unpack
                                 const struct ht_columns *columns, uint64_t time, uint64_t unit_ns) {
     struct ht_column_entry entry;
     const uint8_t *stored;
-    if (!ht_find_column(columns, HT_COLUMN_TIME, &entry, &stored) || entry.values != arrays->rows)
-        return "a time for each row expected";
-    const char *wrong = ht_unpack_nibbles(unpacker, &entry, stored, arrays->short_time);
+    bool found = ht_find_column(columns, HT_COLUMN_TIME, &entry, &stored) != NULL;
+    if ((found ? entry.values : 0) != arrays->rows) return "a time for each row expected";
+    const char *wrong = found ? ht_unpack_nibbles(unpacker, &entry, stored, arrays->short_time) : NULL;
     if (wrong) return wrong;
     uint32_t longs = 0;
     for (uint32_t row = 0; row < arrays->rows; row++) longs += arrays->short_time[row] == HT_SHORT_TIMES;
@@ -81,10 +79,10 @@ static const char *read_tokens(struct ht_event_arrays *arrays, struct ht_unpacke
     uint8_t op[HT_TOKENS_MAX];
     uint32_t code[HT_TOKENS_MAX], whole = 0;
     uint64_t size[HT_TOKENS_MAX], extra[HT_TOKENS_MAX];
-    if (!ht_find_column(columns, HT_COLUMN_TOKEN_OP, &entry, &stored) || entry.values > HT_TOKENS_MAX)
-        return "at most 256 tokens expected";
-    arrays->tokens = entry.values;
-    const char *wrong = ht_unpack_bytes(unpacker, &entry, stored, op);
+    bool found = ht_find_column(columns, HT_COLUMN_TOKEN_OP, &entry, &stored) != NULL;
+    arrays->tokens = found ? entry.values : 0;
+    if (arrays->tokens > HT_TOKENS_MAX) return "at most 256 tokens expected";
+    const char *wrong = found ? ht_unpack_bytes(unpacker, &entry, stored, op) : NULL;
     if (!wrong) wrong = ht_column_u32(unpacker, columns, HT_COLUMN_TOKEN_CODE, code, arrays->tokens);
     if (wrong) return wrong;
     if (ht_find_column(columns, HT_COLUMN_TOKEN_SIZE, &entry, &stored)) whole = entry.values;
@@ -95,9 +93,9 @@ static const char *read_tokens(struct ht_event_arrays *arrays, struct ht_unpacke
         wrong = prepare_token(&arrays->token_table[i], arrays->shape[op[i]], op[i], code[i], i < whole,
                               i < whole ? size[i] : 0, i < whole ? extra[i] : 0);
     if (wrong) return wrong;
-    if (!ht_find_column(columns, HT_COLUMN_TOKEN, &entry, &stored) || entry.values != arrays->rows)
-        return "a token for each row expected";
-    return ht_unpack_bytes(unpacker, &entry, stored, arrays->token);
+    found = ht_find_column(columns, HT_COLUMN_TOKEN, &entry, &stored) != NULL;
+    if ((found ? entry.values : 0) != arrays->rows) return "a token for each row expected";
+    return found ? ht_unpack_bytes(unpacker, &entry, stored, arrays->token) : NULL;
 }
 
 // How many events each token has. Four tables, as a row of equal tokens would wait for its own last sum.

@@ -25,6 +25,7 @@ struct ht_trace_reader {
     size_t places_count, places_room;
     uint64_t sections_end;           // where the last of them must end
     uint64_t records, latest_units;  // of all events sections: rows, and the time at which the last begins
+    uint64_t inherited;              // so many of the first events are known to be inherited blocks
     struct ht_unpacker *unpacker;
     // The section last read.
     struct ht_section_header section;
@@ -36,6 +37,11 @@ struct ht_trace_reader {
 static int bad(const struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error,
                const char *what) {
     return ht_error_input(error, reader->path, offset, "%s", what);
+}
+
+// The columns of the section last read.
+static struct ht_columns columns_of(const struct ht_trace_reader *reader) {
+    return (struct ht_columns){reader->payload, reader->section.payload_bytes, reader->section.columns};
 }
 
 // Reads and checks the section at offset. Returns the offset behind it, or 0 with error.
@@ -85,12 +91,13 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
         bad(reader, offset, error, "the section's checksum expected to match");
         return 0;
     }
+    const struct ht_columns columns = columns_of(reader);
+    const char *wrong = ht_check_directory(&columns);
+    if (wrong) {
+        bad(reader, offset, error, wrong);
+        return 0;
+    }
     return payload_offset + header->payload_bytes;
-}
-
-// The columns of the section last read.
-static struct ht_columns columns_of(const struct ht_trace_reader *reader) {
-    return (struct ht_columns){reader->payload, reader->section.payload_bytes, reader->section.columns};
 }
 
 static const struct ht_column_entry *find_column(const struct ht_trace_reader *reader, uint8_t id,
@@ -212,6 +219,8 @@ static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
     if (XXH64(header, offsetof(struct ht_trace_header, checksum), 0) != header->checksum)
         return bad(reader, 56, error, "the header's checksum expected to match");
     if (header->time_unit_ns == 0) return bad(reader, 16, error, "a time unit of at least 1 ns expected");
+    if (header->block_events_max > ROWS)
+        return ht_error_input(error, reader->path, 20, "at most %d events in a section expected", ROWS);
     return 0;
 }
 
@@ -307,26 +316,42 @@ static int read_place(struct ht_trace_reader *reader, size_t i, struct ht_error 
     return 0;
 }
 
-static char *text_section(struct ht_trace_reader *reader, enum ht_section_kind kind, struct ht_error *error) {
-    error->status = 0;
-    for (size_t i = 0; i < reader->places_count; i++) {
+// Where the only section of its kind is: places_count if there is none. *twice: where another one is, or 0.
+static size_t only_place(const struct ht_trace_reader *reader, enum ht_section_kind kind, uint64_t *twice) {
+    size_t found = reader->places_count;
+    *twice = 0;
+    for (size_t i = reader->places_count; i-- > 0;) {
         if (reader->places[i].kind != kind) continue;
-        uint64_t offset = reader->places[i].offset;
-        if (read_place(reader, i, error)) return NULL;
-        struct ht_column_entry entry;
-        const uint8_t *stored;
-        const char *wrong = "a text of at most 1 MiB expected";
-        char *text = NULL;
-        if (find_column(reader, 1, &entry, &stored) && entry.values <= HT_TEXT_BYTES_MAX &&
-            (text = malloc((size_t)entry.values + 1))) {
-            wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, (uint8_t *)text);
-            text[entry.values] = 0;
-        }
-        if (!wrong) return text;
-        free(text);
-        bad(reader, offset, error, wrong);
+        if (found < reader->places_count) *twice = reader->places[found].offset;
+        found = i;
+    }
+    return found;
+}
+
+// NULL with error->status 0: there is none.
+static char *text_section(struct ht_trace_reader *reader, enum ht_section_kind kind, struct ht_error *error) {
+    uint64_t twice;
+    size_t i = only_place(reader, kind, &twice);
+    error->status = 0;
+    if (i == reader->places_count) return NULL;
+    if (twice) {
+        bad(reader, twice, error, "one section of this kind expected");
         return NULL;
     }
+    if (read_place(reader, i, error)) return NULL;
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    const char *wrong = "a text of at most 1 MiB expected";
+    char *text = NULL;
+    if (find_column(reader, 1, &entry, &stored) && entry.values <= HT_TEXT_BYTES_MAX &&
+        (text = malloc((size_t)entry.values + 1))) {
+        wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, (uint8_t *)text);
+        text[entry.values] = 0;
+        if (!wrong && strlen(text) != entry.values) wrong = "a text without zero bytes expected";
+    }
+    if (!wrong) return text;
+    free(text);
+    bad(reader, reader->places[i].offset, error, wrong);
     return NULL;
 }
 
@@ -354,13 +379,50 @@ static uint64_t units_max_of(const struct ht_trace_reader *reader, size_t i) {
     return (uint64_t)INT64_MAX / reader->header.time_unit_ns;
 }
 
+// What of the section last decoded is inherited comes before all else, in the trace too. Notes how far that goes.
+// Returns false where it does not.
+static bool note_inherited(struct ht_trace_reader *reader) {
+    const struct ht_event_arrays *events = &reader->events;
+    uint64_t first = reader->section.first_event;
+    bool any = false;
+    for (uint32_t i = 0; i < events->tokens; i++)
+        any |= ht_op_function(events->token_table[i].op) == HT_INHERIT;
+    if (!any) return true;
+    uint32_t row = 0;
+    while (row < events->rows && ht_op_function(events->op[row]) == HT_INHERIT) row++;
+    if (row && first <= reader->inherited && first + row > reader->inherited) reader->inherited = first + row;
+    bool before_all = !row || first + row <= reader->inherited;
+    while (row < events->rows && ht_op_function(events->op[row]) != HT_INHERIT) row++;
+    return before_all && row == events->rows;
+}
+
+// Decodes the i-th section, of events. Returns 0 or -1 with error.
+static int decode_place(struct ht_trace_reader *reader, size_t i, struct ht_error *error) {
+    if (read_place(reader, i, error)) return -1;
+    const char *wrong = decode_events(reader, units_max_of(reader, i));
+    return wrong ? bad(reader, reader->places[i].offset, error, wrong) : 0;
+}
+
+// Whoever reads a part only has not met what comes before it. Returns 0 or -1 with error.
+static int find_inherited(struct ht_trace_reader *reader, size_t end, struct ht_error *error) {
+    for (size_t i = 0; i < end; i++) {
+        if (reader->places[i].kind != HT_SECTION_EVENTS) continue;
+        if (decode_place(reader, i, error)) return -1;
+        if (!note_inherited(reader)) break;
+    }
+    return decode_place(reader, end, error);
+}
+
 int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events,
                     struct ht_error *error) {
     assert(i < reader->places_count && reader->places[i].kind == HT_SECTION_EVENTS);
-    uint64_t offset = reader->places[i].offset;
-    if (read_place(reader, i, error)) return -1;
-    const char *wrong = decode_events(reader, units_max_of(reader, i));
-    if (wrong) return bad(reader, offset, error, wrong);
+    if (decode_place(reader, i, error)) return -1;
+    if (!note_inherited(reader)) {
+        if (find_inherited(reader, i, error)) return -1;
+        if (!note_inherited(reader))
+            return bad(reader, reader->places[i].offset, error,
+                       "inherited blocks before the first call expected");
+    }
     *events = (struct ht_events){.rows = reader->section.rows,
                                  .first_event = reader->section.first_event,
                                  .op = reader->events.op,

@@ -56,6 +56,8 @@ FUNCTIONS: dict[int, str] = {
 }
 """Names as `ops` in a trace's totals and `calls` in the results use them."""
 PSEUDO_FUNCTIONS = frozenset({30, 31})
+INHERIT = 31
+"""The op of a block that was live when the trace began: such events come first."""
 COUNTED_FUNCTIONS = frozenset({2, 4})
 """Functions whose extra multiplies the size (calloc, reallocarray)."""
 

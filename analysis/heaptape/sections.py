@@ -7,6 +7,7 @@ every checksum before a value is used.
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import threading
@@ -36,6 +37,8 @@ FOOTER_MAGIC = b"HTAPEEND"
 
 ROWS_MAX = 65_536
 PAYLOAD_BYTES_MAX = 64 << 20
+COLUMNS_MAX = 16
+TIME_LIMIT_NS = 1 << 63
 # What a file may make a reader keep in memory (docs/trace-format.md, "Limits").
 TEXT_BYTES_MAX = 1 << 20
 VALUES_MAX = 1 << 20
@@ -44,9 +47,11 @@ FACT_ROWS_PER_BYTE = 4
 NUMBERS_FREE = 1024
 SLOTS_PER_EVENT = 8
 
+TRANSFORM_PLAIN = 0
 TRANSFORM_DIFFERENCE = 1
 TRANSFORM_NIBBLES = 2
 COMPRESSION_ZSTD = 1
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 U64 = NDArray[np.uint64]
 
@@ -62,6 +67,26 @@ class Kind(IntEnum):
     TOTALS = 6
     INDEX = 7
     RESIDENCY_STEPS = 8
+
+
+class Values(IntEnum):
+    """What the values of a column are, which decides how they may be stored."""
+
+    WIDE = 0
+    """Below 2^64."""
+    NARROW = 1
+    """Below 2^32."""
+    BYTES = 2
+    """Bytes, one plane of them as they are."""
+    NIBBLES = 3
+    """Below 16, two in a byte."""
+
+
+VALUES_OF_EVENTS = {
+    1: Values.BYTES, 2: Values.NARROW, 3: Values.NARROW, 4: Values.NIBBLES, 5: Values.NARROW, 6: Values.BYTES,
+    7: Values.NARROW, 10: Values.NARROW, 11: Values.NARROW, 14: Values.NARROW,
+}
+"""Of the columns of events sections; those not named are WIDE."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +186,8 @@ class TraceFile:
         if len(raw) < SECTION.size:
             return None
         _, kind, columns, _, payload_bytes, rows, first_event, first_time, _, _ = SECTION.unpack(raw)
+        if columns > COLUMNS_MAX:
+            raise self.fail(offset + 5, f"expected at most {COLUMNS_MAX} columns, found {columns}")
         if payload_bytes > PAYLOAD_BYTES_MAX:
             raise self.fail(offset + 8, f"expected a payload of at most 64 MiB, found {payload_bytes} bytes")
         if rows > ROWS_MAX:
@@ -175,32 +202,29 @@ class TraceFile:
         offset = self.bytes - FOOTER.size
         raw = self._read_at(offset, FOOTER.size)
         magic, index_offset, file_bytes, checksum = FOOTER.unpack(raw)
-        if magic != FOOTER_MAGIC:
+        if magic != FOOTER_MAGIC or xxhash.xxh64_intdigest(raw[:24]) != checksum or file_bytes != self.bytes:
             return None
-        if xxhash.xxh64_intdigest(raw[:24]) != checksum:
-            raise self.fail(offset + 24, "footer checksum does not match")
-        if file_bytes != self.bytes:
-            raise self.fail(offset + 16, f"expected a file of {file_bytes} bytes, found {self.bytes}")
         if not HEADER.size <= index_offset <= offset - SECTION.size:
             raise self.fail(offset + 8, f"expected the index within the file, found offset {index_offset}")
         return int(index_offset)
 
     def scan(self) -> tuple[list[Section], int]:
-        """Whole sections of a file without footer, in order, and the offset where they end. Checks every checksum."""
+        """Whole sections of a file without footer, in order up to the first that is not whole or is the index, and the
+        offset where they end. Checks every checksum."""
         sections: list[Section] = []
+        order = SectionOrder(self)
         offset = HEADER.size
         while offset < self.bytes:
-            rest = self._read_at(offset, len(FOOTER_MAGIC))
-            if rest == FOOTER_MAGIC[: len(rest)] and len(rest) > 2:
+            try:
+                section = self.section_at(offset)
+                if section is None or section.kind == Kind.INDEX:
+                    break
+                self._directory(section, self.payload(section))
+                order.add(section)
+            except TraceError:
                 break
-            section = self.section_at(offset)
-            if section is None:
-                break
-            self.payload(section)
             sections.append(section)
             offset = section.end
-        if self.bytes - offset > FOOTER.size and self._read_at(offset, 8) == FOOTER_MAGIC:
-            raise self.fail(offset + FOOTER.size, "expected the file to end after its footer")
         return sections, offset
 
     def payload(self, section: Section) -> bytes:
@@ -215,10 +239,11 @@ class TraceFile:
             raise self.fail(section.offset + 40, "section checksum does not match")
         return payload
 
-    def columns(self, listed: Section, wanted: frozenset[int] | None = None) -> dict[int, U64]:
-        """Column id → values of one section, decoded; only the `wanted` ids where given. Shape of each: (values,)."""
+    def columns(self, listed: Section, wanted: frozenset[int], end: int | None = None) -> dict[int, U64]:
+        """Column id → values of one section, decoded, of the `wanted` ids. end: the section may go no further. Shape of
+        each: (values,)."""
         section = self.section_at(listed.offset)
-        if section is None:
+        if section is None or (end is not None and section.end > end):
             raise self.fail(listed.offset, "expected a whole section where the index names one")
         if (section.kind, section.rows, section.first_event, section.first_time) != (
             listed.kind, listed.rows, listed.first_event, listed.first_time,
@@ -228,7 +253,7 @@ class TraceFile:
         return {
             column.id: self._decode(section, column, payload)
             for column in self._directory(section, payload)
-            if wanted is None or column.id in wanted
+            if column.id in wanted
         }
 
     def _directory(self, section: Section, payload: bytes) -> list[Column]:
@@ -236,19 +261,14 @@ class TraceFile:
         where = section.offset + SECTION.size
         if start > len(payload):
             raise self.fail(where, f"expected a directory of {section.columns} columns, found {len(payload)} bytes")
-        columns = []
+        columns: list[Column] = []
         for number in range(section.columns):
             id_, width, transform, compression, values, stored, _ = DIRECTORY.unpack_from(
                 payload, number * DIRECTORY.size
             )
             at = where + number * DIRECTORY.size
-            if (
-                width > 8 or transform > TRANSFORM_NIBBLES or compression > COMPRESSION_ZSTD
-                or (transform == TRANSFORM_NIBBLES and width != 1)
-            ):
-                raise self.fail(at, f"expected a known column layout, found {width}/{transform}/{compression}")
-            if values > self._values_max(section.kind):
-                raise self.fail(at + 4, f"expected a column within the format's limits, found {values} values")
+            if any(column.id == id_ for column in columns):
+                raise self.fail(at, f"expected each column once, found column {id_} again")
             if start + stored > len(payload):
                 raise self.fail(at + 8, f"expected column {id_} to end within its section")
             columns.append(Column(id_, width, transform, compression, values, stored, start))
@@ -264,7 +284,29 @@ class TraceFile:
             return self.bytes // SECTION.size
         return TEXT_BYTES_MAX if kind in (Kind.CONTEXT, Kind.TOTALS) else VALUES_MAX
 
+    def _check_layout(self, section: Section, column: Column) -> Values:
+        """What the column's values are, once it is sure that it is stored as such values may be. What is in a column that
+        nobody asks for is nobody's business."""
+        at = section.offset + SECTION.size
+        kind = VALUES_OF_EVENTS.get(column.id, Values.WIDE) if section.kind == Kind.EVENTS else Values.WIDE
+        if section.kind in (Kind.CONTEXT, Kind.TOTALS):
+            kind = Values.BYTES
+        widest, transforms = {
+            Values.WIDE: (8, (TRANSFORM_PLAIN, TRANSFORM_DIFFERENCE)),
+            Values.NARROW: (8, (TRANSFORM_PLAIN, TRANSFORM_DIFFERENCE)),
+            Values.BYTES: (1, (TRANSFORM_PLAIN,)),
+            Values.NIBBLES: (1, (TRANSFORM_NIBBLES,)),
+        }[kind]
+        known = column.width <= widest and column.transform in transforms and column.compression <= COMPRESSION_ZSTD
+        if not known or (kind == Values.NIBBLES and column.width != 1):
+            found = f"{column.width}/{column.transform}/{column.compression}"
+            raise self.fail(at, f"expected column {column.id} in a layout that it may have, found {found}")
+        if column.values > self._values_max(section.kind):
+            raise self.fail(at, f"expected a column within the format's limits, found {column.values} values")
+        return kind
+
     def _decode(self, section: Section, column: Column, payload: bytes) -> U64:
+        kind = self._check_layout(section, column)
         where = section.offset + SECTION.size + column.start
         raw = payload[column.start : column.start + column.stored_bytes]
         nibbles = column.transform == TRANSFORM_NIBBLES
@@ -278,14 +320,18 @@ class TraceFile:
                 raise self.fail(where, f"expected nothing behind the last value of column {column.id}")
             return nibbles_to_values(raw, column.values)
         values = planes_to_values(raw, column.width, column.values)
-        return undo_differences(values) if column.transform == TRANSFORM_DIFFERENCE else values
+        if column.transform == TRANSFORM_DIFFERENCE:
+            values = undo_differences(values)
+        if kind == Values.NARROW and (values >> np.uint64(32)).any():
+            raise self.fail(where, f"expected values below 2^32 in column {column.id}, found {int(values.max())}")
+        return values
 
     def _inflate(self, raw: bytes, length: int, where: int) -> bytes:
         try:
             declared = zstandard.frame_content_size(raw)
-            if declared >= 0 and declared != length:
+            if (declared >= 0 and declared != length) or not raw.startswith(ZSTD_MAGIC):
                 raise self.fail(where, f"expected a zstd frame of {length} bytes, found {declared}")
-            return self._decompressor().decompress(raw, max_output_size=max(length, 1))
+            return self._decompressor().decompress(raw, max_output_size=max(length, 1), allow_extra_data=False)
         except zstandard.ZstdError as error:
             raise self.fail(where, f"expected a zstd frame of {length} bytes: {error}") from error
 
@@ -296,18 +342,71 @@ class TraceFile:
         made: zstandard.ZstdDecompressor = self._of_thread.zstd
         return made
 
-    def json_object(self, section: Section) -> dict[str, Any]:
+    def json_object(self, section: Section, end: int | None = None) -> dict[str, Any]:
         """The JSON object that a context or totals section holds."""
-        columns = self.columns(section)
+        columns = self.columns(section, frozenset((1,)), end)
         if 1 not in columns:
             raise self.fail(section.offset, "expected a column of JSON text")
         try:
-            value = json.loads(columns[1].astype(np.uint8).tobytes())
+            value = read_json(columns[1].astype(np.uint8).tobytes())
         except (ValueError, RecursionError) as error:
             raise self.fail(section.offset, f"expected JSON text: {error}") from error
         if not isinstance(value, dict):
             raise self.fail(section.offset, "expected a JSON object")
         return value
+
+
+class SectionOrder:
+    """What sections must be beside one another: one behind the other, events numbered without a gap (a table of them
+    would be silently wrong), times that never decrease and stay below 2^63 ns."""
+
+    def __init__(self, file: TraceFile) -> None:
+        self._file = file
+        self._behind = HEADER.size
+        self._latest = 0
+        self.records = 0
+
+    def add(self, section: Section) -> None:
+        """The next section. Raises TraceError where it can't follow on those before it."""
+        fail = self._file.fail
+        if section.offset < self._behind:
+            raise fail(section.offset, "expected sections in the order of their offsets")
+        if section.rows > ROWS_MAX:
+            raise fail(section.offset, f"expected at most {ROWS_MAX} rows, found {section.rows}")
+        self._behind = section.offset + SECTION.size
+        if section.kind != Kind.EVENTS:
+            return
+        if section.first_event != self.records:
+            raise fail(section.offset, f"expected event {self.records} to begin here, found {section.first_event}")
+        if not self._latest <= section.first_time <= (TIME_LIMIT_NS - 1) // self._file.header.time_unit_ns:
+            raise fail(section.offset, f"expected times that never decrease, found {section.first_time} units")
+        self._latest = section.first_time
+        self.records += section.rows
+
+
+def read_json(text: bytes) -> Any:
+    """The value of a JSON text as the format wants it: UTF-8, integers of 64 bits with sign, finite numbers, and strings
+    that any reader can hold. Raises ValueError."""
+    def integer(digits: str) -> int:
+        value = int(digits)
+        if not -(1 << 63) <= value < 1 << 63:
+            raise ValueError("an integer of more than 64 bits")
+        return value
+
+    def real(digits: str) -> float:
+        value = float(digits)
+        if not math.isfinite(value):
+            raise ValueError("a number that is too large")
+        return value
+
+    def constant(word: str) -> float:
+        raise ValueError(f"{word} is no number")
+
+    value = json.loads(text.decode("utf-8"), parse_int=integer, parse_float=real, parse_constant=constant)
+    again = json.dumps(value, ensure_ascii=False).encode("utf-8")  # fails on half of a surrogate pair
+    if b"\\u0000" in again.replace(b"\\\\", b""):
+        raise ValueError("a zero character")
+    return value
 
 
 def planes_to_values(raw: bytes, width: int, values: int) -> U64:

@@ -27,9 +27,11 @@ from .sections import (
     NUMBERS_FREE,
     SECTION,
     SLOTS_PER_EVENT,
+    TIME_LIMIT_NS,
     U64,
     Kind,
     Section,
+    SectionOrder,
     TraceFile,
 )
 from .slot_coding import SlotCodingError, decode_slots
@@ -52,6 +54,7 @@ _LONG = 15
 _TOKEN_COLUMNS = (_TOKEN, _TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA)
 _NOTHING: U64 = np.zeros(0, dtype=np.uint64)
 _INDEX_COLUMNS = 5
+KIND_MAX = 255
 SLOT_LIMIT = 1 << 32
 THREAD_LIMIT = 1 << 24
 
@@ -77,11 +80,15 @@ class Trace:
         index_offset = file.footer()
         self.truncated = index_offset is None
         if index_offset is None:
-            sections, self.whole_bytes = file.scan()
-            self.sections = [section for section in sections if section.kind != Kind.INDEX]
+            self.sections, self.whole_bytes = file.scan()
+            self._sections_end = self.whole_bytes
         else:
             self.sections, self.whole_bytes = self._read_index(index_offset), file.bytes
-        self._check_order()
+            self._sections_end = index_offset
+        order = SectionOrder(file)
+        for section in self.sections:
+            order.add(section)
+        self.records = order.records
         self.context: dict[str, Any] = self._one_object(Kind.CONTEXT) or {}
         self.totals: dict[str, Any] | None = self._one_object(Kind.TOTALS)
 
@@ -101,29 +108,15 @@ class Trace:
         index = self._file.section_at(offset)
         if index is None or index.kind != Kind.INDEX:
             raise self._file.fail(offset, "expected the index where the footer names it")
-        columns = self._file.columns(index)
+        columns = self._file.columns(index, frozenset(range(1, _INDEX_COLUMNS + 1)))
         # The index's own header says 0 rows, as it may have more than a section may: its first column says how many.
         if 1 not in columns:
             raise self._file.fail(offset, "expected an index with offsets")
         count = columns[1].size
         rows = [_required(self._file, index, columns, id_, count) for id_ in range(1, _INDEX_COLUMNS + 1)]
+        if rows[0].size and int(rows[0].max()) >= offset or rows[1].size and int(rows[1].max()) > KIND_MAX:
+            raise self._file.fail(offset, "expected an index of sections before it")
         return [Section(*(int(value) for value in row)) for row in zip(*rows, strict=True)]
-
-    def _check_order(self) -> None:
-        """Events sections must number their events without a gap, or a table of them would be silently wrong."""
-        expected, behind = 0, HEADER.size
-        for section in self.sections:
-            if section.offset < behind:
-                raise self._file.fail(section.offset, "expected sections in the order of their offsets")
-            behind = section.offset + SECTION.size
-            if section.kind != Kind.EVENTS:
-                continue
-            if section.first_event != expected:
-                raise self._file.fail(
-                    section.offset, f"expected event {expected} to begin here, found {section.first_event}"
-                )
-            expected += section.rows
-        self.records = expected
 
     records: int
     """Number of events in the readable part, pseudo events included."""
@@ -131,11 +124,23 @@ class Trace:
     def _of_kind(self, kind: Kind) -> list[Section]:
         return [section for section in self.sections if section.kind == kind]
 
+    def _columns(self, section: Section, wanted: frozenset[int]) -> dict[int, U64]:
+        return self._file.columns(section, wanted, self._end_of(section))
+
+    def _end_of(self, section: Section) -> int:
+        """No byte of the file is read as two sections': where the one behind it begins."""
+        return self._ends[section.offset]
+
+    @cached_property
+    def _ends(self) -> dict[int, int]:
+        begins = [section.offset for section in self.sections]
+        return dict(zip(begins, [*begins[1:], self._sections_end], strict=True))
+
     def _one_object(self, kind: Kind) -> dict[str, Any] | None:
         found = self._of_kind(kind)
         if len(found) > 1:
             raise self._file.fail(found[1].offset, f"expected one {kind.name.lower()} section only")
-        return self._file.json_object(found[0]) if found else None
+        return self._file.json_object(found[0], self._end_of(found[0])) if found else None
 
     def event_arrays(self, columns: Sequence[str] | None = None, slots_due: bool = False) -> Iterator[Arrays]:
         """Like `events`, as a dict of arrays per chunk, for those who need no DataFrame. With slots_due, for those who
@@ -146,7 +151,12 @@ class Trace:
             raise ValueError(f"no such event column: {', '.join(unknown)}; there are {', '.join(EVENT_COLUMNS)}")
         sections = self._of_kind(Kind.EVENTS)
         decoded = done_ahead(lambda section: self._decode_events(section, wanted), sections)
-        for section, arrays in zip(sections, decoded, strict=True):
+        only_inherited = True  # so far
+        for section, (arrays, inherited) in zip(sections, decoded, strict=True):
+            leading = int(inherited.argmin()) if only_inherited and not inherited.all() else 0
+            only_inherited = only_inherited and bool(inherited.all())
+            if not only_inherited and inherited[leading:].any():
+                raise self._file.fail(section.offset, "expected inherited blocks before the first call")
             due = NUMBERS_FREE + SLOTS_PER_EVENT * (section.first_event + section.rows)
             if slots_due and int(arrays["slot"].max(initial=0)) > due:
                 raise self._file.fail(section.offset, f"expected slots up to {due}, for which the events so far account")
@@ -162,9 +172,10 @@ class Trace:
         for arrays in self.event_arrays(columns):
             yield pd.DataFrame(arrays, copy=False)
 
-    def _decode_events(self, section: Section, wanted: tuple[str, ...]) -> Arrays:
+    def _decode_events(self, section: Section, wanted: tuple[str, ...]) -> tuple[Arrays, NDArray[np.bool_]]:
+        """The arrays that are wanted, and which events are inherited blocks."""
         stored = frozenset(_TOKEN_COLUMNS).union(*(_STORED_FOR.get(name, set()) for name in wanted))
-        columns = self._file.columns(section, stored)
+        columns = self._columns(section, stored)
         try:
             tokens = read_tokens(section.rows, *(columns.get(id_, _NOTHING) for id_ in _TOKEN_COLUMNS))
         except TokenError as error:
@@ -181,7 +192,7 @@ class Trace:
             "size": lambda: self._filled(section, columns, _SIZE, tokens.size, tokens.open & ops.OP_HAS_SIZE[op]),
             "extra": lambda: self._filled(section, columns, _EXTRA, tokens.extra, tokens.open & ops.OP_HAS_EXTRA[op]),
         }
-        return {name: makers[name]() for name in wanted}
+        return {name: makers[name]() for name in wanted}, op == ops.INHERIT
 
     def _filled(self, section: Section, columns: dict[int, U64], id_: int, told: U64, open_: NDArray[np.bool_]) -> U64:
         """What the tokens told, and the values of a column where they left it open. Shape (rows,)."""
@@ -206,9 +217,9 @@ class Trace:
         return slots
 
     def _threads_of_runs(self, section: Section, columns: dict[int, U64]) -> NDArray[np.uint32]:
-        threads = columns.get(_RUN_THREAD)
-        lengths = columns.get(_RUN_LENGTH)
-        if threads is None or lengths is None or threads.shape != lengths.shape:
+        threads = columns.get(_RUN_THREAD, _NOTHING)
+        lengths = columns.get(_RUN_LENGTH, _NOTHING)
+        if threads.shape != lengths.shape or threads.size > section.rows:
             raise self._file.fail(section.offset, "expected a length for every run of a thread")
         # Each length is checked before the sum, which could otherwise wrap to the right figure.
         if (lengths > section.rows).any() or int(lengths.sum()) != section.rows:
@@ -222,7 +233,16 @@ class Trace:
         is_long = steps == _LONG
         steps[is_long] += _required(self._file, section, columns, _LONG_TIME, int(np.count_nonzero(is_long)))
         units = np.cumsum(steps, dtype=np.uint64) + np.uint64(section.first_time)
+        if units.size and int(units[-1]) > self._latest_units[section.offset]:
+            raise self._file.fail(section.offset, "expected times that never decrease, found one beyond the next section's")
         return (units * np.uint64(self.header.time_unit_ns)).astype(np.int64)
+
+    @cached_property
+    def _latest_units(self) -> dict[int, int]:
+        """Offset of an events section → the time that none of its events may go beyond: at which the next ones begin."""
+        sections = self._of_kind(Kind.EVENTS)
+        latest = [section.first_time for section in sections[1:]] + [(TIME_LIMIT_NS - 1) // self.header.time_unit_ns]
+        return {section.offset: units for section, units in zip(sections, latest, strict=False)}
 
     def _table(self, kind: Kind, names: dict[int, str]) -> Arrays:
         """All sections of a kind as one set of arrays; columns this reader does not know are left out."""
@@ -232,7 +252,7 @@ class Trace:
             rows += section.rows
             if rows > rows_max:
                 raise self._file.fail(section.offset, f"expected at most {rows_max} rows of its kind in a file so small")
-            columns = self._file.columns(section, frozenset(names))
+            columns = self._columns(section, frozenset(names))
             for id_, name in names.items():
                 parts[name].append(_required(self._file, section, columns, id_, section.rows))
         return {name: np.concatenate(chunks) for name, chunks in parts.items()}

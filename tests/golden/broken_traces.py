@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
 import naive_writer as writer  # noqa: E402
 import xxhash  # noqa: E402
+import zstandard  # noqa: E402
 from naive_writer import ColumnSpec, Event  # noqa: E402
 
 CONTEXT, EVENTS, SAMPLES, TOTALS, INDEX = 1, 2, 3, 6, 7
@@ -52,6 +53,16 @@ def entry_changed(section: bytes, column: int, field: int, value: int) -> bytes:
     return sealed(patched(section, SECTION_BYTES + ENTRY_BYTES * (column - 1) + field, bytes([value])))
 
 
+def two_frames(section: bytes) -> bytes:
+    """The section with its first column, of two bytes, in two frames of one byte each."""
+    entries = section[5] * ENTRY_BYTES
+    payload = section[SECTION_BYTES:]
+    frames = b"".join(zstandard.ZstdCompressor().compress(bytes([value])) for value in payload[entries:entries + 2])
+    first = payload[:3] + b"\1" + payload[4:8] + struct.pack("<I", len(frames)) + payload[12:ENTRY_BYTES]
+    payload = first + payload[ENTRY_BYTES:entries] + frames + payload[entries + 2:]
+    return sealed(patched(section[:SECTION_BYTES], 8, struct.pack("<I", len(payload))) + payload)
+
+
 def with_index(sections: list[bytes], index: bytes) -> bytes:
     """The file with an index of its own making."""
     body = writer.encode_header() + b"".join(sections)
@@ -77,6 +88,10 @@ def structures() -> dict[str, bytes]:
     footer = struct.pack("<8sQQ", b"HTAPEEND", len(trace) - 10, len(trace))
     return {
         "header-checksum.bin": patched(trace, 30, b"\1"),
+        "header-rows.bin": writer.encode_header(rows=65_537) + trace[HEADER_BYTES:],
+        "inherit-late.bin": of_events(Event(1, slot=1, size=5), Event(31, slot=2, size=5)),
+        "inherit-late-section.bin": writer.build(writer.TraceSpec(block=2, events=[
+            Event(31, slot=1, size=5), Event(30, slot=1), Event(31, slot=2, size=5)]))[0],
         "time-unit.bin": writer.encode_header(unit_ns=0),
         "index-offset.bin": trace[:-32] + footer + struct.pack("<Q", xxhash.xxh64_intdigest(footer)),
         "index-kind.bin": with_index([good], two_events()),
@@ -110,6 +125,14 @@ def columns() -> dict[str, bytes]:
     odd = bytearray(writer.encode_section(EVENTS, three, 3))
     odd[SECTION_BYTES + ENTRY_BYTES * len(three) + 5] |= 0x70  # tokens 0 1 1, the run's 3, times 0 1 and 2
     return {
+        "column-twice.bin": whole([writer.encode_section(
+            EVENTS, [ColumnSpec(i, v, nibbles=i == TIME) for i, v in (*GOOD.items(), (SLOT, [7]))], 2)]),
+        "column-twice-unknown.bin": whole([writer.encode_section(
+            EVENTS, [ColumnSpec(i, v, nibbles=i == TIME) for i, v in (*GOOD.items(), (70, [7]), (70, [7]))], 2)]),
+        "column-beyond.bin": whole([entry_changed(good, EXTRA, 8, 1)]),
+        "column-left.bin": whole([sealed(patched(good, 8, struct.pack("<I", len(good) - SECTION_BYTES + 1)) + b"?")]),
+        "column-two-frames.bin": whole([two_frames(good)]),
+        "column-32-bits-time.bin": whole([two_events(time=[0, 15], long=[1 << 32])]),
         "column-missing.bin": whole([two_events(without=CODE)]),
         "column-length.bin": whole([two_events(code=[1])]),
         "column-wide.bin": whole([entry_changed(good, CODE, 1, 9)]),
@@ -150,6 +173,8 @@ def others() -> dict[str, bytes]:
     return {
         "info-totals.bin": whole([nothing, good, writer.encode_section(TOTALS, [ColumnSpec(1, list(b"[]"))], 0)]),
         "info-text.bin": whole([bomb, good, writer.encode_json(TOTALS, {})]),
+        "info-zero.bin": whole([writer.encode_section(CONTEXT, [ColumnSpec(1, list(b"{}\0{}"), width=1)], 0), good]),
+        "info-context-twice.bin": whole([nothing, nothing, good, writer.encode_json(TOTALS, {})]),
         "info-threads.bin": (writer.encode_header() + two_events(thread=[3]) + b"HTB"),
         "replay-facts.bin": whole([nothing, good, *([hollow] * 17)]),
         "replay-nothing.bin": of_events(Event(1, 2, size=5)),

@@ -80,8 +80,10 @@ def encode_section(
     return head + struct.pack("<Q", xxhash.xxh64_intdigest(head + payload)) + payload
 
 
-def encode_header(version: int = 2, min_reader: int = 2, features: int = 0, unit_ns: int = 1) -> bytes:
-    head = struct.pack("<8sHHIII32s", b"HTAPETRC", version, min_reader, features, unit_ns, 65_536, b"")
+def encode_header(
+    version: int = 2, min_reader: int = 2, features: int = 0, unit_ns: int = 1, rows: int = 65_536
+) -> bytes:
+    head = struct.pack("<8sHHIII32s", b"HTAPETRC", version, min_reader, features, unit_ns, rows, b"")
     return head + struct.pack("<Q", xxhash.xxh64_intdigest(head))
 
 
@@ -132,6 +134,15 @@ def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[li
         elif owner == event.thread:
             stack.append(event.slot)
     return codes, slots, across
+
+
+def inherits_first(kinds: list) -> list:
+    """Events, or functions and variants, in an order that a trace may have them in."""
+    def function(kind: object) -> object:
+        while isinstance(kind, tuple):
+            kind = kind[0]
+        return kind
+    return sorted(kinds, key=lambda kind: function(kind) != 31)
 
 
 def makes_object(event: Event) -> bool:

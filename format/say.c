@@ -1,0 +1,74 @@
+#include "say.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Stands for the newlines of the format until all of it is printed: a byte that no text in UTF-8 has.
+enum { NEWLINE = 0xff };
+
+// The character that begins there, and how many bytes it takes; 0 bytes where there is no UTF-8.
+static uint32_t character_at(const unsigned char *at, unsigned *bytes) {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned length = *at < 0x80 ? 1 : *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : *at >> 3 == 30 ? 4 : 0;
+    uint32_t character = length < 2 ? *at : *at & (0x7fu >> length);
+    for (unsigned i = 1; i < length; i++) {
+        if (at[i] >> 6 != 2) length = 0;  // the zero at the end is none either
+        else character = character << 6 | (at[i] & 63u);
+    }
+    bool surrogate = character >= 0xd800 && character < 0xe000;
+    *bytes = length && (character < least[length] || character > 0x10ffff || surrogate) ? 0 : length;
+    return character;
+}
+
+static bool is_dangerous(uint32_t character) {
+    return character < 0x20 || (character >= 0x7f && character < 0xa0) || character == 0x61c ||
+           character == 0x200e || character == 0x200f || (character >= 0x2028 && character <= 0x202e) ||
+           (character >= 0x2066 && character <= 0x2069);
+}
+
+static void put(FILE *out, const char *text, bool has_marks) {
+    const unsigned char *at = (const unsigned char *)text;
+    while (*at) {
+        unsigned bytes;
+        uint32_t character = character_at(at, &bytes);
+        if (has_marks && *at == NEWLINE) putc('\n', out);
+        else if (!bytes || (bytes == 1 && is_dangerous(character))) fprintf(out, "\\x%02x", *at);
+        else if (is_dangerous(character)) fprintf(out, "\\u%04x", (unsigned)character);
+        else fwrite(at, bytes, 1, out);
+        at += bytes ? bytes : 1;
+    }
+}
+
+static size_t count(const char *text, int byte) {
+    size_t found = 0;
+    for (; *text; text++) found += (unsigned char)*text == byte;
+    return found;
+}
+
+void ht_say_with(FILE *out, const char *format, va_list arguments) {
+    char *marked = strdup(format), *text = NULL;
+    if (!marked) return;
+    for (char *at = marked; *at; at++)
+        if (*at == '\n') *at = (char)NEWLINE;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    int length = vasprintf(&text, marked, arguments);
+#pragma GCC diagnostic pop
+    // Where an argument has that byte too, only the last line ends.
+    bool has_marks = length >= 0 && count(text, NEWLINE) == count(format, '\n');
+    bool ends = length > 0 && !has_marks && text[length - 1] == (char)NEWLINE;
+    if (ends) text[length - 1] = 0;
+    if (length >= 0) put(out, text, has_marks);
+    if (ends) putc('\n', out);
+    if (length >= 0) free(text);
+    free(marked);
+}
+
+void ht_say(FILE *out, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    ht_say_with(out, format, arguments);
+    va_end(arguments);
+}
