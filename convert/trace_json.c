@@ -205,6 +205,11 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
         return NULL;
     }
     json_t *context = parse(context_text);
+    if (context_text && !context) {
+        ht_trace_bad_section(reader, HT_SECTION_CONTEXT, error, "a context in JSON expected");
+        json_decref(info);
+        return NULL;
+    }
     uint64_t bytes = ht_trace_file_bytes(reader);
     json_int_t events = json_integer_value(json_object_get(info, "events"));
     json_object_set_new(info, "truncated", json_boolean(ht_trace_truncated(reader)));

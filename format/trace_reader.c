@@ -379,21 +379,21 @@ static uint64_t units_max_of(const struct ht_trace_reader *reader, size_t i) {
     return (uint64_t)INT64_MAX / reader->header.time_unit_ns;
 }
 
-// What of the section last decoded is inherited comes before all else, in the trace too. Notes how far that goes.
-// Returns false where it does not.
-static bool note_inherited(struct ht_trace_reader *reader) {
+// What is inherited comes before all else. Notes how far that goes. Returns the row of the section last decoded that
+// is inherited and comes later, for all that is known; UINT32_MAX: there is none.
+static uint32_t late_inherited(struct ht_trace_reader *reader) {
     const struct ht_event_arrays *events = &reader->events;
     uint64_t first = reader->section.first_event;
     bool any = false;
     for (uint32_t i = 0; i < events->tokens; i++)
         any |= ht_op_function(events->token_table[i].op) == HT_INHERIT;
-    if (!any) return true;
+    if (!any) return UINT32_MAX;
     uint32_t row = 0;
     while (row < events->rows && ht_op_function(events->op[row]) == HT_INHERIT) row++;
     if (row && first <= reader->inherited && first + row > reader->inherited) reader->inherited = first + row;
-    bool before_all = !row || first + row <= reader->inherited;
+    if (row && first + row > reader->inherited) return 0;
     while (row < events->rows && ht_op_function(events->op[row]) != HT_INHERIT) row++;
-    return before_all && row == events->rows;
+    return row < events->rows ? row : UINT32_MAX;
 }
 
 // Decodes the i-th section, of events. Returns 0 or -1 with error.
@@ -408,7 +408,7 @@ static int find_inherited(struct ht_trace_reader *reader, size_t end, struct ht_
     for (size_t i = 0; i < end; i++) {
         if (reader->places[i].kind != HT_SECTION_EVENTS) continue;
         if (decode_place(reader, i, error)) return -1;
-        if (!note_inherited(reader)) break;
+        if (late_inherited(reader) != UINT32_MAX) break;
     }
     return decode_place(reader, end, error);
 }
@@ -417,12 +417,12 @@ int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *
                     struct ht_error *error) {
     assert(i < reader->places_count && reader->places[i].kind == HT_SECTION_EVENTS);
     if (decode_place(reader, i, error)) return -1;
-    if (!note_inherited(reader)) {
-        if (find_inherited(reader, i, error)) return -1;
-        if (!note_inherited(reader))
-            return bad(reader, reader->places[i].offset, error,
-                       "inherited blocks before the first call expected");
-    }
+    uint32_t late = late_inherited(reader);
+    if (late != UINT32_MAX && find_inherited(reader, i, error)) return -1;
+    if (late != UINT32_MAX && (late = late_inherited(reader)) != UINT32_MAX)
+        return ht_error_input(error, reader->path, reader->places[i].offset,
+                              "event %" PRIu64 ": inherited blocks before the first call expected",
+                              reader->places[i].first_event + late);
     *events = (struct ht_events){.rows = reader->section.rows,
                                  .first_event = reader->section.first_event,
                                  .op = reader->events.op,

@@ -173,6 +173,7 @@ def others() -> dict[str, bytes]:
     return {
         "info-totals.bin": whole([nothing, good, writer.encode_section(TOTALS, [ColumnSpec(1, list(b"[]"))], 0)]),
         "info-text.bin": whole([bomb, good, writer.encode_json(TOTALS, {})]),
+        "info-context.bin": whole([writer.encode_section(CONTEXT, [ColumnSpec(1, list(b"{]"))], 0), good]),
         "info-zero.bin": whole([writer.encode_section(CONTEXT, [ColumnSpec(1, list(b"{}\0{}"), width=1)], 0), good]),
         "info-context-twice.bin": whole([nothing, nothing, good, writer.encode_json(TOTALS, {})]),
         "info-threads.bin": (writer.encode_header() + two_events(thread=[3]) + b"HTB"),

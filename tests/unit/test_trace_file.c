@@ -9,7 +9,7 @@
 #include "trace_reader.h"
 #include "trace_writer.h"
 
-enum { EVENTS = 150000 };
+enum { EVENTS = 150000, INHERITED = 70000 };  // more than a section of these
 
 struct event {
     uint8_t op;
@@ -17,11 +17,11 @@ struct event {
     uint64_t time, size, extra;
 };
 
-static struct event random_event(uint64_t *seed, uint64_t *time) {
+static struct event random_event(uint64_t *seed, uint64_t *time, bool inherited) {
     struct event e;
     struct ht_op_shape shape;
     do e.op = (uint8_t)unit_random(seed);
-    while (!(shape = ht_op_shape(e.op)).valid);
+    while (!(shape = ht_op_shape(e.op)).valid || (ht_op_function(e.op) == HT_INHERIT) != inherited);
     // A pause beyond the time column's 32 bits now and then.
     *time += unit_random(seed) % 5000 == 0 ? UINT64_C(1) << 40 : unit_random(seed) % 1000;
     e.time = *time / 7 * 7;
@@ -40,7 +40,7 @@ static void write_trace(const char *path, struct event *event, size_t events) {
     assert_non_null(writer);
     assert_int_equal(ht_trace_put_context(writer, "{\"command\":\"unit\"}"), 0);
     for (size_t i = 0; i < events; i++) {
-        event[i] = random_event(&seed, &time);
+        event[i] = random_event(&seed, &time, i < INHERITED);
         ht_trace_put_event(writer, event[i].op, event[i].thread, event[i].time, event[i].slot,
                            unit_random(&seed) % 2, event[i].size, event[i].extra);
         if (i % 1000 == 0)
