@@ -117,7 +117,7 @@ bool trace_range_section_over(const struct trace_range *range, const struct ht_t
 bool trace_range_section_before(const struct trace_range *range, const struct ht_trace_reader *reader,
                                 size_t i) {
     const struct ht_section_place *place = ht_trace_section(reader, i);
-    if (place->first_event + place->rows <= range->from_event) return true;
+    if (range->from_event && place->first_event + place->rows <= range->from_event) return true;
     // The events of a section are no later than the first of the next one.
     while (++i < ht_trace_sections(reader)) {
         place = ht_trace_section(reader, i);
