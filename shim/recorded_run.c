@@ -28,6 +28,17 @@ static void set(const char *name, const char *value) {
     if (value) setenv(name, value, 1);
 }
 
+// The address sanitizer's shared runtime refuses to start behind another library. It works there: programs of
+// it that the recorded one starts must not fail. What the user says of it comes later, and counts.
+static void admit_sanitizers(void) {
+    static const char option[] = "verify_asan_link_order=0";
+    const char *others = getenv("ASAN_OPTIONS");
+    char *both = NULL;
+    if (others && *others && asprintf(&both, "%s:%s", option, others) < 0) both = NULL;
+    set("ASAN_OPTIONS", both ? both : option);
+    free(both);
+}
+
 static void set_environment(const struct recorded_run *run) {
     const char *others = getenv("LD_PRELOAD");
     char *preload = NULL, number[24];
@@ -39,6 +50,7 @@ static void set_environment(const struct recorded_run *run) {
     set("MALLOC_WRAP_START", run->start);
     snprintf(number, sizeof number, "%" PRIu64, run->log_bytes_max);
     if (run->log_bytes_max) set("MALLOC_WRAP_MAX_BYTES", number);
+    admit_sanitizers();
     if (run->any_folder) set("MALLOC_WRAP_ANY_FOLDER", "1");
     free(preload);
 }

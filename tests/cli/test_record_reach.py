@@ -296,3 +296,34 @@ def test_rights(tools_for_all: Tools, open_folder: Path, name: str, no_new_privi
     assert ("runs with other rights than yours" in said) == secure
     assert (done.returncode == 1) == secure
     assert (list(logs.iterdir()) == []) == secure, said
+
+
+SANITIZED = """
+#include <stdlib.h>
+#include <string.h>
+int main(int argc, char **argv) {
+    char *volatile block = malloc(7760);
+    memset(block, 1, 7760);
+    free(block);
+    if (argc > 1) block[5] = 2;
+    return 3 + !strcmp(getenv("ASAN_OPTIONS"), "verify_asan_link_order=0:exitcode=9");
+}
+"""
+
+
+@pytest.mark.parametrize("compiler,flags", [("gcc", ["-fsanitize=address"]), ("gcc", ["-fsanitize=address", "-static-libasan"]),
+                                            ("clang", ["-fsanitize=address"]), ("gcc", ["-fsanitize=leak"]),
+                                            ("gcc", ["-fsanitize=undefined"]), ("clang", ["-fsanitize=thread"])])
+def test_sanitized_program_that_a_recorded_one_starts(tools: Tools, tmp_path: Path, compiler: str,
+                                                      flags: list[str]) -> None:
+    """It starts, and finds what it is to find; what the user asks of the sanitizer is kept."""
+    program = compile_c(tmp_path, SANITIZED, *flags, compiler=compiler)
+    options = {"ASAN_OPTIONS": "exitcode=9"}
+    if run([program], env=options).returncode != 3:
+        pytest.skip("the sanitizer does not run here")
+    recording, _ = record(tools, tmp_path, "sh", "-c", f"{program}; exit $?", env=options)
+    assert recording.outcome.status == 4, recording.outcome.stderr
+    if "-fsanitize=address" in flags:
+        (tmp_path / "bug").mkdir()
+        recording, told = record(tools, tmp_path / "bug", "sh", "-c", f"{program} bug; exit $?", env=options)
+        assert recording.outcome.status == 9 and "heap-use-after-free" in told
