@@ -112,12 +112,17 @@ def build(row: Row) -> bool:
 
 
 def unit_tests(row: Row, jobs: int) -> None:
-    done = run(["ctest", "--test-dir", row.build, "-j", str(jobs), "--timeout", "900", "--output-on-failure"])
-    (row.build / "ctest.log").write_text(done.stdout)
-    total = re.search(r"(\d+) tests failed out of (\d+)", done.stdout)
-    failed = re.findall(r"^\s*\d+ - (\S+) \(", done.stdout, re.MULTILINE)
-    row.cells["unit tests"] = f"{int(total[2]) - int(total[1])}/{total[2]}" if total else "none"
-    if done.returncode or not total or total[2] == "0":
+    """What fails is run once more, alone: some have deadlines, which a busy machine misses. A bug does not go away."""
+    ctest: list[str | Path] = ["ctest", "--test-dir", row.build, "--output-on-failure"]
+    done = run([*ctest, "-j", str(jobs)])
+    log, total = done.stdout, re.search(r"tests failed out of (\d+)", done.stdout)
+    if done.returncode and total:
+        done = run([*ctest, "--rerun-failed"])
+        log += done.stdout
+    (row.build / "ctest.log").write_text(log)
+    failed = re.findall(r"^\s*\d+ - (\S+) \(", done.stdout, re.MULTILINE) if done.returncode else []
+    row.cells["unit tests"] = f"{int(total[1]) - len(failed)}/{total[1]}" if total else "none"
+    if done.returncode or not total or total[1] == "0":
         row.fail("unit tests", f"unit tests: {' '.join(failed) or 'none ran'}: {row.build}/ctest.log")
 
 
