@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, BinaryIO, Self
 from .errors import HeaptapeError, ResultsError, UsageError
 from .files import final_path, refuse_inputs
 from .fleet_plan import Plan
-from .fleet_unit import Outcome, Unit, terms_of
+from .fleet_unit import Outcome, Unit, builds_here, file_sha256, terms_of
 from .results_schema import SchemaError, parse_line
 
 Key = tuple[str, str, int]
@@ -103,6 +104,7 @@ class FleetResults:
         expected: dict[Key, int] = {}
         failed: set[Key] = set()
         kept: list[tuple[Key, dict[str, Any]]] = []
+        builds = _Builds(plan)
         with self._reader() as file:
             for number, _, row in _lines(self.path, file):
                 key = key_of(row)
@@ -112,6 +114,7 @@ class FleetResults:
                     failed.add(key)
                 if row["trace"]["sha256"] in traces and row["configuration"] in terms:
                     self._check_terms(number, row, terms[row["configuration"]])
+                    builds.check(self.path, number, row)
                     kept.append((key, _light(row)))
         for key, count in counts.items():
             if count > expected[key]:
@@ -167,6 +170,37 @@ class FleetResults:
                 from error
         self.done[unit.key] = bool(outcome.problems)
         self.rows += [_light(json.loads(line)) for line in outcome.lines]
+
+
+class _Builds:
+    """The allocators as they are on this machine now. Rounds that were measured here with other builds are not the plan's,
+    whatever their names; those of other machines have builds of their own, which the summary tells of."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._host = plan, socket.gethostname()
+        self._files: dict[str, str] = {}
+        self._now: dict[str, str] | None = None
+
+    def check(self, path: Path, number: int, row: dict[str, Any]) -> None:
+        """Raises ResultsError where the row is of another build."""
+        if row.get("host") != self._host:
+            return
+        identity = row["allocator"]
+        was, now = self._identities(str(identity["name"]), identity.get("build_id") or "", identity.get("path") or "", row)
+        if was and now and was != now:
+            raise ResultsError(path, number, f"was measured with another build of {identity['name']} ({was[:12]}, now {now[:12]}); "
+                                             "name another file by -o")
+
+    def _identities(self, name: str, build_id: str, path: str, row: dict[str, Any]) -> tuple[str, str]:
+        if build_id:
+            if self._now is None:
+                self._now = builds_here(self._plan)
+            return build_id, self._now.get(name, "")
+        files = row["fleet"].get("files")
+        was = str(files.get(path) or "") if isinstance(files, dict) else ""
+        if was and path not in self._files:
+            self._files[path] = file_sha256(path)
+        return was, self._files.get(path, "")
 
 
 def _write_all(file: BinaryIO, data: bytes) -> None:

@@ -150,9 +150,37 @@ def run_unit(unit: Unit, worker: str) -> Outcome:
     rows = [json.loads(line) for line in text.splitlines()]
     rows += _missing_rows(unit, rows, done.stderr)
     about = {"round": unit.round, "configuration": unit.configuration.name, "host": socket.gethostname(),
-             "worker": worker, "fleet": unit.terms | {"lines": len(rows)}}
+             "worker": worker, "fleet": unit.terms | {"lines": len(rows), "files": _files_without_build_id(rows)}}
     problems = [f"{row['allocator']['name']}, {row['pass']} pass: {row['problem']}" for row in rows if row.get("problem")]
     return Outcome([json.dumps(row | about, separators=(",", ":")) + "\n" for row in rows], problems)
+
+
+def file_sha256(path: str) -> str:
+    """Of a file that has no build id; "" where it can't be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def _files_without_build_id(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """By path: what tells a library from its next build, where it does not say so itself."""
+    paths = {str(row["allocator"].get("path") or "") for row in rows if not row["allocator"].get("build_id")}
+    return {path: file_sha256(path) for path in sorted(paths) if path}
+
+
+def builds_here(plan: Plan) -> dict[str, str]:
+    """By the allocator's name, the build ids of those that have one, as replay on this machine finds them."""
+    found = {}
+    for spec, name in zip(plan.allocators, plan.names, strict=True):
+        done = _call([find_replay(), "--list", "--json", f"--alloc={spec}"])
+        try:
+            listed = json.loads(done.stdout)
+            found |= {name: str(item["build_id"]) for item in listed[:1] if item.get("build_id")}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue  # replay itself will say what is wrong with it
+    return found
 
 
 def _why_refused(unit: Unit, done: subprocess.CompletedProcess[str], text: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import results_factory
 from heaptape.errors import HeaptapeError, ResultsError
 from heaptape.fleet_plan import Plan, PlanError, allocator_name, read_plan
 from heaptape.fleet_results import FleetResults
@@ -174,6 +176,36 @@ def test_other_terms_are_not_mixed(tmp_path: Path, fake: Path) -> None:
     (tmp_path / "r.jsonl").write_text('{"trace": {}}\n')
     with pytest.raises(ResultsError, match="no line of a fleet's results"):
         FleetResults(results, plan)
+
+
+@pytest.mark.parametrize("has_build_id", [True, False])
+def test_another_build_of_the_same_path_is_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake: Path, has_build_id: bool,
+) -> None:
+    """Rounds of this machine only: others have builds of their own."""
+    plan, results = _plan(tmp_path, {"a": "a"}, "rounds = 1\n"), tmp_path / "r.jsonl"
+    library = tmp_path / "liba.so"
+    library.write_text("old")
+    monkeypatch.setattr("heaptape.fleet_results.builds_here", lambda _plan: {"jemalloc": "aaaa", "glibc": "glibc"})
+    _done(plan, results, units_of(plan))
+    rows = _rows(results)
+    for row in rows:
+        if row["allocator"]["name"] == "jemalloc":
+            row["allocator"] |= {"build_id": "aaaa" if has_build_id else "", "path": str(library)}
+            row["fleet"]["files"] = {} if has_build_id else {str(library): hashlib.sha256(b"old").hexdigest()}
+    results_factory.write(results, rows)
+    before = results.read_bytes()
+    with FleetResults(results, plan) as found:
+        assert len(found.done) == 1
+    library.write_text("new")
+    monkeypatch.setattr("heaptape.fleet_results.builds_here", lambda _plan: {"jemalloc": "bbbb"})
+    with pytest.raises(ResultsError, match="another build of jemalloc"):
+        FleetResults(results, plan)
+    assert results.read_bytes() == before
+    for row in rows:
+        row["host"] = "elsewhere"
+    with FleetResults(results_factory.write(results, rows), plan) as found:
+        assert len(found.done) == 1
 
 
 def test_one_fleet_at_a_time(tmp_path: Path, fake: Path) -> None:
