@@ -267,6 +267,7 @@ def open_study(
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
     with _locked(path):
+        _refuse_foreign(path)
         url = sqlalchemy.URL.create("sqlite", database=str(path.resolve())).render_as_string()
         try:
             # What is written ahead needs no wait for the disk at every step, and is still there after a kill.
@@ -299,6 +300,24 @@ def open_study(
         finally:
             storage.remove_session()
             storage.engine.dispose()
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Somebody else's database, or a study of Optuna's that is not ours, is looked at and left as it is."""
+    if path.stat().st_size == 0:
+        return
+    # Without a log of what was written ahead nothing need be made beside the file to read it.
+    ahead = path.with_name(f"{path.name}-wal").exists()
+    url = f"{path.resolve().as_uri()}?mode=ro{'' if ahead else '&immutable=1'}"
+    try:
+        with closing(sqlite3.connect(url, uri=True)) as plain:
+            tables = {name for (name,) in plain.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            studies = [name for (name,) in plain.execute("SELECT study_name FROM studies")] if "studies" in tables else []
+    except sqlite3.Error as error:
+        raise StudyError(f"{path}: expected a study of heaptape tune: {error}") from error
+    if studies and _NAME not in studies or tables and not {"studies", "trials", "version_info"} <= tables:
+        found = f"studies named {', '.join(map(ascii, studies[:3]))}" if studies else f"tables named {', '.join(map(ascii, sorted(tables)[:3]))}"
+        raise StudyError(f"{path}: expected a study of heaptape tune, found a database with {found}")
 
 
 def _do_not_wait(connection: Any, _record: Any) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -204,3 +206,34 @@ def test_a_real_search(
     assert len(found["trials"]) == 3 and all(trial["ratios"] for trial in found["trials"]), found["trials"]
     assert all(set(trial["ratios"]) == {"time", "rss"} for trial in found["trials"])
     assert all("MALLOC_CONF=" in member["line"] for member in found["front"])
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_database_of_somebody_else_stays_as_it_is(tmp_path: Path, ahead: bool) -> None:
+    from heaptape.tuning_study import StudyError, open_study
+
+    path = tmp_path / "any.sqlite"
+    with closing(sqlite3.connect(path)) as base:
+        if ahead:
+            base.execute("PRAGMA journal_mode=WAL")
+        base.execute("CREATE TABLE letters (text TEXT)")
+        base.execute("INSERT INTO letters VALUES ('a')")
+        base.commit()
+        before = path.read_bytes()
+        with pytest.raises(StudyError, match="found a database with tables named 'letters'"), \
+                open_study(path, {"objectives": ["time"]}, [], 3, 1):
+            pass
+        assert path.read_bytes() == before
+        assert [name for (name,) in base.execute("SELECT name FROM sqlite_master")] == ["letters"]
+
+
+def test_a_study_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
+    import optuna
+    from heaptape.tuning_study import StudyError, open_study
+
+    path = tmp_path / "any.sqlite"
+    optuna.create_study(study_name="theirs", storage=f"sqlite:///{path}")
+    before = path.read_bytes()
+    with pytest.raises(StudyError, match="studies named 'theirs'"), open_study(path, {"objectives": ["time"]}, [], 3, 1):
+        pass
+    assert path.read_bytes() == before
