@@ -68,7 +68,9 @@ def _worst(results: list[Result], figure: str) -> Worst | None:
 def ranks_agree(result: Result, figure: str) -> bool | None:
     """Whether who has least and who has most is as predicted."""
     told = result["validation"]["agreement"].get(figure)
-    return bool(told["best"]["agrees"] and told["worst"]["agrees"]) if told else None
+    # Neither a hit nor a miss where the allocators do not differ: there was nothing to predict.
+    known = [told[end]["agrees"] for end in ("best", "worst") if told[end]["agrees"] is not None] if told else []
+    return all(known) if known else None
 
 
 def _ranks(results: list[Result], figure: str) -> tuple[int, int]:

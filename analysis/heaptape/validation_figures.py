@@ -213,6 +213,15 @@ def _extremes(table: pd.DataFrame, names: list[str], most: bool) -> list[str]:
     return tied
 
 
+def _ends_agree(expected: list[str], actual: list[str], names: list[str]) -> bool | None:
+    """Whether who was expected to have the least (or the most) has it. None where the real program has no least: none of the
+    allocators can be told from the others, and there was nothing to predict. Who expected all to be equal, where they are
+    not, has named nobody."""
+    if set(actual) == set(names):
+        return None
+    return set(expected) != set(names) and bool(set(expected) & set(actual))
+
+
 def _agreement(found: Validation, allocators: list[dict[str, Any]]) -> dict[str, Any]:
     good = [item for item in allocators if "memory" in item]
     names = [item["name"] for item in good]
@@ -228,7 +237,7 @@ def _agreement(found: Validation, allocators: list[dict[str, Any]]) -> dict[str,
             end = (max if most else min)(predicted)
             expected = [name for name in names if abs(of[name] / end - 1) <= SAME_WITHIN]
             actual = _extremes(table, names, most)
-            agreed[figure][word] = {"predicted": expected, "real": actual, "agrees": bool(set(expected) & set(actual))}
+            agreed[figure][word] = {"predicted": expected, "real": actual, "agrees": _ends_agree(expected, actual, names)}
     others = [item["cpu"] for item in good if item["name"] != found.baseline]
     differences = [(cpu["predicted_difference_ns"], cpu["real_difference_ns"]) for cpu in others]
     known = [(0.0, 0.0), *(pair for pair in differences if None not in pair)]

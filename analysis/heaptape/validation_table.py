@@ -95,7 +95,7 @@ def _agreement_lines(document: dict[str, Any]) -> list[str]:
     for name in ("peak", "mean"):
         if name in agreed:
             best, worst = agreed[name]["best"], agreed[name]["worst"]
-            lines.append(f"{titles[name]}: least {_same(best)}; most {_same(worst)}")
+            lines.append(_ends_line(titles[name], best, worst))
     cpu = agreed["cpu"]
     lines.append(f"CPU: {cpu['resolved']} of {cpu['pairs']} differences resolved, {cpu['signs_agree']} of them with the sign predicted")
     curve = document["curve"]
@@ -104,8 +104,18 @@ def _agreement_lines(document: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _ends_line(title: str, best: dict[str, Any], worst: dict[str, Any]) -> str:
+    if best["agrees"] is None and worst["agrees"] is None:
+        expected = "" if set(best["predicted"]) == set(best["real"]) else \
+            f" (predicted: least {', '.join(best['predicted'])}; most {', '.join(worst['predicted'])})"
+        return f"{title}: the allocators do not differ{expected or ', as predicted'}"
+    return f"{title}: least {_same(best)}; most {_same(worst)}"
+
+
 def _same(ends: dict[str, Any]) -> str:
     predicted, real = ", ".join(ends["predicted"]), ", ".join(ends["real"])
+    if ends["agrees"] is None:
+        return "none: they do not differ"
     if ends["agrees"]:
         return f"{real} (as predicted)"
     return f"{real} (predicted: {predicted})"
