@@ -94,10 +94,13 @@ static json_t *allocator_json(const struct ht_results_line *line) {
 
 static json_t *machine_json(const struct ht_results_line *line) {
     const struct ht_machine *machine = line->machine;
-    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores",
-                     machine->cores, "kernel", text_or_null(machine->kernel), "libc",
-                     text_or_null(machine->libc), "thp", text_or_null(machine->thp), "load",
-                     figure(line->load));
+    json_t *made = json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores",
+                             machine->cores, "kernel", text_or_null(machine->kernel), "libc",
+                             text_or_null(machine->libc), "thp", text_or_null(machine->thp), "load",
+                             figure(line->load));
+    json_object_set_new(made, "governor", machine->governor[0] ? json_string(machine->governor) : json_null());
+    json_object_set_new(made, "turbo", machine->turbo < 0 ? json_null() : json_boolean(machine->turbo));
+    return made;
 }
 
 static json_t *calls_json(const struct ht_results_line *line) {

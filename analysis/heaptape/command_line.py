@@ -26,7 +26,7 @@ from .environment import missing_package, speak_plainly
 from .errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, HeaptapeError, UsageError
 from .report import write_report
 from .results import ResultsWarning, read_results
-from .summary import Summary, summarise
+from .summary import Summary, summarise, tell_apart
 from .table import comparison_csv, comparison_markdown, comparison_object, print_comparison
 from .trace import read_trace
 
@@ -111,7 +111,7 @@ def run_compare(options: argparse.Namespace) -> int:
     for path in traces:
         read_trace(path).close()
     found = experiments(_read("compare", options.results))
-    summaries = [summarise(item, options.baseline, options.seed, traces) for item in found]
+    summaries = tell_apart([summarise(item, options.baseline, options.seed, traces) for item in found])
     failed = bool(conditions) and any(summary.missing for summary in summaries)
     judged = [_judged(summary, conditions, failed) for summary in summaries]
     if options.json:

@@ -1,4 +1,5 @@
-"""What is missing from a comparison: runs that failed, and allocators that did not do what they promise."""
+"""What is missing from a comparison: runs that failed, allocators that did not do what they promise, and names under which
+several builds were measured."""
 
 from __future__ import annotations
 
@@ -27,6 +28,19 @@ def missing_lines(runs: pd.DataFrame) -> list[str]:
         failed = rows[rows["failures"] > 0]
         if not failed.empty:
             lines.append(f"Verification of {name} failed{_last_problem(failed)}.")
+    return lines
+
+
+def mixed_lines(runs: pd.DataFrame) -> list[str]:
+    """One sentence for each name that stands for several builds or versions: its figures are of none of them."""
+    lines = []
+    for name, rows in runs[runs["pass"] != VERIFY].groupby("allocator", sort=False):
+        builds = list(dict.fromkeys(zip(rows["allocator_version"], rows["allocator_build_id"], strict=True)))
+        known = [(version, build) for version, build in builds if version or build]
+        if name != NULL_ALLOCATOR and len(known) > 1:
+            told = ", ".join(" ".join(filter(None, [version, build[:12]])) for version, build in known)
+            lines.append(f"{name} stands for {len(known)} builds ({told}): its figures mix them. Compare one of them at a time, or "
+                         "give each a name of its own by --alloc NAME=/lib.so.")
     return lines
 
 

@@ -12,11 +12,13 @@ from .comparison import (
     BOOTSTRAP_ROUNDS_MIN,
     MEASURES,
     SAME,
+    SAME_WITHIN,
+    UNRESOLVED,
     Experiment,
     control_estimate,
     identical_pairs,
 )
-from .missing import missing_lines
+from .missing import missing_lines, mixed_lines
 from .results import NULL_ALLOCATOR
 from .trace import Trace
 from .units import MISSING, byte_count, count, interval, known, listing, nanoseconds, percent
@@ -30,6 +32,11 @@ _CONTEXT_TITLES = {
 
 HARNESS_SHARE_MAX = 1.0
 """Harness time beyond that of the allocator itself: then more than half of what was measured was subtracted."""
+
+REPAIRED_SHARE_MAX = 0.001
+
+FEW_EVENTS = 10_000
+"""Of a program that does so little, starting up is the most."""
 
 LAZYFREE_SHARE_MAX = 0.05
 
@@ -108,13 +115,15 @@ def allocator_rows(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, 
 def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
     """What in the results makes their figures doubtful, each with its remedy."""
     runs = experiment.runs
-    found = missing_lines(runs)
+    found = [*mixed_lines(runs), *missing_lines(runs)]
     few = comparison[(comparison["verdict"] != BASELINE) & (comparison["rounds"] < BOOTSTRAP_ROUNDS_MIN)]
     if len(few):
         found.append(f"Fewer than {BOOTSTRAP_ROUNDS_MIN} rounds: too few to resample, so intervals assume that the ratios "
                      f"scatter log-normally. Replay with --rounds {2 * BOOTSTRAP_ROUNDS_MIN} for better ones.")
     found += _control_warnings(runs, comparison)
+    found += _baseline_warnings(experiment, comparison)
     found += _harness_warnings(runs)
+    found += _set_up_warnings(runs)
     machines = {repr(_identity(machine)) for machine in runs["machine"] if machine}
     if len(machines) > 1:
         found.append("The runs come from more than one machine or set-up; ratios within rounds stay valid, times do not.")
@@ -142,6 +151,37 @@ def _control_warnings(runs: pd.DataFrame, comparison: pd.DataFrame) -> list[str]
     return found
 
 
+def _baseline_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
+    """As `replay` says them: the baseline that differs from itself, and what is still open."""
+    found = []
+    for measure in MEASURES.values():
+        control = control_estimate(experiment.all_runs, measure)
+        if control is not None and (control.ci_low > 1 + SAME_WITHIN or control.ci_high < 1 - SAME_WITHIN):
+            found.append(f"The A/A control of {measure.title} is {control.ratio:.3f} {interval(control.ci_low, control.ci_high, 3)}: "
+                         "the baseline differs from itself. Verdicts allow for it; a larger --budget on a quieter machine narrows it.")
+    for name in ("time", "rss_peak"):
+        rows = comparison[(comparison["measure"] == name) & (comparison["verdict"] == UNRESOLVED)]
+        if len(rows):
+            found.append(f"The {MEASURES[name].title} of {listing(list(rows['allocator']))} is not resolved against {rows['baseline'].iloc[0]}'s: "
+                         "a larger --budget, or a quieter machine, may show a difference.")
+    return found
+
+
+def _set_up_warnings(runs: pd.DataFrame) -> list[str]:
+    """As `replay` says them, of what its lines tell of the machine and of the trace."""
+    found = []
+    machines = [machine for machine in runs["machine"] if machine]
+    governors = [str(value) for machine in machines if (value := machine.get("governor")) not in (None, "", "performance")]
+    if governors:
+        found.append(f"The processors' frequency governor is {listing(list(dict.fromkeys(governors)))}: cpupower frequency-set -g performance.")
+    if any(machine.get("turbo") is True for machine in machines):
+        found.append("Turbo is on, so the clock depends on what else runs.")
+    events = runs["trace_events"].dropna()
+    if len(events) and 0 < events.min() < FEW_EVENTS:
+        found.append(f"The trace has only {count(events.min())} calls: starting up decides. Record a longer workload.")
+    return found
+
+
 def _harness_warnings(runs: pd.DataFrame) -> list[str]:
     timed = runs[(runs["pass"] == "time") & (runs["allocator"] != NULL_ALLOCATOR)]
     shares = (timed["harness_time_ns"] / timed["alloc_time_ns"]).groupby(timed["allocator"], sort=False).median()
@@ -160,11 +200,12 @@ def trace_warnings(trace: Trace) -> list[str]:
                      f"{trace.records:,} events.")
     totals = trace.totals or {}
     for key, words in (
+        ("repairs", "events that were recorded out of order and put right"),
         ("anomalies", "events that no program order explains"),
         ("lost_calls", "calls that were not recorded"),
         ("foreign_frees", "frees of blocks from before the recording began"),
     ):
         number = totals.get(key) or 0
-        if number:
+        if number and (key != "repairs" or number > REPAIRED_SHARE_MAX * trace.records):
             found.append(f"The trace has {number:,} {words}.")
     return found

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
 from .comparison import MEASURES, SEED, Estimate, Experiment, choose_baseline, compare, control_estimate
 from .found_trace import find_trace
-from .missing import missing_lines
+from .missing import missing_lines, mixed_lines
 from .verdicts import headline
 from .worth import MemoryWorth, Worth, memory_worth, worth
 
 
 @dataclass(frozen=True)
 class Summary:
-    """`worth_lines` lead: malloc's share of the program's CPU time and memory, or why that is not known."""
+    """`worth_lines` lead: malloc's share of the program's CPU time and memory, or why that is not known. `same_name`: another
+    trace has the same path, so that its checksum belongs to its name."""
 
     experiment: Experiment
     baseline: str
@@ -28,7 +29,9 @@ class Summary:
     memory_worth: MemoryWorth | None
     worth_lines: list[str]
     missing: list[str]
+    mixed: list[str]
     headline: str
+    same_name: bool = False
 
     @property
     def title(self) -> str:
@@ -38,7 +41,16 @@ class Summary:
     @property
     def trace_name(self) -> str:
         """Of the trace alone."""
-        return self.experiment.trace_path or self.experiment.trace_sha256 or "trace"
+        path, sha256 = self.experiment.trace_path, self.experiment.trace_sha256
+        return f"{path} ({sha256[:12]})" if path and self.same_name else path or sha256 or "trace"
+
+
+def tell_apart(summaries: Sequence[Summary]) -> list[Summary]:
+    """The same, where traces that differ and have one path show their checksums, too."""
+    seen: dict[str, set[str]] = {}
+    for summary in summaries:
+        seen.setdefault(summary.experiment.trace_path, set()).add(summary.experiment.trace_sha256)
+    return [replace(summary, same_name=len(seen[summary.experiment.trace_path]) > 1) for summary in summaries]
 
 
 def summarise(
@@ -52,7 +64,7 @@ def summarise(
                 if (control := control_estimate(experiment.all_runs, measure, seed)) is not None}
     time, memory, lines = _worth(experiment, comparison, seed, traces)
     return Summary(
-        experiment, base, seed, comparison, controls, time, memory, lines, missing_lines(experiment.runs),
+        experiment, base, seed, comparison, controls, time, memory, lines, missing_lines(experiment.runs), mixed_lines(experiment.runs),
         headline(experiment.all_runs, comparison, seed))
 
 

@@ -95,7 +95,7 @@ def print_comparison(summary: Summary) -> None:
         console.print(Text(words, style=style))
 
     say(f"{summary.title}; bootstrap seed {summary.seed}", "dim")
-    for line in summary.worth_lines:
+    for line in [*summary.mixed, *summary.worth_lines]:
         say(line)
     for table in text_tables(summary):
         made = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -125,7 +125,7 @@ def _print_stripped(console: Any, table: Any) -> None:
 
 def comparison_markdown(summary: Summary) -> str:
     """For issues, pull requests and wikis: the answer, what malloc is worth, the tables."""
-    lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, summary.worth_lines)]
+    lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.worth_lines])]
     for table in text_tables(summary):
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
         lines += ["", *(_markdown_row(cells) for cells in (table.columns, rule))]
@@ -178,6 +178,7 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
         },
         "controls": {name: _nulls(asdict(control)) for name, control in summary.controls.items()},
         "missing": summary.missing,
+        "mixed": summary.mixed,
         "comparisons": [_nulls(row) for row in summary.comparison.drop(columns="baseline").to_dict("records")],
     }
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import results_factory
 from results_factory import run
 
 from heaptape.comparison import experiments
@@ -62,3 +63,41 @@ def test_verification_alone_compares_nothing(tmp_path: Path) -> None:
     results = write(tmp_path / "r.jsonl", [verified("glibc", 0), verified("mimalloc", 2)])
     with pytest.raises(UsageError, match="nothing was measured.*mimalloc"):
         experiments(read_results(results))
+
+
+def test_builds_under_one_name_are_told(tmp_path: Path) -> None:
+    """As where a library was built anew between two replays that append to one file."""
+    from heaptape.comparison import experiments
+    from heaptape.provenance import result_warnings
+    from heaptape.summary import summarise, tell_apart
+    from heaptape.table import comparison_object
+
+    rows = results_factory.schedule(rounds=6, names=("glibc", "jemalloc"), points=4)
+    for row in rows:
+        if row["allocator"]["name"] == "jemalloc" and row["round"] >= 3:
+            row["allocator"]["build_id"] = "f" * 40
+    frame = read_results(results_factory.write(tmp_path / "r.jsonl", rows))
+    summary = summarise(experiments(frame)[0], None)
+    assert len(summary.mixed) == 1 and summary.mixed[0].startswith("jemalloc stands for 2 builds (5.3.0 ")
+    assert comparison_object(summary)["mixed"] == summary.mixed
+    assert summary.mixed[0] in result_warnings(summary.experiment, summary.comparison)
+    # Two versions of a trace are two experiments, and have one path.
+    others = [row | {"trace": row["trace"] | {"sha256": "ab" * 32}} for row in rows]
+    frame = read_results(results_factory.write(tmp_path / "r.jsonl", rows + others))
+    names = [item.trace_name for item in tell_apart([summarise(item, None) for item in experiments(frame)])]
+    assert len(set(names)) == 2 and names[1] == "job.bin (abababababab)"
+
+
+def test_every_warning_is_in_the_report(tmp_path: Path) -> None:
+    from heaptape.comparison import experiments
+    from heaptape.provenance import result_warnings
+    from heaptape.summary import summarise
+
+    rows = results_factory.schedule(rounds=2, names=("glibc", "other"), points=4, noise=0.05)
+    for row in rows:
+        row["trace"]["events"] = 900
+        row["machine"] |= {"governor": "powersave", "turbo": True}
+    summary = summarise(experiments(read_results(results_factory.write(tmp_path / "r.jsonl", rows)))[0], None)
+    text = " ".join(result_warnings(summary.experiment, summary.comparison))
+    for words in ("Fewer than 6 rounds", "governor is powersave", "Turbo is on", "only 900 calls", "is not resolved against glibc's"):
+        assert words in text
