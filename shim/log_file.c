@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "apart.h"
 #include "file_systems.h"
 #include "sys.h"
 #include "text.h"
@@ -68,6 +69,26 @@ static int make_writable(struct recording *recording, uint64_t end) {
     return 0;
 }
 
+// What is done to the file by a descriptor, apart from the program.
+struct file_work {
+    const struct recording *recording;
+    uint64_t offset, bytes;
+    int failed;
+};
+
+static void give_blocks_apart(void *argument) {
+    struct file_work *work = argument;
+    int fd = reopen(work->recording);
+    work->failed = fd < 0 ? fd : sys_fallocate(fd, work->offset, work->bytes);
+    if (fd >= 0) sys_close(fd);
+}
+
+// 0, or an errno.
+static int give_blocks(const struct recording *recording, uint64_t offset, uint64_t bytes) {
+    struct file_work work = {recording, offset, bytes, 0};
+    return run_apart(give_blocks_apart, &work, sizeof work) ? -work.failed : EAGAIN;
+}
+
 int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) {
     char *at = (char *)recording->header + offset;
     int failed = make_writable(recording, offset + bytes);
@@ -75,11 +96,7 @@ int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) 
     do failed = sys_madvise(at, bytes, MADV_POPULATE_WRITE);
     while (failed == -EINTR || failed == -EAGAIN);
     if (failed != -EINVAL) return failed == -EFAULT ? ENOSPC : -failed;
-    int fd = reopen(recording);  // Linux before 5.14
-    if (fd < 0) return -fd;
-    failed = sys_fallocate(fd, offset, bytes);
-    sys_close(fd);
-    return -failed;
+    return give_blocks(recording, offset, bytes);  // Linux before 5.14
 }
 
 void log_prepare_ahead(struct recording *recording, uint64_t bytes) {
@@ -87,13 +104,10 @@ void log_prepare_ahead(struct recording *recording, uint64_t bytes) {
     uint64_t room = start < recording->reserve_bytes ? recording->reserve_bytes - start : 0;
     uint64_t end = 0;
     if (bytes > room) bytes = room;
-    int fd = reopen(recording);
     for (; bytes >= HT_WINDOW_ALIGN && !end; bytes = (bytes / 2) & ~UINT64_C(4095)) {
-        if (!(fd >= 0 && !sys_fallocate(fd, start, bytes)) && log_make_real(recording, start, bytes))
-            continue;
+        if (give_blocks(recording, start, bytes) && log_make_real(recording, start, bytes)) continue;
         if (!make_writable(recording, start + bytes)) end = start + bytes;
     }
-    if (fd >= 0) sys_close(fd);
     atomic_store(&recording->real_bytes, end);
 }
 
@@ -182,14 +196,19 @@ void log_shrink_mapping(struct recording *recording, uint64_t room) {
         sys_munmap((char *)recording->header + recording->reserve_bytes, old - recording->reserve_bytes);
 }
 
+static void truncate_apart(void *argument) {
+    struct file_work *work = argument;
+    int fd = reopen(work->recording);
+    work->failed = fd < 0 ? fd : sys_ftruncate(fd, work->bytes);
+    if (fd >= 0) sys_close(fd);
+}
+
 void log_shorten(struct recording *recording, uint64_t room) {
     uint64_t old = recording->reserve_bytes;
     log_shrink_mapping(recording, room);
-    int fd = recording->reserve_bytes < old ? reopen(recording) : -1;
-    if (fd < 0) return;
-    if (!sys_ftruncate(fd, recording->reserve_bytes))
-        recording->header->reserve_bytes = recording->reserve_bytes;
-    sys_close(fd);
+    struct file_work work = {.recording = recording, .bytes = recording->reserve_bytes};
+    if (work.bytes < old && run_apart(truncate_apart, &work, sizeof work) && !work.failed)
+        recording->header->reserve_bytes = work.bytes;
 }
 
 void log_replace_in_child(struct recording *recording, void *start, void *end) {

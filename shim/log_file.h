@@ -16,6 +16,7 @@ struct recording {
     _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
     bool refused;
     _Atomic bool pair_taken;  // a thread writes a clock pair into the header
+    _Atomic uint64_t most_resident_bytes;                   // when it was last looked at for a peak
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
     struct ht_window *_Atomic ended_window;  // of the thread that ended last

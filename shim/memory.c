@@ -3,9 +3,11 @@
 // kernel.
 #include <errno.h>
 
+#include "apart.h"
 #include "log_file.h"
 #include "memory.h"
 #include "own_memory.h"
+#include "probe.h"
 #include "process_memory.h"
 #include "settings.h"
 #include "sys.h"
@@ -49,7 +51,7 @@ static void put_sample(struct thread_state *t, uint64_t stamp, uint64_t anon, bo
     struct recording *recording = t->recording;
     bool fresh;
     clock_note_pair(recording->header, &recording->pair_taken);
-    // Without /proc, or a descriptor to read it, there is no sample; 0 would be a wrong one.
+    // Without /proc there is no sample; 0 would be a wrong one.
     if (anon) {
         uint64_t own_rss = own_bytes(stamp, anon, final, &fresh);
         uint64_t word[5] = {stamp, anon, own_rss, clock_process_cpu_ns(), fresh};
@@ -58,6 +60,28 @@ static void put_sample(struct thread_state *t, uint64_t stamp, uint64_t anon, bo
     t->sample_budget_bytes = next_step(recording, anon);
     recording->sample_last_bytes = anon;
     if (anon > recording->sample_peak_bytes) recording->sample_peak_bytes = anon;
+}
+
+// What a sample, or a look for a peak, needs in the thread that takes it.
+struct sampling {
+    struct thread_state *t;
+    uint64_t stamp;
+    bool final;
+};
+
+static void sample_apart(void *argument) {
+    const struct sampling *of = argument;
+    put_sample(of->t, of->stamp, rss_anonymous_bytes(), of->final);
+    if (of->final) probe_cost(of->t->recording->header);
+    else residency_look(of->t, of->stamp);
+}
+
+// The kernel grants no thread (its limits are reached): the next try is later, and there is no sample.
+static void put_off(struct thread_state *t, uint64_t stamp) {
+    struct recording *recording = t->recording;
+    t->sample_budget_bytes = next_step(recording, recording->sample_last_bytes);
+    atomic_store(&recording->sample_last_stamp, stamp + SAMPLE_INTERVAL_STAMPS_MAX);
+    clock_note_pair(recording->header, &recording->pair_taken);
 }
 
 // One part in a hundred of the run so far, within limits.
@@ -93,30 +117,46 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
         return;
     }
     int saved = errno;
-    // A handler that jumps away would leave files open, and locks taken.
-    uint64_t before = clock_counter(), signals = sys_block_signals();
-    put_sample(t, stamp, rss_anonymous_bytes(), final);
-    if (!final) residency_look(t, stamp);
-    sys_restore_signals(signals);
+    struct sampling of = {t, stamp, final};
+    uint64_t before = clock_counter();
+    if (!run_apart(sample_apart, &of, sizeof of)) put_off(t, stamp);
     recorder_has_called();
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
     errno = saved;
 }
 
+static void peak_apart(void *argument) {
+    const struct sampling *of = argument;
+    const struct recording *recording = of->t->recording;
+    uint64_t anon = rss_anonymous_bytes();
+    if (anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
+        put_sample(of->t, of->stamp, anon, false);
+}
+
+// The most that was ever resident, of files too; it never falls.
+static uint64_t most_resident_bytes(void) {
+    struct rusage usage;
+    if (raw_syscall(SYS_getrusage, RUSAGE_THREAD, (long)&usage, 0, 0, 0, 0)) return UINT64_MAX;
+    return (uint64_t)usage.ru_maxrss << 10;
+}
+
 // An allocation is sampled before it is touched. Of many small ones the next sample tells; a large one may be
-// gone by then. Touching that much took longer than looking, and looking has a limit of its own.
+// gone by then. Where more is resident than ever before a look is worth while; else what is resident of files
+// may have gone, which is looked at less often.
 void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
     struct recording *recording = t->recording;
     uint64_t stamp = stamp_now(), last = recording->peak_last_stamp;
     if (t != &self || touched_bytes < recording->sample_last_bytes / SAMPLE_SHARE ||
-        stamp < last + PEAK_GAP_STAMPS ||
-        !atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp) || !recorder_may_call())
+        stamp < last + PEAK_GAP_STAMPS || !recorder_may_call())
         return;
-    uint64_t before = clock_counter(), signals = sys_block_signals(), anon = rss_anonymous_bytes();
-    if (!recorder_is_borrowed() &&
-        anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
-        put_sample(t, stamp, anon, false);
-    sys_restore_signals(signals);
+    uint64_t before = clock_counter(), most = most_resident_bytes();
+    bool higher = most > recording->most_resident_bytes;
+    if (!recorder_is_borrowed() && (higher || stamp >= last + SAMPLE_INTERVAL_STAMPS_MIN) &&
+        atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp)) {
+        struct sampling of = {t, stamp, false};
+        recording->most_resident_bytes = most;
+        run_apart(peak_apart, &of, sizeof of);
+    }
     recorder_has_called();
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
 }

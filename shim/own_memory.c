@@ -311,11 +311,6 @@ static bool measure(void) {
     return !recorder_sealed && (measured.pages.searches || measured.looked_at_bytes <= ONE_BY_ONE_MAX);
 }
 
-void own_in_forked_child(void) {
-    maps_close(&measured.maps);
-    pages_close(&measured.pages);
-}
-
 void own_start(void) {
     // Twice: the first one touches memory of ours, which the second counts.
     if (!measure() || !measure()) return;

@@ -8,8 +8,6 @@
 // Once, before the program's first allocation.
 HIDDEN void own_start(void);
 HIDDEN void own_after_fork(void);
-// At once: another thread of the parent's may have had files open.
-HIDDEN void own_in_forked_child(void);
 HIDDEN void own_map(uintptr_t start, size_t bytes);
 HIDDEN void own_unmap(uintptr_t start, size_t bytes);
 HIDDEN bool own_has(uintptr_t address);

@@ -140,7 +140,11 @@ static void warn_about_directory(const char *directory) {
 static void say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory) {
     char why[HT_STOP_TEXT_BYTES];
     fprintf(stderr, "heaptape record: %s made no call that could be recorded: ", name);
-    if (!found->count) fprintf(stderr, "no log was written into %s\n", directory);
+    if (!found->count)
+        fprintf(stderr,
+                "no log was written into %s (to begin one takes space there, and a thread: RLIMIT_NPROC, "
+                "pids.max)\n",
+                directory);
     else if (ht_stopped_early(&found->log[0].header) && ht_stop_words(&found->log[0].header, why))
         fprintf(stderr, "%s: %s\n", found->log[0].path, why);
     else if (found->log[0].header.state == HT_RAW_PAUSED)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "apart.h"
 #include "bypass.h"
 #include "context.h"
 #include "log_file.h"
@@ -86,7 +87,7 @@ static void write_header(struct recording *recording, const struct parent *paren
     memcpy(header->magic, HT_RAW_MAGIC, sizeof header->magic);
 }
 
-// Makes a log of this process, in which nothing is recorded yet. The caller's gate is busy.
+// Makes a log of this process, in which nothing is recorded yet.
 static struct recording *open_log(const struct parent *parent) {
     const struct recording *before = recorder_current();
     uint32_t sequence = before && before->pid == sys_getpid() ? before->sequence + 1 : 0;
@@ -102,13 +103,37 @@ static struct recording *open_log(const struct parent *parent) {
     return recording;
 }
 
-// Begins to record into a log that is open.
-static void begin(struct recording *recording) {
-    struct ht_raw_header *header = recording->header;
+// What a start does apart from the program.
+struct opening {
+    struct parent parent;
+    bool first, resumes;          // in this process image; after a pause
+    struct recording *recording;  // to begin with; NULL: make one, if that can be
+};
+
+static void open_apart(void *argument) {
+    struct opening *opening = argument;
+    if (opening->first) {
+        if (!settings_read()) return;
+        disposition = RECORDS;
+        paused = settings.starts_paused;
+        own_start();
+    }
+    if (!opening->recording) opening->recording = open_log(&opening->parent);
+    if (!opening->recording || (paused && !opening->resumes)) return;
+    struct ht_raw_header *header = opening->recording->header;
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
     probe_cost(header);
     look_measure_floor(header);
+}
+
+// The log to record into, ready but for the beginning. NULL if there can be none.
+static struct recording *open_ready(struct opening opening) {
+    return run_apart(open_apart, &opening, sizeof opening) ? opening.recording : NULL;
+}
+
+static void begin(struct recording *recording) {
+    struct ht_raw_header *header = recording->header;
     settings.start_mono_ns = 0;  // a delay is over once
     header->state = HT_RAW_RECORDING;
     atomic_store(&paused, false);
@@ -117,9 +142,8 @@ static void begin(struct recording *recording) {
     __atomic_store_n(&header->control, HT_CONTROL_NONE, __ATOMIC_RELEASE);
 }
 
-// The first log of this process image, or of a forked child.
-static void open_first(const struct parent *parent) {
-    struct recording *recording = open_log(parent);
+// Into the first log of this process image, or of a forked child.
+static void begin_first(struct recording *recording) {
     if (!recording) set_epoch(EPOCH_OFF);
     else if (paused) set_epoch(EPOCH_PAUSED);
     else begin(recording);
@@ -128,9 +152,10 @@ static void open_first(const struct parent *parent) {
 // From paused to recording: in the same log if nothing is in it yet, else in one of the next number.
 static void resume(void) {
     if (atomic_flag_test_and_set(&changing)) return;
-    struct recording *before = recorder_current(), *recording = before;
+    struct recording *before = recorder_current(), *recording;
     if (epoch_now() == EPOCH_PAUSED) {
-        if (before->header->state != HT_RAW_PAUSED) recording = open_log(&(struct parent){0});
+        bool unused = before->header->state == HT_RAW_PAUSED;
+        recording = open_ready((struct opening){.resumes = true, .recording = unused ? before : NULL});
         if (recording) begin(recording);
         __atomic_store_n(&before->header->control, HT_CONTROL_NONE, __ATOMIC_RELEASE);
     }
@@ -253,7 +278,6 @@ void recorder_after_fork(void) {
 void recorder_in_forked_child(void) {
     for (struct thread_state *t = &self; t; t = t->nested)
         if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->window, t->window_end);
-    own_in_forked_child();
     // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();
@@ -280,19 +304,19 @@ static bool counter_is_allowed(void) {
 static void start(void) {
     disposition = STARTING;
     real_resolve();
+    sys_madvise(&epoch_page, sizeof epoch_page, MADV_WIPEONFORK);
+    struct recording *recording = NULL;
     // Our own programs, run from a shell that has LD_PRELOAD set, are not what the user wants to record.
-    if (symbol_anywhere("heaptape_is_itself") || !counter_is_allowed() || !settings_read()) {
+    if (!symbol_anywhere("heaptape_is_itself") && counter_is_allowed())
+        recording = open_ready((struct opening){.first = true});
+    if (disposition != RECORDS) {
         disposition = NEVER;
         set_epoch(EPOCH_OFF);
         return;
     }
-    paused = settings.starts_paused;
-    sys_madvise(&epoch_page, sizeof epoch_page, MADV_WIPEONFORK);
     end_key_made = pthread_key_create(&end_key, thread_ends) == 0;
     pthread_atfork(recorder_before_fork, recorder_after_fork, recorder_in_forked_child);
-    own_start();
-    open_first(&(struct parent){0});
-    disposition = RECORDS;
+    begin_first(recording);
 }
 
 // Another thread is at it. Where it waits for a lock of the loader's that we hold it will not end before us:
@@ -309,10 +333,12 @@ static void start_in_child(void) {
         return;
     }
     atomic_flag_clear(&changing);  // whoever held it is a thread of the parent's
+    apart_after_fork();
     large_after_fork();
     residency_after_fork();
     own_after_fork();
-    open_first(&(struct parent){parent->pid, parent->sequence, fork_stamp});
+    begin_first(open_ready(
+        (struct opening){.parent = {parent->pid, parent->sequence, fork_stamp}}));
     fork_stamp = 0;
 }
 
@@ -498,7 +524,6 @@ __attribute__((destructor)) static void at_exit(void) {
     large_each(note_resident, t);
     stamp = stamp_now();
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
-    probe_cost(header);
     bypass_note(header);
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (recorder_may_call()) {

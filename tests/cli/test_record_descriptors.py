@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from safety_checks import compare, compare_mode, must_work
-from tool_runner import Tools
+from tool_runner import Tools, clean_environment
 
 
 def test_numbers_are_as_without_the_recorder(tools: Tools, tmp_path: Path) -> None:
@@ -36,3 +38,41 @@ def test_one_descriptor_is_enough(tools: Tools, tmp_path: Path) -> None:
         "prlimit", "--nofile=4", tools.target("exit_quick"), counts])
     assert compared.recording.outcome.status == 14
     compared.assert_whole()
+
+
+@pytest.mark.parametrize("mode,status", [("close_range", 65), ("dup2", 66), ("fork", 67)])
+def test_no_descriptor_of_the_recorders_is_seen(tools: Tools, tmp_path: Path, mode: str,
+                                                status: int) -> None:
+    """A thread that closes every number and reads a file, one that puts a pipe at a free number,
+    one whose children look at what they inherit, while another thread's memory is sampled."""
+    compared = compare_mode(tools, tmp_path, "descriptor_threads", mode, status=status,
+                            same_counts=False, unseen_max=1)
+    assert compared.recording.outcome.stdout == b"0 found otherwise\n"
+    compared.assert_whole()
+
+
+def test_no_descriptor_is_seen_from_outside(tools: Tools, tmp_path: Path) -> None:
+    """/proc/PID/fd, read as fast as can be during some thousand samples."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    environment = clean_environment({"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs)})
+    program = subprocess.Popen([str(tools.target("descriptor_threads")), str(tmp_path / "counts"),
+                                "watched", "3"], env=environment, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    table, seen, looks = Path(f"/proc/{program.pid}/fd"), set(), 0
+    # The loader and the target itself open files before the first sample.
+    while not any(logs.iterdir()) and program.poll() is None:
+        pass
+    counts = str(tmp_path / "counts")
+    while program.poll() is None:
+        for number in os.listdir(table) if table.exists() else []:
+            try:
+                seen.add(os.readlink(table / number))
+            except OSError:
+                continue
+        looks += 1
+    assert program.returncode == 68
+    assert looks > 100
+    assert {name for name in seen if name != "/dev/null"} <= {counts}, seen
+    trace = tools.convert(next(logs.iterdir()), tmp_path / "trace")
+    assert tools.info(trace)["ops"]

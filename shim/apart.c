@@ -1,0 +1,185 @@
+#include "apart.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <string.h>
+#include <time.h>
+
+#include "sys.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+enum {
+    // Multiples of every page's size. A program's handler of a fault may run there as well.
+    GUARD_BYTES = 64 << 10,
+    STACK_BYTES = 192 << 10,
+    UNSHARE_TABLE = 2,  // CLOSE_RANGE_UNSHARE, of Linux 5.9
+    LOOK_NS = 20000000,
+    GONE_TRIES_MAX = 1 << 14
+};
+
+// Those of libc's threads, because filters of system calls and emulators know these and may refuse others.
+// Nothing but the end of such a thread is told to anybody: not to a parent that waits for children, nor by a
+// signal.
+static const long THREAD_FLAGS = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
+                                 CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+
+// At the top of the thread's stack.
+struct apart {
+    _Alignas(16) int running;  // the kernel clears it when the thread ends, and wakes who waits for it
+    int tid;
+    long failed;  // an errno negated where the table could not be had
+    bool own_table;
+    stack_t alternate;
+    void (*function)(void *);
+    char argument[APART_ARGUMENT_BYTES_MAX];
+};
+
+// The stack that is kept. Whoever finds it taken, by another thread or for ever by one that was killed within
+// vfork, maps another.
+static struct {
+    atomic_flag taken;
+    char *at;
+} kept = {.taken = ATOMIC_FLAG_INIT};
+
+// Set on kernels that can't empty a thread's table: there it begins as a copy of the program's.
+static _Atomic bool copies_table;
+
+static char *map_stack(void) {
+    char *at = sys_mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+    if (at && sys_mprotect(at + GUARD_BYTES, STACK_BYTES, PROT_READ | PROT_WRITE)) {
+        sys_munmap(at, GUARD_BYTES + STACK_BYTES);
+        return NULL;
+    }
+    return at;
+}
+
+static char *take_stack(void) {
+    if (atomic_flag_test_and_set(&kept.taken)) return map_stack();
+    if (!kept.at) kept.at = map_stack();
+    if (!kept.at) atomic_flag_clear(&kept.taken);
+    return kept.at;
+}
+
+static void give_stack(char *stack) {
+    if (stack == kept.at) atomic_flag_clear(&kept.taken);
+    else sys_munmap(stack, GUARD_BYTES + STACK_BYTES);
+}
+
+void apart_after_fork(void) { atomic_flag_clear(&kept.taken); }
+
+// All that the thread does. A program that watches its own writes forbids itself our stack, too: its handler
+// of faults needs the caller's alternate stack then, which nobody uses but who is on it already.
+static void work(struct apart *apart) {
+    if (!(apart->alternate.ss_flags & (SS_ONSTACK | SS_DISABLE)))
+        raw_syscall(SYS_sigaltstack, (long)&apart->alternate, 0, 0, 0, 0, 0);
+    if (!apart->own_table) apart->failed = raw_syscall(SYS_close_range, 0, ~0U, UNSHARE_TABLE, 0, 0, 0);
+    if (!apart->failed) apart->function(apart->argument);
+}
+
+// Whoever unwinds the thread's stack must not take the caller's for its rest.
+#ifdef __GCC_HAVE_DWARF2_CFI_ASM
+#ifdef __x86_64__
+#define STACK_ENDS ".cfi_remember_state\n\t.cfi_undefined rip\n\t"
+#else
+#define STACK_ENDS ".cfi_remember_state\n\t.cfi_undefined x30\n\t"
+#endif
+#define STACK_GOES_ON ".cfi_restore_state\n\t"
+#else
+#define STACK_ENDS
+#define STACK_GOES_ON
+#endif
+
+// The thread's id, or an errno negated. It comes out of the call with our registers and its own stack.
+static __attribute__((noinline)) long begin_thread(long flags, struct apart *apart) {
+#if defined(__x86_64__)
+    long result;
+    register int *clear __asm__("r10") = &apart->running;
+    register void *tls __asm__("r8") = __builtin_thread_pointer();
+    __asm__ volatile("syscall\n\t"
+                     "testq %%rax, %%rax\n\t"
+                     "jnz 1f\n\t" STACK_ENDS "xorl %%ebp, %%ebp\n\t"
+                     "movq %%rsp, %%rdi\n\t"
+                     "call *%%rbx\n\t"
+                     "movl %[exit], %%eax\n\t"
+                     "xorl %%edi, %%edi\n\t"
+                     "syscall\n\t"
+                     "hlt\n\t" STACK_GOES_ON "1:"
+                     : "=a"(result)
+                     : "a"(SYS_clone), "D"(flags), "S"(apart), "d"(&apart->tid), "r"(clear), "r"(tls),
+                       "b"(work), [exit] "i"(SYS_exit)
+                     : "rcx", "r11", "memory");
+    return result;
+#else
+    register long result __asm__("x0") = flags;
+    register void *stack __asm__("x1") = apart;
+    register int *tid __asm__("x2") = &apart->tid;
+    register void *tls __asm__("x3") = __builtin_thread_pointer();
+    register int *clear __asm__("x4") = &apart->running;
+    register long which __asm__("x8") = SYS_clone;
+    register void (*body)(struct apart *) __asm__("x19") = work;
+    __asm__ volatile("svc 0\n\t"
+                     "cbnz x0, 1f\n\t" STACK_ENDS "mov x29, xzr\n\t"
+                     "mov x30, xzr\n\t"
+                     "mov x0, sp\n\t"
+                     "blr x19\n\t"
+                     "mov x8, %[exit]\n\t"
+                     "mov x0, xzr\n\t"
+                     "svc 0\n\t"
+                     "brk 1\n\t" STACK_GOES_ON "1:"
+                     : "+r"(result)
+                     : "r"(stack), "r"(tid), "r"(tls), "r"(clear), "r"(which), "r"(body), [exit] "i"(SYS_exit)
+                     : "x30", "memory");
+    return result;
+#endif
+}
+
+static bool is_gone(long tid) { return raw_syscall(SYS_tgkill, sys_getpid(), tid, 0, 0, 0, 0) != 0; }
+
+// Until it has left the process as well, which is a little later than it wakes us: a program of one thread
+// may do what those of several may not (unshare, setns).
+static void await_end(struct apart *apart, long tid) {
+    struct timespec look = {.tv_nsec = LOOK_NS};
+    while (__atomic_load_n(&apart->running, __ATOMIC_ACQUIRE)) {
+        raw_syscall(SYS_futex, (long)&apart->running, FUTEX_WAIT, 1, (long)&look, 0, 0);
+        // The kernel wakes nobody where the program has just forbidden writing to that memory.
+        if (__atomic_load_n(&apart->running, __ATOMIC_ACQUIRE) && is_gone(tid)) return;
+    }
+    for (unsigned tries = 0; tries < GONE_TRIES_MAX && !is_gone(tid); tries++) sys_yield();
+}
+
+static bool run_once(struct apart *apart, bool copies) {
+    apart->running = 1;
+    apart->failed = 0;
+    apart->own_table = copies;
+    long tid = begin_thread(copies ? THREAD_FLAGS & ~CLONE_FILES : THREAD_FLAGS, apart);
+    if (tid < 0) return false;
+    await_end(apart, tid);
+    return !apart->failed;
+}
+
+bool run_apart(void (*function)(void *), void *argument, size_t bytes) {
+    // The thread begins with these signals blocked, so that no handler of the program's runs in it.
+    uint64_t signals = sys_block_signals();
+    char *stack = take_stack();
+    bool done = false;
+    if (stack) {
+        struct apart *apart = (struct apart *)(stack + GUARD_BYTES + STACK_BYTES) - 1;
+        apart->function = function;
+        apart->alternate.ss_flags = SS_DISABLE;
+        raw_syscall(SYS_sigaltstack, 0, (long)&apart->alternate, 0, 0, 0, 0);
+        memcpy(apart->argument, argument, bytes);
+        bool copies = copies_table;
+        done = run_once(apart, copies);
+        if (!done && !copies && (apart->failed == -ENOSYS || apart->failed == -EPERM)) {
+            copies_table = true;
+            done = run_once(apart, true);
+        }
+        memcpy(argument, apart->argument, bytes);
+        give_stack(stack);
+    }
+    sys_restore_signals(signals);
+    return done;
+}

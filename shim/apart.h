@@ -1,0 +1,22 @@
+// Work for which files are opened, or much stack is needed, done apart from the program.
+//
+// A descriptor of ours would be the whole process's: other threads may close it, or be given its number and
+// find our file under it, and forked children inherit it. And a hook's caller may have hardly any stack. So
+// such work is done by a thread that lives only that long, on a stack of ours and with a table of descriptors
+// of its own, which begins empty; the caller waits for it to be gone.
+#ifndef HEAPTAPE_APART_H
+#define HEAPTAPE_APART_H
+
+#include "recorder.h"
+
+enum { APART_ARGUMENT_BYTES_MAX = 64 };
+
+// Runs the function on a copy of the argument, which is copied back afterwards. It has the caller's
+// thread-local storage, so to itself and to libc it is the caller, but not to the kernel. False where there
+// can be no such thread: nothing was done then.
+HIDDEN bool run_apart(void (*function)(void *), void *argument, size_t bytes);
+
+// In a forked child: whoever used the stack is a thread of the parent's.
+HIDDEN void apart_after_fork(void);
+
+#endif
