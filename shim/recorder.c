@@ -369,9 +369,30 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     return true;
 }
 
+// Nested states that ended threads have left, linked by `nested`.
+static struct thread_state *_Atomic spare_states;
+
+static void give_spare(struct thread_state *chain) {
+    struct thread_state *last = chain;
+    if (!chain) return;
+    while (last->nested) last = last->nested;
+    last->nested = atomic_load(&spare_states);
+    while (!atomic_compare_exchange_weak(&spare_states, &last->nested, chain)) continue;
+}
+
+// All are taken and the rest is put back: whoever comes meanwhile finds none, and makes one.
+static struct thread_state *take_spare(void) {
+    struct thread_state *first = atomic_exchange(&spare_states, NULL);
+    if (!first) return NULL;
+    give_spare(first->nested);
+    *first = (struct thread_state){.gate = GATE_FRESH};
+    return first;
+}
+
 // The state for a signal handler's calls, in a hook that it interrupted: those of `t` and all that it nests
 // in are busy. It has a stream of its own, so that the interrupted append stays whole.
 static struct thread_state *nested_state(struct thread_state *t) {
+    if (!t->nested) t->nested = take_spare();
     if (t->nested || !recorder_may_call()) return t->nested;
     struct thread_state *fresh = sys_map_memory(sizeof *fresh);
     recorder_has_called();
@@ -500,6 +521,9 @@ static void thread_ends(void *state) {
     // The thread has some calls to make yet, so its last window waits until another's is the last.
     struct ht_window *before = atomic_exchange(&t->recording->ended_window, t->window);
     if (before) log_release_pages(before);
+    struct thread_state *nested = t->nested;
+    t->nested = NULL;
+    give_spare(nested);
     errno = saved;
     open_gate(t);
 }

@@ -57,3 +57,10 @@ def test_jump_out_of_every_part_of_a_call(tools: Tools, tmp_path: Path) -> None:
     compared = compare(tools, tmp_path, lambda counts: [tools.target("jump_anywhere"), counts], same_counts=False)
     assert compared.recording.outcome.status == 43
     assert compared.recorded[7900] == compared.counted[7900] > 1050
+
+
+def test_memory_of_interrupted_threads(tools: Tools, tmp_path: Path) -> None:
+    """What the recorder keeps for a thread that was interrupted within malloc serves the next: two
+    thousand threads do not take a kilobyte each."""
+    compared = compare_mode(tools, tmp_path, "signal_inside", "threads", status=43)
+    compared.assert_whole(processes=1)

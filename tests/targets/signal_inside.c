@@ -1,14 +1,15 @@
 // Handlers that interrupt malloc itself, or whatever lies between the program and it, and then fork or jump
 // away. Legal, because libsignal_safe_malloc serves the program. Usage: signal_inside COUNTS MODE
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/time.h>
 
 #include "target_modes.h"
 
-enum { SIZE_MAIN = 7720, SIZE_CHILD, SIZE_CHILD_GOES_ON, SIZE_AFTER, FORKS = 60, JUMPS = 200 };
+enum { SIZE_MAIN = 7720, SIZE_CHILD, SIZE_CHILD_GOES_ON, SIZE_AFTER, FORKS = 60, JUMPS = 200, THREADS = 2000 };
 
-extern volatile int signal_safe_malloc_inside;
+extern volatile int signal_safe_malloc_inside, signal_safe_malloc_raises;
 
 static volatile sig_atomic_t handled, in_child;
 static pid_t children[FORKS];
@@ -80,10 +81,47 @@ static int jump_in_handler(char *unused) {
     return jump_from_the_first(unused);
 }
 
+static void allocate(int number) {
+    (void)number;
+    tally_churn(SIZE_CHILD, 1);
+    handled++;
+}
+
+static void *interrupted_once(void *unused) {
+    signal_safe_malloc_raises = SIGUSR1;
+    free(tally_malloc(SIZE_MAIN));
+    return unused;
+}
+
+static long anonymous_kb(void) {
+    char text[4096] = "";
+    int fd = open("/proc/self/status", O_RDONLY);
+    if (read(fd, text, sizeof text - 1) <= 0 || !strstr(text, "RssAnon:")) target_fail("no RssAnon");
+    close(fd);
+    return atol(strstr(text, "RssAnon:") + strlen("RssAnon:"));
+}
+
+// One thread after another, each of them interrupted within malloc: what is kept for such a thread must serve
+// the next one.
+static int interrupt_threads(char *unused) {
+    (void)unused;
+    long before = 0;
+    signal(SIGUSR1, allocate);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_t thread;
+        if (i == THREADS / 10) before = anonymous_kb();
+        if (pthread_create(&thread, NULL, interrupted_once, NULL) || pthread_join(thread, NULL))
+            target_fail("no thread");
+    }
+    if (handled != THREADS) target_fail("a thread was not interrupted");
+    return anonymous_kb() - before < THREADS ? 43 : 44;
+}
+
 int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"fork", fork_in_handler},
                                                {"jump", jump_in_handler},
                                                {"jump_first", jump_from_the_first},
+                                               {"threads", interrupt_threads},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }

@@ -1,5 +1,6 @@
 // Signal handlers that allocate where they may: the thread was in ordinary code, or in mmap.
 // Usage: signal_kinds COUNTS MODE
+#include <alloca.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -76,17 +77,29 @@ static int jump_out_of_mappings(char *unused) {
     return 31;
 }
 
+static char *lowest;
+static size_t room_bytes;
+
+// So much of the stack is left to what it calls, however large the frame of a signal is on this machine.
+static void allocate_in_room(int number) {
+    size_t left = (size_t)((char *)__builtin_frame_address(0) - lowest);
+    if (left < room_bytes) target_fail("the stack is smaller than the room");
+    memset(alloca(left - room_bytes), 0, left - room_bytes);
+    allocate(number);
+}
+
 // An alternate stack of the least size that the system asks for and a page for the handler, no more: below it
 // lies a page without access. The handler's calls are many, so that samples of memory fall among them.
-static int on_small_stack(char *unused) {
-    (void)unused;
+static int on_small_stack(char *room) {
     size_t least = getauxval(AT_MINSIGSTKSZ), page = 4096;
     size_t bytes = ((least > 2048 ? least : 2048) + page + page - 1) / page * page;
     char *area = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (area == MAP_FAILED || mprotect(area, page, PROT_NONE)) target_fail("cannot map a stack");
     stack_t alternate = {.ss_sp = area + page, .ss_size = bytes};
     sigaltstack(&alternate, NULL);
-    catch_signal(SIGUSR1, allocate, SA_ONSTACK);
+    lowest = area + page;
+    room_bytes = room ? (size_t)atoi(room) : 0;
+    catch_signal(SIGUSR1, room ? allocate_in_room : allocate, SA_ONSTACK);
     // The first call of the whole program is the handler's, which then starts the recording.
     for (int i = 0; i < 20000; i++) {
         raise(SIGUSR1);

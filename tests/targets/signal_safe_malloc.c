@@ -2,6 +2,7 @@
 // blocks that were freed, changed by one compare-and-swap, and beyond them memory by one addition.
 // The program signal_malloc is linked with it, so that its handler is legal C.
 #include <errno.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -20,6 +21,8 @@ static const uint64_t place_mask = ((uint64_t)1 << 40) - 1;
 
 // True while a call is within; see signal_malloc.c.
 volatile int signal_safe_malloc_inside;
+// A signal that the next malloc sends to its own thread, once; 0: none.
+volatile int signal_safe_malloc_raises;
 
 static char *arena_start(void) {
     char *start = __atomic_load_n(&arena, __ATOMIC_ACQUIRE), *nothing = NULL;
@@ -82,7 +85,12 @@ void *memalign(size_t alignment, size_t size) {
     return block;
 }
 
-void *malloc(size_t size) { return memalign(GRAIN, size); }
+void *malloc(size_t size) {
+    int number = signal_safe_malloc_raises;
+    signal_safe_malloc_raises = 0;
+    if (number) raise(number);
+    return memalign(GRAIN, size);
+}
 void *aligned_alloc(size_t alignment, size_t size) { return memalign(alignment, size); }
 
 // An aligned block has no full piece of its list's size, so its size word says that it is on none.

@@ -1,0 +1,51 @@
+"""What the recorder does in a thread of its own: nobody sees it afterwards, and it may be refused."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from safety_checks import compare_mode, must_work, need_root
+from tool_runner import Tools, outcome_of, run
+
+
+@pytest.mark.parametrize("mode,status", [("one_thread", 80), ("no_child", 81)])
+def test_the_program_is_alone_again(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
+    """After each call the kernel counts one thread, and there is no child, whoever waits for it."""
+    compared = compare_mode(tools, tmp_path, "apart_kinds", mode, status=status)
+    assert compared.recording.outcome.stdout == b"0\n"
+    compared.assert_whole(processes=1)
+
+
+def test_another_pid_namespace(tools: Tools, tmp_path: Path) -> None:
+    """The kernel grants no more threads then; a process instead would be that namespace's first,
+    and with it the namespace would end."""
+    must_work(["unshare", "--pid", "--fork", "true"], "no namespaces can be made here")
+    compared = compare_mode(tools, tmp_path, "apart_kinds", "pid_namespace", status=82)
+    compared.assert_whole()
+
+
+def test_no_thread_is_granted(tools: Tools, tmp_path: Path) -> None:
+    """RLIMIT_NPROC is reached from the start: the program goes as alone, unrecorded."""
+    need_root()
+    nobody = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "prlimit", "--nproc=1"]
+    must_work([*nobody, "true"], "setpriv or prlimit does not work here")
+    # A folder of everybody's: that user may not enter pytest's.
+    logs = Path("/tmp") / f"heaptape-test-{os.getpid()}"
+    logs.mkdir(mode=0o777)
+    logs.chmod(0o777)
+    try:
+        for name in (tools.shim, tools.target("exit_quick")):
+            (logs / Path(name).name).write_bytes(Path(name).read_bytes())
+            (logs / Path(name).name).chmod(0o755)
+        program = [*nobody, "env", f"LD_PRELOAD={logs}/{Path(tools.shim).name}",
+                   f"MALLOC_WRAP_OUT={logs}", logs / "exit_quick", logs / "counts"]
+        outcome = outcome_of(run(program))
+        assert outcome.status == 14 and not outcome.stderr
+        assert not list(logs.glob("*.mraw"))
+    finally:
+        for path in logs.iterdir():
+            path.unlink()
+        logs.rmdir()
