@@ -101,6 +101,6 @@ def must_work(command: Sequence[Argument], why: str) -> None:
     try:
         if run(command).returncode == 0:
             return
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):  # of a folder of PATH, when it is nowhere else
         pytest.skip(f"{command[0]} is not installed")
     pytest.skip(why)
