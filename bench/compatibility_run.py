@@ -45,7 +45,7 @@ def find_program(name: str) -> Path | None:
     postgres = sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True)
     for folder in (*FOLDERS, *postgres, *os.environ.get("PATH", "").split(":")):
         path = Path(folder) / name
-        if path.is_file() and os.access(path, os.X_OK):
+        if os.access(path, os.X_OK) and path.is_file():  # in this order: a folder of PATH may be closed to us
             return path
     return None
 

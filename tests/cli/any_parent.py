@@ -29,6 +29,8 @@ def be_ordinary() -> None:
     os.umask(0o022)
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))  # some programs crash
     os.environ["LC_ALL"] = "C.UTF-8"  # what other programs say is read
+    # What is missing is refused in other words where a folder may not be searched, such as another user's.
+    os.environ["PATH"] = os.pathsep.join(folder for folder in os.get_exec_path() if os.access(folder, os.X_OK))
 
 
 def mark_children() -> None:

@@ -218,16 +218,16 @@ def test_descendants_are_found_and_none_is_left() -> None:
     (2, "no such program", ["--", "no-such-program"]),
     (2, "no such file", ["--stdin", "/nonexistent", "--", "true"]),
     (2, "can't write there", ["-o", "/nonexistent/a", "--", "true"]),
-    (2, "is there already", ["--keep", "/tmp", "--", "true"]),
+    (2, "is there already", ["--keep", "{folder}", "--", "true"]),
     (2, "no-such-allocator", ["--alloc", "glibc,no-such-allocator", "--", "true"]),
     (2, "two allocators or more", ["--alloc", "glibc", "--", "true"]),
     (2, "no program runs without", ["--alloc", "glibc,null", "--", "true"]),
     (2, "not among the allocators", ["--alloc", "glibc,bump", "--baseline", "other", "--", "true"]),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else None)
 def test_bad_usage(heaptape_binary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-                   status: int, words: str, arguments: list[str]) -> None:
+                   status: int, words: str, arguments: list[str], tmp_path: Path) -> None:
     monkeypatch.setenv("HEAPTAPE_REPLAY", str(heaptape_binary.with_name("replay")))
-    assert main(["validate", *arguments]) == status
+    assert main(["validate", *(word.replace("{folder}", str(tmp_path)) for word in arguments)]) == status
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1 and words in said.err, said.err
 
