@@ -12,6 +12,7 @@
 #include "export.h"
 #include "follow_run.h"
 #include "import_run.h"
+#include "option_values.h"
 #include "say.h"
 #include "talk.h"
 #include "verbs.h"
@@ -59,9 +60,9 @@ static const struct argp_option option_table[] = {
      "was stopped",
      0},
     {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: leave the log as it is", 0},
-    {"checkpoint", OPTION_CHECKPOINT, "MIB", 0,
-     "With --follow: keep what another process needs to go on, and give space back, every MIB of the log "
-     "(default 64)",
+    {"checkpoint", OPTION_CHECKPOINT, "SIZE", 0,
+     "With --follow: keep what another process needs to go on, and give space back, every SIZE of the log, in MiB "
+     "unless it says otherwise (default 64M)",
      0},
     {"from", OPTION_FROM, "FORMAT", 0,
      "What the input is (default: told by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
@@ -85,6 +86,14 @@ static uint64_t read_number(struct argp_state *state, const char *option, const 
         argp_error(state, "%s takes %llu to %llu, not '%s'", option, (unsigned long long)least,
                    (unsigned long long)most, value);
     return number;
+}
+
+static uint64_t read_checkpoint(struct argp_state *state, const char *value) {
+    const uint64_t mib = UINT64_C(1) << 20;
+    uint64_t bytes = 0;
+    if (!ht_parse_bytes(value, mib, &bytes) || bytes < mib || bytes > mib << 20)
+        argp_error(state, "--checkpoint takes a size from 1M to 1T, not '%s'", value);
+    return bytes;
 }
 
 static void read_format(struct argp_state *state, struct options *options, const char *value) {
@@ -128,7 +137,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case OPTION_FOLLOW: request->follow = true; return 0;
     case OPTION_KEEP_RAW: request->keeps_raw = true; return 0;
     case OPTION_CHECKPOINT:
-        request->checkpoint_bytes = read_number(state, "--checkpoint", value, 1, 1 << 20) << 20;
+        request->checkpoint_bytes = read_checkpoint(state, value);
         return 0;
     case OPTION_TO: read_export(state, options, value); return 0;
     case OPTION_LENIENT: request->lenient = true; return 0;

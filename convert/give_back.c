@@ -69,13 +69,6 @@ static bool give_back_all(struct give_back *give, int fd, struct live_streams *l
     return true;
 }
 
-// The very file that is read, for writing: its name may be a link, or another's by now.
-static int open_for_writing(const struct ht_raw_log *log) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", log->fd);
-    return open(path, O_RDWR | O_CLOEXEC);
-}
-
 static int give_back_by(struct give_back *give, int fd, struct live_streams *live, struct ht_error *error) {
     int status = 0;
     if (!give->marked && !punch(fd, give->log->file_bytes + BEYOND_BYTES, HT_WINDOW_ALIGN)) {
@@ -95,7 +88,7 @@ int give_back(struct give_back *give, struct live_streams *live, struct ht_error
     // Opened anew each time: as long as anybody has it open for writing, its program seems to be alive. The
     // lock tells others that it is only us.
     flock(give->log->fd, LOCK_EX);
-    int fd = open_for_writing(give->log);
+    int fd = ht_raw_open_for_writing(give->log);
     int status = fd < 0 ? ht_error_system(error, give->log->path, "cannot give space back")
                         : give_back_by(give, fd, live, error);
     if (fd >= 0) close(fd);

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "option_values.h"
+
 enum { FROM_TIME = 512, TO_TIME, FROM_EVENT, TO_EVENT, THREADS };
 
 static const struct argp_option option_table[] = {
-    {"from-time", FROM_TIME, "TIME", 0, "Begin at TIME since the trace's start, such as 1.5s (ns, us, ms, s)",
-     0},
+    {"from-time", FROM_TIME, "TIME", 0, "Begin at TIME since the trace's start, such as 1.5s or 250ms", 0},
     {"to-time", TO_TIME, "TIME", 0, "End before TIME", 0},
     {"from-event", FROM_EVENT, "N", 0, "Begin at event number N, as dump numbers them", 0},
     {"to-event", TO_EVENT, "N", 0, "End before event number N", 0},
@@ -17,15 +18,8 @@ static const struct argp_option option_table[] = {
     {0}};
 
 static uint64_t parse_time(const char *text, struct argp_state *state) {
-    static const struct {
-        const char *name;
-        double ns;
-    } units[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}};
-    char *end;
-    double value = strtod(text, &end);
-    for (size_t i = 0; end != text && value >= 0 && i < sizeof units / sizeof *units; i++)
-        if (!strcmp(end, units[i].name) && value * units[i].ns < 1.8e19)
-            return (uint64_t)(value * units[i].ns + 0.5);
+    uint64_t ns;
+    if (ht_parse_duration(text, &ns)) return ns;
     argp_error(state, "a time such as 250ms or 1.5s expected, not '%s'", text);
     return 0;
 }

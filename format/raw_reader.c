@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -33,6 +34,12 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
     if (header->context_bytes > HT_RAW_HEADER_BYTES - HT_RAW_CONTEXT_OFFSET)
         return ht_error_input(error, path, 160, "a context within the header expected");
     return 0;
+}
+
+int ht_raw_open_for_writing(const struct ht_raw_log *log) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", log->fd);
+    return open(path, O_RDWR | O_CLOEXEC);
 }
 
 int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error) {

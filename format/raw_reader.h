@@ -23,6 +23,8 @@ struct ht_raw_log {
 // Opens and checks the header. Returns 0 or -1 with error.
 int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error);
 void ht_raw_close(struct ht_raw_log *log);
+// The very file that is read, for writing: its name may be a link, or another's by now. -1 with errno.
+int ht_raw_open_for_writing(const struct ht_raw_log *log);
 // The value of a context key, or NULL.
 const char *ht_raw_context(const struct ht_raw_log *log, const char *key);
 // Has a follower given space of this log back? Then `path` is the trace that holds what was there.

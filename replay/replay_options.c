@@ -56,9 +56,10 @@ static const struct argp_option table[] = {
     {"touch-free", KEY_TOUCH_FREE, "HOW", 0,
      "What is done to a block's memory just before it is freed: recorded (its first byte is read, of as many blocks "
      "as the program had just used), none, read, write (all of it). Default: recorded; none with --touch none", 0},
-    {"pollute", KEY_POLLUTE, "KIB", 0,
-     "Time calls with cold caches: run through a working set of so many KiB before each timed call, and "
-     "tell the total from the timed calls alone. Default: 0, caches as the replay leaves them", 0},
+    {"pollute", KEY_POLLUTE, "SIZE", 0,
+     "Time calls with cold caches: run through a working set of SIZE, in KiB unless it says otherwise (such as "
+     "4M), before each timed call, and tell the total from the timed calls alone. Default: 0, caches as the replay "
+     "leaves them", 0},
     {"pace", KEY_PACE, "PACE", 0,
      "none: without waiting. virtual: the same, but the allocator's clock shows the trace's time. real: every "
      "call waits for its recorded time. xN: N times as fast, and the allocator's clock shows the trace's time. "
@@ -213,7 +214,10 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         options->touch_free =
             (enum ht_touch_free)one_of(state, text, "touch-free", ht_touch_free_names, HT_TOUCH_FREES);
         break;
-    case KEY_POLLUTE: options->pollution_bytes = number(state, text, "pollute", 0, 1u << 30) << 10; break;
+    case KEY_POLLUTE:
+        options->pollution_bytes = size_value(state, text, "pollute", 1 << 10, 0);
+        if (options->pollution_bytes > UINT64_C(1) << 40) argp_error(state, "--pollute: %s: at most 1T expected", text);
+        break;
     case KEY_DECODED_MEMORY:
         options->decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
         break;

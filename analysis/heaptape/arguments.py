@@ -30,9 +30,26 @@ def seed_number(text: str) -> int:
     return value
 
 
+_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
+_DECIMALS = 18
+"""Digits behind the point that count."""
+
+
+def duration_ns(text: str) -> int | None:
+    """Nanoseconds, of 90, 90s, 500ms, 5m, 1.5h: seconds unless it says otherwise; None if it is none of that. The same as
+    format/option_values.c reads; tests/golden/option_values.txt has examples."""
+    found = re.fullmatch(r"([0-9]*)(?:\.([0-9]+))?(?: *([A-Za-z]+))?", text)
+    unit = _NS.get((found[3] or "s").lower()) if found and (found[1] or found[2]) else None
+    if not found or not unit:
+        return None
+    decimals = (found[2] or "0")[:_DECIMALS]
+    value = int(found[1] or "0") * unit + int(decimals) * unit // 10 ** len(decimals)
+    return value if value < 1 << 63 else None
+
+
 def duration(text: str) -> float:
-    """Seconds, of 90s, 5m, 1h or a bare number."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|m|h)?", text)
-    if not found or not float(found[1]):
+    """Seconds, more than none."""
+    value = duration_ns(text)
+    if not value:
         raise argparse.ArgumentTypeError(f"{text!r}: a time expected, such as 90s, 5m, 1h")
-    return float(found[1]) * {"s": 1, "m": 60, "h": 3600, None: 1}[found[2]]
+    return value / 1e9

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "failing_runs.h"
-#include "option_values.h"
 #include "random_numbers.h"
 #include "verify_map.h"
 #include "verify_pattern.h"
@@ -136,48 +135,6 @@ static void zeros_are_looked_at_whole(void **state) {
     }
 }
 
-static void sizes_and_times_are_read(void **state) {
-    (void)state;
-    static const struct {
-        const char *text;
-        uint64_t value;
-    } sizes[] = {{"0", 0},
-                 {"4096", 4096},
-                 {"64K", 65536},
-                 {"64k", 65536},
-                 {"64kB", 64000},
-                 {"64KB", 64000},
-                 {"1.5GiB", 3ull << 29},
-                 {"2 TB", 2000000000000},
-                 {"1e3M", 1000 << 20},
-                 {"7B", 7},
-                 {".5M", 512 << 10}},
-      times[] = {{"90", 90000000000},
-                 {"90s", 90000000000},
-                 {"500ms", 500000000},
-                 {"5m", 300000000000},
-                 {"1.5h", 5400000000000},
-                 {"10us", 10000},
-                 {"3ns", 3}};
-    static const char *const wrong[] = {"",    "x",   "-1",   "+1", "1Q", "0x10", "1 2",
-                                        "inf", "nan", "1e99", "K",  ".",  "1KK",  "1,5M"};
-    uint64_t value;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        assert_true(ht_parse_bytes(sizes[i].text, 1, &value));
-        assert_int_equal(value, sizes[i].value);
-    }
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        assert_true(ht_parse_duration(times[i].text, &value));
-        assert_int_equal(value, times[i].value);
-    }
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_false(ht_parse_bytes(wrong[i], 1, &value));
-        assert_false(ht_parse_duration(wrong[i], &value));
-    }
-    assert_true(ht_parse_bytes("3", 1 << 20, &value) && value == 3 << 20);
-    assert_true(ht_parse_bytes("3K", 1 << 20, &value) && value == 3 << 10);
-}
-
 static void given_up_after_rounds_in_a_row(void **state) {
     (void)state;
     struct ht_failing_runs failing = {0};
@@ -201,7 +158,6 @@ int main(void) {
         cmocka_unit_test(a_pattern_covers_what_it_says),
         cmocka_unit_test(another_blocks_pattern_does_not_hold),
         cmocka_unit_test(zeros_are_looked_at_whole),
-        cmocka_unit_test(sizes_and_times_are_read),
         cmocka_unit_test(given_up_after_rounds_in_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

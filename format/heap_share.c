@@ -1,0 +1,32 @@
+#include "heap_share.h"
+
+#include <stdio.h>
+
+// Ordinary programs lie above: compilers and interpreters with pools of their own from a quarter on. Below are
+// programs with an allocator of their own linked in, and runtimes that keep their heap to themselves.
+enum { SMALL_SHARE = 5 };
+static const uint64_t UNEXPLAINED_MIN = UINT64_C(8) << 20;
+
+uint64_t ht_heap_explained(uint64_t before_bytes, uint64_t peak_bytes, uint64_t allocated_bytes) {
+    uint64_t room = UINT64_MAX - before_bytes;
+    uint64_t most = before_bytes + (allocated_bytes < room ? allocated_bytes : room);
+    return peak_bytes < most ? peak_bytes : most;
+}
+
+bool ht_heap_share_is_small(const struct ht_heap_share *share) {
+    return share->explained_bytes < share->anon_bytes / SMALL_SHARE &&
+           share->anon_bytes - share->explained_bytes >= UNEXPLAINED_MIN;
+}
+
+const char *ht_heap_share_words(char text[HT_HEAP_SHARE_TEXT_BYTES], const struct ht_heap_share *share) {
+    double explained = (double)share->explained_bytes / 1e6, anon = (double)share->anon_bytes / 1e6;
+    char own[96] = "";
+    if (share->own_bytes >= share->anon_bytes / 2)
+        snprintf(own, sizeof own, "; %.1f MB are in mappings, stacks and data of its own",
+                 (double)share->own_bytes / 1e6);
+    snprintf(text, HT_HEAP_SHARE_TEXT_BYTES,
+             "the recorded heap explains %.*f of %.1f MB of anonymous memory: most of this program's memory does "
+             "not come from malloc%s",
+             explained < 0.095 ? 2 : 1, explained, anon, own);
+    return text;
+}

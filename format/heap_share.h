@@ -1,0 +1,28 @@
+// How much of a recorded program's memory its recorded calls account for. Where it is little, comparing
+// mallocs says little of that program, and every verb says so before anything else.
+#ifndef HEAPTAPE_HEAP_SHARE_H
+#define HEAPTAPE_HEAP_SHARE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// Bytes of anonymous memory, each at its peak.
+struct ht_heap_share {
+    uint64_t anon_bytes;       // RssAnon; 0: not known
+    uint64_t explained_bytes;  // what recorded calls can have taken of it, at most
+    uint64_t own_bytes;        // of it in mappings, stacks and data of the program's own; 0 where not known
+};
+
+// Of RssAnon less the program's own memory, at its peak: what recorded calls can have taken. Blocks take no page
+// that the program did not have before the recording began, or asked for in it.
+uint64_t ht_heap_explained(uint64_t before_bytes, uint64_t peak_bytes, uint64_t allocated_bytes);
+
+// Whether most of the memory is not from malloc: recorded calls account for less than a fifth, and for
+// several MiB less than all of it (an allocator's own tables and caches are no more).
+bool ht_heap_share_is_small(const struct ht_heap_share *share);
+
+enum { HT_HEAP_SHARE_TEXT_BYTES = 320 };
+// That as one sentence without its full stop.
+const char *ht_heap_share_words(char text[HT_HEAP_SHARE_TEXT_BYTES], const struct ht_heap_share *share);
+
+#endif

@@ -1,0 +1,73 @@
+#include "option_values.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+
+// Digits behind the point that count; 10^18 is below 2^63.
+enum { DECIMALS_MAX = 18 };
+
+struct unit {
+    const char *name;
+    uint64_t value;
+};
+
+// Digits, a point and digits, or digits alone: no sign, no exponent, no hexadecimal, no "inf".
+struct number {
+    uint64_t whole, fraction, fraction_of;  // whole + fraction / fraction_of
+};
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// What follows the number, NULL if there is none.
+static const char *number_before(const char *at, struct number *number) {
+    *number = (struct number){.fraction_of = 1};
+    if (!is_digit(*at) && *at != '.') return NULL;
+    for (; is_digit(*at); at++)
+        if (__builtin_mul_overflow(number->whole, 10, &number->whole) ||
+            __builtin_add_overflow(number->whole, (uint64_t)(*at - '0'), &number->whole))
+            return NULL;
+    if (*at != '.') return at;
+    if (!is_digit(*++at)) return NULL;
+    for (int decimals = 0; is_digit(*at); at++) {
+        if (decimals++ == DECIMALS_MAX) continue;
+        number->fraction = number->fraction * 10 + (uint64_t)(*at - '0');
+        number->fraction_of *= 10;
+    }
+    return at;
+}
+
+static bool with_unit(const char *text, const struct unit *units, size_t count, uint64_t plain,
+                      uint64_t *value) {
+    struct number number;
+    const char *rest = number_before(text, &number);
+    uint64_t unit = 0;
+    if (!rest) return false;
+    if (!*rest) unit = plain;
+    rest += strspn(rest, " ");
+    for (size_t i = 0; i < count && *rest; i++)
+        if (!strcasecmp(rest, units[i].name)) unit = units[i].value;
+    if (!unit) return false;
+    unsigned __int128 product = (unsigned __int128)number.whole * unit +
+                                (unsigned __int128)number.fraction * unit / number.fraction_of;
+    if (product > INT64_MAX) return false;
+    *value = (uint64_t)product;
+    return true;
+}
+
+bool ht_parse_bytes(const char *text, uint64_t plain_bytes, uint64_t *bytes) {
+    static const struct unit units[] = {
+        {"B", 1},
+        {"k", UINT64_C(1) << 10},   {"M", UINT64_C(1) << 20},   {"G", UINT64_C(1) << 30},   {"T", UINT64_C(1) << 40},
+        {"KiB", UINT64_C(1) << 10}, {"MiB", UINT64_C(1) << 20}, {"GiB", UINT64_C(1) << 30}, {"TiB", UINT64_C(1) << 40},
+        {"kB", 1000},               {"MB", 1000000},            {"GB", 1000000000},         {"TB", 1000000000000},
+    };
+    return with_unit(text, units, sizeof units / sizeof *units, plain_bytes, bytes);
+}
+
+bool ht_parse_duration(const char *text, uint64_t *ns) {
+    static const uint64_t second = 1000000000;
+    static const struct unit units[] = {{"ns", 1},         {"us", 1000},       {"ms", 1000000},    {"s", 1000000000},
+                                        {"m", 60000000000}, {"min", 60000000000}, {"h", 3600000000000}};
+    return with_unit(text, units, sizeof units / sizeof *units, second, ns);
+}

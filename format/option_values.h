@@ -1,0 +1,18 @@
+// Sizes and times as people write them in options: the same words for every option of every verb. The Python
+// verbs read times alike (analysis/heaptape/arguments.py); tests/golden/option_values.txt has examples of both.
+#ifndef HEAPTAPE_OPTION_VALUES_H
+#define HEAPTAPE_OPTION_VALUES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+// "4096", "64k", "1.5GiB", "2 TB": a number, whole or with decimals, and what it counts: nothing: plain_bytes
+// each; B: bytes; k, M, G, T or KiB, MiB, GiB, TiB: powers of 1024; kB, MB, GB, TB: powers of 1000; in upper or
+// lower case. False if it is none of that, or 2^63 and more.
+bool ht_parse_bytes(const char *text, uint64_t plain_bytes, uint64_t *bytes);
+
+// "90", "90s", "500ms", "5m", "1.5h": seconds unless it says otherwise (ns, us, ms, s, m or min, h). False if it
+// is none of that, or 2^63 ns and more.
+bool ht_parse_duration(const char *text, uint64_t *ns);
+
+#endif
