@@ -51,7 +51,9 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
                                  file_bytes, error);
     free(text);
     free(result->threads);
-    if (!status && !request->quiet && !request->in_record && !request->passing)
+    bool tells = !status && !request->in_record && !request->passing;
+    if (tells) convert_warn_of_unseen(request->output, &result->totals);
+    if (tells && !request->quiet)
         convert_say_result(request->output, &result->totals, *file_bytes, ht_now_s() - started_s, 0);
     return status;
 }
@@ -86,7 +88,7 @@ static int convert(const struct convert_request *request, const struct ht_raw_lo
     if (!request->no_parent)
         status = inheritance_find(log, request->parent, &inherited, warning, &progress, error);
     ht_progress_end(&shown);
-    if (!status && *warning && !request->quiet)
+    if (!status && *warning)
         ht_say(stderr, "heaptape convert: warning: %s: %s\n", log->path, warning);
     if (!status) status = write_trace(request, log, &inherited, &progress, error);
     live_blocks_free(&inherited);
@@ -96,7 +98,7 @@ static int convert(const struct convert_request *request, const struct ht_raw_lo
 int convert_raw(const struct convert_request *request, struct ht_error *error) {
     struct ht_raw_log log;
     if (ht_raw_open(&log, request->input, error)) return -1;
-    if (!request->quiet) convert_warn_about(&log);
+    convert_warn_about(&log);
     int status = consumed_log_check(&log, error) ? -1 : convert(request, &log, error);
     ht_raw_close(&log);
     return status;

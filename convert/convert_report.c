@@ -13,6 +13,13 @@ void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_
     else ht_progress_draw(shown, "%s events", count);
 }
 
+void convert_warn_of_unseen(const char *output, const struct merge_totals *totals) {
+    char words[HT_HEAP_SHARE_TEXT_BYTES];
+    struct ht_heap_share share = merge_heap_share(totals);
+    if (ht_heap_share_is_small(&share))
+        fprintf(stderr, "heaptape convert: warning: %s: %s\n", output, ht_heap_share_words(words, &share));
+}
+
 void convert_say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,
                         double seconds, uint64_t skipped) {
     char events[32], size[32], peak[32], blocks[32], count[32];

@@ -162,7 +162,7 @@ static int inherit(struct follower *f, struct ht_error *error) {
         pause_ns(LOOK_NS);
     }
     int status = inheritance_find(&f->log, f->request->parent, &f->inherited, warning, &f->progress, error);
-    if (!status && *warning && !f->request->quiet)
+    if (!status && *warning)
         ht_say(stderr, "heaptape convert: warning: %s: %s\n", f->log.path, warning);
     return status;
 }
@@ -356,9 +356,10 @@ static int finish(struct follower *f, struct follow_ending *ending, struct ht_er
     f->merge->heap.threads = NULL;
     f->writer = NULL;
     ending->events = result.totals.events;
+    ending->share = merge_heap_share(&result.totals);
     ending->late_records = f->merge->late_records;
     if (f->forks) fork_file_finish(f->forks);
-    if (!f->request->quiet) convert_warn_about(&f->log);
+    convert_warn_about(&f->log);
     int status =
         convert_finish(f->request, &f->log, writer, &result, f->started_s, &ending->file_bytes, error);
     // Without a call there is no trace, and nothing to go on with.

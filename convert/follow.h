@@ -7,11 +7,13 @@
 
 #include "convert_request.h"
 #include "error.h"
+#include "heap_share.h"
 
 struct follow_ending {
     bool complete;  // else it was told to stop, and can be taken up again
     bool empty;     // there was no call in the log, or it has gone: there is nothing to go on with
     uint64_t events, file_bytes, late_records;
+    struct ht_heap_share share;  // of a complete one
 };
 
 // stop: set by a signal handler to end it early. Returns 0 or -1 with error.

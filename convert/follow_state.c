@@ -13,7 +13,7 @@
 #include "output_file.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 2, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 3, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -35,6 +35,7 @@ struct head {
     uint64_t inherited_objects, inherited_bytes;
     uint64_t repairs, anomalies, foreign_frees, unfinished;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
+    uint64_t allocated_bytes, samples, heap_rss_first_bytes;
     uint64_t op_count[256];
     // How many of what follows, in this order.
     uint64_t threads, slots, named, births, held_samples, streams;
@@ -261,6 +262,9 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_mar
                         .own_peak_bytes = totals->own_peak_bytes,
                         .heap_rss_peak_bytes = totals->heap_rss_peak_bytes,
                         .cpu_ns = totals->cpu_ns,
+                        .allocated_bytes = totals->allocated_bytes,
+                        .samples = totals->samples,
+                        .heap_rss_first_bytes = totals->heap_rss_first_bytes,
                         .threads = heap->threads_count,
                         .slots = heap->slots.total,
                         .named = heap->addresses.count,
@@ -465,6 +469,9 @@ static void get_head(const struct head *head, struct merge *m) {
     totals->own_peak_bytes = head->own_peak_bytes;
     totals->heap_rss_peak_bytes = head->heap_rss_peak_bytes;
     totals->cpu_ns = head->cpu_ns;
+    totals->allocated_bytes = head->allocated_bytes;
+    totals->samples = head->samples;
+    totals->heap_rss_first_bytes = head->heap_rss_first_bytes;
     memcpy(m->heap.op_count, head->op_count, sizeof head->op_count);
 }
 

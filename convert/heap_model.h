@@ -72,6 +72,7 @@ static inline void heap_model_forget_at(struct heap_model *heap, size_t place) {
 
 static inline void heap_model_count_live(struct heap_model *heap, uint64_t bytes) {
     heap->live_bytes += bytes;
+    heap->totals.allocated_bytes += bytes;
     if (heap->live_bytes > heap->totals.peak_live_bytes) heap->totals.peak_live_bytes = heap->live_bytes;
 }
 

@@ -78,6 +78,9 @@ static void print_source(const json_t *info, const json_t *context) {
 
 static void print_for_people(const json_t *info) {
     const json_t *context = json_object_get(info, "context");
+    struct ht_heap_share share = trace_json_heap_share(info);
+    char words[HT_HEAP_SHARE_TEXT_BYTES];
+    if (ht_heap_share_is_small(&share)) printf("caution: %s\n", ht_heap_share_words(words, &share));
     ht_say(stdout, "%-24s %s\n", "command", text_of(info, "command"));
     ht_say(stdout, "%-24s %s %s\n", "recorded under", text_of(info, "recorded_allocator"),
            json_string_value(json_object_get(context, "allocator_version"))

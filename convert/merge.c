@@ -128,7 +128,9 @@ static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_err
     m->horizon = m->bytes_limit = UINT64_MAX;
     m->samples.writer = writer;
     m->samples.totals = &m->heap.totals;
-    return heap_model_init(&m->heap, writer) && map64_init(&m->waiters) ? 0 : no_memory(m, error);
+    if (!heap_model_init(&m->heap, writer) || !map64_init(&m->waiters)) return no_memory(m, error);
+    m->heap.totals.began_late = m->log->header.sequence != 0;
+    return 0;
 }
 
 bool merge_know_streams(struct merge *m) {

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "fork_cut.h"
+#include "heap_share.h"
 #include "live_blocks.h"
 #include "raw_reader.h"
 #include "trace_writer.h"
@@ -27,7 +28,19 @@ struct merge_totals {
     uint64_t repairs, anomalies, foreign_frees, unfinished, failed_calls;
     uint64_t duration_ns;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
+    // Of all blocks, inherited ones too; and RssAnon less the program's own at the first sample, where the program
+    // may have had it from malloc before the recording began: else 0.
+    uint64_t allocated_bytes, samples, heap_rss_first_bytes;
+    bool began_late;  // not with the program: it may have had memory from malloc before
 };
+
+static inline struct ht_heap_share merge_heap_share(const struct merge_totals *totals) {
+    return (struct ht_heap_share){.anon_bytes = totals->rss_peak_bytes,
+                                  .explained_bytes = ht_heap_explained(totals->heap_rss_first_bytes,
+                                                                       totals->heap_rss_peak_bytes,
+                                                                       totals->allocated_bytes),
+                                  .own_bytes = totals->own_peak_bytes};
+}
 
 struct merge_result {
     struct merge_totals totals;

@@ -210,6 +210,7 @@ static void read_endings(struct watch *watch) {
         if (!job) continue;
         job->result.events = told.ending.events;
         job->result.file_bytes = told.ending.file_bytes;
+        job->result.share = told.ending.share;
         job->result.complete = told.ending.complete;
         job->result.empty = told.ending.empty;
     }

@@ -8,10 +8,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "heap_share.h"
+
 // What came of one log.
 struct converted {
     char raw[PATH_MAX], trace[PATH_MAX];
     uint64_t events, file_bytes;
+    struct ht_heap_share share;
     bool complete;  // else the log is still there
     bool empty;     // there was no call in it
     bool running;   // its process was, when the program ended

@@ -2,15 +2,24 @@
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
+// A program that has used more CPU time than this before its first call, and has not run on many threads since, ran
+// before its recording began. Starting up takes less.
+static const uint64_t START_CPU_NS = 5000000;
+
+void sample_line_count(struct merge_totals *totals, const struct ht_sample *sample) {
+    uint64_t rss = sample->rss_anon_bytes, own = sample->own_rss_bytes, heap = rss > own ? rss - own : 0;
+    bool late = totals->began_late || totals->inherited_objects || sample->cpu_ns > sample->time_ns + START_CPU_NS;
+    if (totals->samples++ == 0 && late) totals->heap_rss_first_bytes = heap;
+    totals->rss_peak_bytes = larger(totals->rss_peak_bytes, rss);
+    totals->own_peak_bytes = larger(totals->own_peak_bytes, own);
+    totals->heap_rss_peak_bytes = larger(totals->heap_rss_peak_bytes, heap);
+    totals->cpu_ns = larger(totals->cpu_ns, sample->cpu_ns);
+}
+
 static void write_sample(struct sample_line *line, struct ht_sample sample) {
-    struct merge_totals *totals = line->totals;
     if (sample.own_rss_bytes > sample.rss_anon_bytes) sample.own_rss_bytes = sample.rss_anon_bytes;
-    ht_trace_put_sample(line->writer, &sample);
-    totals->rss_peak_bytes = larger(totals->rss_peak_bytes, sample.rss_anon_bytes);
-    totals->own_peak_bytes = larger(totals->own_peak_bytes, sample.own_rss_bytes);
-    totals->heap_rss_peak_bytes =
-        larger(totals->heap_rss_peak_bytes, sample.rss_anon_bytes - sample.own_rss_bytes);
-    totals->cpu_ns = larger(totals->cpu_ns, sample.cpu_ns);
+    if (line->writer) ht_trace_put_sample(line->writer, &sample);
+    sample_line_count(line->totals, &sample);
 }
 
 void sample_line_end(struct sample_line *line) {

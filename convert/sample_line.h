@@ -9,7 +9,7 @@
 enum { SAMPLES_HELD_MAX = 4096 };
 
 struct sample_line {
-    struct ht_trace_writer *writer;
+    struct ht_trace_writer *writer;  // NULL: only the totals are wanted
     struct merge_totals *totals;
     struct ht_sample last_fresh;
     bool any_fresh;
@@ -18,6 +18,8 @@ struct sample_line {
 };
 
 void sample_line_put(struct sample_line *line, const struct ht_sample *sample);
+// Takes a sample that is written into the peaks of the totals.
+void sample_line_count(struct merge_totals *totals, const struct ht_sample *sample);
 // Writes what is held, as it is: no further measurement comes.
 void sample_line_end(struct sample_line *line);
 

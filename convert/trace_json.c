@@ -104,6 +104,7 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
         {"recorded_rss_peak_bytes", totals->rss_peak_bytes},
         {"recorded_own_peak_bytes", totals->own_peak_bytes},
         {"recorded_heap_rss_peak_bytes", totals->heap_rss_peak_bytes},
+        {"recorded_explained_bytes", merge_heap_share(totals).explained_bytes},
         {"recorded_cpu_ns", totals->cpu_ns},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
@@ -116,7 +117,8 @@ json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t ski
     const struct ht_raw_log none = {.fd = -1};
     json_t *object = trace_json_totals(totals, &none);
     const char *const unknown[] = {"recorded_rss_peak_bytes", "recorded_own_peak_bytes",
-                                   "recorded_heap_rss_peak_bytes", "recorded_cpu_ns", "lost_calls"};
+                                   "recorded_heap_rss_peak_bytes", "recorded_explained_bytes",
+                                   "recorded_cpu_ns", "lost_calls"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         json_object_set_new(object, unknown[i], json_null());
     json_set_number(object, "skipped", skipped);
@@ -174,7 +176,8 @@ static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *err
                                    "unfinished",
                                    "lost_calls",
                                    "recorded_own_peak_bytes",
-                                   "recorded_heap_rss_peak_bytes"};
+                                   "recorded_heap_rss_peak_bytes",
+                                   "recorded_explained_bytes"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         json_object_set_new(object, unknown[i], json_null());
     return object;
@@ -190,6 +193,21 @@ int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, st
         *expected = json_object_get(cut, "threads") != NULL;
     json_decref(context);
     return 0;
+}
+
+static uint64_t known_number(const json_t *info, const char *key) {
+    const json_t *value = json_object_get(info, key);
+    return json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
+}
+
+// Traces of before that was counted tell only what of RssAnon is not the program's own.
+struct ht_heap_share trace_json_heap_share(const json_t *totals) {
+    bool counted = json_is_integer(json_object_get(totals, "recorded_explained_bytes"));
+    const char *explained = counted ? "recorded_explained_bytes" : "recorded_heap_rss_peak_bytes";
+    if (!json_is_integer(json_object_get(totals, explained))) return (struct ht_heap_share){0};
+    return (struct ht_heap_share){.anon_bytes = known_number(totals, "recorded_rss_peak_bytes"),
+                                  .explained_bytes = known_number(totals, explained),
+                                  .own_bytes = known_number(totals, "recorded_own_peak_bytes")};
 }
 
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) {
@@ -212,6 +230,9 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     }
     uint64_t bytes = ht_trace_file_bytes(reader);
     json_int_t events = json_integer_value(json_object_get(info, "events"));
+    struct ht_heap_share share = trace_json_heap_share(info);
+    json_object_set_new(info, "mostly_unseen",
+                        share.anon_bytes ? json_boolean(ht_heap_share_is_small(&share)) : json_null());
     json_object_set_new(info, "truncated", json_boolean(ht_trace_truncated(reader)));
     json_set_number(info, "valid_bytes", ht_trace_valid_bytes(reader));
     json_set_number(info, "file_bytes", bytes);

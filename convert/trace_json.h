@@ -17,6 +17,9 @@ json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t ski
 // Any bytes, as the UTF-8 that JSON wants.
 json_t *trace_json_string(const char *text);
 
+// What the totals, or info's view of them, say of the memory that is not from malloc.
+struct ht_heap_share trace_json_heap_share(const json_t *totals);
+
 // Is it a slice by threads, or a slice of one? There blocks end by *drop* without anything being wrong.
 // Returns 0, or -1 with error for a damaged trace.
 int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, struct ht_error *error);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "heap_model.h"
+#include "sample_line.h"
 #include "slot_table.h"
 #include "trace_json.h"
 
@@ -380,6 +381,7 @@ static uint64_t cpu_at(const struct ht_trace_facts *facts, uint64_t time_ns) {
 static void copy_samples(struct slicing *s) {
     struct merge_totals *totals = &s->heap.totals;
     if (s->range->threads) return;
+    totals->began_late = true;
     uint64_t base_cpu = cpu_at(&s->facts, s->base_ns);
     for (size_t i = 0; i < s->facts.samples_count; i++) {
         struct ht_sample sample = s->facts.samples[i];
@@ -388,11 +390,7 @@ static void copy_samples(struct slicing *s) {
         sample.event += totals->inherited_objects - s->first_event;
         sample.time_ns -= s->base_ns;
         sample.cpu_ns -= sample.cpu_ns < base_cpu ? sample.cpu_ns : base_cpu;
-        uint64_t own = sample.own_rss_bytes, rss = sample.rss_anon_bytes;
-        if (rss > totals->rss_peak_bytes) totals->rss_peak_bytes = rss;
-        if (own > totals->own_peak_bytes) totals->own_peak_bytes = own;
-        if (rss > own && rss - own > totals->heap_rss_peak_bytes) totals->heap_rss_peak_bytes = rss - own;
-        totals->cpu_ns = sample.cpu_ns;
+        sample_line_count(totals, &sample);
         ht_trace_put_sample(s->writer, &sample);
     }
     uint64_t end_cpu = cpu_at(&s->facts, s->last_ns);

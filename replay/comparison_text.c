@@ -235,15 +235,17 @@ static void print_lead(FILE *out, const struct ht_comparison *c, const struct le
 static void print_best(FILE *out, const struct ht_comparison *c, const struct ht_standing standings[HT_FIGURES]) {
     static const struct lead_words words[] = {{HT_FIGURE_TIME, "fastest", "faster"},
                                               {HT_FIGURE_PEAK, "smallest peak", "smaller"}};
-    const char *between = "";
+    const char *between = ht_heap_share_is_small(&c->program->share) ? "of malloc's part alone: " : "";
+    bool any = false;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         const struct ht_standing *standing = &standings[words[i].figure];
         if (standing->leader < 0 || !has_rival(c, words[i].figure)) continue;
         fputs(between, out);
         print_lead(out, c, &words[i], standing);
         between = "  ";
+        any = true;
     }
-    if (*between) fputc('\n', out);
+    if (any) fputc('\n', out);
 }
 
 static void print_recorded(FILE *out, const struct ht_comparison *c, const struct ht_standing *of_time) {
@@ -252,10 +254,10 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
     if (c->options->memory_pass && !isnan(program->rss_peak_bytes)) {
         double replayed = served >= 0 ? c->allocators[served].rss_peak.median : NAN;
         fprintf(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
-        if (!isnan(program->heap_peak_bytes)) {
-            fprintf(out, ", of it %.1f MB heap", program->heap_peak_bytes / 1e6);
-        }
-        if (!isnan(replayed) && !isnan(program->heap_peak_bytes)) {
+        bool unseen = ht_heap_share_is_small(&program->share);
+        double heap = unseen ? (double)program->share.explained_bytes : program->heap_peak_bytes;
+        if (!isnan(heap)) fprintf(out, ", of it %.1f MB heap", heap / 1e6);
+        if (!unseen && !isnan(replayed) && !isnan(program->heap_peak_bytes)) {
             fprintf(out, "; replayed under %s: %.1f MB (%+.1f %%)", program->allocator, replayed / 1e6,
                     100 * (replayed / program->heap_peak_bytes - 1));
         }
@@ -358,7 +360,14 @@ static void print_details(FILE *out, const struct ht_comparison *c) {
     }
 }
 
+static void print_caution(FILE *out, const struct ht_comparison *c) {
+    char words[HT_HEAP_SHARE_TEXT_BYTES];
+    if (!ht_heap_share_is_small(&c->program->share)) return;
+    fprintf(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
+}
+
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
+    print_caution(out, c);
     print_heading(out, c);
     if (c->options->time_pass && c->count) print_time(out, c);
     if (c->options->instructions && c->count) print_instructions(out, c);

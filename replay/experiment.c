@@ -142,6 +142,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, const st
     line->machine = &x->machine;
     line->thp = x->huge_pages.mode;
     line->trace_sha256 = x->trace_sha256;
+    line->share = x->share;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
         fprintf(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,

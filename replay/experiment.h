@@ -34,6 +34,7 @@ struct ht_experiment {
     const struct ht_choice *null_choice;
     size_t baseline;
     const char *trace_sha256;
+    const struct ht_heap_share *share;  // how much of its memory the trace accounts for
     uint64_t end_ns;  // of the trace
     double freed_warm_share;
     int results_fd;   // -1: results are not kept

@@ -17,7 +17,7 @@ static void take_text(const json_t *object, const char *key, char *text, size_t 
 }
 
 static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_program *program) {
-    double rss = 0, heap = 0, cpu = 0;
+    double rss = 0, heap = 0, cpu = 0, own = 0;
     for (size_t i = 0; i < facts->samples_count; i++) {
         const struct ht_sample *sample = &facts->samples[i];
         double in_heap = sample->rss_anon_bytes > sample->own_rss_bytes
@@ -26,10 +26,13 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
         rss = fmax(rss, (double)sample->rss_anon_bytes);
         heap = fmax(heap, in_heap);
         cpu = fmax(cpu, (double)sample->cpu_ns);
+        own = fmax(own, (double)sample->own_rss_bytes);
     }
     program->rss_peak_bytes = rss > 0 ? rss : NAN;
     program->heap_peak_bytes = heap > 0 ? heap : NAN;
     program->cpu_ns = cpu > 0 ? cpu : NAN;
+    program->share = (struct ht_heap_share){
+        .anon_bytes = (uint64_t)rss, .explained_bytes = (uint64_t)heap, .own_bytes = (uint64_t)own};
 }
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -47,6 +50,11 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
     program->foreign_frees = (uint64_t)json_integer_value(json_object_get(totals, "foreign_frees"));
     program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
     json_int_t looked = json_integer_value(json_object_get(totals, "freed_looked_at"));
+    const json_t *explained = json_object_get(totals, "recorded_explained_bytes");
+    if (json_is_integer(explained) && json_integer_value(explained) >= 0 &&
+        (uint64_t)json_integer_value(explained) < program->share.explained_bytes) {
+        program->share.explained_bytes = (uint64_t)json_integer_value(explained);
+    }
     json_int_t warm = json_integer_value(json_object_get(totals, "freed_warm"));
     program->freed_warm_share = looked > 0 && warm >= 0 && warm <= looked ? (double)warm / (double)looked : 1;
     json_decref(totals);

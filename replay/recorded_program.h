@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "heap_share.h"
 #include "trace_reader.h"
 
 struct ht_recorded_program {
@@ -21,6 +22,7 @@ struct ht_recorded_program {
     char thp[64];  // mode of transparent huge pages, empty if not known
     // What the recording missed, 0 where it does not know.
     uint64_t lost_calls, anomalies, foreign_frees, repairs;
+    struct ht_heap_share share;  // of one copy, however many are replayed
 };
 
 int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_program *program,

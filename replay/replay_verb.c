@@ -152,7 +152,8 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     else if (x->options->json) failed = ht_comparison_print_json(stdout, &comparison);
     else ht_comparison_print(stdout, &comparison);
     if (fflush(stdout)) failed = -1;
-    if (!x->options->quiet) ht_warnings_print(stderr, &x->warnings);
+    size_t told = ht_heap_share_is_small(x->share);  // that warning came before the first round
+    if (!x->options->quiet) ht_warnings_print(stderr, &x->warnings, told);
     *judged = ht_fail_if_say(stderr, &comparison);
     ht_comparison_free(&comparison);
     return failed;
@@ -222,6 +223,15 @@ static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns
     fputc('\n', stderr);
 }
 
+// At once, and not only after a minute: what comes is about little of the program.
+static void caution(struct ht_experiment *x) {
+    char words[HT_HEAP_SHARE_TEXT_BYTES];
+    if (!ht_heap_share_is_small(x->share)) return;
+    ht_warn(&x->warnings, HT_WARNING_MOSTLY_UNSEEN, "what is compared is malloc's part alone", "%s",
+            ht_heap_share_words(words, x->share));
+    ht_warnings_print(stderr, &x->warnings, 0);
+}
+
 static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
                       struct ht_choice *null_choice) {
     static struct loaded_trace trace;
@@ -234,6 +244,8 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     ht_child_catch_signals();  // until here there is nothing to keep
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
+    x->share = &trace.program.share;
+    caution(x);
     x->end_ns = trace.program.end_ns;
     x->freed_warm_share = trace.program.freed_warm_share;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);

@@ -6,7 +6,7 @@ const char *const ht_warning_names[HT_WARNINGS] = {
     "busy",       "steal",      "throttled", "swap",          "governor",  "turbo",
     "thp",        "few_events", "short_run", "lossy_trace",   "dropped",   "harness",
     "few_rounds", "control",    "budget",    "cycle_counter", "no_repeats",
-    "known_fault"};
+    "known_fault", "mostly_unseen"};
 
 void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char *remedy, const char *format,
              ...) {
@@ -20,8 +20,8 @@ void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char
     snprintf(warning->remedy, sizeof warning->remedy, "%s", remedy);
 }
 
-void ht_warnings_print(FILE *out, const struct ht_warnings *warnings) {
-    for (size_t i = 0; i < warnings->count; i++) {
+void ht_warnings_print(FILE *out, const struct ht_warnings *warnings, size_t first) {
+    for (size_t i = first; i < warnings->count; i++) {
         fprintf(out, "replay: warning: %s; %s\n", warnings->list[i].message, warnings->list[i].remedy);
     }
 }

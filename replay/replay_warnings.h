@@ -25,6 +25,7 @@ enum ht_warning_kind {
     HT_WARNING_CYCLE_COUNTER,  // an allocator reads it, which virtual time does not reach everywhere
     HT_WARNING_NO_REPEATS,     // --repeats could not be had
     HT_WARNING_KNOWN_FAULT,    // of an allocator: calls went wrong as is known of its version
+    HT_WARNING_MOSTLY_UNSEEN,  // most of the program's memory is not from malloc
     HT_WARNINGS
 };
 extern const char *const ht_warning_names[HT_WARNINGS];
@@ -33,7 +34,7 @@ enum { HT_WARNINGS_MAX = 64 };
 
 struct ht_warning {
     enum ht_warning_kind kind;
-    char message[320], remedy[256];
+    char message[384], remedy[256];
 };
 
 struct ht_warnings {
@@ -45,7 +46,7 @@ struct ht_warnings {
 void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char *remedy, const char *format,
              ...) __attribute__((format(printf, 4, 5)));
 
-// One line each.
-void ht_warnings_print(FILE *out, const struct ht_warnings *warnings);
+// One line each, from the one of that index on.
+void ht_warnings_print(FILE *out, const struct ht_warnings *warnings, size_t first);
 
 #endif

@@ -38,6 +38,10 @@ static json_t *trace_json(const struct ht_results_line *line) {
         (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
+    const struct ht_heap_share *share = line->share;
+    json_object_set_new(trace, "rss_peak_bytes", whole(share->anon_bytes ? (double)share->anon_bytes : NAN));
+    json_object_set_new(trace, "explained_bytes", whole(share->anon_bytes ? (double)share->explained_bytes : NAN));
+    json_object_set_new(trace, "own_bytes", whole(share->anon_bytes ? (double)share->own_bytes : NAN));
     return trace;
 }
 

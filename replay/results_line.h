@@ -9,6 +9,7 @@
 #include "decomposition.h"
 #include "figure_passes.h"
 #include "form_builder.h"
+#include "heap_share.h"
 #include "leftover_figures.h"
 #include "machine_facts.h"
 #include "replay_options.h"
@@ -23,6 +24,7 @@ struct ht_results_line {
     const struct ht_machine *machine;
     const char *thp;  // transparent huge pages of the run, empty if not known
     const char *trace_sha256;
+    const struct ht_heap_share *share;
     bool memory_pass;
     bool control;  // the baseline's second run in its round
     uint32_t round, repeats;

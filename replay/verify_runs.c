@@ -50,6 +50,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line) {
     line->machine = &x->machine;
     line->thp = x->huge_pages.mode;
     line->trace_sha256 = x->trace_sha256;
+    line->share = x->share;
     if (x->results_fd < 0 || ht_results_line_write(x->results_fd, line) == 0) return;
     if (!x->results_failed) {
         fprintf(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
@@ -82,7 +83,7 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     say(x, choice->name, &told, done ? NULL : problem);
     struct ht_warnings known = {0};
     ht_known_faults_warn(&known, choice, told.known);
-    ht_warnings_print(stderr, &known);
+    ht_warnings_print(stderr, &known, 0);
     if (done && told.violations) {
         snprintf(problem, sizeof problem, "%" PRIu64 " violations of what an allocator promises",
                  told.violations);

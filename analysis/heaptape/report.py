@@ -12,6 +12,7 @@ import pandas as pd
 
 from . import provenance, units
 from .bars import distribution_figures, parts_figures
+from .caution import caution, cautioned
 from .comparison import (
     MEASURES,
     SEED,
@@ -89,7 +90,8 @@ def build_chapter(
         warnings.insert(0, f"The trace was not read ({found.why_not}), so the recorded program's own memory and CPU time "
                            f"are missing here. Name it with --trace.")
     return Chapter(
-        headline=headline(experiment.all_runs, comparison, seed),
+        headline=cautioned(headline(experiment.all_runs, comparison, seed),
+                           caution(runs, trace.totals if trace else None)),
         subject=_subject(experiment, trace),
         baseline=base,
         comparison=comparison_rows(runs, comparison, allocators, classes, base),

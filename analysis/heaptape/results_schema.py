@@ -16,7 +16,7 @@ PASSES = ("time", "memory", "verify")
 FLATTENED = ("trace", "allocator", "fragmentation")
 OBJECTS = ("calls", "timeline", "latency_ns", "allocator_stats", "decomposition", "machine", "perf", "syscalls")
 NUMBERS = (
-    "trace_events", "round", "alloc_time_ns", "harness_time_ns", "touch_time_ns", "wait_time_ns", "wall_ns",
+    "trace_events", "trace_rss_peak_bytes", "trace_explained_bytes", "trace_own_bytes", "round", "alloc_time_ns", "harness_time_ns", "touch_time_ns", "wait_time_ns", "wall_ns",
     "ns_per_call", "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "lazyfree_bytes", "live_peak_bytes",
     "slop_bytes", "slop_mean_bytes", "slop_end_bytes", "rss_after_free_bytes", "rss_after_purge_bytes",
     "anon_huge_bytes", "anon_huge_peak_bytes", "swap_bytes", "harness_share", "latency_floor_ns", "timed_calls", "timed_calls_dropped",

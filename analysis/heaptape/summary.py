@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from .caution import caution, cautioned
 from .comparison import MEASURES, SEED, Estimate, Experiment, choose_baseline, compare, control_estimate
 from .found_trace import find_trace
 from .missing import missing_lines, mixed_lines
@@ -17,8 +18,9 @@ from .worth import MemoryWorth, Worth, memory_worth, worth
 
 @dataclass(frozen=True)
 class Summary:
-    """`worth_lines` lead: malloc's share of the program's CPU time and memory, or why that is not known. `same_name`: another
-    trace has the same path, so that its checksum belongs to its name."""
+    """`caution`, where there is one, goes before everything. Then `worth_lines` lead: malloc's share of the program's CPU
+    time and memory, or why that is not known. `same_name`: another trace has
+    the same path, so that its checksum belongs to its name."""
 
     experiment: Experiment
     baseline: str
@@ -31,6 +33,7 @@ class Summary:
     missing: list[str]
     mixed: list[str]
     headline: str
+    caution: str
     same_name: bool = False
 
     @property
@@ -62,27 +65,29 @@ def summarise(
     comparison = compare(experiment.all_runs, base, seed)
     controls = {name: control for name, measure in MEASURES.items()
                 if (control := control_estimate(experiment.all_runs, measure, seed)) is not None}
-    time, memory, lines = _worth(experiment, comparison, seed, traces)
+    time, memory, lines, about = _worth(experiment, comparison, seed, traces)
     return Summary(
         experiment, base, seed, comparison, controls, time, memory, lines, missing_lines(experiment.runs), mixed_lines(experiment.runs),
-        headline(experiment.all_runs, comparison, seed))
+        cautioned(headline(experiment.all_runs, comparison, seed), about), about)
 
 
 def _worth(
     experiment: Experiment, comparison: pd.DataFrame, seed: int, traces: Sequence[Path]
-) -> tuple[Worth | None, MemoryWorth | None, list[str]]:
+) -> tuple[Worth | None, MemoryWorth | None, list[str], str]:
+    about = caution(experiment.runs)
     if "scale" in experiment.settings:
-        return None, None, [why_worth_unknown(experiment, "")]
+        return None, None, [why_worth_unknown(experiment, "")], about
     found = find_trace(experiment, traces)
     if found.trace is None:
-        return None, None, [why_worth_unknown(experiment, found.why_not)]
+        return None, None, [why_worth_unknown(experiment, found.why_not)], about
     with found.trace as trace:
         time = worth(experiment.all_runs, trace.context, trace.totals, comparison, seed)
         memory = memory_worth(experiment.all_runs, trace, comparison, seed)
         lines = [time.sentence()] if time else []
         lines += [memory.sentence()] if memory else []
         knows_cpu = bool((trace.totals or {}).get("recorded_cpu_ns"))
-    return time, memory, lines or [why_worth_unknown(experiment, "", knows_cpu)]
+        about = caution(experiment.runs, trace.totals)
+    return time, memory, lines or [why_worth_unknown(experiment, "", knows_cpu)], about
 
 
 def why_worth_unknown(experiment: Experiment, why_not: str, knows_cpu: bool = False) -> str:

@@ -94,6 +94,8 @@ def print_comparison(summary: Summary) -> None:
     def say(words: str, style: str = "") -> None:
         console.print(Text(words, style=style))
 
+    if summary.caution:
+        say(summary.caution, "bold")
     say(f"{summary.title}; bootstrap seed {summary.seed}", "dim")
     for line in [*summary.mixed, *summary.worth_lines]:
         say(line)
@@ -168,6 +170,7 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
         "baseline": summary.baseline,
         "bootstrap_seed": summary.seed,
         "headline": summary.headline,
+        "caution": summary.caution or None,
         "worth": {
             "sentences": summary.worth_lines,
             "cpu_ns": time.cpu_ns if time else None,

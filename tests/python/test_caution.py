@@ -1,0 +1,70 @@
+"""What is said of a program most of whose memory is not from malloc, before anything else and with every verdict."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import results_factory
+from heaptape import read_results, write_report
+from heaptape.__main__ import main
+from heaptape.caution import HeapShare, caution, heap_share
+
+SEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 84_000_000, "own_bytes": 100_000}
+UNSEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 12_000, "own_bytes": 83_200_000}
+SENTENCE = ("Caution: the recorded heap explains 0.01 of 84.1 MB of anonymous memory: most of this program's memory does not "
+            "come from malloc; 83.2 MB are in mappings, stacks and data of its own.")
+
+
+def _results(folder: Path, of_trace: dict[str, int]) -> Path:
+    rows = results_factory.schedule(6)
+    for row in rows:
+        row["trace"] |= of_trace
+    return results_factory.write(folder / "r.jsonl", rows)
+
+
+def test_compare_says_so_first_and_with_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(_results(tmp_path, UNSEEN))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == SENTENCE
+    assert lines[-1].startswith(f"{SENTENCE} Of malloc's part alone: ") and "mimalloc is fastest" in lines[-1]
+
+
+def test_for_machines_and_wikis(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = str(_results(tmp_path, UNSEEN))
+    assert main(["compare", "--json", results]) == 0
+    found = json.loads(capsys.readouterr().out)[0]
+    assert found["caution"] == SENTENCE and found["headline"].startswith(SENTENCE)
+    assert main(["compare", "--markdown", results]) == 0
+    assert capsys.readouterr().out.startswith(f"**{SENTENCE}")
+
+
+def test_the_report_leads_with_it(tmp_path: Path) -> None:
+    page = write_report(read_results(_results(tmp_path, UNSEEN)), tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "most of this program&#39;s memory does not come from malloc" in page.split("</h1>")[0]
+
+
+@pytest.mark.parametrize("of_trace", [SEEN, {}], ids=["seen", "not known"])
+def test_ordinary_programs_are_not_cautioned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], of_trace: dict[str, int]
+) -> None:
+    results = _results(tmp_path, of_trace)
+    assert main(["compare", "--json", str(results)]) == 0
+    found = json.loads(capsys.readouterr().out)[0]
+    assert found["caution"] is None and "aution" not in found["headline"]
+    page = write_report(read_results(results), tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "does not come from malloc" not in page
+
+
+def test_the_trace_is_asked_first() -> None:
+    runs = pd.DataFrame({f"trace_{key}": [value] for key, value in SEEN.items()})
+    totals = {"recorded_rss_peak_bytes": 84_100_000, "recorded_heap_rss_peak_bytes": 200_000,
+              "recorded_own_peak_bytes": 300_000}
+    assert caution(runs) == ""
+    assert heap_share(runs, totals) == HeapShare(84_100_000, 200_000, 300_000)  # a trace of before it was counted
+    assert heap_share(runs, totals | {"recorded_explained_bytes": 5_000}) == HeapShare(84_100_000, 5_000, 300_000)
+    odd = {"recorded_rss_peak_bytes": "much", "recorded_explained_bytes": None, "recorded_own_peak_bytes": True}
+    assert heap_share(runs, odd) == HeapShare(84_100_000, 84_000_000, 100_000)
+    assert heap_share(pd.DataFrame({"trace_rss_peak_bytes": ["x"]}), odd) is None
