@@ -3,7 +3,6 @@
 // allocates.
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "raw_reader.h"
+#include "process_log.h"
 #include "stop_reason.h"
 #include "talk.h"
 #include "verbs.h"
@@ -71,35 +70,6 @@ static const struct argp parser = {
     NULL,
     NULL};
 
-// The path of the newest log that the process has mapped: the first window of address space under the name,
-// with the highest sequence number. Returns 0, or -1 with errno (ENOENT: none; ESTALE: removed).
-static int find_log(pid_t pid, char path[PATH_MAX]) {
-    char name[64], line[PATH_MAX + 256], found[PATH_MAX];
-    unsigned best = 0;
-    bool any = false, any_removed = false;
-    snprintf(name, sizeof name, "/proc/%d/maps", (int)pid);
-    FILE *maps = fopen(name, "re");
-    if (!maps) return -1;
-    snprintf(name, sizeof name, "/malloc-footprint.");
-    while (fgets(line, sizeof line, maps)) {
-        const char *start = strchr(line, '/');
-        const char *last = start ? strrchr(start, '/') : NULL;
-        if (!last || strncmp(last, name, strlen(name)) || sscanf(start, "%4095[^\n]", found) != 1) continue;
-        unsigned owner = 0, sequence = 0;
-        sscanf(last + strlen(name), "%u.%u", &owner, &sequence);
-        size_t length = strlen(found);
-        bool removed = length > 10 && !strcmp(found + length - 10, " (deleted)");
-        any_removed |= removed;
-        if (removed || (any && sequence < best)) continue;
-        any = true;
-        best = sequence;
-        strcpy(path, found);
-    }
-    fclose(maps);
-    if (!any) errno = any_removed ? ESTALE : ENOENT;
-    return any ? 0 : -1;
-}
-
 static const char *state_words(const struct ht_raw_header *header, char text[HT_STOP_TEXT_BYTES + 32]) {
     char why[HT_STOP_TEXT_BYTES];
     switch (header->state) {
@@ -114,19 +84,17 @@ static const char *state_words(const struct ht_raw_header *header, char text[HT_
     }
 }
 
-static int say_status(const char *path) {
-    struct ht_raw_log log;
+static int say_status(const struct process_log *found) {
+    const struct ht_raw_log *log = &found->log;
     struct ht_error error;
     uint64_t calls;
     uint32_t threads;
     char text[HT_STOP_TEXT_BYTES + 32], count[32], size[32];
-    if (ht_raw_open(&log, path, &error)) return ht_complain("heaptape ctl", &error);
-    int failed = ht_raw_count_calls(&log, &calls, &threads, &error);
+    int failed = ht_raw_count_calls(log, &calls, &threads, &error);
     if (!failed)
-        printf("%s: %s calls, %" PRIu32 " thread%s, %s\n%s\n", state_words(&log.header, text),
+        printf("%s: %s calls, %" PRIu32 " thread%s, %s\n%s\n", state_words(&log->header, text),
                ht_grouped(count, calls), threads, threads == 1 ? "" : "s",
-               ht_bytes(size, (double)(log.windows_end - HT_RAW_HEADER_BYTES)), path);
-    ht_raw_close(&log);
+               ht_bytes(size, (double)(log->windows_end - HT_RAW_HEADER_BYTES)), found->name);
     return failed ? ht_complain("heaptape ctl", &error) : ht_stdout_status("heaptape ctl", HT_EXIT_DONE);
 }
 
@@ -149,16 +117,18 @@ static const char *refusal(const struct ht_raw_header *header, enum ht_control w
     return NULL;
 }
 
-static bool is_recording(const char *path) {
-    struct ht_raw_log log;
+// After a resume: the log that it writes now, under its name. False if it does not record.
+static bool name_newest(pid_t pid, char name[PATH_MAX]) {
+    struct process_log newest;
     struct ht_error error;
-    if (ht_raw_open(&log, path, &error)) return false;
-    bool recording = log.header.state == HT_RAW_RECORDING;
-    ht_raw_close(&log);
+    if (process_log_open(&newest, pid, &error)) return false;
+    bool recording = newest.log.header.state == HT_RAW_RECORDING;
+    snprintf(name, PATH_MAX, "%s", newest.name);
+    process_log_close(&newest);
     return recording;
 }
 
-static int command(struct ht_raw_header *header, const struct options *options, const char *path) {
+static int command(struct ht_raw_header *header, const struct options *options, char name[PATH_MAX]) {
     enum ht_control wanted = !strcmp(options->action, "resume")  ? HT_CONTROL_RUN
                              : !strcmp(options->action, "pause") ? HT_CONTROL_PAUSE
                                                                  : HT_CONTROL_STOP;
@@ -172,50 +142,53 @@ static int command(struct ht_raw_header *header, const struct options *options, 
     for (int i = 0; i < WAIT_STEPS && !has_obeyed(header, wanted, before); i++)
         nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
     bool obeyed = has_obeyed(header, wanted, before);
-    char newest[PATH_MAX];
-    if (obeyed && wanted == HT_CONTROL_RUN) {
-        if (!find_log(options->pid, newest)) path = newest;
-        if (!is_recording(path)) {
-            fprintf(stderr, "heaptape ctl: process %d cannot begin a new log beside %s\n", (int)options->pid,
-                    path);
-            return HT_EXIT_FAILED;
-        }
+    if (obeyed && wanted == HT_CONTROL_RUN && !name_newest(options->pid, name)) {
+        fprintf(stderr, "heaptape ctl: process %d cannot begin a new log beside %s\n", (int)options->pid, name);
+        return HT_EXIT_FAILED;
     }
     if (!options->quiet)
         fprintf(stderr, "process %d: %s%s (%s)\n", (int)options->pid,
                 wanted == HT_CONTROL_RUN     ? "resumed"
                 : wanted == HT_CONTROL_PAUSE ? "paused"
                                              : "stopped",
-                obeyed ? "" : " as soon as it allocates", path);
+                obeyed ? "" : " as soon as it allocates", name);
     return HT_EXIT_DONE;
+}
+
+static int give_command(const struct options *options, struct process_log *found) {
+    int fd = ht_raw_open_for_writing(&found->log);
+    void *header =
+        fd < 0 ? MAP_FAILED : mmap(NULL, HT_RAW_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0) close(fd);
+    if (header == MAP_FAILED) {
+        fprintf(stderr, "heaptape ctl: %s: %s\n", found->name, strerror(errno));
+        return HT_EXIT_FAILED;
+    }
+    int status = command(header, options, found->name);
+    munmap(header, HT_RAW_HEADER_BYTES);
+    return status;
+}
+
+static const char *why_not(int number) {
+    switch (number) {
+    case ENOENT: return "it is not there, or the recorder is not in it";
+    case ESTALE: return "its log was removed, and with it the way to control it";
+    case EXDEV: return "its log lies in a file system that can't be reached from here; run heaptape ctl beside it";
+    default: return strerror(number);
+    }
 }
 
 int ht_verb_ctl(int argc, char **argv) {
     struct options options = {0};
-    char path[PATH_MAX];
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
-    if (find_log(options.pid, path)) {
-        fprintf(stderr, "heaptape ctl: process %d: %s\n", (int)options.pid,
-                errno == ENOENT   ? "it is not there, or the recorder is not in it"
-                : errno == ESTALE ? "its log was removed, and with it the way to control it"
-                                  : strerror(errno));
-        return HT_EXIT_FAILED;
-    }
-    if (!strcmp(options.action, "status")) return say_status(path);
-    struct ht_raw_log log;
+    static struct process_log found;
     struct ht_error error;
-    if (ht_raw_open(&log, path, &error)) return ht_complain("heaptape ctl", &error);
-    ht_raw_close(&log);
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    void *header =
-        fd < 0 ? MAP_FAILED : mmap(NULL, HT_RAW_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (header == MAP_FAILED) {
-        fprintf(stderr, "heaptape ctl: %s: %s\n", path, strerror(errno));
-        if (fd >= 0) close(fd);
+    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    if (process_log_open(&found, options.pid, &error)) {
+        if (!errno) return ht_complain("heaptape ctl", &error);
+        fprintf(stderr, "heaptape ctl: process %d: %s\n", (int)options.pid, why_not(errno));
         return HT_EXIT_FAILED;
     }
-    int status = command(header, &options, path);
-    munmap(header, HT_RAW_HEADER_BYTES);
-    close(fd);
+    int status = !strcmp(options.action, "status") ? say_status(&found) : give_command(&options, &found);
+    process_log_close(&found);
     return status;
 }

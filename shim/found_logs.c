@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "log_share.h"
 #include "raw_in_use.h"
 #include "talk.h"
 
@@ -20,8 +21,11 @@ void found_log_trim(const struct ht_raw_log *log) {
     if (ht_raw_in_use(log) || pread(log->fd, &now, sizeof now, 0) != sizeof now ||
         now.windows_end >= log->file_bytes)
         return;
-    if (truncate(log->path, (off_t)now.windows_end)) { /* it stays sparse */
+    int fd = ht_raw_open_for_writing(log);
+    if (fd < 0) return;
+    if (ftruncate(fd, (off_t)now.windows_end)) { /* it stays sparse */
     }
+    close(fd);
 }
 
 static bool is_named(const char *path, size_t length, const char *name) {
@@ -65,6 +69,7 @@ static void find_cost(struct found_log *entry, const struct ht_raw_log *log) {
     double ns_per_count = ht_raw_ns_per_stamp(log) / (double)(UINT64_C(1) << header->clock_shift);
     if (!header->probe_calls) return;
     entry->append_ns = ns_per_count * (double)entry->calls * header->probe_counts / header->probe_calls;
+    // Elapsed, and the thread may have lost its processor meanwhile: so this is the most that it was.
     entry->upkeep_ns = ns_per_count * (double)header->upkeep_counts;
 }
 
@@ -73,10 +78,11 @@ static void count(struct found_logs *found, struct found_log *entry, const struc
     struct stat status;
     if (ht_raw_count_calls(log, &entry->calls, &entry->threads, &error))
         ht_complain("heaptape record", &error);
-    if (!stat(log->path, &status)) entry->bytes = (uint64_t)status.st_blocks * 512;
+    if (!fstat(log->fd, &status)) entry->bytes = (uint64_t)status.st_blocks * 512;
     const char *bypassed_by = ht_raw_context(log, "bypassed_by");
     entry->bypassed_by = bypassed_by ? strdup(bypassed_by) : NULL;
     entry->header = log->header;
+    entry->share = log_share_read(log);
     find_cost(entry, log);
     found->calls += entry->calls;
     bool first_of_process = true;
@@ -127,6 +133,20 @@ void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
             break;
     if (folder) closedir(folder);
     if (found->count) qsort(found->log, found->count, sizeof *found->log, most_calls_first);
+}
+
+struct recording_cost found_logs_cost(const struct found_logs *found, const struct ending *ending) {
+    struct recording_cost cost = {0};
+    for (size_t i = 0; i < found->count; i++) {
+        cost.calls_ns += found->log[i].append_ns;
+        cost.rest_ns += found->log[i].upkeep_ns;
+    }
+    // A program that left its processors to others took less than what passed on the clock.
+    if (found->processes == 1 && found->of_program) {
+        if (cost.calls_ns > ending->cpu_ns) cost.calls_ns = ending->cpu_ns;
+        if (cost.rest_ns > ending->cpu_ns - cost.calls_ns) cost.rest_ns = ending->cpu_ns - cost.calls_ns;
+    }
+    return cost;
 }
 
 void found_logs_free(struct found_logs *found) {

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "heap_share.h"
 #include "raw_reader.h"
 #include "recorded_run.h"
 
@@ -11,9 +12,11 @@ struct found_log {
     char *path;
     uint64_t bytes, calls;  // bytes: what the file takes on disk
     uint32_t threads;
-    double append_ns, upkeep_ns;  // what recording cost at least: appends, and all else; 0: unknown
+    double append_ns;  // CPU time that its appends took at least; 0: unknown
+    double upkeep_ns;  // and the most that all else did
     char *bypassed_by;            // objects that go past the recorder, or NULL
     struct ht_raw_header header;
+    struct ht_heap_share share;
 };
 
 struct found_logs {
@@ -26,6 +29,12 @@ struct found_logs {
 };
 
 void found_logs_of_run(struct found_logs *found, const struct recorded_run *run, const struct ending *ending);
+// CPU time that recording took: of calls at least, and of all else at most. 0 where it is not known.
+struct recording_cost {
+    double calls_ns, rest_ns;
+};
+struct recording_cost found_logs_cost(const struct found_logs *found, const struct ending *ending);
+
 void found_logs_free(struct found_logs *found);
 
 // Cuts the sparse log of an ended process behind its last window.

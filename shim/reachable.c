@@ -32,16 +32,64 @@ struct sign {
 static const struct sign symbol_signs[] = {
     {SANITIZER, "__asan_init", "address"},      {SANITIZER, "__hwasan_init", "address"},
     {SANITIZER, "__lsan_init", "leak"},         {SANITIZER, "__msan_init", "memory"},
-    {SANITIZER, "__tsan_init", "thread"},       {ALLOCATOR, "je_malloc", "jemalloc"},
-    {ALLOCATOR, "_rjem_malloc", "jemalloc"},    {ALLOCATOR, "mallctl", "jemalloc"},
-    {ALLOCATOR, "tc_malloc", "tcmalloc"},       {ALLOCATOR, "TCMallocInternalMalloc", "tcmalloc"},
-    {ALLOCATOR, "mi_malloc", "mimalloc"},       {ALLOCATOR, "rpmalloc", "rpmalloc"},
-    {ALLOCATOR, "scudo_malloc", "scudo"},       {ALLOCATOR, "sn_malloc", "snmalloc"},
-    {ALLOCATOR, "sn_rust_alloc", "snmalloc"},   {ALLOCATOR, "scalable_malloc", "tbbmalloc"},
-    {ALLOCATOR, "h_malloc", "hardened_malloc"}, {ALLOCATOR, "dlmalloc", "dlmalloc"},
-    {ALLOCATOR, "nedmalloc", "nedmalloc"},      {RUNTIME, "_ZN2v8*", "JavaScript"},
+    {SANITIZER, "__tsan_init", "thread"},       {RUNTIME, "_ZN2v8*", "JavaScript"},
     {RUNTIME, "JNI_CreateJavaVM", "Java"},      {RUNTIME, "DotNetRuntimeInfo", ".NET"},
     {RUNTIME, "PyObject_Malloc", "Python"},     {RUNTIME, "zend_mm_gc", "PHP"},
+};
+
+// An allocator that is linked in may have lost all functions but those that the program calls, so that any of its
+// own tells of it. Not all of a prefix: MyISAM has functions that begin with mi_ and _mi_, too.
+static const struct sign allocator_signs[] = {
+    {ALLOCATOR, "_rjem_*", "jemalloc"},
+    {ALLOCATOR, "je_malloc*", "jemalloc"},
+    {ALLOCATOR, "je_mallctl*", "jemalloc"},
+    {ALLOCATOR, "je_calloc", "jemalloc"},
+    {ALLOCATOR, "je_realloc", "jemalloc"},
+    {ALLOCATOR, "je_rallocx", "jemalloc"},
+    {ALLOCATOR, "je_free", "jemalloc"},
+    {ALLOCATOR, "je_sdallocx", "jemalloc"},
+    {ALLOCATOR, "je_arena_*", "jemalloc"},
+    {ALLOCATOR, "je_tcache_*", "jemalloc"},
+    {ALLOCATOR, "mallctl", "jemalloc"},
+    {ALLOCATOR, "jemalloc_*", "jemalloc"},
+    {ALLOCATOR, "tc_malloc*", "tcmalloc"},
+    {ALLOCATOR, "tc_free*", "tcmalloc"},
+    {ALLOCATOR, "tc_new*", "tcmalloc"},
+    {ALLOCATOR, "tc_delete*", "tcmalloc"},
+    {ALLOCATOR, "TCMallocInternal*", "tcmalloc"},
+    {ALLOCATOR, "MallocExtension_*", "tcmalloc"},
+    {ALLOCATOR, "_ZN8tcmalloc*", "tcmalloc"},
+    {ALLOCATOR, "mi_malloc*", "mimalloc"},
+    {ALLOCATOR, "mi_zalloc*", "mimalloc"},
+    {ALLOCATOR, "mi_calloc*", "mimalloc"},
+    {ALLOCATOR, "mi_realloc*", "mimalloc"},
+    {ALLOCATOR, "mi_rezalloc*", "mimalloc"},
+    {ALLOCATOR, "mi_free*", "mimalloc"},
+    {ALLOCATOR, "mi_heap_*", "mimalloc"},
+    {ALLOCATOR, "mi_theap_*", "mimalloc"},
+    {ALLOCATOR, "_mi_malloc_*", "mimalloc"},
+    {ALLOCATOR, "_mi_heap_*", "mimalloc"},
+    {ALLOCATOR, "_mi_segment_*", "mimalloc"},
+    {ALLOCATOR, "_mi_arena*", "mimalloc"},
+    {ALLOCATOR, "rpmalloc*", "rpmalloc"},
+    {ALLOCATOR, "_rpmalloc_*", "rpmalloc"},
+    {ALLOCATOR, "rpaligned_*", "rpmalloc"},
+    {ALLOCATOR, "rpfree", "rpmalloc"},
+    {ALLOCATOR, "scudo_malloc*", "scudo"},
+    {ALLOCATOR, "__scudo_*", "scudo"},
+    {ALLOCATOR, "_ZN5scudo*", "scudo"},
+    {ALLOCATOR, "sn_malloc*", "snmalloc"},
+    {ALLOCATOR, "sn_rust_*", "snmalloc"},
+    {ALLOCATOR, "_ZN8snmalloc*", "snmalloc"},
+    {ALLOCATOR, "scalable_*", "tbbmalloc"},
+    {ALLOCATOR, "h_malloc*", "hardened_malloc"},
+    {ALLOCATOR, "_ZN5Hoard*", "Hoard"},
+    {ALLOCATOR, "getMainHoardHeap*", "Hoard"},
+    {ALLOCATOR, "_ZN14partition_alloc*", "PartitionAlloc"},
+    {ALLOCATOR, "_ZN4base13PartitionRoot*", "PartitionAlloc"},
+    {ALLOCATOR, "GC_malloc*", "the Boehm collector"},
+    {ALLOCATOR, "dlmalloc", "dlmalloc"},
+    {ALLOCATOR, "nedmalloc", "nedmalloc"},
 };
 
 static const struct sign library_signs[] = {
@@ -98,6 +146,8 @@ static void take_symbol(void *context, const char *name) {
     if (!strcmp(name, "free")) findings->free = true;
     for (size_t i = 0; i < COUNT(symbol_signs); i++)
         if (fits(symbol_signs[i].text, name)) take_sign(findings, &symbol_signs[i]);
+    for (size_t i = 0; i < COUNT(allocator_signs) && !findings->allocator; i++)
+        if (fits(allocator_signs[i].text, name)) take_sign(findings, &allocator_signs[i]);
 }
 
 static const char *base_name(const char *path) {

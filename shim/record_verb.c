@@ -8,87 +8,86 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/statfs.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "file_systems.h"
 #include "found_logs.h"
+#include "option_values.h"
 #include "own_functions.h"
 #include "reachable.h"
+#include "record_talk.h"
 #include "run_converter.h"
-#include "stop_reason.h"
-#include "talk.h"
 #include "verbs.h"
 
-enum { TMPFS_MAGIC_NUMBER = 0x01021994, LOW_SPACE_BYTES = 1 << 30, LOG_BYTES_MIN = 64 << 10 };
+enum { LOG_BYTES_MIN = 64 << 10 };
+
+// What a program may return as well says nothing of us, so that our own failures have the shell's numbers: this,
+// and 126 and 127 where the program can't be run or found (recorded_run.c). Wrong usage is 2, as of every verb.
+enum { EXIT_RECORD_FAILED = 125, EXIT_CANNOT_RUN = 126, EXIT_NOT_FOUND = 127 };
 
 struct options {
     const char *directory, *only, *start;
     uint64_t log_bytes_max;
-    bool quiet, verbose, converts, any_folder;
+    char start_text[32];
+    struct record_talk talk;
+    bool converts, any_folder;
     int command_at;  // index of the command in argv
 };
 
 enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER };
 static const struct argp_option option_table[] = {
-    {"output", 'o', "DIR", 0, "Write the raw logs into DIR (default: $MALLOC_WRAP_OUT; or /tmp, or /dev/shm where /tmp is no place for them)", 0},
+    {"output", 'o', "DIR", 0,
+     "Write the raw logs into DIR, which is made if need be (default: $MALLOC_WRAP_OUT; or /tmp, or /dev/shm where "
+     "/tmp is no place for them)", 0},
     {"only", KEY_ONLY, "NAME,...", 0,
      "Record only processes of these names; * and ? stand for any characters", 0},
     {"start", KEY_START, "WHEN", 0,
-     "Begin after WHEN seconds, in each process; or 'paused', until heaptape ctl PID resume", 0},
-    {"max-size", KEY_MAX_SIZE, "SIZE", 0, "End a process's recording when its log has SIZE bytes (k, M, G)",
-     0},
+     "Begin after the time WHEN, such as 10s, in each process; or 'paused', until heaptape ctl PID resume", 0},
+    {"max-size", KEY_MAX_SIZE, "SIZE", 0,
+     "End a process's recording when its log has SIZE, such as 512M or 8G (1024-based; MB, GB are 1000-based)", 0},
     {"convert", KEY_CONVERT, NULL, 0,
      "Make traces while the program runs, in the same folder; raw logs go when their trace is complete", 0},
     {"any-folder", KEY_ANY_FOLDER, NULL, 0,
      "Record also where a full disk or a lost server would end PROGRAM: on btrfs, ZFS, network file systems", 0},
-    {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
+    {"quiet", 'q', NULL, 0, "Say nothing but what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
     {0}};
 
-// A number of bytes, with a decimal multiple. 0 if it is none.
-static uint64_t parse_size(const char *text) {
-    char *end;
-    double value = strtod(text, &end), factor = 1;
-    switch (*end) {
-    case 'k':
-    case 'K': factor = 1e3; break;
-    case 'm':
-    case 'M': factor = 1e6; break;
-    case 'g':
-    case 'G': factor = 1e9; break;
+// As the recorder reads it: seconds, with decimals. Lives as long as the options.
+static bool read_start(const char *text, struct options *options) {
+    uint64_t ns;
+    if (!strcmp(text, "paused")) {
+        options->start = text;
+        return true;
     }
-    end += factor > 1;
-    return end == text || *end || !(value * factor >= 1 && value * factor < 9e18)
-               ? 0
-               : (uint64_t)(value * factor);
-}
-
-static bool is_start(const char *text) {
-    char *end;
-    double seconds = strtod(text, &end);
-    return !strcmp(text, "paused") || (strspn(text, "0123456789.") == strlen(text) && end != text && !*end &&
-                                       seconds > 0 && seconds < 1e9);
+    if (!ht_parse_duration(text, &ns) || ns == 0 || ns >= UINT64_C(1000000000) * 1000000000) return false;
+    snprintf(options->start_text, sizeof options->start_text, "%" PRIu64 ".%09" PRIu64, ns / 1000000000,
+             ns % 1000000000);
+    options->start = options->start_text;
+    return true;
 }
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
     case 'o': options->directory = value; return 0;
-    case 'q': options->quiet = true; return 0;
-    case 'v': options->verbose = true; return 0;
+    case 'q': options->talk.quiet = true; return 0;
+    case 'v': options->talk.verbose = true; return 0;
     case KEY_CONVERT: options->converts = true; return 0;
     case KEY_ANY_FOLDER: options->any_folder = true; return 0;
-    case KEY_ONLY: options->only = value; return 0;
+    case KEY_ONLY:
+        options->only = value;
+        options->talk.only_some = true;
+        return 0;
     case KEY_START:
-        if (!is_start(value)) argp_error(state, "--start takes 'paused' or seconds, not '%s'", value);
-        options->start = value;
+        if (!read_start(value, options))
+            argp_error(state, "--start takes 'paused' or a time such as 10s or 2m, not '%s'", value);
         return 0;
     case KEY_MAX_SIZE:
-        options->log_bytes_max = parse_size(value);
-        if (options->log_bytes_max < LOG_BYTES_MIN)
-            argp_error(state, "--max-size takes bytes, 64k or more, not '%s'", value);
+        if (!ht_parse_bytes(value, 1, &options->log_bytes_max) || options->log_bytes_max < LOG_BYTES_MIN)
+            argp_error(state, "--max-size takes a size from 64k on, such as 512M or 8G, not '%s'", value);
         return 0;
     case ARGP_KEY_ARG:
         // The first word that is no option begins the command; everything behind it is the command's own.
@@ -123,97 +122,16 @@ static bool find_library(const char *name, char path[PATH_MAX]) {
     return false;
 }
 
-static void warn_about_directory(const char *directory) {
-    struct statfs status;
-    char text[32];
-    if (statfs(directory, &status)) return;
-    uint64_t available = (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
-    if (status.f_type == TMPFS_MAGIC_NUMBER)
-        fprintf(stderr,
-                "heaptape record: warning: %s is in memory: a long recording belongs on a disk (-o DIR)\n",
-                directory);
-    if (available < LOW_SPACE_BYTES)
-        fprintf(stderr, "heaptape record: warning: %s has only %s left; the recording ends when it is full\n",
-                directory, ht_bytes(text, (double)available));
-}
-
-static void say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory) {
-    char why[HT_STOP_TEXT_BYTES];
-    fprintf(stderr, "heaptape record: %s made no call that could be recorded: ", name);
-    if (!found->count)
-        fprintf(stderr,
-                "no log was written into %s (to begin one takes space there, and a thread: RLIMIT_NPROC, "
-                "pids.max)\n",
-                directory);
-    else if (ht_stopped_early(&found->log[0].header) && ht_stop_words(&found->log[0].header, why))
-        fprintf(stderr, "%s: %s\n", found->log[0].path, why);
-    else if (found->log[0].header.state == HT_RAW_PAUSED)
-        fprintf(stderr, "%s was paused all the time\n", found->log[0].path);
-    else fprintf(stderr, "%s is empty\n", found->log[0].path);
-}
-
-static void say_cost(const struct found_logs *found) {
-    double append_ns = 0, upkeep_ns = 0;
-    for (size_t i = 0; i < found->count; i++) {
-        append_ns += found->log[i].append_ns;
-        upkeep_ns += found->log[i].upkeep_ns;
-    }
-    if (append_ns > 0)
-        fprintf(stderr, "; it took %.2g s of CPU or more, %.0f ns a call", (append_ns + upkeep_ns) / 1e9,
-                append_ns / (double)found->calls);
-}
-
-static void say_logs(const struct found_logs *found, bool verbose) {
-    uint64_t threads = 0;
-    char text[32], size[32], why[HT_STOP_TEXT_BYTES];
-    for (size_t i = 0; i < found->count; i++) threads += found->log[i].threads;
-    const struct found_log *first = &found->log[0];
-    fprintf(stderr, "recorded %s calls, %zu process%s, %" PRIu64 " thread%s: %s (%s)",
-            ht_grouped(text, found->calls), found->processes, found->processes == 1 ? "" : "es", threads,
-            threads == 1 ? "" : "s", first->path, ht_bytes(size, (double)first->bytes));
-    say_cost(found);
-    fputc('\n', stderr);
-    for (size_t i = verbose ? 0 : found->count; i < found->count; i++)
-        fprintf(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, found->log[i].calls), found->log[i].path,
-                ht_bytes(size, (double)found->log[i].bytes));
-    if (found->count > 1 && !verbose)
-        fprintf(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
-                found->count - 1);
-    for (size_t i = 0; i < found->count; i++)
-        if (ht_stopped_early(&found->log[i].header) && ht_stop_words(&found->log[i].header, why))
-            fprintf(stderr, "heaptape record: warning: %s: the recording stopped early: %s\n",
-                    found->log[i].path, why);
-    const char *name = strrchr(first->path, '/') + 1;
-    fprintf(stderr, "next: heaptape convert %s -o %.*s.bin\n", first->path, (int)(strlen(name) - 5), name);
-}
-
-// Calls from there were not seen, so blocks that cross the border make foreign frees and anomalies.
-static void warn_about_bypass(const struct found_logs *found) {
-    for (size_t i = 0; i < found->count; i++) {
-        if (!found->log[i].bypassed_by) continue;
-        fprintf(stderr, "heaptape record: warning: %s: not recorded, because loaded with RTLD_DEEPBIND: %s\n",
-                found->log[i].path, found->log[i].bypassed_by);
-        return;
-    }
-}
-
-static void warn_about_program(const struct found_logs *found, const struct options *options,
-                               const struct ending *ending) {
-    if (found->of_program && !found->to_the_end)
-        fprintf(stderr,
-                "heaptape record: warning: the program ended as '%s', of which nothing was recorded\n",
-                ending->name);
-    else if (!found->of_program && !options->only)
-        fputs("heaptape record: warning: the program itself left no log; what was recorded is of processes "
-              "that "
-              "it started\n",
-              stderr);
-}
-
 static int status_of(const struct ending *ending) {
     return WIFSIGNALED(ending->wait_status) ? 128 + WTERMSIG(ending->wait_status)
                                             : WEXITSTATUS(ending->wait_status);
 }
+
+// The program's own failure is told by its status, which goes before ours.
+static int or_failed(int program_status) { return program_status ? program_status : EXIT_RECORD_FAILED; }
+
+// Such a status may be the program's own; then it made calls, or says nothing worse than that it made none.
+static bool never_ran(int status) { return status == EXIT_NOT_FOUND || status == EXIT_CANNOT_RUN; }
 
 // What came of it. Returns the exit status.
 static int conclude(const struct options *options, const struct recorded_run *run,
@@ -222,39 +140,13 @@ static int conclude(const struct options *options, const struct recorded_run *ru
     int status = status_of(ending);
     found_logs_of_run(&found, run, ending);
     if (found.calls) {
-        if (!options->quiet) say_logs(&found, options->verbose);
-        warn_about_program(&found, options, ending);
-        warn_about_bypass(&found);
-    } else if (status != 127 && status != 126) {
-        say_nothing_recorded(run->command[0], &found, run->directory);
-        if (!status) status = HT_EXIT_FAILED;
+        record_say_logs(&options->talk, &found, ending);
+    } else if (!never_ran(status)) {
+        record_say_nothing_recorded(run->command[0], &found, run->directory);
+        status = or_failed(status);
     }
     found_logs_free(&found);
     return status;
-}
-
-static void say_traces(const struct converted *result, size_t count, bool verbose) {
-    char text[32], size[32];
-    uint64_t calls = 0;
-    size_t complete = 0;
-    for (size_t i = 0; i < count; i++) {
-        calls += result[i].events;
-        complete += result[i].complete;
-    }
-    if (complete)
-        fprintf(stderr, "recorded %s calls, %zu trace%s: %s (%s)\n", ht_grouped(text, calls), complete,
-                complete == 1 ? "" : "s", result->trace, ht_bytes(size, (double)result->file_bytes));
-    for (size_t i = verbose ? 0 : complete; i < complete; i++)
-        fprintf(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, result[i].events), result[i].trace,
-                ht_bytes(size, (double)result[i].file_bytes));
-    if (complete > 1 && !verbose)
-        fprintf(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
-                complete - 1);
-    for (size_t i = complete; i < count; i++)
-        fprintf(stderr, "%s %s: heaptape convert --follow %s -o %s goes on\n", result[i].trace,
-                result[i].running ? "is not complete, its process still runs" : "was not completed",
-                result[i].raw, result[i].trace);
-    if (complete) fprintf(stderr, "next: replay --alloc all %s\n", result->trace);
 }
 
 // What came of it where the logs became traces at once. Returns the exit status.
@@ -267,20 +159,44 @@ static int conclude_converted(const struct options *options, const struct record
         fprintf(stderr, "heaptape record: the conversion beside the program failed: see what is in %s\n",
                 run->directory);
         free(results);
-        return HT_EXIT_FAILED;
+        return or_failed(status);
     }
     bool incomplete = false;
     for (size_t i = 0; i < count; i++) incomplete |= !results[i].complete && !results[i].running;
-    if (count && (!options->quiet || incomplete)) say_traces(results, count, options->verbose);
-    if (!count && status != 127 && status != 126) {
+    if (count) record_say_traces(&options->talk, results, count);
+    if (!count && !never_ran(status)) {
         fprintf(stderr,
                 "heaptape record: %s made no call that could be recorded: no trace was written into %s\n",
                 run->command[0], run->directory);
-        if (!status) status = HT_EXIT_FAILED;
+        status = or_failed(status);
     }
-    if (incomplete && !status) status = HT_EXIT_FAILED;
     free(results);
-    return status;
+    return incomplete ? or_failed(status) : status;
+}
+
+// A folder that was asked for is made; what is above it must be there, so that a slip of the pen makes no tree.
+static int find_directory(const struct options *options, char directory[PATH_MAX]) {
+    struct statfs status;
+    const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT"), *unfit;
+    if (!wanted || !*wanted)
+        wanted = !options->any_folder && !statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status)
+                     ? LOG_FOLDER_SECOND
+                     : LOG_FOLDER_FIRST;
+    bool made = options->directory && !mkdir(wanted, 0777);
+    if (!realpath(wanted, directory) || access(directory, W_OK | X_OK)) {
+        fprintf(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
+        return EXIT_RECORD_FAILED;
+    }
+    if (!options->any_folder && !statfs(directory, &status) && (unfit = file_system_unfit(&status))) {
+        fprintf(stderr,
+                "heaptape record: will not write logs into %s: it is on %s, and the program would end by SIGBUS; "
+                "-o %s is safe, --any-folder takes the risk\n",
+                directory, unfit, LOG_FOLDER_SECOND);
+        if (made) rmdir(wanted);
+        return EXIT_RECORD_FAILED;
+    }
+    if (made && !options->talk.quiet) fprintf(stderr, "heaptape record: made the folder %s\n", directory);
+    return 0;
 }
 
 // Where the logs go and which library writes them. 0, or an exit status with a line on stderr.
@@ -288,30 +204,13 @@ static int find_places(const struct options *options, char shim[PATH_MAX], char 
     if (!find_library("libmalloc_wrap.so", shim)) {
         fputs("heaptape record: libmalloc_wrap.so is neither beside heaptape nor in its library folder\n",
               stderr);
-        return HT_EXIT_FAILED;
+        return EXIT_RECORD_FAILED;
     }
     if (strpbrk(shim, " :")) {
         fprintf(stderr, "heaptape record: LD_PRELOAD cannot hold the blank or colon in %s\n", shim);
-        return HT_EXIT_FAILED;
+        return EXIT_RECORD_FAILED;
     }
-    struct statfs status;
-    const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT"), *unfit;
-    if (!wanted || !*wanted)
-        wanted = !options->any_folder && !statfs(LOG_FOLDER_FIRST, &status) && file_system_unfit(&status)
-                     ? LOG_FOLDER_SECOND
-                     : LOG_FOLDER_FIRST;
-    if (!realpath(wanted, directory) || access(directory, W_OK | X_OK)) {
-        fprintf(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
-        return HT_EXIT_FAILED;
-    }
-    if (!options->any_folder && !statfs(directory, &status) && (unfit = file_system_unfit(&status))) {
-        fprintf(stderr,
-                "heaptape record: will not write logs into %s: it is on %s, and the program would end by SIGBUS; "
-                "-o %s is safe, --any-folder takes the risk\n",
-                directory, unfit, LOG_FOLDER_SECOND);
-        return HT_EXIT_FAILED;
-    }
-    return 0;
+    return find_directory(options, directory);
 }
 
 // A program that calls its allocator by names of its own needs the library that has those names too.
@@ -337,13 +236,11 @@ int ht_verb_record(int argc, char **argv) {
     reach_of(&reach, command[0], shim);
     if (reach.level == REACH_NONE) {
         fprintf(stderr, "heaptape record: %s %s: there is nothing to record\n", reach.program, reach.why);
-        return HT_EXIT_FAILED;
+        return EXIT_RECORD_FAILED;
     }
-    if (!options.quiet) {
-        if (reach.level == REACH_PARTLY)
-            fprintf(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
-        warn_about_directory(directory);
-    }
+    if (reach.level == REACH_PARTLY)
+        fprintf(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
+    record_say_directory(&options.talk, directory);
     choose_shim(reach.executable, shim);
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
     snprintf(id, sizeof id, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
@@ -353,18 +250,18 @@ int ht_verb_record(int argc, char **argv) {
                                .id = id,
                                .only = options.only,
                                .start = options.start,
-                               .log_bytes_max = options.log_bytes_max,
                                .any_folder = options.any_folder,
+                               .log_bytes_max = options.log_bytes_max,
                                .says_how_to_resume =
-                                   options.start && !strcmp(options.start, "paused") && !options.quiet};
+                                   options.start && !strcmp(options.start, "paused") && !options.talk.quiet};
     struct run_converter converter;
-    if (options.converts && !run_converter_start(&converter, directory, id, options.quiet)) {
+    if (options.converts && !run_converter_start(&converter, directory, id, options.talk.quiet)) {
         fprintf(stderr, "heaptape record: cannot convert: %s\n", strerror(errno));
-        return HT_EXIT_FAILED;
+        return EXIT_RECORD_FAILED;
     }
     if (!recorded_run(&run, &ending)) {
         fprintf(stderr, "heaptape record: cannot start %s: %s\n", command[0], strerror(errno));
-        return HT_EXIT_FAILED;
+        return EXIT_RECORD_FAILED;
     }
     return options.converts ? conclude_converted(&options, &run, &ending, &converter)
                             : conclude(&options, &run, &ending);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,14 +101,18 @@ static bool start(const struct recorded_run *run, struct ending *ending) {
     return pid > 0;
 }
 
+static double ns_of(struct timeval time) { return (double)time.tv_sec * 1e9 + (double)time.tv_usec * 1e3; }
+
 bool recorded_run(const struct recorded_run *run, struct ending *ending) {
     if (!start(run, ending)) return false;
     if (run->says_how_to_resume)
         fprintf(stderr, "heaptape record: paused; heaptape ctl %d resume begins the recording\n",
                 (int)ending->pid);
     read_name(ending);
-    while (waitpid(ending->pid, &ending->wait_status, 0) < 0)
+    struct rusage used;
+    while (wait4(ending->pid, &ending->wait_status, 0, &used) < 0)
         if (errno != EINTR) return false;
+    ending->cpu_ns = ns_of(used.ru_utime) + ns_of(used.ru_stime);
     child_pid = 0;
     return true;
 }

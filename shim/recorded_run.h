@@ -19,6 +19,7 @@ struct recorded_run {
 struct ending {
     pid_t pid;
     int wait_status;
+    double cpu_ns;  // of it and of all its children that were waited for
     char name[17];
 };
 

@@ -62,15 +62,16 @@ def record(tools: Tools, folder: Path, *command: Argument,
 
 def assert_refused(tools: Tools, folder: Path, program: Path, words: str) -> None:
     recording, said = record(tools, folder, program)
-    assert recording.outcome.status == 1
+    assert recording.outcome.status == 125
     assert said == f"heaptape record: {program} {words}: there is nothing to record\n"
     assert recording.logs == []
 
 
 def assert_warned(tools: Tools, folder: Path, command: list[Argument], words: str) -> Recording:
-    """One line of warning, and then the recording as ever."""
+    """One line of warning, and then the recording as ever; it may find that most memory was not seen."""
     recording, said = record(tools, folder, *command)
-    warnings = [line for line in said.splitlines() if "warning" in line and "in memory" not in line]
+    warnings = [line for line in said.splitlines() if "warning" in line
+                and "in memory" not in line and "does not come from malloc" not in line]
     assert len(warnings) == 1 and words in warnings[0], said
     assert "recorded" in said and recording.logs
     return recording
@@ -213,7 +214,7 @@ def test_script_of_a_sanitized_interpreter(tools: Tools, tmp_path: Path) -> None
     inner = write_script(tmp_path, "inner", f"#!{program}\n")
     outer = write_script(tmp_path, "outer", f"#! {inner} -x\n")
     recording, said = record(tools, tmp_path, outer)
-    assert recording.outcome.status == 1 and recording.logs == []
+    assert recording.outcome.status == 125 and recording.logs == []
     assert f"{outer} is run by {program}, which is built with the address sanitizer" in said
 
 
@@ -229,7 +230,7 @@ def test_script_of_a_static_interpreter(tools: Tools, tmp_path: Path) -> None:
 
 def test_no_call_at_all(tools: Tools, tmp_path: Path) -> None:
     recording, said = record(tools, tmp_path, compile_c(tmp_path, NO_CALL))
-    assert recording.outcome.status == 1
+    assert recording.outcome.status == 125
     assert "made no call that could be recorded" in said and "next:" not in said
 
 
@@ -294,7 +295,7 @@ def test_rights(tools_for_all: Tools, open_folder: Path, name: str, no_new_privi
     done = run([*caller, tools_for_all.heaptape, "record", "-o", logs, "--", program])
     said = done.stderr.decode()
     assert ("runs with other rights than yours" in said) == secure
-    assert (done.returncode == 1) == secure
+    assert (done.returncode == 125) == secure
     assert (list(logs.iterdir()) == []) == secure, said
 
 

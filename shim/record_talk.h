@@ -1,0 +1,23 @@
+// What `heaptape record` says on stderr: before the program starts, and of what came of it. What went wrong
+// or was not recorded is said with -q as well.
+#ifndef HEAPTAPE_RECORD_TALK_H
+#define HEAPTAPE_RECORD_TALK_H
+
+#include "found_logs.h"
+#include "run_converter.h"
+
+struct record_talk {
+    bool quiet, verbose;
+    bool only_some;  // processes were to be recorded
+};
+
+void record_say_directory(const struct record_talk *talk, const char *directory);
+
+// Of a run that left logs.
+void record_say_logs(const struct record_talk *talk, const struct found_logs *found, const struct ending *ending);
+// Of one whose logs became traces beside it: those that did not say how to go on.
+void record_say_traces(const struct record_talk *talk, const struct converted *result, size_t count);
+// Of one in which no call was recorded.
+void record_say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory);
+
+#endif

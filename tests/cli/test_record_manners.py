@@ -1,0 +1,152 @@
+"""How `record` behaves around the program: exit statuses, warnings, the folder of its logs, other people's files."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tool_runner import Tools, logs_in, run
+from waiting import wait_until
+
+FAILED, CANNOT_RUN, NOT_FOUND, USAGE = 125, 126, 127, 2
+
+
+def record(tools: Tools, *words: str | Path, **more: object) -> subprocess.CompletedProcess[bytes]:
+    return run([tools.heaptape, "record", *words], **more)
+
+
+def test_own_failures(tools: Tools, tmp_path: Path) -> None:
+    logs, file, text = tmp_path / "logs", tmp_path / "file", tmp_path / "text"
+    file.write_text("no folder")
+    text.write_text("no program\n")
+    logs.mkdir()
+    cases: list[tuple[int, list[str | Path]]] = [
+        (USAGE, ["--max-size", "1e3", "true"]),
+        (FAILED, ["-o", file, "true"]),
+        (FAILED, ["-o", tmp_path / "a" / "b", "true"]),
+        (NOT_FOUND, ["-o", logs, tmp_path / "nothing"]),
+        (CANNOT_RUN, ["-o", logs, text]),
+        (CANNOT_RUN, ["-o", logs, tmp_path]),
+        (FAILED, ["-o", logs, "--start", "paused", "sh", "-c", "exit 0"]),
+    ]
+    for status, words in cases:
+        done = record(tools, *words)
+        assert (done.returncode, words) == (status, words), done.stderr
+        assert b"heaptape record: " in done.stderr
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("options", [[], ["--convert"]], ids=["logs", "traces"])
+def test_the_programs_status_goes_before(tools: Tools, tmp_path: Path, options: list[str]) -> None:
+    """Also where there was nothing to record."""
+    nobody = ["--only", "nobody-has-this-name"]
+    for status in (0, 1, 3, 125):
+        done = record(tools, "-q", "-o", tmp_path, *options, "--", "sh", "-c", f"exit {status}")
+        assert done.returncode == status, done.stderr
+        done = record(tools, "-q", "-o", tmp_path, *options, *nobody, "--", "sh", "-c", f"exit {status}")
+        assert done.returncode == (status or FAILED), done.stderr
+        assert b"no call that could be recorded" in done.stderr
+
+
+@pytest.mark.parametrize("options", [[], ["--convert"]], ids=["logs", "traces"])
+def test_early_end_is_told_though_quiet(tools: Tools, tmp_path: Path, options: list[str]) -> None:
+    program = ["perl", "-e", "my @a; push @a, 'x' x $_ for 1..30000; exit 5"]
+    if not shutil.which("perl"):
+        pytest.skip("perl is not installed")
+    done = record(tools, "-q", *options, "-o", tmp_path, "--max-size", "64k", "--", *program)
+    assert done.returncode == 5
+    [line] = done.stderr.decode().splitlines()
+    assert "warning" in line and "the recording stopped early" in line and "size limit" in line
+
+
+def test_folder_is_made(tools: Tools, tmp_path: Path) -> None:
+    done = record(tools, "-o", tmp_path / "new", "--", "sh", "-c", "exit 3")
+    assert done.returncode == 3 and logs_in(tmp_path / "new")
+    assert f"heaptape record: made the folder {tmp_path}/new\n" in done.stderr.decode()
+    again = record(tools, "-o", tmp_path / "new", "--", "sh", "-c", "exit 3")
+    assert again.returncode == 3 and "made the folder" not in again.stderr.decode()
+
+
+@pytest.mark.parametrize(("size", "bytes_most"), [("64k", 64 << 10), ("1M", 1 << 20), ("1MB", 1000000)])
+def test_sizes_are_what_they_are_elsewhere(tools: Tools, tmp_path: Path, size: str, bytes_most: int) -> None:
+    if not shutil.which("perl"):
+        pytest.skip("perl is not installed")
+    done = record(tools, "-q", "-o", tmp_path, "--max-size", size, "--", "perl", "-e",
+                  "my @a; for my $i (1..400000) { push @a, 'x' x ($i % 200) }")
+    assert done.returncode == 0 and b"size limit" in done.stderr
+    [log] = logs_in(tmp_path)
+    assert bytes_most * 0.7 < log.stat().st_size <= bytes_most
+
+
+@pytest.mark.parametrize("size", ["64kB", "1", "", "1e9", "-1M", "1.5.2M", "9000000000000000000000"])
+def test_sizes_that_are_refused(tools: Tools, tmp_path: Path, size: str) -> None:
+    done = record(tools, "-o", tmp_path, "--max-size", size, "--", "true")
+    assert done.returncode == USAGE and b"--max-size takes a size from 64k on" in done.stderr
+    assert logs_in(tmp_path) == []
+
+
+def test_its_own_cost_is_within_what_the_program_took(tools: Tools, tmp_path: Path) -> None:
+    """On one processor that eight others want: what passes on the clock is many times what is used."""
+    processor = min(os.sched_getaffinity(0))
+    hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"],
+                             preexec_fn=lambda: os.sched_setaffinity(0, {processor})) for _ in range(8)]  # noqa: PLW1509
+    try:
+        done = run(["sh", "-c", f'taskset -cp {processor} $$ >/dev/null; exec "$@"', "sh", tools.heaptape, "record",
+                    "-o", tmp_path, "--", tools.target("mmap_own"), "64", "64"])
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert done.returncode == 17, done.stderr
+    found = re.search(rb"it took (\S+) s of CPU or more for calls, \d+ ns each, and (\S+) s or less for the rest", done.stderr)
+    assert found, done.stderr
+    used_s = read_cpu_s(tools, tmp_path)
+    assert float(found[1]) + float(found[2]) <= 1.1 * used_s + 0.02
+
+
+def read_cpu_s(tools: Tools, folder: Path) -> float:
+    [log] = logs_in(folder)
+    return tools.info(tools.convert(log, folder / "t.bin"))["recorded_cpu_ns"] / 1e9
+
+
+def test_another_file_under_the_name_of_a_log(tools: Tools, tmp_path: Path) -> None:
+    """While `record` looks at a log, a link takes its name: what the link points at keeps its length."""
+    if not shutil.which("strace"):
+        pytest.skip("strace is not installed: nothing can hold record at the right moment")
+    victim, logs = tmp_path / "victim", tmp_path / "logs"
+    victim.write_bytes(bytes(50_000_000))
+    logs.mkdir()
+    # Whatever cuts the log waits for three seconds before it does.
+    with subprocess.Popen(["strace", "-f", "-o", tmp_path / "calls", "-e", "trace=truncate,ftruncate", "-e",
+                           "inject=truncate,ftruncate:delay_enter=3000000", tools.heaptape, "record", "-o", logs, "--",
+                           tools.target("kill_self")], stderr=subprocess.PIPE) as recorder:
+        if not _swap_when_it_is_held(recorder, tmp_path / "calls", logs, victim):
+            pytest.skip("strace may not trace here")
+        recorder.communicate(timeout=60)
+    assert victim.stat().st_size == 50_000_000
+    assert (logs / "aside").stat().st_size < 50_000_000  # the log itself was cut
+
+
+def _swap_when_it_is_held(recorder: subprocess.Popen[bytes], calls: Path, logs: Path, victim: Path) -> bool:
+    def is_held() -> bool:
+        return recorder.poll() is not None or _cuts_of(recorder, calls)
+
+    wait_until(is_held, "record's cut of the log")
+    if recorder.poll() is not None:
+        return False
+    [log] = logs_in(logs)
+    log.rename(logs / "aside")
+    log.symlink_to(victim)
+    return True
+
+
+def _cuts_of(tracer: subprocess.Popen[bytes], calls: Path) -> bool:
+    """Whether the program that is traced itself, not one that it started, is in such a call."""
+    children = Path(f"/proc/{tracer.pid}/task/{tracer.pid}/children").read_text().split()
+    lines = calls.read_text(errors="replace").splitlines() if calls.exists() else []
+    return any(line.split()[0] in children[:1] and "truncate(" in line for line in lines if line.split())
