@@ -191,6 +191,9 @@ def _rules(value: dict[str, Any]) -> Iterator[tuple[str, Any, _Rule]]:
         yield f"timeline.{key}", (value.get("timeline") or {}).get(key), _LIST
     for outer, known in _INNER.items():
         for name, entry in (value.get(outer) or {}).items():
+            if outer == "decomposition" and name.endswith("_bytes"):  # a figure beside the moments
+                yield f"{outer}.{name}", entry, _NUMBER
+                continue
             yield f"{outer}.{name}", entry, _OBJECT
             for key in known:
                 yield f"{outer}.{name}.{key}", (entry or {}).get(key), _NUMBER

@@ -65,6 +65,8 @@ def test_all_that_reads_the_trace(tools: Tools, tmp_path: Path, program: list[st
     assert told["explained_bytes"] == info["recorded_explained_bytes"]
     assert told["rss_peak_bytes"] == info["recorded_rss_peak_bytes"]
     assert told["own_bytes"] == info["recorded_own_peak_bytes"]
+    compared = tools.succeed([tools.heaptape, "compare", results]).stdout.decode().splitlines()
+    assert compared[0] == f"Caution: {sentence}." and compared[-1].startswith(f"{compared[0]} Of malloc's part alone: ")
 
 
 def test_replay_for_machines(tools: Tools, tmp_path: Path) -> None:
