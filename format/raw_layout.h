@@ -33,7 +33,8 @@ enum ht_stop_reason {
     HT_STOP_SIZE_LIMIT = 2,
     HT_STOP_SANDBOX = 3,
     HT_STOP_CONTROL = 4,
-    HT_STOP_FOLDER = 5
+    HT_STOP_FOLDER = 5,
+    HT_STOP_MEMORY = 6
 };
 enum ht_raw_feature { HT_RAW_FEATURE_CONSUMED = 1 };
 // What heaptape ctl asks of a live recording.

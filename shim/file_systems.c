@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OVERLAY = 0x794c7630 };
+enum { OVERLAY = 0x794c7630, TMPFS = 0x01021994, RAMFS = (int)0x858458f6 };
 
 // As linux/magic.h and the file systems' own sources have them.
 static const struct {
@@ -37,4 +37,8 @@ const char *file_system_unfit(const struct statfs *status) {
     // is btrfs.
     if (magic == OVERLAY && !status->f_files) return "an overlay over btrfs, which copies on write";
     return NULL;
+}
+
+bool file_system_in_memory(const struct statfs *status) {
+    return (int)status->f_type == TMPFS || (int)status->f_type == RAMFS;
 }

@@ -4,6 +4,7 @@
 
 #include "apart.h"
 #include "file_systems.h"
+#include "memory_room.h"
 #include "sys.h"
 #include "text.h"
 
@@ -104,6 +105,8 @@ void log_prepare_ahead(struct recording *recording, uint64_t bytes) {
     uint64_t room = start < recording->reserve_bytes ? recording->reserve_bytes - start : 0;
     uint64_t end = 0;
     if (bytes > room) bytes = room;
+    while (bytes >= HT_WINDOW_ALIGN && !log_has_memory(recording, start + bytes))
+        bytes = (bytes / 2) & ~UINT64_C(4095);
     for (; bytes >= HT_WINDOW_ALIGN && !end; bytes = (bytes / 2) & ~UINT64_C(4095)) {
         if (give_blocks(recording, start, bytes) && log_make_real(recording, start, bytes)) continue;
         if (!make_writable(recording, start + bytes)) end = start + bytes;
@@ -117,9 +120,37 @@ void log_release_pages(struct ht_window *window) {
     recorder_has_called();
 }
 
-static bool is_unfit(int fd) {
-    struct statfs status;
-    return !sys_fstatfs(fd, &status) && file_system_unfit(&status);
+static void ask_apart(void *argument) {
+    uint64_t *room = argument;
+    *room = memory_room_bytes("");
+}
+
+// Of a log in memory, at most a third of what it leaves: up to there it may grow. The program's needs change, so
+// what is left is asked again now and then.
+static uint64_t memory_share(void) {
+    enum { PART = 3 };
+    static atomic_flag asking = ATOMIC_FLAG_INIT;
+    static _Atomic uint64_t known = UINT64_MAX;
+    static _Atomic uint32_t asking_pid;
+    // A forked child's parent may have been at it.
+    if (asking_pid != sys_getpid()) atomic_flag_clear(&asking);
+    if (!atomic_flag_test_and_set(&asking)) {
+        uint64_t room = UINT64_MAX;
+        asking_pid = sys_getpid();
+        if (run_apart(ask_apart, &room, sizeof room)) known = room;
+        atomic_flag_clear(&asking);
+    }
+    return known / PART;
+}
+
+bool log_has_memory(struct recording *recording, uint64_t end) {
+    enum { SHARE_UNASKED = 8, UNASKED_BYTES_MAX = 16 << 20 };
+    if (!recording->in_memory || end <= recording->memory_end) return true;
+    uint64_t share = memory_share();
+    if (end > share) return false;
+    uint64_t unasked = (share - end) / SHARE_UNASKED;
+    recording->memory_end = end + (unasked < UNASKED_BYTES_MAX ? unasked : UNASKED_BYTES_MAX);
+    return true;
 }
 
 static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_folder) {
@@ -127,7 +158,10 @@ static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_fo
     if (sys_fstat(fd, &status)) return false;
     recording->device = (uint64_t)status.st_dev;
     recording->inode = (uint64_t)status.st_ino;
-    if (!any_folder && is_unfit(fd)) {
+    struct statfs place;
+    bool known = !sys_fstatfs(fd, &place);
+    recording->in_memory = known && file_system_in_memory(&place);
+    if (!any_folder && known && file_system_unfit(&place)) {
         recording->refused = true;
         recording->reserve_bytes = HT_RAW_HEADER_BYTES;
         recording->header = sys_map_memory(HT_RAW_HEADER_BYTES);

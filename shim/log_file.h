@@ -14,7 +14,8 @@ struct recording {
     _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, looked at for a peak
     _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
     _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
-    bool refused;
+    bool refused, in_memory;
+    _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
     _Atomic bool pair_taken;  // a thread writes a clock pair into the header
     _Atomic uint64_t most_resident_bytes;                   // when it was last looked at for a peak
     uint64_t device, inode;
@@ -36,6 +37,9 @@ HIDDEN void log_refuse(struct recording *recording);
 
 // Gives the file blocks (or pages) for [offset, offset + bytes). 0, or the errno that says why not.
 HIDDEN int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes);
+
+// May a log that lies in memory grow so far? What it takes, the program can't have.
+HIDDEN bool log_has_memory(struct recording *recording, uint64_t end);
 
 // Makes up to `bytes` behind the last window real in advance, by as little work as the file system allows.
 HIDDEN void log_prepare_ahead(struct recording *recording, uint64_t bytes);

@@ -57,6 +57,10 @@ static bool place_window(struct thread_state *t, bool may_call) {
         recorder_end_log(recording, may_call ? HT_STOP_SIZE_LIMIT : HT_STOP_SANDBOX, 0, EPOCH_OFF);
         return false;
     }
+    if (may_call && !log_has_memory(recording, offset + bytes)) {
+        recorder_end_log(recording, HT_STOP_MEMORY, 0, EPOCH_OFF);
+        return false;
+    }
     int failed = may_call ? log_make_real(recording, offset, bytes) : 0;
     if (failed) {
         recorder_end_log(recording, HT_STOP_NO_SPACE, failed, EPOCH_OFF);

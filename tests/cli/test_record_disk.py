@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from errno import ENOSPC
 from pathlib import Path
 
 import pytest
 
-from safety_checks import (HEADER_BYTES, NO_SPACE, STOPPED, UNFIT_FOLDER, Ending, compare, ending_of, must_work, need_root,
+from safety_checks import (HEADER_BYTES, NO_MEMORY, NO_SPACE, STOPPED, UNFIT_FOLDER, Ending, compare, ending_of, must_work, need_root,
                            recorded_tallies)
 from tool_runner import (Argument, Outcome, Tools, clean_environment, logs_in, outcome_of,
                          read_tallies, run)
@@ -207,3 +208,43 @@ def test_preload_leaves_the_reason(tools: Tools, tmp_path: Path, btrfs: SmallDis
     assert log.stat().st_size == HEADER_BYTES and ending_of(log) == Ending(STOPPED, UNFIT_FOLDER, 0)
     done = run([tools.heaptape, "convert", log, "-o", tmp_path / "t.bin"])
     assert done.returncode == 3 and b"never begun" in done.stderr, done
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A control group whose processes may have 16 MiB, of either version."""
+    need_root()
+    for parent, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+        group = Path(parent) / f"heaptape-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            (group / limit).write_text(str(16 << 20))
+        except OSError:
+            group.rmdir()
+            continue
+        yield group
+        # Its processes' memory goes with the mount, a moment after them.
+        for _ in range(100):
+            try:
+                group.rmdir()
+                return
+            except OSError:
+                time.sleep(0.1)
+        return
+    pytest.skip("no control group that limits memory can be made here")
+
+
+def test_log_in_memory_under_a_limit(tools: Tools, tmp_path: Path, small_group: Path) -> None:
+    """A log that would take what the program needs ends, and says why; the program goes on."""
+    place = SmallDisk(tmp_path, 'mount -t tmpfs -o size=1g none "$disk"', ["unshare", "-m"])
+    command = [tools.target("vfork_limits"), tmp_path / "counts", "exit"]
+    outcome = place.run(f'echo $$ >{small_group}/cgroup.procs && MALLOC_WRAP_OUT=$disk LD_PRELOAD=$1 "$2" "$3" "$4"',
+                        tools.shim, *command)
+    assert outcome.status == 46, outcome
+    [log] = logs_in(place.kept)
+    assert ending_of(log) == Ending(STOPPED, NO_MEMORY, 0)
+    assert log.stat().st_blocks * 512 < 6 << 20
+    assert recorded_tallies(tools, [log], tmp_path)[7910] > 100_000
