@@ -89,7 +89,7 @@ SELECT count(*), max(name) FROM t;
 
 
 @pytest.mark.parametrize("rows,events_min,allocators", [
-    (5_000, 20_000, "glibc"),
+    (10_000, 20_000, "glibc"),  # sqlite3 3.46 makes a fifth of the calls that 3.40 made
     pytest.param(500_000, 1_000_000, ALLOCATORS, marks=pytest.mark.slow),
 ])
 def test_sqlite3(tools: Tools, tmp_path: Path, rows: int, events_min: int, allocators: str) -> None:
@@ -172,7 +172,7 @@ class Redis:
 
 
 @pytest.mark.parametrize("requests,events_min,allocators", [
-    (5_000, 20_000, "glibc"),
+    (10_000, 20_000, "glibc"),  # sqlite3 3.46 makes a fifth of the calls that 3.40 made
     pytest.param(200_000, 1_000_000, ALLOCATORS, marks=pytest.mark.slow),
 ])
 def test_redis(tools: Tools, tmp_path_factory: pytest.TempPathFactory, requests: int,
