@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from heaptape.comparison import MEASURES, experiments
+from heaptape.report import write_report
 from heaptape.results import read_results
 from heaptape.summary import summarise
 from heaptape.table import comparison_object
@@ -66,6 +67,16 @@ def test_compare_says_what_replay_says(tools: Tools, trace: Path, tmp_path: Path
         control = python["controls"][name]
         assert said["control"][measure.column]["ratio"] == pytest.approx(control["ratio"], rel=1e-5)
         assert said["control"][measure.column]["pairs"] == control["rounds"] == rounds
+
+
+def test_every_line_that_replay_writes_is_read(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """By the report, too, which reads the most of it; and by all ways to replay."""
+    results, page = tmp_path / "r.jsonl", tmp_path / "r.html"
+    for more in (["--rounds", "2", "-v"], ["--rounds", "1", "--verify"], ["--rounds", "1", "--thp", "never"]):
+        assert replayed(tools, trace, *more, "-o", str(results))[1].returncode == 0
+    assert len(read_results(results)) == len(rows_of(results))
+    write_report(read_results(results), page, [trace])
+    assert page.read_text().startswith("<!doctype html>")
 
 
 def test_the_control_is_a_row_of_its_own(tools: Tools, trace: Path, tmp_path: Path) -> None:
