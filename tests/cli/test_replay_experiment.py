@@ -142,12 +142,13 @@ def test_the_budget_ends_what_nothing_resolves(tools: Tools, trace: Path, tmp_pa
 def test_a_budget_that_will_not_do_is_told_at_once(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """The warm-up knows nothing of what --wrap costs, so it is the first round that shows it."""
     slow = tmp_path / "slow.sh"
-    slow.write_text('sleep 1\nexec "$@"\n')
+    slow.write_text('sleep 0.5\nexec "$@"\n')
     said, done = replayed(tools, trace, "--budget", "1s", "--pass", "memory", "--wrap", f"sh {slow}")
     assert done.returncode == 0 and said["rounds"] == 3
     (line,) = [line for line in done.stderr.decode().splitlines() if "more than the budget of 1 s" in line]
     found = re.search(r"a round takes about (\d+) s, .* 3 rounds, the least there are, take about (\d+) s", line)
-    assert found and int(found[1]) >= 2 and int(found[2]) >= 7
+    # On a busy machine even the warm-up may take so long that it tells, of fewer seconds; on an idle one it is silent.
+    assert found and int(found[1]) >= 1 and int(found[2]) >= 3
     assert b"the budget of" not in replayed(tools, trace, "--budget", "60s", "--rounds", "2")[1].stderr
 
 
