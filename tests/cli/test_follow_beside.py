@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,15 +14,7 @@ import pytest
 from test_follow import (assert_nothing_beside, dump_digest, follow_command, in_use_bytes, make_log,
                          must_work, start_follower)
 from tool_runner import Argument, Tools, clean_environment, run
-
-WAIT_S = 60
-
-
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < end, f"waited too long until {what}"
-        time.sleep(0.002)
+from waiting import WITHIN_S, wait_until
 
 
 @pytest.fixture
@@ -56,7 +47,7 @@ def stopped_in_the_middle(command: list[Argument], log: Path) -> Iterator[subpro
         yield reader
     finally:
         reader.kill()
-        reader.communicate()
+        reader.communicate(timeout=60)
 
 
 @pytest.mark.parametrize("verb", [["convert", "-o", "peek.bin"], ["convert", "--to", "rep", "-o", "peek.rep"],
@@ -69,7 +60,7 @@ def test_reader_beside_a_follower_that_gives_space_back(tools: Tools, folder: Pa
         tools.succeed(follow_command(tools, log, folder / "f.bin", "-q"))
         assert in_use_bytes(log) < log.stat().st_size // 4
         reader.send_signal(signal.SIGCONT)
-        _, words = reader.communicate(timeout=WAIT_S)
+        _, words = reader.communicate(timeout=WITHIN_S)
     assert reader.returncode == 3
     [line] = words.decode().splitlines()
     assert f"{log}: offset 12: its space has been given back: {folder / 'f.bin'} is its trace" in line
@@ -95,7 +86,7 @@ def test_second_follower_is_refused(tools: Tools, folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == before
     # The lock ends with its process, and the next one has it.
     first.kill()
-    first.communicate()
+    first.communicate(timeout=60)
     other = run(follow_command(tools, log, folder / "b.bin"))
     assert other.returncode == 3 and f"-o {folder / 'a.bin'} goes on" in other.stderr.decode()
     tools.succeed(follow_command(tools, log, folder / "a.bin"))
@@ -108,7 +99,7 @@ def test_two_followers_at_once(tools: Tools, folder: Path) -> None:
     log = make_log(tools, folder / "log.mraw", 600_000)
     whole = tools.convert(log, folder / "whole.bin")
     followers = {name: start_follower(tools, log, folder / name, "-q") for name in ("a.bin", "b.bin", "c.bin")}
-    words = {name: follower.communicate(timeout=WAIT_S)[1] for name, follower in followers.items()}
+    words = {name: follower.communicate(timeout=WITHIN_S)[1] for name, follower in followers.items()}
     status = {name: follower.returncode for name, follower in followers.items()}
     assert sorted(status.values())[0] == 0, words
     done = [name for name in status if status[name] == 0]
@@ -125,8 +116,8 @@ def test_follower_that_kept_the_log_comes_back_to_holes(tools: Tools, folder: Pa
     first = start_follower(tools, log, folder / "a.bin", "-q", "--keep-raw")
     wait_until((folder / "a.bin.state").exists, "there was a checkpoint")
     first.kill()
-    assert first.wait() == -signal.SIGKILL, "the follower was done before it could be killed"
-    first.communicate()
+    assert first.wait(timeout=60) == -signal.SIGKILL, "the follower was done before it could be killed"
+    first.communicate(timeout=60)
     tools.succeed(follow_command(tools, log, folder / "b.bin", "-q"))
     refused = run(follow_command(tools, log, folder / "a.bin", "--keep-raw"))
     assert refused.returncode == 3
@@ -144,8 +135,8 @@ def test_moved_with_its_trace(tools: Tools, folder: Path) -> None:
     follower = start_follower(tools, log, old / "a.bin", "-q")
     wait_until(lambda: in_use_bytes(log) < before * 3 // 4, "space was given back twice")
     follower.kill()
-    assert follower.wait() == -signal.SIGKILL, "the follower was done before it could be killed"
-    follower.communicate()
+    assert follower.wait(timeout=60) == -signal.SIGKILL, "the follower was done before it could be killed"
+    follower.communicate(timeout=60)
     old.rename(new)
     tools.succeed(follow_command(tools, new / "log.mraw", new / "a.bin"))
     assert dump_digest(tools, new / "a.bin") == dump_digest(tools, whole)
@@ -168,7 +159,7 @@ def test_names_that_others_have_taken(tools: Tools, folder: Path, name: str, kin
         os.link(victim, trap)
     else:
         os.mkfifo(trap)
-    done = run(follow_command(tools, log, folder / "f.bin", "-q"), timeout=WAIT_S)
+    done = run(follow_command(tools, log, folder / "f.bin", "-q"), timeout=WITHIN_S)
     assert victim.read_bytes() == VICTIM
     if done.returncode == 0:
         assert tools.info(folder / "f.bin")["records"] > 100_000

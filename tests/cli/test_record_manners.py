@@ -101,7 +101,7 @@ def test_its_own_cost_is_within_what_the_program_took(tools: Tools, tmp_path: Pa
     finally:
         for hog in hogs:
             hog.kill()
-            hog.wait()
+            hog.wait(timeout=60)
     assert done.returncode == 17, done.stderr
     found = re.search(rb"it took (\S+) s of CPU or more for calls, \d+ ns each, and (\S+) s or less for the rest", done.stderr)
     assert found, done.stderr
