@@ -219,7 +219,7 @@ static bool sync_folder(const char *path) {
 
 // Syncs the file and puts it in place.
 static int settle(struct output *output, const char *partial, const char *path, struct ht_error *error) {
-    bool failed = output->failed | (fflush(output->file) != 0) | (fsync(fileno(output->file)) != 0);
+    bool failed = output->failed || fflush(output->file) || fsync(fileno(output->file));
     failed |= fclose(output->file) != 0;
     output->file = NULL;
     if (!failed && !rename(partial, path) && sync_folder(path)) return 0;

@@ -358,7 +358,12 @@ static uint32_t stops_of(const struct ht_lane *lane) {
 void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane, word, NULL); }
 
 // Whole, under its name, in every build: callgrind counts what is done in it (instruction_count.c).
-__attribute__((noipa)) void ht_engine_run(struct ht_lane *lane) {
+#if __has_attribute(noipa)
+__attribute__((noipa))
+#else
+__attribute__((noinline))
+#endif
+void ht_engine_run(struct ht_lane *lane) {
     if (lane->accounting) {
         ht_accounting_run(lane);
         return;

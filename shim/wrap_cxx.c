@@ -113,7 +113,8 @@ static void *do_new(enum new_form form, size_t size, size_t second, const void *
             return block;
         }
     }
-    switch (real.new_kind[form]) {
+    const unsigned char kind = real.new_kind[form];  // clang 14 takes no atomic object here
+    switch (kind) {
     case NEW_OWN: return new_own(form, size, second, third, caller);
     case NEW_UNKNOWN: return new_first(form, size, second, third, caller);
     default: return real.new_[form](size, second, third);
