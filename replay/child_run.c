@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "child_environment.h"
 #include "form_streamed.h"
 #include "known_faults.h"
+#include "left_processes.h"
 #include "oom_kills.h"
 
 // A signal handler has no argument to carry state in: hence these two.
@@ -72,7 +74,8 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
                           struct ht_error *error) {
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
     size_t live_bytes = built ? (built->form->slots / 64 + 1) * sizeof(uint64_t) : 0;
-    *channel = (struct ht_child_channel){.built = built, .exchange_fd = -1};
+    *channel = (struct ht_child_channel){
+        .built = built, .exchange_fd = -1, .adopts = ht_left_processes_adopt()};
     channel->answer_bytes =
         HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) + readings * sizeof(struct ht_reading);
     channel->exchange_bytes = channel->answer_bytes + live_bytes;
@@ -223,6 +226,9 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
     } else if (outcome->failures) {
         snprintf(problem, room, "%llu calls failed that did not when recorded; the first: %s",
                  (unsigned long long)outcome->failures, outcome->first_failure);
+    } else if (channel->left) {
+        snprintf(problem, room, "started %" PRIu32 " process%s that outlived it: its figures lack what they take",
+                 channel->left, channel->left > 1 ? "es" : "");
     } else {
         return true;
     }
@@ -253,6 +259,8 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     watch.may_idle = wrapped || job->real_ns_per_trace_ns > 0;
     bool by_itself = ht_child_await(child, &watch, status, problem, problem_room);
     child_pid = 0;
+    // Wrappers may have a use for what they leave.
+    channel->left = channel->adopts && !channel->wrap ? ht_left_processes_end() : 0;
     return by_itself;
 }
 

@@ -29,6 +29,8 @@ struct ht_child_channel {
     const char *wrap;  // the command that children are run under, as a shell reads it; NULL: none
     uint64_t runs;     // under it, so far
     enum ht_thp_disable thp_disable;
+    bool adopts;    // what children leave behind (left_processes.h)
+    uint32_t left;  // processes, by the last child
 };
 
 // built: what the children are to replay, with room for its samples and readings; NULL: only to describe.

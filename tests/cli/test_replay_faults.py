@@ -294,6 +294,51 @@ def test_one_that_writes_over_the_decoded_trace(tools: Tools, tmp_path: Path) ->
     assert sum(row["allocator"]["name"] == "glibc" for row in rows) == 4
 
 
+@pytest.mark.parametrize("memory", ["64", "1"], ids=("held", "streamed"))
+def test_one_whose_processes_outlive_it(tools: Tools, tmp_path: Path, memory: str) -> None:
+    """They end with the run, and write into no other's answer; figures that lack theirs are none."""
+    trace = replay_traces.made(tools, tmp_path, events=400_000)
+    results = tmp_path / "r.jsonl"
+    done = run_faulty(tools, "leave_writer", "glibc,", trace, "--rounds", "3", "--decoded-memory", memory,
+                      "--timeout", "60s", "-o", results)
+    rows = [row for row in replay_traces.rows(results) if not row["control"]]
+    of_others = [row for row in rows if row["allocator"]["name"] != "bad"]
+    assert len(of_others) == 12 and all(row["problem"] is None for row in of_others)
+    problems = [row["problem"] for row in rows if row["allocator"]["name"] == "bad"]
+    # It may have written before it could be ended.
+    assert all("that outlived it" in problem or WROTE in problem for problem in problems), problems
+    assert any("that outlived it" in problem for problem in problems), problems
+    assert done.returncode == 1
+
+
+def test_no_process_is_left_behind(tools: Tools, trace: Path, tmp_path: Path) -> None:
+    """Not even by one that begins them before it can be told who it is; and none that was there before is ended."""
+    mark = f"HEAPTAPE_TEST_MARK={tmp_path}"
+
+    def marked() -> set[int]:
+        found = set()
+        for environment in Path("/proc").glob("[0-9]*/environ"):
+            try:
+                if mark.encode() in environment.read_bytes():
+                    found.add(int(environment.parent.name))
+            except OSError:
+                continue
+        return found
+
+    command = [tools.replay_program, "--alloc", f"glibc,{faulty(tools)}", trace, "--rounds", "1"]
+    name, _, value = mark.partition("=")
+    done = run(command, env={"FAULTY_MALLOC": "leave_sleeper", name: value})
+    assert said(done.stderr) == ["replay: bad: started 1 process that outlived it: its figures lack what they take"]
+    assert done.returncode == 1
+    assert not marked()
+    # A shell that becomes replay has given it a child that is not ours to end.
+    words = " ".join(f"'{word}'" for word in command)
+    done = run(["/bin/sh", "-c", f"sleep 50 > /dev/null 2>&1 & exec {words} -q"], env={name: value})
+    assert done.returncode == 0, done.stderr
+    sleeper, = marked()
+    os.kill(sleeper, signal.SIGKILL)
+
+
 @pytest.mark.parametrize("fault", ["hang", "spin"])
 def test_timeout(tools: Tools, trace: Path, fault: str) -> None:
     done = run_faulty(tools, fault, "glibc,", trace, "--rounds", "1", "--timeout", "1s")

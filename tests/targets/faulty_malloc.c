@@ -19,6 +19,8 @@
 //     cut_descriptors   at its start it cuts the files behind them
 //     fill_answer       late, all that it shares with the launcher for its answer becomes 0xff
 //     fill_trace        the same of the decoded trace
+//     leave_writer      once it has ended, a process that it began does what fill_answer does, for a while
+//     leave_sleeper     at its start it begins a process that sleeps
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -123,6 +125,26 @@ static void damage_mapped(const char *name) {
     }
 }
 
+// In a session and process group of its own.
+static void leave_writer(void) {
+    enum { TIMES = 2000, PAUSE_US = 1000 };
+    pid_t parent = getpid();
+    if (fork()) return;
+    setsid();
+    while (getppid() == parent) usleep(PAUSE_US);
+    for (int i = 0; i < TIMES; i++) {
+        usleep(PAUSE_US);
+        damage_mapped("heaptape-exchange");
+    }
+    _exit(0);
+}
+
+__attribute__((constructor)) static void leave_sleeper(void) {
+    if (!faulty("leave_sleeper") || fork()) return;
+    sleep(60);
+    _exit(0);
+}
+
 void *malloc(size_t size) {
     static atomic_ulong pairs;
     static atomic_flag damaged = ATOMIC_FLAG_INIT;
@@ -130,6 +152,8 @@ void *malloc(size_t size) {
         damage_mapped("heaptape-exchange");
     if (fitting(size) && faulty("fill_trace") && due("fill_trace") && !atomic_flag_test_and_set(&damaged))
         damage_mapped("heaptape-pool");
+    if (fitting(size) && faulty("leave_writer") && due("leave_writer") && !atomic_flag_test_and_set(&damaged))
+        leave_writer();
     if (faulty("crash_at_once")) raise(SIGSEGV);
     if (fitting(size) && faulty("overlap") && atomic_fetch_add(&pairs, 1) % FAULT_ONE_IN < 2) {
         return give_overlapping(size);
