@@ -24,6 +24,7 @@ _TEXTS = (
 # What is easily given in place of results.
 _OTHER_FILES = ((b"HTAPETRC", "a trace"), (b"HTAPERAW", "a raw log: convert and replay it"), (b"<!doctype html", "a report"),
                 (b"PAR1", "a Parquet table"))
+_START_BYTES = 1 << 16
 
 
 def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -71,12 +72,12 @@ class ResultsWarning(UserWarning):
 
 def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            start = file.read(_START_BYTES)
+            _check_start(path, start)
+            raw = start + file.read()
     except OSError as error:
         raise ResultsError(path, 0, f"can't read: {error.strerror}") from error
-    for magic, what in _OTHER_FILES:
-        if raw.startswith(magic):
-            raise ResultsError(path, 0, f"expected results, lines of JSON as replay -o writes them, found {what}")
     rows: list[dict[str, Any]] = []
     lines = raw.split(b"\n")
     for number, line in enumerate(lines, start=1):
@@ -86,6 +87,16 @@ def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
         elif line.strip():
             rows.append(_read_line(path, number, line))
     return rows
+
+
+def _check_start(path: Path, start: bytes) -> None:
+    """Before all is read, which may be a trace of gigabytes, or a device without an end."""
+    expected = "expected results, lines of JSON as replay -o writes them, found"
+    for magic, what in _OTHER_FILES:
+        if start.startswith(magic):
+            raise ResultsError(path, 0, f"{expected} {what}")
+    if b"\0" in start:
+        raise ResultsError(path, 0, f"{expected} bytes that are no text")
 
 
 def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -131,3 +132,17 @@ def test_one_kind_of_file_for_another(tmp_path: Path, capsys: pytest.CaptureFixt
         assert main(arguments) == 3
         said = capsys.readouterr().err
         assert words in said and said.count("\n") == 1 and not (tmp_path / "o").exists()
+
+
+def test_a_device_without_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Results are read whole, but not before they look like some."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), limits[1]))  # else all of the machine's memory would go first
+    try:
+        for arguments in (["compare", "/dev/zero"], ["report", "/dev/zero", "-o", str(tmp_path / "o")]):
+            assert main(arguments) == 3
+            assert capsys.readouterr().err.endswith("/dev/zero: expected results, lines of JSON as replay -o writes them, found "
+                                                    "bytes that are no text\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
