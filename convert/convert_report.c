@@ -1,8 +1,9 @@
 #include "convert_report.h"
-#include "say.h"
 
 #include <stdio.h>
 #include <string.h>
+
+#include "say.h"
 
 void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
     struct ht_progress *shown = context;

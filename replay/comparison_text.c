@@ -5,6 +5,7 @@
 
 #include "comparison.h"
 #include "figures_text.h"
+#include "say.h"
 #include "standing.h"
 #include "talk.h"
 #include "text_table.h"
@@ -51,11 +52,11 @@ static void print_control(FILE *out, const struct ht_comparison *c) {
     char time[CELL_BYTES], peak[CELL_BYTES];
     const struct ht_interval *of_time = &c->controls[HT_FIGURE_TIME], *of_peak = &c->controls[HT_FIGURE_PEAK];
     if (!c->controlled) return;
-    fprintf(out, "A/A control (%s again): ", c->options->choices.list[c->baseline].name);
-    if (c->options->time_pass) fprintf(out, "time %s", ratio_text(of_time, false, time));
-    if (c->options->time_pass && c->options->memory_pass) fprintf(out, ", ");
-    if (c->options->memory_pass) fprintf(out, "peak RSS %s", ratio_text(of_peak, false, peak));
-    fprintf(out, "\n");
+    ht_say(out, "A/A control (%s again): ", c->options->choices.list[c->baseline].name);
+    if (c->options->time_pass) ht_say(out, "time %s", ratio_text(of_time, false, time));
+    if (c->options->time_pass && c->options->memory_pass) ht_say(out, ", ");
+    if (c->options->memory_pass) ht_say(out, "peak RSS %s", ratio_text(of_peak, false, peak));
+    ht_say(out, "\n");
 }
 
 static void print_heading(FILE *out, const struct ht_comparison *c) {
@@ -66,21 +67,21 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
     if (shown > COMMAND_BYTES) shown = COMMAND_BYTES;
     // Not inside of a UTF-8 character.
     while (shown < whole && shown > 0 && (program->command[shown] & 0xc0) == 0x80) shown--;
-    fprintf(out, "%s", slash ? slash + 1 : c->options->trace_path);
+    ht_say(out, "%s", slash ? slash + 1 : c->options->trace_path);
     if (program->command[0]) {
-        fprintf(out, "  %.*s%s", (int)shown, program->command, shown < whole ? "..." : "");
+        ht_say(out, "  %.*s%s", (int)shown, program->command, shown < whole ? "..." : "");
     }
     if (program->allocator[0]) {
-        fprintf(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
+        ht_say(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
                 program->allocator_version);
     }
-    if (c->options->scale > 1) fprintf(out, "\n%u copies side by side, together", c->options->scale);
-    fprintf(out, "%s%s calls, %zu round%s, seed %" PRIu64, c->options->scale > 1 ? " " : "\n",
+    if (c->options->scale > 1) ht_say(out, "\n%u copies side by side, together", c->options->scale);
+    ht_say(out, "%s%s calls, %zu round%s, seed %" PRIu64, c->options->scale > 1 ? " " : "\n",
             ht_grouped(calls, c->built->calls_total), c->rounds, c->rounds == 1 ? "" : "s", c->options->seed);
     if (c->built->inherited_objects) {
-        fprintf(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
+        ht_say(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
     }
-    if (c->repeats > 1) fprintf(out, "; time is the mean of %" PRIu32 " repeats in each run", c->repeats);
+    if (c->repeats > 1) ht_say(out, "; time is the mean of %" PRIu32 " repeats in each run", c->repeats);
     fputc('\n', out);
     print_control(out, c);
 }
@@ -190,7 +191,7 @@ static void print_tied(FILE *out, const struct ht_comparison *c, const struct ht
     const char *between = "";
     for (size_t i = 0; i < c->count; i++) {
         if (!standing->tied[i]) continue;
-        fprintf(out, "%s%s", between, c->options->choices.list[i].name);
+        ht_say(out, "%s%s", between, c->options->choices.list[i].name);
         between = ", ";
     }
 }
@@ -206,11 +207,11 @@ static void print_lead(FILE *out, const struct ht_comparison *c, const struct le
                        const struct ht_standing *standing) {
     const struct ht_choice *list = c->options->choices.list;
     const char *base = list[c->baseline].name;
-    fprintf(out, "%s: ", words->title);
+    ht_say(out, "%s: ", words->title);
     if ((size_t)standing->leader == c->baseline) {
-        if (!standing->tied_count) fprintf(out, "%s.", base);
+        if (!standing->tied_count) ht_say(out, "%s.", base);
         else {
-            fprintf(out, "none is shown to be %s than %s (no clear difference: ", words->better, base);
+            ht_say(out, "none is shown to be %s than %s (no clear difference: ", words->better, base);
             print_tied(out, c, standing);
             fputs(").", out);
         }
@@ -218,12 +219,12 @@ static void print_lead(FILE *out, const struct ht_comparison *c, const struct le
     }
     const struct ht_interval *ratio =
         &ht_estimate_of(&c->allocators[standing->leader], words->figure)->ratio;
-    fprintf(out, "%s, ", list[standing->leader].name);
+    ht_say(out, "%s, ", list[standing->leader].name);
     if (words->figure == HT_FIGURE_TIME) {
-        fprintf(out, "%.2fx [%.2f, %.2f] the speed of %s", 1 / ratio->estimate, 1 / ratio->high,
+        ht_say(out, "%.2fx [%.2f, %.2f] the speed of %s", 1 / ratio->estimate, 1 / ratio->high,
                 1 / ratio->low, base);
     } else {
-        fprintf(out, "%.2fx that of %s", ratio->estimate, base);
+        ht_say(out, "%.2fx that of %s", ratio->estimate, base);
     }
     if (standing->tied_count) {
         fputs("; no clear difference from it: ", out);
@@ -253,43 +254,43 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
     int served = ht_comparison_recorded(c);
     if (c->options->memory_pass && !isnan(program->rss_peak_bytes)) {
         double replayed = served >= 0 ? c->allocators[served].rss_peak.median : NAN;
-        fprintf(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
+        ht_say(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
         bool unseen = ht_heap_share_is_small(&program->share);
         double heap = unseen ? (double)program->share.explained_bytes : program->heap_peak_bytes;
-        if (!isnan(heap)) fprintf(out, ", of it %.1f MB heap", heap / 1e6);
+        if (!isnan(heap)) ht_say(out, ", of it %.1f MB heap", heap / 1e6);
         if (!unseen && !isnan(replayed) && !isnan(program->heap_peak_bytes)) {
-            fprintf(out, "; replayed under %s: %.1f MB (%+.1f %%)", program->allocator, replayed / 1e6,
+            ht_say(out, "; replayed under %s: %.1f MB (%+.1f %%)", program->allocator, replayed / 1e6,
                     100 * (replayed / program->heap_peak_bytes - 1));
         }
-        fprintf(out, "\n");
+        ht_say(out, "\n");
     }
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
     if (isnan(malloc_ns) || isnan(program->cpu_ns)) return;
-    fprintf(out, "what malloc is worth: %s takes %.1f %% of the recorded program's %.2f s of CPU",
+    ht_say(out, "what malloc is worth: %s takes %.1f %% of the recorded program's %.2f s of CPU",
             program->allocator, 100 * malloc_ns / program->cpu_ns, program->cpu_ns / 1e9);
     struct ht_estimate lead = ht_standing_lead(c, HT_FIGURE_TIME, of_time, (size_t)served);
     if (lead.verdict == HT_VERDICT_LESS) {
-        fprintf(out, "; %s would save about %.1f %%", c->options->choices.list[of_time->leader].name,
+        ht_say(out, "; %s would save about %.1f %%", c->options->choices.list[of_time->leader].name,
                 100 * (1 - lead.ratio.estimate) * malloc_ns / program->cpu_ns);
     } else if (c->count > 1) {
-        fprintf(out, "; no other is shown to save any of it");
+        ht_say(out, "; no other is shown to save any of it");
     }
-    fprintf(out, "\n");
+    ht_say(out, "\n");
 }
 
 static void print_harness(FILE *out, const struct ht_comparison *c) {
     char time[CELL_BYTES];
     if (isnan(c->harness_ns) && isnan(c->null_rss_bytes)) return;
-    fprintf(out, "harness (null allocator):");
+    ht_say(out, "harness (null allocator):");
     if (!isnan(c->harness_ns)) {
-        fprintf(out, " %s, %.1f ns per call, taken off every time", time_text(c->harness_ns, time),
+        ht_say(out, " %s, %.1f ns per call, taken off every time", time_text(c->harness_ns, time),
                 c->built->calls_total ? c->harness_ns / (double)c->built->calls_total : 0);
     }
     if (!isnan(c->null_rss_bytes)) {
-        fprintf(out, "%s %.2f MB, taken off every RSS", isnan(c->harness_ns) ? "" : ";",
+        ht_say(out, "%s %.2f MB, taken off every RSS", isnan(c->harness_ns) ? "" : ";",
                 c->null_rss_bytes / 1e6);
     }
-    fprintf(out, "\n");
+    ht_say(out, "\n");
 }
 
 // The most expensive function that is not printed yet, or -1.
@@ -329,7 +330,7 @@ static void print_functions(FILE *out, const struct ht_comparison *c, size_t all
                                               number_text(touch, 1e9, "%.6f", seconds), "", "",
                                               "(first touch of what they returned)"});
     }
-    fprintf(out, "\n%s\n", c->options->choices.list[allocator].name);
+    ht_say(out, "\n%s\n", c->options->choices.list[allocator].name);
     ht_table_print(out, &table);
 }
 
@@ -338,12 +339,12 @@ static void print_outliers(FILE *out, const struct ht_comparison *c) {
         for (int figure = 0; figure < HT_FIGURES; figure++) {
             const struct ht_estimate *e = ht_estimate_of(&c->allocators[i], (enum ht_figure)figure);
             if (!e->outliers_count) continue;
-            fprintf(out, "outliers, kept: %s of %s in round%s", ht_figure_words[figure].name,
+            ht_say(out, "outliers, kept: %s of %s in round%s", ht_figure_words[figure].name,
                     c->options->choices.list[i].name, e->outliers_count == 1 ? "" : "s");
             for (size_t k = 0; k < e->outliers_count; k++) {
-                fprintf(out, "%s%" PRIu32, k ? ", " : " ", e->outliers[k] + 1);
+                ht_say(out, "%s%" PRIu32, k ? ", " : " ", e->outliers[k] + 1);
             }
-            fprintf(out, "\n");
+            ht_say(out, "\n");
         }
     }
 }
@@ -351,11 +352,11 @@ static void print_outliers(FILE *out, const struct ht_comparison *c) {
 static void print_details(FILE *out, const struct ht_comparison *c) {
     char timed[CELL_BYTES], waited[CELL_BYTES];
     for (size_t i = 0; i < c->count; i++) print_functions(out, c, i);
-    fprintf(out,
+    ht_say(out,
             "\nsplit by about %s timed calls per run; the clock's own %.1f ns are taken off each reading\n",
             ht_grouped(timed, c->timed_calls), c->clock_cost_ns);
     for (size_t i = 0; i < c->count && (uint64_t)c->built->form->streams * c->built->side_by_side > 1; i++) {
-        fprintf(out, "%s: threads waited for each other %s in all, not counted above\n",
+        ht_say(out, "%s: threads waited for each other %s in all, not counted above\n",
                 c->options->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
     }
 }
@@ -363,7 +364,7 @@ static void print_details(FILE *out, const struct ht_comparison *c) {
 static void print_caution(FILE *out, const struct ht_comparison *c) {
     char words[HT_HEAP_SHARE_TEXT_BYTES];
     if (!ht_heap_share_is_small(&c->program->share)) return;
-    fprintf(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
+    ht_say(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
 }
 
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {

@@ -14,6 +14,7 @@
 #include "known_faults.h"
 #include "results_line.h"
 #include "round_time.h"
+#include "say.h"
 
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
 // A hundred times what reading the clock costs. Not more: repeats find the heap warm, which is not what the
@@ -117,10 +118,10 @@ static struct ht_failing_runs *failing_of(struct ht_experiment *x, uint32_t who)
 static void tell_problem(struct ht_experiment *x, const struct ht_results_line *line, bool given_up) {
     ht_progress_end(&x->progress);
     x->failed_runs++;
-    fprintf(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
+    ht_say(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
             line->memory_pass ? "memory" : "time", line->problem);
     if (!given_up || x->options->rounds == line->round + 1) return;
-    fprintf(stderr, "replay: %s failed in %d rounds in a row and is given up\n", line->choice->name,
+    ht_say(stderr, "replay: %s failed in %d rounds in a row and is given up\n", line->choice->name,
             HT_FAILING_ROUNDS_MAX);
 }
 
@@ -145,7 +146,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, const st
     line->share = x->share;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
-        fprintf(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
+        ht_say(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
                 strerror(errno));
         x->results_failed = true;
     }
@@ -303,7 +304,7 @@ static bool begin_round(struct ht_experiment *x, uint32_t round) {
     if (!x->repeats) x->repeats = choose_repeats(x);
     struct ht_cell *cells = realloc(m->cells, (round + 1) * stride * sizeof *cells);
     if (!cells) {
-        fprintf(stderr, "replay: no memory for another round\n");
+        ht_say(stderr, "replay: no memory for another round\n");
         return false;
     }
     m->cells = cells;
@@ -355,7 +356,7 @@ static void run_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *turn) {
     if (turn->timed_follows) return true;  // that turn comes next, and says what the problem was
     if (!ht_failing_runs_given_up(&x->null_failing) && turn->round + 1 != x->options->rounds) return true;
-    fprintf(stderr, "replay: without the null replayer there is nothing to compare with\n");
+    ht_say(stderr, "replay: without the null replayer there is nothing to compare with\n");
     return false;
 }
 

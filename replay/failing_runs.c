@@ -1,5 +1,7 @@
 #include "failing_runs.h"
 
+#include "say.h"
+
 bool ht_failing_runs_note(struct ht_failing_runs *failing, uint32_t round, const char *problem) {
     failing->runs++;
     if (!problem) return false;
@@ -15,7 +17,7 @@ bool ht_failing_runs_note(struct ht_failing_runs *failing, uint32_t round, const
 
 void ht_failing_runs_print(FILE *out, const struct ht_failing_runs *failing, const char *name) {
     if (!failing->failed) return;
-    fprintf(out, "missing: %s failed in %u of %u runs%s; the last: %s\n", name, failing->failed,
+    ht_say(out, "missing: %s failed in %u of %u runs%s; the last: %s\n", name, failing->failed,
             failing->runs, ht_failing_runs_given_up(failing) ? ", and was given up" : "", failing->problem);
 }
 

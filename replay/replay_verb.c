@@ -15,6 +15,7 @@
 #include "live_guard.h"
 #include "machine_memory.h"
 #include "results_line.h"
+#include "say.h"
 #include "standard_streams.h"
 #include "trace_digest.h"
 #include "verify_runs.h"
@@ -24,7 +25,7 @@
 enum { TIMED_ONE_IN = 64, TIMED_ONE_IN_POLLUTED = 256 };
 
 static int say(const struct ht_error *error) {
-    fprintf(stderr, "replay: %s\n", error->message);
+    ht_say(stderr, "replay: %s\n", error->message);
     return error->status ? error->status : HT_EXIT_FAILED;
 }
 
@@ -34,7 +35,7 @@ static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *op
     char problem[512];
     size_t kept = 0, refused = 0;
     if (!ht_experiment_describe(x, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
-        fprintf(stderr, "replay: null: %s\n", problem);
+        ht_say(stderr, "replay: null: %s\n", problem);
         refused++;
     }
     for (size_t i = 0; i < options->choices.count && !ht_child_interrupted(); i++) {
@@ -43,7 +44,7 @@ static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *op
             if (kept != i) options->choices.list[kept] = *choice;
             kept++;
         } else if (!ht_child_interrupted()) {
-            fprintf(stderr, "replay: %s: %s\n", choice->name, problem);
+            ht_say(stderr, "replay: %s: %s\n", choice->name, problem);
             refused++;
         }
     }
@@ -61,7 +62,7 @@ static int find_choice(const struct ht_choices *choices, const char *name) {
 // Its place is looked up before anything runs: a slip of the pen must not cost an hour of replays.
 static int check_baseline(const struct ht_replay_options *options) {
     if (!options->baseline || find_choice(&options->choices, options->baseline) >= 0) return HT_EXIT_DONE;
-    fprintf(stderr, "replay: --baseline: %s is not among the allocators to replay\n", options->baseline);
+    ht_say(stderr, "replay: --baseline: %s is not among the allocators to replay\n", options->baseline);
     return HT_EXIT_USAGE;
 }
 
@@ -73,7 +74,7 @@ static int check_conditions(const struct ht_replay_options *options) {
         const char *expected = of_time ? "the time pass" : "the memory pass";
         if (options->choices.count < 2) expected = "a baseline and another allocator in --alloc";
         else if (of_time ? options->time_pass : options->memory_pass) continue;
-        fprintf(stderr, "replay: --fail-if %s: %s expected, for there is nothing to judge otherwise\n",
+        ht_say(stderr, "replay: --fail-if %s: %s expected, for there is nothing to judge otherwise\n",
                 condition->text, expected);
         return HT_EXIT_USAGE;
     }
@@ -143,7 +144,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.thp = x->huge_pages.mode;
     comparison.failing = x->failing;
     if (!ht_compare(&x->measurements, &comparison)) {
-        fprintf(stderr, "replay: no memory for the comparison\n");
+        ht_say(stderr, "replay: no memory for the comparison\n");
         return -1;
     }
     if (!early) ht_doubts(x, &comparison, before, &x->warnings);
@@ -162,10 +163,10 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
 // What a user does next, as a command to copy.
 static void say_next(const struct ht_replay_options *options) {
     if (options->results_path) {
-        fprintf(stderr, "next: heaptape report %s --trace %s -o report.html\n", options->results_path,
+        ht_say(stderr, "next: heaptape report %s --trace %s -o report.html\n", options->results_path,
                 options->trace_path);
     } else {
-        fprintf(stderr, "next: the same with -o results.jsonl, to keep every run for heaptape report\n");
+        ht_say(stderr, "next: the same with -o results.jsonl, to keep every run for heaptape report\n");
     }
 }
 
@@ -174,11 +175,11 @@ static void say_stopped(const struct ht_experiment *x) {
     unsigned long long seed = x->options->seed;
     char of[32] = "";
     if (x->measurements.rounds == 0) {
-        fprintf(stderr, "replay: stopped while warming up, seed %llu\n", seed);
+        ht_say(stderr, "replay: stopped while warming up, seed %llu\n", seed);
         return;
     }
     if (x->options->rounds) snprintf(of, sizeof of, " of %u", x->options->rounds);
-    fprintf(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of, seed,
+    ht_say(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of, seed,
             results ? "; the runs that ended are kept in " : "", results ? results : "");
 }
 
@@ -187,7 +188,7 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     if (ht_child_interrupted()) say_stopped(x);
     int judged = HT_EXIT_DONE;
     int unprinted = print_comparison(x, trace, early, before, &judged);
-    if (unprinted) fprintf(stderr, "replay: the comparison can't be written\n");
+    if (unprinted) ht_say(stderr, "replay: the comparison can't be written\n");
     bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
     // What failed may have hidden anything: it comes before what the rest shows.
     int status = failed ? HT_EXIT_FAILED : judged;
@@ -197,7 +198,7 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
 
 static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
     if (ht_child_interrupted()) {
-        fprintf(stderr, "replay: stopped %s\n",
+        ht_say(stderr, "replay: stopped %s\n",
                 x->options->verify ? "while verifying" : "before the first round");
         return HT_EXIT_FAILED;
     }
@@ -218,8 +219,8 @@ static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns
     double seconds =
         ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1 + (options->choices.count > 1));
     if (seconds < 1 || options->quiet) return;
-    fprintf(stderr, "replay: at this pace a round takes %.0f s", seconds);
-    if (options->rounds) fprintf(stderr, ", all %u take %.0f s", options->rounds, seconds * options->rounds);
+    ht_say(stderr, "replay: at this pace a round takes %.0f s", seconds);
+    if (options->rounds) ht_say(stderr, ", all %u take %.0f s", options->rounds, seconds * options->rounds);
     fputc('\n', stderr);
 }
 
@@ -253,12 +254,12 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     x->channel.wrap = options->wrap;
     x->channel.thp_disable = x->huge_pages.disable;
     if (options->wrap && !options->quiet) {
-        fprintf(stderr, "replay: times and memory include what %s costs\n", options->wrap);
+        ht_say(stderr, "replay: times and memory include what %s costs\n", options->wrap);
     }
     size_t refused = describe_all(x, options, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && options->baseline && find_choice(&options->choices, options->baseline) < 0) {
-        fprintf(stderr, "replay: without the baseline %s there is nothing to compare with\n",
+        ht_say(stderr, "replay: without the baseline %s there is nothing to compare with\n",
                 options->baseline);
         return HT_EXIT_FAILED;
     }

@@ -2,6 +2,8 @@
 
 #include <stdarg.h>
 
+#include "say.h"
+
 const char *const ht_warning_names[HT_WARNINGS] = {
     "busy",       "steal",      "throttled", "swap",          "governor",  "turbo",
     "thp",        "few_events", "short_run", "lossy_trace",   "dropped",   "harness",
@@ -22,6 +24,6 @@ void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char
 
 void ht_warnings_print(FILE *out, const struct ht_warnings *warnings, size_t first) {
     for (size_t i = first; i < warnings->count; i++) {
-        fprintf(out, "replay: warning: %s; %s\n", warnings->list[i].message, warnings->list[i].remedy);
+        ht_say(out, "replay: warning: %s; %s\n", warnings->list[i].message, warnings->list[i].remedy);
     }
 }

@@ -8,6 +8,7 @@
 
 #include "known_faults.h"
 #include "results_line.h"
+#include "say.h"
 #include "talk.h"
 #include "verify_told.h"
 
@@ -31,14 +32,14 @@ static void say(const struct ht_experiment *x, const char *name, const struct ht
     char calls[32], blocks[32];
     size_t said = told->texts_count;
     if (said > SAID_MAX && !x->options->verbose) said = SAID_MAX;
-    for (size_t i = 0; i < said; i++) fprintf(stderr, "replay: %s: verify: %s\n", name, told->texts[i]);
+    for (size_t i = 0; i < said; i++) ht_say(stderr, "replay: %s: verify: %s\n", name, told->texts[i]);
     if (told->violations > said) {
-        fprintf(stderr, "replay: %s: verify: %s violations in all\n", name,
+        ht_say(stderr, "replay: %s: verify: %s violations in all\n", name,
                 ht_grouped(calls, told->violations));
     }
-    if (problem) fprintf(stderr, "replay: %s: verify: %s\n", name, problem);
+    if (problem) ht_say(stderr, "replay: %s: verify: %s\n", name, problem);
     if (told->violations || problem || x->options->quiet) return;
-    fprintf(stderr, "%s: verified: %s calls, blocks looked at %s times%s\n", name,
+    ht_say(stderr, "%s: verified: %s calls, blocks looked at %s times%s\n", name,
             ht_grouped(calls, x->channel.exchange->outcome.operations),
             ht_grouped(blocks, told->blocks_checked),
             told->usable_unknown ? "; it has no malloc_usable_size to look at" : "");
@@ -53,7 +54,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line) {
     line->share = x->share;
     if (x->results_fd < 0 || ht_results_line_write(x->results_fd, line) == 0) return;
     if (!x->results_failed) {
-        fprintf(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
+        ht_say(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
                 strerror(errno));
     }
     x->results_failed = true;

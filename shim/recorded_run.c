@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "say.h"
+
 static const int forwarded[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 enum { FORWARDED = sizeof forwarded / sizeof *forwarded };
 
@@ -60,7 +62,7 @@ static _Noreturn void become(const struct recorded_run *run) {
     set_environment(run);
     execvp(run->command[0], run->command);
     int why = errno;
-    fprintf(stderr, "heaptape record: cannot run %s: %s\n", run->command[0], strerror(why));
+    ht_say(stderr, "heaptape record: cannot run %s: %s\n", run->command[0], strerror(why));
     _exit(why == ENOENT ? 127 : 126);
 }
 
@@ -106,7 +108,7 @@ static double ns_of(struct timeval time) { return (double)time.tv_sec * 1e9 + (d
 bool recorded_run(const struct recorded_run *run, struct ending *ending) {
     if (!start(run, ending)) return false;
     if (run->says_how_to_resume)
-        fprintf(stderr, "heaptape record: paused; heaptape ctl %d resume begins the recording\n",
+        ht_say(stderr, "heaptape record: paused; heaptape ctl %d resume begins the recording\n",
                 (int)ending->pid);
     read_name(ending);
     struct rusage used;

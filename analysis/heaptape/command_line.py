@@ -24,6 +24,7 @@ from .comparison import SEED, experiments
 from .conditions import HOLDS, REFUTED, UNDECIDED, Condition, Judged, judge, judged_object, parse_condition
 from .environment import missing_package, speak_plainly
 from .errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, HeaptapeError, UsageError
+from .printable import printable
 from .report import write_report
 from .results import ResultsWarning, read_results
 from .summary import Summary, summarise, tell_apart
@@ -91,7 +92,7 @@ def _read(verb: str, paths: Sequence[str]) -> pd.DataFrame:
         warnings.simplefilter("ignore", ResultsWarning)
         frame = read_results(paths)
     for sentence in frame.attrs["cut_short"]:
-        print(f"heaptape {verb}: warning: {sentence}", file=sys.stderr)
+        print(f"heaptape {verb}: warning: {printable(sentence)}", file=sys.stderr)
     return frame
 
 
@@ -101,7 +102,7 @@ def run_report(options: argparse.Namespace) -> None:
     path = write_report(frame, options.output, options.trace, options.baseline, options.seed)
     if not options.quiet:
         size = f"{path.stat().st_size / 1e6:.2f} MB, " if path.is_file() else ""
-        print(f"{path}: {size}{len(frame):,} runs", file=sys.stderr)
+        print(f"{printable(str(path))}: {size}{len(frame):,} runs", file=sys.stderr)
 
 
 def run_compare(options: argparse.Namespace) -> int:
@@ -150,11 +151,12 @@ def _say_conditions(summaries: list[Summary], judged: list[list[Judged]], failed
     outcomes, names = set(), _names(summaries)
     for summary, items in zip(summaries, judged, strict=True):
         for line in summary.missing if failed else []:
-            print(f"heaptape compare: {names[id(summary)]}: {line.rstrip('.')}", file=sys.stderr)
+            print(f"heaptape compare: {printable(names[id(summary)])}: {printable(line.rstrip('.'))}",
+                  file=sys.stderr)
         for item in items:
             outcomes.add(item.outcome)
             if item.outcome != REFUTED:
-                print(f"heaptape compare: {item.sentence(names[id(summary)])}", file=sys.stderr)
+                print(f"heaptape compare: {printable(item.sentence(names[id(summary)]))}", file=sys.stderr)
     if failed:
         return EXIT_FAILED
     return EXIT_HOLDS if HOLDS in outcomes else EXIT_UNDECIDED if UNDECIDED in outcomes else 0
@@ -192,11 +194,11 @@ def run_export(options: argparse.Namespace) -> None:
         finally:
             progress.end()
         if trace.truncated:
-            print(f"heaptape export: warning: {options.trace}: cut short after {trace.whole_bytes} bytes of whole "
+            print(f"heaptape export: warning: {printable(options.trace)}: cut short after {trace.whole_bytes} bytes of whole "
                   "sections; the tables hold what comes before", file=sys.stderr)
         if not options.quiet:
             size = sum(path.stat().st_size for path in paths)
-            print(f"{folder}: {trace.records:,} events, {size / 1e6:.2f} MB in {len(paths)} tables", file=sys.stderr)
+            print(f"{printable(folder)}: {trace.records:,} events, {size / 1e6:.2f} MB in {len(paths)} tables", file=sys.stderr)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -207,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = options.run(options)
         sys.stdout.flush()
     except HeaptapeError as error:
-        print(f"heaptape {options.verb}: {error}", file=sys.stderr)
+        print(f"heaptape {options.verb}: {printable(str(error))}", file=sys.stderr)
         return error.exit_status
     except ImportError as error:
         print(f"heaptape {options.verb}: {missing_package(error)}", file=sys.stderr)
@@ -217,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return EXIT_FAILED
     except (MemoryError, OSError) as error:
-        print(f"heaptape {options.verb}: {str(error) or type(error).__name__}", file=sys.stderr)
+        print(f"heaptape {options.verb}: {printable(str(error)) or type(error).__name__}", file=sys.stderr)
         return EXIT_FAILED
     return int(status or 0)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import positive
 from .errors import HeaptapeError, UsageError
+from .printable import printable
 
 if TYPE_CHECKING:
     from .fleet_plan import Plan
@@ -95,7 +96,8 @@ def _print_summary(plan: Plan, results: FleetResults, options: argparse.Namespac
     if options.json:
         print(json.dumps(summary_object(plan, blocks, results.rows, notes), indent=1))
     else:
-        print((summary_markdown if options.markdown else summary_text)(plan, blocks, results.rows, notes))
+        made = (summary_markdown if options.markdown else summary_text)(plan, blocks, results.rows, notes)
+        print(printable(made, keep="\n"))
 
 
 class _Talk:
@@ -114,7 +116,7 @@ class _Talk:
     def warn(self, text: str) -> None:
         """Say what went wrong."""
         self.end()
-        print(f"heaptape fleet: {text}", file=sys.stderr, flush=True)
+        print(f"heaptape fleet: {printable(text)}", file=sys.stderr, flush=True)
 
     def advance(self, unit: Unit) -> None:
         """A unit has ended."""
@@ -122,7 +124,7 @@ class _Talk:
         if self._quiet or not sys.stderr.isatty():
             return
         left_s = (time.monotonic() - self._start) / self._done * (self._total - self._done)
-        print(f"\r\x1b[K{self._done} of {self._total} rounds ({unit}); about {left_s / 60:.0f} min left", end="",
+        print(f"\r\x1b[K{self._done} of {self._total} rounds ({printable(str(unit))}); about {left_s / 60:.0f} min left", end="",
               file=sys.stderr, flush=True)
         self._drawn = True
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
+from .printable import printable
+
 
 class ProgressLine:
     """Shown on a terminal only, and only if wanted."""
@@ -16,7 +18,7 @@ class ProgressLine:
         """Replaces what is there."""
         if self._wanted:
             room = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            print(f"\r\x1b[K{words[: room - 1]}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{printable(words)[: room - 1]}", end="", file=sys.stderr, flush=True)
             self._drawn = True
 
     def end(self) -> None:

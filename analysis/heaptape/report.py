@@ -29,6 +29,7 @@ from .functions import function_table
 from .latencies import latency_figures
 from .memory_parts import fragmentation
 from .pareto import pareto_figure
+from .printable import printable
 from .results import NULL_ALLOCATOR
 from .curves import recorded_curves, replayed_curves
 from .trace import Trace, read_trace
@@ -227,8 +228,9 @@ def render(chapters: list[Chapter]) -> str:
     )
     environment.globals["nanoseconds"] = units.nanoseconds
     environment.globals["percent"] = units.percent
-    return environment.get_template("report.html.j2").render(
+    made = environment.get_template("report.html.j2").render(
         chapters=chapters, figure_style=stylesheet(), title=chapters[0].subject)
+    return printable(made, keep="\n\t")
 
 
 def write_report(

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from .comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
+from .printable import printable
 from .summary import Summary
 from .units import decimal, figure, interval
 from .verdicts import in_words
@@ -92,7 +93,7 @@ def print_comparison(summary: Summary) -> None:
     console = Console(file=sys.stdout, width=width, highlight=False, soft_wrap=not on_terminal)
 
     def say(words: str, style: str = "") -> None:
-        console.print(Text(words, style=style))
+        console.print(Text(printable(words), style=style))
 
     if summary.caution:
         say(summary.caution, "bold")
@@ -102,11 +103,11 @@ def print_comparison(summary: Summary) -> None:
     for table in text_tables(summary):
         made = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
         for number, name in enumerate(table.columns):
-            made.add_column(name, justify="right" if number in table.right else "left", no_wrap=number != _VERDICT,
+            made.add_column(Text(printable(name)), justify="right" if number in table.right else "left", no_wrap=number != _VERDICT,
                             min_width=10 if number == _VERDICT else None)
         for row, verdict in zip(table.rows, table.verdicts, strict=True):
             style = _STYLES.get(verdict, "")
-            made.add_row(*(Text(cell, style=style if number == _VERDICT else "") for number, cell in enumerate(row)))
+            made.add_row(*(Text(printable(cell), style=style if number == _VERDICT else "") for number, cell in enumerate(row)))
         console.print()
         if on_terminal:
             console.print(made)
@@ -130,7 +131,7 @@ def comparison_markdown(summary: Summary) -> str:
     lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.worth_lines])]
     for table in text_tables(summary):
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
-        lines += ["", *(_markdown_row(cells) for cells in (table.columns, rule))]
+        lines += ["", *(_markdown_row(cells) for cells in (list(map(printable, table.columns)), rule))]
         lines += [_markdown_row(list(map(_escaped, row))) for row in table.rows]
     notes = [*filter(None, [control_line(summary.controls)]), *summary.missing]
     lines += ["", *(f"- {_escaped(note)}" for note in notes)] if notes else []
@@ -145,7 +146,7 @@ def _escaped(words: str) -> str:
     """Names may hold anything."""
     for mark in "\\|*_`<>":
         words = words.replace(mark, f"\\{mark}")
-    return words.replace("\n", " ")
+    return printable(words.replace("\n", " "))
 
 
 def comparison_csv(summaries: list[Summary]) -> str:
@@ -158,7 +159,10 @@ def comparison_csv(summaries: list[Summary]) -> str:
         table.insert(0, "trace", summary.experiment.trace_path or summary.experiment.trace_sha256)
         table.insert(1, "settings", settings)
         tables.append(table)
-    return str(pd.concat(tables, ignore_index=True).to_csv(index=False, lineterminator="\n"))
+    whole = pd.concat(tables, ignore_index=True)
+    for name in whole.select_dtypes(exclude="number").columns:
+        whole[name] = [printable(cell) if isinstance(cell, str) else cell for cell in whole[name]]
+    return str(whole.to_csv(index=False, lineterminator="\n"))
 
 
 def comparison_object(summary: Summary) -> dict[str, Any]:

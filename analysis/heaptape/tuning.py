@@ -19,6 +19,7 @@ from .comparison import compare
 from .errors import HeaptapeError, TraceError
 from .files import appendable, refuse_inputs
 from .fleet_unit import find_replay
+from .printable import printable
 from .progress import ProgressLine
 from .tuning_front import spread
 from .tuning_replay import (
@@ -220,4 +221,4 @@ def _chosen(study: Study) -> list[Trial]:
 
 
 def _print(tuned: Tuned, as_json: bool) -> None:
-    print(json.dumps(front_object(tuned), indent=1) if as_json else front_text(tuned), flush=True)
+    print(json.dumps(front_object(tuned), indent=1) if as_json else printable(front_text(tuned), keep="\n"), flush=True)

@@ -15,6 +15,7 @@ import pandas as pd
 
 from .comparison import MEASURES, Measure, is_control, round_table
 from .errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
+from .printable import printable
 from .results import read_results
 from .tuning_space import Config, config_text
 
@@ -128,7 +129,7 @@ class Bench:
             with self._rows.open("ab") as kept:
                 kept.write(rows.read_bytes())
         except OSError as error:
-            print(f"heaptape tune: warning: {self._rows}: can't write: {error.strerror}", file=sys.stderr)
+            print(f"heaptape tune: warning: {printable(str(self._rows))}: can't write: {error.strerror}", file=sys.stderr)
 
 
 def ratios(frame: pd.DataFrame, default: str, name: str, objectives: list[str]) -> dict[str, float]:

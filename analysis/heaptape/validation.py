@@ -22,6 +22,7 @@ from .arguments import duration, positive, seed_number, several
 from .errors import EXIT_FAILED, HeaptapeError, UsageError
 from .files import refuse_inputs, write_whole
 from .fleet_unit import find_replay
+from .printable import printable
 from .progress import ProgressLine
 from .results import read_results
 from .trace import read_trace
@@ -86,14 +87,14 @@ class _Talk:
     def step(self, words: str) -> None:
         """What is done now."""
         if self._verbose:
-            print(f"heaptape validate: {words}", file=sys.stderr, flush=True)
+            print(f"heaptape validate: {printable(words)}", file=sys.stderr, flush=True)
         else:
             self._line.show(words)
 
     def detail(self, words: str) -> None:
         """For -v alone."""
         if self._verbose:
-            print(f"  {words}", file=sys.stderr, flush=True)
+            print(f"  {printable(words)}", file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """Leaves no line."""
@@ -298,13 +299,13 @@ def run_validate(options: argparse.Namespace) -> int:
             document = figures_object(found)
             talk.end()
             # Before the files: what can't be written must not cost what was measured.
-            print(json.dumps(document, indent=1) if options.json else validation_text(document), flush=True)
+            print(json.dumps(document, indent=1) if options.json else printable(validation_text(document), keep="\n"), flush=True)
             if options.output:
                 write_whole(options.output, _curve_lines(found), [options.stdin] if options.stdin else [])
     finally:
         talk.end()
     for name, problem in found.problems.items():
-        print(f"heaptape validate: {name}: {problem}", file=sys.stderr)
+        print(f"heaptape validate: {printable(name)}: {printable(problem)}", file=sys.stderr)
     return EXIT_FAILED if found.problems else 0
 
 
