@@ -10,6 +10,7 @@
 #include "error.h"
 #include "form_builder.h"
 #include "option_values.h"
+#include "say.h"
 
 const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
 const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write", "recorded"};
@@ -287,7 +288,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
     bool chosen = options->choices.count > 0 || options->choices.null_only;
     struct ht_error error = {0};
     if (!chosen && ht_choices_add(&options->choices, "all", &error) && !options->list) {
-        fprintf(stderr, "replay: %s\n", error.message);
+        ht_say(stderr, "replay: %s\n", error.message);
         exit(error.status);
     }
 }

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "say.h"
+
 double ht_seconds_since(uint64_t ns) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -31,7 +33,7 @@ void ht_tell_if_late(struct ht_experiment *x, uint32_t done) {
     double budget_s = (double)options->budget_ns / 1e9, total_s = ht_least_s(x, done);
     if (options->rounds || options->quiet || x->told_late || total_s < 1.1 * budget_s + 1) return;
     ht_progress_end(&x->progress);
-    fprintf(stderr,
+    ht_say(stderr,
             "replay: a round takes about %.0f s, so that the warm-up and %d rounds, the least there are, take about "
             "%.0f s, more than the budget of %.0f s\n",
             ht_round_s(x, done), HT_ROUNDS_MIN, total_s, budget_s);
