@@ -36,11 +36,15 @@ static bool seems_mapped(const struct ht_raw_log *log) {
     return mapped < 0 ? !kill((pid_t)log->header.pid, 0) || errno != ESRCH : mapped > 0;
 }
 
+// Whoever opens the file for writing while we hold the lease makes the kernel send us a signal: SIGIO, which
+// would end us, unless another is chosen. SIGURG is ignored by default, whichever thread it comes to.
+static bool take_lease(int fd) { return !fcntl(fd, F_SETSIG, SIGURG) && !fcntl(fd, F_SETLEASE, F_RDLCK); }
+
 bool ht_raw_in_use(const struct ht_raw_log *log) {
     // A read lease is granted only where nobody has the file open, or mapped, for writing.
     int fd = open(log->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0) return seems_mapped(log);
-    bool granted = fcntl(fd, F_SETLEASE, F_RDLCK) == 0;
+    bool granted = take_lease(fd);
     bool refused = !granted && errno == EAGAIN;
     if (granted) fcntl(fd, F_SETLEASE, F_UNLCK);
     close(fd);
