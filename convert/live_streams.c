@@ -256,8 +256,10 @@ static int look_through(struct live_streams *live, struct log_range range, struc
     const struct ht_raw_log part = {.path = live->log->path, .fd = live->log->fd, .windows_end = end};
     struct ht_window window;
     uint64_t at;
-    int more;
-    while (offset < end && (more = ht_raw_next_window(&part, offset, &window, &at, error)) > 0) {
+    while (offset < end) {
+        int more = ht_raw_next_window(&part, offset, &window, &at, error);
+        if (more < 0) return -1;
+        if (!more) return log_ranges_add(still, offset, end - offset) ? 0 : no_memory(live, error);
         int met = meet_window(live, &window, at, error);
         if (met < 0) return -1;
         uint64_t next = at + window.bytes < end ? at + window.bytes : end;
@@ -265,8 +267,7 @@ static int look_through(struct live_streams *live, struct log_range range, struc
         if (!met && !log_ranges_add(still, at, next - at)) return no_memory(live, error);
         offset = next;
     }
-    if (offset < end && more < 0) return -1;
-    return offset >= end || log_ranges_add(still, offset, end - offset) ? 0 : no_memory(live, error);
+    return 0;
 }
 
 static int look_for_windows(struct live_streams *live, struct ht_error *error) {
