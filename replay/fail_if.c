@@ -30,7 +30,9 @@ const char *ht_fail_if_add(struct ht_conditions *conditions, const char *text) {
     at += condition.inclusive;
     char *end = NULL;
     condition.limit = strtod(at, &end);
-    if (end == at || end[strspn(end, " ")] || !isfinite(condition.limit) || condition.limit <= 0) {
+    // strtod would also take hexadecimal, which compare does not.
+    bool decimal = end > at && strspn(at, "+-.0123456789eE ") >= (size_t)(end - at);
+    if (!decimal || end[strspn(end, " ")] || !isfinite(condition.limit) || condition.limit <= 0) {
         return "a ratio above 0 expected after the operator, such as time>1.05";
     }
     conditions->list[conditions->count++] = condition;

@@ -165,7 +165,8 @@ static void conditions_are_read(void **state) {
     assert_true(!conditions.list[1].above && conditions.list[1].inclusive && conditions.list[1].figure == 1);
     static const char *const bad[] = {"",        "time",     "time>",    "time>x",  "time>1.05x",
                                       "time=1",  "tim>1",    "timer>1",  ">1",      "time>0",
-                                      "time>-1", "time>nan", "time>inf", "time>>1", "1>time"};
+                                      "time>-1", "time>nan", "time>inf", "time>>1", "1>time",
+                                      "time>0x2", "time>0x1p1", "time>\t2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_non_null(ht_fail_if_add(&conditions, bad[i]));
     assert_int_equal(conditions.count, 2);
