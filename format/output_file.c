@@ -1,5 +1,6 @@
 #include "output_file.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +22,10 @@ int output_file_open(struct output_file *file, const char *path) {
     struct stat status;
     *file = (struct output_file){.fd = -1};
     if (!strcmp(path, "-")) return (file->fd = dup(STDOUT_FILENO)) < 0 ? -1 : 0;
+    if (!*path) {  // no file has it: that is told before the work is done
+        errno = ENOENT;
+        return -1;
+    }
     bool regular = stat(path, &status) || S_ISREG(status.st_mode);
     if (!regular) return (file->fd = open(path, O_WRONLY | O_CLOEXEC)) < 0 ? -1 : 0;
     file->final_path = final_path(path);

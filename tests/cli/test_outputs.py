@@ -70,6 +70,13 @@ def test_a_full_device_is_told(tools: Tools, trace: Path, kind: str) -> None:
     assert done.stderr.endswith(b"/dev/full: cannot write: No space left on device\n")
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_name_is_told_at_once(tools: Tools, trace: Path, kind: str) -> None:
+    done = run(command(tools, kind, trace, ""))
+    assert done.returncode == 1
+    assert done.stderr.endswith(b": cannot create: No such file or directory\n")
+
+
 @pytest.mark.parametrize("content", ["trace", "raw log"])
 def test_a_file_named_dash_is_not_standard_input(tools: Tools, trace: Path, tmp_path: Path,
                                                  content: str) -> None:
