@@ -46,4 +46,13 @@ HIDDEN size_t wrap_put_resize_begin(struct thread_state *t, enum ht_function fun
 HIDDEN void wrap_put_resize_end(struct thread_state *t, void *old, void *block, size_t bytes,
                                 size_t large_bytes);
 
+// Does the program ask by syscall() for what the hooks of limits serve? Then call the other.
+static inline bool wrap_is_limit(long number) {
+#ifdef SYS_setrlimit
+    if (number == SYS_setrlimit) return true;
+#endif
+    return number == SYS_prlimit64 || number == SYS_mlockall;
+}
+HIDDEN long wrap_limit_by_number(long number, long a, long b, long c, long d);
+
 #endif

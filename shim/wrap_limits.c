@@ -47,6 +47,15 @@ static int set_limit(pid_t pid, int resource, const struct rlimit *limit, struct
     return result;
 }
 
+long wrap_limit_by_number(long number, long a, long b, long c, long d) {
+    if (number == SYS_mlockall) return mlockall((int)a);
+    bool of_process = number == SYS_prlimit64;
+    long result = with_errno(raw_syscall(number, a, b, c, d, 0, 0));
+    if (!result && (int)(of_process ? b : a) == RLIMIT_AS && (of_process ? c : b))
+        heed_limit(of_process ? (pid_t)a : 0);
+    return result;
+}
+
 // By their symbols' names: the headers of C libraries differ in the types, and make macros of the words. On
 // 64-bit machines all limits have the same shape.
 int wrap_setrlimit(int resource, const struct rlimit *limit) __asm__("setrlimit");

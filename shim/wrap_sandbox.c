@@ -1,7 +1,7 @@
 // prctl and syscall, watched for the moment at which the program forbids itself system calls (seccomp). From
 // then on any call of ours may be its end, so the recorder makes none: it goes on in room prepared just
 // before, without samples, and stops when that is used up. Where the cycle counter is forbidden it stops at
-// once.
+// once. By syscall() a program may also fork and limit itself past the functions that are watched for that.
 #include <errno.h>
 #include <sched.h>
 
@@ -68,6 +68,7 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     bool strict = number == SYS_seccomp && a == SET_MODE_STRICT && !b && !c;
     bool filter = number == SYS_seccomp && a == SET_MODE_FILTER && c;
     if (unlikely(is_fork(number, a, b))) return fork_noticed(number, a, b, c, d, e);
+    if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
     if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
     bool sealed_now = prepare(strict);
     long result = call(number, a, b, c, d, e, f);

@@ -80,10 +80,11 @@ def test_memory_limit(tools: Tools, tmp_path: Path, limit: str) -> None:
     assert recorded >= 0.9 * alone
 
 
-def test_locked_memory(tools: Tools, tmp_path: Path) -> None:
-    """A program that may lock 64 MiB locks all it has, and all it will have. A recorder's reserve
-    must not forbid that, nor be filled by it."""
-    compared = compare(tools, tmp_path, limited(tools, tmp_path, "--core=0", "mlockall"))
+@pytest.mark.parametrize("mode", ["mlockall", "mlockall_by_number"])
+def test_locked_memory(tools: Tools, tmp_path: Path, mode: str) -> None:
+    """A program that may lock 64 MiB locks all it has, and all it will have, by the C library or by
+    syscall(). A recorder's reserve must not forbid that, nor be filled by it."""
+    compared = compare(tools, tmp_path, limited(tools, tmp_path, "--core=0", mode))
     assert compared.recording.outcome.status == 73
     compared.assert_whole()
     alone, recorded = reports(compared, tmp_path)

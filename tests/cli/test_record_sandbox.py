@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,12 @@ def test_filter_while_nothing_is_recorded(tools: Tools, tmp_path: Path,
     assert recording.outcome == Outcome(114, b"", b"")
 
 
-def test_limit_that_the_program_sets_itself(tools: Tools, tmp_path: Path) -> None:
-    """RLIMIT_AS that comes later: most of the reserved address space is given back before."""
-    compared = compare_mode(tools, tmp_path, "seal_early", "limits_itself", status=115)
+@pytest.mark.parametrize("by", [
+    [], ["prlimit64"],
+    pytest.param(["setrlimit"], marks=pytest.mark.skipif(
+        platform.machine() != "x86_64", reason="only x86-64 has a system call setrlimit"))])
+def test_limit_that_the_program_sets_itself(tools: Tools, tmp_path: Path, by: list[str]) -> None:
+    """RLIMIT_AS that comes later, by the C library or by the number of a system call: most of the
+    reserved address space is given back."""
+    compared = compare_mode(tools, tmp_path, "seal_early", "limits_itself", *by, status=115)
     compared.assert_whole(processes=1)

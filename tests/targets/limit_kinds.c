@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "target_modes.h"
 
@@ -77,9 +78,12 @@ static long long memory_field_kib(const char *name) {
     return line ? atoll(line + strlen(name)) : 0;
 }
 
+static int lock_by_function(void) { return mlockall(MCL_CURRENT | MCL_FUTURE); }
+static int lock_by_number(void) { return (int)syscall(SYS_mlockall, MCL_CURRENT | MCL_FUTURE); }
+
 // All memory locked, present and future, as a user who may lock at most 64 MiB: what is only reserved must
 // neither become real nor count as too much.
-static int lock_all_memory(char *path) {
+static int lock_all_memory(char *path, int (*lock)(void)) {
     static struct plain_writer out;
     struct rlimit limit;
     tally_churn(SIZE_BEFORE, 1000);
@@ -88,13 +92,16 @@ static int lock_all_memory(char *path) {
     limit.rlim_cur = limit.rlim_max < 64 * MIB ? limit.rlim_max : 64 * MIB;
     if (setrlimit(RLIMIT_MEMLOCK, &limit)) target_fail("cannot set the limit");
     if (geteuid() == 0 && setuid(65534)) target_fail("cannot change the user");
-    if (mlockall(MCL_CURRENT | MCL_FUTURE)) target_fail("cannot lock the memory");
+    if (lock()) target_fail("cannot lock the memory");
     tally_churn(SIZE_AFTER, 300000);
     for (int i = 0; i < 100; i++) free(malloc(MIB / 4));
     writer_print(&out, "%lld\n", memory_field_kib("VmRSS:"));
     writer_close(&out);
     return 73;
 }
+
+static int lock_all(char *path) { return lock_all_memory(path, lock_by_function); }
+static int lock_all_by_number(char *path) { return lock_all_memory(path, lock_by_number); }
 
 static void *allocate_on_little(void *unused) {
     (void)unused;
@@ -144,7 +151,8 @@ int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"fsize", write_to_the_limit},
                                                {"fsize_later", write_nothing_more},
                                                {"memory", use_all_memory},
-                                               {"mlockall", lock_all_memory},
+                                               {"mlockall", lock_all},
+                                               {"mlockall_by_number", lock_all_by_number},
                                                {"little_stacks", little_stacks},
                                                {"wait", wait_for_word},
                                                {NULL, NULL}};

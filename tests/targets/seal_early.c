@@ -1,6 +1,7 @@
 // Forbids itself system calls at moments that catch a recorder out: before the first allocation of a process,
-// or of a forked child, or where nothing is being recorded. Usage: seal_early COUNTS MODE
+// or of a forked child, or where nothing is being recorded. Usage: seal_early COUNTS MODE [BY]
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "seccomp_filters.h"
 #include "target_modes.h"
@@ -54,12 +55,18 @@ static int when_idle(char *unused) {
     return 114;
 }
 
-// The limit on address space comes after the start, and leaves room for what is asked for next.
-static int limits_itself(char *unused) {
-    (void)unused;
+// The limit on address space comes after the start, and leaves room for what is asked for next. By the number
+// of a system call, if one is named.
+static int limits_itself(char *by) {
     struct rlimit limit = {1ul << 30, 1ul << 30};
     tally_churn(SIZE_BEFORE, 1000);
-    if (setrlimit(RLIMIT_AS, &limit)) target_fail("setrlimit");
+    long failed = -1;
+    if (!by) failed = setrlimit(RLIMIT_AS, &limit);
+    else if (!strcmp(by, "prlimit64")) failed = syscall(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL);
+#ifdef SYS_setrlimit
+    else if (!strcmp(by, "setrlimit")) failed = syscall(SYS_setrlimit, RLIMIT_AS, &limit);
+#endif
+    if (failed) target_fail("the limit was not set");
     void *block = malloc(512 << 20);
     if (!block) return 1;
     free(block);
