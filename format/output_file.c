@@ -67,7 +67,7 @@ void output_file_abandon(struct output_file *file) {
 }
 
 bool output_file_is_own(int fd) {
-    struct stat status;
+    struct stat status;  // a file in memory has no name at all
     return !fstat(fd, &status) && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
-           status.st_nlink == 1;
+           status.st_nlink <= 1;
 }
