@@ -52,39 +52,36 @@ static void let_go(const struct hold *held) {
     recorder_has_called();
 }
 
+static void note(uintptr_t start, size_t bytes, bool own) {
+    struct hold held;
+    if (!hold(&held)) return;
+    if (own) own_map(start, bytes);
+    else own_unmap(start, bytes);
+    let_go(&held);
+}
+
 static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     int saved = errno;
-    struct hold held;
     sample(bytes);
-    if (hold(&held)) {
-        if (own) own_map(start, bytes);
-        else own_unmap(start, bytes);
-        let_go(&held);
-    }
+    note(start, bytes, own);
     errno = saved;
 }
 
 // Around a move. What is the program's own is forgotten before the kernel moves it away: another thread may get
 // the old addresses at once, and note them. True if it was.
 static bool begin_move(uintptr_t from, size_t bytes) {
-    if (!recorder_may_call()) return false;
-    uint64_t old = sys_block_signals();
+    struct hold held;
+    if (!hold(&held)) return false;
     bool own = own_has(from);
     if (own) own_unmap(from, bytes);
-    sys_restore_signals(old);
-    recorder_has_called();
+    let_go(&held);
     return own;
 }
 
 // What is not its own may have come to lie on what was.
 static void end_move(uintptr_t to, size_t bytes, bool own) {
     int saved = errno;
-    if (!recorder_may_call()) return;
-    uint64_t old = sys_block_signals();
-    if (own) own_map(to, bytes);
-    else own_unmap(to, bytes);
-    sys_restore_signals(old);
-    recorder_has_called();
+    note(to, bytes, own);
     errno = saved;
 }
 

@@ -34,8 +34,13 @@ struct thread_state *recorder_idle_thread(void) { return NULL; }
 // Volatile: the compiler knows libc's mremap, which would read none of this.
 static volatile bool watched;
 bool recorder_watches_maps(const void *caller) { return caller && watched; }
-void own_map(uintptr_t start, size_t bytes) { set(start, bytes, true); }
-void own_unmap(uintptr_t start, size_t bytes) { set(start, bytes, false); }
+// The table has a lock: a handler of a fault that maps memory meanwhile must find the gate busy.
+static void note(uintptr_t start, size_t bytes, bool value) {
+    assert_true(is_busy(self.gate));
+    set(start, bytes, value);
+}
+void own_map(uintptr_t start, size_t bytes) { note(start, bytes, true); }
+void own_unmap(uintptr_t start, size_t bytes) { note(start, bytes, false); }
 bool own_has(uintptr_t address) { return *page_at(address); }
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) { (void)t, (void)stamp, (void)final; }
 
