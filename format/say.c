@@ -28,17 +28,48 @@ static bool is_dangerous(uint32_t character) {
            (character >= 0x2066 && character <= 0x2069);
 }
 
-static void put(FILE *out, const char *text, bool has_marks) {
+// Standard error has no buffer: each character would be a write of its own, and another process's line could come in
+// between.
+struct piece {
+    FILE *out;
+    size_t used;
+    char text[1024];
+};
+
+static void flush_piece(struct piece *piece) {
+    fwrite(piece->text, piece->used, 1, piece->out);
+    piece->used = 0;
+}
+
+static char *room_for(struct piece *piece, size_t bytes) {
+    if (piece->used + bytes > sizeof piece->text) flush_piece(piece);
+    piece->used += bytes;
+    return piece->text + piece->used - bytes;
+}
+
+static void put_byte(struct piece *piece, char byte) { *room_for(piece, 1) = byte; }
+
+static void put_escaped(struct piece *piece, char kind, unsigned digits, uint32_t value) {
+    static const char hexadecimal[] = "0123456789abcdef";
+    put_byte(piece, '\\');
+    put_byte(piece, kind);
+    while (digits--) put_byte(piece, hexadecimal[value >> 4 * digits & 15]);
+}
+
+static void put(FILE *out, const char *text, bool has_marks, bool ends) {
+    struct piece piece = {.out = out, .used = 0};
     const unsigned char *at = (const unsigned char *)text;
     while (*at) {
         unsigned bytes;
         uint32_t character = character_at(at, &bytes);
-        if (has_marks && *at == NEWLINE) putc('\n', out);
-        else if (!bytes || (bytes == 1 && is_dangerous(character))) fprintf(out, "\\x%02x", *at);
-        else if (is_dangerous(character)) fprintf(out, "\\u%04x", (unsigned)character);
-        else fwrite(at, bytes, 1, out);
+        if (has_marks && *at == NEWLINE) put_byte(&piece, '\n');
+        else if (!bytes || (bytes == 1 && is_dangerous(character))) put_escaped(&piece, 'x', 2, *at);
+        else if (is_dangerous(character)) put_escaped(&piece, 'u', 4, character);
+        else memcpy(room_for(&piece, bytes), at, bytes);
         at += bytes ? bytes : 1;
     }
+    if (ends) put_byte(&piece, '\n');
+    flush_piece(&piece);
 }
 
 static size_t count(const char *text, int byte) {
@@ -60,8 +91,7 @@ void ht_say_with(FILE *out, const char *format, va_list arguments) {
     bool has_marks = length >= 0 && count(text, NEWLINE) == count(format, '\n');
     bool ends = length > 0 && !has_marks && text[length - 1] == (char)NEWLINE;
     if (ends) text[length - 1] = 0;
-    if (length >= 0) put(out, text, has_marks);
-    if (ends) putc('\n', out);
+    if (length >= 0) put(out, text, has_marks, ends);
     if (length >= 0) free(text);
     free(marked);
 }

@@ -1,0 +1,68 @@
+// Lines for people: what is printed in letters, and that a line is one write.
+#include "unit_support.h"
+
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "say.h"
+
+enum { ROOM = 8192 };
+
+// What one call writes to a stream without a buffer, as standard error is. Each write is a packet.
+static unsigned say(const char *text, char *written) {
+    int ends[2];
+    unsigned writes = 0;
+    size_t used = 0;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    FILE *out = fdopen(ends[0], "w");
+    assert_non_null(out);
+    setvbuf(out, NULL, _IONBF, 0);
+    ht_say(out, "%s: %d\n", text, 7);
+    fclose(out);
+    ssize_t got;
+    while ((got = read(ends[1], written + used, ROOM - 1 - used)) > 0) {
+        used += (size_t)got;
+        writes++;
+    }
+    written[used] = 0;
+    close(ends[1]);
+    return writes;
+}
+
+static void a_line_is_one_write(void **state) {
+    (void)state;
+    char written[ROOM];
+    assert_int_equal(say("/tmp/a.raw: Übergröße", written), 1);
+    assert_string_equal(written, "/tmp/a.raw: Übergröße: 7\n");
+}
+
+static void what_leads_astray_is_in_letters(void **state) {
+    (void)state;
+    char written[ROOM];
+    say("a\x1b[2J\nb\xe2\x80\xae\xc2\x9b\xc3", written);
+    assert_string_equal(written, "a\\x1b[2J\\x0ab\\u202e\\u009b\\xc3: 7\n");
+    // The byte that stands for the format's newlines.
+    say("a\xff", written);
+    assert_string_equal(written, "a\\xff: 7\n");
+}
+
+static void long_lines_are_whole(void **state) {
+    (void)state;
+    char text[3001], written[ROOM];
+    memset(text, 'x', 3000);
+    text[3000] = 0;
+    memcpy(text + 1022, "\xe2\x82\xac", 3);
+    say(text, written);
+    assert_int_equal(strlen(written), 3000 + strlen(": 7\n"));
+    assert_memory_equal(written, text, 3000);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_line_is_one_write),
+        cmocka_unit_test(what_leads_astray_is_in_letters),
+        cmocka_unit_test(long_lines_are_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
