@@ -129,16 +129,14 @@ static void ask_apart(void *argument) {
 // what is left is asked again now and then.
 static uint64_t memory_share(void) {
     enum { PART = 3 };
-    static atomic_flag asking = ATOMIC_FLAG_INIT;
     static _Atomic uint64_t known = UINT64_MAX;
-    static _Atomic uint32_t asking_pid;
-    // A forked child's parent may have been at it.
-    if (asking_pid != sys_getpid()) atomic_flag_clear(&asking);
-    if (!atomic_flag_test_and_set(&asking)) {
+    static _Atomic uint32_t asks;  // the process of which a thread asks; 0: none does
+    uint32_t pid = sys_getpid(), other = asks;
+    // Where it is another process, that is the parent of a fork, whose thread is not here.
+    if (other != pid && atomic_compare_exchange_strong(&asks, &other, pid)) {
         uint64_t room = UINT64_MAX;
-        asking_pid = sys_getpid();
         if (run_apart(ask_apart, &room, sizeof room)) known = room;
-        atomic_flag_clear(&asking);
+        asks = 0;
     }
     return known / PART;
 }
