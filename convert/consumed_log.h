@@ -7,8 +7,8 @@
 // Refuses a log whose space has been given back, and says where its trace is. Returns 0 or -1 with error.
 //
 // A follower marks the log before it makes the first hole (docs/raw-log-format.md, "Consumed logs"), and what
-// is read here is read in order. So whoever asks behind the last byte that it has read, and is told that the
-// log is whole, has read no hole. To have asked at the start says nothing about the end.
+// is read here is read in order. So a reader that finds no mark after the last byte that it has read has read no
+// hole. A check before the first byte is not enough.
 int consumed_log_check(const struct ht_raw_log *log, struct ht_error *error);
 
 // One follower at a time: locks the log for as long as it is open. Readers are not kept from it; where the

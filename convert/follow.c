@@ -232,8 +232,7 @@ static int begin_anew(struct follower *f, struct ht_error *error) {
 }
 
 // Is what was given back since this trace was left in another's? Then what lies behind its state's positions
-// may be gone. A name that differs only tells nothing once space was given back for this trace: its folder may
-// have been moved.
+// may be gone. Where space was given back for this trace, another name proves nothing: its folder may have been moved.
 static int check_consumer(struct follower *f, struct ht_error *error) {
     char consumer[HT_RAW_CONSUMER_BYTES];
     f->give.marked = ht_raw_consumer(&f->log, consumer);

@@ -560,7 +560,7 @@ struct follow_state *follow_state_open(const char *path, const struct ht_raw_log
     if (!whole)
         ht_error_input(error, path, 0,
                        own ? "a state whose checksum fits expected"
-                           : "a state expected that is one's own and has no other name");
+                           : "a state expected that belongs to this user and has no second name");
     if (!whole || check_head(state, log, error)) {
         follow_state_close(state);
         return NULL;

@@ -19,7 +19,7 @@ const char *output_file_finish(struct output_file *file);
 void output_file_abandon(struct output_file *file);
 
 // Of a file that was there before: is it a regular one of ours that has no other name? In a folder where others
-// may write too, a file to go on with may be theirs, or another name of one that is dear to us.
+// may write too, a file to go on with may be theirs, or a second name of another file of ours.
 bool output_file_is_own(int fd);
 
 #endif

@@ -24,8 +24,8 @@ const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_
         break;
     case HT_STOP_MEMORY:
         snprintf(text, HT_STOP_TEXT_BYTES,
-                 "its folder is in memory, of which the program needs what is left; a folder on a disk has more "
-                 "room");
+                 "its folder is in memory, and the program needs the memory that is left; a folder on a disk has "
+                 "more room");
         break;
     case HT_STOP_CONTROL: snprintf(text, HT_STOP_TEXT_BYTES, "ended by heaptape ctl"); break;
     default: snprintf(text, HT_STOP_TEXT_BYTES, "reason %u, which is unknown here", header->stop_reason);

@@ -476,7 +476,7 @@ static int open_lasting(struct ht_trace_writer *writer, bool create, struct ht_e
     const char *partial = writer->file.partial_path;
     if (writer->file.final_path && partial) writer->file.fd = open_partial(partial, create);
     if (writer->file.fd < 0 && errno == EEXIST)
-        return ht_error_system(error, partial, "not a file of one's own that has no other name");
+        return ht_error_system(error, partial, "not a file that belongs to this user and has no second name");
     if (writer->file.fd < 0) return ht_error_system(error, writer->path, "cannot open its partial file");
     if (flock(writer->file.fd, LOCK_EX | LOCK_NB)) {
         if (errno == EWOULDBLOCK) errno = EBUSY;

@@ -22,7 +22,7 @@ static size_t character_bytes(const unsigned char *at, size_t room) {
     return surrogate || beyond || too_long ? 0 : bytes;
 }
 
-// Ends the string; what is no text, or would drive a terminal, becomes a question mark.
+// Ends the string, and replaces what is not UTF-8, and control characters, by question marks.
 static void make_text(char *text, size_t room) {
     unsigned char *at = (unsigned char *)text;
     text[room - 1] = 0;
@@ -71,7 +71,7 @@ static const char *wrong_outcome(const struct ht_outcome *outcome) {
     return NULL;
 }
 
-// Tables are looked at whatever became of the child: some are read even after a failure.
+// Tables are checked however the child ended: some are read after a failure, too.
 static const char *wrong_tables(const struct ht_child_figures *figures, uint64_t samples) {
     if (figures->residencies > HT_RESIDENCIES_MAX) return "the number of residencies";
     if (figures->reports > HT_REPORTS_MAX || figures->report_values > HT_REPORT_VALUES_MAX)
@@ -119,7 +119,7 @@ bool ht_child_answer_check(struct ht_exchange *answer, const struct ht_job *job,
     const char *wrong = what_is_wrong(answer, job, built, rss_bytes);
     if (!wrong) return true;
     snprintf(problem, room,
-             "its answer can't be right (%s): something in it wrote over memory that is replay's", wrong);
+             "its answer can't be right (%s): something in it wrote over memory that belongs to replay", wrong);
     answer->job = *job;
     answer->outcome = (struct ht_outcome){0};
     answer->figures = (struct ht_child_figures){.repeats = 1};

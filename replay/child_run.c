@@ -34,7 +34,7 @@ static void on_signal(int number) {
 
 bool ht_child_interrupted(void) { return interrupted; }
 
-// What is ignored stays ignored: nohup, say. But whoever ignores SIGCHLD is not told how a child ended.
+// What is ignored stays ignored: nohup, say. But where SIGCHLD is ignored, the kernel keeps no exit status of a child.
 void ht_child_catch_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     signal(SIGCHLD, SIG_DFL);

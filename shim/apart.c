@@ -21,8 +21,7 @@ enum {
 };
 
 // Those of libc's threads, because filters of system calls and emulators know these and may refuse others.
-// Nothing but the end of such a thread is told to anybody: not to a parent that waits for children, nor by a
-// signal.
+// Nobody else learns that such a thread was there: no parent that waits for children, and no signal is sent.
 static const long THREAD_FLAGS = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
                                  CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
 

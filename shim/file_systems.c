@@ -33,8 +33,8 @@ const char *file_system_unfit(const struct statfs *status) {
     uint32_t magic = (uint32_t)status->f_type;
     for (size_t i = 0; i < sizeof unfit / sizeof *unfit; i++)
         if (unfit[i].magic == magic) return unfit[i].kind;
-    // It tells the figures of the file system that it writes to, not the name. One without a number of files
-    // is btrfs.
+    // statfs gives the figures of the file system that it writes to, but not its type. One without a number of
+    // files is btrfs.
     if (magic == OVERLAY && !status->f_files) return "an overlay over btrfs, which copies on write";
     return NULL;
 }

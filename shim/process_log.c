@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-// A mapping of a file as /proc/PID/maps tells it.
+// A mapping of a file: a line of /proc/PID/maps.
 struct mapped_file {
     uint64_t start, end, inode;
     unsigned major, minor;
@@ -77,8 +77,8 @@ static int find_mapping(pid_t pid, struct mapped_file *newest) {
     return any ? 0 : -1;
 }
 
-// Whether the open file is the one in the mapping. The kernel tells device and inode of both in the same place:
-// what fstat tells differs from that on some file systems (overlayfs, btrfs).
+// Whether the open file is the one in the mapping. Device and inode of both come from the same place, because
+// those of fstat differ from it on some file systems (overlayfs, btrfs).
 static bool is_the_file(int fd, const struct mapped_file *wanted) {
     char line[PATH_MAX + 256];
     void *own = mmap(NULL, 1, PROT_READ, MAP_SHARED, fd, 0);

@@ -37,8 +37,8 @@ static const struct sign symbol_signs[] = {
     {RUNTIME, "PyObject_Malloc", "Python"},     {RUNTIME, "zend_mm_gc", "PHP"},
 };
 
-// An allocator that is linked in may have lost all functions but those that the program calls, so that any of its
-// own tells of it. Not all of a prefix: MyISAM has functions that begin with mi_ and _mi_, too.
+// An allocator that is linked in may have lost all functions but those that the program calls, so that any
+// function of its own is a sign. Not all of a prefix: MyISAM has functions that begin with mi_ and _mi_, too.
 static const struct sign allocator_signs[] = {
     {ALLOCATOR, "_rjem_*", "jemalloc"},
     {ALLOCATOR, "je_malloc*", "jemalloc"},

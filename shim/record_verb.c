@@ -128,7 +128,7 @@ static int status_of(const struct ending *ending) {
                                             : WEXITSTATUS(ending->wait_status);
 }
 
-// The program's own failure is told by its status, which goes before ours.
+// The program's own failure, which its status shows, goes before ours.
 static int or_failed(int program_status) { return program_status ? program_status : EXIT_RECORD_FAILED; }
 
 // Such a status may be the program's own; then it made calls, or says nothing worse than that it made none.
@@ -175,7 +175,7 @@ static int conclude_converted(const struct options *options, const struct record
     return incomplete ? or_failed(status) : status;
 }
 
-// A folder that was asked for is made; what is above it must be there, so that a slip of the pen makes no tree.
+// A folder that was asked for is made; what is above it must be there, so that a mistyped name makes no tree.
 static int find_directory(const struct options *options, char directory[PATH_MAX]) {
     struct statfs status;
     const char *wanted = options->directory ? options->directory : getenv("MALLOC_WRAP_OUT"), *unfit;

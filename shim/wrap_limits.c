@@ -32,8 +32,8 @@ EXPORT int mlockall(int flags) {
     return result;
 }
 
-// As at the start: a small part of what the program may have. The kernel has accepted the limit, and tells it:
-// the program's own pointer need not be good any more.
+// As at the start: a small part of what the program may have. The kernel has accepted the limit, and is asked for
+// it: the program's own pointer need not be good any more.
 static void heed_limit(pid_t pid) {
     enum { PART = 16 };
     if (recorder_sealed || (pid && (uint32_t)pid != sys_getpid()) || recorder_is_borrowed()) return;

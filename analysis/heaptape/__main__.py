@@ -1,4 +1,4 @@
-"""`python -m heaptape VERB`, which is what `heaptape VERB` becomes. Whatever is missing is told in one line."""
+"""`python -m heaptape VERB`, which is what `heaptape VERB` becomes. A missing package is reported in one line."""
 
 from __future__ import annotations
 
