@@ -135,7 +135,10 @@ static __attribute__((noinline)) long begin_thread(long flags, struct apart *apa
 #endif
 }
 
-static bool is_gone(long tid) { return raw_syscall(SYS_tgkill, sys_getpid(), tid, 0, 0, 0, 0) != 0; }
+// Any other refusal, as a filter's of system calls, says nothing of the thread.
+static bool is_gone(long tid) {
+    return raw_syscall(SYS_tgkill, sys_getpid(), tid, 0, 0, 0, 0) == -ESRCH;
+}
 
 // Until it has left the process as well, which is a little later than it wakes us: a program of one thread
 // may do what those of several may not (unshare, setns).

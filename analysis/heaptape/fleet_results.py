@@ -15,7 +15,7 @@ from .errors import HeaptapeError, ResultsError, UsageError
 from .files import final_path, refuse_inputs
 from .fleet_plan import Plan
 from .fleet_unit import Outcome, Unit, builds_here, file_sha256, terms_of
-from .results_schema import SchemaError, parse_line
+from .results_schema import SchemaError, is_count, parse_line
 
 Key = tuple[str, str, int]
 
@@ -34,7 +34,7 @@ def key_of(row: dict[str, Any]) -> Key:
 def _check_key(row: dict[str, Any]) -> None:
     """What a plain line of replay's does not have. Raises SchemaError."""
     fleet = row.get("fleet")
-    if not isinstance(fleet, dict) or not isinstance(fleet.get("lines"), int):
+    if not isinstance(fleet, dict) or not is_count(fleet.get("lines")):
         raise SchemaError('expected an object "fleet" with a number of lines')
     if not (isinstance(row.get("configuration"), str) and isinstance(row["trace"].get("sha256"), str)):
         raise SchemaError('expected a text "configuration" and the trace\'s "sha256"')

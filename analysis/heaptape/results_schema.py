@@ -119,7 +119,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
@@ -136,7 +136,7 @@ def _is_text(value: Any) -> bool:
 
 
 _NUMBER, _TEXT = (_or_null(_is_number), "a number"), (_or_null(_is_text), "a text")
-_COUNT, _OBJECT = (_or_null(_is_count), "a whole number"), (_or_null(lambda value: isinstance(value, dict)), "an object")
+_COUNT, _OBJECT = (_or_null(is_count), "a whole number"), (_or_null(lambda value: isinstance(value, dict)), "an object")
 _LIST, _TRUTH = (_or_null(_of_numbers), "a list of numbers"), (_or_null(lambda value: isinstance(value, bool)), "true or false")
 _Rule = tuple[Callable[[Any], bool], str]
 
@@ -149,7 +149,7 @@ _OTHERS: dict[str, _Rule] = {
 
 def _check(value: dict[str, Any]) -> None:
     schema = value.get("schema")
-    if schema is not None and not _is_count(schema):
+    if schema is not None and not is_count(schema):
         raise _bad("schema", "a whole number", schema)
     if schema is not None and schema > SCHEMA:
         raise SchemaError(f"expected results of schema {SCHEMA}, found {schema}; a newer heaptape reads them")
@@ -160,7 +160,7 @@ def _check(value: dict[str, Any]) -> None:
         raise SchemaError(f'expected the allocator\'s "name", found {_in_words(value["allocator"].get("name"))}')
     if value.get("pass") not in PASSES:
         raise SchemaError(f'expected "pass" to be "time", "memory" or "verify", found {_in_words(value.get("pass"))}')
-    if not _is_count(value.get("round")):
+    if not is_count(value.get("round")):
         raise _bad("round", "a whole number", value.get("round"))
     for where, item, (test, expected) in _rules(value):
         if not test(item):

@@ -178,6 +178,17 @@ def test_other_terms_are_not_mixed(tmp_path: Path, fake: Path) -> None:
         FleetResults(results, plan)
 
 
+@pytest.mark.parametrize("lines", ["true", "-1", "1.5"])
+def test_a_number_of_lines_that_is_none_is_refused(tmp_path: Path, fake: Path, lines: str) -> None:
+    plan, results = _plan(tmp_path, {"a": "a"}), tmp_path / "r.jsonl"
+    _done(plan, results, units_of(plan))
+    first = json.loads(results.read_text().splitlines()[0])
+    first["fleet"]["lines"] = json.loads(lines)
+    results.write_text(json.dumps(first, separators=(",", ":")) + "\n")
+    with pytest.raises(ResultsError, match='an object "fleet" with a number of lines'):
+        FleetResults(results, plan)
+
+
 @pytest.mark.parametrize("has_build_id", [True, False])
 def test_another_build_of_the_same_path_is_not_mixed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake: Path, has_build_id: bool,
