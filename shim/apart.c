@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include "sys.h"
@@ -17,13 +18,18 @@ enum {
     STACK_BYTES = 192 << 10,
     UNSHARE_TABLE = 2,  // CLOSE_RANGE_UNSHARE, of Linux 5.9
     LOOK_NS = 20000000,
-    GONE_TRIES_MAX = 1 << 14
+    GONE_YIELDS_MAX = 64,
+    GONE_NAP_NS = 20000,
+    GONE_NAPS_MAX = 1 << 10,
+    UNUSED_TRIES_MAX = 1 << 14
 };
 
 // Those of libc's threads, because filters of system calls and emulators know these and may refuse others.
 // Nobody else learns that such a thread was there: no parent that waits for children, and no signal is sent.
 static const long THREAD_FLAGS = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD |
                                  CLONE_SYSVSEM | CLONE_SETTLS | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID;
+// What makes it a process instead, on the same memory, for whose end only who asks for it waits.
+static const long PROCESS_WITHOUT = CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM;
 
 // At the top of the thread's stack.
 struct apart {
@@ -46,6 +52,9 @@ static struct {
 // Set on kernels that can't empty a thread's table: there it begins as a copy of the program's.
 static _Atomic bool copies_table;
 
+static _Atomic uint32_t under_way;
+static _Atomic bool in_processes;  // see apart_in_processes
+
 static char *map_stack(void) {
     char *at = sys_mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
     if (at && sys_mprotect(at + GUARD_BYTES, STACK_BYTES, PROT_READ | PROT_WRITE)) {
@@ -67,7 +76,15 @@ static void give_stack(char *stack) {
     else sys_munmap(stack, GUARD_BYTES + STACK_BYTES);
 }
 
-void apart_after_fork(void) { atomic_flag_clear(&kept.taken); }
+void apart_after_fork(void) {
+    atomic_flag_clear(&kept.taken);
+    atomic_store(&under_way, 0);
+}
+
+void apart_in_processes(void) {
+    atomic_store(&in_processes, true);
+    for (unsigned tries = 0; tries < UNUSED_TRIES_MAX && under_way; tries++) sys_yield();
+}
 
 // All that the thread does. A program that watches its own writes forbids itself our stack, too: its handler
 // of faults needs the caller's alternate stack then, which nobody uses but who is on it already.
@@ -141,30 +158,44 @@ static bool is_gone(long tid) {
 }
 
 // Until it has left the process as well, which is a little later than it wakes us: a program of one thread
-// may do what those of several may not (unshare, setns).
-static void await_end(struct apart *apart, long tid) {
+// may do what those of several may not (unshare, setns). Where its priority is below ours, it may need us to
+// sleep.
+static void await_gone(long tid) {
+    const struct timespec nap = {.tv_nsec = GONE_NAP_NS};
+    for (unsigned tries = 0; tries < GONE_YIELDS_MAX + GONE_NAPS_MAX && !is_gone(tid); tries++) {
+        if (tries < GONE_YIELDS_MAX) sys_yield();
+        else raw_syscall(SYS_nanosleep, (long)&nap, 0, 0, 0, 0, 0);
+    }
+}
+
+static void await_end(struct apart *apart, long tid, bool process) {
     struct timespec look = {.tv_nsec = LOOK_NS};
-    while (__atomic_load_n(&apart->running, __ATOMIC_ACQUIRE)) {
+    while (!process && __atomic_load_n(&apart->running, __ATOMIC_ACQUIRE)) {
         raw_syscall(SYS_futex, (long)&apart->running, FUTEX_WAIT, 1, (long)&look, 0, 0);
         // The kernel wakes nobody where the program has just forbidden writing to that memory.
         if (__atomic_load_n(&apart->running, __ATOMIC_ACQUIRE) && is_gone(tid)) return;
     }
-    for (unsigned tries = 0; tries < GONE_TRIES_MAX && !is_gone(tid); tries++) sys_yield();
+    if (!process) await_gone(tid);
+    else
+        while (raw_syscall(SYS_wait4, tid, 0, __WALL, 0, 0, 0) == -EINTR) continue;
 }
 
 static bool run_once(struct apart *apart, bool copies) {
+    bool process = in_processes;
+    long flags = THREAD_FLAGS & ~((copies ? CLONE_FILES : 0) | (process ? PROCESS_WITHOUT : 0));
     apart->running = 1;
     apart->failed = 0;
     apart->own_table = copies;
-    long tid = begin_thread(copies ? THREAD_FLAGS & ~CLONE_FILES : THREAD_FLAGS, apart);
+    long tid = begin_thread(flags, apart);
     if (tid < 0) return false;
-    await_end(apart, tid);
+    await_end(apart, tid, process);
     return !apart->failed;
 }
 
 bool run_apart(void (*function)(void *), void *argument, size_t bytes) {
     // The thread begins with these signals blocked, so that no handler of the program's runs in it.
     uint64_t signals = sys_block_signals();
+    atomic_fetch_add(&under_way, 1);
     char *stack = take_stack();
     bool done = false;
     if (stack) {
@@ -175,13 +206,15 @@ bool run_apart(void (*function)(void *), void *argument, size_t bytes) {
         memcpy(apart->argument, argument, bytes);
         bool copies = copies_table;
         done = run_once(apart, copies);
-        if (!done && !copies && (apart->failed == -ENOSYS || apart->failed == -EPERM)) {
+        // By the kernel, or by a filter of system calls, which may answer what it likes.
+        if (!done && !copies && apart->failed && apart->failed != -ENOMEM) {
             copies_table = true;
             done = run_once(apart, true);
         }
         memcpy(argument, apart->argument, bytes);
         give_stack(stack);
     }
+    atomic_fetch_sub(&under_way, 1);
     sys_restore_signals(signals);
     return done;
 }

@@ -16,6 +16,11 @@ enum { APART_ARGUMENT_BYTES_MAX = 64 };
 // can be no such thread: nothing was done then.
 HIDDEN bool run_apart(void (*function)(void *), void *argument, size_t bytes);
 
+// From here on not by threads, but by processes on the same memory, for which nobody else waits unless by
+// __WALL. Closing a message queue in any thread of a process ends the notification that the process has asked
+// for, even where the queue stays open.
+HIDDEN void apart_in_processes(void);
+
 // In a forked child: whoever used the stack is a thread of the parent's.
 HIDDEN void apart_after_fork(void);
 

@@ -42,6 +42,15 @@ static bool binds_past_us(uintptr_t base, struct relocations list) {
     return false;
 }
 
+static bool holds(const struct dl_phdr_info *info, uintptr_t address) {
+    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && address - start < segment->p_memsz) return true;
+    }
+    return false;
+}
+
 static int look(struct dl_phdr_info *info, size_t size, void *context) {
     static unsigned long long looked_at;  // how many objects had been loaded when all were looked at
     struct search *search = context;
@@ -67,7 +76,8 @@ static int look(struct dl_phdr_info *info, size_t size, void *context) {
         case DT_PLTRELSZ: calls.bytes = dynamic->d_un.d_val; break;
         }
     }
-    if (!info->dlpi_name || !*info->dlpi_name) return 0;  // the executable can't be bound so
+    // The executable can't be bound so, and an allocator may call itself (tcmalloc does, by names of its own).
+    if (!info->dlpi_name || !*info->dlpi_name || holds(info, (uintptr_t)real.malloc)) return 0;
     bool past = (plain.first && binds_past_us(info->dlpi_addr, plain)) ||
                 (calls.first && binds_past_us(info->dlpi_addr, calls));
     if (!past) return 0;

@@ -17,7 +17,6 @@ static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN
 
 // An open descriptor, or an errno negated.
 static int create_file(struct recording *recording, const char *directory, uint32_t sequence) {
-    recording->pid = sys_getpid();
     for (recording->sequence = sequence; recording->sequence < SEQUENCE_MAX; recording->sequence++) {
         struct text path = {recording->path, recording->path + sizeof recording->path - 1};
         text_string(&path, directory);
@@ -182,11 +181,12 @@ static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_fo
     return false;
 }
 
-struct recording *log_create(const char *directory, uint32_t sequence, uint64_t bytes_max,
+struct recording *log_create(const char *directory, uint32_t pid, uint32_t sequence, uint64_t bytes_max,
                              bool any_folder) {
     // Never given back: a thread may look at it at any time.
     struct recording *recording = sys_map_memory(sizeof *recording);
     if (!recording) return NULL;
+    recording->pid = pid;
     int fd = create_file(recording, directory, sequence);
     if (fd >= 0) {
         bool mapped = map(recording, fd, reserve_limit(bytes_max), any_folder);

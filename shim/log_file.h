@@ -25,13 +25,13 @@ struct recording {
     char path[4096];
 };
 
-// Creates and maps a new log of this process in the folder; NULL if that can't be. Its header is not written
+// Creates and maps a new log of the process in the folder; NULL if that can't be. Its header is not written
 // yet. Nothing is ever overwritten: an exec in the same pid, or an old pid, gets the next free sequence
 // number from the one given on.
 // One on a file system that is unfit for mapping is refused, unless any folder will do: its header lies in
 // memory, is to be filled in all the same, and then goes to log_refuse().
-HIDDEN struct recording *log_create(const char *directory, uint32_t sequence, uint64_t bytes_max,
-                                    bool any_folder);
+HIDDEN struct recording *log_create(const char *directory, uint32_t pid, uint32_t sequence,
+                                    uint64_t bytes_max, bool any_folder);
 // Leaves a log that is a header, which says why there is no more.
 HIDDEN void log_refuse(struct recording *recording);
 

@@ -47,14 +47,22 @@ static int64_t next_step(struct recording *recording, uint64_t anon) {
     return (int64_t)(step > share ? step : share);
 }
 
-static void put_sample(struct thread_state *t, uint64_t stamp, uint64_t anon, bool final) {
+// What a sample, or a look for a peak, needs where it is taken, which may be another process (apart.h).
+struct sampling {
+    struct thread_state *t;
+    uint64_t stamp, cpu_ns;
+    bool final;
+};
+
+static void put_sample(const struct sampling *of, uint64_t anon) {
+    struct thread_state *t = of->t;
     struct recording *recording = t->recording;
     bool fresh;
     clock_note_pair(recording->header, &recording->pair_taken);
     // Without /proc there is no sample; 0 would be a wrong one.
     if (anon) {
-        uint64_t own_rss = own_bytes(stamp, anon, final, &fresh);
-        uint64_t word[5] = {stamp, anon, own_rss, clock_process_cpu_ns(), fresh};
+        uint64_t own_rss = own_bytes(of->stamp, anon, of->final, &fresh);
+        uint64_t word[5] = {of->stamp, anon, own_rss, of->cpu_ns, fresh};
         if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
     }
     t->sample_budget_bytes = next_step(recording, anon);
@@ -62,16 +70,9 @@ static void put_sample(struct thread_state *t, uint64_t stamp, uint64_t anon, bo
     if (anon > recording->sample_peak_bytes) recording->sample_peak_bytes = anon;
 }
 
-// What a sample, or a look for a peak, needs in the thread that takes it.
-struct sampling {
-    struct thread_state *t;
-    uint64_t stamp;
-    bool final;
-};
-
 static void sample_apart(void *argument) {
     const struct sampling *of = argument;
-    put_sample(of->t, of->stamp, rss_anonymous_bytes(), of->final);
+    put_sample(of, rss_anonymous_bytes());
     if (of->final) probe_cost(of->t->recording->header);
     else residency_look(of->t, of->stamp);
 }
@@ -117,7 +118,7 @@ void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
         return;
     }
     int saved = errno;
-    struct sampling of = {t, stamp, final};
+    struct sampling of = {t, stamp, clock_process_cpu_ns(), final};
     uint64_t before = clock_counter();
     if (!run_apart(sample_apart, &of, sizeof of)) put_off(t, stamp);
     recorder_has_called();
@@ -130,7 +131,7 @@ static void peak_apart(void *argument) {
     const struct recording *recording = of->t->recording;
     uint64_t anon = rss_anonymous_bytes();
     if (anon > recording->sample_peak_bytes + recording->sample_peak_bytes / SAMPLE_SHARE)
-        put_sample(of->t, of->stamp, anon, false);
+        put_sample(of, anon);
 }
 
 // The most that was ever resident, of files too; it never falls.
@@ -153,7 +154,7 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
     bool higher = most > recording->most_resident_bytes;
     if (!recorder_is_borrowed() && (higher || stamp >= last + SAMPLE_INTERVAL_STAMPS_MIN) &&
         atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp)) {
-        struct sampling of = {t, stamp, false};
+        struct sampling of = {t, stamp, clock_process_cpu_ns(), false};
         recording->most_resident_bytes = most;
         run_apart(peak_apart, &of, sizeof of);
     }

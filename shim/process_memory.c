@@ -12,10 +12,16 @@ static uint64_t parse_number(const char **at) {
     return value;
 }
 
+// That of the process is empty once its first thread has ended, though others go on.
+static int open_of_thread(const char *of_thread, const char *of_process) {
+    int fd = sys_open(of_thread, O_RDONLY | O_CLOEXEC, 0);
+    return fd == -ENOENT ? sys_open(of_process, O_RDONLY | O_CLOEXEC, 0) : fd;  // Linux before 3.17
+}
+
 // Resident less shared of statm, the cheapest file that tells.
 uint64_t rss_anonymous_bytes(void) {
     char text[128];
-    int fd = sys_open("/proc/self/statm", O_RDONLY | O_CLOEXEC, 0);
+    int fd = open_of_thread("/proc/thread-self/statm", "/proc/self/statm");
     if (fd < 0) return 0;
     long got = sys_read(fd, text, sizeof text - 1);
     sys_close(fd);
@@ -30,7 +36,7 @@ uint64_t rss_anonymous_bytes(void) {
 // ---- the lines ----
 
 bool maps_open(struct maps_file *maps) {
-    maps->fd = sys_open("/proc/self/maps", O_RDONLY | O_CLOEXEC, 0);
+    maps->fd = open_of_thread("/proc/thread-self/maps", "/proc/self/maps");
     maps->at = maps->filled = 0;
     return maps->fd >= 0;
 }
@@ -117,7 +123,7 @@ enum { SEARCH_OF_FILE = 1 << 2, SEARCH_PRESENT = 1 << 3, SEARCH_ZERO = 1 << 5 };
 #define PAGEMAP_SEARCH _IOWR('f', 16, struct page_search)
 
 bool pages_open(struct page_counter *counter) {
-    counter->fd = sys_open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC, 0);
+    counter->fd = open_of_thread("/proc/thread-self/pagemap", "/proc/self/pagemap");
     counter->searches = true;
     return counter->fd >= 0;
 }

@@ -12,7 +12,7 @@
 // RssAnon; 0 where /proc is out of reach.
 HIDDEN uint64_t rss_anonymous_bytes(void);
 
-// The lines of /proc/self/maps.
+// The lines of /proc/thread-self/maps.
 enum mapping_kind {
     MAPPING_ANONYMOUS,  // without a name
     MAPPING_OF_FILE,

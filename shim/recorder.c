@@ -55,12 +55,13 @@ static void set_epoch(uint32_t epoch) {
 
 // ---- logs ----
 
-struct parent {
-    uint32_t pid, sequence;
+// Of what a log is made for: the process that this one was forked from, and this one itself.
+struct origin {
+    uint32_t pid, parent_pid, parent_sequence;
     uint64_t fork_stamp;
 };
 
-static void write_header(struct recording *recording, const struct parent *parent) {
+static void write_header(struct recording *recording, const struct origin *origin) {
     struct ht_raw_header *header = recording->header;
     *header = (struct ht_raw_header){.version = HT_RAW_VERSION,
                                      .min_reader = HT_RAW_MIN_READER,
@@ -68,9 +69,9 @@ static void write_header(struct recording *recording, const struct parent *paren
                                      .page_bytes = settings.page_bytes,
                                      .pid = recording->pid,
                                      .sequence = recording->sequence,
-                                     .parent_pid = parent->pid,
-                                     .parent_sequence = parent->sequence,
-                                     .fork_stamp = parent->fork_stamp,
+                                     .parent_pid = origin->parent_pid,
+                                     .parent_sequence = origin->parent_sequence,
+                                     .fork_stamp = origin->fork_stamp,
                                      .clock_kind = CLOCK_KIND,
                                      .clock_shift = CLOCK_SHIFT,
                                      .windows_end = HT_RAW_HEADER_BYTES,
@@ -88,12 +89,13 @@ static void write_header(struct recording *recording, const struct parent *paren
 }
 
 // Makes a log of this process, in which nothing is recorded yet.
-static struct recording *open_log(const struct parent *parent) {
+static struct recording *open_log(const struct origin *origin) {
     const struct recording *before = recorder_current();
-    uint32_t sequence = before && before->pid == sys_getpid() ? before->sequence + 1 : 0;
-    struct recording *recording = log_create(settings.directory, sequence, settings.log_bytes_max, settings.any_folder);
+    uint32_t sequence = before && before->pid == origin->pid ? before->sequence + 1 : 0;
+    struct recording *recording =
+        log_create(settings.directory, origin->pid, sequence, settings.log_bytes_max, settings.any_folder);
     if (!recording) return NULL;
-    write_header(recording, parent);
+    write_header(recording, origin);
     if (recording->refused) {
         log_refuse(recording);
         return NULL;
@@ -105,7 +107,7 @@ static struct recording *open_log(const struct parent *parent) {
 
 // What a start does apart from the program.
 struct opening {
-    struct parent parent;
+    struct origin origin;
     bool first, resumes;          // in this process image; after a pause
     struct recording *recording;  // to begin with; NULL: make one, if that can be
 };
@@ -118,7 +120,7 @@ static void open_apart(void *argument) {
         paused = settings.starts_paused;
         own_start();
     }
-    if (!opening->recording) opening->recording = open_log(&opening->parent);
+    if (!opening->recording) opening->recording = open_log(&opening->origin);
     if (!opening->recording || (paused && !opening->resumes)) return;
     struct ht_raw_header *header = opening->recording->header;
     header->start_realtime_ns = clock_realtime_ns();
@@ -129,6 +131,7 @@ static void open_apart(void *argument) {
 
 // The log to record into, ready but for the beginning. NULL if there can be none.
 static struct recording *open_ready(struct opening opening) {
+    opening.origin.pid = sys_getpid();
     return run_apart(open_apart, &opening, sizeof opening) ? opening.recording : NULL;
 }
 
@@ -337,8 +340,9 @@ static void start_in_child(void) {
     large_after_fork();
     residency_after_fork();
     own_after_fork();
-    begin_first(open_ready(
-        (struct opening){.parent = {parent->pid, parent->sequence, fork_stamp}}));
+    begin_first(open_ready((struct opening){.origin = {.parent_pid = parent->pid,
+                                                       .parent_sequence = parent->sequence,
+                                                       .fork_stamp = fork_stamp}}));
     fork_stamp = 0;
 }
 

@@ -69,6 +69,7 @@ long wrap_syscall(long number, long a, long b, long c, long d, long e, long f) {
     bool filter = number == SYS_seccomp && a == SET_MODE_FILTER && c;
     if (unlikely(is_fork(number, a, b))) return fork_noticed(number, a, b, c, d, e);
     if (unlikely(wrap_is_limit(number))) return wrap_limit_by_number(number, a, b, c, d);
+    if (unlikely(number == SYS_mq_notify && b)) wrap_before_notification();
     if (likely(!strict && !filter)) return call(number, a, b, c, d, e, f);
     bool sealed_now = prepare(strict);
     long result = call(number, a, b, c, d, e, f);

@@ -19,6 +19,26 @@ def test_the_program_is_alone_again(tools: Tools, tmp_path: Path, mode: str, sta
     compared.assert_whole(processes=1)
 
 
+def test_the_program_is_alone_again_though_it_has_priority(tools: Tools, tmp_path: Path) -> None:
+    """The other thread does not inherit it, and needs the processor to be gone."""
+    must_work(["chrt", "--fifo", "10", "true"], "no such priority is granted")
+    compared = compare_mode(tools, tmp_path, "apart_kinds", "priority", status=83)
+    assert compared.recording.outcome.stdout == b"0\n"
+    compared.assert_whole(processes=1)
+
+
+def test_message_queue(tools: Tools, tmp_path: Path) -> None:
+    """Who is to be told of a message is told: no thread of the process has closed the queue. The
+    samples go on."""
+    if not Path("/proc/sys/fs/mqueue").exists():
+        pytest.skip("the kernel has no message queues")
+    compared = compare_mode(tools, tmp_path, "apart_kinds", "queue", status=84)
+    assert compared.recording.outcome.stdout == b"0\n"
+    compared.assert_whole(processes=1)
+    [log] = compared.recording.logs
+    assert tools.info(tmp_path / f"{log.stem}.bin")["recorded_rss_peak_bytes"] > 7 << 20
+
+
 def test_another_pid_namespace(tools: Tools, tmp_path: Path) -> None:
     """The kernel grants no more threads then; a process instead would be that namespace's first,
     and with it the namespace would end."""

@@ -87,6 +87,14 @@ def test_allocator_preloaded_behind_the_recorder(tools: Tools, tmp_path: Path, a
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
+def test_allocator_that_calls_itself(tools: Tools, tmp_path: Path, allocator: str) -> None:
+    """Nothing has gone past the recorder then, and `record` does not warn."""
+    recording = tools.record([tools.target("thread_churn"), tmp_path / "counts", "16"], tmp_path / "logs",
+                             env={"LD_PRELOAD": library(allocator)})
+    assert recording.outcome.status == 10 and b"warning" not in recording.outcome.stderr
+
+
+@pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_allocator_preloaded_before_the_recorder(tools: Tools, tmp_path: Path,
                                                  allocator: str) -> None:
     """Then the recorder is not asked, and does no harm."""

@@ -22,6 +22,7 @@ KINDS = {
     "library": OWN_BYTES,
     "thread_maps": OWN_BYTES,
     "main_stack": 2 << 20,
+    "first_thread_ends": OWN_BYTES,
 }
 # Where the kernel tells of each page by itself, these can't be told.
 KINDS_BY_SEARCH = {"scattered": OWN_BYTES, "only_read": 0}
@@ -55,7 +56,16 @@ def test_memory_beside_the_heap_is_told_apart(tools: Tools, tmp_path: Path, kind
 @pytest.mark.parametrize("kind", ["reserved", "stacks", "library"])
 def test_on_a_kernel_that_does_not_search(tools: Tools, tmp_path: Path, kind: str) -> None:
     """Page by page, the figures are the same. A sandbox that was there before the program is such a kernel."""
-    command = [tools.target("own_kinds"), "without_search", "/usr/bin/env", f"LD_PRELOAD={tools.shim}",
+    check_in_sandbox(tools, tmp_path, "without_search", kind)
+
+
+def test_where_no_range_can_be_closed(tools: Tools, tmp_path: Path) -> None:
+    """A sandbox that refuses it in its own way: the recorder goes on in the way of older kernels."""
+    check_in_sandbox(tools, tmp_path, "without_close_range", "reserved")
+
+
+def check_in_sandbox(tools: Tools, tmp_path: Path, sandbox: str, kind: str) -> None:
+    command = [tools.target("own_kinds"), sandbox, "/usr/bin/env", f"LD_PRELOAD={tools.shim}",
                f"MALLOC_WRAP_OUT={tmp_path}", *command_of(tools, kind)]
     done = tools.preload(command, tmp_path / "logs", env={"LD_PRELOAD": ""})
     logs = sorted(tmp_path.glob("*.mraw"))

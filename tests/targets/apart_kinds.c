@@ -1,6 +1,7 @@
 // Programs that would notice if the recorder had another thread or process at work when a call returns.
 // Usage: apart_kinds COUNTS MODE
 #include <errno.h>
+#include <mqueue.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -14,11 +15,11 @@
 
 enum { SIZE_MAIN = 7870, ROUNDS = 100, BLOCKS = 400, BLOCK_BYTES = 300000, TOUCHED_BYTES = 20000 };
 
-static volatile sig_atomic_t children_ended;
+static volatile sig_atomic_t signals_seen;
 
-static void count_child(int number) {
+static void count_signal(int number) {
     (void)number;
-    children_ended++;
+    signals_seen++;
 }
 
 // Memory grows so fast that a sample falls due every millisecond or sooner. After each call `is_as_it_was`
@@ -44,8 +45,10 @@ static long count_disturbed(bool (*is_as_it_was)(void)) {
 static bool has_one_thread(void) { return unshare(CLONE_THREAD) == 0; }
 
 static bool has_no_child(void) {
-    return waitpid(-1, NULL, __WALL | WNOHANG) == -1 && errno == ECHILD && !children_ended;
+    return waitpid(-1, NULL, __WALL | WNOHANG) == -1 && errno == ECHILD && !signals_seen;
 }
+
+static bool has_no_child_to_wait_for(void) { return waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD; }
 
 static int say_disturbed(long disturbed, int status) {
     char text[32];
@@ -58,9 +61,39 @@ static int with_one_thread(char *unused) {
     return say_disturbed(count_disturbed(has_one_thread), 80);
 }
 
+// The kernel runs nobody of a lower priority while this thread does not sleep.
+static int with_priority(char *unused) {
+    (void)unused;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((unsigned)sched_getcpu(), &one);
+    if (sched_setaffinity(0, sizeof one, &one) ||
+        sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &(struct sched_param){.sched_priority = 10}))
+        target_fail("no such priority is granted");
+    return say_disturbed(count_disturbed(has_one_thread), 83);
+}
+
+// A process is told of a message until one of its threads closes the queue.
+static int with_queue(char *unused) {
+    struct mq_attr attributes = {.mq_maxmsg = 2, .mq_msgsize = 8};
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    char name[40];
+    (void)unused;
+    snprintf(name, sizeof name, "/heaptape-test-%d", (int)getpid());
+    mqd_t queue = mq_open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600, &attributes);
+    if (queue == (mqd_t)-1) target_fail("no queue");
+    mq_unlink(name);
+    signal(SIGUSR1, count_signal);
+    if (mq_notify(queue, &event)) target_fail("not to be told");
+    long disturbed = count_disturbed(has_no_child_to_wait_for);
+    if (mq_send(queue, "x", 1, 0)) target_fail("no message");
+    for (int tries = 0; !signals_seen && tries < 1000; tries++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return say_disturbed(disturbed + !signals_seen, 84);
+}
+
 static int without_child(char *unused) {
     (void)unused;
-    signal(SIGCHLD, count_child);
+    signal(SIGCHLD, count_signal);
     return say_disturbed(count_disturbed(has_no_child), 81);
 }
 
@@ -89,6 +122,8 @@ static int in_another_pid_namespace(char *unused) {
 int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"one_thread", with_one_thread},
                                                {"no_child", without_child},
+                                               {"priority", with_priority},
+                                               {"queue", with_queue},
                                                {"pid_namespace", in_another_pid_namespace},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);

@@ -136,6 +136,44 @@ static void unused_blocks(char *unused) {
     for (int i = 0; i < BLOCKS; i++) free(block[i]);
 }
 
+static void *work_alone(void *unused) {
+    char text[2] = "1";
+    // Until the kernel has nothing to tell of the first thread any more.
+    for (int tries = 0; text[0] != '0' && tries < 10000; tries++, usleep(1000)) {
+        int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || read(fd, text, 1) != 1) target_fail("cannot read statm");
+        close(fd);
+    }
+    memset(mmap(NULL, OWN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), 1, OWN_BYTES);
+    (void)unused;
+    free(malloc(1));
+    exit(17);
+}
+
+// The process goes on without its first thread.
+static void first_thread_ends(char *unused) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work_alone, unused)) target_fail("no thread");
+    pthread_exit(NULL);
+}
+
+static int run_filtered(char **command, const struct sock_fprog *program) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program))
+        target_fail("cannot install the filter");
+    execv(command[0], command);
+    target_fail("cannot run the command");
+    return 99;
+}
+
+// A sandbox that answers as it likes to what it does not know.
+static int without_close_range(char **command) {
+    struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+                                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 436, 0, 1),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EACCES),
+                                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+    return run_filtered(command, &(struct sock_fprog){sizeof code / sizeof *code, code});
+}
+
 // A kernel that can't search page tables: the ioctl is unknown.
 static int without_search(char **command) {
     struct sock_filter code[] = {
@@ -145,12 +183,7 @@ static int without_search(char **command) {
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)_IOC(_IOC_READ | _IOC_WRITE, 'f', 16, 96), 0, 1),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOTTY),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-    struct sock_fprog program = {sizeof code / sizeof *code, code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-        target_fail("cannot install the filter");
-    execv(command[0], command);
-    target_fail("cannot run the command");
-    return 99;
+    return run_filtered(command, &(struct sock_fprog){sizeof code / sizeof *code, code});
 }
 
 int main(int argc, char **argv) {
@@ -167,8 +200,10 @@ int main(int argc, char **argv) {
                  {"library", library},
                  {"thread_maps", thread_maps},
                  {"late_block", late_block},
-                 {"unused_blocks", unused_blocks}};
+                 {"unused_blocks", unused_blocks},
+                 {"first_thread_ends", first_thread_ends}};
     if (argc > 2 && !strcmp(argv[1], "without_search")) return without_search(argv + 2);
+    if (argc > 2 && !strcmp(argv[1], "without_close_range")) return without_close_range(argv + 2);
     for (size_t i = 0; argc > 1 && i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(argv[1], kinds[i].name)) continue;
         free(malloc(1));
