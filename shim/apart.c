@@ -152,18 +152,20 @@ static __attribute__((noinline)) long begin_thread(long flags, struct apart *apa
 #endif
 }
 
-// Any other refusal, as a filter's of system calls, says nothing of the thread.
-static bool is_gone(long tid) {
-    return raw_syscall(SYS_tgkill, sys_getpid(), tid, 0, 0, 0, 0) == -ESRCH;
-}
+// -ESRCH: the thread is gone. Any other refusal, as a filter's of system calls, says nothing of it.
+static long ask_after(long tid) { return raw_syscall(SYS_tgkill, sys_getpid(), tid, 0, 0, 0, 0); }
 
 // Until it has left the process as well, which is a little later than it wakes us: a program of one thread
 // may do what those of several may not (unshare, setns). Where its priority is below ours, it may need us to
 // sleep.
 static void await_gone(long tid) {
     const struct timespec nap = {.tv_nsec = GONE_NAP_NS};
-    for (unsigned tries = 0; tries < GONE_YIELDS_MAX + GONE_NAPS_MAX && !is_gone(tid); tries++) {
-        if (tries < GONE_YIELDS_MAX) sys_yield();
+    for (unsigned tries = 0; tries < GONE_YIELDS_MAX + GONE_NAPS_MAX; tries++) {
+        long answer = ask_after(tid);
+        bool yields = tries < GONE_YIELDS_MAX;
+        // Where the kernel does not tell, a sleep at each sample would be too much.
+        if (answer == -ESRCH || (answer && !yields)) return;
+        if (yields) sys_yield();
         else raw_syscall(SYS_nanosleep, (long)&nap, 0, 0, 0, 0, 0);
     }
 }
@@ -173,7 +175,7 @@ static void await_end(struct apart *apart, long tid, bool process) {
     while (!process && __atomic_load_n(&apart->running, __ATOMIC_ACQUIRE)) {
         raw_syscall(SYS_futex, (long)&apart->running, FUTEX_WAIT, 1, (long)&look, 0, 0);
         // The kernel wakes nobody where the program has just forbidden writing to that memory.
-        if (__atomic_load_n(&apart->running, __ATOMIC_ACQUIRE) && is_gone(tid)) return;
+        if (__atomic_load_n(&apart->running, __ATOMIC_ACQUIRE) && ask_after(tid) == -ESRCH) return;
     }
     if (!process) await_gone(tid);
     else
