@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import pandas as pd
 
-from .comparison import MEASURES
+from .comparison import MEASURES, RESAMPLES, UNRESOLVED
 from .figures import Figure, Table
+from .standing import Pairs
 from .svg import Drawing, nice_ticks, shorten, spread_labels, text_width
 from .units import byte_count, interval, nanoseconds, three_digits
 
@@ -17,7 +19,8 @@ _LABEL_GAP_PX = 16.0
 
 
 def pareto_front(points: pd.DataFrame) -> list[str]:
-    """Names that no other beats in both time and memory, fastest first. points: allocator, time, memory."""
+    """Names of the dots that have no other below and to the left, fastest first: of a drawing, as how far the dots may be
+    off does not count. points: allocator, time, memory."""
     front: list[str] = []
     least = math.inf
     for _, row in points.sort_values(["time", "memory"], kind="stable").iterrows():
@@ -25,6 +28,29 @@ def pareto_front(points: pd.DataFrame) -> list[str]:
             front.append(str(row["allocator"]))
             least = row["memory"]
     return front
+
+
+def beaten_in_both(
+    frame: pd.DataFrame, names: list[str], baseline: str, seed: int, resamples: int = RESAMPLES
+) -> dict[str, str]:
+    """Of each allocator whether some other is shown to have both less time and less memory: "yes", "no", or "unresolved"
+    where none is shown to, but for some it is open. `frame` has all runs, the control's too."""
+    has_less: dict[tuple[str, str], list[bool | None]] = {(one, other): [] for one in names for other in names}
+    for measure in (MEASURES["time"], MEASURES["rss_peak"]):
+        pairs = Pairs(frame, measure, seed, resamples)
+        # The baseline second, so that its pairs are those of the comparison.
+        for one, other in combinations(sorted(names, key=lambda name: name == baseline), 2):
+            words = pairs.compare(one, other)[1]
+            has_less[one, other].append(None if words == UNRESOLVED else words == measure.less)
+            has_less[other, one].append(None if words == UNRESOLVED else words == measure.more)
+
+    def beaten(name: str) -> str:
+        found = [has_less[other, name] for other in names if other != name]
+        if any(all(less) for less in found):
+            return "yes"
+        return "unresolved" if any(False not in less for less in found) else "no"
+
+    return {name: beaten(name) for name in names}
 
 
 def pareto_points(comparison: pd.DataFrame) -> pd.DataFrame:
@@ -46,18 +72,19 @@ def pareto_points(comparison: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows).dropna(subset=["time", "memory"]) if rows else pd.DataFrame()
 
 
-def pareto_figure(comparison: pd.DataFrame, classes: dict[str, str]) -> Figure | None:
-    """None with fewer than two allocators of which both are known."""
+def pareto_figure(runs: pd.DataFrame, comparison: pd.DataFrame, classes: dict[str, str], seed: int) -> Figure | None:
+    """None with fewer than two allocators of which both are known. `runs` has the control's, too."""
     points = pareto_points(comparison)
     if len(points) < 2:
         return None
     front = pareto_front(points)
+    beaten = beaten_in_both(runs, [str(name) for name in points["allocator"]], str(comparison["baseline"].iloc[0]), seed)
     table = Table(["allocator", "time in malloc", "ratio", "peak RSS", "ratio", "beaten in both"], [
         [row["allocator"], nanoseconds(row["time_median"]), f"{row['time_ratio']:.2f} {row['time_interval']}",
          byte_count(row["memory_median"]), f"{row['memory_ratio']:.2f} {row['memory_interval']}",
-         "no" if row["allocator"] in front else "yes"] for _, row in points.iterrows()])
+         beaten[row["allocator"]]] for _, row in points.iterrows()])
     caption = ("Down and to the left is better; axes need not begin at 0. Dots are the baseline's median times the ratio to it, crosses its 95 % interval; the "
-               "line joins those that no other beats in both.")
+               "line joins the dots that have no other below and to the left. Whether that is more than noise, the last column says.")
     wide, narrow = (_draw(points, front, classes, *size) for size in ((940, 400), (400, 360)))
     return Figure("Time against memory", caption, wide.markup(), narrow.markup(), table, [])
 

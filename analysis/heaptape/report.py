@@ -100,7 +100,7 @@ def build_chapter(
         memory_worth=memory_worth(experiment.all_runs, program, comparison, seed) if program else None,
         worth_unknown="" if value else _why_unknown(experiment, trace, found),
         ratio_figures=ratio_figures(runs, comparison, classes),
-        pareto_figure=pareto_figure(comparison, classes),
+        pareto_figure=pareto_figure(experiment.all_runs, comparison, classes, seed),
         memory_figure=memory_figure(curves),
         latency_figures=latency_figures(runs, allocators, classes),
         parts_figures=parts_figures(fragmentation(runs), allocators),

@@ -49,20 +49,20 @@ class Lead:
     shown: bool
 
 
-class _Pairs:
+class Pairs:
     """Allocators against each other, round by round: two whose intervals to the baseline overlap may still be told apart,
     as the baseline's own noise is in both."""
 
-    def __init__(self, frame: pd.DataFrame, measure: Measure, seed: int, resamples: int) -> None:
+    def __init__(self, frame: pd.DataFrame, measure: Measure, seed: int = SEED, resamples: int = RESAMPLES) -> None:
         self._table = round_table(frame, measure)
         self._control = control_estimate(frame, measure, seed, resamples)
-        self._measure, self._seed, self._resamples = measure, seed, resamples
+        self.measure, self._seed, self._resamples = measure, seed, resamples
 
     def compare(self, one: str, other: str) -> tuple[Estimate, str]:
         """The ratio, and the verdict by what it is widened to."""
         ratios = (self._table[one] / self._table[other]).dropna().to_numpy()
         estimate = estimate_ratio(ratios, self._seed, self._resamples)
-        return estimate, verdict(widen(estimate, self._control), self._measure)
+        return estimate, verdict(widen(estimate, self._control), self.measure)
 
 
 def standing_of(
@@ -78,7 +78,7 @@ def standing_of(
     less = rows[rows["verdict"] == measure.less]
     leader = str(less["ratio"].idxmin()) if len(less) else baseline
     tied = []
-    pairs = None if leader == baseline else _Pairs(frame, measure, seed, resamples)
+    pairs = None if leader == baseline else Pairs(frame, measure, seed, resamples)
     for name in measured:
         if name in (leader, baseline) or rows.loc[name, "verdict"] == measure.more:
             continue
@@ -98,5 +98,5 @@ def lead_over(
         row = standing.row(str(standing.leader))
         estimate = Estimate(float(row["ratio"]), float(row["ci_low"]), float(row["ci_high"]), int(row["rounds"]))
         return Lead(estimate, row["verdict"] == standing.measure.less)
-    estimate, words = _Pairs(frame, standing.measure, seed, resamples).compare(str(standing.leader), other)
+    estimate, words = Pairs(frame, standing.measure, seed, resamples).compare(str(standing.leader), other)
     return Lead(estimate, words == standing.measure.less) if words != UNRESOLVED else nothing

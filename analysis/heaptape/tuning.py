@@ -184,7 +184,7 @@ def run_tune(options: argparse.Namespace) -> None:
             if runs is None:
                 return found
             comparison = compare(runs, bench.default)
-            members = still_on_front(front, comparison, objectives)
+            members = still_on_front(front, runs, comparison, objectives)
             return replace(found, front=members, dropped=len(front) - len(members), runs=runs, comparison=comparison)
 
         search = _Search(options, study, bench, seed, progress)

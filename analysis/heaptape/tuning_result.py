@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from .comparison import SAME_WITHIN, Estimate
-from .tuning_front import simplest_front
+from .comparison import SAME, Estimate
+from .standing import Pairs
 from .tuning_replay import OBJECTIVES, TunedAllocator
 from .tuning_study import Trial
 
@@ -16,7 +16,7 @@ from .tuning_study import Trial
 @dataclass(frozen=True)
 class Tuned:
     """The front is in the order of the first objective. Runs and comparison are those of the last measurement, None where
-    it did not come to that; dropped is how many were measured again and then beaten."""
+    it did not come to that; dropped is how many were measured again and left out then."""
 
     trace: Path
     trace_sha256: str
@@ -48,10 +48,9 @@ def estimate_of(tuned: Tuned, trial: Trial, objective: str) -> Estimate:
     return Estimate(trial.ratios[tuned.objectives.index(objective)], float("nan"), float("nan"), 1)
 
 
-def still_on_front(front: list[Trial], comparison: pd.DataFrame, objectives: list[str]) -> list[Trial]:
-    """Those that no other, nor the default, turned out to beat (or to equal with fewer knobs) when measured again, in the
-    order of the first objective;
-    of them only what was shown to be better than the default in some objective."""
+def still_on_front(front: list[Trial], runs: pd.DataFrame, comparison: pd.DataFrame, objectives: list[str]) -> list[Trial]:
+    """Of what was measured again, all that was shown to be better than the default in some objective and that no other was
+    shown to beat, in the order of the first objective. What is unresolved is no reason to leave anything out."""
     points: dict[Trial, tuple[float, ...]] = {}
     for trial in front:
         rows = [row_of(comparison, objective, trial.label) for objective in objectives]
@@ -60,7 +59,18 @@ def still_on_front(front: list[Trial], comparison: pd.DataFrame, objectives: lis
                      for objective, row in zip(objectives, rows, strict=True))
         if better and len(ratios) == len(objectives):
             points[trial] = ratios
-    measured = list(points)
-    sizes = [0, *(len(trial.config) for trial in measured)]
-    kept = simplest_front([(1.0,) * len(objectives), *points.values()], sizes, SAME_WITHIN)
-    return sorted((measured[i - 1] for i in kept if i > 0), key=lambda trial: points[trial])
+    pairs = [Pairs(runs, OBJECTIVES[objective]) for objective in objectives]
+    # One after the other, so that of equal ones one stays; those with most knobs first.
+    kept = sorted(points, key=lambda trial: (len(trial.config), points[trial]))
+    for trial in reversed(list(kept)):
+        if any(_beats(other, trial, pairs) for other in kept if other is not trial):
+            kept.remove(trial)
+    return sorted(kept, key=lambda trial: points[trial])
+
+
+def _beats(one: Trial, other: Trial, pairs: list[Pairs]) -> bool:
+    """Whether one is shown to be better in some objective and worse in none, or to be the same in all by no more knobs."""
+    verdicts = [(measured.measure, measured.compare(one.label, other.label)[1]) for measured in pairs]
+    if any(words not in (measure.less, SAME) for measure, words in verdicts):
+        return False
+    return any(words != SAME for _, words in verdicts) or len(one.config) <= len(other.config)

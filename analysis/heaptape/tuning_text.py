@@ -83,7 +83,8 @@ def front_text(tuned: Tuned) -> str:
         lines += ["", f"no configuration that was tried {shown} better than the default in any of these: leave it as it is"]
     notes = []
     if tuned.dropped and tuned.front:
-        notes.append(f"{tuned.dropped} more looked as good once, and not when measured again")
+        notes.append(f"{tuned.dropped} more looked as good once: measured again, another was shown to be as good or better in all, "
+                     "or they were not shown to be better than the default")
     problems = Counter(trial.problem for trial in tuned.trials if trial.ratios is None)
     notes += [f"{number} failed: {problem}" for problem, number in problems.most_common(3)]
     return "\n".join([*lines, *([""] if notes else []), *notes])

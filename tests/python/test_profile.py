@@ -11,7 +11,7 @@ import pytest
 import results_factory
 from heaptape import fragmentation, read_results, read_trace, timeline
 from heaptape.latencies import latency_table
-from heaptape.pareto import pareto_front, pareto_points
+from heaptape.pareto import beaten_in_both, pareto_front, pareto_points
 from heaptape.trace_profile import profile_trace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -123,3 +123,19 @@ def test_points_lie_within_their_intervals(tmp_path: Path) -> None:
     assert len(points) == 4
     for key in ("time", "memory"):
         assert (points[f"{key}_low"] <= points[key]).all() and (points[key] <= points[f"{key}_high"]).all()
+
+
+def test_what_is_unresolved_is_not_called_beaten(tmp_path: Path) -> None:
+    """jemalloc's dot lies below and to the left of tcmalloc's in both, but within the noise in time; mimalloc is shown to
+    be behind glibc in both."""
+    from heaptape import compare
+
+    truth = {"glibc": (1.0, 1.0), "jemalloc": (0.9, 0.8), "tcmalloc": (0.91, 0.9), "mimalloc": (2.0, 1.2)}
+    rng = np.random.default_rng(3)
+    rows = [results_factory.run(name, pass_name, number, rng, time_ratio=time, peak_ratio=peak, noise=0.15 if time < 1 else 0.01)
+            for number in range(8) for name, (time, peak) in truth.items() for pass_name in ("time", "memory")]
+    frame = read_results(results_factory.write(tmp_path / "r.jsonl", rows))
+    points = pareto_points(compare(frame))
+    assert "tcmalloc" not in pareto_front(points)  # by the dots alone
+    found = beaten_in_both(frame, list(truth), "glibc", 1)
+    assert found["mimalloc"] == "yes" and found["jemalloc"] == "no" and found["tcmalloc"] == "unresolved"

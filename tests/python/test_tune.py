@@ -12,13 +12,19 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import results_factory
 
 pytest.importorskip("optuna")
 
 from heaptape.__main__ import main
+from heaptape.comparison import compare
+from heaptape.results import read_results
 from heaptape.tuning_front import dominates, front_of, hypervolume, simplest_front, spread
+from heaptape.tuning_result import still_on_front
 from heaptape.tuning_space import searched_knobs
+from heaptape.tuning_study import Trial
 from waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -76,6 +82,22 @@ def test_front() -> None:
     assert hypervolume([(0.5, 1), (1, 0.5)], (1, 1)) == 0
     assert set(spread([(0, 10), (0.1, 9.9), (5, 5), (10, 0)], 3)) != {0, 1, 2}
     assert 2 in spread([(0, 10), (0.1, 9.9), (5, 5), (10, 0)], 2)
+
+
+def test_what_is_unresolved_stays_on_the_front(tmp_path: Path) -> None:
+    """Two that the rounds don't tell apart both stay, whichever has the smaller ratio; what is shown to be beaten goes, and
+    so does what is shown to be the same with more knobs, and what is not shown to be better than the default."""
+    truth = {"fake": (1.0, 0.01), "trial-1": (0.7, 0.15), "trial-2": (0.71, 0.15), "trial-3": (0.9, 0.01), "trial-4": (1.0, 0.1),
+             "trial-5": (0.5, 0.001), "trial-6": (0.5, 0.001)}
+    peaks = {"fake": 1.0, "trial-5": 0.9, "trial-6": 0.9, "trial-3": 0.75}
+    rng = np.random.default_rng(5)
+    rows = [results_factory.run(name, pass_name, number, rng, time_ratio=time, noise=noise, peak_ratio=peaks.get(name, 0.7))
+            for number in range(9) for name, (time, noise) in truth.items() for pass_name in ("time", "memory")]
+    runs = read_results(results_factory.write(tmp_path / "r.jsonl", rows))
+    front = [Trial(number, dict.fromkeys("abcdef"[:number], "1"), (1.0, 1.0)) for number in range(1, 7)]
+    kept = still_on_front(front, runs, compare(runs, "fake"), ["time", "rss_peak"])
+    assert {trial.number for trial in kept} == {1, 2, 5}
+    assert [trial.number for trial in still_on_front(front[3:4], runs, compare(runs, "fake"), ["time"])] == []
 
 
 def test_finds_the_front_and_prints_what_to_paste(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
