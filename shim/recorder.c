@@ -438,18 +438,20 @@ static void take_back(struct thread_state *t) {
 }
 
 // The innermost state that a call may be recorded with; NULL if the call is the allocator's own or set-up's.
+// The allocator's is told first: a handler's call that came between a hook's note of its stack and the closing
+// of its gate leaves its own stack there, by which the hook would look abandoned to the calls within it.
 static struct thread_state *idle_state(const void *caller, uintptr_t stack, struct thread_state **outer) {
     struct thread_state *t = &self;
     *outer = NULL;
     for (unsigned depth = 0; t && is_busy(t->gate); depth++) {
         struct thread_state *inner = t->nested;
         bool innermost = !inner || !is_busy(inner->gate);
+        if (innermost && t->gate == GATE_BUSY_REAL && real_calls_from(caller)) return NULL;
         if (is_abandoned(t, stack)) {
             take_back(t);
             return t;
         }
         if (t->gate == GATE_BUSY_SETUP || depth == NESTED_DEPTH_MAX) return NULL;
-        if (innermost && t->gate == GATE_BUSY_REAL && real_calls_from(caller)) return NULL;
         *outer = t;
         t = nested_state(t);
     }

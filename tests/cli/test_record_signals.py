@@ -59,6 +59,17 @@ def test_jump_out_of_every_part_of_a_call(tools: Tools, tmp_path: Path) -> None:
     assert compared.recorded[7900] == compared.counted[7900] > 1050
 
 
+def test_handler_behind_every_instruction_of_a_call(tools: Tools, tmp_path: Path) -> None:
+    """A handler that allocates there and returns: neither its calls are lost, nor is the interrupted one
+    recorded twice, as itself and as what its allocator calls within."""
+    if platform.machine() != "x86_64":
+        pytest.skip("only x86-64 traps by itself behind each instruction")
+    compared = compare(tools, tmp_path, lambda counts: [tools.target("jump_anywhere"), counts, "allocates"],
+                       same_counts=False)
+    assert compared.recording.outcome.status == 45
+    compared.assert_whole(processes=1)
+
+
 def test_memory_of_interrupted_threads(tools: Tools, tmp_path: Path) -> None:
     """What the recorder keeps for a thread that was interrupted within malloc serves the next: two
     thousand threads do not take a kilobyte each."""

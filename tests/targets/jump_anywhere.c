@@ -1,14 +1,16 @@
 // Leaves calls of malloc's family at every eighth instruction, by a handler that jumps: the processor traps behind
 // each one. A call that blocks SIGALRM, whose handler could not run there, is let go and tried again. Within
-// libsignal_safe_malloc nothing is left, or its own state would be. Usage: jump_anywhere COUNTS
+// libsignal_safe_malloc nothing is left, or its own state would be. With "allocates" the handler comes behind every
+// instruction of a malloc, allocates, and returns. Usage: jump_anywhere COUNTS [allocates]
 #include <setjmp.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <ucontext.h>
 
 #include "target_support.h"
 
 // Little blocks: an instruction that fills one traps for every byte.
-enum { SIZE_AFTER = 7900, SIZE_LEFT = 40, SIZE_RESIZED = 56, SIZE_FREED = 24, STRIDE = 8, TRIES_MAX = 20000 };
+enum { SIZE_AFTER = 7900, SIZE_HANDLER, SIZE_WITHIN, SIZE_LEFT = 40, SIZE_RESIZED = 56, SIZE_FREED = 24, STRIDE = 8, TRIES_MAX = 20000 };
 
 extern volatile int signal_safe_malloc_inside;
 
@@ -69,11 +71,35 @@ static void leave_everywhere(void (*call)(void), int takes_block) {
     }
 }
 
+static void allocate(int number, siginfo_t *information, void *context) {
+    (void)number, (void)information;
+    if (steps_left && steps_left--) return;
+    stop_steps_of(context);
+    let_go = 1;
+    if (!signal_safe_malloc_inside) tally_churn(SIZE_HANDLER, 1);
+}
+
+static int allocate_everywhere(void) {
+    let_go = 1;
+    for (unsigned steps = 0; let_go; steps++) {
+        if (steps == TRIES_MAX) target_fail("the call does not end");
+        let_go = 0;
+        steps_left = steps + 1;
+        begin_steps();
+        block = tally_malloc(SIZE_WITHIN);
+        end_steps();
+        free(block);
+    }
+    return 45;
+}
+
 int main(int argc, char **argv) {
-    struct sigaction action = {.sa_sigaction = step, .sa_flags = SA_SIGINFO};
+    bool allocates = argc > 2;
+    struct sigaction action = {.sa_sigaction = allocates ? allocate : step, .sa_flags = SA_SIGINFO};
     tally_open(argc > 1 ? argv[1] : NULL);
     sigaction(SIGTRAP, &action, NULL);
     free(tally_malloc(SIZE_AFTER));
+    if (allocates) return allocate_everywhere();
     leave_everywhere(call_malloc, 0);
     leave_everywhere(call_calloc, 0);
     leave_everywhere(call_aligned, 0);
