@@ -87,11 +87,11 @@ def _seed(text: str) -> int:
 
 
 def _read(verb: str, paths: Sequence[str]) -> pd.DataFrame:
-    """The results, with a line on stderr for each file that is cut short."""
+    """The results, with a line on stderr for each file that is cut short, or has what another has."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResultsWarning)
         frame = read_results(paths)
-    for sentence in frame.attrs["cut_short"]:
+    for sentence in frame.attrs["cut_short"] + frame.attrs["repeated"]:
         print(f"heaptape {verb}: warning: {printable(sentence)}", file=sys.stderr)
     return frame
 

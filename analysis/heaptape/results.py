@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ _TEXTS = (
 _OTHER_FILES = ((b"HTAPETRC", "a trace"), (b"HTAPERAW", "a raw log: convert and replay it"), (b"<!doctype html", "a report"),
                 (b"PAR1", "a Parquet table"))
 _START_BYTES = 1 << 16
+_DIGEST = ""  # the key of a row, while it is read, for what tells it from all others
 
 
 def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -38,17 +41,18 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     dicts. Keys unknown to this version are kept under their names. Raises ResultsError.
 
     A file whose last line is cut short, as a killed run leaves it, is read up to there: `frame.attrs["cut_short"]` lists a
-    sentence for each, and a ResultsWarning says the same.
+    sentence for each, and a ResultsWarning says the same. So it is with `frame.attrs["repeated"]`: a run that is there more
+    than once, as where a file and its copy are named, counts once.
     """
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
     cut_short: list[str] = []
-    rows = [row for path in listed for row in _read_file(Path(path), cut_short)]
-    for sentence in cut_short:
+    rows, repeated = _once([row for path in listed for row in _read_file(Path(path), cut_short)])
+    for sentence in cut_short + repeated:
         warnings.warn(sentence, ResultsWarning, stacklevel=2)
     if not rows:
         raise ResultsError(listed[0] if listed else "results", 0, "expected at least one run, found none")
     frame = pd.DataFrame(rows)
-    frame.attrs["cut_short"] = cut_short
+    frame.attrs["cut_short"], frame.attrs["repeated"] = cut_short, repeated
     for name in NUMBERS:
         frame[name] = pd.to_numeric(frame[name]) if name in frame else float("nan")
     for name in _TEXTS:
@@ -66,8 +70,26 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     return frame
 
 
+def _once(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows without those that are another one again, and a sentence for each file that has such. Taken for runs of their
+    own they would make intervals narrower than what was measured allows."""
+    kept: dict[Any, dict[str, Any]] = {}
+    again: Counter[tuple[str, str]] = Counter()
+    for number, row in enumerate(rows):
+        # No two runs begin in one millisecond with the same figures; without the time they might.
+        digest = row.pop(_DIGEST)
+        first = kept.setdefault(digest if row.get("started_at") else number, row)
+        if first is not row:
+            again[row["source"], first["source"]] += 1
+    sentences = []
+    for (source, first), count in again.items():
+        are = f"{count:,} runs are" if count > 1 else "1 run is"
+        sentences.append(f"{source}: {are} in {'it' if source == first else first} already, and counted once")
+    return list(kept.values()), sentences
+
+
 class ResultsWarning(UserWarning):
-    """Results that could be read in part only."""
+    """Results that could be read in part only, or that are there twice."""
 
 
 def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
@@ -95,7 +117,7 @@ def _check_start(path: Path, start: bytes) -> None:
     for magic, what in _OTHER_FILES:
         if start.startswith(magic):
             raise ResultsError(path, 0, f"{expected} {what}")
-    if b"\0" in start:
+    if b"\0" in start.partition(b"\n")[0]:
         raise ResultsError(path, 0, f"{expected} bytes that are no text")
 
 
@@ -111,7 +133,7 @@ def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
         else:
             row[key] = item
     # A line may have any keys, and these are ours.
-    return row | {"source": str(path), "line": number}
+    return row | {"source": str(path), "line": number, _DIGEST: hashlib.sha256(line.strip()).digest()}
 
 
 def _as_text(value: Any) -> str:

@@ -146,3 +146,22 @@ def test_a_device_without_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
                                                     "bytes that are no text\n")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def test_a_run_that_is_there_twice_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file and its copy, by `compare *.jsonl` say: taken for more rounds they would resolve what is not."""
+    results, copied, both = (results_factory.write(tmp_path / name, _rows()) for name in ("r.jsonl", "copy.jsonl", "both.jsonl"))
+    both.write_bytes(results.read_bytes() * 2)
+    count = len(_rows())
+    assert main(["compare", "--json", str(results)]) == 0
+    once = capsys.readouterr()
+    assert once.err == ""
+    for paths, told in (([results, copied], f"{copied}: {count} runs are in {results} already, and counted once"),
+                        ([both], f"{both}: {count} runs are in it already, and counted once")):
+        assert main(["compare", "--json", *map(str, paths)]) == 0
+        said = capsys.readouterr()
+        assert said.out == once.out
+        assert said.err == f"heaptape compare: warning: {told}\n"
+        page = tmp_path / "page.html"
+        assert main(["report", "-q", *map(str, paths), "-o", str(page)]) == 0
+        assert told in page.read_text() and told in capsys.readouterr().err

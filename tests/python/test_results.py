@@ -31,9 +31,9 @@ def test_one_row_per_run_flattened(tmp_path: Path) -> None:
 
 
 def test_several_files_and_blank_lines(tmp_path: Path) -> None:
-    row = json.dumps(results_factory.schedule(rounds=1)[0])
-    (tmp_path / "a.jsonl").write_text(f"{row}\n\n{row}\n")
-    (tmp_path / "b.jsonl").write_text(row)
+    first, second, third = (json.dumps(row) for row in results_factory.schedule(rounds=1)[:3])
+    (tmp_path / "a.jsonl").write_text(f"{first}\n\n{second}\n")
+    (tmp_path / "b.jsonl").write_text(third)
     frame = read_results([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
     assert frame["line"].tolist() == [1, 3, 1]
     assert [Path(source).name for source in frame["source"]] == ["a.jsonl", "a.jsonl", "b.jsonl"]
