@@ -23,7 +23,8 @@ static int end_by_abort(char *unused) {
 static int end_by_fault(char *unused) {
     (void)unused;
     prepare();
-    *(volatile int *)8 = 1;
+    volatile int *volatile nowhere = (volatile int *)8;
+    *nowhere = 1;
     return 1;
 }
 

@@ -195,7 +195,8 @@ EXPORTED void *malloc(size_t bytes) {
         if (block) *block = (struct block){.bytes = bytes, .mapped = bytes + HEADER_BYTES};
     }
     pthread_mutex_unlock(&heap.lock);
-    if (by("crash") && bytes == 12345) *(volatile char *)8 = 1;
+    volatile char *volatile nowhere = (volatile char *)8;
+    if (by("crash") && bytes == 12345) *nowhere = 1;
     return block ? (char *)block + HEADER_BYTES : NULL;
 }
 
