@@ -90,10 +90,16 @@ def linker_flags(row: Row) -> str:
     return "-fuse-ld=lld"
 
 
+def cxx_compiler(row: Row) -> list[str]:
+    """clang's own, where it is there: another compiler need not know clang's linker."""
+    own = row.compiler.with_name(row.compiler.name.replace("clang", "clang++"))
+    return [f"-DCMAKE_CXX_COMPILER={own}"] if own != row.compiler and own.exists() else []
+
+
 def build(row: Row) -> bool:
     shutil.rmtree(row.build, ignore_errors=True)
     configured = run(["cmake", "-S", TREE, "-B", row.build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                      f"-DCMAKE_C_COMPILER={row.compiler}", f"-DCMAKE_C_FLAGS_RELEASE=-{row.level}",
+                      f"-DCMAKE_C_COMPILER={row.compiler}", *cxx_compiler(row), f"-DCMAKE_C_FLAGS_RELEASE=-{row.level}",
                       f"-DCMAKE_C_FLAGS={FLAGS}", f"-DCMAKE_EXE_LINKER_FLAGS={linker_flags(row)}",
                       f"-DCMAKE_SHARED_LINKER_FLAGS={linker_flags(row)}", f"-DHEAPTAPE_LTO={'ON' if row.lto else 'OFF'}"])
     built = configured
