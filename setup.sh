@@ -14,7 +14,7 @@ for_build_if_known="libclang-rt-19-dev"
 for_tests_if_known="libclang-rt-14-dev libclang-rt-16-dev"
 # redis-tools has the server too (redis-check-rdb is the same file); the package redis-server would
 # only add a daemon that starts by itself.
-for_tests="sqlite3 ruby redis-tools valgrind util-linux binutils"
+for_tests="sqlite3 ruby redis-tools valgrind util-linux binutils libcap2-bin"
 
 log=$(mktemp)
 trap 'rm -rf "$log" "${copy:-}"' EXIT
