@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import alive, wait_until
 
 SIGNALS_OF_A_CHILD = """
 import subprocess
@@ -60,7 +61,8 @@ def test_hanging_children_end(repository: Path, tmp_path: Path) -> None:
     done = run_tests(repository, tmp_path, HANGS, "-o", "timeout=2")
     assert "1 failed, 1 passed" in done.stdout and "Timeout" in done.stdout, done.stdout + done.stderr
     pids = (tmp_path / "pids").read_text().split()
-    assert len(pids) == 2 and not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    assert len(pids) == 2
+    wait_until(lambda: not any(alive(int(pid)) for pid in pids), "the end of the children")
 
 
 WAITS = {"run", "call", "check_call", "check_output", "wait", "communicate"}

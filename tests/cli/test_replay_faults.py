@@ -19,7 +19,7 @@ import pytest
 
 import replay_traces
 from tool_runner import Tools, clean_environment, run
-from waiting import wait_until
+from waiting import alive, wait_until
 
 MANY_ROUNDS = ("--rounds", "10000")
 
@@ -43,14 +43,6 @@ def said(stderr: bytes | str) -> list[str]:
     """Its lines, but for warnings: what the machine is busy with is not at issue here."""
     text = stderr if isinstance(stderr, str) else stderr.decode()
     return [line for line in text.splitlines() if not line.startswith("replay: warning: ")]
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 def children_of(pid: int) -> list[int]:

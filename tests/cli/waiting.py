@@ -33,6 +33,16 @@ def wait_until(holds: Callable[[], Found], what: str = "what was waited for", *,
     return found
 
 
+def alive(pid: int) -> bool:
+    """Whether it has not ended. One whose parent has not asked for its status has: who adopts orphans may be slow to
+    ask, or never do so."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
 def read_line(stream: IO[bytes], within_s: float = WITHIN_S) -> bytes:
     """The next line of a pipe, up to the newline or the end of what is written."""
     line = b""

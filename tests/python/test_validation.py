@@ -32,7 +32,7 @@ from heaptape.validation_prediction import (
     predicted_memory,
 )
 from heaptape.watched_process import Watched
-from waiting import wait_until
+from waiting import alive, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 MB = 1_000_000
@@ -287,7 +287,7 @@ def test_interrupted(heaptape_binary: Path, tmp_path: Path) -> None:
     wait_until(lambda: mark.exists() and mark.read_text().strip(), "the program's start", process=process)
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=20)[1] == "" and process.returncode == -signal.SIGINT
-    assert not Path(f"/proc/{mark.read_text().strip()}").exists() and [path.name for path in tmp_path.iterdir()] == ["pid"]
+    assert not alive(int(mark.read_text())) and [path.name for path in tmp_path.iterdir()] == ["pid"]
 
 
 @pytest.mark.slow
