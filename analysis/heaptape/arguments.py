@@ -37,7 +37,7 @@ _DECIMALS = 18
 
 def duration_ns(text: str) -> int | None:
     """Nanoseconds, of 90, 90s, 500ms, 5m, 1.5h: seconds unless it says otherwise; None if it is none of that. The same as
-    format/option_values.c reads; tests/golden/option_values.txt has examples."""
+    base/option_values.c reads; tests/golden/option_values.txt has examples."""
     found = re.fullmatch(r"([0-9]*)(?:\.([0-9]+))?(?: *([A-Za-z]+))?", text)
     unit = _NS.get((found[3] or "s").lower()) if found and (found[1] or found[2]) else None
     if not found or not unit:

@@ -1,5 +1,5 @@
 """Writing a file whole or not at all, never over what it is made from. What may be named as an output, and what happens to
-it, is as with the C verbs (format/output_file.c)."""
+it, is as with the C verbs (base/output_file.c)."""
 
 from __future__ import annotations
 

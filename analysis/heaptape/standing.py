@@ -1,7 +1,7 @@
 """Who leads by a measure, and who could not be told from the leader.
 
 Every sentence about who is best, and what that would save, comes from here, so that none says as a fact what the verdicts
-leave open, and no two contradict each other. `replay` does the same sums (replay/standing.c)."""
+leave open, and no two contradict each other. `replay` does the same sums (replay/figures/standing.c)."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ def test_a_cut_trace_dumps_the_beginning(tools: Tools, tmp_path: Path, part: int
 
 
 SOURCES = GOLDEN.parent.parent
-READERS = ["format/raw_reader.c", "format/trace_reader.c", "format/columns.c", "format/event_arrays.c", "convert/streams.c",
-           "convert/inheritance.c", "convert/merge.c", "convert/convert_raw.c", "replay/form_builder.c",
-           "replay/form_counting.c", "replay/form_writing.c"]
+READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/trace/columns.c", "format/trace/event_arrays.c", "convert/merge/streams.c",
+           "convert/merge/inheritance.c", "convert/merge/merge.c", "convert/common/convert_raw.c", "replay/program/form_builder.c",
+           "replay/program/form_counting.c", "replay/program/form_writing.c"]
 # No file makes these appear: what they tell of is memory, the machine, or another's hand on the file meanwhile.
 WITHOUT_A_FILE = {
     "this is not a regular file",  # tests/cli/test_bad_input.py has a folder

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "virtual_clock.h"
-
 extern char **environ;
 
 enum { OWN_VARIABLES = 7 + HT_KNOB_CHOICES_MAX };

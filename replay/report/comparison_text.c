@@ -10,6 +10,8 @@
 #include "talk.h"
 #include "text_table.h"
 
+_Static_assert(HT_CHOICES_MAX + 1 <= HT_TABLE_ROWS_MAX, "a table has a row for each allocator");
+
 enum { CELL_BYTES = 64, COMMAND_BYTES = 60 };
 
 static const char *ratio_text(const struct ht_interval *ratio, bool baseline, char *text) {

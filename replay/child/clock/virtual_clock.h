@@ -11,9 +11,8 @@
 
 enum { HT_NS_PER_US = 1000, HT_NS_PER_S = 1000000000 };
 
-// In the environment of a child that is to replay under virtual time: its clocks stand still while it starts.
-#define HT_CLOCK_HELD "HEAPTAPE_CLOCK=held"
-// They go on before the replay does: somebody waits for time to pass.
+// Clocks that stood still while the process started (HT_CLOCK_HELD) go on before the replay does: somebody waits for
+// time to pass.
 void ht_virtual_clock_release(void);
 
 // From now on all clocks that pass with time show this moment plus *trace_ns.

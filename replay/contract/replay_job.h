@@ -10,6 +10,9 @@
 #include "child_figures.h"
 #include "verify_findings.h"
 
+// In the environment of a child that is to replay under virtual time: its clocks stand still while it starts.
+#define HT_CLOCK_HELD "HEAPTAPE_CLOCK=held"
+
 enum ht_pass {
     HT_PASS_DESCRIBE = 1,  // prove who serves, say its version, replay nothing
     HT_PASS_FLAT,          // total CPU time

@@ -5,9 +5,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "allocator_choice.h"
-
-enum { HT_TABLE_COLUMNS_MAX = 8, HT_TABLE_ROWS_MAX = HT_CHOICES_MAX + 1, HT_TABLE_CELL_BYTES = 280 };
+enum { HT_TABLE_COLUMNS_MAX = 8, HT_TABLE_ROWS_MAX = 128, HT_TABLE_CELL_BYTES = 280 };
 
 struct ht_text_table {
     const char *alignments;  // 'l' or 'r', a letter for each column

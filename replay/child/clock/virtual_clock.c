@@ -9,6 +9,7 @@
 
 #include "next_functions.h"
 #include "raw_clock.h"
+#include "replay_job.h"
 
 enum { CLOCKS = 16 };
 

@@ -1,0 +1,12 @@
+# heaptape_library(NAME FOLDERS FOLDER... [DEPENDS NAME...]): every .c file of the folders, compiled once.
+function(heaptape_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 library "" "" "FOLDERS;DEPENDS")
+  foreach(folder ${library_FOLDERS})
+    file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.c)
+    list(APPEND sources ${found})
+    list(APPEND paths ${PROJECT_SOURCE_DIR}/${folder})
+  endforeach()
+  add_library(heaptape_${name} STATIC ${sources})
+  target_include_directories(heaptape_${name} PUBLIC ${paths})
+  target_link_libraries(heaptape_${name} PUBLIC ${library_DEPENDS})
+endfunction()
