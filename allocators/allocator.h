@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define HT_FIGURE_UNKNOWN UINT64_MAX  // was not, or can't be, measured
+
 // The object that serves a measured child's calls.
 struct ht_server {
     const struct ht_allocator *kind;  // NULL: of no kind that is known

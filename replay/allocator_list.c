@@ -115,7 +115,7 @@ static void add(struct list *list, struct ht_choice *choice, const struct ht_all
     if (choice && choice->kind) listed.kind = choice->kind;
     if (!listed.entry) listed.entry = listed.kind;
     if (list->json) json_array_append_new(list->json, ht_listed_json(&listed));
-    else if (list->options->verbose) print_verbose(&listed, list->count == 0);
+    else if (list->options->plan.verbose) print_verbose(&listed, list->count == 0);
     else print_short(&listed);
     list->count++;
 }
@@ -129,8 +129,8 @@ static void add_named(struct list *list, const struct ht_allocator *kind) {
 }
 
 static void add_all(struct list *list) {
-    struct ht_choices *choices = &list->options->choices;
-    if (!list->options->alloc_named && (list->options->verbose || list->options->json)) {
+    struct ht_choices *choices = &list->options->plan.choices;
+    if (!list->options->alloc_named && (list->options->plan.verbose || list->options->plan.json)) {
         for (size_t i = 0; ht_allocators[i]; i++) add_named(list, ht_allocators[i]);
         return;
     }
@@ -148,7 +148,7 @@ int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options
         fprintf(stderr, "replay: %s\n", error.message);
         return HT_EXIT_FAILED;
     }
-    if (options->json) list.json = json_array();
+    if (options->plan.json) list.json = json_array();
     add_all(&list);
     ht_child_channel_close(&x->channel);
     if (list.json) {

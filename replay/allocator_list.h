@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "experiment.h"
+#include "replay_options.h"
 
 // One allocator of the list.
 struct ht_listed {

@@ -7,12 +7,12 @@
 #include "talk.h"
 
 // The bytes that the replay makes resident at once, before anything that the allocator adds.
-static uint64_t resident_peak_bytes(const struct ht_replay_options *options,
+static uint64_t resident_peak_bytes(const struct ht_plan *plan,
                                     const struct ht_built_form *built) {
-    bool all = options->touch == HT_TOUCH_PAGES || options->touch == HT_TOUCH_ALL ||
-               options->touch_free == HT_TOUCH_FREE_WRITE;
+    bool all = plan->touch == HT_TOUCH_PAGES || plan->touch == HT_TOUCH_ALL ||
+               plan->touch_free == HT_TOUCH_FREE_WRITE;
     if (all) return built->live_peak_bytes;
-    return options->touch == HT_TOUCH_NONE && !options->verify ? 0 : built->touched_peak_bytes;
+    return plan->touch == HT_TOUCH_NONE && !plan->verify ? 0 : built->touched_peak_bytes;
 }
 
 // Three quarters: allocators keep more than what is live, and the rest of the machine wants to live, too. A
@@ -27,17 +27,17 @@ static uint64_t usual_limit_bytes(const struct ht_built_form *built) {
     return bytes / 4 * 3;
 }
 
-int ht_live_guard(const struct ht_replay_options *options, const struct ht_built_form *built,
+int ht_live_guard(const struct ht_plan *plan, const struct ht_built_form *built,
                   struct ht_error *error) {
     char peak[32], limit[32];
-    uint64_t peak_bytes = resident_peak_bytes(options, built);
-    uint64_t limit_bytes = options->max_live_bytes ? options->max_live_bytes : usual_limit_bytes(built);
+    uint64_t peak_bytes = resident_peak_bytes(plan, built);
+    uint64_t limit_bytes = plan->max_live_bytes ? plan->max_live_bytes : usual_limit_bytes(built);
     if (peak_bytes <= limit_bytes) return 0;
     errno = 0;
-    return ht_error_system(error, options->trace_path,
+    return ht_error_system(error, plan->trace_path,
                            "at their peak its blocks take %s of memory, and the limit is %s%s; "
                            "--max-live SIZE or none moves it%s",
                            ht_bytes(peak, (double)peak_bytes), ht_bytes(limit, (double)limit_bytes),
-                           options->max_live_bytes ? "" : " (three quarters of what can be had)",
-                           options->verify ? "" : ", --touch none takes no memory");
+                           plan->max_live_bytes ? "" : " (three quarters of what can be had)",
+                           plan->verify ? "" : ", --touch none takes no memory");
 }

@@ -4,11 +4,11 @@
 #define HEAPTAPE_LIVE_GUARD_H
 
 #include "form_builder.h"
-#include "replay_options.h"
+#include "replay_plan.h"
 
 // Called once the form is built, so that its memory is among what is taken already. Returns 0, or -1 with
 // error.
-int ht_live_guard(const struct ht_replay_options *options, const struct ht_built_form *built,
+int ht_live_guard(const struct ht_plan *plan, const struct ht_built_form *built,
                   struct ht_error *error);
 
 #endif

@@ -12,8 +12,6 @@
 #include "option_values.h"
 #include "say.h"
 
-const char *const ht_touch_names[HT_TOUCHES] = {"none", "first", "pages", "all", "recorded"};
-const char *const ht_touch_free_names[HT_TOUCH_FREES] = {"none", "read", "write", "recorded"};
 
 // clang-format off
 enum key {
@@ -148,9 +146,9 @@ static uint64_t timeout_value(struct argp_state *state, const char *text) {
 }
 
 static void set_pass(struct ht_replay_options *options, int pass) {
-    options->time_pass = pass == 0 || pass == 2;
-    options->memory_pass = pass == 1 || pass == 2;
-    options->verify = options->verify || pass == 3;
+    options->plan.time_pass = pass == 0 || pass == 2;
+    options->plan.memory_pass = pass == 1 || pass == 2;
+    options->plan.verify = options->plan.verify || pass == 3;
 }
 
 static int one_of(struct argp_state *state, const char *text, const char *option, const char *const *names,
@@ -176,77 +174,77 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     struct ht_replay_options *options = state->input;
     switch (key) {
     case KEY_ALLOC:
-        choose(state, text, &options->choices);
+        choose(state, text, &options->plan.choices);
         options->alloc_named = true;
         break;
-    case 'o': options->results_path = text; break;
+    case 'o': options->plan.results_path = text; break;
     case KEY_ROUNDS:
-        options->rounds = strcmp(text, "auto") ? (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX) : 0;
+        options->plan.rounds = strcmp(text, "auto") ? (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX) : 0;
         break;
-    case KEY_BUDGET: options->budget_ns = budget_value(state, text); break;
+    case KEY_BUDGET: options->plan.budget_ns = budget_value(state, text); break;
     case KEY_REPEATS:
-        options->repeats =
+        options->plan.repeats =
             strcmp(text, "auto") ? (uint32_t)number(state, text, "repeats", 1, HT_REPEATS_MAX) : 0;
         break;
-    case KEY_FAIL_IF: add_condition(state, text, &options->conditions); break;
-    case KEY_INSTRUCTIONS: options->instructions = true; break;
-    case KEY_SEED: options->seed = number(state, text, "seed", 0, INT64_MAX); break;
+    case KEY_FAIL_IF: add_condition(state, text, &options->plan.conditions); break;
+    case KEY_INSTRUCTIONS: options->plan.instructions = true; break;
+    case KEY_SEED: options->plan.seed = number(state, text, "seed", 0, INT64_MAX); break;
     case KEY_PASS:
         set_pass(options, one_of(state, text, "pass", passes, sizeof passes / sizeof *passes));
         break;
-    case KEY_VERIFY: options->verify = true; break;
+    case KEY_VERIFY: options->plan.verify = true; break;
     case KEY_MAX_LIVE:
-        options->max_live_bytes =
+        options->plan.max_live_bytes =
             strcmp(text, "none") ? size_value(state, text, "max-live", 1, 1) : UINT64_MAX;
         break;
-    case KEY_TIMEOUT: options->timeout_ns = timeout_value(state, text); break;
+    case KEY_TIMEOUT: options->plan.timeout_ns = timeout_value(state, text); break;
     case KEY_WRAP:
         if (!text[strspn(text, " \t")] || strlen(text) > 4096) {
             argp_error(state, "--wrap: a command of at most 4096 bytes expected");
         }
-        options->wrap = text;
+        options->plan.wrap = text;
         break;
-    case KEY_THREADS: options->one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
-    case KEY_SCALE: options->scale = (uint32_t)number(state, text, "scale", 1, HT_SCALE_MAX); break;
+    case KEY_THREADS: options->plan.one_thread = one_of(state, text, "threads", threads, 2) == 1; break;
+    case KEY_SCALE: options->plan.scale = (uint32_t)number(state, text, "scale", 1, HT_SCALE_MAX); break;
     case KEY_TOUCH:
-        options->touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
+        options->plan.touch = (enum ht_touch)one_of(state, text, "touch", ht_touch_names, HT_TOUCHES);
         break;
     case KEY_TOUCH_FREE:
-        options->touch_free =
+        options->plan.touch_free =
             (enum ht_touch_free)one_of(state, text, "touch-free", ht_touch_free_names, HT_TOUCH_FREES);
         break;
     case KEY_POLLUTE:
-        options->pollution_bytes = size_value(state, text, "pollute", 1 << 10, 0);
-        if (options->pollution_bytes > UINT64_C(1) << 40) argp_error(state, "--pollute: %s: at most 1T expected", text);
+        options->plan.pollution_bytes = size_value(state, text, "pollute", 1 << 10, 0);
+        if (options->plan.pollution_bytes > UINT64_C(1) << 40) argp_error(state, "--pollute: %s: at most 1T expected", text);
         break;
     case KEY_DECODED_MEMORY:
-        options->decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
+        options->plan.decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
         break;
     case KEY_PACE:
-        if (ht_paces_parse(text, &options->paces)) break;
+        if (ht_paces_parse(text, &options->plan.paces)) break;
         argp_error(
             state,
             "--pace: %s: none, virtual, real or x and how many times as fast, at most a million times, "
             "or time=PACE,memory=PACE expected",
             text);
         break;
-    case KEY_WINDOW: options->window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
+    case KEY_WINDOW: options->plan.window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
     case KEY_THP:
-        options->thp = (enum ht_thp)(
+        options->plan.thp = (enum ht_thp)(
             HT_THP_NEVER + one_of(state, text, "thp", ht_thp_names + HT_THP_NEVER, HT_THPS - HT_THP_NEVER));
         break;
-    case KEY_POINTS: options->points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
-    case KEY_BASELINE: options->baseline = text; break;
-    case KEY_JSON: options->json = true; break;
+    case KEY_POINTS: options->plan.points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
+    case KEY_BASELINE: options->plan.baseline = text; break;
+    case KEY_JSON: options->plan.json = true; break;
     case KEY_LIST: options->list = true; break;
-    case 'q': options->quiet = true; break;
-    case 'v': options->verbose = true; break;
+    case 'q': options->plan.quiet = true; break;
+    case 'v': options->plan.verbose = true; break;
     case ARGP_KEY_ARG:
-        if (options->trace_path) argp_error(state, "%s: one trace expected", text);
-        options->trace_path = text;
+        if (options->plan.trace_path) argp_error(state, "%s: one trace expected", text);
+        options->plan.trace_path = text;
         break;
     case ARGP_KEY_END:
-        if (!options->trace_path && !options->list) {
+        if (!options->plan.trace_path && !options->list) {
             argp_error(state, "a trace expected, as heaptape convert writes it");
         }
         break;
@@ -272,22 +270,23 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
             "\vThe comparison goes to stdout, everything else to stderr. Exit status: 0 done, 1 a run "
             "failed, "
             "2 bad usage, 3 bad trace, 4 a condition of --fail-if holds, 5 one stayed undecided and none holds."};
-    *options = (struct ht_replay_options){.seed = random_seed(),
-                                          .points = 2000,
-                                          .scale = 1,
-                                          .time_pass = true,
-                                          .memory_pass = true,
-                                          .touch = HT_TOUCH_RECORDED,
-                                          .touch_free = HT_TOUCH_FREES,
-                                          .paces = HT_PACES_VIRTUAL};
+    *options = (struct ht_replay_options){.plan = {.seed = random_seed(),
+                                                   .points = 2000,
+                                                   .scale = 1,
+                                                   .time_pass = true,
+                                                   .memory_pass = true,
+                                                   .touch = HT_TOUCH_RECORDED,
+                                                   .touch_free = HT_TOUCH_FREES,
+                                                   .paces = HT_PACES_VIRTUAL}};
     argp_err_exit_status = HT_EXIT_USAGE;
     argp_parse(&parser, argc, argv, 0, NULL, options);
-    if (!options->rounds && !options->budget_ns) options->budget_ns = budget_default_ns;
-    if (options->touch_free == HT_TOUCH_FREES)
-        options->touch_free = options->touch == HT_TOUCH_NONE ? HT_TOUCH_FREE_NONE : HT_TOUCH_FREE_RECORDED;
-    bool chosen = options->choices.count > 0 || options->choices.null_only;
+    struct ht_plan *plan = &options->plan;
+    if (!plan->rounds && !plan->budget_ns) plan->budget_ns = budget_default_ns;
+    if (plan->touch_free == HT_TOUCH_FREES)
+        plan->touch_free = plan->touch == HT_TOUCH_NONE ? HT_TOUCH_FREE_NONE : HT_TOUCH_FREE_RECORDED;
+    bool chosen = plan->choices.count > 0 || plan->choices.null_only;
     struct ht_error error = {0};
-    if (!chosen && ht_choices_add(&options->choices, "all", &error) && !options->list) {
+    if (!chosen && ht_choices_add(&plan->choices, "all", &error) && !options->list) {
         ht_say(stderr, "replay: %s\n", error.message);
         exit(error.status);
     }

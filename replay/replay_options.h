@@ -3,44 +3,14 @@
 #define HEAPTAPE_REPLAY_OPTIONS_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
-#include "allocator_choice.h"
-#include "fail_if.h"
-#include "huge_pages.h"
-#include "pace_option.h"
-#include "replay_job.h"
+#include "replay_plan.h"
 
 struct ht_replay_options {
-    const char *trace_path, *results_path, *baseline;
-    struct ht_choices choices;
-    uint32_t rounds;     // 0: until all is resolved or the budget is spent
-    uint64_t budget_ns;  // 0: none
-    uint32_t repeats;    // of the trace in each flat run; 0: as many as a measurable length takes
-    struct ht_conditions conditions;
-    bool instructions;
-    uint64_t seed;
-    bool time_pass, memory_pass;
-    bool one_thread;
-    uint32_t scale;  // copies of the trace, side by side
-    enum ht_touch touch;
-    enum ht_touch_free touch_free;
-    uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them
-    uint64_t decoded_memory_bytes;  // 0: as the machine allows
-    uint32_t points;                // of the curves in results
-    uint64_t max_live_bytes;        // 0: as the machine allows, UINT64_MAX: no limit
-    uint64_t timeout_ns;            // of one run; 0: none
-    const char *wrap;               // NULL: none
-    bool verify;
-    enum ht_thp thp;
-    struct ht_paces paces;
-    uint64_t window_ns;  // 0: each pass has its own default
-    bool json, list, quiet, verbose;
+    struct ht_plan plan;
+    bool list;
     bool alloc_named;  // --alloc was given
 };
-
-extern const char *const ht_touch_names[HT_TOUCHES];
-extern const char *const ht_touch_free_names[HT_TOUCH_FREES];
 
 // Parses the command line; ends the program itself on bad usage (status 2) and on --help.
 void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *options);

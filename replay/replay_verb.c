@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include "allocator_list.h"
-#include "comparison.h"
+#include "comparison_json.h"
+#include "comparison_text.h"
 #include "doubts.h"
 #include "experiment.h"
 #include "fail_if_text.h"
@@ -30,7 +31,7 @@ static int say(const struct ht_error *error) {
 }
 
 // Takes those out that can't prove who serves them: there must be no figures of them.
-static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *options,
+static size_t describe_all(struct ht_experiment *x, struct ht_plan *plan,
                            struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
@@ -38,17 +39,17 @@ static size_t describe_all(struct ht_experiment *x, struct ht_replay_options *op
         ht_say(stderr, "replay: null: %s\n", problem);
         refused++;
     }
-    for (size_t i = 0; i < options->choices.count && !ht_child_interrupted(); i++) {
-        struct ht_choice *choice = &options->choices.list[i];
+    for (size_t i = 0; i < plan->choices.count && !ht_child_interrupted(); i++) {
+        struct ht_choice *choice = &plan->choices.list[i];
         if (ht_experiment_describe(x, choice, problem, sizeof problem)) {
-            if (kept != i) options->choices.list[kept] = *choice;
+            if (kept != i) plan->choices.list[kept] = *choice;
             kept++;
         } else if (!ht_child_interrupted()) {
             ht_say(stderr, "replay: %s: %s\n", choice->name, problem);
             refused++;
         }
     }
-    options->choices.count = kept;
+    plan->choices.count = kept;
     return refused;
 }
 
@@ -60,20 +61,20 @@ static int find_choice(const struct ht_choices *choices, const char *name) {
 }
 
 // Its place is looked up before anything runs: a slip of the pen must not cost an hour of replays.
-static int check_baseline(const struct ht_replay_options *options) {
-    if (!options->baseline || find_choice(&options->choices, options->baseline) >= 0) return HT_EXIT_DONE;
-    ht_say(stderr, "replay: --baseline: %s is not among the allocators to replay\n", options->baseline);
+static int check_baseline(const struct ht_plan *plan) {
+    if (!plan->baseline || find_choice(&plan->choices, plan->baseline) >= 0) return HT_EXIT_DONE;
+    ht_say(stderr, "replay: --baseline: %s is not among the allocators to replay\n", plan->baseline);
     return HT_EXIT_USAGE;
 }
 
 // A condition that nothing can meet would pass for ever.
-static int check_conditions(const struct ht_replay_options *options) {
-    for (size_t i = 0; i < options->conditions.count; i++) {
-        const struct ht_condition *condition = &options->conditions.list[i];
+static int check_conditions(const struct ht_plan *plan) {
+    for (size_t i = 0; i < plan->conditions.count; i++) {
+        const struct ht_condition *condition = &plan->conditions.list[i];
         bool of_time = condition->figure == HT_FIGURE_TIME;
         const char *expected = of_time ? "the time pass" : "the memory pass";
-        if (options->choices.count < 2) expected = "a baseline and another allocator in --alloc";
-        else if (of_time ? options->time_pass : options->memory_pass) continue;
+        if (plan->choices.count < 2) expected = "a baseline and another allocator in --alloc";
+        else if (of_time ? plan->time_pass : plan->memory_pass) continue;
         ht_say(stderr, "replay: --fail-if %s: %s expected, for there is nothing to judge otherwise\n",
                 condition->text, expected);
         return HT_EXIT_USAGE;
@@ -81,8 +82,8 @@ static int check_conditions(const struct ht_replay_options *options) {
     return HT_EXIT_DONE;
 }
 
-static size_t baseline_of(const struct ht_replay_options *options) {
-    int found = find_choice(&options->choices, options->baseline ? options->baseline : "glibc");
+static size_t baseline_of(const struct ht_plan *plan) {
+    int found = find_choice(&plan->choices, plan->baseline ? plan->baseline : "glibc");
     return found < 0 ? 0 : (size_t)found;
 }
 
@@ -94,38 +95,38 @@ struct loaded_trace {
     char sha256[HT_DIGEST_TEXT_BYTES];
 };
 
-static int read_trace(const struct ht_replay_options *options, struct ht_trace_reader *reader,
+static int read_trace(const struct ht_plan *plan, struct ht_trace_reader *reader,
                       struct loaded_trace *trace, struct ht_error *error) {
     if (ht_trace_truncated(reader)) {
         // The peak may be in what is missing: better no figures than those of half a program.
         return ht_error_input(
-            error, options->trace_path, ht_trace_valid_bytes(reader),
+            error, plan->trace_path, ht_trace_valid_bytes(reader),
             "a whole section or the footer expected: the file is cut short or damaged here, "
             "and half a trace is not replayed");
     }
     if (ht_recorded_program_read(reader, &trace->program, error)) return -1;
-    if (options->scale > 1) ht_recorded_program_other(&trace->program);
-    uint64_t memory_bytes = options->decoded_memory_bytes;
+    if (plan->scale > 1) ht_recorded_program_other(&trace->program);
+    uint64_t memory_bytes = plan->decoded_memory_bytes;
     if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;
     trace->form_options = (struct ht_form_options){
-        .one_thread = options->one_thread,
+        .one_thread = plan->one_thread,
         .initial_tid = trace->program.pid,
-        .timed_one_in = options->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
-        .seed = options->seed,
-        .samples = options->points,
+        .timed_one_in = plan->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
+        .seed = plan->seed,
+        .samples = plan->points,
         .end_ns = trace->program.end_ns,
-        .scale = options->scale,
+        .scale = plan->scale,
         .held_bytes_max = memory_bytes};
-    return ht_form_build(reader, options->trace_path, &trace->form_options, &trace->built, error);
+    return ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error);
 }
 
-static int load_trace(const struct ht_replay_options *options, struct loaded_trace *trace,
+static int load_trace(const struct ht_plan *plan, struct loaded_trace *trace,
                       struct ht_error *error) {
-    trace->reader = ht_trace_open(options->trace_path, error);
+    trace->reader = ht_trace_open(plan->trace_path, error);
     if (!trace->reader) return -1;
-    int failed = read_trace(options, trace->reader, trace, error);
-    if (!failed && ht_file_sha256(options->trace_path, trace->sha256)) {
-        failed = ht_error_system(error, options->trace_path, "reading it again");
+    int failed = read_trace(plan, trace->reader, trace, error);
+    if (!failed && ht_file_sha256(plan->trace_path, trace->sha256)) {
+        failed = ht_error_system(error, plan->trace_path, "reading it again");
     }
     return failed;
 }
@@ -133,7 +134,7 @@ static int load_trace(const struct ht_replay_options *options, struct loaded_tra
 static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
                             const struct ht_activity *before, int *judged) {
     static struct ht_comparison comparison;
-    comparison.options = x->options;
+    comparison.plan = x->plan;
     comparison.program = &trace->program;
     comparison.built = &trace->built;
     comparison.baseline = x->baseline;
@@ -150,35 +151,35 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     if (!early) ht_doubts(x, &comparison, before, &x->warnings);
     int failed = 0;
     if (early && x->measurements.rounds < 2) failed = 0;  // half a round compares nothing
-    else if (x->options->json) failed = ht_comparison_print_json(stdout, &comparison);
+    else if (x->plan->json) failed = ht_comparison_print_json(stdout, &comparison);
     else ht_comparison_print(stdout, &comparison);
     if (fflush(stdout)) failed = -1;
     size_t told = ht_heap_share_is_small(x->share);  // that warning came before the first round
-    if (!x->options->quiet) ht_warnings_print(stderr, &x->warnings, told);
+    if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, told);
     *judged = ht_fail_if_say(stderr, &comparison);
     ht_comparison_free(&comparison);
     return failed;
 }
 
 // What a user does next, as a command to copy.
-static void say_next(const struct ht_replay_options *options) {
-    if (options->results_path) {
-        ht_say(stderr, "next: heaptape report %s --trace %s -o report.html\n", options->results_path,
-                options->trace_path);
+static void say_next(const struct ht_plan *plan) {
+    if (plan->results_path) {
+        ht_say(stderr, "next: heaptape report %s --trace %s -o report.html\n", plan->results_path,
+                plan->trace_path);
     } else {
         ht_say(stderr, "next: the same with -o results.jsonl, to keep every run for heaptape report\n");
     }
 }
 
 static void say_stopped(const struct ht_experiment *x) {
-    const char *results = x->options->results_path;
-    unsigned long long seed = x->options->seed;
+    const char *results = x->plan->results_path;
+    unsigned long long seed = x->plan->seed;
     char of[32] = "";
     if (x->measurements.rounds == 0) {
         ht_say(stderr, "replay: stopped while warming up, seed %llu\n", seed);
         return;
     }
-    if (x->options->rounds) snprintf(of, sizeof of, " of %u", x->options->rounds);
+    if (x->plan->rounds) snprintf(of, sizeof of, " of %u", x->plan->rounds);
     ht_say(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of, seed,
             results ? "; the runs that ended are kept in " : "", results ? results : "");
 }
@@ -192,17 +193,17 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
     // What failed may have hidden anything: it comes before what the rest shows.
     int status = failed ? HT_EXIT_FAILED : judged;
-    if (status == HT_EXIT_DONE && !x->options->quiet) say_next(x->options);
+    if (status == HT_EXIT_DONE && !x->plan->quiet) say_next(x->plan);
     return status;
 }
 
 static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
     if (ht_child_interrupted()) {
         ht_say(stderr, "replay: stopped %s\n",
-                x->options->verify ? "while verifying" : "before the first round");
+                x->plan->verify ? "while verifying" : "before the first round");
         return HT_EXIT_FAILED;
     }
-    if (x->options->time_pass || x->options->memory_pass) {
+    if (x->plan->time_pass || x->plan->memory_pass) {
         struct ht_activity before;
         ht_activity_read(&before);
         int early = ht_experiment_run(x);
@@ -212,15 +213,15 @@ static int measure(struct ht_experiment *x, const struct loaded_trace *trace, si
 }
 
 // A user who asked for real time should know for how much of it.
-static void say_waiting(const struct ht_replay_options *options, uint64_t end_ns) {
+static void say_waiting(const struct ht_plan *plan, uint64_t end_ns) {
     enum { RUNS_OF_TIME_PASS = 2 };
-    double ns = options->time_pass ? RUNS_OF_TIME_PASS * options->paces.time.real_ns_per_trace_ns : 0;
-    if (options->memory_pass) ns += options->paces.memory.real_ns_per_trace_ns;
+    double ns = plan->time_pass ? RUNS_OF_TIME_PASS * plan->paces.time.real_ns_per_trace_ns : 0;
+    if (plan->memory_pass) ns += plan->paces.memory.real_ns_per_trace_ns;
     double seconds =
-        ns * (double)end_ns / 1e9 * (double)(options->choices.count + 1 + (options->choices.count > 1));
-    if (seconds < 1 || options->quiet) return;
+        ns * (double)end_ns / 1e9 * (double)(plan->choices.count + 1 + (plan->choices.count > 1));
+    if (seconds < 1 || plan->quiet) return;
     ht_say(stderr, "replay: at this pace a round takes %.0f s", seconds);
-    if (options->rounds) ht_say(stderr, ", all %u take %.0f s", options->rounds, seconds * options->rounds);
+    if (plan->rounds) ht_say(stderr, ", all %u take %.0f s", plan->rounds, seconds * plan->rounds);
     fputc('\n', stderr);
 }
 
@@ -233,14 +234,14 @@ static void caution(struct ht_experiment *x) {
     ht_warnings_print(stderr, &x->warnings, 0);
 }
 
-static int replay_all(struct ht_experiment *x, struct ht_replay_options *options,
+static int replay_all(struct ht_experiment *x, struct ht_plan *plan,
                       struct ht_choice *null_choice) {
     static struct loaded_trace trace;
     struct ht_error error = {0};
     ht_machine_read(&x->machine);
-    if (!ht_huge_pages_here(options->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
+    if (!ht_huge_pages_here(plan->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
         return say(&error);
-    if (load_trace(options, &trace, &error) || ht_live_guard(options, &trace.built, &error))
+    if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error))
         return say(&error);
     ht_child_catch_signals();  // until here there is nothing to keep
     x->built = &trace.built;
@@ -250,27 +251,27 @@ static int replay_all(struct ht_experiment *x, struct ht_replay_options *options
     x->end_ns = trace.program.end_ns;
     x->freed_warm_share = trace.program.freed_warm_share;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
-    x->channel.watch = (struct ht_child_watch){.timeout_ns = options->timeout_ns};
-    x->channel.wrap = options->wrap;
+    x->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
+    x->channel.wrap = plan->wrap;
     x->channel.thp_disable = x->huge_pages.disable;
-    if (options->wrap && !options->quiet) {
-        ht_say(stderr, "replay: times and memory include what %s costs\n", options->wrap);
+    if (plan->wrap && !plan->quiet) {
+        ht_say(stderr, "replay: times and memory include what %s costs\n", plan->wrap);
     }
-    size_t refused = describe_all(x, options, null_choice);
+    size_t refused = describe_all(x, plan, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
-    if (refused && options->baseline && find_choice(&options->choices, options->baseline) < 0) {
+    if (refused && plan->baseline && find_choice(&plan->choices, plan->baseline) < 0) {
         ht_say(stderr, "replay: without the baseline %s there is nothing to compare with\n",
-                options->baseline);
+                plan->baseline);
         return HT_EXIT_FAILED;
     }
-    if (refused && (options->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
-    x->baseline = baseline_of(options);
-    if (options->results_path) {
-        x->results_fd = ht_results_open(options->results_path, &error);
+    if (refused && (plan->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;
+    x->baseline = baseline_of(plan);
+    if (plan->results_path) {
+        x->results_fd = ht_results_open(plan->results_path, &error);
         if (x->results_fd < 0) return say(&error);
     }
-    refused += options->verify ? ht_verify_all(x) : 0;
-    say_waiting(options, x->end_ns);
+    refused += plan->verify ? ht_verify_all(x) : 0;
+    say_waiting(plan, x->end_ns);
     int status = measure(x, &trace, refused);
     if (x->results_fd >= 0) close(x->results_fd);
     ht_form_free(&trace.built);
@@ -287,18 +288,18 @@ int ht_verb_replay(int argc, char **argv) {
     signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is told
     ht_replay_options_parse(argc, argv, &options);
     static struct ht_experiment x;  // too large for a small stack
-    x = (struct ht_experiment){.options = &options, .results_fd = -1, .random = {options.seed}};
+    x = (struct ht_experiment){.plan = &options.plan, .results_fd = -1, .random = {options.plan.seed}};
     mallopt(M_ARENA_MAX, 1);  // one for the decoder would take 64 MiB of address space, which may be limited
     if (options.list) return ht_allocator_list(&x, &options);
-    int status = check_baseline(&options);
-    if (!status) status = check_conditions(&options);
+    int status = check_baseline(&options.plan);
+    if (!status) status = check_conditions(&options.plan);
     if (status) return status;
     if (ht_choices_add_name(&null_choices, "null", &error)) {
         error.status = HT_EXIT_FAILED;
         return say(&error);
     }
     x.null_choice = &null_choices.list[0];
-    status = replay_all(&x, &options, &null_choices.list[0]);
+    status = replay_all(&x, &options.plan, &null_choices.list[0]);
     ht_child_end_as_interrupted();
     return status;
 }

@@ -2,7 +2,6 @@
 #include <dlfcn.h>
 
 #include "allocator.h"
-#include "child_figures.h"
 
 static const struct ht_statistic statistics[] = {
     {"footprint_bytes", "got from the kernel and not given back"},

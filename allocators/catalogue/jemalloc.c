@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "allocator.h"
-#include "child_figures.h"
 
 typedef int mallctl_function(const char *name, void *value, size_t *value_bytes, void *set, size_t set_bytes);
 

@@ -2,7 +2,6 @@
 #include <stdio.h>
 
 #include "allocator.h"
-#include "child_figures.h"
 #include "mimalloc_options.h"
 
 static void version(const struct ht_server *server, char *text, size_t room) {

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 
 #include "allocator.h"
-#include "child_figures.h"
 
 static const struct ht_statistic statistics[] = {
     {"cached_bytes", "in free spans of the caches that all threads share"}, {0}};

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 
 #include "allocator.h"
-#include "child_figures.h"
 
 static const struct ht_statistic statistics[] = {
     {"used_bytes", "in chunks that are in use, whatever part of them blocks fill"},

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "allocator.h"
-#include "child_figures.h"
 
 static void version(const struct ht_server *server, char *text, size_t room) {
     int major = 0, minor = 0;

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "allocator.h"
-#include "child_figures.h"
 
 static const struct ht_statistic statistics[] = {
     {"allocated_bytes", "in blocks that the program has, as size classes round them up"},

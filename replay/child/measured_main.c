@@ -89,6 +89,12 @@ static void fault_in(const void *start, size_t bytes) {
     if (bytes) (void)at[bytes - 1];
 }
 
+static ht_lane_run *run_of(uint32_t pass) {
+    return pass == HT_PASS_ACCOUNT  ? ht_accounting_run
+           : pass == HT_PASS_VERIFY ? ht_verify_run
+                                    : ht_engine_run;
+}
+
 // i: of the streams, of which the last is what is inherited.
 static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i, uint32_t copy) {
     const struct ht_job *job = &run->job;
@@ -102,6 +108,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->known = job->known;
     lane->pass = job->pass;
     lane->verify = run->verify;
+    lane->run = run_of(job->pass);
     lane->silent = copy > 0;
     lane->copies = i < form->streams ? 1 : run->scale;
     lane->copy_slots = run->copy_slots;
@@ -234,7 +241,8 @@ static void take_background(struct measured *run) {
 // allocated before anything is counted but RSS.
 static void allocate_inherited(struct measured *run) {
     if (run->replaying) run->replaying(true);
-    ht_engine_run(&run->lanes[run->lanes_count]);
+    struct ht_lane *inherited = &run->lanes[run->lanes_count];
+    inherited->run(inherited);
     if (run->replaying) run->replaying(false);
 }
 

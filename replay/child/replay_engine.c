@@ -9,12 +9,10 @@
 #include "allocator_calls.h"
 #include "memory_residency.h"
 #include "raw_clock.h"
-#include "replay_accounting.h"
 #include "replay_feed.h"
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "slot_handover.h"
-#include "verify_pass.h"
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -364,14 +362,6 @@ __attribute__((noipa))
 __attribute__((noinline))
 #endif
 void ht_engine_run(struct ht_lane *lane) {
-    if (lane->accounting) {
-        ht_accounting_run(lane);
-        return;
-    }
-    if (lane->verify) {
-        ht_verify_run(lane);
-        return;
-    }
     struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};
     uint64_t cpu_before_ns = ht_thread_cpu_ns();
     const uint64_t *word = ht_feed_first(lane);

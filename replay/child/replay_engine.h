@@ -4,7 +4,7 @@
 
 #include "replay_lane.h"
 
-// Replays the lane's whole stream, in the way its pass asks for, and fills the lane's tallies.
+// The run of lanes whose time or memory is measured.
 void ht_engine_run(struct ht_lane *lane);
 
 // Executes the call that begins at word, for passes that go from call to call.

@@ -29,13 +29,6 @@ static size_t add_measured(double *values, size_t count, double value) {
 }
 
 static const figure_of compared[HT_FIGURES] = {time_of, peak_of, mean_of, end_of};
-const struct ht_figure_words ht_figure_words[HT_FIGURES] = {
-    {"time", "alloc_time_ns", "faster", "slower"},
-    {"rss_peak", "rss_peak_bytes", "smaller", "larger"},
-    {"rss_mean", "rss_mean_bytes", "smaller", "larger"},
-    {"rss_end", "rss_end_bytes", "smaller", "larger"},
-};
-
 static double median_of(const struct ht_measurements *m, size_t who, figure_of figure, double *scratch) {
     size_t count = 0;
     for (uint32_t round = 0; round < m->rounds; round++) {
@@ -186,7 +179,7 @@ void ht_comparison_free(struct ht_comparison *comparison) {
 }
 
 int ht_comparison_recorded(const struct ht_comparison *comparison) {
-    const struct ht_choices *choices = &comparison->options->choices;
+    const struct ht_choices *choices = &comparison->plan->choices;
     for (size_t i = 0; i < comparison->count && comparison->program->allocator[0]; i++) {
         if (!strcmp(choices->list[i].name, comparison->program->allocator)) return (int)i;
     }

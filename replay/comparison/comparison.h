@@ -3,48 +3,13 @@
 #define HEAPTAPE_COMPARISON_H
 
 #include <stdbool.h>
-#include <stdio.h>
 
-#include "allocator_choice.h"
-#include "counter_figures.h"
-#include "decomposition.h"
 #include "failing_runs.h"
-#include "figure_passes.h"
-#include "leftover_figures.h"
+#include "measurements.h"
 #include "ratio_interval.h"
 #include "recorded_program.h"
-#include "replay_options.h"
+#include "replay_plan.h"
 #include "replay_warnings.h"
-#include "run_figures.h"
-#include "schedule.h"
-
-// What one allocator showed in one round. The null replayer has such cells too, and so has the control: the
-// baseline's second run. A pass that did not run in a round, or failed, is not ok.
-struct ht_cell {
-    bool time_ok, memory_ok;
-    struct ht_time_figures time;
-    double faults;                    // minor and major, of the time pass where there is one
-    struct ht_memory_figures memory;  // its samples are not kept
-    struct ht_counter_figures counters;
-    struct ht_leftover_figures leftovers;
-    struct ht_decomposition decomposition;
-};
-
-struct ht_measurements {
-    size_t choices;  // allocators; cells of a round: the null replayer, these, the control
-    uint32_t rounds;
-    struct ht_choice_figures *of_choices;  // the null replayer's first, then one for each choice
-    struct ht_cell *cells;                 // [round * (choices + 2) + who], see schedule.h
-};
-
-// The figures by which allocators are compared, less being better.
-enum ht_figure { HT_FIGURE_TIME, HT_FIGURE_PEAK, HT_FIGURE_MEAN, HT_FIGURE_END, HT_FIGURES };
-struct ht_figure_words {
-    const char *name;         // of --fail-if and of `heaptape compare`
-    const char *key;          // in JSON
-    const char *less, *more;  // verdicts
-};
-extern const struct ht_figure_words ht_figure_words[HT_FIGURES];
 
 struct ht_estimate {
     double median, minimum;
@@ -64,7 +29,7 @@ struct ht_allocator_estimates {
 };
 
 struct ht_comparison {
-    const struct ht_replay_options *options;
+    const struct ht_plan *plan;
     const struct ht_recorded_program *program;
     const struct ht_built_form *built;
     const struct ht_measurements *measurements;
@@ -81,17 +46,6 @@ struct ht_comparison {
     const char *thp;  // transparent huge pages of all runs, empty if not known
     const struct ht_failing_runs *failing;  // by allocator
 };
-
-// Whose cell: see schedule.h.
-static inline struct ht_cell *ht_cell_of(const struct ht_measurements *m, uint32_t round, size_t who) {
-    return &m->cells[round * (m->choices + 2) + who];
-}
-static inline struct ht_cell *ht_null_cell(const struct ht_measurements *m, uint32_t round) {
-    return ht_cell_of(m, round, HT_WHO_NULL);
-}
-static inline struct ht_cell *ht_cell(const struct ht_measurements *m, uint32_t round, size_t choice) {
-    return ht_cell_of(m, round, 1 + choice);
-}
 
 static inline const struct ht_estimate *ht_estimate_of(const struct ht_allocator_estimates *estimates,
                                                        enum ht_figure figure) {
@@ -113,9 +67,6 @@ struct ht_estimate ht_compare_pair(const struct ht_comparison *comparison, enum 
 bool ht_compare(const struct ht_measurements *measurements, struct ht_comparison *comparison);
 void ht_comparison_free(struct ht_comparison *comparison);
 
-void ht_comparison_print(FILE *out, const struct ht_comparison *comparison);
-// Returns 0, or -1 if it could not be written.
-int ht_comparison_print_json(FILE *out, const struct ht_comparison *comparison);
 // The allocator that served the recorded program, if it was replayed: its index, or -1.
 int ht_comparison_recorded(const struct ht_comparison *comparison);
 

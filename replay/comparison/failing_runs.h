@@ -1,12 +1,10 @@
-// Runs that failed, allocator by allocator: counted, told wherever figures are, and the end of an allocator
+// Runs that failed, allocator by allocator: counted, and the end of an allocator
 // that fails again and again.
 #ifndef HEAPTAPE_FAILING_RUNS_H
 #define HEAPTAPE_FAILING_RUNS_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 
 struct ht_failing_runs {
     uint32_t runs, failed;     // passes
@@ -25,11 +23,5 @@ bool ht_failing_runs_note(struct ht_failing_runs *failing, uint32_t round, const
 static inline bool ht_failing_runs_given_up(const struct ht_failing_runs *failing) {
     return failing->rounds_in_a_row >= HT_FAILING_ROUNDS_MAX;
 }
-
-// One line for people: what is missing of this allocator's figures, and why. Nothing if nothing is.
-void ht_failing_runs_print(FILE *out, const struct ht_failing_runs *failing, const char *name);
-
-// The same as keys of an allocator's object: failed_runs, given_up, problem (null where none failed).
-void ht_failing_runs_json(json_t *allocator, const struct ht_failing_runs *failing);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define HT_FIGURE_UNKNOWN UINT64_MAX  // was not, or can't be, measured
+#include "allocator.h"
 
 // Counters of the kernel and the processor over the flat pass (perf_counters.c).
 enum ht_perf_event {

@@ -60,7 +60,7 @@ static void doubt_settings(const struct ht_experiment *x, const struct ht_record
                 "turbo is on, so the clock depends on what else runs");
     }
     const char *thp = x->huge_pages.mode;
-    if (!x->options->memory_pass || !thp[0] || x->options->thp != HT_THP_AS_IS) return;  // chosen is known
+    if (!x->plan->memory_pass || !thp[0] || x->plan->thp != HT_THP_AS_IS) return;  // chosen is known
     if (program->thp[0] ? strcmp(program->thp, thp) != 0 : !strcmp(thp, "always")) {
         char remedy[160];
         suggest_thp(x, program->thp[0] ? program->thp : "madvise", remedy, sizeof remedy);
@@ -145,7 +145,7 @@ static void doubt_rounds(const struct ht_experiment *x, const struct ht_comparis
     if (c->count < 2) return;
     if (c->rounds < HT_BOOTSTRAP_ROUNDS_MIN) {
         snprintf(remedy, sizeof remedy,
-                 x->options->rounds ? "--rounds auto, or %d and more" : "a larger --budget",
+                 x->plan->rounds ? "--rounds auto, or %d and more" : "a larger --budget",
                  SUGGESTED_ROUNDS);
         ht_warn(warnings, HT_WARNING_FEW_ROUNDS, remedy,
                 "%zu round%s too few to resample: intervals assume that ratios scatter log-normally",
@@ -164,7 +164,7 @@ void ht_doubts(const struct ht_experiment *x, const struct ht_comparison *c, con
     doubt_trace(x, c->program, warnings);
     doubt_machine(x, before, warnings);
     doubt_settings(x, c->program, warnings);
-    if (x->options->time_pass) doubt_time(x, c, warnings);
+    if (x->plan->time_pass) doubt_time(x, c, warnings);
     doubt_control(c, warnings);
     doubt_rounds(x, c, warnings);
 }

@@ -33,31 +33,31 @@ static uint64_t schedule_now_ns(void *context) {
 }
 
 static bool is_control(const struct ht_experiment *x, uint32_t who) {
-    return who == x->options->choices.count + 1;
+    return who == x->plan->choices.count + 1;
 }
 
 static const struct ht_choice *choice_of(const struct ht_experiment *x, uint32_t who) {
     if (who == HT_WHO_NULL) return x->null_choice;
-    return &x->options->choices.list[is_control(x, who) ? x->baseline : who - 1];
+    return &x->plan->choices.list[is_control(x, who) ? x->baseline : who - 1];
 }
 
 struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
     bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT;
-    const struct ht_pace *pace = of_memory ? &x->options->paces.memory : &x->options->paces.time;
+    const struct ht_pace *pace = of_memory ? &x->plan->paces.memory : &x->plan->paces.time;
     uint64_t usual = of_memory ? memory_window_ns : time_window_ns;
     return (struct ht_job){
         .pass = pass,
-        .touch = x->options->touch,
-        .touch_free = x->options->touch_free,
+        .touch = x->plan->touch,
+        .touch_free = x->plan->touch_free,
         .warm_of_2_32 = (uint32_t)(x->freed_warm_share * UINT32_MAX),
-        .pollution_bytes = x->options->pollution_bytes,
+        .pollution_bytes = x->plan->pollution_bytes,
         .syscall_socket = -1,
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = x->end_ns,
         .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
         .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
-        .window_ns = x->options->window_ns ? x->options->window_ns : usual,
+        .window_ns = x->plan->window_ns ? x->plan->window_ns : usual,
     };
 }
 
@@ -120,7 +120,7 @@ static void tell_problem(struct ht_experiment *x, const struct ht_results_line *
     x->failed_runs++;
     ht_say(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
             line->memory_pass ? "memory" : "time", line->problem);
-    if (!given_up || x->options->rounds == line->round + 1) return;
+    if (!given_up || x->plan->rounds == line->round + 1) return;
     ht_say(stderr, "replay: %s failed in %d rounds in a row and is given up\n", line->choice->name,
             HT_FAILING_ROUNDS_MAX);
 }
@@ -138,7 +138,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, const st
         if (line->problem) tell_problem(x, line, given_up);
     }
     if (x->results_fd < 0 || ht_child_interrupted()) return;
-    line->options = x->options;
+    line->plan = x->plan;
     line->built = x->built;
     line->machine = &x->machine;
     line->thp = x->huge_pages.mode;
@@ -146,7 +146,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line, const st
     line->share = x->share;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
-        ht_say(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
+        ht_say(stderr, "replay: %s: a result can't be written: %s\n", x->plan->results_path,
                 strerror(errno));
         x->results_failed = true;
     }
@@ -169,13 +169,13 @@ static void finish_time(struct ht_experiment *x, const struct ht_turn *turn) {
     struct ht_results_line line = {
         .outcome = &run->flat,
         .repeats = x->repeats,
-        .instructions = turn->who ? x->instructions[choice_of(x, turn->who) - x->options->choices.list] : NAN,
+        .instructions = turn->who ? x->instructions[choice_of(x, turn->who) - x->plan->choices.list] : NAN,
         .load = run->load,
         .started_realtime_ns = run->started_realtime_ns};
     cell->time_ok = !run->failed;
     if (cell->time_ok) {
         ht_time_figures(x->built, &run->flat, &run->timed, &null_run->flat, &null_run->timed,
-                        x->options->pollution_bytes > 0, &cell->time);
+                        x->plan->pollution_bytes > 0, &cell->time);
         cell->faults = (double)(run->flat.minor_faults + run->flat.major_faults);
         x->readings_taken += run->timed.taken;
         x->readings_dropped += run->timed.dropped;
@@ -220,7 +220,7 @@ static void timed_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 static void warn_of_cycle_counter(struct ht_experiment *x, const struct ht_turn *turn,
                                   const struct ht_outcome *outcome) {
     if (turn->round > 0 || is_control(x, turn->who) || !outcome->cycle_counter_reader[0]) return;
-    if (!x->options->time_pass || !x->options->paces.time.virtual_time) return;
+    if (!x->plan->time_pass || !x->plan->paces.time.virtual_time) return;
     ht_warn(&x->warnings, HT_WARNING_CYCLE_COUNTER, "for the time pass use --pace time=real",
             "%s reads the cycle counter (in %s): virtual time reaches it in the memory pass only",
             choice_of(x, turn->who)->name, outcome->cycle_counter_reader);
@@ -253,7 +253,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
         line.leftovers = &cell->leftovers;
         line.memory_figures = &x->channel.exchange->figures;
         if (ht_figures_of_memory(x, turn)) line.decomposition = &cell->decomposition;
-        if (!x->options->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
+        if (!x->plan->time_pass) cell->faults = (double)(outcome.minor_faults + outcome.major_faults);
     } else {
         line.problem = problem;
     }
@@ -264,7 +264,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 
 static void note_warm_up(struct ht_experiment *x, const struct ht_turn *turn) {
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
-    if (turn->who == HT_WHO_NULL && x->options->choices.count > 0) return;
+    if (turn->who == HT_WHO_NULL && x->plan->choices.count > 0) return;
     if (!x->fastest_cpu_ns || outcome->cpu_ns < x->fastest_cpu_ns) x->fastest_cpu_ns = outcome->cpu_ns;
 }
 
@@ -280,8 +280,8 @@ static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 }
 
 static uint32_t choose_repeats(struct ht_experiment *x) {
-    uint32_t asked = x->options->repeats;
-    if (x->options->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed) {
+    uint32_t asked = x->plan->repeats;
+    if (x->plan->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed) {
         if (asked > 1) {
             ht_warn(
                 &x->warnings, HT_WARNING_NO_REPEATS, "--pace virtual, or more --decoded-memory",
@@ -317,21 +317,21 @@ static bool begin_round(struct ht_experiment *x, uint32_t round) {
 // seconds: how long the child has run by now.
 static void draw_progress(void *context, double seconds) {
     struct ht_experiment *x = context;
-    const struct ht_replay_options *options = x->options;
+    const struct ht_plan *plan = x->plan;
     const struct ht_turn *turn = x->turn;
-    if (options->quiet || !ht_progress_due(&x->progress)) return;
+    if (plan->quiet || !ht_progress_due(&x->progress)) return;
     char name[160];
     snprintf(name, sizeof name, seconds >= 2 ? "%s for %.0f s" : "%s", choice_of(x, turn->who)->name,
              seconds);
     double spent_s = ht_seconds_since(x->begun_ns);
     if (turn->warm_up) {
         ht_progress_draw(&x->progress, "warming up: %s", name);
-    } else if (options->rounds) {
-        double whole_s = ht_round_s(x, turn->round) * options->rounds;
+    } else if (plan->rounds) {
+        double whole_s = ht_round_s(x, turn->round) * plan->rounds;
         double left_s = turn->round ? fmax(whole_s - ht_seconds_since(x->rounds_begun_ns), 0) : NAN;
         ht_progress_draw(&x->progress,
                          isnan(left_s) ? "round %u of %u: %s" : "round %u of %u: %s, about %.0f s left",
-                         turn->round + 1, options->rounds, name, left_s);
+                         turn->round + 1, plan->rounds, name, left_s);
     } else {
         ht_progress_draw(&x->progress, "round %u: %s, %.0f s; ends by itself, or after about %.0f",
                          turn->round + 1, name, spent_s, fmax(spent_s, ht_least_s(x, turn->round)));
@@ -355,7 +355,7 @@ static void run_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 // it all.
 static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *turn) {
     if (turn->timed_follows) return true;  // that turn comes next, and says what the problem was
-    if (!ht_failing_runs_given_up(&x->null_failing) && turn->round + 1 != x->options->rounds) return true;
+    if (!ht_failing_runs_given_up(&x->null_failing) && turn->round + 1 != x->plan->rounds) return true;
     ht_say(stderr, "replay: without the null replayer there is nothing to compare with\n");
     return false;
 }
@@ -377,15 +377,15 @@ static bool take_turn(void *context, const struct ht_turn *turn) {
 // A figure is open while neither the verdict nor any of the conditions of --fail-if is settled by the
 // stricter interval. Looking several times would find a difference by chance more often than one look does.
 static bool is_open(const struct ht_experiment *x, enum ht_figure figure) {
-    const struct ht_replay_options *options = x->options;
-    for (size_t i = 0; i < options->choices.count; i++) {
+    const struct ht_plan *plan = x->plan;
+    for (size_t i = 0; i < plan->choices.count; i++) {
         struct ht_estimate estimate = {0};
         if (i == x->baseline) continue;
         ht_compare_figure(&x->measurements, figure, i, x->baseline, ht_look_confidence, &estimate);
         // What was never measured, because it failed, will not be by more rounds.
         if (estimate.ratio.count == 0) continue;
         if (figure <= HT_FIGURE_PEAK && estimate.verdict == HT_VERDICT_UNRESOLVED) return true;
-        if (ht_fail_if_open(&options->conditions, figure, &estimate.widened)) return true;
+        if (ht_fail_if_open(&plan->conditions, figure, &estimate.widened)) return true;
     }
     return false;
 }
@@ -413,26 +413,26 @@ static uint32_t allowed_cpus(const struct ht_experiment *x, int *cpus) {
 }
 
 int ht_experiment_run(struct ht_experiment *x) {
-    const struct ht_replay_options *options = x->options;
+    const struct ht_plan *plan = x->plan;
     int cpus[HT_SCHEDULE_CPUS];
     uint32_t rounds = 0;
-    x->measurements = (struct ht_measurements){.choices = options->choices.count,
-                                               .of_choices = ht_choice_figures_new(options->choices.count)};
+    x->measurements = (struct ht_measurements){.choices = plan->choices.count,
+                                               .of_choices = ht_choice_figures_new(plan->choices.count)};
     x->null_rss_bytes = malloc((x->built->form->samples + 1) * sizeof(uint64_t));
     if (!x->null_rss_bytes || !x->measurements.of_choices) return -1;
-    struct ht_schedule schedule = {.choices = (uint32_t)options->choices.count,
-                                   .rounds = options->rounds,
-                                   .budget_ns = options->budget_ns,
-                                   .time_pass = options->time_pass,
-                                   .memory_pass = options->memory_pass,
-                                   .control = options->choices.count > 1,
-                                   .timed_always = options->pollution_bytes > 0,
+    struct ht_schedule schedule = {.choices = (uint32_t)plan->choices.count,
+                                   .rounds = plan->rounds,
+                                   .budget_ns = plan->budget_ns,
+                                   .time_pass = plan->time_pass,
+                                   .memory_pass = plan->memory_pass,
+                                   .control = plan->choices.count > 1,
+                                   .timed_always = plan->pollution_bytes > 0,
                                    .cpus = cpus,
                                    .cpus_count = allowed_cpus(x, cpus)};
     struct ht_executor executor = {x, take_turn, look, schedule_now_ns};
     ht_progress_start(&x->progress);
     for (size_t i = 0; i < HT_CHOICES_MAX; i++) x->instructions[i] = NAN;
-    if (options->instructions && !ht_instructions_count(x)) {
+    if (plan->instructions && !ht_instructions_count(x)) {
         free(x->null_rss_bytes);
         x->end = HT_END_EARLY;
         return -1;

@@ -12,7 +12,7 @@
 #include "form_builder.h"
 #include "huge_pages.h"
 #include "machine_facts.h"
-#include "replay_options.h"
+#include "replay_plan.h"
 #include "replay_warnings.h"
 #include "schedule.h"
 #include "talk.h"
@@ -29,7 +29,7 @@ struct ht_round_run {
 };
 
 struct ht_experiment {
-    const struct ht_replay_options *options;
+    const struct ht_plan *plan;
     const struct ht_built_form *built;
     const struct ht_choice *null_choice;
     size_t baseline;

@@ -1,38 +1,18 @@
 #include "figure_passes.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "child_run.h"
-#include "experiment.h"
 
 // A replay whose system calls are counted is given so long: nobody waits for hours for a count.
 enum { COUNTING_NS_PER_OPERATION = 1000 };
 static const uint64_t counting_ns = 10000000000u;
 
-struct ht_choice_figures *ht_choice_figures_new(size_t choices) {
-    return calloc(choices + 1, sizeof(struct ht_choice_figures));
-}
-
-void ht_choice_figures_free(struct ht_choice_figures *figures, size_t choices) {
-    for (size_t i = 0; figures && i <= choices; i++) {
-        ht_latencies_free(&figures[i].latencies);
-        ht_accounting_figures_free(&figures[i].accounting);
-    }
-    free(figures);
-}
-
-const char *ht_syscalls_missing(const struct ht_choice_figures *figures) {
-    if (figures->syscalls_counted) return NULL;
-    if (figures->syscalls_problem[0]) return figures->syscalls_problem;
-    return figures->problem[0] ? figures->problem : "the warm-up failed";
-}
-
 struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *x, const struct ht_choice *choice) {
     struct ht_choice_figures *all = x->measurements.of_choices;
-    return choice == x->null_choice ? &all[0] : &all[1 + (choice - x->options->choices.list)];
+    return choice == x->null_choice ? &all[0] : &all[1 + (choice - x->plan->choices.list)];
 }
 
 void ht_figures_of_flat(struct ht_experiment *x, const struct ht_turn *turn) {

@@ -2,34 +2,10 @@
 #ifndef HEAPTAPE_FIGURE_PASSES_H
 #define HEAPTAPE_FIGURE_PASSES_H
 
-#include "accounting_figures.h"
-#include "latency_figures.h"
-#include "syscall_count.h"
+#include "experiment.h"
 
-struct ht_experiment;
-struct ht_choice;
-struct ht_turn;
-
-// What is known of an allocator besides its rounds.
-struct ht_choice_figures {
-    bool tried;                     // the accounting pass has been run
-    char problem[256];              // what became of it, or empty
-    struct ht_latencies latencies;  // of all rounds
-    struct ht_accounting_figures accounting;
-    bool syscalls_counted;
-    char syscalls_problem[256];
-    struct ht_syscall_counts syscalls;     // those of the null replayer off
-    struct ht_child_figures flat, memory;  // the null replayer's: of the latest flat and memory turns
-};
-
-// One for the null replayer and one for each choice. Returns NULL without memory.
-struct ht_choice_figures *ht_choice_figures_new(size_t choices);
-void ht_choice_figures_free(struct ht_choice_figures *figures, size_t choices);
 struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *experiment,
                                                const struct ht_choice *choice);
-
-// Why its system calls were not counted; NULL if they were.
-const char *ht_syscalls_missing(const struct ht_choice_figures *figures);
 
 // What a turn that has just run shows besides time and RSS: of the flat and the memory pass into its cell, of
 // the timed pass into latencies, and, but for the control's, added to those of its choice. False: there is no

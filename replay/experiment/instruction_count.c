@@ -36,9 +36,9 @@ static void count_all(struct ht_experiment *x, const char *path) {
     char problem[PROBLEM_ROOM] = "";
     double null_count = count_one(x, x->null_choice, path, problem);
     if (isnan(null_count)) complain(x, x->null_choice->name, problem);
-    for (size_t i = 0; i < x->options->choices.count && !isnan(null_count); i++) {
-        const struct ht_choice *choice = &x->options->choices.list[i];
-        if (!x->options->quiet && ht_progress_due(&x->progress)) {
+    for (size_t i = 0; i < x->plan->choices.count && !isnan(null_count); i++) {
+        const struct ht_choice *choice = &x->plan->choices.list[i];
+        if (!x->plan->quiet && ht_progress_due(&x->progress)) {
             ht_progress_draw(&x->progress, "counting instructions: %s", choice->name);
         }
         double count = count_one(x, choice, path, problem);

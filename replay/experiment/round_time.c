@@ -17,21 +17,21 @@ static double warm_up_s(const struct ht_experiment *x) {
 }
 
 double ht_round_s(const struct ht_experiment *x, uint32_t done) {
-    const struct ht_replay_options *options = x->options;
+    const struct ht_plan *plan = x->plan;
     if (done) return (double)(x->round_begun_ns - x->rounds_begun_ns) / 1e9 / done;
-    double participants = (double)options->choices.count + 1;
-    double passes = (options->time_pass ? 2 : 0) + (options->memory_pass ? 1 : 0);
-    return warm_up_s(x) * passes * (participants + (options->choices.count > 1)) / participants;
+    double participants = (double)plan->choices.count + 1;
+    double passes = (plan->time_pass ? 2 : 0) + (plan->memory_pass ? 1 : 0);
+    return warm_up_s(x) * passes * (participants + (plan->choices.count > 1)) / participants;
 }
 
 double ht_least_s(const struct ht_experiment *x, uint32_t done) {
-    return fmax((double)x->options->budget_ns / 1e9, warm_up_s(x) + ht_round_s(x, done) * HT_ROUNDS_MIN);
+    return fmax((double)x->plan->budget_ns / 1e9, warm_up_s(x) + ht_round_s(x, done) * HT_ROUNDS_MIN);
 }
 
 void ht_tell_if_late(struct ht_experiment *x, uint32_t done) {
-    const struct ht_replay_options *options = x->options;
-    double budget_s = (double)options->budget_ns / 1e9, total_s = ht_least_s(x, done);
-    if (options->rounds || options->quiet || x->told_late || total_s < 1.1 * budget_s + 1) return;
+    const struct ht_plan *plan = x->plan;
+    double budget_s = (double)plan->budget_ns / 1e9, total_s = ht_least_s(x, done);
+    if (plan->rounds || plan->quiet || x->told_late || total_s < 1.1 * budget_s + 1) return;
     ht_progress_end(&x->progress);
     ht_say(stderr,
             "replay: a round takes about %.0f s, so that the warm-up and %d rounds, the least there are, take about "

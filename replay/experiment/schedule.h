@@ -7,11 +7,7 @@
 #include <stdint.h>
 
 #include "random_numbers.h"
-#include "replay_job.h"
-
-// Who takes a turn: the null replayer is 0, the allocators 1 to choices, the baseline's second run choices
-// + 1.
-enum { HT_WHO_NULL = 0 };
+#include "turn.h"
 
 enum {
     HT_ROUNDS_MIN = 3,    // that always run, whatever the budget
@@ -29,15 +25,6 @@ struct ht_schedule {
     bool timed_always;  // in every round, also where their number is open
     const int *cpus;    // to pin the time runs of a round to one of; none where cpus_count is 0
     uint32_t cpus_count;
-};
-
-struct ht_turn {
-    uint32_t round;  // 0 in the warm-up, too
-    bool warm_up;
-    uint32_t who;
-    enum ht_pass pass;   // flat, timed or memory
-    bool timed_follows;  // of a flat turn: the time pass is not complete without the timed one
-    int cpu;             // -1: any
 };
 
 struct ht_executor {

@@ -17,28 +17,28 @@ static const uint64_t usual_window_ns = 1000000;  // threads as close together a
 
 // Nobody waits for recorded times: where real time was asked for, trace time takes its place.
 static struct ht_job verify_job(const struct ht_experiment *x) {
-    const struct ht_replay_options *options = x->options;
-    const struct ht_pace *pace = &options->paces.memory;
+    const struct ht_plan *plan = x->plan;
+    const struct ht_pace *pace = &plan->paces.memory;
     return (struct ht_job){.pass = HT_PASS_VERIFY,
                            .virtual_time = pace->virtual_time || pace->real_ns_per_trace_ns > 0,
                            .end_ns = x->end_ns,
                            .scale = x->built->side_by_side,
                            .repeats = 1,
-                           .window_ns = options->window_ns ? options->window_ns : usual_window_ns};
+                           .window_ns = plan->window_ns ? plan->window_ns : usual_window_ns};
 }
 
 static void say(const struct ht_experiment *x, const char *name, const struct ht_verify_told *told,
                 const char *problem) {
     char calls[32], blocks[32];
     size_t said = told->texts_count;
-    if (said > SAID_MAX && !x->options->verbose) said = SAID_MAX;
+    if (said > SAID_MAX && !x->plan->verbose) said = SAID_MAX;
     for (size_t i = 0; i < said; i++) ht_say(stderr, "replay: %s: verify: %s\n", name, told->texts[i]);
     if (told->violations > said) {
         ht_say(stderr, "replay: %s: verify: %s violations in all\n", name,
                 ht_grouped(calls, told->violations));
     }
     if (problem) ht_say(stderr, "replay: %s: verify: %s\n", name, problem);
-    if (told->violations || problem || x->options->quiet) return;
+    if (told->violations || problem || x->plan->quiet) return;
     ht_say(stderr, "%s: verified: %s calls, blocks looked at %s times%s\n", name,
             ht_grouped(calls, x->channel.exchange->outcome.operations),
             ht_grouped(blocks, told->blocks_checked),
@@ -46,7 +46,7 @@ static void say(const struct ht_experiment *x, const char *name, const struct ht
 }
 
 static void keep(struct ht_experiment *x, struct ht_results_line *line) {
-    line->options = x->options;
+    line->plan = x->plan;
     line->built = x->built;
     line->machine = &x->machine;
     line->thp = x->huge_pages.mode;
@@ -54,7 +54,7 @@ static void keep(struct ht_experiment *x, struct ht_results_line *line) {
     line->share = x->share;
     if (x->results_fd < 0 || ht_results_line_write(x->results_fd, line) == 0) return;
     if (!x->results_failed) {
-        ht_say(stderr, "replay: %s: a result can't be written: %s\n", x->options->results_path,
+        ht_say(stderr, "replay: %s: a result can't be written: %s\n", x->plan->results_path,
                 strerror(errno));
     }
     x->results_failed = true;
@@ -96,7 +96,7 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
 }
 
 size_t ht_verify_all(struct ht_experiment *x) {
-    const struct ht_choices *choices = &x->options->choices;
+    const struct ht_choices *choices = &x->plan->choices;
     size_t failed = 0;
     for (size_t i = 0; i < choices->count && !ht_child_interrupted(); i++) {
         failed += !verify_one(x, &choices->list[i]);

@@ -1,8 +1,9 @@
-// The comparison as JSON for machines.
+#include "comparison_json.h"
+
 #include <jansson.h>
 #include <math.h>
 
-#include "comparison.h"
+#include "fail_if.h"
 #include "figures_json.h"
 
 static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
@@ -45,7 +46,7 @@ static json_t *estimate_json(const struct ht_allocator_estimates *estimates, enu
 
 static json_t *control_json(const struct ht_comparison *c) {
     if (!c->controlled) return json_null();
-    json_t *control = json_pack("{s:o}", "allocator", text(c->options->choices.list[c->baseline].name));
+    json_t *control = json_pack("{s:o}", "allocator", text(c->plan->choices.list[c->baseline].name));
     for (int i = 0; i < HT_FIGURES; i++) {
         const struct ht_interval *ratio = &c->controls[i];
         json_object_set_new(control, ht_figure_words[i].key,
@@ -68,8 +69,8 @@ static json_t *warnings_json(const struct ht_warnings *warnings) {
 
 static json_t *fail_if_json(const struct ht_comparison *c) {
     json_t *list = json_array();
-    for (size_t i = 0; i < c->options->conditions.count; i++) {
-        const struct ht_condition *condition = &c->options->conditions.list[i];
+    for (size_t i = 0; i < c->plan->conditions.count; i++) {
+        const struct ht_condition *condition = &c->plan->conditions.list[i];
         json_t *met = json_array(), *undecided = json_array();
         for (size_t k = 0; k < c->count; k++) {
             const struct ht_estimate *e =
@@ -77,7 +78,7 @@ static json_t *fail_if_json(const struct ht_comparison *c) {
             enum ht_condition_state state = ht_fail_if_state(condition, &e->widened);
             if (k == c->baseline || state == HT_CONDITION_REFUTED) continue;
             json_array_append_new(state == HT_CONDITION_HOLDS ? met : undecided,
-                                  text(c->options->choices.list[k].name));
+                                  text(c->plan->choices.list[k].name));
         }
         const char *outcome = json_array_size(met)         ? "holds"
                               : json_array_size(undecided) ? "undecided"
@@ -88,15 +89,22 @@ static json_t *fail_if_json(const struct ht_comparison *c) {
     return list;
 }
 
+static void add_failing_runs(json_t *allocator, const struct ht_failing_runs *failing) {
+    json_t *problem = failing->failed ? json_string(failing->problem) : NULL;
+    json_object_set_new(allocator, "failed_runs", json_integer(failing->failed));
+    json_object_set_new(allocator, "given_up", json_boolean(ht_failing_runs_given_up(failing)));
+    json_object_set_new(allocator, "problem", problem ? problem : json_null());
+}
+
 static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
-    const struct ht_choice *choice = &c->options->choices.list[i];
+    const struct ht_choice *choice = &c->plan->choices.list[i];
     const struct ht_allocator_estimates *e = &c->allocators[i];
     json_t *made = json_pack("{s:o, s:o, s:o, s:s, s:b}", "name", text(choice->name), "version",
                              text(choice->version), "path", text(choice->path), "build_id", choice->build_id,
                              "baseline", (int)(i == c->baseline));
     json_object_set_new(made, "time_runs", json_integer((json_int_t)e->time_runs));
     json_object_set_new(made, "memory_runs", json_integer((json_int_t)e->memory_runs));
-    ht_failing_runs_json(made, &c->failing[i]);
+    add_failing_runs(made, &c->failing[i]);
     json_object_set_new(made, "alloc_time_ns", estimate_json(e, HT_FIGURE_TIME));
     json_object_set_new(made, "rss_peak_bytes", estimate_json(e, HT_FIGURE_PEAK));
     json_object_set_new(made, "rss_mean_bytes", estimate_json(e, HT_FIGURE_MEAN));
@@ -135,12 +143,12 @@ static json_t *recorded_json(const struct ht_comparison *c) {
 }
 
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
-    const struct ht_choices *choices = &c->options->choices;
-    json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "trace", text(c->options->trace_path), "calls",
+    const struct ht_choices *choices = &c->plan->choices;
+    json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "trace", text(c->plan->trace_path), "calls",
                              (json_int_t)c->built->calls_total, "inherited_objects",
                              (json_int_t)c->built->inherited_objects, "rounds", (json_int_t)c->rounds, "seed",
-                             (json_int_t)c->options->seed, "failed_runs", (json_int_t)c->failed_runs);
-    json_object_set_new(root, "scale", json_integer(c->options->scale));
+                             (json_int_t)c->plan->seed, "failed_runs", (json_int_t)c->failed_runs);
+    json_object_set_new(root, "scale", json_integer(c->plan->scale));
     json_object_set_new(root, "baseline", c->count ? text(choices->list[c->baseline].name) : json_null());
     json_object_set_new(root, "thp", *c->thp ? json_string(c->thp) : json_null());
     json_object_set_new(root, "repeats", json_integer(c->repeats));

@@ -1,9 +1,9 @@
-// The comparison as tables for people.
+#include "comparison_text.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "comparison.h"
 #include "figures_text.h"
 #include "say.h"
 #include "standing.h"
@@ -54,22 +54,22 @@ static void print_control(FILE *out, const struct ht_comparison *c) {
     char time[CELL_BYTES], peak[CELL_BYTES];
     const struct ht_interval *of_time = &c->controls[HT_FIGURE_TIME], *of_peak = &c->controls[HT_FIGURE_PEAK];
     if (!c->controlled) return;
-    ht_say(out, "A/A control (%s again): ", c->options->choices.list[c->baseline].name);
-    if (c->options->time_pass) ht_say(out, "time %s", ratio_text(of_time, false, time));
-    if (c->options->time_pass && c->options->memory_pass) ht_say(out, ", ");
-    if (c->options->memory_pass) ht_say(out, "peak RSS %s", ratio_text(of_peak, false, peak));
+    ht_say(out, "A/A control (%s again): ", c->plan->choices.list[c->baseline].name);
+    if (c->plan->time_pass) ht_say(out, "time %s", ratio_text(of_time, false, time));
+    if (c->plan->time_pass && c->plan->memory_pass) ht_say(out, ", ");
+    if (c->plan->memory_pass) ht_say(out, "peak RSS %s", ratio_text(of_peak, false, peak));
     ht_say(out, "\n");
 }
 
 static void print_heading(FILE *out, const struct ht_comparison *c) {
     const struct ht_recorded_program *program = c->program;
-    const char *slash = strrchr(c->options->trace_path, '/');
+    const char *slash = strrchr(c->plan->trace_path, '/');
     char calls[CELL_BYTES];
     size_t shown = strlen(program->command), whole = shown;
     if (shown > COMMAND_BYTES) shown = COMMAND_BYTES;
     // Not inside of a UTF-8 character.
     while (shown < whole && shown > 0 && (program->command[shown] & 0xc0) == 0x80) shown--;
-    ht_say(out, "%s", slash ? slash + 1 : c->options->trace_path);
+    ht_say(out, "%s", slash ? slash + 1 : c->plan->trace_path);
     if (program->command[0]) {
         ht_say(out, "  %.*s%s", (int)shown, program->command, shown < whole ? "..." : "");
     }
@@ -77,9 +77,9 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
         ht_say(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
                 program->allocator_version);
     }
-    if (c->options->scale > 1) ht_say(out, "\n%u copies side by side, together", c->options->scale);
-    ht_say(out, "%s%s calls, %zu round%s, seed %" PRIu64, c->options->scale > 1 ? " " : "\n",
-            ht_grouped(calls, c->built->calls_total), c->rounds, c->rounds == 1 ? "" : "s", c->options->seed);
+    if (c->plan->scale > 1) ht_say(out, "\n%u copies side by side, together", c->plan->scale);
+    ht_say(out, "%s%s calls, %zu round%s, seed %" PRIu64, c->plan->scale > 1 ? " " : "\n",
+            ht_grouped(calls, c->built->calls_total), c->rounds, c->rounds == 1 ? "" : "s", c->plan->seed);
     if (c->built->inherited_objects) {
         ht_say(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
     }
@@ -110,7 +110,7 @@ struct row_names {
 };
 
 static struct row_names names_of(const struct ht_comparison *c, size_t i) {
-    const struct ht_choice *list = c->options->choices.list;
+    const struct ht_choice *list = c->plan->choices.list;
     struct row_names names;
     snprintf(names.allocator, sizeof names.allocator, "%s %s", list[i].name, list[i].version);
     snprintf(names.versus, sizeof names.versus, "vs %s", list[c->baseline].name);
@@ -193,7 +193,7 @@ static void print_tied(FILE *out, const struct ht_comparison *c, const struct ht
     const char *between = "";
     for (size_t i = 0; i < c->count; i++) {
         if (!standing->tied[i]) continue;
-        ht_say(out, "%s%s", between, c->options->choices.list[i].name);
+        ht_say(out, "%s%s", between, c->plan->choices.list[i].name);
         between = ", ";
     }
 }
@@ -207,7 +207,7 @@ static bool has_rival(const struct ht_comparison *c, enum ht_figure figure) {
 
 static void print_lead(FILE *out, const struct ht_comparison *c, const struct lead_words *words,
                        const struct ht_standing *standing) {
-    const struct ht_choice *list = c->options->choices.list;
+    const struct ht_choice *list = c->plan->choices.list;
     const char *base = list[c->baseline].name;
     ht_say(out, "%s: ", words->title);
     if ((size_t)standing->leader == c->baseline) {
@@ -254,7 +254,7 @@ static void print_best(FILE *out, const struct ht_comparison *c, const struct ht
 static void print_recorded(FILE *out, const struct ht_comparison *c, const struct ht_standing *of_time) {
     const struct ht_recorded_program *program = c->program;
     int served = ht_comparison_recorded(c);
-    if (c->options->memory_pass && !isnan(program->rss_peak_bytes)) {
+    if (c->plan->memory_pass && !isnan(program->rss_peak_bytes)) {
         double replayed = served >= 0 ? c->allocators[served].rss_peak.median : NAN;
         ht_say(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
         bool unseen = ht_heap_share_is_small(&program->share);
@@ -272,7 +272,7 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
             program->allocator, 100 * malloc_ns / program->cpu_ns, program->cpu_ns / 1e9);
     struct ht_estimate lead = ht_standing_lead(c, HT_FIGURE_TIME, of_time, (size_t)served);
     if (lead.verdict == HT_VERDICT_LESS) {
-        ht_say(out, "; %s would save about %.1f %%", c->options->choices.list[of_time->leader].name,
+        ht_say(out, "; %s would save about %.1f %%", c->plan->choices.list[of_time->leader].name,
                 100 * (1 - lead.ratio.estimate) * malloc_ns / program->cpu_ns);
     } else if (c->count > 1) {
         ht_say(out, "; no other is shown to save any of it");
@@ -332,7 +332,7 @@ static void print_functions(FILE *out, const struct ht_comparison *c, size_t all
                                               number_text(touch, 1e9, "%.6f", seconds), "", "",
                                               "(first touch of what they returned)"});
     }
-    ht_say(out, "\n%s\n", c->options->choices.list[allocator].name);
+    ht_say(out, "\n%s\n", c->plan->choices.list[allocator].name);
     ht_table_print(out, &table);
 }
 
@@ -342,7 +342,7 @@ static void print_outliers(FILE *out, const struct ht_comparison *c) {
             const struct ht_estimate *e = ht_estimate_of(&c->allocators[i], (enum ht_figure)figure);
             if (!e->outliers_count) continue;
             ht_say(out, "outliers, kept: %s of %s in round%s", ht_figure_words[figure].name,
-                    c->options->choices.list[i].name, e->outliers_count == 1 ? "" : "s");
+                    c->plan->choices.list[i].name, e->outliers_count == 1 ? "" : "s");
             for (size_t k = 0; k < e->outliers_count; k++) {
                 ht_say(out, "%s%" PRIu32, k ? ", " : " ", e->outliers[k] + 1);
             }
@@ -359,7 +359,7 @@ static void print_details(FILE *out, const struct ht_comparison *c) {
             ht_grouped(timed, c->timed_calls), c->clock_cost_ns);
     for (size_t i = 0; i < c->count && (uint64_t)c->built->form->streams * c->built->side_by_side > 1; i++) {
         ht_say(out, "%s: threads waited for each other %s in all, not counted above\n",
-                c->options->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
+                c->plan->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
     }
 }
 
@@ -369,15 +369,22 @@ static void print_caution(FILE *out, const struct ht_comparison *c) {
     ht_say(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
 }
 
+// What is missing of this allocator's figures, and why. Nothing if nothing is.
+static void print_missing(FILE *out, const struct ht_failing_runs *failing, const char *name) {
+    if (!failing->failed) return;
+    ht_say(out, "missing: %s failed in %u of %u runs%s; the last: %s\n", name, failing->failed,
+            failing->runs, ht_failing_runs_given_up(failing) ? ", and was given up" : "", failing->problem);
+}
+
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_caution(out, c);
     print_heading(out, c);
-    if (c->options->time_pass && c->count) print_time(out, c);
-    if (c->options->instructions && c->count) print_instructions(out, c);
-    if (c->options->memory_pass && c->count) print_memory(out, c);
+    if (c->plan->time_pass && c->count) print_time(out, c);
+    if (c->plan->instructions && c->count) print_instructions(out, c);
+    if (c->plan->memory_pass && c->count) print_memory(out, c);
     fputc('\n', out);
     for (size_t i = 0; i < c->count; i++) {
-        ht_failing_runs_print(out, &c->failing[i], c->options->choices.list[i].name);
+        print_missing(out, &c->failing[i], c->plan->choices.list[i].name);
     }
     struct ht_standing standings[HT_FIGURES];
     for (int i = 0; i < HT_FIGURES; i++) standings[i] = ht_standing_of(c, (enum ht_figure)i);
@@ -386,7 +393,7 @@ void ht_comparison_print(FILE *out, const struct ht_comparison *c) {
     print_harness(out, c);
     ht_harness_share_print(out, c);
     if (c->count) ht_huge_pages_print(out, c);
-    if (c->options->verbose && c->options->time_pass) print_details(out, c);
-    if (c->options->verbose && c->count) ht_figures_print(out, c);
-    if (c->options->verbose) print_outliers(out, c);
+    if (c->plan->verbose && c->plan->time_pass) print_details(out, c);
+    if (c->plan->verbose && c->count) ht_figures_print(out, c);
+    if (c->plan->verbose) print_outliers(out, c);
 }

@@ -3,10 +3,11 @@
 #include <math.h>
 
 #include "error.h"
+#include "fail_if.h"
 #include "say.h"
 
 static void say_place(FILE *out, const struct ht_comparison *c, size_t who, const struct ht_estimate *e) {
-    const struct ht_choice *list = c->options->choices.list;
+    const struct ht_choice *list = c->plan->choices.list;
     ht_say(out, "%s is at %.3f [%.3f, %.3f] of %s", list[who].name, e->ratio.estimate, e->widened.low,
             e->widened.high, list[c->baseline].name);
 }
@@ -14,7 +15,7 @@ static void say_place(FILE *out, const struct ht_comparison *c, size_t who, cons
 // What would decide it, as far as that is known.
 static void say_undecided(FILE *out, const struct ht_comparison *c, const struct ht_condition *condition,
                           size_t who, const struct ht_estimate *e) {
-    const char *name = c->options->choices.list[who].name;
+    const char *name = c->plan->choices.list[who].name;
     char text[64];
     if (e->ratio.count == 0) {
         ht_say(out, "undecided: %s has no round in common with the baseline", name);
@@ -22,7 +23,7 @@ static void say_undecided(FILE *out, const struct ht_comparison *c, const struct
     }
     if (isnan(e->widened.low)) {
         ht_say(out, "undecided: %s is at %.3f of %s in one round, which has no interval: --rounds 12", name,
-                e->ratio.estimate, c->options->choices.list[c->baseline].name);
+                e->ratio.estimate, c->plan->choices.list[c->baseline].name);
         return;
     }
     fputs("undecided: ", out);
@@ -34,8 +35,8 @@ static void say_undecided(FILE *out, const struct ht_comparison *c, const struct
 
 int ht_fail_if_say(FILE *out, const struct ht_comparison *c) {
     int status = HT_EXIT_DONE;
-    for (size_t i = 0; i < c->options->conditions.count; i++) {
-        const struct ht_condition *condition = &c->options->conditions.list[i];
+    for (size_t i = 0; i < c->plan->conditions.count; i++) {
+        const struct ht_condition *condition = &c->plan->conditions.list[i];
         for (size_t k = 0; k < c->count; k++) {
             const struct ht_estimate *e =
                 ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);

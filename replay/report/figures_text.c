@@ -26,7 +26,7 @@ static const char *grouped(double value, char *text) {
 }
 
 static const char *name_of(const struct ht_comparison *c, size_t i) {
-    return c->options->choices.list[i].name;
+    return c->plan->choices.list[i].name;
 }
 
 static const struct ht_choice_figures *figures_of(const struct ht_comparison *c, size_t i) {
@@ -50,9 +50,9 @@ void ht_huge_pages_print(FILE *out, const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count; i++) {
         most = fmax(most, ht_beside_medians(c, i).leftovers.anon_huge_peak_bytes);
     }
-    if (!(most > 0) && strcmp(c->thp, "always") && c->options->thp == HT_THP_AS_IS) return;
+    if (!(most > 0) && strcmp(c->thp, "always") && c->plan->thp == HT_THP_AS_IS) return;
     ht_say(out, "transparent huge pages: %s", *c->thp ? c->thp : "n/a");
-    for (size_t i = 0; i < c->count && c->options->memory_pass; i++) {
+    for (size_t i = 0; i < c->count && c->plan->memory_pass; i++) {
         char text[CELL_BYTES];
         double bytes = ht_beside_medians(c, i).leftovers.anon_huge_peak_bytes;
         ht_say(out, "%s %s %s", i ? "," : "; of peak RSS in them:", name_of(c, i),
@@ -247,10 +247,10 @@ static void print_reports(FILE *out, const struct ht_comparison *c, size_t alloc
 }
 
 void ht_figures_print(FILE *out, const struct ht_comparison *c) {
-    for (size_t i = 0; i < c->count && c->options->time_pass; i++) print_latencies(out, c, i);
-    if (c->options->time_pass) print_counters(out, c);
+    for (size_t i = 0; i < c->count && c->plan->time_pass; i++) print_latencies(out, c, i);
+    if (c->plan->time_pass) print_counters(out, c);
     print_syscalls(out, c);
-    if (c->options->memory_pass) print_decomposition(out, c);
+    if (c->plan->memory_pass) print_decomposition(out, c);
     print_leftovers(out, c);
     fputc('\n', out);
     for (size_t i = 0; i < c->count; i++) print_reports(out, c, i);

@@ -30,10 +30,10 @@ static json_t *text_or_null(const char *text) {
 
 static json_t *trace_json(const struct ht_results_line *line) {
     const struct ht_built_form *built = line->built;
-    uint32_t copies = line->options->scale;  // it is one of these that the file holds
-    char *absolute = realpath(line->options->trace_path, NULL);
+    uint32_t copies = line->plan->scale;  // it is one of these that the file holds
+    char *absolute = realpath(line->plan->trace_path, NULL);
     json_t *trace = json_pack(
-        "{s:o, s:s, s:I, s:I}", "path", text_or_null(absolute ? absolute : line->options->trace_path),
+        "{s:o, s:s, s:I, s:I}", "path", text_or_null(absolute ? absolute : line->plan->trace_path),
         "sha256", line->trace_sha256, "events",
         (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
@@ -148,7 +148,7 @@ static json_t *timeline_json(const struct ht_results_line *line) {
         .slop = slops && figures->accounting.child->knows_usable ? json_array() : NULL,
         .slop_bytes = slops,
     };
-    size_t stretch = memory->count / (line->options->points - 1) + 1;
+    size_t stretch = memory->count / (line->plan->points - 1) + 1;
     for (size_t first = 0; first < memory->count; first += stretch) {
         size_t end = first + stretch < memory->count ? first + stretch : memory->count, chosen = first;
         for (size_t i = first; i < end; i++) {
@@ -240,26 +240,26 @@ static json_t *started_json(uint64_t realtime_ns) {
 }
 
 static json_t *run_json(const struct ht_results_line *line) {
-    const struct ht_replay_options *options = line->options;
+    const struct ht_plan *plan = line->plan;
     json_t *run =
         json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
                   HEAPTAPE_VERSION, "trace", trace_json(line), "allocator", allocator_json(line), "pass",
                   line->verified      ? "verify"
                   : line->memory_pass ? "memory"
                                       : "time",
-                  "round", (json_int_t)line->round, "seed", (json_int_t)options->seed, "threads",
-                  options->one_thread ? "1" : "trace", "touch", ht_touch_names[options->touch], "pace",
-                  line->memory_pass ? options->paces.memory.name : options->paces.time.name);
+                  "round", (json_int_t)line->round, "seed", (json_int_t)plan->seed, "threads",
+                  plan->one_thread ? "1" : "trace", "touch", ht_touch_names[plan->touch], "pace",
+                  line->memory_pass ? plan->paces.memory.name : plan->paces.time.name);
     json_object_set_new(run, "control", json_boolean(line->control));
     json_object_set_new(run, "cpu", line->cpu < 0 ? json_null() : json_integer(line->cpu));
     json_object_set_new(run, "repeats", json_integer(line->repeats));
     json_object_set_new(run, "instructions", whole(line->instructions));
-    json_object_set_new(run, "scale", json_integer(options->scale));
+    json_object_set_new(run, "scale", json_integer(plan->scale));
     json_object_set_new(run, "replay_threads",
                         json_integer((json_int_t)line->built->form->streams * line->built->side_by_side));
-    json_object_set_new(run, "wrap", options->wrap ? json_string(options->wrap) : json_null());
-    json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[options->touch_free]));
-    json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)options->pollution_bytes));
+    json_object_set_new(run, "wrap", plan->wrap ? json_string(plan->wrap) : json_null());
+    json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[plan->touch_free]));
+    json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)plan->pollution_bytes));
     json_object_set_new(run, "thp", text_or_null(line->thp));
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));

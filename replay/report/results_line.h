@@ -5,19 +5,19 @@
 #include <stdbool.h>
 
 #include "allocator_choice.h"
+#include "choice_figures.h"
 #include "counter_figures.h"
 #include "decomposition.h"
-#include "figure_passes.h"
 #include "form_builder.h"
 #include "heap_share.h"
 #include "leftover_figures.h"
 #include "machine_facts.h"
-#include "replay_options.h"
+#include "replay_plan.h"
 #include "run_figures.h"
 #include "verify_told.h"
 
 struct ht_results_line {
-    const struct ht_replay_options *options;
+    const struct ht_plan *plan;
     const struct ht_built_form *built;
     const struct ht_choice *choice;
     const struct ht_outcome *outcome;  // faults, failures, who served

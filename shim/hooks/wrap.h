@@ -4,10 +4,8 @@
 
 #include "ops.h"
 #include "real.h"
-#include "recorder.h"
+#include "state.h"
 #include "sys.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 // The state to record the call with, its gate set to `gate`, or NULL if the call is not to be recorded; then
 // leave() must follow. One comparison tells a known, recording, idle thread of this very process from

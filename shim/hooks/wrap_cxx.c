@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "ops.h"
-#include "recorder.h"
+#include "state.h"
 #include "wrap.h"
 
 enum new_form {

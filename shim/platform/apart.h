@@ -7,7 +7,10 @@
 #ifndef HEAPTAPE_APART_H
 #define HEAPTAPE_APART_H
 
-#include "recorder.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "attributes.h"
 
 enum { APART_ARGUMENT_BYTES_MAX = 64 };
 

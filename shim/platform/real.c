@@ -1,5 +1,6 @@
 // The functions behind ours, and memory for calls that come before they are known.
 #include <link.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

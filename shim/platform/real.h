@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "recorder.h"
+#include "attributes.h"
 
 // The allocator behind us: the first definition after our own in the loader's order.
 struct real_functions {

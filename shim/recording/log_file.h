@@ -4,26 +4,7 @@
 #ifndef HEAPTAPE_LOG_FILE_H
 #define HEAPTAPE_LOG_FILE_H
 
-#include "recorder.h"
-
-struct recording {
-    struct ht_raw_header *header;     // start of the mapping
-    _Atomic uint64_t reserve_bytes;   // windows end before this; lowered at the end
-    _Atomic uint64_t writable_bytes;  // the mapping may be written up to here
-    _Atomic uint64_t real_bytes;      // sealed: windows end before this too, because no more can be made real
-    _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, looked at for a peak
-    _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
-    _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
-    bool refused, in_memory;
-    _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
-    _Atomic bool pair_taken;  // a thread writes a clock pair into the header
-    _Atomic uint64_t most_resident_bytes;                   // when it was last looked at for a peak
-    uint64_t device, inode;
-    uint32_t epoch, pid, sequence;
-    struct ht_window *_Atomic ended_window;  // of the thread that ended last
-    uint32_t main_stream;                    // the main thread's, plus one
-    char path[4096];
-};
+#include "state.h"
 
 // Creates and maps a new log of the process in the folder; NULL if that can't be. Its header is not written
 // yet. Nothing is ever overwritten: an exec in the same pid, or an old pid, gets the next free sequence

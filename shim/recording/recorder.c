@@ -1,5 +1,5 @@
 // Starts, follows and ends the recording: phases, threads, forks, exits.
-#include "recorder.h"
+#include "state.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -4,7 +4,7 @@
 #ifndef HEAPTAPE_LOOK_H
 #define HEAPTAPE_LOOK_H
 
-#include "recorder.h"
+#include "state.h"
 
 // Measures what a look at memory that is in the cache shows, and notes the least so far in the header.
 HIDDEN void look_measure_floor(struct ht_raw_header *header);

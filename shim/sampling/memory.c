@@ -4,7 +4,6 @@
 #include <errno.h>
 
 #include "apart.h"
-#include "log_file.h"
 #include "memory.h"
 #include "own_memory.h"
 #include "probe.h"

@@ -2,7 +2,7 @@
 #ifndef HEAPTAPE_MEMORY_H
 #define HEAPTAPE_MEMORY_H
 
-#include "recorder.h"
+#include "state.h"
 
 // memory.c
 HIDDEN void memory_sample(struct thread_state *t, uint64_t stamp, bool final);

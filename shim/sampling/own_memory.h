@@ -3,7 +3,7 @@
 #ifndef HEAPTAPE_OWN_MEMORY_H
 #define HEAPTAPE_OWN_MEMORY_H
 
-#include "recorder.h"
+#include "state.h"
 
 // Once, before the program's first allocation.
 HIDDEN void own_start(void);

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "recorder.h"
+#include "state.h"
 
 // RssAnon; 0 where /proc is out of reach.
 HIDDEN uint64_t rss_anonymous_bytes(void);

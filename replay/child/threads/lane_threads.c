@@ -6,11 +6,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "background_threads.h"
-#include "futex_word.h"
-#include "replay_engine.h"
-#include "replay_window.h"
-
 // Only what is used becomes real. A library's thread-local storage lies on the stack too and must fit.
 enum { STACK_BYTES = 2 << 20 };
 
@@ -48,32 +43,14 @@ static _Noreturn void refuse_start(const struct ht_lane *lane, int reason) {
     _exit(1);
 }
 
-// A thread that lived to the end of its process keeps what its allocator holds for it until the run ends, and
-// longer if the trace is not replayed once more.
-static void *run(void *argument) {
-    struct ht_lane *lane = argument;
-    struct ht_window *window = lane->window;
-    ht_background_not_this_thread();
-    lane->tid = gettid();
-    ht_lane_replaying(window, true);
-    ht_engine_run(lane);
-    ht_window_leave(lane);
-    ht_lane_replaying(window, false);
-    uint32_t stage;
-    while (lane->stream->stays && (stage = atomic_load(&window->stage)) != HT_WINDOW_DISMISSED) {
-        ht_futex_wait(&window->stage, stage);
-    }
-    return NULL;
-}
-
-void ht_lane_thread_start(struct ht_lane *lane) {
+void ht_lane_thread_start(struct ht_lane *lane, void *(*body)(void *lane)) {
     struct ht_window *window = lane->window;
     pthread_attr_t attributes;
     ht_lane_replaying(window, false);  // what the C library allocates for a thread is not the trace's
     lane->stack = get_stack(window);
     if (!lane->stack || pthread_attr_init(&attributes)) refuse_start(lane, ENOMEM);
     pthread_attr_setstack(&attributes, lane->stack, STACK_BYTES);
-    int failed = pthread_create(&lane->thread, &attributes, run, lane);
+    int failed = pthread_create(&lane->thread, &attributes, body, lane);
     if (failed) refuse_start(lane, failed);
     pthread_attr_destroy(&attributes);
     ht_lane_replaying(window, true);

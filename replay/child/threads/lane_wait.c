@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <stdbool.h>
 
-#include "slot_handover.h"
+#include "handover_word.h"
 
 static bool one_cpu_only(void) {
     cpu_set_t allowed;

@@ -53,6 +53,9 @@ struct ht_window {
 
 enum ht_window_stage { HT_WINDOW_RUNS, HT_WINDOW_DONE, HT_WINDOW_DISMISSED };
 
+// Replays the lane's whole stream, in the way its pass asks for, and fills the lane's tallies.
+typedef void ht_lane_run(struct ht_lane *lane);
+
 // Each on lines of its own.
 struct ht_lane {
     // What the engine's loop needs, first.
@@ -73,6 +76,7 @@ struct ht_lane {
 
     uint32_t stops_at;  // bit set of enum ht_mark: the marks at which this pass stops
 
+    ht_lane_run *run;
     struct ht_form *form;
     struct ht_stream *stream;
     struct ht_chunk *chunk;       // that it is in

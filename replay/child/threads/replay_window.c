@@ -17,12 +17,12 @@
 
 #include <assert.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "background_threads.h"
 #include "futex_word.h"
 #include "lane_threads.h"
 #include "lane_wait.h"
-#include "replay_engine.h"
 
 // Keys in the heap are places as they were when looked at last. Places only grow, so the earliest key that is
 // still true is the lowest place. Lanes that have left hold nobody up and are taken out.
@@ -50,6 +50,24 @@ static bool is_due(const struct ht_window *window, uint64_t low_ns) {
     return low_ns == UINT64_MAX || window->base_ns + next->stream->start_ns <= low_ns + HT_TIME_STEP_NS;
 }
 
+// A thread that lived to the end of its process keeps what its allocator holds for it until the run ends, and
+// longer if the trace is not replayed once more.
+static void *run_thread(void *argument) {
+    struct ht_lane *lane = argument;
+    struct ht_window *window = lane->window;
+    ht_background_not_this_thread();
+    lane->tid = gettid();
+    ht_lane_replaying(window, true);
+    lane->run(lane);
+    ht_window_leave(lane);
+    ht_lane_replaying(window, false);
+    uint32_t stage;
+    while (lane->stream->stays && (stage = atomic_load(&window->stage)) != HT_WINDOW_DISMISSED) {
+        ht_futex_wait(&window->stage, stage);
+    }
+    return NULL;
+}
+
 // Wakes and starts threads. Whoever raised low_ns does it, as a program's own threads start each other.
 static void rouse(struct ht_window *window, uint64_t low_ns) {
     while (is_wanted(window, low_ns)) {
@@ -59,7 +77,7 @@ static void rouse(struct ht_window *window, uint64_t low_ns) {
     }
     while (is_due(window, low_ns)) {
         struct ht_lane *lane = &window->lanes[window->start_order[window->started++]];
-        if (lane != window->initial) ht_lane_thread_start(lane);
+        if (lane != window->initial) ht_lane_thread_start(lane, run_thread);
     }
 }
 
@@ -218,7 +236,7 @@ void ht_window_run(struct ht_window *window) {
     raise_low(window, NULL);
     pthread_mutex_unlock(&window->lock);
     if (window->initial) {
-        ht_engine_run(window->initial);
+        window->initial->run(window->initial);
         ht_window_leave(window->initial);
     }
     while (atomic_load(&window->stage) == HT_WINDOW_RUNS) ht_futex_wait(&window->stage, HT_WINDOW_RUNS);

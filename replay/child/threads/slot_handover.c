@@ -2,15 +2,6 @@
 
 #include "lane_wait.h"
 
-uint32_t ht_handover_spin(_Atomic uint32_t *word, uint32_t handover, uint32_t turns_max) {
-    uint32_t turns = 0;
-    while (turns < turns_max && !ht_handover_is(atomic_load_explicit(word, memory_order_acquire), handover)) {
-        ht_cpu_relax();
-        turns++;
-    }
-    return turns;
-}
-
 static void sleep_until(_Atomic uint32_t *word, uint32_t handover) {
     uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
     while (!ht_handover_is(seen, handover)) {

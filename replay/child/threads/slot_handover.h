@@ -6,17 +6,11 @@
 #ifndef HEAPTAPE_SLOT_HANDOVER_H
 #define HEAPTAPE_SLOT_HANDOVER_H
 
-#include "futex_word.h"
+#include "handover_word.h"
 #include "replay_lane.h"
 
 void ht_handover_wait_slowly(struct ht_lane *lane, _Atomic uint32_t *word, uint32_t handover);
 void ht_handover_wake(struct ht_lane *lane, _Atomic uint32_t *word);
-
-// Spins until the number is there, but not longer than turns_max turns, and returns how many.
-uint32_t ht_handover_spin(_Atomic uint32_t *word, uint32_t handover, uint32_t turns_max);
-
-// The word holds the number's lower 31 bits, and in bit 0 whether somebody sleeps.
-static inline bool ht_handover_is(uint32_t word, uint32_t handover) { return (word ^ handover << 1) <= 1; }
 
 static inline void ht_handover_wait(struct ht_lane *lane, uint32_t slot, uint32_t handover) {
     _Atomic uint32_t *word = &lane->handovers[slot];

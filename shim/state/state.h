@@ -1,21 +1,19 @@
-// The state of a recording and of each recorded thread, shared by the shim's files.
+// The one unit of state that hooks, recording and sampling share: of the recording, and of each recorded thread.
+// recorder.c and windows.c (recording/) define what is declared here.
 //
 // Who may call what: the hooks (wrap*.c) call everything; nothing here calls a hooked function except through
 // `real`.
-#ifndef HEAPTAPE_RECORDER_H
-#define HEAPTAPE_RECORDER_H
+#ifndef HEAPTAPE_STATE_H
+#define HEAPTAPE_STATE_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "attributes.h"
 #include "raw_append.h"
 #include "stamp.h"
-
-#define likely(condition)   __builtin_expect(!!(condition), 1)
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
-#define HIDDEN              __attribute__((visibility("hidden")))
 
 // What a thread's gate holds. An idle, known thread's holds the epoch of the recording that it takes part in,
 // plus one: so zero, which is also what the gate reads before the loader has set up thread-local storage,
@@ -39,6 +37,26 @@ enum epoch {
     EPOCH_PAUSED = 0x80000001u  // until the header's control word, or the clock, says so
 };
 extern HIDDEN struct epoch_page epoch_page;
+
+// The recording of this process or phase, and its log (log_file.h).
+struct recording {
+    struct ht_raw_header *header;     // start of the mapping
+    _Atomic uint64_t reserve_bytes;   // windows end before this; lowered at the end
+    _Atomic uint64_t writable_bytes;  // the mapping may be written up to here
+    _Atomic uint64_t real_bytes;      // sealed: windows end before this too, because no more can be made real
+    _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, looked at for a peak
+    _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
+    _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
+    bool refused, in_memory;
+    _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
+    _Atomic bool pair_taken;  // a thread writes a clock pair into the header
+    _Atomic uint64_t most_resident_bytes;                   // when it was last looked at for a peak
+    uint64_t device, inode;
+    uint32_t epoch, pid, sequence;
+    struct ht_window *_Atomic ended_window;  // of the thread that ended last
+    uint32_t main_stream;                    // the main thread's, plus one
+    char path[4096];
+};
 
 // Everything that a thread needs on the fast path, in initial-exec TLS: two cache lines at most.
 struct thread_state {
@@ -135,7 +153,7 @@ HIDDEN void recorder_before_fork(void);
 HIDDEN void recorder_after_fork(void);
 HIDDEN void recorder_in_forked_child(void);
 
-// The log of this process or phase, or NULL.
+// NULL: there is none.
 HIDDEN struct recording *recorder_current(void);
 // The calling thread's outermost state if it is known to the current recording and idle, else NULL.
 HIDDEN struct thread_state *recorder_idle_thread(void);

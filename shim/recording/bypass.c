@@ -2,12 +2,13 @@
 
 #include <elf.h>
 #include <link.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "log_file.h"
+#include "attributes.h"
+#include "real.h"
 #include "text.h"
-#include "wrap.h"
 
 #if defined(__x86_64__)
 enum { JUMP_SLOT = R_X86_64_JUMP_SLOT, GLOB_DAT = R_X86_64_GLOB_DAT };
@@ -102,16 +103,4 @@ void bypass_note(struct ht_raw_header *header) {
         header->context_bytes = (uint32_t)(search.text.at - context);
     }
     atomic_flag_clear(&busy);
-}
-
-// Such objects may be gone by the exit. This is where they go, and where the loader's lock is taken anyway.
-EXPORT int dlclose(void *library) {
-    struct thread_state *t = recorder_idle_thread();
-    if (!real.dlclose) real.dlclose = symbol_behind_us("dlclose");
-    if (t && !recorder_sealed) {
-        close_gate(t, GATE_BUSY_SETUP, stack_pointer());
-        bypass_note(t->recording->header);
-        open_gate(t);
-    }
-    return real.dlclose ? real.dlclose(library) : -1;
 }

@@ -1,0 +1,12 @@
+// The comparison as JSON for machines.
+#ifndef HEAPTAPE_COMPARISON_JSON_H
+#define HEAPTAPE_COMPARISON_JSON_H
+
+#include <stdio.h>
+
+#include "comparison.h"
+
+// Returns 0, or -1 if it could not be written.
+int ht_comparison_print_json(FILE *out, const struct ht_comparison *comparison);
+
+#endif
