@@ -4,7 +4,7 @@
 #define HEAPTAPE_HEAP_MODEL_H
 
 #include "map64.h"
-#include "merge.h"
+#include "merge_result.h"
 #include "slots.h"
 
 struct heap_model {

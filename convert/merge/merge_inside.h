@@ -4,7 +4,8 @@
 #define HEAPTAPE_MERGE_INSIDE_H
 
 #include "heap_model.h"
-#include "merge.h"
+#include "live_blocks.h"
+#include "merge_result.h"
 #include "sample_line.h"
 #include "streams.h"
 

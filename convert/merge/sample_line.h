@@ -4,7 +4,7 @@
 #ifndef HEAPTAPE_SAMPLE_LINE_H
 #define HEAPTAPE_SAMPLE_LINE_H
 
-#include "merge.h"
+#include "merge_result.h"
 
 enum { SAMPLES_HELD_MAX = 4096 };
 

@@ -3,7 +3,7 @@
 #define HEAPTAPE_DOUBTS_H
 
 #include "comparison.h"
-#include "experiment.h"
+#include "experiment_state.h"
 #include "machine_activity.h"
 
 // Adds them to warnings. before: the machine's counters when the experiment began.

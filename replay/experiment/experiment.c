@@ -16,7 +16,6 @@
 #include "round_time.h"
 #include "say.h"
 
-static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
 // A hundred times what reading the clock costs. Not more: repeats find the heap warm, which is not what the
 // program paid, and of two runs of 5 ms one learns more than of one of 100 ms (docs/replay-experiment.md).
 static const uint64_t run_cpu_ns = 100000;
@@ -39,26 +38,6 @@ static bool is_control(const struct ht_experiment *x, uint32_t who) {
 static const struct ht_choice *choice_of(const struct ht_experiment *x, uint32_t who) {
     if (who == HT_WHO_NULL) return x->null_choice;
     return &x->plan->choices.list[is_control(x, who) ? x->baseline : who - 1];
-}
-
-struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
-    bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT;
-    const struct ht_pace *pace = of_memory ? &x->plan->paces.memory : &x->plan->paces.time;
-    uint64_t usual = of_memory ? memory_window_ns : time_window_ns;
-    return (struct ht_job){
-        .pass = pass,
-        .touch = x->plan->touch,
-        .touch_free = x->plan->touch_free,
-        .warm_of_2_32 = (uint32_t)(x->freed_warm_share * UINT32_MAX),
-        .pollution_bytes = x->plan->pollution_bytes,
-        .syscall_socket = -1,
-        .virtual_time = pace->virtual_time,
-        .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
-        .end_ns = x->end_ns,
-        .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
-        .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
-        .window_ns = x->plan->window_ns ? x->plan->window_ns : usual,
-    };
 }
 
 static bool knobs_heeded(const struct ht_choice *choice, char *problem, size_t room) {
@@ -115,7 +94,7 @@ static struct ht_failing_runs *failing_of(struct ht_experiment *x, uint32_t who)
     return &x->failing[is_control(x, who) ? x->baseline : who - 1];
 }
 
-static void tell_problem(struct ht_experiment *x, const struct ht_results_line *line, bool given_up) {
+static void tell_problem(struct ht_experiment *x, const struct ht_run_result *line, bool given_up) {
     ht_progress_end(&x->progress);
     x->failed_runs++;
     ht_say(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
@@ -126,7 +105,7 @@ static void tell_problem(struct ht_experiment *x, const struct ht_results_line *
 }
 
 // Keeps a result, and says in one line what went wrong with it.
-static void keep(struct ht_experiment *x, struct ht_results_line *line, const struct ht_turn *turn) {
+static void keep(struct ht_experiment *x, struct ht_run_result *line, const struct ht_turn *turn) {
     line->choice = choice_of(x, turn->who);
     line->control = is_control(x, turn->who);
     line->round = turn->round;
@@ -166,7 +145,7 @@ static void divide_by_repeats(struct ht_outcome *flat, uint64_t repeats) {
 static void finish_time(struct ht_experiment *x, const struct ht_turn *turn) {
     struct ht_round_run *run = &x->runs[turn->who], *null_run = &x->runs[HT_WHO_NULL];
     struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
-    struct ht_results_line line = {
+    struct ht_run_result line = {
         .outcome = &run->flat,
         .repeats = x->repeats,
         .instructions = turn->who ? x->instructions[choice_of(x, turn->who) - x->plan->choices.list] : NAN,
@@ -230,7 +209,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     char problem[512] = "";
     bool own = turn->who == HT_WHO_NULL;
     struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
-    struct ht_results_line line = {.repeats = 1,
+    struct ht_run_result line = {.repeats = 1,
                                    .instructions = NAN,
                                    .load = ht_machine_load(),
                                    .started_realtime_ns = now_ns(CLOCK_REALTIME)};

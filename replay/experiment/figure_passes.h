@@ -2,7 +2,7 @@
 #ifndef HEAPTAPE_FIGURE_PASSES_H
 #define HEAPTAPE_FIGURE_PASSES_H
 
-#include "experiment.h"
+#include "experiment_state.h"
 
 struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *experiment,
                                                const struct ht_choice *choice);

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "experiment.h"
+#include "experiment_state.h"
 #include "machine_activity.h"
 #include "say.h"
 

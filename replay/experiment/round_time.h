@@ -2,7 +2,7 @@
 #ifndef HEAPTAPE_ROUND_TIME_H
 #define HEAPTAPE_ROUND_TIME_H
 
-#include "experiment.h"
+#include "experiment_state.h"
 
 // Of a moment of CLOCK_MONOTONIC.
 double ht_seconds_since(uint64_t ns);

@@ -45,7 +45,7 @@ static void say(const struct ht_experiment *x, const char *name, const struct ht
             told->usable_unknown ? "; it has no malloc_usable_size to look at" : "");
 }
 
-static void keep(struct ht_experiment *x, struct ht_results_line *line) {
+static void keep(struct ht_experiment *x, struct ht_run_result *line) {
     line->plan = x->plan;
     line->built = x->built;
     line->machine = &x->machine;
@@ -66,7 +66,7 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     struct ht_verify_told told;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    struct ht_results_line line = {.choice = choice,
+    struct ht_run_result line = {.choice = choice,
                                    .load = ht_machine_load(),
                                    .verified = &told,
                                    .started_realtime_ns =

@@ -2,7 +2,7 @@
 #ifndef HEAPTAPE_VERIFY_RUNS_H
 #define HEAPTAPE_VERIFY_RUNS_H
 
-#include "experiment.h"
+#include "experiment_state.h"
 
 // Tells on stderr what is wrong, and keeps a result of each. Returns how many allocators did not pass.
 size_t ht_verify_all(struct ht_experiment *experiment);

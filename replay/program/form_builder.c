@@ -1,4 +1,4 @@
-// The passes over a trace, the memory that the form lives in, and its header.
+// The memory that the form lives in, and its header.
 #include "form_builder.h"
 
 #include <assert.h>
@@ -16,67 +16,6 @@
 #include "form_state.h"
 
 enum { CHUNKS_BEGUN_BYTES = 256 << 20 };
-
-int ht_form_grow(struct ht_form_state *form, void *place, size_t *room, size_t needed, size_t element_bytes) {
-    if (needed <= *room) return 0;
-    size_t bigger = *room ? *room * 2 : 256;
-    if (bigger < needed) bigger = needed;
-    char *array;
-    memcpy(&array, place, sizeof array);  // not by assignment: the pointer is one to anything
-    char *moved = realloc(array, bigger * element_bytes);
-    if (!moved) {
-        errno = ENOMEM;
-        return ht_error_system(form->error, form->path, "decoding the trace");
-    }
-    memset(moved + *room * element_bytes, 0, (bigger - *room) * element_bytes);
-    memcpy(place, &moved, sizeof moved);
-    *room = bigger;
-    return 0;
-}
-
-int ht_form_bad_event(struct ht_form_state *form, const struct ht_section_place *place, uint64_t event,
-                      const char *expected) {
-    return ht_error_input(form->error, form->path, place->offset, "event %" PRIu64 ": %s",
-                          event / form->copies, expected);
-}
-
-// What was expected instead of this section, or NULL if its events can be replayed.
-static const char *what_is_wrong(const struct ht_form_state *form, const struct ht_events *events) {
-    uint64_t times = 0, last_event = events->first_event + events->rows - 1;
-    uint32_t slot = 0, thread = 0;
-    for (uint32_t i = 0; i < events->rows; i++) {
-        times |= events->time_ns[i];
-        if (events->slot[i] > slot) slot = events->slot[i];
-        if (events->thread[i] > thread) thread = events->thread[i];
-    }
-    if (times >= HT_TIME_LIMIT_NS) return "times within 73 years of the start expected";
-    if (slot >= HT_SLOTS_LIMIT) return "slots up to 536870911 expected (replay's limit)";
-    if (slot >= HT_SLOTS_LIMIT / form->copies) return "fewer slots expected for so many copies (--scale)";
-    if (!ht_slot_is_due(slot, last_event)) return "slots that the events so far account for expected";
-    return ht_thread_is_due(thread, last_event) ? NULL
-                                                : "threads that the events so far account for expected";
-}
-static_assert((HT_TIME_LIMIT_NS & (HT_TIME_LIMIT_NS - 1)) == 0,
-              "a time beyond the limit shows in the or of all");
-
-int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, void *context) {
-    uint64_t events_before = 0;
-    for (size_t i = 0; i < ht_trace_sections(form->reader); i++) {
-        const struct ht_section_place *place = ht_trace_section(form->reader, i);
-        struct ht_events events;
-        if (place->kind != HT_SECTION_EVENTS) continue;
-        if (ht_trace_events(form->reader, i, &events, form->error)) return -1;
-        assert(events.first_event * form->copies == events_before &&
-               events.rows == place->rows);  // the reader has seen to it
-        const char *wrong = what_is_wrong(form, &events);
-        if (wrong) return ht_error_input(form->error, form->path, place->offset, "%s", wrong);
-        events_before += (uint64_t)events.rows * form->copies;
-        int stop = form->copies > 1 ? ht_form_visit_copies(form, place, &events, visit, context)
-                                    : visit(context, place, &events);
-        if (stop) return stop;
-    }
-    return 0;
-}
 
 // The recorded program's initial thread runs on the child's: allocators treat it as something special
 // (glibc's main arena), and a program with one thread must stay one.

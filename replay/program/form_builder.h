@@ -2,62 +2,9 @@
 #ifndef HEAPTAPE_FORM_BUILDER_H
 #define HEAPTAPE_FORM_BUILDER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
+#include "built_form.h"
 #include "error.h"
-#include "ops.h"
-#include "replay_form.h"
 #include "trace_reader.h"
-
-enum { HT_SCALE_MAX = 1000 };
-
-struct ht_form_options {
-    bool one_thread;        // the whole trace in one stream, in its global order
-    uint32_t initial_tid;   // kernel id of the recorded program's initial thread, 0 if not known
-    uint32_t timed_one_in;  // about one op in this many is timed in the timed pass, of a long trace fewer
-    uint64_t seed;
-    uint64_t end_ns;          // trace time at which the recording ended, 0 if not known: RSS is read in
-                              // pauses, too, about HT_PAUSE_POINTS_MAX times in all
-    uint32_t samples;         // RSS is read about so many times; 0: as often as seems right
-    uint64_t held_bytes_max;  // a longer form is streamed
-    uint64_t pool_bytes;      // of a streamed one, if that is enough; 0: as much as seems right
-    uint32_t scale;           // copies of the trace, at most HT_SCALE_MAX; 0 as 1
-};
-
-enum { HT_PAUSE_POINTS_MAX = 2000 };
-
-// Where RSS is read, in recorded order.
-struct ht_sample_point {
-    uint64_t time_ns, event, live_bytes;
-};
-
-// What is known of an op that is timed.
-struct ht_reading_point {
-    uint64_t bytes : 56;    // allocated, or of the block that was freed
-    uint64_t function : 8;  // enum ht_function
-};
-static_assert(sizeof(struct ht_reading_point) == 8, "reading point");
-
-struct ht_built_form {
-    int fd;  // what children map, not closed on exec: a held form, which nobody can change, or a pool
-    struct ht_form *form;   // of a streamed one the header alone, of which the pool has a copy
-    struct ht_form *pool;   // NULL: the form is held
-    uint64_t mapped_bytes;  // by each child
-    struct ht_sample_point *points;           // form->samples of them
-    struct ht_reading_point *reading_points;  // form->readings of them
-    uint64_t calls[HT_FUNCTIONS];             // replayed calls by function
-    uint64_t calls_total;
-    uint64_t failed_skipped, foreign_skipped;
-    uint64_t inherited_objects;  // allocated before the replay begins
-    uint64_t live_peak_bytes;
-    uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least
-    uint32_t side_by_side;  // copies that the child runs, each on threads of its own: 1 where the form's one
-                            // stream holds all of them. What is told here is of all copies together
-    uint64_t *live_slots;   // a bit for each slot that holds a block when all has been replayed
-    struct ht_form_state *state;  // for decoding it again
-};
 
 // path: for messages. Returns 0, or -1 with error. reader and options must last until ht_form_free, because a
 // streamed form is decoded again for each child.

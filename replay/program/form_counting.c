@@ -1,4 +1,5 @@
 // The first pass: each thread's number of events, and the handovers of slots from thread to thread.
+#include "form_sections.h"
 #include "form_state.h"
 
 int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *events, uint64_t fresh) {

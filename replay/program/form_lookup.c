@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "form_sections.h"
 #include "form_state.h"
 
 struct lookup {

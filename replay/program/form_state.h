@@ -2,8 +2,10 @@
 #ifndef HEAPTAPE_FORM_STATE_H
 #define HEAPTAPE_FORM_STATE_H
 
-#include "form_builder.h"
+#include "built_form.h"
+#include "error.h"
 #include "random_numbers.h"
+#include "trace_reader.h"
 
 struct ht_form_state;
 
@@ -67,10 +69,6 @@ struct ht_form_state {
 
 typedef int ht_section_visitor(void *context, const struct ht_section_place *place,
                                const struct ht_events *events);
-
-// Decodes and checks one section of events after the other. Returns 0, or what a visitor returned instead: -1
-// with error, 1 to stop.
-int ht_form_each_section(struct ht_form_state *form, ht_section_visitor *visit, void *context);
 
 // Counts all events and each thread's, and finds the ops after which a slot goes over to another thread. Of a
 // single stream only the bound is needed, which the index tells.

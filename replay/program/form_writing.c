@@ -5,6 +5,7 @@
 #include "form_births.h"
 #include "form_chunks.h"
 #include "form_operation.h"
+#include "form_sections.h"
 #include "form_state.h"
 #include "form_touching.h"
 

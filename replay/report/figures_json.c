@@ -174,7 +174,7 @@ static void add_accounting(json_t *to, const struct ht_choice_figures *of) {
     json_object_set_new(to, "allocator_stats", accounting ? stats_json(accounting) : json_null());
 }
 
-void ht_figures_json_add(json_t *run, const struct ht_results_line *line) {
+void ht_figures_json_add(json_t *run, const struct ht_run_result *line) {
     json_object_set_new(run, "harness_share", figure(line->time ? ht_harness_share(line->time) : NAN));
     add_latencies(run, line->latencies);
     add_counters(run, line->counters);
@@ -198,7 +198,7 @@ static void append_place(json_t *curves, const struct ht_built_form *built, uint
     append(curves, "event", count(built->points[sample].event));
 }
 
-static json_t *reports_json(const struct ht_results_line *line) {
+static json_t *reports_json(const struct ht_run_result *line) {
     const struct ht_child_figures *child = line->of_choice ? line->of_choice->accounting.child : NULL;
     if (!child || !child->reports) return json_null();
     json_t *curves = json_object();
@@ -212,7 +212,7 @@ static json_t *reports_json(const struct ht_results_line *line) {
     return curves;
 }
 
-static json_t *residency_json(const struct ht_results_line *line) {
+static json_t *residency_json(const struct ht_run_result *line) {
     const struct ht_child_figures *child = line->memory_figures;
     if (!child || !child->residencies) return json_null();
     json_t *curves = json_object();
@@ -226,7 +226,7 @@ static json_t *residency_json(const struct ht_results_line *line) {
     return curves;
 }
 
-void ht_figures_json_curves(json_t *timeline, const struct ht_results_line *line) {
+void ht_figures_json_curves(json_t *timeline, const struct ht_run_result *line) {
     json_object_set_new(timeline, "allocator", reports_json(line));
     json_object_set_new(timeline, "kernel", residency_json(line));
 }

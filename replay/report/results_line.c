@@ -28,7 +28,7 @@ static json_t *text_or_null(const char *text) {
     return made ? made : json_null();
 }
 
-static json_t *trace_json(const struct ht_results_line *line) {
+static json_t *trace_json(const struct ht_run_result *line) {
     const struct ht_built_form *built = line->built;
     uint32_t copies = line->plan->scale;  // it is one of these that the file holds
     char *absolute = realpath(line->plan->trace_path, NULL);
@@ -87,7 +87,7 @@ static json_t *environment_json(const struct ht_choice *choice) {
     return list;
 }
 
-static json_t *allocator_json(const struct ht_results_line *line) {
+static json_t *allocator_json(const struct ht_run_result *line) {
     const struct ht_choice *choice = line->choice;
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
                      text_or_null(choice->path), "version", text_or_null(choice->version), "build_id",
@@ -96,7 +96,7 @@ static json_t *allocator_json(const struct ht_results_line *line) {
                      environment_json(choice));
 }
 
-static json_t *machine_json(const struct ht_results_line *line) {
+static json_t *machine_json(const struct ht_run_result *line) {
     const struct ht_machine *machine = line->machine;
     json_t *made = json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores",
                              machine->cores, "kernel", text_or_null(machine->kernel), "libc",
@@ -107,7 +107,7 @@ static json_t *machine_json(const struct ht_results_line *line) {
     return made;
 }
 
-static json_t *calls_json(const struct ht_results_line *line) {
+static json_t *calls_json(const struct ht_run_result *line) {
     json_t *calls = json_object();
     for (int i = 0; i < HT_FUNCTIONS; i++) {
         if (!line->built->calls[i]) continue;
@@ -125,7 +125,7 @@ struct curve {
     const int64_t *slop_bytes;
 };
 
-static void put_point(struct curve *curve, const struct ht_results_line *line, size_t i) {
+static void put_point(struct curve *curve, const struct ht_run_result *line, size_t i) {
     const struct ht_sample_point *point = &line->built->points[i];
     json_array_append_new(curve->time, json_integer((json_int_t)point->time_ns));
     json_array_append_new(curve->event, json_integer((json_int_t)point->event));
@@ -136,7 +136,7 @@ static void put_point(struct curve *curve, const struct ht_results_line *line, s
 
 // The curve with at most --points points: of each stretch the point where RSS is highest, so that
 // no peak is lost, and the very last.
-static json_t *timeline_json(const struct ht_results_line *line) {
+static json_t *timeline_json(const struct ht_run_result *line) {
     const struct ht_memory_figures *memory = line->memory;
     const struct ht_choice_figures *figures = line->of_choice;
     const int64_t *slops = figures ? figures->accounting.slop_bytes : NULL;
@@ -171,7 +171,7 @@ static json_t *fragmentation_json(const struct ht_memory_figures *memory) {
                      figure(memory->fragmentation[3]));
 }
 
-static void add_figures(json_t *run, const struct ht_results_line *line) {
+static void add_figures(json_t *run, const struct ht_run_result *line) {
     const struct ht_time_figures *time = line->time;
     const struct ht_memory_figures *memory = line->memory;
     bool timed = time && !isnan(time->clock_cost_ns);  // not every round has a timed pass
@@ -239,7 +239,7 @@ static json_t *started_json(uint64_t realtime_ns) {
     return json_string(text);
 }
 
-static json_t *run_json(const struct ht_results_line *line) {
+static json_t *run_json(const struct ht_run_result *line) {
     const struct ht_plan *plan = line->plan;
     json_t *run =
         json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
@@ -306,7 +306,7 @@ static void take_back(int fd, ssize_t written) {
     }  // then a reader finds a line that ends early
 }
 
-int ht_results_line_write(int fd, const struct ht_results_line *line) {
+int ht_results_line_write(int fd, const struct ht_run_result *line) {
     json_t *run = run_json(line);
     char *text = json_dumps(run, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(run);

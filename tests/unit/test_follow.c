@@ -9,6 +9,7 @@
 #include "follow_state.h"
 #include "give_back.h"
 #include "raw_log_builder.h"
+#include "merge.h"
 
 // ---- a log that is written by hand, record by record ----
 

@@ -1,0 +1,23 @@
+#include "experiment_state.h"
+
+static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
+
+struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
+    bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT;
+    const struct ht_pace *pace = of_memory ? &x->plan->paces.memory : &x->plan->paces.time;
+    uint64_t usual = of_memory ? memory_window_ns : time_window_ns;
+    return (struct ht_job){
+        .pass = pass,
+        .touch = x->plan->touch,
+        .touch_free = x->plan->touch_free,
+        .warm_of_2_32 = (uint32_t)(x->freed_warm_share * UINT32_MAX),
+        .pollution_bytes = x->plan->pollution_bytes,
+        .syscall_socket = -1,
+        .virtual_time = pace->virtual_time,
+        .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
+        .end_ns = x->end_ns,
+        .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
+        .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
+        .window_ns = x->plan->window_ns ? x->plan->window_ns : usual,
+    };
+}
