@@ -51,7 +51,7 @@ def test_a_cut_trace_dumps_the_beginning(tools: Tools, tmp_path: Path, part: int
 
 SOURCES = GOLDEN.parent.parent
 READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/trace/columns.c", "format/trace/event_arrays.c", "convert/merge/streams.c",
-           "convert/merge/inheritance.c", "convert/merge/merge.c", "convert/common/convert_raw.c", "replay/program/form_builder.c",
+           "convert/merge/inheritance.c", "convert/merge/merge.c", "convert/common/convert_raw.c", "replay/program/form_sections.c", "replay/program/form_state.c",
            "replay/program/form_counting.c", "replay/program/form_writing.c"]
 # No file makes these appear: what they tell of is memory, the machine, or another's hand on the file meanwhile.
 WITHOUT_A_FILE = {
