@@ -26,7 +26,7 @@ sys.path.insert(0, str(REPOSITORY / "analysis"))
 import encoding_candidates as ways  # noqa: E402
 from encoding_blocks import WAYS, Block, code_slots, read_blocks  # noqa: E402
 from heaptape import read_trace  # noqa: E402
-from heaptape.sections import DIRECTORY, SECTION, Kind  # noqa: E402
+from heaptape.trace.sections import DIRECTORY, SECTION, Kind  # noqa: E402
 
 GROUPS = {
     "tokens": (1, 6, 7, 8, 9),

@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
 
 from heaptape import read_trace  # noqa: E402
-from heaptape.trace import EVENT_COLUMNS  # noqa: E402
+from heaptape.trace.reader import EVENT_COLUMNS  # noqa: E402
 
 
 def main() -> int:

@@ -23,9 +23,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "analysis"))
 
 import optuna
-from heaptape import tuning_study
-from heaptape.tuning_front import hypervolume
-from heaptape.tuning_space import Config, searched_knobs
+from heaptape.tune.front import hypervolume
+from heaptape.tune.space import Config, searched_knobs
+from heaptape.tune.study import SCREENED_SHARE, Study, make_sampler
 
 TRIALS, LOOKS, WITHIN = 60, (20, 40, 60), 0.7
 
@@ -63,8 +63,8 @@ def search(sampler: str, seed: int, others: int) -> tuple[list[float], float]:
     """Volumes at the looks, and the mean number of knobs on the front."""
     rng, space = random.Random(seed), searched_knobs(knobs(others), None)
     inner = optuna.create_study(directions=["minimize"] * 2)
-    inner.sampler = tuning_study.make_sampler(sampler, seed, TRIALS // tuning_study.SCREENED_SHARE)
-    study = tuning_study.Study(inner, space, TRIALS)
+    inner.sampler = make_sampler(sampler, seed, TRIALS // SCREENED_SHARE)
+    study = Study(inner, space, TRIALS)
     study.begin(seed)
     true = [(0.0, 0.0)]
     while len(true) <= TRIALS and (asked := study.next()):

@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "analysis"))
 
-from heaptape.files import write_whole  # noqa: E402
+from heaptape.base.files import write_whole  # noqa: E402
 from validate_curves import draw_curves, few_points  # noqa: E402
 from validate_page import page, readme_table, totals_table  # noqa: E402
 from validate_run import Failed, PassedOver, validate_one  # noqa: E402

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from heaptape.curves import thin
-from heaptape.files import write_whole
-from heaptape.svg import Drawing, nice_ticks
+from heaptape.base.files import write_whole
+from heaptape.report.svg import Drawing, nice_ticks
+from heaptape.results.curves import thin
 
 BASELINE = "glibc"
 CURVES = {"recorded": "recorded", "predicted": f"{BASELINE}'s replay", "real": "real, not recorded"}

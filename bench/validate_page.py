@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from heaptape.units import MISSING, byte_count, count, decimal, nanoseconds, percent
+from heaptape.base.units import MISSING, byte_count, count, decimal, nanoseconds, percent
 from validate_totals import Result, Totals, Worst, baseline_ns, differences, measured, ranks_agree, totals
 
 GOALS = {"peak": (0.025, 0.10), "mean": (0.05, 0.15)}  # median and worst

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from heaptape.validation_figures import spearman
+from heaptape.validate.figures import spearman
 
 Result = dict[str, Any]
 

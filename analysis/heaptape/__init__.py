@@ -6,15 +6,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .comparison import compare
-    from .conditions import conditions_met, parse_condition
-    from .curves import timeline
-    from .errors import HeaptapeError, ResultsError, TraceError, UsageError
-    from .live import live_bytes_curve, live_chunks
-    from .memory_parts import fragmentation
-    from .report import write_report
-    from .results import ResultsWarning, read_results
-    from .trace import Trace, read_trace
+    from .base.errors import HeaptapeError, ResultsError, TraceError, UsageError
+    from .report.html import write_report
+    from .results.comparison import compare
+    from .results.conditions import conditions_met, parse_condition
+    from .results.curves import timeline
+    from .results.memory_parts import fragmentation
+    from .results.reader import ResultsWarning, read_results
+    from .trace import ops
+    from .trace.live import live_bytes_curve, live_chunks
+    from .trace.reader import Trace, read_trace
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "fragmentation",
     "live_bytes_curve",
     "live_chunks",
+    "ops",
     "parse_condition",
     "read_results",
     "read_trace",
@@ -39,28 +41,31 @@ __all__ = [
 
 # Loaded when asked for: whoever runs a verb is told in a line what is missing, and waits for nothing that it does not need.
 _MODULES = {
-    "compare": "comparison",
-    "conditions_met": "conditions",
-    "parse_condition": "conditions",
-    "timeline": "curves",
-    "HeaptapeError": "errors",
-    "ResultsError": "errors",
-    "TraceError": "errors",
-    "UsageError": "errors",
-    "live_bytes_curve": "live",
-    "live_chunks": "live",
-    "fragmentation": "memory_parts",
-    "write_report": "report",
-    "ResultsWarning": "results",
-    "read_results": "results",
-    "Trace": "trace",
-    "read_trace": "trace",
+    "HeaptapeError": "base.errors",
+    "ResultsError": "base.errors",
+    "TraceError": "base.errors",
+    "UsageError": "base.errors",
+    "write_report": "report.html",
+    "compare": "results.comparison",
+    "conditions_met": "results.conditions",
+    "parse_condition": "results.conditions",
+    "timeline": "results.curves",
+    "fragmentation": "results.memory_parts",
+    "ResultsWarning": "results.reader",
+    "read_results": "results.reader",
+    "live_bytes_curve": "trace.live",
+    "live_chunks": "trace.live",
+    "Trace": "trace.reader",
+    "read_trace": "trace.reader",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name == "ops":
+        value = import_module(".trace.ops", __name__)
+    elif name in _MODULES:
+        value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = value
     return value

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from .environment import missing_package
-from .errors import EXIT_FAILED
+from .base.environment import missing_package
+from .base.errors import EXIT_FAILED
 
 
 def _begin(function: str, *arguments: object) -> int:

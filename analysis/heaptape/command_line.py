@@ -19,17 +19,29 @@ from pathlib import Path
 
 import pandas as pd
 
-from . import __version__, fleet, tuning, validation
-from .comparison import SEED, experiments
-from .conditions import HOLDS, REFUTED, UNDECIDED, Condition, Judged, judge, judged_object, parse_condition
-from .environment import missing_package, speak_plainly
-from .errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, HeaptapeError, UsageError
-from .printable import printable
-from .report import write_report
-from .results import ResultsWarning, read_results
-from .summary import Summary, summarise, tell_apart
-from .table import comparison_csv, comparison_markdown, comparison_object, print_comparison
-from .trace import read_trace
+from . import __version__
+from .base.environment import missing_package, speak_plainly
+from .base.errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, HeaptapeError, UsageError
+from .base.printable import printable
+from .fleet import verb as fleet_verb
+from .report.html import write_report
+from .report.table import comparison_csv, comparison_markdown, comparison_object, print_comparison
+from .results.comparison import SEED, experiments
+from .results.conditions import (
+    HOLDS,
+    REFUTED,
+    UNDECIDED,
+    Condition,
+    Judged,
+    judge,
+    judged_object,
+    parse_condition,
+)
+from .results.reader import ResultsWarning, read_results
+from .results.summary import Summary, summarise, tell_apart
+from .trace.reader import read_trace
+from .tune import verb as tune_verb
+from .validate import verb as validate_verb
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -63,9 +75,9 @@ def build_parser() -> argparse.ArgumentParser:
                         help="where to write events.parquet and its like (beside the trace)")
     export.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
 
-    fleet.add_parser(verbs)
-    tuning.add_parser(verbs)
-    validation.add_parser(verbs)
+    fleet_verb.add_parser(verbs)
+    tune_verb.add_parser(verbs)
+    validate_verb.add_parser(verbs)
     for verb in verbs.choices.values():
         verb.add_argument("--version", action="version", version=f"heaptape {__version__}")
     return parser
@@ -184,7 +196,9 @@ class _Progress:
 
 def run_export(options: argparse.Namespace) -> None:
     """heaptape export"""
-    from .parquet import export_parquet  # here, because the other verbs need not load that library
+    from .trace.parquet import (
+        export_parquet,  # here, because the other verbs need not load that library
+    )
 
     folder = options.output or str(Path(options.trace).with_suffix(".parquet"))
     with read_trace(options.trace) as trace:

@@ -1,5 +1,5 @@
 // Estimates with honest intervals: the median of paired ratios, its interval, and what that says. The Python
-// package does the same sums with the same random numbers (analysis/heaptape/comparison.py); a test holds the
+// package does the same sums with the same random numbers (analysis/heaptape/results/comparison.py); a test holds the
 // two against each other.
 #ifndef HEAPTAPE_RATIO_INTERVAL_H
 #define HEAPTAPE_RATIO_INTERVAL_H

@@ -1,6 +1,6 @@
 // Who leads by a figure, and who could not be told from the leader. Every sentence about who is best, and what
 // that would save, comes from here, so that none says as a fact what the verdicts leave open, and no two
-// contradict each other. The Python package does the same sums (analysis/heaptape/standing.py).
+// contradict each other. The Python package does the same sums (analysis/heaptape/results/standing.py).
 #ifndef HEAPTAPE_STANDING_H
 #define HEAPTAPE_STANDING_H
 

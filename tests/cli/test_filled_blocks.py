@@ -39,7 +39,7 @@ def expected_mean(tools: Tools, trace: Path, kind: str) -> float:
 
 @pytest.mark.parametrize("kind", ["calls", "silent", "sleeps"])
 def test_filled_as_recorded(tools: Tools, tmp_path: Path, kind: str) -> None:
-    read_trace = pytest.importorskip("heaptape.trace").read_trace
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
     trace = recorded(tools, tmp_path, kind)
     with read_trace(trace) as opened:
         [birth] = opened.residency[opened.residency["pages_at_end"] >= PAGES]["birth_event"]

@@ -76,7 +76,7 @@ def calls_of_writers(counts: Path) -> dict[int, int]:
 
 
 def assert_nothing_lost(tools: Tools, folder: Path, log: Path) -> None:
-    read_trace = pytest.importorskip("heaptape.trace").read_trace
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
     tools.convert_clean(log, folder / "t.bin")
     with read_trace(folder / "t.bin") as trace:
         recorded = dict(zip(trace.threads["tid"], trace.threads["calls"]))

@@ -37,7 +37,7 @@ def test_memory_and_disk(tools: Tools, tmp_path: Path, mode: str, status: int) -
 
 def test_each_thread_is_one(tools: Tools, tmp_path: Path) -> None:
     """Detached threads, each under its id and with the name that it gave itself."""
-    read_trace = pytest.importorskip("heaptape.trace").read_trace
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
     compared = run_threads(tools, tmp_path, "detached", 111)
     with read_trace(tmp_path / f"{compared.recording.logs[0].stem}.bin") as trace:
         names = list(trace.threads["name"])

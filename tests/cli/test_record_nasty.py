@@ -168,7 +168,7 @@ def test_big_blocks(tools: Tools, tmp_path: Path) -> None:
 
 def test_resident_pages_of_big_blocks(tools: Tools, tmp_path: Path) -> None:
     """How much of a large block the program touched, as the Python reader gives it."""
-    read_trace = pytest.importorskip("heaptape.trace").read_trace
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
     command = [tools.target("big_blocks"), tmp_path / "expected.json"]
     recording = tools.preload(command, tmp_path / "logs")
     expected = json.loads((tmp_path / "expected.json").read_text())

@@ -69,7 +69,7 @@ def test_slots_stay_near_the_peak(tools: Tools, tmp_path: Path) -> None:
 
 def test_threads_keep_their_kernel_ids(tools: Tools, tmp_path: Path) -> None:
     """Each thread's calls under the id that the kernel gave it, as the Python reader has them."""
-    read_trace = pytest.importorskip("heaptape.trace").read_trace
+    read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
     record_and_compare(tools, tmp_path, "threads_exchange", 100_000, 4)
     counted = json.loads((tmp_path / "counted.json").read_text())["threads"]
     with read_trace(tmp_path / "t.bin") as trace:

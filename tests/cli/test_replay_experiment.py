@@ -12,11 +12,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from heaptape.comparison import MEASURES, experiments
-from heaptape.report import write_report
-from heaptape.results import read_results
-from heaptape.summary import summarise
-from heaptape.table import comparison_object
+from heaptape.report.html import write_report
+from heaptape.report.table import comparison_object
+from heaptape.results.comparison import MEASURES, experiments
+from heaptape.results.reader import read_results
+from heaptape.results.summary import summarise
 from tool_runner import Tools, run
 from waiting import wait_until
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from heaptape.arguments import duration, duration_ns
+from heaptape.base.arguments import duration, duration_ns
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden" / "option_values.txt"
 EXAMPLES = [(found[1], None if found[2] == "-" else int(found[2]))

@@ -10,7 +10,7 @@ import pytest
 import results_factory
 from heaptape import read_results, write_report
 from heaptape.__main__ import main
-from heaptape.caution import HeapShare, caution, heap_share
+from heaptape.results.caution import HeapShare, caution, heap_share
 
 SEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 84_000_000, "own_bytes": 100_000}
 UNSEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 12_000, "own_bytes": 83_200_000}

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 import results_factory
 from heaptape import UsageError, compare, read_results
-from heaptape.comparison import (
+from heaptape.results.comparison import (
     MEASURES,
     SAME,
     UNRESOLVED,
@@ -28,8 +28,8 @@ from heaptape.comparison import (
     verdict,
     widen,
 )
-from heaptape.standing import standing_of
-from heaptape.verdicts import headline
+from heaptape.results.standing import standing_of
+from heaptape.results.verdicts import headline
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -73,7 +73,7 @@ def test_a_seed_repeats_its_interval_and_another_differs_little() -> None:
 
 
 def test_blocks_of_resamples_make_one_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("heaptape.comparison._BLOCK_VALUES", 64)
+    monkeypatch.setattr("heaptape.results.comparison._BLOCK_VALUES", 64)
     medians = bootstrap_medians(np.arange(10.0), 100, 0)
     assert medians.shape == (100,) and 0 <= medians.min() and medians.max() <= 9
 

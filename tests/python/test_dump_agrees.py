@@ -12,7 +12,7 @@ from pathlib import Path
 import naive_writer
 import pytest
 from heaptape import live_bytes_curve, ops, read_trace
-from heaptape.ops import Variant
+from heaptape.trace.ops import Variant
 from naive_writer import CARRIES, Event, TraceSpec
 
 TRACES = Path(__file__).resolve().parents[2] / "traces"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heaptape import parquet, read_trace
+from heaptape import read_trace
+from heaptape.trace import parquet
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import pytest
 import results_factory
-from heaptape.errors import HeaptapeError, ResultsError
-from heaptape.fleet_plan import Plan, PlanError, allocator_name, read_plan
-from heaptape.fleet_results import FleetResults
-from heaptape.fleet_summary import geometric_mean, summarise
-from heaptape.fleet_unit import Outcome, Unit, run_unit, units_of
+from heaptape.base.errors import HeaptapeError, ResultsError
+from heaptape.fleet.plan import Plan, PlanError, allocator_name, read_plan
+from heaptape.fleet.results import FleetResults
+from heaptape.fleet.summary import geometric_mean, summarise
+from heaptape.fleet.unit import Outcome, Unit, run_unit, units_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -197,7 +197,7 @@ def test_another_build_of_the_same_path_is_not_mixed(
     plan, results = _plan(tmp_path, {"a": "a"}, "rounds = 1\n"), tmp_path / "r.jsonl"
     library = tmp_path / "liba.so"
     library.write_text("old")
-    monkeypatch.setattr("heaptape.fleet_results.builds_here", lambda _plan: {"jemalloc": "aaaa", "glibc": "glibc"})
+    monkeypatch.setattr("heaptape.fleet.results.builds_here", lambda _plan: {"jemalloc": "aaaa", "glibc": "glibc"})
     _done(plan, results, units_of(plan))
     rows = _rows(results)
     for row in rows:
@@ -209,7 +209,7 @@ def test_another_build_of_the_same_path_is_not_mixed(
     with FleetResults(results, plan) as found:
         assert len(found.done) == 1
     library.write_text("new")
-    monkeypatch.setattr("heaptape.fleet_results.builds_here", lambda _plan: {"jemalloc": "bbbb"})
+    monkeypatch.setattr("heaptape.fleet.results.builds_here", lambda _plan: {"jemalloc": "bbbb"})
     with pytest.raises(ResultsError, match="another build of jemalloc"):
         FleetResults(results, plan)
     assert results.read_bytes() == before
@@ -227,15 +227,15 @@ def test_one_fleet_at_a_time(tmp_path: Path, fake: Path) -> None:
 
 def test_failing_runs_are_told_and_the_rest_is_done(
         tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from heaptape import fleet_cluster
     from heaptape.__main__ import main
+    from heaptape.fleet import cluster
 
     def run_units(_client: None, units: list[Unit], take: Any, _tell: Any) -> None:
         for unit in units:
             take(unit, run_unit(unit, "w"))
 
-    monkeypatch.setattr(fleet_cluster, "open_client", lambda *_: nullcontext())
-    monkeypatch.setattr(fleet_cluster, "run_units", run_units)
+    monkeypatch.setattr(cluster, "open_client", lambda *_: nullcontext())
+    monkeypatch.setattr(cluster, "run_units", run_units)
     plan = _plan_file(tmp_path, {"a": "jemalloc crashes", "b": "b", "c": "refuse"}, "rounds = 1\n")
     assert main(["fleet", str(plan), "-o", str(tmp_path / "r.jsonl"), "--json"]) == 1
     done = SimpleNamespace(**dict(zip(("stdout", "stderr"), capsys.readouterr(), strict=True)))

@@ -10,9 +10,9 @@ import naive_writer
 import pytest
 from naive_writer import ColumnSpec, Event
 
-from heaptape.errors import TraceError
-from heaptape.live import live_bytes_curve
-from heaptape.trace import read_trace
+from heaptape.base.errors import TraceError
+from heaptape.trace.live import live_bytes_curve
+from heaptape.trace.reader import read_trace
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 sys.path.insert(0, str(GOLDEN))

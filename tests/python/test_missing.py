@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import results_factory
+from heaptape.base.errors import UsageError
+from heaptape.report.table import comparison_markdown, comparison_object
+from heaptape.results.comparison import experiments
+from heaptape.results.missing import missing_lines
+from heaptape.results.reader import read_results
+from heaptape.results.summary import summarise
 from results_factory import run
-
-from heaptape.comparison import experiments
-from heaptape.errors import UsageError
-from heaptape.missing import missing_lines
-from heaptape.results import read_results
-from heaptape.summary import summarise
-from heaptape.table import comparison_markdown, comparison_object
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
@@ -67,10 +66,10 @@ def test_verification_alone_compares_nothing(tmp_path: Path) -> None:
 
 def test_builds_under_one_name_are_told(tmp_path: Path) -> None:
     """As where a library was built anew between two replays that append to one file."""
-    from heaptape.comparison import experiments
-    from heaptape.provenance import result_warnings
-    from heaptape.summary import summarise, tell_apart
-    from heaptape.table import comparison_object
+    from heaptape.report.provenance import result_warnings
+    from heaptape.report.table import comparison_object
+    from heaptape.results.comparison import experiments
+    from heaptape.results.summary import summarise, tell_apart
 
     rows = results_factory.schedule(rounds=6, names=("glibc", "jemalloc"), points=4)
     for row in rows:
@@ -89,9 +88,9 @@ def test_builds_under_one_name_are_told(tmp_path: Path) -> None:
 
 
 def test_every_warning_is_in_the_report(tmp_path: Path) -> None:
-    from heaptape.comparison import experiments
-    from heaptape.provenance import result_warnings
-    from heaptape.summary import summarise
+    from heaptape.report.provenance import result_warnings
+    from heaptape.results.comparison import experiments
+    from heaptape.results.summary import summarise
 
     rows = results_factory.schedule(rounds=2, names=("glibc", "other"), points=4, noise=0.05)
     for row in rows:

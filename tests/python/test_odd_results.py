@@ -13,10 +13,10 @@ import pytest
 import results_factory
 import story
 from heaptape.__main__ import main
-from heaptape.errors import HeaptapeError
-from heaptape.fleet_plan import read_plan
-from heaptape.fleet_results import FleetResults
-from heaptape.fleet_summary import notes_of, summarise, summary_text
+from heaptape.base.errors import HeaptapeError
+from heaptape.fleet.plan import read_plan
+from heaptape.fleet.results import FleetResults
+from heaptape.fleet.summary import notes_of, summarise, summary_text
 
 ODD: tuple[Any, ...] = ("x", "", "µ\u2028", -1, 0, 1.5, 10**25, 1e308, True, None, [], [None], ["x"], {}, {"a": []}, {"time_ns": "x"},
                         [[[]]], {"name": {}}, "\ud800", float("nan"), float("inf"))

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from heaptape import HeaptapeError, Trace, live_bytes_curve, ops, parquet, read_trace
+from heaptape import HeaptapeError, Trace, live_bytes_curve, ops, read_trace
+from heaptape.trace import parquet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from naive_writer import CARRIES, Event, TraceSpec, inherits_first
@@ -115,7 +116,8 @@ def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 INTERRUPTED = """
 import os, signal, sys, time
-from heaptape import command_line as program, parquet
+from heaptape import command_line as program
+from heaptape.trace import parquet
 
 name = sys.argv.pop()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from heaptape.printable import printable
+from heaptape.base.printable import printable
 
 
 @pytest.mark.parametrize(("text", "printed"), [

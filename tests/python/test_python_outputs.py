@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import results_factory
 import story
-from heaptape.errors import HeaptapeError, UsageError
-from heaptape.files import appendable, output_file, write_whole
+from heaptape.base.errors import HeaptapeError, UsageError
+from heaptape.base.files import appendable, output_file, write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = b"<!doctype html>"

@@ -15,7 +15,7 @@ import naive_writer
 import pytest
 import xxhash
 from heaptape import read_trace
-from heaptape.errors import TraceError
+from heaptape.base.errors import TraceError
 from naive_writer import Event, TraceSpec
 from test_dump_agrees import _call, _sound_events
 

@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import results_factory
 import story
-from heaptape.comparison import compare
 from heaptape import read_results, read_trace, write_report
-from heaptape.functions import function_table
-from heaptape.svg import nice_ticks, ratio_ticks, spread_labels
-from heaptape.curves import thin
-from heaptape.units import byte_count, nanoseconds, percent, seconds, three_digits
-from heaptape.worth import worth
+from heaptape.base.units import byte_count, nanoseconds, percent, seconds, three_digits
+from heaptape.report.svg import nice_ticks, ratio_ticks, spread_labels
+from heaptape.results.comparison import compare
+from heaptape.results.curves import thin
+from heaptape.results.functions import function_table
+from heaptape.results.worth import worth
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

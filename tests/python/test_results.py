@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import results_factory
 from heaptape import ResultsError, ResultsWarning, read_results
-from heaptape.results import count_failures
+from heaptape.results.reader import count_failures
 
 
 def test_one_row_per_run_flattened(tmp_path: Path) -> None:

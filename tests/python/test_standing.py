@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 import results_factory
 import story
-from heaptape.comparison import MEASURES, compare
-from heaptape.results import read_results
-from heaptape.standing import lead_over, standing_of
-from heaptape.trace import read_trace
-from heaptape.verdicts import headline, in_words
-from heaptape.worth import memory_worth, worth
+from heaptape.results.comparison import MEASURES, compare
+from heaptape.results.reader import read_results
+from heaptape.results.standing import lead_over, standing_of
+from heaptape.results.verdicts import headline, in_words
+from heaptape.results.worth import memory_worth, worth
+from heaptape.trace.reader import read_trace
 
 NAMES = ("glibc", "a", "b", "c")
 
@@ -98,10 +98,10 @@ def test_more_rounds_than_anybody_waits_for_are_not_counted() -> None:
 
 def test_the_report_says_what_compare_says(tmp_path: Path) -> None:
     """One headline, one set of warnings and one sentence each on what malloc is worth."""
-    from heaptape.comparison import experiments
-    from heaptape.report import write_report
-    from heaptape.summary import summarise
-    from heaptape.table import comparison_object
+    from heaptape.report.html import write_report
+    from heaptape.report.table import comparison_object
+    from heaptape.results.comparison import experiments
+    from heaptape.results.summary import summarise
 
     results, trace = story.write_story(tmp_path)
     frame = read_results(results)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import xxhash
 from heaptape import TraceError, live_bytes_curve, ops, read_trace
-from heaptape.live import live_chunks
+from heaptape.trace.live import live_chunks
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from naive_writer import CARRIES, ColumnSpec, Event, TraceSpec, inherits_first

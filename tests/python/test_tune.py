@@ -19,12 +19,12 @@ import results_factory
 pytest.importorskip("optuna")
 
 from heaptape.__main__ import main
-from heaptape.comparison import compare
-from heaptape.results import read_results
-from heaptape.tuning_front import dominates, front_of, hypervolume, simplest_front, spread
-from heaptape.tuning_result import still_on_front
-from heaptape.tuning_space import searched_knobs
-from heaptape.tuning_study import Trial
+from heaptape.results.comparison import compare
+from heaptape.results.reader import read_results
+from heaptape.tune.front import dominates, front_of, hypervolume, simplest_front, spread
+from heaptape.tune.result import still_on_front
+from heaptape.tune.space import searched_knobs
+from heaptape.tune.study import Trial
 from waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
@@ -233,7 +233,7 @@ def test_a_real_search(
 
 @pytest.mark.parametrize("ahead", [False, True])
 def test_a_database_of_somebody_else_stays_as_it_is(tmp_path: Path, ahead: bool) -> None:
-    from heaptape.tuning_study import StudyError, open_study
+    from heaptape.tune.study import StudyError, open_study
 
     path = tmp_path / "any.sqlite"
     with closing(sqlite3.connect(path)) as base:
@@ -252,7 +252,7 @@ def test_a_database_of_somebody_else_stays_as_it_is(tmp_path: Path, ahead: bool)
 
 def test_a_study_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
     import optuna
-    from heaptape.tuning_study import StudyError, open_study
+    from heaptape.tune.study import StudyError, open_study
 
     path = tmp_path / "any.sqlite"
     optuna.create_study(study_name="theirs", storage=f"sqlite:///{path}")

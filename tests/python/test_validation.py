@@ -16,14 +16,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-
 from heaptape.__main__ import main
-from heaptape.comparison import estimate_difference, estimate_saving
-from heaptape.observed_run import ObservedRun, Start, TimeLimit
-from heaptape.process_facts import children
-from heaptape.request_latency import Latencies, parse_latencies
-from heaptape.validation_figures import ranks, spearman
-from heaptape.validation_prediction import (
+from heaptape.results.comparison import estimate_difference, estimate_saving
+from heaptape.validate.figures import ranks, spearman
+from heaptape.validate.observed_run import ObservedRun, Start, TimeLimit
+from heaptape.validate.prediction import (
     Curve,
     RecordedMemory,
     curve_difference,
@@ -31,7 +28,9 @@ from heaptape.validation_prediction import (
     predicted_differences_ns,
     predicted_memory,
 )
-from heaptape.watched_process import Watched
+from heaptape.validate.process_facts import children
+from heaptape.validate.request_latency import Latencies, parse_latencies
+from heaptape.validate.watched_process import Watched
 from waiting import alive, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from heaptape.validation_figures import _ends_agree
-from heaptape.validation_table import _ends_line
+from heaptape.validate.figures import _ends_agree
+from heaptape.validate.table import _ends_line
 
 NAMES = ["glibc", "jemalloc", "mimalloc", "tcmalloc"]
 

@@ -1,0 +1,1 @@
+"""What every part uses: errors, arguments, files, words. Knows no trace, no result and no verb."""

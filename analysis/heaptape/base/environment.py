@@ -1,0 +1,43 @@
+"""What the Python verbs find around them: packages that may be missing, and terminals that know ASCII only. Needs neither."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+
+PLAIN = {
+    "µ": "u", "×": "x", "–": "-", "—": "-", "−": "-", "“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "≥": ">=", "≤": "<=", "±": "+-",
+    "→": "->", "─": "-", "━": "-", "│": "|", "\u00a0": " ",
+}
+"""What our own sentences and tables use, and what stands for it where it can't be printed."""
+
+_ERRORS = "heaptape.plain"
+
+
+def missing_package(error: ImportError) -> str:
+    """One line that says what to do."""
+    name = (error.name or "").split(".")[0]
+    if isinstance(error, ModuleNotFoundError) and name and name != "heaptape":
+        return (f"the Python package {name} is missing: {sys.executable} -m pip install {name}; "
+                "or name another interpreter by $HEAPTAPE_PYTHON")
+    what = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"{sys.executable} can't load {name or 'a package'}: {what}; name another interpreter by $HEAPTAPE_PYTHON"
+
+
+def speak_plainly() -> None:
+    """Let nothing that is printed end a verb: what the terminal can't show is shown by other characters. Who asks for the C
+    locale by name gets ASCII, although Python would write UTF-8 there."""
+    codecs.register_error(_ERRORS, _in_plain_words)
+    ascii_only = os.environ.get("LC_ALL") in ("C", "POSIX") and not {"PYTHONIOENCODING", "PYTHONUTF8"} & os.environ.keys()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="ascii" if ascii_only else None, errors=_ERRORS)
+
+
+def _in_plain_words(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    found = error.object[error.start : error.end]
+    return "".join(PLAIN.get(mark) or mark.encode("ascii", "backslashreplace").decode() for mark in found), error.end

@@ -1,0 +1,1 @@
+"""The verb `fleet`: many traces on many machines."""

@@ -1,0 +1,208 @@
+"""The plan of a fleet: which traces, allocators and configurations, how many rounds (docs/fleet.md)."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import EXIT_BAD_INPUT, HeaptapeError
+
+ROUNDS = 10
+SEED = 1
+DEFAULT_CONFIGURATION = "default"
+
+# Options of replay that a configuration may set, and of what type each is in a plan; replay itself checks the values.
+_TEXT, _FLAG = (str, int, float), (bool,)
+OPTIONS: dict[str, tuple[type, ...]] = {
+    "pass": _TEXT, "touch": _TEXT, "touch-free": _TEXT, "threads": _TEXT, "pace": _TEXT, "scale": _TEXT,
+    "repeats": _TEXT, "window-ns": _TEXT, "pollute": _TEXT, "points": _TEXT, "timeout": _TEXT, "max-live": _TEXT,
+    "decoded-memory": _TEXT, "wrap": _TEXT, "thp": _TEXT, "instructions": _FLAG, "verify": _FLAG,
+}
+_KEYS = ("traces", "allocators", "rounds", "baseline", "seed", "options", "configurations")
+
+
+class PlanError(HeaptapeError):
+    """A plan that can't be run: names the file, the key and what was expected there."""
+
+    exit_status = EXIT_BAD_INPUT
+
+    def __init__(self, path: Path, key: str, why: str) -> None:
+        super().__init__(f"{path}: {key}: {why}" if key else f"{path}: {why}")
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """A trace of the plan; the name is short and no other trace's."""
+
+    name: str
+    path: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A way to replay: a name, and options of replay."""
+
+    name: str
+    options: dict[str, Any]
+
+    def arguments(self) -> list[str]:
+        """The options as replay wants them."""
+        return [f"--{key}" if value is True else f"--{key}={value}"
+                for key, value in self.options.items() if value is not False]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run. `allocators` are specs as in --alloc, without `all` (see `with_allocators`)."""
+
+    path: Path
+    traces: list[TraceFile]
+    allocators: list[str]
+    configurations: list[Configuration]
+    rounds: int
+    baseline: str
+    seed: int
+
+    @property
+    def names(self) -> list[str]:
+        """The allocators' names in results."""
+        return [allocator_name(spec) for spec in self.allocators]
+
+
+def allocator_name(spec: str) -> str:
+    """What replay calls the allocator that it is asked for by `spec`: its label, else the spec itself."""
+    label, equals, _ = spec.partition("=")
+    return label if equals and label and not spec.startswith("/") and ":" not in label else spec
+
+
+def read_plan(path: Path, built: list[str], rounds: int | None = None) -> Plan:
+    """The plan, checked as far as one can without replay. `built` is what `all` stands for; `rounds` overrides the
+    plan's. Raises PlanError."""
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise PlanError(path, "", f"can't read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PlanError(path, "", f"TOML expected: {error}") from error
+    for key in table:
+        if key not in _KEYS:
+            raise PlanError(path, key, f"no key of a plan; expected one of {', '.join(_KEYS)}")
+    allocators = _allocators(path, table.get("allocators", ["all"]), built)
+    names = [allocator_name(spec) for spec in allocators]
+    baseline = table.get("baseline", "glibc" if "glibc" in names else names[0])
+    if baseline not in names:
+        raise PlanError(path, "baseline", f"{baseline!r} is none of the allocators {', '.join(names)}")
+    return Plan(
+        path=path, traces=_traces(path, table.get("traces")), allocators=allocators, baseline=baseline,
+        configurations=_configurations(path, table),
+        rounds=rounds or _whole(path, "rounds", table.get("rounds", ROUNDS), 1),
+        seed=_whole(path, "seed", table.get("seed", SEED), 0))
+
+
+def _whole(path: Path, key: str, value: Any, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise PlanError(path, key, f"a whole number of at least {least} expected, found {value!r}")
+    return value
+
+
+def _texts(path: Path, key: str, value: Any) -> list[str]:
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
+        raise PlanError(path, key, "a list of texts expected" + (", with one at least" if value == [] else ""))
+    return value
+
+
+def _traces(path: Path, value: Any) -> list[TraceFile]:
+    if value is None:
+        raise PlanError(path, "traces", "missing: a list of files or patterns expected")
+    found: dict[str, None] = {}
+    for number, pattern in enumerate(_texts(path, "traces", value)):
+        whole = os.path.join(path.parent.resolve(), os.path.expanduser(pattern))
+        matches = sorted(glob.glob(whole, recursive=True)) if glob.has_magic(pattern) else [whole]
+        if not matches:
+            raise PlanError(path, f"traces[{number}]", f"no file matches {pattern}")
+        for match in matches:
+            try:
+                found[os.path.realpath(match)] = None
+                digest = _sha256(match)
+            except OSError as error:
+                raise PlanError(path, f"traces[{number}]", f"{pattern}: can't read: {error.strerror}") from error
+            if digest is None:
+                raise PlanError(path, f"traces[{number}]", f"{pattern}: no file")
+    return _named(path, list(found))
+
+
+def _named(path: Path, files: list[str]) -> list[TraceFile]:
+    traces: dict[str, TraceFile] = {}
+    names = [Path(file).stem for file in files]
+    for file, stem in zip(files, names, strict=True):
+        name = stem if names.count(stem) == 1 else file
+        digest = _sha256(file) or ""
+        if digest in traces:
+            raise PlanError(path, "traces", f"{file} and {traces[digest].path} are the same trace")
+        traces[digest] = TraceFile(name, file, digest)
+    return list(traces.values())
+
+
+def _sha256(file: str) -> str | None:
+    if not os.path.isfile(file):
+        if not os.path.exists(file):
+            raise FileNotFoundError(2, os.strerror(2), file)
+        return None
+    with open(file, "rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _allocators(path: Path, value: Any, built: list[str]) -> list[str]:
+    specs: list[str] = []
+    for number, spec in enumerate(_texts(path, "allocators", value)):
+        key = f"allocators[{number}]"
+        if "," in spec and ":" not in spec:
+            raise PlanError(path, key, f"{spec!r}: one allocator in each text expected")
+        if spec == "null":
+            raise PlanError(path, key, "null takes part anyway")
+        names = [allocator_name(known) for known in specs]
+        if spec == "all":
+            specs += [name for name in built if name not in names]
+        elif allocator_name(spec) in names:
+            raise PlanError(path, key, f"{allocator_name(spec)} is named twice")
+        else:
+            specs.append(_absolute(path, spec))
+    if not specs:
+        raise PlanError(path, "allocators", "none is built")
+    return specs
+
+
+def _absolute(path: Path, spec: str) -> str:
+    """Paths of libraries are relative to the plan; a spec has one where there is a slash before any knob."""
+    label = allocator_name(spec) if allocator_name(spec) != spec else ""
+    what = spec[len(label) + 1:] if label else spec
+    if "/" not in what.partition(":")[0] or what.startswith("/"):
+        return spec
+    return f"{label}=" * bool(label) + os.path.normpath(os.path.join(path.parent.resolve(), what))
+
+
+def _configurations(path: Path, table: dict[str, Any]) -> list[Configuration]:
+    common = _options(path, "options", table.get("options", {}))
+    found = table.get("configurations", {DEFAULT_CONFIGURATION: {}})
+    if not isinstance(found, dict) or not found:
+        raise PlanError(path, "configurations", "tables expected, such as [configurations.NAME]")
+    return [Configuration(name, common | _options(path, f"configurations.{name}", options))
+            for name, options in found.items()]
+
+
+def _options(path: Path, key: str, table: Any) -> dict[str, Any]:
+    if not isinstance(table, dict):
+        raise PlanError(path, key, "a table of options of replay expected")
+    for name, value in table.items():
+        if name not in OPTIONS:
+            raise PlanError(path, f"{key}.{name}", f"no option for a fleet; expected one of {', '.join(OPTIONS)}")
+        flag = OPTIONS[name] == _FLAG
+        if isinstance(value, bool) != flag or not isinstance(value, OPTIONS[name]):
+            raise PlanError(path, f"{key}.{name}", f"{'true or false' if flag else 'a text or number'} expected")
+    return dict(table)

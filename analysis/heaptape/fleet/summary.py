@@ -1,0 +1,237 @@
+"""What a fleet found: ratios to the baseline for each trace, and their geometric means over all traces.
+
+A geometric mean gives each program the same say, whatever its size. Its interval is a bootstrap that draws rounds anew
+within each trace and leaves the traces as they are: it says what measuring these traces again might show, and nothing of
+other programs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..base.units import interval
+from ..results.comparison import (
+    BOOTSTRAP_ROUNDS_MIN,
+    CONFIDENCE,
+    MEASURES,
+    SEED,
+    Floats,
+    Measure,
+    bootstrap_medians,
+    estimate_ratio,
+)
+from ..results.reader import NULL_ALLOCATOR
+from .plan import Configuration, Plan
+
+SUMMARY_MEASURES = ("time", "rss_peak", "rss_mean")
+RESAMPLES = 9_999
+INTERVAL_MEANS = ("[95 % intervals] say what measuring these traces again might show; they say nothing of other programs")
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio to the baseline with its interval (NaN: not known), from so many traces and rounds."""
+
+    allocator: str
+    measure: str
+    ratio: float
+    ci_low: float
+    ci_high: float
+    traces: int
+    rounds: int
+
+
+@dataclass(frozen=True)
+class Block:
+    """All that was found in one configuration. `of_trace` has the ratios by the trace's name."""
+
+    configuration: Configuration
+    order: list[str]
+    means: list[Ratio]
+    of_trace: dict[str, list[Ratio]]
+
+
+def geometric_mean(ratios: list[Floats], seed: int = SEED, resamples: int = RESAMPLES) -> tuple[float, float, float]:
+    """Geometric mean over traces of the median paired ratio, with its 95 % interval: rounds are resampled within each
+    trace. `ratios` has an array of shape (rounds,) for each trace. No interval (NaN) where a trace has fewer rounds than
+    can be resampled."""
+    known = [np.sort(values[np.isfinite(values) & (values > 0)]) for values in ratios]
+    if not known or any(values.size == 0 for values in known):
+        return math.nan, math.nan, math.nan
+    middle = math.exp(sum(math.log(np.median(values)) for values in known) / len(known))
+    if any(values.size < BOOTSTRAP_ROUNDS_MIN for values in known):
+        return middle, math.nan, math.nan
+    total = np.zeros(resamples)
+    for number, values in enumerate(known):
+        # A sequence of its own for each trace: with the same one, all would draw the same ranks.
+        total += np.log(bootstrap_medians(values, resamples, seed + 7919 * (number + 1)))
+    tail = (1 - CONFIDENCE) / 2
+    low, high = np.exp(np.quantile(total / len(known), [tail, 1 - tail]))
+    return middle, min(float(low), middle), max(float(high), middle)
+
+
+def _paired(frame: pd.DataFrame, measure: Measure, baseline: str) -> dict[str, Floats]:
+    """Ratios of each allocator to the baseline, one for each round that has both. Rounds are launches on one host, so
+    nothing is ever compared across machines."""
+    rows = frame[(frame["pass"] == measure.pass_name) & ~frame["control"] & (frame["failures"] == 0)]
+    values = pd.to_numeric(rows[measure.column])
+    rows = rows.assign(value=values)[values.notna()]
+    if rows.empty:
+        return {}
+    table = rows.pivot(index=["host", "round"], columns="allocator", values="value")
+    if baseline not in table:
+        return {}
+    return {str(name): (table[name] / table[baseline]).dropna().to_numpy() for name in table if name != NULL_ALLOCATOR}
+
+
+def summarise(plan: Plan, rows: list[dict[str, Any]], seed: int = SEED) -> list[Block]:
+    """One block for each configuration of the plan; rows as FleetResults keeps them."""
+    frame = pd.DataFrame(rows)
+    if frame.empty:
+        return []
+    frame["control"] = frame["control"].map(lambda value: value is True)
+    return [_block(plan, configuration, frame[frame["configuration"] == configuration.name], seed)
+            for configuration in plan.configurations]
+
+
+def _block(plan: Plan, configuration: Configuration, frame: pd.DataFrame, seed: int) -> Block:
+    means: list[Ratio] = []
+    of_trace: dict[str, list[Ratio]] = {trace.name: [] for trace in plan.traces}
+    for measure in (MEASURES[name] for name in SUMMARY_MEASURES):
+        pairs = {trace.name: _paired(frame[frame["trace_sha256"] == trace.sha256], measure, plan.baseline)
+                 for trace in plan.traces}
+        for name in plan.names:
+            mine = {trace: found[name] for trace, found in pairs.items() if len(found.get(name, ()))}
+            if not mine:
+                continue
+            for trace, ratios in mine.items():
+                one = estimate_ratio(ratios, seed)
+                of_trace[trace].append(Ratio(name, measure.name, one.ratio, one.ci_low, one.ci_high, 1, one.rounds))
+            usable = [ratios for ratios in mine.values() if (ratios > 0).any()]
+            means.append(Ratio(name, measure.name, *geometric_mean(usable, seed), len(usable), min(map(len, usable), default=0)))
+    return Block(configuration, _order(plan, means), means, of_trace)
+
+
+def _order(plan: Plan, means: list[Ratio]) -> list[str]:
+    """The baseline first, then from the fastest to the slowest (where no time was measured: the smallest peak)."""
+    key = {(mean.allocator, mean.measure): mean.ratio for mean in means}
+    rank = {name: tuple(key.get((name, measure), math.inf) for measure in SUMMARY_MEASURES) for name in plan.names}
+    return [plan.baseline, *sorted((name for name in plan.names if name != plan.baseline), key=lambda name: (rank[name], name))]
+
+
+def summary_object(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], notes: list[str], seed: int = SEED) -> dict[str, Any]:
+    """The summary as JSON values; what is not known is null."""
+    hosts = sorted({str(row["host"]) for row in rows})
+    return {
+        "plan": str(plan.path), "baseline": plan.baseline, "bootstrap_seed": seed, "hosts": hosts,
+        "traces": [asdict(trace) for trace in plan.traces], "notes": notes,
+        "configurations": [
+            {"name": block.configuration.name, "options": block.configuration.options,
+             "geometric_means": [_known(mean) for mean in block.means],
+             "ratios": [{"trace": trace} | _known(ratio) for trace, found in block.of_trace.items() for ratio in found]}
+            for block in blocks
+        ],
+    }
+
+
+def _known(ratio: Ratio) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value
+            for key, value in asdict(ratio).items()}
+
+
+Tables = list[tuple[str, list[list[str]]]]
+
+
+def _tables(plan: Plan, block: Block) -> Tables:
+    """Titles and cells, the first row being the heading: geometric means, then each measure trace by trace."""
+    measures = [MEASURES[name] for name in SUMMARY_MEASURES if any(mean.measure == name for mean in block.means)]
+    means = {(mean.allocator, mean.measure): mean for mean in block.means}
+    cells = [["allocator", *(measure.title for measure in measures), "traces"]]
+    for name in block.order:
+        counts = {means[name, measure.name].traces for measure in measures if (name, measure.name) in means}
+        cells.append([name, *(_mean_text(means.get((name, measure.name)), name == plan.baseline) for measure in measures),
+                      str(min(counts, default=0))])
+    tables: Tables = [(f"geometric means over the traces, each over {plan.baseline}'s", cells)]
+    for measure in measures:
+        shown = [trace.name for trace in plan.traces if block.of_trace[trace.name]]
+        found = {(trace, ratio.allocator): ratio for trace in shown for ratio in block.of_trace[trace]
+                 if ratio.measure == measure.name}
+        tables.append((f"{measure.title}, trace by trace", [
+            ["allocator", *shown],
+            *([name, *(_ratio_text(found.get((trace, name))) for trace in shown)] for name in block.order)]))
+    return tables
+
+
+def _ratio_text(ratio: Ratio | None) -> str:
+    return f"{ratio.ratio:.2f}" if ratio and math.isfinite(ratio.ratio) else "n/a"
+
+
+def _mean_text(mean: Ratio | None, is_baseline: bool) -> str:
+    bounds = "" if mean is None or is_baseline else interval(mean.ci_low, mean.ci_high)
+    return f"{_ratio_text(mean)} {bounds}".rstrip()
+
+
+def _heading(plan: Plan, block: Block, rows: list[dict[str, Any]]) -> str:
+    mine = [row for row in rows if row["configuration"] == block.configuration.name]
+    rounds = {(row["trace_sha256"], row["round"]) for row in mine}
+    hosts = sorted({str(row["host"]) for row in mine})
+    options = "".join(f", {key} {value}" for key, value in block.configuration.options.items())
+    traces = len({sha256 for sha256, _ in rounds})
+    return (f"{block.configuration.name}{options}: {len(rounds)} round{'s' * (len(rounds) != 1)} of "
+            f"{traces} trace{'s' * (traces != 1)} on {len(hosts)} host{'s' * (len(hosts) != 1)}")
+
+
+def summary_text(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], notes: list[str]) -> str:
+    """The summary for the terminal."""
+    lines: list[str] = []
+    for block in blocks:
+        lines += ["", _heading(plan, block, rows)]
+        for title, cells in _tables(plan, block):
+            widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+            lines += ["", f"{title}:"]
+            lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join([*lines[1:], *_closing(blocks), *notes])
+
+
+def summary_markdown(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], notes: list[str]) -> str:
+    """The summary as Markdown, for a README."""
+    lines: list[str] = []
+    for block in blocks:
+        lines += ["", f"### {_heading(plan, block, rows)}"]
+        for title, cells in _tables(plan, block):
+            lines += ["", f"{title[0].upper()}{title[1:]}:", "", _markdown(cells[0]), _markdown(["---"] * len(cells[0]))]
+            lines += [_markdown(row) for row in cells[1:]]
+    closing = [line for line in (*_closing(blocks), *notes) if line]
+    return "\n".join([*lines[1:], "", *(f"- {line}" for line in closing)]).rstrip()
+
+
+def _markdown(cells: list[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _closing(blocks: list[Block]) -> list[str]:
+    if any(math.isfinite(mean.ci_low) for block in blocks for mean in block.means):
+        return ["", INTERVAL_MEANS]
+    return ["", f"no intervals: fewer than {BOOTSTRAP_ROUNDS_MIN} rounds of a trace can't be resampled"]
+
+
+def notes_of(plan: Plan, rows: list[dict[str, Any]]) -> list[str]:
+    """What a reader has to know beside the figures: runs that failed, and allocators that were not the same everywhere."""
+    names = {trace.sha256: trace.name for trace in plan.traces}
+    failed: dict[tuple[str, str], list[str]] = {}
+    builds: dict[str, set[tuple[str, str]]] = {}
+    for row in rows:
+        if row["problem"]:
+            failed.setdefault((row["allocator"], names[row["trace_sha256"]]), []).append(str(row["problem"]))
+        elif row["build_id"]:
+            builds.setdefault(row["allocator"], set()).add((row["version"], row["build_id"]))
+    notes = [f"{len(problems)} run{'s' * (len(problems) > 1)} of {name} on {trace} failed (the last: {problems[-1]})"
+             for (name, trace), problems in failed.items()]
+    notes += [f"{name} is not the same everywhere: {len(found)} builds ({', '.join(sorted({v for v, _ in found}))})"
+              for name, found in builds.items() if len(found) > 1 and name != NULL_ALLOCATOR]
+    return notes

@@ -1,0 +1,214 @@
+"""A unit of a fleet's work: one round of one trace in one configuration, over all allocators. A worker runs it.
+
+All allocators of a round run in one launch of `replay`, on one machine and one after the other in random order, so that
+ratios within the round are as honest as those of a plain `replay`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
+from .plan import Configuration, Plan, PlanError, TraceFile, allocator_name
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a worker has to know. Rounds count from 0."""
+
+    trace: TraceFile
+    configuration: Configuration
+    round: int
+    allocators: list[str]
+    baseline: str
+    seed: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Which unit it is; no two of a plan have the same."""
+        return self.trace.sha256, self.configuration.name, self.round
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """All that must be the same where rounds are to be compared."""
+        return terms_of(self.configuration, self.allocators, self.baseline)
+
+    def __str__(self) -> str:
+        return f"{self.trace.name}, {self.configuration.name}, round {self.round + 1}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a unit: its lines of results, and a sentence for each run that failed; or, where replay could not
+    be run at all, no lines and why."""
+
+    lines: list[str]
+    problems: list[str]
+    refused: str | None = None
+
+
+def terms_of(configuration: Configuration, allocators: list[str], baseline: str) -> dict[str, Any]:
+    """See Unit.terms; also what a line of results is held against when a fleet is resumed."""
+    return {"options": configuration.options, "allocators": allocators, "baseline": baseline}
+
+
+def units_of(plan: Plan) -> list[Unit]:
+    """Every unit of a plan: the first round of everything, then the second. What has been done when a fleet is ended early
+    is then spread over all traces."""
+    return [Unit(trace, configuration, number, plan.allocators, plan.baseline,
+                 _seed(plan.seed, trace.sha256, configuration.name, number))
+            for number in range(plan.rounds) for configuration in plan.configurations for trace in plan.traces]
+
+
+def _seed(*parts: object) -> int:
+    """Of its own for each unit, as results are paired by seed and round."""
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
+
+
+def find_replay() -> str:
+    """The replayer: $HEAPTAPE_REPLAY (the front end names its own), the source tree's, or the one in PATH."""
+    told = os.environ.get("HEAPTAPE_REPLAY")
+    built = Path(__file__).resolve().parents[3] / "build" / "replay"
+    found = told or (str(built) if os.access(built, os.X_OK) else shutil.which("replay"))
+    if not found:
+        raise HeaptapeError("replay was not found: build it, or name it by $HEAPTAPE_REPLAY")
+    return found
+
+
+def built_allocators() -> list[str]:
+    """What `all` stands for on this machine."""
+    # Not the bare --list, which also has those that are compared only where they are named.
+    done = _call([find_replay(), "--list", "--alloc=all"])
+    return [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+
+
+def check_plan(plan: Plan) -> None:
+    """Let replay itself look at allocators and options, which it does before it looks at the trace. Raises PlanError."""
+    for key, configuration, allocators in [
+        *((f"allocators ({spec})", None, [spec]) for spec in plan.allocators),
+        *((f"configurations.{each.name}", each, plan.allocators) for each in plan.configurations),
+    ]:
+        options = configuration.arguments() if configuration else []
+        done = _call([find_replay(), "--quiet", *_allocator_arguments(allocators), *options, "/dev/null"])
+        # /dev/null is no trace; that being the only complaint, the rest is right.
+        if done.returncode != EXIT_BAD_INPUT:
+            raise PlanError(plan.path, key, _first_line(done.stderr) or f"replay ended with status {done.returncode}")
+
+
+def _allocator_arguments(specs: list[str]) -> list[str]:
+    return [f"--alloc={spec}" for spec in specs]
+
+
+def _first_line(text: str) -> str:
+    return next((line.removeprefix("replay: ") for line in text.splitlines() if line.strip()), "")
+
+
+def _call(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """The replayer, which ends when its worker does: a round that is run again must not meet the first one still running."""
+    parent = os.getpid()
+
+    def end_with_parent() -> None:
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(EXIT_FAILED)
+
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+                              check=False, preexec_fn=end_with_parent)
+    except OSError as error:
+        raise HeaptapeError(f"can't run {command[0]}: {error.strerror}") from error
+
+
+def run_unit(unit: Unit, worker: str) -> Outcome:
+    """Run it here. Each allocator and pass has a line in the outcome, with figures or with what went wrong."""
+    with tempfile.TemporaryDirectory(prefix="heaptape-fleet-") as folder:
+        results = Path(folder) / "results.jsonl"
+        try:
+            done = _call([find_replay(), "--quiet", *_allocator_arguments(unit.allocators),
+                          f"--baseline={unit.baseline}", "--rounds=1", f"--seed={unit.seed}", f"--output={results}",
+                          *unit.configuration.arguments(), unit.trace.path])
+        except HeaptapeError as error:
+            return Outcome([], [], f"{socket.gethostname()}: {error}")
+        text = results.read_text(encoding="utf-8") if results.exists() else ""
+    refused = _why_refused(unit, done, text)
+    if refused:
+        return Outcome([], [], f"{socket.gethostname()}: {refused}")
+    rows = [json.loads(line) for line in text.splitlines()]
+    rows += _missing_rows(unit, rows, done.stderr)
+    about = {"round": unit.round, "configuration": unit.configuration.name, "host": socket.gethostname(),
+             "worker": worker, "fleet": unit.terms | {"lines": len(rows), "files": _files_without_build_id(rows)}}
+    problems = [f"{row['allocator']['name']}, {row['pass']} pass: {row['problem']}" for row in rows if row.get("problem")]
+    return Outcome([json.dumps(row | about, separators=(",", ":")) + "\n" for row in rows], problems)
+
+
+def file_sha256(path: str) -> str:
+    """Of a file that has no build id; "" where it can't be read."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def _files_without_build_id(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """By path: what tells a library from its next build, where it does not say so itself."""
+    paths = {str(row["allocator"].get("path") or "") for row in rows if not row["allocator"].get("build_id")}
+    return {path: file_sha256(path) for path in sorted(paths) if path}
+
+
+def builds_here(plan: Plan) -> dict[str, str]:
+    """By the allocator's name, the build ids of those that have one, as replay on this machine finds them."""
+    found = {}
+    for spec, name in zip(plan.allocators, plan.names, strict=True):
+        done = _call([find_replay(), "--list", "--json", f"--alloc={spec}"])
+        try:
+            listed = json.loads(done.stdout)
+            found |= {name: str(item["build_id"]) for item in listed[:1] if item.get("build_id")}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue  # replay itself will say what is wrong with it
+    return found
+
+
+def _why_refused(unit: Unit, done: subprocess.CompletedProcess[str], text: str) -> str | None:
+    """Why there is nothing to be kept of a launch: replay would not begin, or it was ended."""
+    if done.returncode < 0:
+        return f"replay was killed by {signal.Signals(-done.returncode).name}"
+    if done.returncode not in (0, EXIT_FAILED) or not text:
+        return _first_line(done.stderr) or f"replay ended with status {done.returncode} and no results"
+    found = {json.loads(line)["trace"]["sha256"] for line in text.splitlines()}
+    return None if found == {unit.trace.sha256} else f"{unit.trace.path} is another trace here"
+
+
+def _missing_rows(unit: Unit, rows: list[dict[str, Any]], talk: str) -> list[dict[str, Any]]:
+    """A line for each run that did not come about, as where an allocator failed before its first round."""
+    passes = {"both": ("time", "memory"), "verify": ("verify",)}
+    wanted = str(unit.configuration.options.get("pass", "both"))
+    have = {(row["allocator"]["name"], row["pass"]) for row in rows}
+    return [
+        {"schema": 1, "trace": rows[0]["trace"], "allocator": {"name": name}, "pass": pass_name,
+         "seed": unit.seed, "control": False, "failures": 1, "problem": _problem_of(name, talk)}
+        for name in map(allocator_name, unit.allocators) for pass_name in passes.get(wanted, (wanted,))
+        if (name, pass_name) not in have
+    ]
+
+
+def _problem_of(name: str, talk: str) -> str:
+    start = f"replay: {name}: "
+    told = [line.removeprefix(start) for line in talk.splitlines() if line.startswith(start)]
+    return told[0] if told else _first_line(talk) or "did not run"
+
+

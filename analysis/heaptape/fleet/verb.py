@@ -1,0 +1,135 @@
+"""The verb `fleet`: traces, allocators and configurations in rounds over machines (docs/fleet.md)."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..base.arguments import positive
+from ..base.errors import HeaptapeError, UsageError
+from ..base.printable import printable
+
+if TYPE_CHECKING:
+    from .plan import Plan
+    from .results import FleetResults
+    from .unit import Outcome, Unit
+
+
+def add_parser(verbs: Any) -> None:
+    """Add the verb to the table of verbs."""
+    fleet = verbs.add_parser("fleet", help="replay many traces over many machines, and take means over all")
+    fleet.set_defaults(run=run_fleet)
+    fleet.add_argument("plan", metavar="PLAN", help="plan.toml: traces, allocators, configurations (docs/fleet.md)")
+    fleet.add_argument("-o", "--output", metavar="FILE",
+                       help="append lines of results to FILE, and skip the rounds that it has (PLAN's name.results.jsonl)")
+    fleet.add_argument("--workers", type=positive, metavar="N",
+                       help="replays side by side on this machine (1, as more disturb each other's times)")
+    fleet.add_argument("--scheduler", metavar="ADDRESS",
+                       help="of a Dask cluster, whose workers that may measure have the resource replay=1")
+    fleet.add_argument("--rounds", type=positive, metavar="N", help="instead of the plan's")
+    fleet.add_argument("--retry-failed", action="store_true", help="run rounds with failed runs again")
+    form = fleet.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print the summary as JSON")
+    form.add_argument("--markdown", action="store_true", help="print the summary as Markdown")
+    fleet.add_argument("-q", "--quiet", action="store_true", help="say only what went wrong")
+
+
+def run_fleet(options: argparse.Namespace) -> None:
+    """heaptape fleet"""
+    from .plan import read_plan
+    from .results import FleetResults
+    from .unit import built_allocators, check_plan, units_of
+
+    if options.scheduler and options.workers:
+        raise UsageError("--workers is for this machine, and --scheduler has workers of its own")
+    plan = read_plan(Path(options.plan), built_allocators(), options.rounds)
+    check_plan(plan)
+    output = Path(options.output or f"{Path(options.plan).stem}.results.jsonl")
+    with FleetResults(output, plan, options.retry_failed) as results:
+        units = units_of(plan)
+        left = [unit for unit in units if unit.key not in results.done]
+        talk = _Talk(len(left), options.quiet)
+        if len(left) < len(units):
+            talk.say(f"{output} has {len(units) - len(left)} of {len(units)} rounds already")
+        refused = _measure(left, results, talk, options) if left else 0
+        _print_summary(plan, results, options)
+        failed = sum(results.done.get(unit.key, False) for unit in units)
+    if refused or failed:
+        parts = [f"failed runs in {failed} round{'s' * (failed > 1)}"] * bool(failed)
+        parts += [f"{refused} round{'s' * (refused > 1)} could not be run; the same command tries again"] * bool(refused)
+        raise HeaptapeError("; ".join(parts))
+
+
+def _measure(units: list[Unit], results: FleetResults, talk: _Talk, options: argparse.Namespace) -> int:
+    """Run the units; returns how many could not be run."""
+    from .cluster import open_client, run_units
+
+    refused = 0
+
+    def take(unit: Unit, outcome: Outcome) -> None:
+        nonlocal refused
+        results.add(unit, outcome)
+        problems = [outcome.refused] if outcome.refused else outcome.problems
+        refused += outcome.refused is not None
+        for problem in problems:
+            talk.warn(f"{unit}: {problem}")
+        talk.advance(unit)
+
+    try:
+        with open_client(options.scheduler, options.workers or 1) as client:
+            run_units(client, units, take, talk.warn)
+    finally:
+        talk.end()
+    return refused
+
+
+def _print_summary(plan: Plan, results: FleetResults, options: argparse.Namespace) -> None:
+    from .summary import notes_of, summarise, summary_markdown, summary_object, summary_text
+
+    if not results.rows:
+        return
+    blocks, notes = summarise(plan, results.rows), notes_of(plan, results.rows)
+    if options.json:
+        print(json.dumps(summary_object(plan, blocks, results.rows, notes), indent=1))
+    else:
+        made = (summary_markdown if options.markdown else summary_text)(plan, blocks, results.rows, notes)
+        print(printable(made, keep="\n"))
+
+
+class _Talk:
+    """What is said on stderr: sentences, and on a terminal a line of progress."""
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        self._total, self._quiet, self._done = total, quiet, 0
+        self._start = time.monotonic()
+        self._drawn = False
+
+    def say(self, text: str) -> None:
+        """Say what is good to know."""
+        if not self._quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Say what went wrong."""
+        self.end()
+        print(f"heaptape fleet: {printable(text)}", file=sys.stderr, flush=True)
+
+    def advance(self, unit: Unit) -> None:
+        """A unit has ended."""
+        self._done += 1
+        if self._quiet or not sys.stderr.isatty():
+            return
+        left_s = (time.monotonic() - self._start) / self._done * (self._total - self._done)
+        print(f"\r\x1b[K{self._done} of {self._total} rounds ({printable(str(unit))}); about {left_s / 60:.0f} min left", end="",
+              file=sys.stderr, flush=True)
+        self._drawn = True
+
+    def end(self) -> None:
+        """Leave the line of progress empty."""
+        if self._drawn:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        self._drawn = False

@@ -1,0 +1,211 @@
+"""Where the figures come from, and what to beware of: the last two parts of the report."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pandas as pd
+
+from ..base.units import MISSING, byte_count, count, interval, known, listing, nanoseconds, percent
+from ..results.comparison import (
+    BASELINE,
+    BOOTSTRAP_ROUNDS_MIN,
+    MEASURES,
+    SAME,
+    SAME_WITHIN,
+    UNRESOLVED,
+    Experiment,
+    control_estimate,
+    identical_pairs,
+)
+from ..results.missing import missing_lines, mixed_lines
+from ..results.reader import NULL_ALLOCATOR
+from ..trace.reader import Trace
+
+_CONTEXT_TITLES = {
+    "command": "command", "executable": "executable", "build_id": "build id", "allocator_name": "recorded under",
+    "allocator_version": "its version", "allocator": "its library", "allocator_build_id": "its build id", "cpu": "CPU",
+    "kernel": "kernel", "libc": "libc", "thp": "transparent huge pages", "page_bytes": "page size (bytes)",
+    "shim_version": "shim version", "pid": "process id",
+}
+
+HARNESS_SHARE_MAX = 1.0
+"""Harness time beyond that of the allocator itself: then more than half of what was measured was subtracted."""
+
+REPAIRED_SHARE_MAX = 0.001
+
+FEW_EVENTS = 10_000
+"""Of a program that does so little, starting up is the most."""
+
+LAZYFREE_SHARE_MAX = 0.05
+
+MAJOR_FAULTS_MAX = 50
+"""Loading the replayer itself from disk takes a few in its first run; more than these come from memory that ran short."""
+
+Facts = list[tuple[str, str]]
+
+
+def trace_facts(trace: Trace | None, experiment: Experiment) -> Facts:
+    """What was replayed and where it was recorded."""
+    facts = [("trace", experiment.trace_path or MISSING), ("sha256", experiment.trace_sha256 or MISSING)]
+    if trace is None:
+        return facts + [("events", count(experiment.runs["trace_events"].iloc[0]))]
+    totals = trace.totals or {}
+    facts.append(("events", count(totals.get("events", trace.records))))
+    for key, title in (("threads", "threads"), ("peak_live_objects", "peak live blocks")):
+        if key in totals:
+            facts.append((title, count(totals[key])))
+    if "peak_live_bytes" in totals:
+        facts.append(("peak live bytes", byte_count(totals["peak_live_bytes"])))
+    if totals.get("inherited_objects"):
+        facts.append(("inherited at a fork", f"{count(totals['inherited_objects'])} blocks, "
+                                             f"{byte_count(totals.get('inherited_bytes', 0))}"))
+    if "duration_ns" in totals:
+        facts.append(("duration", nanoseconds(totals["duration_ns"])))
+    started = trace.context.get("start_realtime_ns")
+    if isinstance(started, (int, float)) and started > 0:
+        moment = datetime.fromtimestamp(started / 1e9, UTC)
+        facts.append(("recorded at", moment.strftime("%Y-%m-%d %H:%M:%S UTC")))
+    facts += [(title, str(trace.context[key])) for key, title in _CONTEXT_TITLES.items() if trace.context.get(key)]
+    facts += [(key[4:], str(value)) for key, value in trace.context.items() if key.startswith("env.")]
+    return facts
+
+
+def replay_facts(experiment: Experiment, seed: int) -> Facts:
+    """How and on what machine it was replayed."""
+    runs = experiment.runs
+    rounds = runs.drop_duplicates(["seed", "round", "pass"]).groupby("pass").size()
+    facts = [(f"rounds, {name} pass", str(number)) for name, number in rounds.items()]
+    facts += [(name, value) for name, value in experiment.settings.items()]
+    for column, title in (("pace", "pace"), ("seed", "schedule seed"), ("source", "results"), ("schema", "schema")):
+        values = [str(value) for value in dict.fromkeys(runs[column])] if column in runs else []
+        values = [value for value in values if value]
+        if values and title not in dict(facts):
+            shown = values if len(values) <= 8 else [*values[:8], f"and {len(values) - 8} more"]
+            facts.append((title, ", ".join(shown)))
+    facts.append(("bootstrap seed", str(seed)))
+    for measure in MEASURES.values():
+        control = control_estimate(experiment.all_runs, measure, seed)
+        if control is not None and known(control.ratio):
+            facts.append((f"A/A control, {measure.title}",
+                          f"{control.ratio:.3f} {interval(control.ci_low, control.ci_high, 3)}".rstrip()))
+    first, last = runs["started_at"].min(), runs["started_at"].max()
+    if first:
+        facts.append(("started", first if first == last else f"{first} to {last}"))
+    machine: dict[str, Any] = next((value for value in runs["machine"] if value), {})
+    return facts + [(str(key), _plain(value)) for key, value in machine.items()]
+
+
+def _plain(value: Any) -> str:
+    return " ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+
+
+def allocator_rows(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, str]]:
+    """One row per allocator, the null replayer last where it ran: name, version, path, build_id, knobs."""
+    keys = ("version", "path", "build_id", "knobs")
+    names = [*allocators, NULL_ALLOCATOR] if (runs["allocator"] == NULL_ALLOCATOR).any() else allocators
+    rows = []
+    for name in names:
+        first = runs[runs["allocator"] == name].iloc[0]
+        rows.append({"name": name} | {key: str(first[f"allocator_{key}"]) or "–" for key in keys})
+    return rows
+
+
+def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
+    """What in the results makes their figures doubtful, each with its remedy."""
+    runs = experiment.runs
+    found = [*mixed_lines(runs), *missing_lines(runs)]
+    few = comparison[(comparison["verdict"] != BASELINE) & (comparison["rounds"] < BOOTSTRAP_ROUNDS_MIN)]
+    if len(few):
+        found.append(f"Fewer than {BOOTSTRAP_ROUNDS_MIN} rounds: too few to resample, so intervals assume that the ratios "
+                     f"scatter log-normally. Replay with --rounds {2 * BOOTSTRAP_ROUNDS_MIN} for better ones.")
+    found += _control_warnings(runs, comparison)
+    found += _baseline_warnings(experiment, comparison)
+    found += _harness_warnings(runs)
+    found += _set_up_warnings(runs)
+    machines = {repr(_identity(machine)) for machine in runs["machine"] if machine}
+    if len(machines) > 1:
+        found.append("The runs come from more than one machine or set-up; ratios within rounds stay valid, times do not.")
+    lazy = runs[runs["lazyfree_bytes"] > LAZYFREE_SHARE_MAX * runs["rss_end_bytes"]]["allocator"]
+    if len(lazy):
+        found.append(f"{listing(list(dict.fromkeys(lazy)))} had given memory back lazily at the end (MADV_FREE): the "
+                     f"kernel still counts it as resident until it needs it.")
+    if (runs["major_faults"] > MAJOR_FAULTS_MAX).any():
+        found.append("Some runs had many major page faults, which read from disk: close other programs and replay again.")
+    return found
+
+
+def _identity(machine: dict[str, Any]) -> dict[str, Any]:
+    return {key: machine.get(key) for key in ("cpu", "cores", "kernel", "libc", "thp")}
+
+
+def _control_warnings(runs: pd.DataFrame, comparison: pd.DataFrame) -> list[str]:
+    """The same allocator under two names must come out the same; where it does not, the machine is too noisy."""
+    found = []
+    for one, other in identical_pairs(runs):
+        rows = comparison[(comparison["allocator"] == other) & (comparison["baseline"] == one)]
+        for _, row in rows[~rows["verdict"].isin([SAME, BASELINE])].iterrows():
+            found.append(f"{other} is the same allocator as {one}, yet its {row['measure']} came out "
+                         f"“{row['verdict']}” ({row['ratio']:.3f}): differences of that size mean nothing here.")
+    return found
+
+
+def _baseline_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
+    """As `replay` says them: the baseline that differs from itself, and what is still open."""
+    found = []
+    for measure in MEASURES.values():
+        control = control_estimate(experiment.all_runs, measure)
+        if control is not None and (control.ci_low > 1 + SAME_WITHIN or control.ci_high < 1 - SAME_WITHIN):
+            found.append(f"The A/A control of {measure.title} is {control.ratio:.3f} {interval(control.ci_low, control.ci_high, 3)}: "
+                         "the baseline differs from itself. Verdicts allow for it; a larger --budget on a quieter machine narrows it.")
+    for name in ("time", "rss_peak"):
+        rows = comparison[(comparison["measure"] == name) & (comparison["verdict"] == UNRESOLVED)]
+        if len(rows):
+            found.append(f"The {MEASURES[name].title} of {listing(list(rows['allocator']))} is not resolved against {rows['baseline'].iloc[0]}'s: "
+                         "a larger --budget, or a quieter machine, may show a difference.")
+    return found
+
+
+def _set_up_warnings(runs: pd.DataFrame) -> list[str]:
+    """As `replay` says them, of what its lines tell of the machine and of the trace."""
+    found = []
+    machines = [machine for machine in runs["machine"] if machine]
+    governors = [str(value) for machine in machines if (value := machine.get("governor")) not in (None, "", "performance")]
+    if governors:
+        found.append(f"The processors' frequency governor is {listing(list(dict.fromkeys(governors)))}: cpupower frequency-set -g performance.")
+    if any(machine.get("turbo") is True for machine in machines):
+        found.append("Turbo is on, so the clock depends on what else runs.")
+    events = runs["trace_events"].dropna()
+    if len(events) and 0 < events.min() < FEW_EVENTS:
+        found.append(f"The trace has only {count(events.min())} calls: starting up decides. Record a longer workload.")
+    return found
+
+
+def _harness_warnings(runs: pd.DataFrame) -> list[str]:
+    timed = runs[(runs["pass"] == "time") & (runs["allocator"] != NULL_ALLOCATOR)]
+    shares = (timed["harness_time_ns"] / timed["alloc_time_ns"]).groupby(timed["allocator"], sort=False).median()
+    heavy = shares[shares > HARNESS_SHARE_MAX]
+    if heavy.empty:
+        return []
+    return [f"Replaying itself took longer than the allocator's own work for {listing([str(n) for n in heavy.index])} "
+            f"(subtracted: {percent(float(heavy.max()))} of the result at most); small differences in time are uncertain."]
+
+
+def trace_warnings(trace: Trace) -> list[str]:
+    """What in the recording makes a replay of it doubtful."""
+    found = []
+    if trace.truncated:
+        found.append(f"The trace was cut short: it was read up to its last whole section (byte {trace.whole_bytes:,}), "
+                     f"{trace.records:,} events.")
+    totals = trace.totals or {}
+    for key, words in (
+        ("repairs", "events that were recorded out of order and put right"),
+        ("anomalies", "events that no program order explains"),
+        ("lost_calls", "calls that were not recorded"),
+        ("foreign_frees", "frees of blocks from before the recording began"),
+    ):
+        number = totals.get(key) or 0
+        if number and (key != "repairs" or number > REPAIRED_SHARE_MAX * trace.records):
+            found.append(f"The trace has {number:,} {words}.")
+    return found

@@ -1,0 +1,194 @@
+"""Comparisons for the terminal, as Markdown, as CSV and as JSON."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from ..base.printable import printable
+from ..base.units import decimal, figure, interval
+from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
+from ..results.summary import Summary
+from ..results.verdicts import in_words
+
+# The pass, its main measure, and those beside it.
+_TABLES = (("time", ()), ("rss_peak", ("rss_mean", "rss_end")))
+PIPED_COLUMNS = 240
+"""Where nobody looks, nothing is folded: scripts want a row on a line."""
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Cells of text; `right` numbers the columns that are figures; `verdicts` has one for each row."""
+
+    columns: list[str]
+    rows: list[list[str]]
+    right: frozenset[int]
+    verdicts: list[str]
+
+
+def text_tables(summary: Summary) -> list[TextTable]:
+    """Time, then memory, whichever was measured: value, ratio with its interval, verdict."""
+    tables = []
+    for main, others in _TABLES:
+        rows = summary.comparison[summary.comparison["measure"] == main]
+        if rows.empty:
+            continue
+        columns = ["allocator", MEASURES[main].title, f"vs {summary.baseline}", "", "verdict"]
+        # A run's least time is its best; memory hardly varies, and has more measures instead.
+        columns += [cell for name in others for cell in (_SHORT[name], "vs")] or ["min", "rounds"]
+        cells = []
+        for _, row in rows.iterrows():
+            beside = _beside(summary.comparison, str(row["allocator"]), others)
+            cells.append(_main_cells(row) + (beside or [figure(row["minimum"], row["unit"]), str(row["rounds"])]))
+        right = frozenset({1, 2, *range(5, len(columns))})
+        tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]]))
+    return tables
+
+
+_SHORT = {"rss_mean": "mean", "rss_end": "at end"}
+_VERDICT = 4
+
+
+def _main_cells(row: pd.Series) -> list[str]:
+    bounds = "" if row["verdict"] == BASELINE else interval(row["ci_low"], row["ci_high"])
+    return [str(row["allocator"]), figure(row["value"], row["unit"]), decimal(row["ratio"]), bounds, in_words(row)]
+
+
+def _beside(comparison: pd.DataFrame, allocator: str, measures: tuple[str, ...]) -> list[str]:
+    cells = []
+    for name in measures:
+        rows = comparison[(comparison["measure"] == name) & (comparison["allocator"] == allocator)]
+        cells += ["", ""] if rows.empty else [
+            figure(rows["value"].iloc[0], rows["unit"].iloc[0]), decimal(rows["ratio"].iloc[0])]
+    return cells
+
+
+def control_line(controls: dict[str, Estimate]) -> str:
+    """What the baseline shows against itself, or ""."""
+    told = [f"{MEASURES[name].title} {control.ratio:.2f} {interval(control.ci_low, control.ci_high)}".rstrip()
+            for name, control in controls.items() if math.isfinite(control.ratio) and name in dict(_TABLES)]
+    return f"A/A control: {', '.join(told)}" if told else ""
+
+
+_STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "red", UNRESOLVED: "yellow", SAME: "",
+           BASELINE: "dim"}
+
+
+def print_comparison(summary: Summary) -> None:
+    """What malloc is worth, the tables, and the answer last, where the eye is after a long output. On a terminal as wide as
+    that, and with colour."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    on_terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if on_terminal else PIPED_COLUMNS
+    console = Console(file=sys.stdout, width=width, highlight=False, soft_wrap=not on_terminal)
+
+    def say(words: str, style: str = "") -> None:
+        console.print(Text(printable(words), style=style))
+
+    if summary.caution:
+        say(summary.caution, "bold")
+    say(f"{summary.title}; bootstrap seed {summary.seed}", "dim")
+    for line in [*summary.mixed, *summary.worth_lines]:
+        say(line)
+    for table in text_tables(summary):
+        made = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
+        for number, name in enumerate(table.columns):
+            made.add_column(Text(printable(name)), justify="right" if number in table.right else "left", no_wrap=number != _VERDICT,
+                            min_width=10 if number == _VERDICT else None)
+        for row, verdict in zip(table.rows, table.verdicts, strict=True):
+            style = _STYLES.get(verdict, "")
+            made.add_row(*(Text(printable(cell), style=style if number == _VERDICT else "") for number, cell in enumerate(row)))
+        console.print()
+        if on_terminal:
+            console.print(made)
+        else:
+            _print_stripped(console, made)
+    console.print()
+    for line in [*filter(None, [control_line(summary.controls)]), *summary.missing]:
+        say(line)
+    say(summary.headline, "bold")
+
+
+def _print_stripped(console: Any, table: Any) -> None:
+    """Without the blanks that fill lines up."""
+    with console.capture() as captured:
+        console.print(table)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
+
+
+def comparison_markdown(summary: Summary) -> str:
+    """For issues, pull requests and wikis: the answer, what malloc is worth, the tables."""
+    lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.worth_lines])]
+    for table in text_tables(summary):
+        rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
+        lines += ["", *(_markdown_row(cells) for cells in (list(map(printable, table.columns)), rule))]
+        lines += [_markdown_row(list(map(_escaped, row))) for row in table.rows]
+    notes = [*filter(None, [control_line(summary.controls)]), *summary.missing]
+    lines += ["", *(f"- {_escaped(note)}" for note in notes)] if notes else []
+    return "\n".join([*lines, "", f"{_escaped(summary.title)}; bootstrap seed {summary.seed}"])
+
+
+def _markdown_row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _escaped(words: str) -> str:
+    """Names may hold anything."""
+    for mark in "\\|*_`<>":
+        words = words.replace(mark, f"\\{mark}")
+    return printable(words.replace("\n", " "))
+
+
+def comparison_csv(summaries: list[Summary]) -> str:
+    """One row for each trace, setting, measure and allocator; empty cells for what is not known. Times in ns, memory in
+    bytes."""
+    tables = []
+    for summary in summaries:
+        settings = ", ".join(f"{key}={value}" for key, value in summary.experiment.settings.items())
+        table = summary.comparison.copy()
+        table.insert(0, "trace", summary.experiment.trace_path or summary.experiment.trace_sha256)
+        table.insert(1, "settings", settings)
+        tables.append(table)
+    whole = pd.concat(tables, ignore_index=True)
+    for name in whole.select_dtypes(exclude="number").columns:
+        whole[name] = [printable(cell) if isinstance(cell, str) else cell for cell in whole[name]]
+    return str(whole.to_csv(index=False, lineterminator="\n"))
+
+
+def comparison_object(summary: Summary) -> dict[str, Any]:
+    """One experiment as JSON values; figures that are not known are null."""
+    experiment, time, memory = summary.experiment, summary.worth, summary.memory_worth
+    return {
+        "trace": {"path": experiment.trace_path, "sha256": experiment.trace_sha256},
+        "settings": experiment.settings,
+        "baseline": summary.baseline,
+        "bootstrap_seed": summary.seed,
+        "headline": summary.headline,
+        "caution": summary.caution or None,
+        "worth": {
+            "sentences": summary.worth_lines,
+            "cpu_ns": time.cpu_ns if time else None,
+            "cpu_share": time.share if time else None,
+            "memory_bytes": memory.whole_bytes if memory else None,
+            "memory_share": memory.share if memory else None,
+            "memory_gain": memory.gain if memory else None,
+        },
+        "controls": {name: _nulls(asdict(control)) for name, control in summary.controls.items()},
+        "missing": summary.missing,
+        "mixed": summary.mixed,
+        "comparisons": [_nulls(row) for row in summary.comparison.drop(columns="baseline").to_dict("records")],
+    }
+
+
+def _nulls(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

@@ -1,0 +1,1 @@
+"""Results: from the lines of a file to comparisons, verdicts and what they rest on."""

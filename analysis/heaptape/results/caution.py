@@ -1,0 +1,74 @@
+"""What is said before anything else: that most of a program's memory was not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ..base.units import known
+
+SMALL_SHARE = 5
+UNEXPLAINED_MIN_BYTES = 8 << 20
+"""Both as in format/heap_share.c, which says why."""
+
+
+@dataclass(frozen=True)
+class HeapShare:
+    """How much of a recorded program's anonymous memory its recorded calls can have taken: bytes, each at its peak."""
+
+    anon_bytes: float
+    explained_bytes: float
+    own_bytes: float = 0.0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether most of the memory is not from malloc."""
+        return (self.explained_bytes < self.anon_bytes // SMALL_SHARE
+                and self.anon_bytes - self.explained_bytes >= UNEXPLAINED_MIN_BYTES)
+
+    def sentence(self) -> str:
+        """As the other verbs say it."""
+        explained = self.explained_bytes / 1e6
+        own = f"; {self.own_bytes / 1e6:.1f} MB are in mappings, stacks and data of its own" \
+            if self.own_bytes >= self.anon_bytes // 2 else ""
+        return (f"Caution: the recorded heap explains {explained:.{2 if explained < 0.095 else 1}f} of "
+                f"{self.anon_bytes / 1e6:.1f} MB of anonymous memory: most of this program's memory does not come from "
+                f"malloc{own}.")
+
+
+def heap_share(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> HeapShare | None:
+    """As the trace's totals tell it, or else the results; None where neither knows."""
+    of_runs = {key: _first(runs, f"trace_{key}_bytes") for key in ("rss_peak", "explained", "own")}
+    found = totals or {}
+    explained = found.get("recorded_explained_bytes", found.get("recorded_heap_rss_peak_bytes"))
+    told = (found.get("recorded_rss_peak_bytes"), explained, found.get("recorded_own_peak_bytes"))
+    for figures in (told, tuple(of_runs.values())):
+        anon, part, own = (float(item) if _is_figure(item) else None for item in figures)
+        if anon and part is not None:
+            return HeapShare(anon, part, own or 0.0)
+    return None
+
+
+def _is_figure(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and known(value) and value >= 0
+
+
+def caution(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> str:
+    """One sentence where most of the program's memory is not from malloc, else ""."""
+    share = heap_share(runs, totals)
+    return share.sentence() if share and share.is_small else ""
+
+
+def cautioned(words: str, about: str) -> str:
+    """No verdict stands without the caution that goes before it."""
+    return f"{about} Of malloc's part alone: {words}" if about else words
+
+
+def _first(runs: pd.DataFrame, column: str) -> float | None:
+    if column not in runs:
+        return None
+    figures = pd.to_numeric(runs[column], errors="coerce").dropna()
+    return None if figures.empty else float(figures.iloc[0])

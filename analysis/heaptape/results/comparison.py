@@ -1,0 +1,408 @@
+"""Which allocator is better, and how sure are we: paired ratios to a baseline, with intervals and a verdict in words.
+
+In every round each allocator runs once, so what disturbs a round disturbs all of it. Ratios are therefore taken within
+rounds, and only then summarised: median ratio with a 95 % interval. The baseline runs twice, and what its second run, the
+control, shows to differ from its first widens the interval by which verdicts go. `replay` does the same sums with the same
+random numbers (replay/figures/ratio_interval.c), and docs/replay-experiment.md defines them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..base.errors import UsageError
+from ..base.units import listing
+from .reader import NULL_ALLOCATOR
+
+SAME_WITHIN = 0.01
+CONFIDENCE = 0.95
+RESAMPLES = 9_999
+SEED = 20_817
+PREFERRED_BASELINE = "glibc"
+
+BOOTSTRAP_ROUNDS_MIN = 6
+"""Below this even the range from the least to the greatest ratio holds the median less often than 95 % of the time
+(1 - 2^(1-n)), so that no resampling of so few could be honest; Student's t on the log ratios stands in."""
+
+MORE_ROUNDS_MAX = 1_000
+"""Nobody waits for more rounds than these, and an estimate of more is worth nothing."""
+
+OUTLIER_SCORE = 3.5
+_MAD_OF_NORMAL, _MEAN_DEVIATION_OF_NORMAL = 0.6745, 1.253314
+
+# Two-sided 97.5 % quantiles of Student's t for 1 to 4 degrees of freedom: all that fewer than 6 rounds can need.
+_T_QUANTILES = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
+
+# Resamples are drawn in blocks of about so many values, so that thousands of rounds still fit into some tens of MB.
+_BLOCK_VALUES = 1_000_000
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure by which allocators are compared, less being better."""
+
+    name: str
+    column: str
+    pass_name: str
+    unit: str
+    less: str
+    more: str
+    title: str
+
+
+MEASURES: dict[str, Measure] = {
+    "time": Measure("time", "alloc_time_ns", "time", "ns", "faster", "slower", "time in malloc"),
+    "rss_peak": Measure("rss_peak", "rss_peak_bytes", "memory", "bytes", "smaller", "larger", "peak RSS"),
+    "rss_mean": Measure("rss_mean", "rss_mean_bytes", "memory", "bytes", "smaller", "larger", "mean RSS"),
+    "rss_end": Measure("rss_end", "rss_end_bytes", "memory", "bytes", "smaller", "larger", "RSS at the end"),
+}
+
+SAME = "same within 1 %"
+UNRESOLVED = "unresolved"
+BASELINE = "baseline"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A ratio to the baseline: the median over the rounds and its 95 % interval (NaN where one round is all there is)."""
+
+    ratio: float
+    ci_low: float
+    ci_high: float
+    rounds: int
+
+
+def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
+    """Values of one measure, shape (rounds, allocators), allocators in file order; NaN where a round lacks an allocator.
+
+    Rows belong together by seed and round. A schedule that was run twice with one seed is told apart by order: the
+    second time an allocator appears in the same round of the same seed, it belongs to the second schedule.
+    """
+    rows = frame[(frame["pass"] == measure.pass_name) & (frame["allocator"] != NULL_ALLOCATOR)]
+    rows = rows[~is_control(rows)]
+    rows = rows[(rows["failures"] == 0) & rows[measure.column].notna()]
+    repeat = rows.groupby(["seed", "round", "allocator"], sort=False).cumcount()
+    keys = rows.assign(repeat=repeat)
+    # Sorted, as unstack without sorting gives values to the wrong columns in some versions of pandas.
+    table = keys.set_index(["seed", "round", "repeat", "allocator"])[measure.column].unstack("allocator")
+    names = list(dict.fromkeys(rows["allocator"]))
+    return table.reindex(columns=names).astype(float)
+
+
+def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:
+    """Numbers `start` to `start + count` of the splitmix64 sequence of `seed`, shape (count,): `replay` draws the same."""
+    steps = np.arange(start + 1, start + count + 1, dtype=np.uint64)
+    mixed = np.uint64(seed % 2**64) + steps * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ mixed >> np.uint64(31)
+
+
+def bootstrap_medians(values: Floats, resamples: int, seed: int) -> Floats:
+    """Medians of `resamples` samples drawn with replacement. values: (n,), sorted; result: (resamples,)."""
+    count = values.size
+    per_block = max(1, _BLOCK_VALUES // count)
+    blocks = []
+    for start in range(0, resamples, per_block):
+        size = min(per_block, resamples - start)
+        drawn = random_numbers(seed, start * count, size * count) >> np.uint64(32)
+        chosen = (drawn * np.uint64(count) >> np.uint64(32)).astype(np.int64)
+        blocks.append(np.median(values[chosen.reshape(size, count)], axis=1))
+    return np.concatenate(blocks)
+
+
+def outside(count: int, confidence: float) -> int:
+    """How many of the least and of the greatest values lie outside of the interval of order statistics that holds the
+    median at least as often as `confidence` says, whatever the distribution (binomial)."""
+    below, k = 0.0, 0
+    while k < (count - 1) // 2:
+        below += math.exp(
+            math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) - count * math.log(2))
+        if 2 * below > 1 - confidence:
+            break
+        k += 1
+    return max(k - 1, 0)
+
+
+def estimate_ratio(ratios: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
+    """Median of paired ratios, shape (rounds,), with its 95 % interval: percentile bootstrap, no
+    narrower than the order statistics that hold the median for certain (medians of few values, resampled, fall on few
+    points, so that their quantiles jump), or, below BOOTSTRAP_ROUNDS_MIN rounds, Student's t on the logarithms. Ratios that are not positive and finite are left out."""
+    ratios = np.sort(ratios[np.isfinite(ratios) & (ratios > 0)])
+    if ratios.size == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    few = ratios.size < BOOTSTRAP_ROUNDS_MIN
+    low, high = _few_interval(np.log(ratios)) if few else _median_interval(ratios, seed, resamples)
+    return _around_median(ratios, *((_exp(low), _exp(high)) if few else (low, high)))
+
+
+def _exp(value: float) -> float:
+    """Of a logarithm of any size: what is beyond all figures is as good as its ends."""
+    return math.exp(min(max(value, -700.0), 700.0)) if math.isfinite(value) else math.nan
+
+
+def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
+    """As estimate_ratio, of paired differences; Student's t, where there are few, is on the differences themselves. The
+    median is under `ratio`."""
+    differences = np.sort(differences[np.isfinite(differences)])
+    if differences.size == 0:
+        return Estimate(math.nan, math.nan, math.nan, 0)
+    few = differences.size < BOOTSTRAP_ROUNDS_MIN
+    return _around_median(differences, *(_few_interval(differences) if few else _median_interval(differences, seed, resamples)))
+
+
+def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Estimate:
+    """How much longer than the baseline, in the unit of the times, shape (rounds,) each and paired: the estimate of the ratio,
+    less 1, times the median of the baseline, plus the offset. A machine that is half as fast for a while doubles a difference
+    and leaves a ratio. Where a time is not positive there is no ratio, and differences are estimated as they are."""
+    known = np.isfinite(times) & np.isfinite(baseline)
+    times, baseline = times[known], baseline[known]
+    if times.size == 0 or (times <= 0).any() or (baseline <= 0).any():
+        return estimate_difference(times - baseline + offset)
+    ratio, scale = estimate_ratio(times / baseline), float(np.median(baseline))
+    middle, low, high = ((value - 1) * scale + offset for value in (ratio.ratio, ratio.ci_low, ratio.ci_high))
+    return Estimate(middle, low, high, ratio.rounds)
+
+
+def _around_median(values: Floats, low: float, high: float) -> Estimate:
+    middle = float(np.median(values))
+    if values.size == 1:
+        return Estimate(middle, math.nan, math.nan, 1)
+    # The median lies inside but for rounding: it is never further from the mean than one standard deviation.
+    return Estimate(middle, min(low, middle), max(high, middle), int(values.size))
+
+
+def _few_interval(values: Floats) -> tuple[float, float]:
+    """Student's t."""
+    if values.size < 2:
+        return math.nan, math.nan
+    half = _T_QUANTILES[values.size - 1] * float(values.std(ddof=1)) / math.sqrt(values.size)
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+def _median_interval(values: Floats, seed: int, resamples: int) -> tuple[float, float]:
+    medians = bootstrap_medians(values, resamples, seed)
+    tail, k = (1 - CONFIDENCE) / 2, outside(int(values.size), CONFIDENCE)
+    low, high = np.quantile(medians, [tail, 1 - tail])
+    return min(float(low), float(values[k])), max(float(high), float(values[-1 - k]))
+
+
+def widen(estimate: Estimate, control: Estimate | None) -> Estimate:
+    """The estimate with the interval that verdicts go by: wider by what the control (the baseline against itself) shows.
+    The furthest end of the control's interval from equality is an error, which adds to each side in quadrature, in
+    logarithms. A control without an interval adds nothing."""
+    if control is None or not (math.isfinite(control.ci_low) and math.isfinite(estimate.ci_low)):
+        return estimate
+    error = max(abs(math.log(control.ci_low)), abs(math.log(control.ci_high)))
+    middle = math.log(estimate.ratio)
+    low = _exp(middle - math.hypot(middle - math.log(estimate.ci_low), error))
+    high = _exp(middle + math.hypot(math.log(estimate.ci_high) - middle, error))
+    return Estimate(estimate.ratio, low, high, estimate.rounds)
+
+
+def is_control(frame: pd.DataFrame) -> pd.Series:
+    """Which rows are the baseline's second run in a round: no results of an allocator, but a measure of the noise."""
+    if "control" not in frame:
+        return pd.Series(False, index=frame.index)
+    return frame["control"].astype(bool)
+
+
+def control_estimate(
+    frame: pd.DataFrame, measure: Measure, seed: int = SEED, resamples: int = RESAMPLES
+) -> Estimate | None:
+    """The control's ratio to the first run of the same allocator in its round; None where no control ran."""
+    again = round_table(frame[is_control(frame)].assign(control=False), measure)
+    if again.empty:
+        return None
+    first = round_table(frame, measure)
+    pairs = [again[name] / first[name] for name in again if name in first]
+    if not pairs:
+        return None
+    return estimate_ratio(pd.concat(pairs).dropna().to_numpy(), seed, resamples)
+
+
+def find_outliers(values: Floats) -> NDArray[np.bool_]:
+    """Which values have a modified z-score above 3.5 (Iglewicz & Hoaglin 1993, section 3.3): 0.6745 times the distance from
+    the median in median absolute deviations, or, where that is 0, the distance over 1.2533 mean absolute deviations. NaN is
+    none. Shape is kept."""
+    known = values[np.isfinite(values)]
+    if known.size == 0:
+        return np.zeros(values.shape, dtype=bool)
+    distances = np.abs(values - np.median(known))
+    deviation = float(np.nanmedian(distances)) / _MAD_OF_NORMAL
+    if deviation == 0:
+        deviation = float(np.nanmean(distances)) * _MEAN_DEVIATION_OF_NORMAL
+    if deviation == 0:
+        return np.zeros(values.shape, dtype=bool)
+    return np.nan_to_num(distances / deviation) > OUTLIER_SCORE
+
+
+def verdict(estimate: Estimate, measure: Measure) -> str:
+    """The estimate in words. An interval within 1 % of equality is "same" even where it excludes equality itself."""
+    low, high = estimate.ci_low, estimate.ci_high
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return UNRESOLVED
+    if low >= 1 - SAME_WITHIN and high <= 1 + SAME_WITHIN:
+        return SAME
+    if high < 1:
+        return measure.less
+    if low > 1:
+        return measure.more
+    return UNRESOLVED
+
+
+def more_rounds(estimate: Estimate) -> int | None:
+    """About how many more rounds would resolve it, as intervals shrink with the root of the rounds; None if unknown.
+
+    The cheaper of two ways out counts: an interval that clears equality, or one that fits within 1 % of it.
+    """
+    if not (math.isfinite(estimate.ci_low) and math.isfinite(estimate.ci_high)) or estimate.rounds < 2:
+        return None
+    half = (math.log(estimate.ci_high) - math.log(estimate.ci_low)) / 2
+    centre = abs(math.log(estimate.ratio))
+    target = max(centre, math.log1p(SAME_WITHIN) - centre)
+    needed = estimate.rounds * (half / target) ** 2
+    return max(1, math.ceil(needed - estimate.rounds))
+
+
+def choose_baseline(frame: pd.DataFrame, wanted: str | None) -> str:
+    """The baseline's name: the one asked for, else glibc where it ran, else the first allocator in the file."""
+    names = [name for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
+    if wanted is not None:
+        if wanted not in names:
+            raise UsageError(f"no runs of baseline {wanted!r}; there are {', '.join(names) or 'none'}")
+        return wanted
+    return PREFERRED_BASELINE if PREFERRED_BASELINE in names else names[0]
+
+
+def allocator_order(frame: pd.DataFrame, baseline: str) -> list[str]:
+    """The baseline first, then the others from fastest to slowest, those without a time last and by name. File order
+    would be no order at all: each round runs its allocators in a random one."""
+    medians = round_table(frame, MEASURES["time"]).median()
+    others = {name for name in frame["allocator"] if name not in (NULL_ALLOCATOR, baseline)}
+    return [baseline, *sorted(others, key=lambda name: (medians.get(name, math.inf), name))]
+
+
+def compare(
+    frame: pd.DataFrame, baseline: str | None = None, seed: int = SEED, resamples: int = RESAMPLES
+) -> pd.DataFrame:
+    """Every allocator against the baseline, by every measure; `frame` holds the runs of one experiment (see
+    `experiments`) as `read_results` gives them. One row per measure and allocator:
+
+    measure, allocator, baseline, rounds (pairs used), value (median, ns or bytes), minimum, unit, ratio, ci_low, ci_high,
+    verdict_low, verdict_high (the interval widened by the control, by which the verdict goes), verdict, more_rounds (NaN
+    unless unresolved), outliers (how many runs of the allocator stand out; they count like any other).
+    """
+    base = choose_baseline(frame, baseline)
+    order = allocator_order(frame, base)
+    rows = []
+    for measure in MEASURES.values():
+        table = round_table(frame, measure)
+        control = control_estimate(frame, measure, seed, resamples)
+        for name in [name for name in order if name in table]:
+            rows.append({"measure": measure.name, "allocator": name, "baseline": base, "unit": measure.unit}
+                        | _compare_one(table, measure, name, base, control, seed, resamples))
+    names = ["measure", "allocator", "baseline", "rounds", "value", "minimum", "unit", "ratio", "ci_low", "ci_high",
+             "verdict_low", "verdict_high", "verdict", "more_rounds", "outliers"]
+    return pd.DataFrame(rows, columns=names)
+
+
+def _compare_one(
+    table: pd.DataFrame, measure: Measure, name: str, base: str, control: Estimate | None, seed: int, resamples: int
+) -> dict[str, object]:
+    values = table[name].dropna()
+    row: dict[str, object] = {
+        "value": float(values.median()), "minimum": float(values.min()), "more_rounds": math.nan,
+        "outliers": int(find_outliers(values.to_numpy()).sum()),
+    }
+    if name == base:
+        equal = dict.fromkeys(("ratio", "ci_low", "ci_high", "verdict_low", "verdict_high"), 1.0)
+        return row | equal | {"rounds": len(values), "verdict": BASELINE}
+    if base not in table:
+        ratios = np.zeros(0)
+    else:
+        ratios = (table[name] / table[base]).dropna().to_numpy()
+    estimate = estimate_ratio(ratios, seed, resamples)
+    widened = widen(estimate, control)
+    words = verdict(widened, measure)
+    if words == UNRESOLVED:
+        row["more_rounds"] = more_rounds(widened) or math.nan
+    return row | {
+        "rounds": estimate.rounds, "ratio": estimate.ratio, "ci_low": estimate.ci_low, "ci_high": estimate.ci_high,
+        "verdict_low": widened.ci_low, "verdict_high": widened.ci_high, "verdict": words,
+    }
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Runs that may be compared with one another: one trace, replayed in one way. `all_runs` has the control's, too, which
+    `compare` wants and which are no results of an allocator."""
+
+    trace_sha256: str
+    trace_path: str
+    settings: dict[str, str]
+    all_runs: pd.DataFrame
+
+    @property
+    def runs(self) -> pd.DataFrame:
+        """The allocators' runs, without the control's."""
+        return self.all_runs[~is_control(self.all_runs)]
+
+
+_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap", "configuration", "thp")
+_USUAL = {"scale": "1", "touch_free": "recorded", "pollution_bytes": "0", "configuration": "default"}
+
+
+def experiments(frame: pd.DataFrame) -> list[Experiment]:
+    """Split results by trace and by how it was replayed, in file order: ratios across these would mean nothing.
+
+    Time and memory pass belong to one experiment although their pace may differ; within a pass it must not.
+    """
+    found = []
+    trace_key = frame["trace_sha256"].where(frame["trace_sha256"] != "", frame["trace_path"])
+    paces = {
+        name: group["pace"].nunique() > 1
+        for name, group in frame.groupby([trace_key, *_SETTINGS, "pass"], sort=False)
+    }
+    split = ["pace"] if any(paces.values()) else []
+    for _, group in frame.groupby([trace_key, *_SETTINGS, *split], sort=False):
+        # The null allocator may be replayed its own way (it needs no touch); alone it is no experiment.
+        if (group["allocator"] == NULL_ALLOCATOR).all():
+            continue
+        first = group.iloc[0]
+        settings = {name: str(first[name]) for name in (*_SETTINGS, *split)}
+        usual = {**_USUAL, "thp": str(first["machine"].get("thp"))}
+        settings = {name: text for name, text in settings.items() if text not in ("", usual.get(name))}
+        found.append(Experiment(first["trace_sha256"], first["trace_path"], settings, group))
+    if not found:
+        raise UsageError("the results hold runs of the null allocator only: nothing to compare")
+    if not frame["pass"].isin([measure.pass_name for measure in MEASURES.values()]).any():
+        failed = frame[frame["failures"] > 0]
+        faults = f"found faults in {listing(list(dict.fromkeys(failed['allocator'])))}" if len(failed) else "found no fault"
+        raise UsageError(f"nothing was measured: the results hold the verify pass only, which {faults}; replay without "
+                         "--verify to compare")
+    return found
+
+
+def identical_pairs(frame: pd.DataFrame) -> list[tuple[str, str]]:
+    """Allocators that ran under two names but are one (same file, build and knobs): the A/A control, which must come
+    out "same"."""
+    first_by_identity: dict[tuple[str, ...], str] = {}
+    pairs = []
+    for name, runs in frame.groupby("allocator", sort=False):
+        run = runs.iloc[0]
+        identity = tuple(run[f"allocator_{key}"] for key in ("path", "version", "build_id", "knobs"))
+        if name == NULL_ALLOCATOR or not any(identity):
+            continue
+        if identity in first_by_identity:
+            pairs.append((first_by_identity[identity], str(name)))
+        else:
+            first_by_identity[identity] = str(name)
+    return pairs

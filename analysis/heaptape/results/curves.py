@@ -1,0 +1,93 @@
+"""Memory along the trace: one replayed curve per allocator, the recorded program's own beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..trace.reader import Trace
+from .comparison import MEASURES, is_control
+from .reader import NULL_ALLOCATOR
+
+CURVE_COLUMNS = ("time_ns", "event", "live_bytes", "rss_bytes")
+
+
+def median_run(runs: pd.DataFrame, allocator: str) -> pd.Series | None:
+    """The run of the memory pass whose peak is the median one (the lower of two), so that a curve is one real run and
+    not an average that never happened. None without a run that has a timeline."""
+    rows = runs[(runs["allocator"] == allocator) & (runs["pass"] == "memory") & (runs["failures"] == 0)]
+    rows = rows[[_has_curve(value) for value in rows["timeline"]]]
+    if rows.empty:
+        return None
+    ordered = rows.sort_values(MEASURES["rss_peak"].column, kind="stable")
+    return ordered.iloc[(len(ordered) - 1) // 2]
+
+
+def _has_curve(timeline: dict[str, object]) -> bool:
+    time, rss = timeline.get("time_ns"), timeline.get("rss_bytes")
+    return isinstance(time, list) and isinstance(rss, list) and len(time) == len(rss) > 0
+
+
+def replayed_curve(run: pd.Series) -> pd.DataFrame:
+    """time_ns, event, live_bytes, rss_bytes of one run, NaN in columns that it lacks; in order of time."""
+    timeline = run["timeline"]
+    length = len(timeline["time_ns"])
+    curve = pd.DataFrame({
+        name: timeline[name] if len(timeline.get(name) or []) == length else np.nan for name in CURVE_COLUMNS
+    }).astype(float)
+    return curve.sort_values("time_ns", kind="stable", ignore_index=True)
+
+
+def replayed_curves(runs: pd.DataFrame, allocators: list[str]) -> dict[str, pd.DataFrame]:
+    """Allocator → the curve of its median run, in the order given."""
+    curves = {}
+    for name in allocators:
+        run = median_run(runs, name)
+        if run is not None:
+            curves[name] = replayed_curve(run)
+    return curves
+
+
+def timeline(frame: pd.DataFrame, allocators: Sequence[str] | None = None) -> pd.DataFrame:
+    """Memory along the trace as replayed: one row per point and allocator, the allocator's points in order of time.
+
+    allocator; time_ns, trace time; event, how many events came before; live_bytes, asked for and not given back; rss_bytes,
+    resident, less the replayer's own. Of each allocator the run whose peak is the median one. `frame` as `read_results`
+    gives it; all its allocators, in file order, unless some are named; NaN where a run does not tell a column."""
+    names = list(allocators) if allocators is not None else [
+        name for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
+    curves = replayed_curves(frame[~is_control(frame)], names)
+    tables = [curve.assign(allocator=name)[["allocator", *CURVE_COLUMNS]] for name, curve in curves.items()]
+    if not tables:
+        return pd.DataFrame({name: pd.Series(dtype=float if name in CURVE_COLUMNS else object)
+                             for name in ("allocator", *CURVE_COLUMNS)})
+    return pd.concat(tables, ignore_index=True)
+
+
+def recorded_curves(trace: Trace) -> dict[str, pd.DataFrame]:
+    """The recorded program: "recorded heap" (what malloc held) and "recorded whole" (all anonymous memory). Columns as in
+    `replayed_curve`. Empty for a trace without samples."""
+    samples = trace.samples
+    if samples.empty:
+        return {}
+    base = {"time_ns": samples["time_ns"], "event": samples["event"], "live_bytes": np.nan}
+    return {
+        "recorded heap": pd.DataFrame(base | {"rss_bytes": samples["heap_rss_bytes"]}).astype(float),
+        "recorded whole": pd.DataFrame(base | {"rss_bytes": samples["rss_anon_bytes"]}).astype(float),
+    }
+
+
+def thin(time: NDArray[np.float64], value: NDArray[np.float64], buckets: int) -> NDArray[np.int64]:
+    """Rows to draw: of each of `buckets` equal stretches of time the first, least, greatest and last value, so that no
+    peak or dip is lost whatever the resolution. Sorted row numbers; time must ascend."""
+    if time.size <= 4 * buckets:
+        return np.arange(time.size, dtype=np.int64)
+    span = max(float(time[-1] - time[0]), 1.0)
+    bucket = np.minimum((time - time[0]) / span * buckets, buckets - 1).astype(np.int64)
+    order = np.lexsort((value, bucket))
+    first = np.flatnonzero(np.append(True, bucket[1:] != bucket[:-1]))
+    last = np.append(first[1:], time.size) - 1
+    return np.unique(np.concatenate([order[first], order[last], first, last]))

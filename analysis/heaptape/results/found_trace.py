@@ -1,0 +1,52 @@
+"""The trace that an experiment replayed, found again."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..base.errors import TraceError
+from ..trace.reader import Trace, read_trace
+from .comparison import Experiment
+
+
+@dataclass(frozen=True)
+class FoundTrace:
+    """A trace for an experiment, or the reason why there is none."""
+
+    trace: Trace | None
+    why_not: str
+
+
+def find_trace(experiment: Experiment, given: Sequence[Path]) -> FoundTrace:
+    """The trace that an experiment replayed: one of those given, else the path in its results, tried as it stands and
+    beside the results file. A file with another checksum is not taken for it."""
+    for path in given:
+        if not experiment.trace_sha256 or _sha256(path) == experiment.trace_sha256:
+            return FoundTrace(read_trace(path), "")
+    if given:
+        return FoundTrace(None, f"none of the traces given is the one replayed (sha256 {experiment.trace_sha256})")
+    if not experiment.trace_path:
+        return FoundTrace(None, "the results do not say where the trace is")
+    folder = Path(str(experiment.runs["source"].iloc[0])).parent
+    named = Path(experiment.trace_path)
+    for path in (named, folder / named, folder / named.name):
+        if not path.is_file():
+            continue
+        try:
+            if experiment.trace_sha256 and _sha256(path) != experiment.trace_sha256:
+                return FoundTrace(None, f"{path} is no longer the file that was replayed: its checksum differs")
+            return FoundTrace(read_trace(path), "")
+        except TraceError as error:
+            return FoundTrace(None, str(error))
+    return FoundTrace(None, f"{experiment.trace_path} is not there")
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise TraceError(path, 0, f"can't open: {error.strerror}") from error

@@ -1,0 +1,163 @@
+"""results.jsonl as a table: one row per run of the replayer, in file order."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..base.errors import ResultsError
+from .schema import FLATTENED, NUMBERS, OBJECTS, SchemaError, flat_name, is_whole, parse_line
+
+NULL_ALLOCATOR = "null"
+"""The replayer without an allocator: it measures the harness and is never compared."""
+
+_TEXTS = (
+    "trace_path", "trace_sha256", "allocator", "allocator_path", "allocator_version", "allocator_build_id",
+    "allocator_knobs", "pass", "seed", "threads", "touch", "touch_free", "pace", "wrap", "configuration", "thp", "started_at",
+)
+
+
+# What is easily given in place of results.
+_OTHER_FILES = ((b"HTAPETRC", "a trace"), (b"HTAPERAW", "a raw log: convert and replay it"), (b"<!doctype html", "a report"),
+                (b"PAR1", "a Parquet table"))
+_START_BYTES = 1 << 16
+_DIGEST = ""  # the key of a row, while it is read, for what tells it from all others
+
+
+def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
+    """One row per run. Times in ns, memory in bytes; a figure that a run does not have is NaN, a text "", an object {}.
+
+    Columns: source and line (where the run was read), schema, trace_path, trace_sha256, trace_events, allocator (its name
+    as given to replay), allocator_path, _version, _build_id, _knobs (text), pass, round, seed (text), threads, touch, pace,
+    thp (transparent huge pages in force), scale (copies of the trace that ran side by side), every figure of the line under
+    its own name, fragmentation_f1 to _f4, failures (count), control (True for the baseline's second run in a round, which
+    is no result of its own), calls, timeline, latency_ns, allocator_stats, decomposition, machine, perf and syscalls as
+    dicts. Keys unknown to this version are kept under their names. Raises ResultsError.
+
+    A file whose last line is cut short, as a killed run leaves it, is read up to there: `frame.attrs["cut_short"]` lists a
+    sentence for each, and a ResultsWarning says the same. So it is with `frame.attrs["repeated"]`: a run that is there more
+    than once, as where a file and its copy are named, counts once.
+    """
+    listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    cut_short: list[str] = []
+    rows, repeated = _once([row for path in listed for row in _read_file(Path(path), cut_short)])
+    for sentence in cut_short + repeated:
+        warnings.warn(sentence, ResultsWarning, stacklevel=2)
+    if not rows:
+        raise ResultsError(listed[0] if listed else "results", 0, "expected at least one run, found none")
+    frame = pd.DataFrame(rows)
+    frame.attrs["cut_short"], frame.attrs["repeated"] = cut_short, repeated
+    for name in NUMBERS:
+        frame[name] = pd.to_numeric(frame[name]) if name in frame else float("nan")
+    for name in _TEXTS:
+        frame[name] = frame[name].map(_as_text) if name in frame else ""
+    for name in OBJECTS:
+        frame[name] = [_as_object(value) for value in frame[name]] if name in frame else [{} for _ in rows]
+    frame["control"] = frame["control"].map(lambda value: value is True) if "control" in frame else False
+    frame["scale"] = pd.to_numeric(frame["scale"]).fillna(1).astype(int) if "scale" in frame else 1
+    of_machine = frame["machine"].map(lambda machine: _as_text(machine.get("thp")))
+    frame["thp"] = frame["thp"].where(frame["thp"] != "", of_machine)
+    frame["touch_free"] = frame["touch_free"].replace("", "none")
+    frame["pollution_bytes"] = pd.to_numeric(frame["pollution_bytes"]).fillna(0).astype(int) \
+        if "pollution_bytes" in frame else 0
+    frame["failures"] = [count_failures(value) for value in frame["failures"]] if "failures" in frame else 0
+    return frame
+
+
+def _once(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows without those that are another one again, and a sentence for each file that has such. Taken for runs of their
+    own they would make intervals narrower than what was measured allows."""
+    kept: dict[Any, dict[str, Any]] = {}
+    again: Counter[tuple[str, str]] = Counter()
+    for number, row in enumerate(rows):
+        # No two runs begin in one millisecond with the same figures; without the time they might.
+        digest = row.pop(_DIGEST)
+        first = kept.setdefault(digest if row.get("started_at") else number, row)
+        if first is not row:
+            again[row["source"], first["source"]] += 1
+    sentences = []
+    for (source, first), count in again.items():
+        are = f"{count:,} runs are" if count > 1 else "1 run is"
+        sentences.append(f"{source}: {are} in {'it' if source == first else first} already, and counted once")
+    return list(kept.values()), sentences
+
+
+class ResultsWarning(UserWarning):
+    """Results that could be read in part only, or that are there twice."""
+
+
+def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
+    try:
+        with path.open("rb") as file:
+            start = file.read(_START_BYTES)
+            _check_start(path, start)
+            raw = start + file.read()
+    except OSError as error:
+        raise ResultsError(path, 0, f"can't read: {error.strerror}") from error
+    rows: list[dict[str, Any]] = []
+    lines = raw.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        # What follows the last line feed is nothing, or a line whose writer was killed.
+        if number == len(lines) and line.strip() and not is_whole(line):
+            cut_short.append(f"{path}:{number}: cut short; the {len(rows)} runs before it were read")
+        elif line.strip():
+            rows.append(_read_line(path, number, line))
+    return rows
+
+
+def _check_start(path: Path, start: bytes) -> None:
+    """Before all is read, which may be a trace of gigabytes, or a device without an end."""
+    expected = "expected results, lines of JSON as replay -o writes them, found"
+    for magic, what in _OTHER_FILES:
+        if start.startswith(magic):
+            raise ResultsError(path, 0, f"{expected} {what}")
+    if b"\0" in start.partition(b"\n")[0]:
+        raise ResultsError(path, 0, f"{expected} bytes that are no text")
+
+
+def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        value = parse_line(line)
+    except SchemaError as error:
+        raise ResultsError(path, number, str(error)) from error
+    row: dict[str, Any] = {}
+    for key, item in value.items():
+        if key in FLATTENED and isinstance(item, dict):
+            row.update({flat_name(key, inner): inner_item for inner, inner_item in item.items()})
+        else:
+            row[key] = item
+    # A line may have any keys, and these are ours.
+    return row | {"source": str(path), "line": number, _DIGEST: hashlib.sha256(line.strip()).digest()}
+
+
+def _as_text(value: Any) -> str:
+    if value is None or isinstance(value, float) and value != value:
+        return ""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={item}" for key, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(str(item) for item in value)
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _as_object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def count_failures(value: Any) -> int:
+    """How many calls failed in replay, whether the line says so by a number, a list or an object of counts."""
+    if isinstance(value, dict):
+        return sum(count_failures(item) for item in value.values())
+    if isinstance(value, list):
+        return len(value)
+    if isinstance(value, (int, float)) and value == value:
+        return max(int(value), 0)
+    return 0

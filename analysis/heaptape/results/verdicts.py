@@ -1,0 +1,86 @@
+"""The answer in words, for the first line of the report and the last of the terminal table."""
+
+from __future__ import annotations
+
+import math
+
+import pandas as pd
+
+from ..base.units import interval, listing
+from .comparison import MEASURES, MORE_ROUNDS_MAX, SEED, UNRESOLVED
+from .standing import Standing, standing_of
+
+
+def time_sentence(standing: Standing) -> str:
+    """Who is fastest and by how much, or that nobody could be told apart."""
+    if not standing.measured:
+        return "Time was not measured."
+    if len(standing.measured) == 1:
+        return f"Only {standing.measured[0]} was measured, so there is nothing to compare it with."
+    if standing.leader is None:
+        return f"The time of {standing.baseline}, the baseline, is not known, so there is nothing to compare with."
+    if standing.leader == standing.baseline:
+        if not standing.tied:
+            return f"{standing.baseline} is fastest."
+        return f"No allocator was shown to be faster than {standing.baseline} ({listing(standing.tied)}: no clear difference)."
+    row = standing.row(standing.leader)
+    speed = f"{1 / row['ratio']:.2f}× as fast as {standing.baseline}{_inverse(row)}"
+    if standing.tied:
+        return f"{standing.leader} is {speed}; no clear difference from it: {listing(standing.tied)}."
+    return f"{standing.leader} is fastest, {speed}."
+
+
+def _inverse(row: pd.Series) -> str:
+    text = interval(1 / row["ci_high"], 1 / row["ci_low"]) if math.isfinite(row["ci_low"]) else ""
+    return f" {text}" if text else ""
+
+
+def memory_sentence(standing: Standing) -> str:
+    """Whose peak is smallest and by how much."""
+    if not standing.measured:
+        return "Memory was not measured."
+    if len(standing.measured) == 1:
+        return ""
+    if standing.leader is None:
+        return f"The peak RSS of {standing.baseline}, the baseline, is not known, so there is nothing to compare with."
+    if standing.leader == standing.baseline:
+        if not standing.tied:
+            return f"{standing.baseline} has the smallest peak RSS."
+        return (f"No allocator was shown to have a smaller peak RSS than {standing.baseline} "
+                f"({listing(standing.tied)}: no clear difference).")
+    row = standing.row(standing.leader)
+    bounds = interval(row["ci_low"], row["ci_high"])
+    ratio = f"{row['ratio']:.2f} of {standing.baseline}'s{' ' + bounds if bounds else ''}"
+    if standing.tied:
+        return f"{standing.leader} has a peak RSS of {ratio}; no clear difference from it: {listing(standing.tied)}."
+    return f"{standing.leader} has the smallest peak RSS, {ratio}."
+
+
+def headline(runs: pd.DataFrame, comparison: pd.DataFrame, seed: int = SEED) -> str:
+    """Time, then memory: one or two sentences. `runs` has the control's, too."""
+    time, peak = (standing_of(runs, comparison, MEASURES[name], seed) for name in ("time", "rss_peak"))
+    return headline_of(time, peak)
+
+
+def headline_of(time: Standing, peak: Standing) -> str:
+    """The same of standings that are known."""
+    return " ".join(part for part in (time_sentence(time), memory_sentence(peak)) if part)
+
+
+def in_words(row: pd.Series) -> str:
+    """A verdict with what would resolve it."""
+    if row["verdict"] != UNRESOLVED:
+        return str(row["verdict"])
+    more = row["more_rounds"]
+    if row["rounds"] == 0:
+        return "no round in common with the baseline"
+    if not math.isfinite(more):
+        return "unresolved (one round is not enough)"
+    return f"unresolved ({rounds_needed(more)})"
+
+
+def rounds_needed(more: float) -> str:
+    """As `replay` says it."""
+    if more > MORE_ROUNDS_MAX:
+        return f"over {MORE_ROUNDS_MAX:,} more rounds needed: not within reason"
+    return f"about {more:.0f} more round{'' if more == 1 else 's'} needed"

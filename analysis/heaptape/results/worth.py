@@ -1,0 +1,163 @@
+"""What malloc is worth to the recorded program: its time beside the CPU time that the program itself used, and its memory
+beside all that the program held."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ..base.units import byte_count, nanoseconds, percent
+from ..trace.reader import Trace
+from .comparison import MEASURES, SEED, Measure, allocator_order, compare, round_table
+from .standing import Standing, lead_over, standing_of
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What the leader would save over the reference, as a share of the program's; nothing (NaN) where none is shown to."""
+
+    allocator: str
+    share: float
+
+    def sentence(self) -> str:
+        """As it follows on what could be gained."""
+        if not math.isfinite(self.share):
+            return "No other allocator measured here was shown to save any of it."
+        return f"{self.allocator} would save about {percent(self.share)}."
+
+
+NO_SAVING = Saving("", math.nan)
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Times in ns, shares as fractions of the program's CPU time.
+
+    `reference` is the replayed allocator that stands for the one the program was recorded under; `stands_in` says that
+    it is another one. `rows` has one row per allocator: allocator, alloc_time_ns, share, saving (negative: costs more; NaN
+    where it is not shown to differ from the reference). `saving` is the leader's.
+    """
+
+    cpu_ns: int
+    reference: str
+    stands_in: bool
+    recorded_allocator: str
+    rows: pd.DataFrame
+    saving: Saving
+
+    @property
+    def share(self) -> float:
+        """The reference allocator's part of the program's CPU time: also the most that could be gained."""
+        return float(self.rows.set_index("allocator").loc[self.reference, "share"])
+
+    def sentence(self) -> str:
+        """The answer in a line or two."""
+        return (f"The program used {nanoseconds(self.cpu_ns)} of CPU time; {percent(self.share)} of that is what "
+                f"{self.reference} takes to serve its calls in replay, and so the most that could be gained. "
+                f"{self.saving.sentence()}")
+
+
+def _savings(runs: pd.DataFrame, comparison: pd.DataFrame, measure: Measure, reference: str, seed: int) -> pd.Series:
+    """By allocator: which part of what the reference takes it would save; NaN where the verdict leaves that open."""
+    against = comparison
+    if comparison["baseline"].iloc[0] != reference:
+        against = compare(runs, reference, seed)
+    rows = against[against["measure"] == measure.name].set_index("allocator")
+    shown = rows["verdict"].isin([measure.less, measure.more])
+    found = (1 - rows["ratio"]).where(shown)
+    found[reference] = 0.0
+    return found
+
+
+def _leads(runs: pd.DataFrame, standing: Standing, reference: str, part: float, seed: int) -> Saving:
+    """The leader's saving; `part` is the reference's share of what the program used."""
+    lead = lead_over(runs, standing, reference, seed)
+    return Saving(str(standing.leader), (1 - lead.estimate.ratio) * part) if lead.shown else NO_SAVING
+
+
+def worth(
+    runs: pd.DataFrame, context: dict[str, Any], totals: dict[str, Any] | None, comparison: pd.DataFrame, seed: int = SEED
+) -> Worth | None:
+    """None where the recording does not know its CPU time or no time was measured. `runs` has the control's, too, and
+    `comparison` is theirs with the baseline."""
+    measure, baseline = MEASURES["time"], str(comparison["baseline"].iloc[0])
+    cpu_ns = int((totals or {}).get("recorded_cpu_ns") or 0)
+    medians = round_table(runs, measure).median().dropna()
+    if cpu_ns <= 0 or medians.empty:
+        return None
+    medians = medians.reindex([name for name in allocator_order(runs, baseline) if name in medians.index])
+    recorded = str(context.get("allocator_name") or "")
+    stands_in = recorded not in medians.index
+    reference = baseline if stands_in else recorded
+    if reference not in medians.index:
+        return None
+    share = float(medians[reference]) / cpu_ns
+    savings = _savings(runs, comparison, measure, reference, seed)
+    rows = pd.DataFrame({
+        "allocator": medians.index,
+        "alloc_time_ns": medians.to_numpy(),
+        "share": medians.to_numpy() / cpu_ns,
+        "saving": savings.reindex(medians.index).to_numpy() * share,
+    })
+    standing = standing_of(runs, comparison, measure, seed)
+    return Worth(cpu_ns, reference, stands_in, recorded, rows, _leads(runs, standing, reference, share, seed))
+
+
+@dataclass(frozen=True)
+class MemoryWorth:
+    """Bytes at the moment when the recorded program held most anonymous memory; shares are fractions of that.
+
+    `reference` as in `Worth`. `gain` is the most that could be gained: what malloc held beyond the blocks that were live at
+    most; None where more was live than resident, or an allocator was seen to save more, so that it is not known. `rows`:
+    allocator, rss_peak_bytes, saving; `saving` as in `Worth`.
+    """
+
+    whole_bytes: int
+    heap_bytes: int
+    live_bytes: int
+    gain: float | None
+    reference: str
+    rows: pd.DataFrame
+    saving: Saving
+
+    @property
+    def share(self) -> float:
+        """The heap's part of the program's memory."""
+        return self.heap_bytes / self.whole_bytes
+
+    def sentence(self) -> str:
+        """The answer in a line or two."""
+        text = (f"At its peak the program held {byte_count(self.whole_bytes)}, {percent(self.share)} of it in malloc's hands; ")
+        if self.gain is None:
+            text += ("as it never touched part of the blocks it asked for, the most that could be gained is not known.")
+        else:
+            text += (f"at most {byte_count(self.live_bytes)} were live, so that {percent(self.gain)} is the most that could "
+                     f"be gained.")
+        return f"{text} {self.saving.sentence()}"
+
+
+def memory_worth(runs: pd.DataFrame, trace: Trace, comparison: pd.DataFrame, seed: int = SEED) -> MemoryWorth | None:
+    """None where the recording has no samples of the program's memory, or the memory pass was not run. Savings are the
+    ratios that replay shows, of what malloc held in the recording."""
+    samples, measure, baseline = trace.samples, MEASURES["rss_peak"], str(comparison["baseline"].iloc[0])
+    live = int((trace.totals or {}).get("peak_live_bytes") or 0)
+    medians = round_table(runs, measure).median().dropna()
+    if samples.empty or live <= 0 or medians.empty:
+        return None
+    at_peak = samples.iloc[int(samples["rss_anon_bytes"].to_numpy().argmax())]
+    whole, heap = int(at_peak["rss_anon_bytes"]), int(at_peak["heap_rss_bytes"])
+    recorded = str(trace.context.get("allocator_name") or "")
+    reference = recorded if recorded in medians.index else baseline
+    if whole <= 0 or reference not in medians.index:
+        return None
+    names = [name for name in allocator_order(runs, baseline) if name in medians.index]
+    saving = _savings(runs, comparison, measure, reference, seed).reindex(names).to_numpy() * heap / whole
+    rows = pd.DataFrame({"allocator": names, "rss_peak_bytes": medians.reindex(names).to_numpy(), "saving": saving})
+    best = _leads(runs, standing_of(runs, comparison, measure, seed), reference, heap / whole, seed)
+    gain = (heap - live) / whole if heap > live else None
+    if gain is not None and max([best.share, *rows["saving"]], key=lambda share: share if math.isfinite(share) else 0.0) >= gain:
+        gain = None
+    return MemoryWorth(whole, heap, live, gain, reference, rows, best)

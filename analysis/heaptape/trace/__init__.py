@@ -1,0 +1,1 @@
+"""A trace: its bytes, its events, and what follows from it alone."""

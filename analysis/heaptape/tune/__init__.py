@@ -1,0 +1,1 @@
+"""The verb `tune`: the search for an allocator's best knobs."""

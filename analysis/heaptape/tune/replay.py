@@ -1,0 +1,154 @@
+"""The measurements of a search: `replay` is asked what there is to set, and runs configurations beside the default."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..base.errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
+from ..base.printable import printable
+from ..results.comparison import MEASURES, Measure, is_control, round_table
+from ..results.reader import read_results
+from .space import Config, config_text
+
+OBJECTIVES: dict[str, Measure] = {
+    "time": MEASURES["time"], "rss": MEASURES["rss_mean"], "rss_peak": MEASURES["rss_peak"], "rss_end": MEASURES["rss_end"],
+}
+
+_ENDING_S = 10
+
+
+class ReplayFailed(HeaptapeError):
+    """What `replay` said last before it failed, with its exit status, and what it printed all the same."""
+
+    def __init__(self, words: str, exit_status: int, printed: str) -> None:
+        super().__init__(words)
+        self.exit_status = exit_status
+        self.printed = printed
+
+
+class BadTrace(HeaptapeError):
+    """The trace itself is refused, so no configuration can help."""
+
+    exit_status = EXIT_BAD_INPUT
+
+
+@dataclass(frozen=True)
+class TunedAllocator:
+    """The allocator as `replay --list --json` tells it: spec is what --alloc was given."""
+
+    spec: str
+    version: str
+    build_id: str
+    knobs: list[dict[str, Any]]
+
+
+def run_tool(command: list[str]) -> str:
+    """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone."""
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, errors="replace")
+    except OSError as error:
+        raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
+    try:
+        printed, said = process.communicate()
+    except BaseException:
+        process.terminate()
+        try:
+            process.communicate(timeout=_ENDING_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        raise
+    if process.returncode:
+        lines = [line for line in said.splitlines() if line.strip()]
+        words = lines[-1] if lines else f"ended with status {process.returncode}"
+        raise ReplayFailed(words.removeprefix("replay: "), max(process.returncode, 1), printed)
+    return printed
+
+
+def find_allocator(replay: str, spec: str) -> TunedAllocator:
+    """Raises UsageError where it is not one that can be tuned."""
+    if any(mark in spec for mark in ",:=") or spec in ("all", "null", ""):
+        raise UsageError(f"--alloc {spec}: one allocator expected, by its name or path, without knobs")
+    try:
+        listed = json.loads(run_tool([replay, "--list", "--json", "--alloc", spec]))
+    except ValueError as error:
+        raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
+    found = next((item for item in listed if item.get("built", True) and not item.get("problem")), None)
+    if found is None:
+        why = listed[0].get("problem") if listed else None
+        raise UsageError(f"--alloc {spec}: {why or 'is not built here'}")
+    return TunedAllocator(spec, str(found.get("version") or ""), str(found.get("build_id") or ""), found.get("knobs") or [])
+
+
+class Bench:
+    """Replays a trace under configurations of one allocator, each call beside the default."""
+
+    def __init__(self, replay: str, trace: Path, allocator: TunedAllocator, objectives: list[str], rows: Path | None) -> None:
+        self._replay, self._trace, self._allocator, self._rows = replay, trace, allocator, rows
+        passes = {OBJECTIVES[name].pass_name for name in objectives}
+        self._pass = "both" if len(passes) > 1 else passes.pop()
+
+    @property
+    def default(self) -> str:
+        """The name that the default configuration has in the results."""
+        return self._allocator.spec
+
+    def runs(self, configs: dict[str, Config], rounds: int, seed: int, budget_s: float | None = None) -> pd.DataFrame:
+        """The rows of a replay of the default and of each configuration, which has its key as its name. All rows that
+        were measured are kept in the results file, if there is to be one, even if the replay fails. Raises ReplayFailed."""
+        names = [self.default, *(f"{label}={self._allocator.spec}:{config_text(config)}" for label, config in configs.items())]
+        with tempfile.TemporaryDirectory(prefix="heaptape-tune-") as folder:
+            rows = Path(folder) / "rows.jsonl"
+            command = [self._replay, "-q", "--alloc", ",".join(names), "--baseline", self.default, "--rounds", str(rounds),
+                       "--pass", self._pass, "--seed", str(seed), "-o", str(rows)]
+            command += ["--budget", f"{max(round(budget_s), 1)}s"] if budget_s is not None else []
+            try:
+                run_tool([*command, "--", str(self._trace)])
+            except ReplayFailed as error:
+                if error.exit_status == EXIT_BAD_INPUT:
+                    raise BadTrace(str(error)) from error
+                raise
+            finally:
+                self._keep(rows)
+            return read_results(rows)
+
+    def _keep(self, rows: Path) -> None:
+        if self._rows is None or not rows.exists():
+            return
+        try:
+            with self._rows.open("ab") as kept:
+                kept.write(rows.read_bytes())
+        except OSError as error:
+            print(f"heaptape tune: warning: {printable(str(self._rows))}: can't write: {error.strerror}", file=sys.stderr)
+
+
+def ratios(frame: pd.DataFrame, default: str, name: str, objectives: list[str]) -> dict[str, float]:
+    """Of one round: each objective over the default's, of which the two runs in the round (the second is the control)
+    are one in the geometric mean. NaN where a figure is missing or 0."""
+    found = {}
+    again = frame[is_control(frame)].assign(control=False)
+    for objective in objectives:
+        measure = OBJECTIVES[objective]
+        first = round_table(frame, measure)
+        second = round_table(again, measure)
+        bases = [float(value) for table in (first, second) if default in table for value in table[default] if value > 0]
+        mine = float(first[name].median()) if name in first else float("nan")
+        found[objective] = mine / float(np.exp(np.mean(np.log(bases)))) if bases and mine > 0 else float("nan")
+    return found
+
+
+def environment(frame: pd.DataFrame, name: str) -> tuple[str, ...]:
+    """The variables, as NAME=value, that give an allocator the knobs that it had under this name."""
+    rows = frame[frame["allocator"] == name]
+    found = rows["allocator_environment"].iloc[0] if "allocator_environment" in rows and len(rows) else []
+    return tuple(map(str, found)) if isinstance(found, list) else ()

@@ -1,0 +1,122 @@
+"""What `heaptape tune` prints: the front with its ratios, and the lines to paste."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections import Counter
+from typing import Any
+
+from ..base.units import figure, interval
+from ..results.comparison import control_estimate
+from .replay import OBJECTIVES
+from .result import Tuned, estimate_of, row_of
+from .space import config_text
+from .study import Trial
+
+
+def paste_line(trial: Trial) -> str:
+    """The assignments that one writes before a command."""
+    return " ".join(f"{name}={shlex.quote(value)}" for name, _, value in (item.partition("=") for item in trial.environment))
+
+
+def _rounds(tuned: Tuned) -> int:
+    return 0 if tuned.comparison is None else int(tuned.comparison["rounds"].max())
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _title(tuned: Tuned) -> str:
+    refused = sum(trial.ratios is None for trial in tuned.trials)
+    more = f", {refused} of them failed" if refused else ""
+    count = f"{_counted(len(tuned.trials), 'trial')} of {_counted(tuned.knobs, 'knob')}{more}, seed {tuned.seed}"
+    name = f"{tuned.allocator.spec} {tuned.allocator.version}".rstrip()
+    return f"{tuned.trace}, {name}: {count}; {_how_measured(tuned)}"
+
+
+def _how_measured(tuned: Tuned) -> str:
+    if tuned.comparison is None:
+        return "the best as measured once, without intervals" if tuned.front else "nothing was better than the default"
+    again = len(tuned.front) + tuned.dropped
+    return f"the best {again} measured again, {_rounds(tuned)} rounds"
+
+
+def _controls(tuned: Tuned) -> list[str]:
+    if tuned.runs is None:
+        return []
+    found = []
+    for objective in tuned.objectives:
+        control = control_estimate(tuned.runs, OBJECTIVES[objective])
+        if control is not None and math.isfinite(control.ratio):
+            found.append(f"{OBJECTIVES[objective].title} {control.ratio:.2f} {interval(control.ci_low, control.ci_high)}".rstrip())
+    return [f"A/A control (the default again): {', '.join(found)}"] if found else []
+
+
+def _default_cells(tuned: Tuned) -> list[str]:
+    cells = []
+    for objective in tuned.objectives:
+        row = None if tuned.comparison is None else row_of(tuned.comparison, objective, tuned.allocator.spec)
+        cells.append("1.00" if row is None else f"1.00  {figure(row['value'], row['unit'])}")
+    return ["default", *cells, ""]
+
+
+def _trial_cells(tuned: Tuned, trial: Trial) -> list[str]:
+    found = [estimate_of(tuned, trial, objective) for objective in tuned.objectives]
+    ratios = [f"{item.ratio:.2f} {interval(item.ci_low, item.ci_high)}".rstrip() for item in found]
+    return [trial.label, *ratios, config_text(trial.config)]
+
+
+def front_text(tuned: Tuned) -> str:
+    """The table, a line for each configuration, and below the lines to paste."""
+    lines = [_title(tuned), *_controls(tuned)]
+    if tuned.front:
+        cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), "knobs"], _default_cells(tuned)]
+        cells += [_trial_cells(tuned, trial) for trial in tuned.front]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+        lines += ["", *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)]
+        lines += ["", "to use one, write its line before the command:"]
+        lines += [f"{trial.label.ljust(widths[0])}  {paste_line(trial)}" for trial in tuned.front]
+    else:
+        shown = "was shown to be" if tuned.dropped else "looked"
+        lines += ["", f"no configuration that was tried {shown} better than the default in any of these: leave it as it is"]
+    notes = []
+    if tuned.dropped and tuned.front:
+        notes.append(f"{tuned.dropped} more looked as good once: measured again, another was shown to be as good or better in all, "
+                     "or they were not shown to be better than the default")
+    problems = Counter(trial.problem for trial in tuned.trials if trial.ratios is None)
+    notes += [f"{number} failed: {problem}" for problem, number in problems.most_common(3)]
+    return "\n".join([*lines, *([""] if notes else []), *notes])
+
+
+def front_object(tuned: Tuned) -> dict[str, Any]:
+    """The same as JSON values; figures that are not known are null."""
+    return {
+        "trace": {"path": str(tuned.trace), "sha256": tuned.trace_sha256},
+        "allocator": {"name": tuned.allocator.spec, "version": tuned.allocator.version, "build_id": tuned.allocator.build_id},
+        "objectives": tuned.objectives, "study": str(tuned.study), "seed": tuned.seed,
+        "measured_again": tuned.comparison is not None, "rounds": _rounds(tuned), "dropped": tuned.dropped,
+        "front": [_trial_object(tuned, trial) for trial in tuned.front],
+        "trials": [{"trial": trial.number, "knobs": trial.config, "problem": trial.problem or None,
+                    "ratios": dict(zip(tuned.objectives, trial.ratios, strict=True)) if trial.ratios else None}
+                   for trial in tuned.trials],
+    }
+
+
+def _trial_object(tuned: Tuned, trial: Trial) -> dict[str, Any]:
+    figures: dict[str, Any] = {}
+    for objective in tuned.objectives:
+        found = estimate_of(tuned, trial, objective)
+        row = None if tuned.comparison is None else row_of(tuned.comparison, objective, trial.label)
+        figures[objective] = {
+            "ratio": found.ratio, "ci_low": _known(found.ci_low), "ci_high": _known(found.ci_high),
+            "value": None if row is None else _known(float(row["value"])),
+            "verdict": None if row is None else str(row["verdict"]),
+        }
+    return {"trial": trial.number, "knobs": trial.config, "environment": list(trial.environment),
+            "line": paste_line(trial), "objectives": figures}
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None

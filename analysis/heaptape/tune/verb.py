@@ -1,0 +1,224 @@
+"""The verb `tune`: searches an allocator's knobs for a trace, measures the best again, and prints what to paste."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from ..base.arguments import duration, positive, seed_number, several
+from ..base.errors import HeaptapeError, TraceError
+from ..base.files import appendable, refuse_inputs
+from ..base.printable import printable
+from ..base.progress import ProgressLine
+from ..fleet.unit import find_replay
+from ..results.comparison import compare
+from .front import spread
+from .replay import (
+    OBJECTIVES,
+    Bench,
+    ReplayFailed,
+    TunedAllocator,
+    environment,
+    find_allocator,
+    ratios,
+)
+from .result import Tuned, still_on_front
+from .space import SearchedKnob, searched_knobs
+from .study import Study, Trial, open_study
+from .text import front_object, front_text
+
+if TYPE_CHECKING:
+    import optuna
+
+FRONT_MAX = 8
+"""So many configurations are measured again at most: those that together dominate the most."""
+
+ROUNDS = 12
+_UNIT_RUNS = 6
+"""Runs that the replay of a trial consists of: the null replayer, the default twice, the trial's, and a warm-up of two."""
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    tune = verbs.add_parser("tune", help="search an allocator's knobs for a trace")
+    tune.set_defaults(run=run_tune)
+    tune.add_argument("trace", metavar="TRACE", help="trace.bin as convert writes it")
+    tune.add_argument("--alloc", required=True, metavar="NAME", help="the allocator, as replay --list names it, or its path")
+    tune.add_argument("--trials", type=positive, default=60, metavar="N",
+                      help="configurations tried in all, those of earlier runs of the study counted (60)")
+    tune.add_argument("--objective", type=_objectives, default=["time", "rss"], metavar="LIST",
+                      help="what is to be small, with commas between: time, rss (mean), rss_peak, rss_end (time,rss)")
+    tune.add_argument("--knobs", type=_names, metavar="LIST", help="search only these, with commas between")
+    tune.add_argument("--study", metavar="FILE", help="where the search is kept (TRACE.NAME.OBJECTIVES.study beside the trace)")
+    tune.add_argument("--rounds", type=several, default=ROUNDS, metavar="N",
+                      help=f"of the measurement at the end of the best against the default ({ROUNDS})")
+    tune.add_argument("--budget", type=duration, metavar="TIME",
+                      help="try no more than leaves time to measure the best within TIME, such as 90s, 5m, 1h")
+    tune.add_argument("--sampler", choices=("tpe", "nsga2"), default="tpe", help="of Optuna's (tpe)")
+    tune.add_argument("--seed", type=seed_number, metavar="N", help="of the search (random, and printed)")
+    tune.add_argument("--json", action="store_true", help="print JSON for machines")
+    tune.add_argument("-o", "--output", metavar="FILE", help="append a line of JSON for each run of the replayer")
+    tune.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+
+
+def _names(text: str) -> list[str]:
+    return [name for name in text.split(",") if name]
+
+
+def _objectives(text: str) -> list[str]:
+    names = text.split(",")
+    for name in names:
+        if name not in OBJECTIVES:
+            raise argparse.ArgumentTypeError(f"{name!r}: some of {', '.join(OBJECTIVES)} expected")
+    if len(set(names)) != len(names):
+        raise argparse.ArgumentTypeError("the same objective twice")
+    return names
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise TraceError(path, 0, f"can't open: {error.strerror}") from error
+
+
+def _identity(sha256: str, allocator: TunedAllocator, objectives: list[str], space: list[SearchedKnob]) -> dict[str, Any]:
+    """What a study is of. Had any of it changed, earlier trials would mean something else."""
+    variables = {str(knob.get("variable")) for knob in allocator.knobs if knob.get("variable")}
+    inherited = [f"{name}={os.environ[name]}" for name in sorted(variables) if os.environ.get(name)]
+    return {
+        "trace": sha256, "allocator": f"{allocator.spec} {allocator.version} {allocator.build_id[:12]}".strip(),
+        "objectives": objectives, "environment": inherited,
+        "set of knobs": {knob.name: list(knob.values) for knob in space},
+    }
+
+
+class _Search:
+    """Tries configurations until there are enough or the budget wants the rest for the last measurement."""
+
+    def __init__(self, options: argparse.Namespace, study: Study, bench: Bench, seed: int, progress: ProgressLine) -> None:
+        self._options, self._study, self._bench, self._seed, self._progress = options, study, bench, seed, progress
+        self._ends = time.monotonic() + options.budget if options.budget else None
+        self._trial_s = 0.0
+
+    def left_s(self) -> float | None:
+        """Of the budget; None if there is none."""
+        return None if self._ends is None else self._ends - time.monotonic()
+
+    def _spent(self) -> bool:
+        left = self.left_s()
+        if left is None:
+            return False
+        members = min(len(self._study.front()), FRONT_MAX)
+        needed: float = self._trial_s * (1 + self._options.rounds * (members + 3) / _UNIT_RUNS)
+        return left < needed
+
+    def run(self) -> None:
+        trials = self._study.trials()
+        checked = any(trial.ratios for trial in trials)
+        while len(trials) < self._options.trials and not (trials and self._spent()):
+            self._show(trials)
+            asked = self._study.next()
+            if asked is None:
+                break
+            trial, config = asked
+            begun, label = time.monotonic(), f"trial-{trial.number}"
+            try:
+                rows = self._bench.runs({label: config}, 1, self._seed + trial.number)
+                found = ratios(rows, self._bench.default, label, self._options.objective)
+                trials.append(self._study.tell(trial, config, found, environment=environment(rows, label)))
+                self._trial_s = max(self._trial_s, time.monotonic() - begun)
+            except ReplayFailed as error:
+                if not checked:
+                    self._check_default(trial)
+                problem = str(error).removeprefix(label).lstrip(",: ")
+                trials.append(self._study.tell(trial, config, None, problem))
+            except BaseException:
+                self._study.cut_short(trial)
+                raise
+            checked = True
+
+    def _check_default(self, trial: optuna.trial.Trial) -> None:
+        """If the default fails too, no configuration is at fault."""
+        try:
+            self._bench.runs({}, 1, self._seed)
+        except BaseException:
+            self._study.cut_short(trial)
+            raise
+
+    def _show(self, trials: list[Trial]) -> None:
+        good = [trial.ratios for trial in trials if trial.ratios]
+        best = ", ".join(f"{OBJECTIVES[name].title} {min(values):.2f}" for name, values
+                         in zip(self._options.objective, zip(*good, strict=True), strict=True)) if good else "none yet"
+        self._progress.show(f"trial {len(trials) + 1} of {self._options.trials}; least of the default's: {best}")
+
+
+def run_tune(options: argparse.Namespace) -> None:
+    """heaptape tune"""
+    trace, replay = Path(options.trace), find_replay()
+    sha256 = _sha256(trace)
+    allocator = find_allocator(replay, options.alloc)
+    space = searched_knobs(allocator.knobs, options.knobs)
+    objectives: list[str] = options.objective
+    stem = f"{trace.name}.{Path(options.alloc).name}.{'-'.join(objectives)}.study"
+    path = Path(options.study) if options.study else trace.with_name(stem)
+    if options.output:
+        appendable(options.output, [trace, path], b"{", "lines of JSON")
+    refuse_inputs(path, [trace])
+    bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None)
+    progress = ProgressLine(not options.quiet and not options.json)
+    identity = _identity(sha256, allocator, objectives, space)
+    with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
+        def tuned(front: list[Trial], runs: pd.DataFrame | None = None) -> Tuned:
+            found = Tuned(trace, sha256, allocator, objectives, path, seed, len(space), study.trials(), front)
+            if runs is None:
+                return found
+            comparison = compare(runs, bench.default)
+            members = still_on_front(front, runs, comparison, objectives)
+            return replace(found, front=members, dropped=len(front) - len(members), runs=runs, comparison=comparison)
+
+        search = _Search(options, study, bench, seed, progress)
+        front: list[Trial] = []
+        try:
+            search.run()
+            if not any(trial.ratios for trial in study.trials()):
+                raise HeaptapeError(_all_failed(study.trials()))
+            front = _chosen(study)
+            progress.show(f"measuring {len(front)} again in {options.rounds} rounds")
+            runs = bench.runs({trial.label: trial.config for trial in front}, options.rounds, seed, search.left_s()) \
+                if front else None
+        except Exception:
+            progress.end()
+            raise
+        except BaseException:  # a signal
+            progress.end()
+            if any(trial.ratios for trial in study.trials()):
+                _print(tuned(_chosen(study)), options.json)
+            print("heaptape tune: stopped; the same command goes on from here", file=sys.stderr)
+            raise
+        progress.end()
+        _print(tuned(front, runs), options.json)
+
+
+def _all_failed(trials: list[Trial]) -> str:
+    return f"all trials failed ({len(trials)}): {trials[-1].problem}"
+
+
+def _chosen(study: Study) -> list[Trial]:
+    front = study.front()
+    taken = spread([trial.ratios for trial in front if trial.ratios], FRONT_MAX)
+    return sorted((front[i] for i in taken), key=lambda trial: trial.ratios or ())
+
+
+def _print(tuned: Tuned, as_json: bool) -> None:
+    print(json.dumps(front_object(tuned), indent=1) if as_json else printable(front_text(tuned), keep="\n"), flush=True)

@@ -1,0 +1,1 @@
+"""The verb `validate`: predictions beside the real program."""

@@ -1,0 +1,85 @@
+"""The allocators that take part in a validation, and how the real program is made to use them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import HeaptapeError, UsageError
+from ..tune.replay import run_tool
+
+DEFAULT_NAMES = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
+
+
+@dataclass(frozen=True)
+class RealAllocator:
+    """One that can be replayed and preloaded. `name` is what replay calls it."""
+
+    name: str
+    kind: str
+    version: str
+    path: str
+
+
+def _listed(replay: str, alloc: str | None) -> list[dict[str, Any]]:
+    command = [replay, "--list", "--json", *(["--alloc", alloc] if alloc else [])]
+    try:
+        found = json.loads(run_tool(command))
+    except ValueError as error:
+        raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
+    return [item for item in found if isinstance(item, dict)]
+
+
+def find_allocators(replay: str, alloc: str | None) -> tuple[str, list[RealAllocator]]:
+    """What --alloc is for replay, and who that is. Raises UsageError where one of them is not there or can't be preloaded."""
+    if alloc is None:
+        built = {item["name"] for item in _listed(replay, None) if item.get("built")}
+        alloc = ",".join(name for name in DEFAULT_NAMES if name in built)
+    found = _listed(replay, alloc)
+    for item in found:
+        _check(item)
+    if len(found) < 2:
+        raise UsageError(f"--alloc {alloc}: two allocators or more expected: differences are what is compared")
+    return alloc, [RealAllocator(str(item["name"]), str(item["kind"] or ""), str(item["version"] or ""), str(item["path"]))
+                   for item in found]
+
+
+def _check(item: dict[str, Any]) -> None:
+    name, path = item["name"], str(item.get("path") or "")
+    if not item.get("built", True) or item.get("problem"):
+        raise UsageError(f"--alloc {name}: {item.get('problem') or 'is not built here'}")
+    if item.get("kind") == "null":
+        raise UsageError(f"--alloc {name}: no program runs without an allocator")
+    if "@" in name:
+        raise UsageError(f"--alloc {name}: another C library can be replayed, but not preloaded into the real program")
+    if any(mark in path for mark in " :"):
+        raise UsageError(f"--alloc {name}: LD_PRELOAD can't hold the blank or colon in {path}")
+    if ".so" not in Path(path).name:
+        raise UsageError(f"--alloc {name}: is linked into the replayer, there is no shared library to preload ({path})")
+
+
+def choose_baseline(allocators: list[RealAllocator], wanted: str | None) -> str:
+    """The one asked for, else glibc, else the first."""
+    names = [item.name for item in allocators]
+    if wanted is not None and wanted not in names:
+        raise UsageError(f"--baseline {wanted}: not among the allocators ({', '.join(names)})")
+    return wanted or next((item.name for item in allocators if item.name == "glibc"), names[0])
+
+
+def preload_path(allocator: RealAllocator, recorded_kind: str) -> str | None:
+    """What has to be preloaded. A program whose own allocator is glibc's needs nothing for that; one that is linked with
+    another gets the C library itself in front of it."""
+    return None if allocator.kind == "glibc" and recorded_kind == "glibc" else allocator.path
+
+
+def environment_of(base: dict[str, str], preload: str | None, variables: list[str]) -> dict[str, str]:
+    """The program's environment with the library before what is preloaded already, and the variables of the knobs."""
+    made = dict(base)
+    if preload:
+        made["LD_PRELOAD"] = ":".join(filter(None, [preload, base.get("LD_PRELOAD", "")]))
+    for variable in variables:
+        name, _, value = variable.partition("=")
+        made[name] = value
+    return made

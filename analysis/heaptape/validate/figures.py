@@ -1,0 +1,264 @@
+"""Predicted beside real: errors, intervals, whether signs and ranks agree. The result is what --json prints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..results.comparison import SAME_WITHIN, Estimate, estimate_ratio, estimate_saving
+from .allocators import RealAllocator
+from .prediction import (
+    PredictedMemory,
+    RecordedMemory,
+    curve_difference,
+    predicted_differences_ns,
+    predicted_memory,
+)
+from .recording import Recording
+from .request_latency import Latencies, parse_latencies
+from .rounds import RealRun
+
+SCHEMA = 1
+_NOTHING = Estimate(math.nan, math.nan, math.nan, 0)
+
+
+@dataclass
+class Validation:
+    """Everything that was measured."""
+
+    title: str
+    recording: Recording
+    memory: RecordedMemory
+    allocators: list[RealAllocator]
+    baseline: str
+    rows: pd.DataFrame
+    replayed: dict[str, dict[str, Any]]
+    runs: list[RealRun]
+    startup_ns: dict[str, float]
+    rounds: int
+    seed: int
+    problems: dict[str, str] = field(default_factory=dict)
+    preloaded: set[str] = field(default_factory=set)
+    recorder_bytes: int = 0
+    warnings: list[str] = field(default_factory=list)
+    environments: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_server(self) -> bool:
+        """Whether there was a load."""
+        return self.recording.conduct.load_output is not None
+
+    def real_table(self, figure: str) -> pd.DataFrame:
+        """A figure of the real runs (cpu_ns, peak, mean), shape (rounds, allocators)."""
+        names = [item.name for item in self.allocators]
+        cells = [(run.round, run.allocator, run.figures()[figure]) for run in self.runs if run.allocator not in self.problems]
+        frame = pd.DataFrame(cells, columns=["round", "allocator", "value"])
+        return frame.pivot(index="round", columns="allocator", values="value").reindex(columns=names)
+
+
+def figures_object(found: Validation) -> dict[str, Any]:
+    """The document."""
+    memory = {item.name: _predicted(found, item.name) for item in found.allocators}
+    cpu = _cpu_objects(found)
+    allocators = []
+    for item in found.allocators:
+        about: dict[str, Any] = {"name": item.name, "kind": item.kind, "version": item.version, "path": item.path,
+                 "environment": found.environments.get(item.name, []), "problem": found.problems.get(item.name)}
+        if item.name not in found.problems:
+            about |= {"memory": _memory_object(found, item.name, memory[item.name]), "cpu": cpu[item.name]}
+            about |= {"latency": _latency_object(found, item.name)} if found.is_server else {}
+        allocators.append(about | {"runs": [_run_object(run) for run in found.runs if run.allocator == item.name]})
+    return {
+        "schema": SCHEMA, "program": found.title, "server": found.is_server, "baseline": found.baseline,
+        "rounds": found.rounds, "seed": found.seed, "recorded": _recorded_object(found), "allocators": allocators,
+        "agreement": _agreement(found, allocators), "curve": _curve_object(found), "warnings": found.warnings,
+    }
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _recorded_object(found: Validation) -> dict[str, Any]:
+    info, context = found.recording.info, found.recording.context
+    return {
+        "executable": context.get("executable"), "command": context.get("command"), "allocator": found.recording.kind,
+        "allocator_version": context.get("allocator_version"), "calls": info.get("events"), "threads": info.get("threads"),
+        "duration_ns": info.get("duration_ns"), "cpu_ns": info.get("recorded_cpu_ns"),
+        "rss_peak_bytes": info.get("recorded_rss_peak_bytes"), "own_peak_bytes": info.get("recorded_own_peak_bytes"),
+        "processes": found.recording.processes, "exit_status": found.recording.conduct.exit_status,
+    }
+
+
+def memory_rows(rows: pd.DataFrame, name: str) -> list[dict[str, Any]]:
+    """The rows of an allocator's memory pass that can be used."""
+    chosen = rows[(rows["allocator"] == name) & (rows["pass"] == "memory") & (rows["failures"] == 0) & ~rows["control"]]
+    return [row for row in chosen.to_dict("records") if row["timeline"].get("rss_bytes")]
+
+
+def _predicted(found: Validation, name: str) -> PredictedMemory | None:
+    """The median over the rounds of the replay."""
+    each = [predicted_memory(row, found.memory, 0 if name in found.preloaded else found.recorder_bytes) for row in memory_rows(found.rows, name)]
+    if not each:
+        found.problems.setdefault(name, "was not replayed")
+        return None
+    return PredictedMemory(*(float(np.median([getattr(item, key) for item in each]))
+                             for key in ("peak", "mean", "own_at_peak", "own_mean")))
+
+
+def _memory_object(found: Validation, name: str, predicted: PredictedMemory | None) -> dict[str, Any]:
+    assert predicted is not None  # who has none has a problem
+    return {
+        "peak": _error_object(predicted.peak, predicted.own_at_peak, found.real_table("peak")[name]),
+        "mean": _error_object(predicted.mean, predicted.own_mean, found.real_table("mean")[name]),
+    }
+
+
+def _error_object(predicted: float, own: float, real: pd.Series) -> dict[str, Any]:
+    """Errors are shares of the real figure: 0.01 is a prediction that is 1 % too high."""
+    values = real.dropna().to_numpy(dtype=float)
+    middle = float(np.median(values)) if values.size else math.nan
+    ratio = estimate_ratio(predicted / values) if values.size else _NOTHING
+    return {
+        "predicted_bytes": predicted, "real_bytes": _known(middle), "own_bytes": own, "error": _known(ratio.ratio - 1),
+        "error_low": _known(ratio.ci_low - 1), "error_high": _known(ratio.ci_high - 1),
+        # Where next to nothing is the allocator's, there is nothing to be wrong about.
+        "heap_error": _known((predicted - middle) / (middle - own)) if middle > own else None,
+    }
+
+
+def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
+    # The load begins long after the server has started.
+    startup_ns = {} if found.is_server else found.startup_ns
+    predicted = predicted_differences_ns(found.rows, found.baseline, startup_ns)
+    table, objects = found.real_table("cpu_ns"), {}
+    for item in found.allocators:
+        name = item.name
+        cpu_ns = table[name].dropna()
+        objects[name] = {
+            "real_ns": _known(float(cpu_ns.median())), "startup_ns": found.startup_ns.get(name),
+            "predicted_difference_ns": _known(predicted.get(name, _NOTHING).ratio),
+        }
+        if name == found.baseline:
+            continue
+        estimate = estimate_saving(table[name].to_numpy(), table[found.baseline].to_numpy())
+        objects[name] |= _difference_object(predicted.get(name, _NOTHING), estimate)
+    return objects
+
+
+def _difference_object(predicted: Estimate, real: Estimate) -> dict[str, Any]:
+    resolved = math.isfinite(real.ci_low) and (real.ci_low > 0 or real.ci_high < 0)
+    return {
+        "predicted_low_ns": _known(predicted.ci_low), "predicted_high_ns": _known(predicted.ci_high),
+        "real_difference_ns": _known(real.ratio), "real_low_ns": _known(real.ci_low), "real_high_ns": _known(real.ci_high),
+        "pairs": real.rounds, "resolved": resolved,
+        "sign_agrees": bool(predicted.ratio * real.ratio > 0) if resolved and math.isfinite(predicted.ratio) else None,
+        "predicted_over_real": _known(predicted.ratio / real.ratio) if resolved else None,
+    }
+
+
+def _latency_object(found: Validation, name: str) -> dict[str, Any]:
+    """Of the requests, as the load tells them, and of the calls, as the replay does."""
+    told = [parse_latencies(run.conduct.load_output or "") for run in found.runs if run.allocator == name]
+    calls = found.replayed.get(name, {}).get("latency_ns") or {}
+
+    def median(get: str) -> float | None:
+        values = [getattr(item, get) for item in told if isinstance(item, Latencies) and getattr(item, get) is not None]
+        return float(np.median(values)) if values else None
+
+    return {**{f"request_{get}": median(get) for get in ("average_ns", "p50_ns", "p99_ns")},
+            **{f"{function}_p99_ns": (calls.get(function) or {}).get("p99") for function in ("malloc", "free")}}
+
+
+def _run_object(run: RealRun) -> dict[str, Any]:
+    return {"round": run.round, "cpu_ns": run.cpu_ns, "wall_ns": round(run.conduct.wall_s * 1e9),
+            "rss_peak_bytes": run.process.peak_bytes, "rss_peak_sampled_bytes": run.process.sampled_peak_bytes,
+            "rss_mean_bytes": _known(run.process.mean_bytes), "samples": len(run.process.times_s)}
+
+
+def ranks(values: list[float], within: float) -> list[float]:
+    """From 1 for the least; values that lie within that share of the least of their group have the mean of their ranks."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    found, at = [0.0] * len(values), 0
+    while at < len(order):
+        first = values[order[at]]
+        group = [i for i in order[at:] if values[i] - first <= within * abs(first)]
+        for i in group:
+            found[i] = at + (len(group) + 1) / 2
+        at += len(group)
+    return found
+
+
+def spearman(one: list[float], other: list[float], within: float = 0.0) -> float | None:
+    """Spearman's rank correlation; None where all values of a side are equal, and so have no order."""
+    a, b = (np.array(ranks(values, within)) for values in (one, other))
+    if a.size < 2 or a.std() == 0 or b.std() == 0:
+        return None
+    return float(np.corrcoef(a, b)[0, 1])
+
+
+def _extremes(table: pd.DataFrame, names: list[str], most: bool) -> list[str]:
+    """Whoever really has the least, or the most, with those that can't be told from it: within 1 % or the interval."""
+    medians = {name: float(table[name].median()) for name in names}
+    end = (max if most else min)(medians, key=medians.__getitem__)
+    tied = []
+    for name in names:
+        estimate = estimate_ratio((table[name] / table[end]).dropna().to_numpy())
+        equal = abs(medians[name] / medians[end] - 1) <= SAME_WITHIN or estimate.ci_low <= 1 <= estimate.ci_high
+        tied += [name] if equal else []
+    return tied
+
+
+def _ends_agree(expected: list[str], actual: list[str], names: list[str]) -> bool | None:
+    """Whether who was expected to have the least (or the most) has it. None where the real program has no least: none of the
+    allocators can be told from the others, and there was nothing to predict. Who expected all to be equal, where they are
+    not, has named nobody."""
+    if set(actual) == set(names):
+        return None
+    return set(expected) != set(names) and bool(set(expected) & set(actual))
+
+
+def _agreement(found: Validation, allocators: list[dict[str, Any]]) -> dict[str, Any]:
+    good = [item for item in allocators if "memory" in item]
+    names = [item["name"] for item in good]
+    agreed: dict[str, Any] = {}
+    for figure in ("peak", "mean"):
+        predicted = [item["memory"][figure]["predicted_bytes"] for item in good]
+        real = [item["memory"][figure]["real_bytes"] for item in good]
+        if not all(real) or len(good) < 2:
+            continue
+        table, of = found.real_table(figure), dict(zip(names, predicted, strict=True))
+        agreed[figure] = {"spearman": spearman(predicted, real, SAME_WITHIN)}
+        for word, most in (("best", False), ("worst", True)):
+            end = (max if most else min)(predicted)
+            expected = [name for name in names if abs(of[name] / end - 1) <= SAME_WITHIN]
+            actual = _extremes(table, names, most)
+            agreed[figure][word] = {"predicted": expected, "real": actual, "agrees": _ends_agree(expected, actual, names)}
+    others = [item["cpu"] for item in good if item["name"] != found.baseline]
+    differences = [(cpu["predicted_difference_ns"], cpu["real_difference_ns"]) for cpu in others]
+    known = [(0.0, 0.0), *(pair for pair in differences if None not in pair)]
+    agreed["cpu"] = {
+        "spearman": spearman([one for one, _ in known], [other for _, other in known]),
+        "resolved": sum(cpu["resolved"] for cpu in others), "pairs": len(others),
+        "signs_agree": sum(cpu["sign_agrees"] is True for cpu in others),
+    }
+    return agreed
+
+
+def _curve_object(found: Validation) -> dict[str, Any] | None:
+    """The recorded curve against that of the same allocator in the replay; None where that did not take part."""
+    same = next((item.name for item in found.allocators if item.kind == found.recording.kind
+                 and not found.environments.get(item.name)), None)
+    rows = memory_rows(found.rows, same) if same else []
+    if not rows:
+        return None
+    differences, means = zip(*(curve_difference(found.memory, row) for row in rows), strict=True)
+    difference, mean = float(np.median(differences)), float(np.median(means))
+    return {"allocator": same, "difference_bytes": _known(difference), "recorded_mean_bytes": _known(mean),
+            "difference": _known(difference / mean) if mean > 0 else None}
+
+

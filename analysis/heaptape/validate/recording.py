@@ -1,0 +1,174 @@
+"""The one recording that a validation predicts from: the program under `heaptape record`, and the trace of one of its
+processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import HeaptapeError
+from ..tune.replay import ReplayFailed, run_tool
+from .observed_run import ObservedRun
+from .program import Conduct, Program
+
+# A log without calls makes no trace.
+_LOG_LINE = re.compile(r"^  ([1-9][\d,]*) calls: (.+\.mraw) \(", re.MULTILINE)
+LOGS_MAX = 50
+"""So many logs, those with the most calls, are looked at."""
+
+BRIEF_S, BRIEF_RECORDINGS = 2.0, 5
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What was recorded: of how many processes, whether the one that counts is the program itself and, if not, how many others
+    of its executable took more CPU time; and how the program ended and what it printed meanwhile."""
+
+    trace: Path
+    info: dict[str, Any]
+    conduct: Conduct
+    processes: int
+    is_root: bool
+    busier: int
+
+    @property
+    def executable(self) -> str:
+        """The base name of what the recorded process executed."""
+        return _executable(self.info)
+
+    @property
+    def context(self) -> dict[str, Any]:
+        """The recording's own words: machine, command, allocator."""
+        return _context(self.info)
+
+    @property
+    def kind(self) -> str:
+        """Of the allocator that served when the program was recorded."""
+        return str(self.context.get("allocator_name") or "")
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """A recorded run: its logs, those with the most calls first, and the process that the recorder started."""
+
+    folder: Path
+    logs: list[tuple[int, Path]]
+    conduct: Conduct
+    pid: int | None
+
+
+def record(heaptape: str, program: Program, folder: Path, process: str | None, limit_s: float) -> Recording:
+    """One recording; of a program that ends soon the quickest of several, because what else the machine does stretches pauses
+    of such a run beyond what is the program's own. Raises HeaptapeError where nothing was recorded."""
+    best = _attempt(heaptape, program, folder, limit_s)
+    if program.server is None and best.conduct.wall_s < BRIEF_S:
+        for _ in range(BRIEF_RECORDINGS - 1):
+            other = _attempt(heaptape, program, folder, limit_s)
+            best, worse = (other, best) if other.conduct.wall_s < best.conduct.wall_s else (best, other)
+            shutil.rmtree(worse.folder)
+    trace = folder / "trace.bin"
+    info, chosen = _choose(heaptape, best.logs, trace, process)
+    is_root = _context(info).get("pid") == best.pid
+    busier = 0 if is_root else _busier(heaptape, info, [log for _, log in best.logs if log != chosen], folder)
+    shutil.rmtree(best.folder)
+    return Recording(trace, info, best.conduct, len(best.logs), is_root, busier)
+
+
+def _attempt(heaptape: str, program: Program, folder: Path, limit_s: float) -> _Attempt:
+    logs, out, said = _log_folder(folder), folder / "recorded.out", folder / "record.err"
+    with ObservedRun(program.start(dict(os.environ), out, said, [heaptape, "record", "-v", "-o", str(logs), "--"])) as run:
+        conduct = program.conduct(run, folder, limit_s, "the recording")
+    conduct = replace(conduct, stdout_sha256=sha256_of(out))
+    return _Attempt(logs, _logs(said.read_text(errors="replace")), conduct, run.first_child)
+
+
+def who_serves(heaptape: str, program: Program, environment: dict[str, str], recording: Recording, folder: Path,
+               limit_s: float) -> str:
+    """The file that the recorder finds behind itself in that environment, in the process that was recorded: there is no
+    better witness, but it takes another run, of a server without load."""
+    logs, said = _log_folder(folder), folder / "proof.err"
+    prefix = [heaptape, "record", "-v", "--max-size", "1M", "-o", str(logs), "--"]
+    unloaded = replace(program, load=":") if program.server else program
+    with ObservedRun(unloaded.start(environment, None, said, prefix)) as run:
+        unloaded.conduct(run, folder, limit_s, "the proof of who serves")
+    found = _logs(said.read_text(errors="replace"))
+    info, _ = _choose(heaptape, found, folder / "proof.bin", recording.executable)
+    shutil.rmtree(logs)
+    return str(_context(info).get("allocator") or "")
+
+
+def _log_folder(folder: Path) -> Path:
+    """A server that root starts becomes another user, who is to write logs as well, where nobody else finds the way."""
+    made = Path(tempfile.mkdtemp(prefix="logs-", dir=folder))
+    if os.geteuid() == 0:
+        folder.chmod(0o711)
+        made.chmod(0o1733)
+    return made
+
+
+def _logs(words: str) -> list[tuple[int, Path]]:
+    """Of what the recorder said: calls and log, those with the most calls first."""
+    found = [(int(calls.replace(",", "")), Path(path)) for calls, path in _LOG_LINE.findall(words)]
+    if not found:
+        raise HeaptapeError(f"nothing was recorded: {last_line(words)}")
+    return sorted(found, key=lambda item: -item[0])
+
+
+def _convert(heaptape: str, log: Path, trace: Path) -> dict[str, Any]:
+    """What `info` says of the trace."""
+    try:
+        run_tool([heaptape, "convert", "-q", "-o", str(trace), "--", str(log)])
+        info: dict[str, Any] = json.loads(run_tool([heaptape, "info", "--json", "--", str(trace)]))
+    except ReplayFailed as error:
+        raise HeaptapeError(str(error)) from error
+    return info
+
+
+def _choose(heaptape: str, logs: list[tuple[int, Path]], trace: Path, process: str | None) -> tuple[dict[str, Any], Path]:
+    """The process with the most calls, or of that name, whose trace is left; and its log."""
+    seen: list[str] = []
+    for _, log in logs[: LOGS_MAX if process else 1]:
+        info = _convert(heaptape, log, trace)
+        if process in (None, _executable(info)):
+            return info, log
+        seen.append(_executable(info))
+        trace.unlink()
+    raise HeaptapeError(f"--process {process}: no such process was recorded; there were {', '.join(dict.fromkeys(seen))}")
+
+
+def _busier(heaptape: str, info: dict[str, Any], logs: list[Path], folder: Path) -> int:
+    """How many processes of the same executable took more CPU time: by that the process is known again in a real run."""
+    trace, more = folder / "other.bin", 0
+    for log in logs[:LOGS_MAX]:
+        other = _convert(heaptape, log, trace)
+        trace.unlink()
+        more += _executable(other) == _executable(info) and (other["recorded_cpu_ns"] or 0) > (info["recorded_cpu_ns"] or 0)
+    return more
+
+
+def _context(info: dict[str, Any]) -> dict[str, Any]:
+    found = info.get("context")
+    return found if isinstance(found, dict) else {}
+
+
+def _executable(info: dict[str, Any]) -> str:
+    return os.path.basename(str(_context(info).get("executable") or ""))
+
+
+def last_line(words: str) -> str:
+    """What was said last, without who says it."""
+    lines = [line for line in words.splitlines() if line.strip()]
+    return lines[-1].removeprefix("heaptape record: ") if lines else "it ended without a word"
+
+
+def sha256_of(path: Path) -> str:
+    """Of a file's contents."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

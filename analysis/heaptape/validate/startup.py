@@ -1,0 +1,78 @@
+"""What starting a program costs under each allocator: loading the library and what it depends on, and its first steps."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from pathlib import Path
+from statistics import median
+
+from ..base.errors import HeaptapeError
+from ..tune.replay import run_tool
+from .observed_run import ObservedRun, Start
+from .rounds import Contender, shuffled
+
+STARTS = 25
+"""How often the program that does nothing is started under each allocator."""
+
+_NOTHING, _SLEEP = "/bin/true", "/bin/sleep"
+_SLEEPS = 3
+_LIMIT_S = 20.0
+_NEEDED = re.compile(r"=> (/[^ :]+) \(")
+
+
+def needed_libraries(path: str) -> list[str]:
+    """All that the loader brings with an executable or a library; nothing where that can't be known."""
+    try:
+        return _NEEDED.findall(run_tool(["ldd", path]))
+    except HeaptapeError:
+        return []
+
+
+def startup_costs(contenders: list[Contender], executable: str, seed: int, problems: dict[str, str]) -> dict[str, float]:
+    """By allocator: the median of the CPU time of a program that does nothing. What an allocator depends on, such as the C++
+    library, and the executable brings anyway, costs that nothing: it is loaded under each. Adds to the problems."""
+    wanted = {path for item in contenders if item.library for path in needed_libraries(item.library)}
+    common = [path for path in needed_libraries(executable) if path in wanted and "/libc.so" not in path]
+    found: dict[str, list[int]] = {item.allocator.name: [] for item in contenders}
+    order = random.Random(seed)
+    for contender in [item for _ in range(STARTS) for item in shuffled(contenders, order)]:
+        name = contender.allocator.name
+        if name in problems:
+            continue
+        try:
+            found[name].append(_start_nothing(contender, common))
+        except HeaptapeError as error:
+            problems[name] = str(error)
+    return {name: float(median(values)) for name, values in found.items() if name not in problems}
+
+
+def _start_nothing(contender: Contender, libraries: list[str]) -> int:
+    """CPU time in ns."""
+    preload = ":".join(filter(None, [contender.environment.get("LD_PRELOAD", ""), *libraries]))
+    environment = contender.environment | ({"LD_PRELOAD": preload} if preload else {})
+    with ObservedRun(Start([_NOTHING], environment)) as run:
+        run.watch(None, _LIMIT_S, _NOTHING)
+    if run.exit_status:
+        raise HeaptapeError(f"{_NOTHING} ended with status {run.exit_status}")
+    return run.cpu_ns
+
+
+def recorder_memory_bytes(heaptape: str, folder: Path) -> int:
+    """What the recorder's library adds to the anonymous memory of a program that only sleeps. It is in all that was recorded, and
+    in no program that runs without any preloaded library."""
+    logs = folder / "idle"
+    logs.mkdir(exist_ok=True)
+    recorder = [heaptape, "record", "-q", "-o", str(logs), "--"]
+    seen: dict[bool, list[int]] = {False: [], True: []}
+    for _ in range(_SLEEPS):
+        for recorded in seen:
+            argv = [*(recorder if recorded else []), _SLEEP, "0.05"]
+            with ObservedRun(Start(argv, dict(os.environ)), os.path.basename(os.path.realpath(_SLEEP))) as run:
+                run.watch(None, _LIMIT_S, _SLEEP)
+            readings = [item.rss_bytes[-1] for item in run.watched if item.rss_bytes]
+            seen[recorded] += readings[-1:]
+    if not all(seen.values()):
+        return 0
+    return max(int(median(seen[True]) - median(seen[False])), 0)

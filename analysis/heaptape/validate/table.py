@@ -1,0 +1,121 @@
+"""A validation for the terminal: memory, CPU, requests, and how far the order of the allocators is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..base.units import MISSING, byte_count, count, decimal, known, nanoseconds
+
+_GAP = "  "
+
+
+def _table(columns: list[str], rows: list[list[str]], left: frozenset[int] = frozenset({0})) -> list[str]:
+    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
+    return [_GAP.join(cell.ljust(width) if i in left else cell.rjust(width)
+                      for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip() for row in [columns, *rows]]
+
+
+def _share(value: float | None) -> str:
+    return f"{100 * value:+.1f} %" if value is not None and known(value) else MISSING
+
+
+def _shares(error: dict[str, Any]) -> str:
+    low, high = error["error_low"], error["error_high"]
+    return f"[{100 * low:+.1f}, {100 * high:+.1f}]" if low is not None else ""
+
+
+def _milliseconds(value_ns: float | None) -> str:
+    return f"{value_ns / 1e6:+,.1f}" if value_ns is not None and known(value_ns) else MISSING
+
+
+def validation_text(document: dict[str, Any]) -> str:
+    """All of it; the document is that of --json."""
+    good = [item for item in document["allocators"] if "memory" in item]
+    parts = [_heading(document), _memory_table(good), _cpu_table(good, document["baseline"], document["server"])]
+    if document["server"]:
+        parts.append(_latency_table(good))
+    parts.append(_agreement_lines(document))
+    failed = [f"{item['name']}: failed: {item['problem']}" for item in document["allocators"] if item["problem"]]
+    parts.append([*failed, *(f"warning: {line}" for line in document["warnings"])])
+    return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def _heading(document: dict[str, Any]) -> list[str]:
+    recorded = document["recorded"]
+    version = f" {recorded['allocator_version']}" if recorded["allocator_version"] else ""
+    told = (f"{document['program']}: {count(recorded['calls'])} calls recorded under {recorded['allocator'] or MISSING}{version}, "
+            f"{nanoseconds(recorded['cpu_ns'])} of CPU; {document['rounds']} rounds, seed {document['seed']}")
+    return [told]
+
+
+def _memory_table(good: list[dict[str, Any]]) -> list[str]:
+    rows = []
+    for item in good:
+        cells = [item["name"]]
+        for figure in ("peak", "mean"):
+            it = item["memory"][figure]
+            cells += [byte_count(it["predicted_bytes"]), byte_count(it["real_bytes"]), _share(it["error"]), _shares(it),
+                      _share(it["heap_error"])]
+        rows.append(cells)
+    columns = ["predicted", "real", "error", "95 %", "of heap"]
+    return _table(["allocator", f"peak RSS {columns[0]}", *columns[1:], f"mean RSS {columns[0]}", *columns[1:]], rows,
+                  frozenset({0, 4, 9}))
+
+
+def _cpu_table(good: list[dict[str, Any]], baseline: str, server: bool) -> list[str]:
+    rows = []
+    for item in good:
+        cpu = item["cpu"]
+        cells = [item["name"], nanoseconds(cpu["real_ns"])]
+        if item["name"] == baseline:
+            rows.append([*cells, "", "baseline", "", "", ""])
+            continue
+        low, high = cpu["real_low_ns"], cpu["real_high_ns"]
+        interval = f"[{_milliseconds(low)}, {_milliseconds(high)}]" if low is not None else ""
+        sign = {True: "yes", False: "no", None: ""}[cpu["sign_agrees"]]
+        rows.append([*cells, _milliseconds(cpu["predicted_difference_ns"]), _milliseconds(cpu["real_difference_ns"]), interval,
+                     f"sign {'agrees' if sign == 'yes' else 'differs'}" if sign else "unresolved",
+                     decimal(cpu["predicted_over_real"])])
+    title = "CPU of the load" if server else "CPU"
+    return _table(["allocator", title, f"less {baseline}'s, ms: predicted", "real", "95 %", "", "predicted / real"], rows,
+                  frozenset({0, 4, 5}))
+
+
+def _latency_table(good: list[dict[str, Any]]) -> list[str]:
+    rows = [[item["name"], *(nanoseconds(item["latency"][key]) for key in
+             ("request_average_ns", "request_p50_ns", "request_p99_ns", "malloc_p99_ns", "free_p99_ns"))] for item in good]
+    return _table(["allocator", "requests on average", "p50", "p99", "replayed malloc p99", "free p99"], rows)
+
+
+def _agreement_lines(document: dict[str, Any]) -> list[str]:
+    agreed, lines = document["agreement"], []
+    titles = {"peak": "peak RSS", "mean": "mean RSS", "cpu": "CPU"}
+    told = [f"{title} {decimal(agreed[name]['spearman'])}" for name, title in titles.items() if name in agreed]
+    lines.append(f"rank correlation (Spearman): {', '.join(told)}")
+    for name in ("peak", "mean"):
+        if name in agreed:
+            best, worst = agreed[name]["best"], agreed[name]["worst"]
+            lines.append(_ends_line(titles[name], best, worst))
+    cpu = agreed["cpu"]
+    lines.append(f"CPU: {cpu['resolved']} of {cpu['pairs']} differences resolved, {cpu['signs_agree']} of them with the sign predicted")
+    curve = document["curve"]
+    lines.append(f"recorded RSS curve against that of {curve['allocator']}'s replay: {_share(curve['difference']).lstrip('+')} apart on average"
+                 if curve else "recorded RSS curve: the allocator that served then did not take part in the replay")
+    return lines
+
+
+def _ends_line(title: str, best: dict[str, Any], worst: dict[str, Any]) -> str:
+    if best["agrees"] is None and worst["agrees"] is None:
+        expected = "" if set(best["predicted"]) == set(best["real"]) else \
+            f" (predicted: least {', '.join(best['predicted'])}; most {', '.join(worst['predicted'])})"
+        return f"{title}: the allocators do not differ{expected or ', as predicted'}"
+    return f"{title}: least {_same(best)}; most {_same(worst)}"
+
+
+def _same(ends: dict[str, Any]) -> str:
+    predicted, real = ", ".join(ends["predicted"]), ", ".join(ends["real"])
+    if ends["agrees"] is None:
+        return "none: they do not differ"
+    if ends["agrees"]:
+        return f"{real} (as predicted)"
+    return f"{real} (predicted: {predicted})"

@@ -1,0 +1,386 @@
+"""The verb `validate`: what a replay predicts of a program, beside what the real program does under each allocator."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..base.arguments import duration, positive, seed_number, several
+from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
+from ..base.files import refuse_inputs, write_whole
+from ..base.printable import printable
+from ..base.progress import ProgressLine
+from ..fleet.unit import find_replay
+from ..results.reader import read_results
+from ..trace.reader import read_trace
+from ..tune.replay import ReplayFailed, run_tool
+from .allocators import (
+    RealAllocator,
+    choose_baseline,
+    environment_of,
+    find_allocators,
+    preload_path,
+)
+from .figures import Validation, figures_object, memory_rows
+from .prediction import heap_curve, recorded_memory
+from .program import Program
+from .recording import Recording, record, who_serves
+from .rounds import Contender, RealRun, RealRunFailed, run_real, shuffled
+from .startup import recorder_memory_bytes, startup_costs
+from .table import validation_text
+
+ROUNDS, ROUNDS_MIN = 8, 2
+READINGS_MIN = 50
+_REPLAY_POINTS = 10_000
+_BLOCKS = 4
+"""Replays and real runs take turns so often: a machine that is slower for some minutes is so for both."""
+_RECORDING_LIMIT_S = 3600.0
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    validate = verbs.add_parser(
+        "validate", help="hold a replay's predictions against the real program",
+        usage="heaptape validate [OPTION...] -- COMMAND [ARGUMENT...]\n"
+              "       heaptape validate [OPTION...] --start CMD --load CMD [--stop CMD] [--ready CMD]")
+    validate.set_defaults(run=run_validate)
+    validate.add_argument("command", nargs="*", metavar="COMMAND", help="the program, with its arguments")
+    validate.add_argument("--start", metavar="CMD", help="start a server, in the foreground (by sh -c, like the other three)")
+    validate.add_argument("--load", metavar="CMD", help="what the server is to serve; what it prints of latencies is read")
+    validate.add_argument("--stop", metavar="CMD", help="end the server (else: SIGTERM)")
+    validate.add_argument("--ready", metavar="CMD", help="repeated until it succeeds, then the load begins (else: after 1 s)")
+    validate.add_argument("--alloc", metavar="LIST", help="allocators as for replay, with commas between "
+                          "(glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
+    validate.add_argument("--baseline", metavar="NAME", help="allocator to compare with (glibc, else the first)")
+    validate.add_argument("--rounds", type=several, default=ROUNDS, metavar="N", help=f"of real runs ({ROUNDS})")
+    validate.add_argument("--replay-rounds", type=positive, default=ROUNDS, metavar="N", help=f"of replays ({ROUNDS})")
+    validate.add_argument("--process", metavar="NAME", help="of several processes, the one of this executable "
+                          "(the one with the most calls)")
+    validate.add_argument("--stdin", metavar="FILE", help="what the program reads in each run (/dev/null)")
+    validate.add_argument("--timeout", type=duration, metavar="TIME",
+                          help="a run that takes longer has failed (1h for the recording, then ten times that and a minute)")
+    validate.add_argument("--budget", type=duration, metavar="TIME",
+                          help="begin no round that would end later than TIME from now, such as 5m; 2 rounds always run")
+    validate.add_argument("--seed", type=seed_number, metavar="N", help="of the order of the runs (random, and printed)")
+    validate.add_argument("--keep", metavar="DIR", help="keep the trace and the replay's results in DIR")
+    validate.add_argument("-o", "--output", metavar="FILE", help="write a line of JSON for each curve of memory")
+    validate.add_argument("--json", action="store_true", help="print JSON for machines")
+    talk = validate.add_mutually_exclusive_group()
+    talk.add_argument("-q", "--quiet", action="store_true", help="show no progress")
+    talk.add_argument("-v", "--verbose", action="store_true", help="say on stderr what is done, and what each run measured")
+
+
+class _Talk:
+    """To stderr: a line that is redrawn, or with -v one for each step."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._verbose = options.verbose
+        self._line = ProgressLine(not options.quiet and not options.verbose)
+
+    def step(self, words: str) -> None:
+        """What is done now."""
+        if self._verbose:
+            print(f"heaptape validate: {printable(words)}", file=sys.stderr, flush=True)
+        else:
+            self._line.show(words)
+
+    def detail(self, words: str) -> None:
+        """For -v alone."""
+        if self._verbose:
+            print(f"  {printable(words)}", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leaves no line."""
+        self._line.end()
+
+
+def _program(options: argparse.Namespace) -> Program:
+    """Raises UsageError where it is neither a command nor a server."""
+    scripts = {name: getattr(options, name) for name in ("start", "load", "stop", "ready")}
+    if options.command and any(scripts.values()):
+        raise UsageError("either -- COMMAND or --start with --load expected, not both")
+    if not options.command and not (scripts["start"] and scripts["load"]):
+        raise UsageError("-- COMMAND expected, or a server's --start and --load")
+    if options.command and not shutil.which(options.command[0]):
+        raise UsageError(f"{options.command[0]}: no such program")
+    if options.stdin and not os.path.isfile(options.stdin):
+        raise UsageError(f"--stdin {options.stdin}: no such file")
+    for name, path in (("--keep", options.keep), ("-o", options.output)):
+        if path and not os.access(path if os.path.exists(path) and not os.path.isfile(path) else Path(path).parent, os.W_OK):
+            raise UsageError(f"{name} {path}: can't write there")
+    if options.output:
+        refuse_inputs(options.output, [options.stdin] if options.stdin else [])
+    if options.output and os.path.isdir(options.output):
+        raise UsageError(f"-o {options.output}: is a folder")
+    if options.keep and os.path.lexists(options.keep):
+        raise UsageError(f"--keep {options.keep}: is there already")
+    return Program(options.command, scripts["start"], scripts["load"], scripts["stop"], scripts["ready"],
+                   Path(options.stdin) if options.stdin else None, dict(os.environ))
+
+
+def find_heaptape(replay: str) -> str:
+    """The front end beside the replayer."""
+    beside = Path(shutil.which(replay) or replay).parent / "heaptape"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("heaptape")
+    if not found:
+        raise HeaptapeError(f"heaptape was not found beside {replay}, nor in PATH")
+    return found
+
+
+@contextmanager
+def _folder(keep: str | None) -> Iterator[Path]:
+    """Where everything is written meanwhile; what is to be kept gets its name at the end."""
+    target = Path(keep) if keep else None
+    try:
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}." if target else "heaptape-validate-",
+                                     dir=target.parent if target else None))
+    except OSError as error:
+        raise HeaptapeError(f"{keep or tempfile.gettempdir()}: can't write: {error.strerror}") from error
+    try:
+        yield made
+        if target:
+            kept = made / "kept"
+            kept.mkdir()
+            for name in ("trace.bin", "replay.jsonl"):
+                (made / name).rename(kept / name)
+            kept.rename(target)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class _Tools:
+    """The programs, and what they are told to compare."""
+
+    replay: str
+    heaptape: str
+    alloc: str
+    baseline: str
+
+
+def _replay(tools: _Tools, rounds: int, seed: int, recording: Recording, folder: Path,
+            options: argparse.Namespace) -> tuple[dict[str, dict[str, Any]], str]:
+    """One block of rounds, whose rows go behind those that are there: the comparison by allocator, and what went wrong, if
+    something did without ending all."""
+    rows, problem, printed = folder / "replay.jsonl", "", "{}"
+    command = [tools.replay, "-q", "--json", "--alloc", tools.alloc, "--baseline", tools.baseline, "--rounds", str(rounds),
+               "--seed", str(seed), "--points", str(_REPLAY_POINTS), "-o", str(rows)]
+    # The real runs are to have the other half.
+    budget_s = options.budget / 2 * rounds / options.replay_rounds if options.budget else 0.0
+    command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget else []
+    try:
+        printed = run_tool([*command, "--", str(recording.trace)])
+    except ReplayFailed as error:
+        problem, printed = str(error), error.printed or "{}"
+        if not rows.exists():
+            raise HeaptapeError(f"the replay failed: {problem}") from error
+    return {item["name"]: item for item in json.loads(printed).get("allocators", [])}, problem
+
+
+def _blocks(rounds: int, count: int) -> list[int]:
+    """The rounds, divided as evenly as can be."""
+    return [rounds * (i + 1) // count - rounds * i // count for i in range(count)]
+
+
+def _why_not(rows: pd.DataFrame, name: str) -> str:
+    """What a row says of an allocator that failed in the replay."""
+    told = rows[rows["allocator"] == name].get("problem", pd.Series(dtype=object)).dropna()
+    return f"in the replay: {told.iloc[0]}" if len(told) else ""
+
+
+def _environment(rows: pd.DataFrame, name: str) -> list[str]:
+    found = rows[rows["allocator"] == name]
+    told = found["allocator_environment"].iloc[0] if len(found) and "allocator_environment" in found else []
+    return [str(item) for item in told] if isinstance(told, list) else []
+
+
+def _contender(allocator: RealAllocator, rows: pd.DataFrame, recording: Recording) -> Contender:
+    preload = preload_path(allocator, recording.kind)
+    environment = environment_of(dict(os.environ), preload, _environment(rows, allocator.name))
+    return Contender(allocator, environment, preload)
+
+
+def _without(contenders: list[Contender], problems: dict[str, str]) -> list[Contender]:
+    return [item for item in contenders if item.allocator.name not in problems]
+
+
+def _prove(program: Program, heaptape: str, contenders: list[Contender], recording: Recording, problems: dict[str, str],
+           folder: Path, talk: _Talk) -> None:
+    """A program that brings its own allocator may call that whatever is preloaded. So the recorder is asked who serves."""
+    for contender in _without(contenders, problems):
+        name = contender.allocator.name
+        talk.step(f"making sure that {name} serves")
+        limit_s = 10 * recording.conduct.wall_s + 60
+        try:
+            serves = who_serves(heaptape, program, contender.environment, recording, folder, limit_s)
+        except HeaptapeError as error:
+            problems[name] = str(error)
+            continue
+        if os.path.realpath(serves) != os.path.realpath(contender.allocator.path):
+            problems[name] = f"preloaded, it does not serve {recording.executable}: {serves} does"
+
+
+@dataclass
+class _RealRounds:
+    """Fills in the runs. An allocator that fails costs its own runs only; the baseline costs them all."""
+
+    found: Validation
+    program: Program
+    left: list[Contender]
+    folder: Path
+    limit_s: float
+    ends: float | None
+    talk: _Talk
+    order: random.Random
+    done: int = 0
+    spent_s: float = 0.0
+    different: list[str] = field(default_factory=list)
+
+    def run(self, rounds: int) -> bool:
+        """So many more rounds; False if there is no time for the next one."""
+        for _ in range(rounds):
+            now = time.monotonic()
+            if self.ends is not None and self.done >= ROUNDS_MIN and now + self.spent_s / self.done > self.ends:
+                return False
+            for contender in shuffled(self.left, self.order):
+                self._one(contender)
+            self.done += 1
+            self.spent_s += time.monotonic() - now
+        return True
+
+    def _one(self, contender: Contender) -> None:
+        found, name = self.found, contender.allocator.name
+        self.talk.step(f"round {self.done + 1} of {found.rounds}: {name}")
+        try:
+            run = run_real(self.program, contender, found.recording, self.folder, self.done, self.limit_s)
+        except RealRunFailed as error:
+            if name == found.baseline:
+                raise
+            found.problems[name] = str(error).removeprefix(f"{name}: ")
+            self.left.remove(contender)
+            return
+        self.talk.detail(f"{run.cpu_ns / 1e6:,.1f} ms of CPU, peak {run.process.peak_bytes / 1e6:,.2f} MB, "
+                         f"mean {run.process.mean_bytes / 1e6:,.2f} MB, {len(run.process.times_s):,} readings")
+        found.runs.append(run)
+        # A server prints its pid and the time of day.
+        if run.stdout_sha256 not in (None, found.recording.conduct.stdout_sha256) and not found.is_server:
+            self.different.append(name)
+
+    def doubts(self) -> list[str]:
+        """What is to be said of the runs."""
+        runs, said = self.found.runs, []
+        readings = sorted(len(run.process.times_s) for run in runs)[len(runs) // 2] if runs else 0
+        if readings < READINGS_MIN:
+            said.append(f"only {readings} readings of memory in a run: the program ends too soon for its memory to be measured")
+        status = self.found.recording.conduct.exit_status
+        if status and not self.found.is_server:
+            said.append(f"the program ends with status {status}, as recorded")
+        if self.different:
+            said.append(f"what the program printed differs from the recording under {', '.join(self.different)}")
+        return said
+
+
+def run_validate(options: argparse.Namespace) -> int:
+    """heaptape validate"""
+    program, replay = _program(options), find_replay()
+    alloc, allocators = find_allocators(replay, options.alloc)
+    tools, talk = _Tools(replay, find_heaptape(replay), alloc, choose_baseline(allocators, options.baseline)), _Talk(options)
+    seed = options.seed if options.seed is not None else random.randrange(1_000_000)
+    try:
+        with _folder(options.keep) as folder:
+            found = _measure(options, program, tools, allocators, seed, folder, talk)
+            document = figures_object(found)
+            talk.end()
+            # Before the files: what can't be written must not cost what was measured.
+            print(json.dumps(document, indent=1) if options.json else printable(validation_text(document), keep="\n"), flush=True)
+            if options.output:
+                write_whole(options.output, _curve_lines(found), [options.stdin] if options.stdin else [])
+    finally:
+        talk.end()
+    for name, problem in found.problems.items():
+        print(f"heaptape validate: {printable(name)}: {printable(problem)}", file=sys.stderr)
+    return EXIT_FAILED if found.problems else 0
+
+
+def _contenders(found: Validation, program: Program, tools: _Tools, folder: Path, talk: _Talk) -> list[Contender]:
+    """Those that can be run for real, with what starting a program costs under each."""
+    recording, problems, rows = found.recording, found.problems, found.rows
+    contenders = [_contender(item, rows, recording) for item in found.allocators]
+    if recording.kind != "glibc":
+        _prove(program, tools.heaptape, contenders, recording, problems, folder, talk)
+    talk.step("measuring what starting a program costs")
+    startup = startup_costs(_without(contenders, problems), str(recording.context.get("executable") or ""), found.seed, problems)
+    if found.baseline in problems:
+        raise HeaptapeError(f"{found.baseline}: {problems[found.baseline]}")
+    found.startup_ns = startup
+    # What is preloaded costs the loader about as much as the recorder did.
+    found.preloaded = {item.allocator.name for item in contenders if item.library}
+    found.recorder_bytes = recorder_memory_bytes(tools.heaptape, folder)
+    return _without(contenders, problems)
+
+
+def _measure(options: argparse.Namespace, program: Program, tools: _Tools, allocators: list[RealAllocator], seed: int,
+             folder: Path, talk: _Talk) -> Validation:
+    begun = time.monotonic()
+    talk.step("recording")
+    recording = record(tools.heaptape, program, folder, options.process, float(options.timeout or _RECORDING_LIMIT_S))
+    with read_trace(recording.trace) as trace:
+        memory = recorded_memory(trace, float(recording.info["duration_ns"]))
+    count = min(_BLOCKS, options.rounds, options.replay_rounds)
+    replays, real = _blocks(options.replay_rounds, count), _blocks(options.rounds, count)
+    talk.step(f"replaying {recording.info['events']:,} calls")
+    compared, problem = _replay(tools, replays[0], seed, recording, folder, options)
+    rows = read_results(folder / "replay.jsonl")
+    problems = {item.name: _why_not(rows, item.name) or problem or "was not replayed"
+                for item in allocators if not memory_rows(rows, item.name)}
+    if tools.baseline in problems:
+        raise HeaptapeError(f"the replay failed: {problems[tools.baseline]}")
+    found = Validation(program.title, recording, memory, allocators, tools.baseline, rows, compared, [], {}, options.rounds,
+                       seed, problems, environments={item.name: _environment(rows, item.name) for item in allocators})
+    found.warnings += [f"in the replay: {problem}"] if problem and not problems else []
+    contenders = _contenders(found, program, tools, folder, talk)
+    rounds = _RealRounds(found, program, contenders, folder, float(options.timeout or 10 * recording.conduct.wall_s + 60),
+                         begun + options.budget if options.budget else None, talk, random.Random(seed))
+    for block in range(count):
+        if block:
+            talk.step("replaying again")
+            _, problem = _replay(tools, replays[block], seed + block, recording, folder, options)
+            found.warnings += [f"in the replay: {problem}"] if problem else []
+        if not rounds.run(real[block]):
+            break
+    found.rounds, found.rows = rounds.done, read_results(folder / "replay.jsonl")
+    found.warnings += rounds.doubts()
+    return found
+
+
+def _curve_lines(found: Validation) -> str:
+    """A line for each curve: what was recorded, what is predicted, and every real run."""
+    lines: list[dict[str, Any]] = [{"curve": "recorded", "allocator": found.recording.kind,
+                                    "time_ns": found.memory.total.times_ns.tolist(),
+                                    "rss_bytes": found.memory.total.values.tolist(),
+                                    "own_rss_bytes": found.memory.own.values.tolist()}]
+    for item in found.allocators:
+        for row in memory_rows(found.rows, item.name)[:1]:
+            heap = heap_curve(row)
+            lines.append({"curve": "predicted", "allocator": item.name, "time_ns": heap.times_ns.tolist(),
+                          "rss_bytes": (heap.values + found.memory.own.at(heap.times_ns)).tolist()})
+    lines += [_real_line(run) for run in found.runs]
+    return "".join(json.dumps({"program": found.title} | line, separators=(",", ":")) + "\n" for line in lines)
+
+
+def _real_line(run: RealRun) -> dict[str, Any]:
+    times, rss = run.process.curve()
+    return {"curve": "real", "allocator": run.allocator, "round": run.round, "time_ns": times.tolist(), "rss_bytes": rss.tolist()}
