@@ -124,7 +124,7 @@ def test_a_library_by_its_path(tools: Tools, catalogue: list[dict]) -> None:
 
 
 def test_the_page_is_what_the_catalogue_says(tools: Tools) -> None:
-    program = ROOT / "bench" / "allocators_page.py"
+    program = ROOT / "bench" / "figures" / "allocators_page.py"
     done = subprocess.run([sys.executable, program, "--replay", tools.replay_program],
                           capture_output=True, check=True, timeout=120, env=clean_environment())
     expected = (ROOT / "docs" / "allocators.md").read_text()

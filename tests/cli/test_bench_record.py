@@ -1,4 +1,4 @@
-"""bench/record.py compares what it is asked to and says what it measured. No time is held to."""
+"""bench/figures/record.py compares what it is asked to and says what it measured. No time is held to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from tool_runner import Tools, run
 
-RECORD = Path(__file__).resolve().parents[2] / "bench" / "record.py"
+RECORD = Path(__file__).resolve().parents[2] / "bench" / "figures" / "record.py"
 RECORDERS = ("untraced", "null", "reference", "heaptape")
 
 

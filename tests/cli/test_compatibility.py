@@ -14,7 +14,7 @@ QUICK = ["perl", "sqlite3", "sort"]
 
 
 def script(repository: Path) -> Path:
-    return repository / "bench" / "compatibility.py"
+    return repository / "bench" / "compatibility" / "compatibility.py"
 
 
 def check(tools: Tools, repository: Path, folder: Path, name: str, timeout: float) -> None:
@@ -44,10 +44,10 @@ def test_quick_row(tools: Tools, repository: Path, tmp_path: Path, name: str) ->
 
 
 def all_names() -> list[str]:
-    folder = Path(__file__).resolve().parents[2] / "bench"
+    folder = Path(__file__).resolve().parents[2]
     sys.path.insert(0, str(folder))
     try:
-        from compatibility import PROGRAMS
+        from bench.compatibility.compatibility import PROGRAMS
     finally:
         sys.path.remove(str(folder))
     return [program.name for program in PROGRAMS]
@@ -69,8 +69,9 @@ def test_missing_program_is_a_row(tools: Tools, repository: Path, tmp_path: Path
     """A row whose program is not there says so, and is no failure."""
     (tmp_path / "check.py").write_text(
         "import sys\n"
-        f"sys.path.insert(0, {str(repository / 'bench')!r})\n"
-        "import dataclasses, compatibility\n"
+        f"sys.path.insert(0, {str(repository)!r})\n"
+        "import dataclasses\n"
+        "from bench.compatibility import compatibility\n"
         "program = dataclasses.replace(compatibility.PROGRAMS[0], needs=('no-such-program',))\n"
         f"row = compatibility.measure(program, compatibility.Path({str(tools.build)!r}), 1, None)\n"
         "print(row.verdict, row.note, compatibility.table_line(row), sep='|')\n")

@@ -1,4 +1,4 @@
-"""What bench/validate.py makes of many validations: totals, page, drawings; and that what it lists can be run at all."""
+"""What bench/validity/validate.py makes of many validations: totals, page, drawings; and that what it lists can be run at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
-PROGRAMS = tomllib.loads((BENCH / "validate_programs.toml").read_text())
+PROGRAMS = tomllib.loads((BENCH / "validity" / "programs.toml").read_text())
 
 
 def allocator(name: str, peak: float, mean: float, cpu: tuple[float, float] | None, resolved: bool = True) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def result(name: str, allocators: list[dict[str, Any]], agrees: bool, curve: flo
 
 @dataclass
 class Made:
-    """What one run of bench/validate.py printed and wrote."""
+    """What one run of bench/validity/validate.py printed and wrote."""
 
     printed: str
     said: str
@@ -67,7 +67,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def bench(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, BENCH / "validate.py", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run([sys.executable, BENCH / "validity" / "validate.py", *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_the_totals_are_those_of_all_programs(made: Made) -> None:

@@ -1,2 +1,0 @@
-javac -d . "$FILES/JavaWork.java"
-java -Xmx512m JavaWork

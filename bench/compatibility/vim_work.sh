@@ -1,3 +1,0 @@
-vim -es -u NONE -S "$FILES/ex_script.vim" || echo "status $?"
-md5sum out.txt
-cat count.txt

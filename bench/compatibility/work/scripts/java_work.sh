@@ -1,0 +1,2 @@
+javac -d . "$FILES/sources/JavaWork.java"
+java -Xmx512m JavaWork

@@ -1,0 +1,3 @@
+vim -es -u NONE -S "$FILES/sources/ex_script.vim" || echo "status $?"
+md5sum out.txt
+cat count.txt

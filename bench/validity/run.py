@@ -1,0 +1,114 @@
+"""Makes a program's inputs in a folder of its own and runs `heaptape validate` on it there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pwd
+import string
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench.compatibility.run import FOLDERS, find_program, free_port
+
+ROOT = Path(__file__).resolve().parents[2]
+SETUP_LIMIT_S = 300
+LIMIT_S = 3600
+ENDING_S = 30
+SCRIPTS = ("start", "ready", "load", "stop")
+
+
+class PassedOver(Exception):
+    """The program is missing here."""
+
+
+class Failed(Exception):
+    """It could not be measured."""
+
+
+def environment(program: dict[str, Any], folder: Path, build: Path) -> dict[str, str]:
+    """Nothing of the user's own but where Python finds heaptape; the home is the folder."""
+    found = [str(path.parent) for name in program["needs"] if (path := find_program(name))]
+    return {
+        "PATH": ":".join(dict.fromkeys([*FOLDERS, *found])), "HOME": str(folder), "LC_ALL": "C.UTF-8", "TZ": "UTC",
+        "PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "BENCH": str(ROOT / "bench"),
+        "RECIPES": str(ROOT / "traces" / "recipes"), "INPUT": str(folder), "PORT": str(free_port()),
+        "HEAPTAPE_PYTHON": os.environ.get("HEAPTAPE_PYTHON", sys.executable), "HEAPTAPE_REPLAY": str(build / "replay"),
+        "PYTHONPATH": str(ROOT / "analysis"), "PYTHONDONTWRITEBYTECODE": "1", **program.get("env", {}),
+    }
+
+
+def user_of(program: dict[str, Any]) -> pwd.struct_passwd | None:
+    """Who is to run what refuses to run as root."""
+    name = program.get("unprivileged")
+    if not name or os.getuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise PassedOver(f"will not run as root, and there is no user {name}") from None
+
+
+def command_line(program: dict[str, Any], variables: dict[str, str]) -> list[str]:
+    if "command" in program:
+        return ["--", *(string.Template(word).substitute(variables) for word in program["command"])]
+    # What starts the server is one command, and the title.
+    return [f"--{name}={'' if name == 'start' else 'set -eu; '}{program[name].strip()}" for name in SCRIPTS if name in program]
+
+
+def run_to_end(command: list[Any], limit_s: float, who: dict[str, Any]) -> tuple[int, bytes, bytes]:
+    """Status, output and what was said. It is asked to end where we are to, or where it takes too long: killed, it would leave
+    its own program behind."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **who)
+    try:
+        out, err = process.communicate(timeout=limit_s)
+    except BaseException as error:
+        process.terminate()
+        try:
+            process.communicate(timeout=ENDING_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise Failed(f"it took more than {limit_s:.0f} s") from error
+        raise
+    return process.returncode, out, err
+
+
+def validate_one(name: str, program: dict[str, Any], scratch: Path,
+                 options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The document that --json prints, and the curves. Raises PassedOver and Failed."""
+    if missing := [needed for needed in program["needs"] if not find_program(needed)]:
+        raise PassedOver(f"{', '.join(missing)} missing")
+    user = user_of(program)
+    folder = scratch / name
+    folder.mkdir()
+    variables = environment(program, folder, options.build)
+    scratch.chmod(0o755)
+    who: dict[str, Any] = {"cwd": folder, "env": variables, "stdin": subprocess.DEVNULL}
+    if user:
+        os.chown(folder, user.pw_uid, user.pw_gid)
+        who |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+    if "setup" in program:
+        status, _, said = run_to_end(["bash", "-eu", "-o", "pipefail", "-c", program["setup"]], SETUP_LIMIT_S, who)
+        if status:
+            raise Failed(f"its inputs could not be made: {last_line(said)}")
+    curves = folder / "curves.jsonl"
+    replay_rounds = options.replay_rounds or options.rounds
+    _, told, said = run_to_end(
+        [options.build / "heaptape", "validate", "-q", "--json", "--alloc", options.alloc, "--rounds", str(options.rounds),
+         "--replay-rounds", str(replay_rounds), "--seed", "20817", "-o", curves,
+         *(["--process", program["process"]] if "process" in program else []), *command_line(program, variables)],
+        LIMIT_S, who)
+    try:
+        document: dict[str, Any] = json.loads(told)
+        return document, [json.loads(line) for line in curves.read_text().splitlines()]
+    except (ValueError, OSError) as error:
+        raise Failed(last_line(said)) from error
+
+
+def last_line(said: bytes) -> str:
+    return (said.decode(errors="replace").strip().splitlines() or ["without a word"])[-1].removeprefix("heaptape validate: ")

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Holds replays against many real programs: runs `heaptape validate` for each that programs.toml lists.
+
+    bench/validity/validate.py [--build B] [--only NAME,...] [--alloc LIST] [--rounds N] [-o results.jsonl] [--again]
+    bench/validity/validate.py -o results.jsonl --no-run [--page docs/validity.md] [--curves DIR] [--readme]
+
+Appends a line of JSON for each program to the results; one that is there already is passed over, unless --again, so
+that what was interrupted goes on. A program that is not installed is named and passed over. Then prints, of all that
+the results hold, the totals; --page writes the page, --curves a drawing for each program, --readme prints a short table.
+Wants a quiet machine: CPU times are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
+
+from heaptape.base.files import write_whole  # noqa: E402
+
+from bench.validity.curves import draw_curves, few_points  # noqa: E402
+from bench.validity.page import page, readme_table, totals_table  # noqa: E402
+from bench.validity.run import Failed, PassedOver, validate_one  # noqa: E402
+
+PROGRAMS = ROOT / "bench" / "validity" / "programs.toml"
+KEYS = {"does", "needs", "setup", "command", "start", "ready", "load", "stop", "process", "unprivileged", "env", "note"}
+
+
+def read_programs() -> dict[str, dict[str, Any]]:
+    programs: dict[str, dict[str, Any]] = tomllib.loads(PROGRAMS.read_text())
+    for name, program in programs.items():
+        if unknown := set(program) - KEYS:
+            sys.exit(f"{PROGRAMS}: {name}: unknown: {', '.join(sorted(unknown))}")
+        if ("command" in program) == ("start" in program):
+            sys.exit(f"{PROGRAMS}: {name}: either a command or a server's start expected")
+    return programs
+
+
+def read_results(path: Path) -> dict[str, dict[str, Any]]:
+    """By program the last line that there is. A line that was cut short is as if it were not there."""
+    found: dict[str, dict[str, Any]] = {}
+    for line in path.read_text().splitlines() if path.exists() else []:
+        try:
+            result = json.loads(line)
+        except ValueError:
+            print(f"validate: {path}: a line that is no JSON is passed over", file=sys.stderr)
+            continue
+        found[result["name"]] = result
+    return found
+
+
+def append(path: Path, result: dict[str, Any]) -> None:
+    """A line that was cut short before must not swallow this one."""
+    with path.open("a+b") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                file.write(b"\n")
+        file.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
+
+
+def run_all(options: argparse.Namespace, programs: dict[str, dict[str, Any]]) -> bool:
+    """Whether every program that is installed could be measured."""
+    fine, done = True, read_results(options.output)
+    for name in options.names:
+        if name in done and not options.again:
+            print(f"{name}: is there already", file=sys.stderr)
+            continue
+        began = time.monotonic()
+        # Others must be able to read what is in there, where a server will not run as root.
+        with tempfile.TemporaryDirectory(prefix="heaptape-programs-") as scratch:
+            try:
+                document, curves = validate_one(name, programs[name], Path(scratch), options)
+            except PassedOver as why:
+                print(f"{name}: passed over, {why}", file=sys.stderr)
+                continue
+            except Failed as why:
+                print(f"{name}: failed, {why}", file=sys.stderr)
+                fine = False
+                continue
+        elapsed_s = time.monotonic() - began
+        append(options.output, {"name": name, "elapsed_s": round(elapsed_s, 1), "validation": document,
+                                "curves": few_points(curves)})
+        worst = [item["problem"] for item in document["allocators"] if item["problem"]]
+        fine = fine and not worst
+        print(f"{name}: {elapsed_s:.0f} s{': ' + worst[0] if worst else ''}", file=sys.stderr, flush=True)
+    return fine
+
+
+def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(programs)}")
+    parser.add_argument("--alloc", default="glibc,jemalloc,tcmalloc,mimalloc", metavar="LIST")
+    parser.add_argument("--rounds", type=int, default=12, metavar="N", help="of real runs and of replays (12)")
+    parser.add_argument("--replay-rounds", type=int, metavar="N", help="of replays, where not as many")
+    parser.add_argument("-o", "--output", type=Path, default=Path("validity.jsonl"), metavar="FILE")
+    parser.add_argument("--again", action="store_true", help="measure also what the results have already")
+    parser.add_argument("--no-run", action="store_true", help="only print and write what the results hold")
+    parser.add_argument("--page", type=Path, metavar="FILE.md", help="write the page about it")
+    parser.add_argument("--curves", type=Path, metavar="DIR", help="write a drawing for each program, for the page too")
+    parser.add_argument("--readme", action="store_true", help="print a short table")
+    options = parser.parse_args()
+    options.names = options.only.split(",") if options.only else list(programs)
+    if unknown := set(options.names) - set(programs):
+        parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    if options.rounds < 2 or (options.replay_rounds or 1) < 1:
+        parser.error("--rounds: two or more expected, --replay-rounds: one or more")
+    options.build = options.build.resolve()
+    return options
+
+
+def main() -> int:
+    programs = read_programs()
+    options = parse(programs)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out
+    fine = options.no_run or run_all(options, programs)
+    results = read_results(options.output)
+    shown = [results[name] for name in programs if name in results and name in options.names]
+    if not shown:
+        print("validate: there are no results", file=sys.stderr)
+        return 1
+    drawings = draw_curves(shown, options.curves) if options.curves else {}
+    if options.page:
+        write_whole(options.page, page(shown, programs, drawings, options.page.resolve().parent))
+    print(readme_table(shown) if options.readme else totals_table(shown))
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
