@@ -10,7 +10,6 @@ import ctypes
 import hashlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
+from ..base.programs import find_replay
 from .plan import Configuration, Plan, PlanError, TraceFile, allocator_name
 
 _PR_SET_PDEATHSIG = 1
@@ -77,16 +77,6 @@ def units_of(plan: Plan) -> list[Unit]:
 def _seed(*parts: object) -> int:
     """Of its own for each unit, as results are paired by seed and round."""
     return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:6], "big")
-
-
-def find_replay() -> str:
-    """The replayer: $HEAPTAPE_REPLAY (the front end names its own), the source tree's, or the one in PATH."""
-    told = os.environ.get("HEAPTAPE_REPLAY")
-    built = Path(__file__).resolve().parents[3] / "build" / "replay"
-    found = told or (str(built) if os.access(built, os.X_OK) else shutil.which("replay"))
-    if not found:
-        raise HeaptapeError("replay was not found: build it, or name it by $HEAPTAPE_REPLAY")
-    return found
 
 
 def built_allocators() -> list[str]:

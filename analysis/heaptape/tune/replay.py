@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import pandas as pd
 
 from ..base.errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
 from ..base.printable import printable
+from ..base.programs import ToolFailed, run_tool
 from ..results.comparison import MEASURES, Measure, is_control, round_table
 from ..results.reader import read_results
 from .space import Config, config_text
@@ -22,17 +22,6 @@ from .space import Config, config_text
 OBJECTIVES: dict[str, Measure] = {
     "time": MEASURES["time"], "rss": MEASURES["rss_mean"], "rss_peak": MEASURES["rss_peak"], "rss_end": MEASURES["rss_end"],
 }
-
-_ENDING_S = 10
-
-
-class ReplayFailed(HeaptapeError):
-    """What `replay` said last before it failed, with its exit status, and what it printed all the same."""
-
-    def __init__(self, words: str, exit_status: int, printed: str) -> None:
-        super().__init__(words)
-        self.exit_status = exit_status
-        self.printed = printed
 
 
 class BadTrace(HeaptapeError):
@@ -49,30 +38,6 @@ class TunedAllocator:
     version: str
     build_id: str
     knobs: list[dict[str, Any]]
-
-
-def run_tool(command: list[str]) -> str:
-    """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone."""
-    try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, errors="replace")
-    except OSError as error:
-        raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
-    try:
-        printed, said = process.communicate()
-    except BaseException:
-        process.terminate()
-        try:
-            process.communicate(timeout=_ENDING_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-        raise
-    if process.returncode:
-        lines = [line for line in said.splitlines() if line.strip()]
-        words = lines[-1] if lines else f"ended with status {process.returncode}"
-        raise ReplayFailed(words.removeprefix("replay: "), max(process.returncode, 1), printed)
-    return printed
 
 
 def find_allocator(replay: str, spec: str) -> TunedAllocator:
@@ -105,7 +70,7 @@ class Bench:
 
     def runs(self, configs: dict[str, Config], rounds: int, seed: int, budget_s: float | None = None) -> pd.DataFrame:
         """The rows of a replay of the default and of each configuration, which has its key as its name. All rows that
-        were measured are kept in the results file, if there is to be one, even if the replay fails. Raises ReplayFailed."""
+        were measured are kept in the results file, if there is to be one, even if the replay fails. Raises ToolFailed."""
         names = [self.default, *(f"{label}={self._allocator.spec}:{config_text(config)}" for label, config in configs.items())]
         with tempfile.TemporaryDirectory(prefix="heaptape-tune-") as folder:
             rows = Path(folder) / "rows.jsonl"
@@ -114,7 +79,7 @@ class Bench:
             command += ["--budget", f"{max(round(budget_s), 1)}s"] if budget_s is not None else []
             try:
                 run_tool([*command, "--", str(self._trace)])
-            except ReplayFailed as error:
+            except ToolFailed as error:
                 if error.exit_status == EXIT_BAD_INPUT:
                     raise BadTrace(str(error)) from error
                 raise

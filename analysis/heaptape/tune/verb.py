@@ -18,19 +18,11 @@ from ..base.arguments import duration, positive, seed_number, several
 from ..base.errors import HeaptapeError, TraceError
 from ..base.files import appendable, refuse_inputs
 from ..base.printable import printable
+from ..base.programs import ToolFailed, find_replay
 from ..base.progress import ProgressLine
-from ..fleet.unit import find_replay
 from ..results.comparison import compare
 from .front import spread
-from .replay import (
-    OBJECTIVES,
-    Bench,
-    ReplayFailed,
-    TunedAllocator,
-    environment,
-    find_allocator,
-    ratios,
-)
+from .replay import OBJECTIVES, Bench, TunedAllocator, environment, find_allocator, ratios
 from .result import Tuned, still_on_front
 from .space import SearchedKnob, searched_knobs
 from .study import Study, Trial, open_study
@@ -138,7 +130,7 @@ class _Search:
                 found = ratios(rows, self._bench.default, label, self._options.objective)
                 trials.append(self._study.tell(trial, config, found, environment=environment(rows, label)))
                 self._trial_s = max(self._trial_s, time.monotonic() - begun)
-            except ReplayFailed as error:
+            except ToolFailed as error:
                 if not checked:
                     self._check_default(trial)
                 problem = str(error).removeprefix(label).lstrip(",: ")

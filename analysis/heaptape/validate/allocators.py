@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import HeaptapeError, UsageError
-from ..tune.replay import run_tool
+from ..base.programs import run_tool
 
 DEFAULT_NAMES = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import HeaptapeError
-from ..tune.replay import ReplayFailed, run_tool
+from ..base.programs import ToolFailed, run_tool
 from .observed_run import ObservedRun
 from .program import Conduct, Program
 
@@ -126,7 +126,7 @@ def _convert(heaptape: str, log: Path, trace: Path) -> dict[str, Any]:
     try:
         run_tool([heaptape, "convert", "-q", "-o", str(trace), "--", str(log)])
         info: dict[str, Any] = json.loads(run_tool([heaptape, "info", "--json", "--", str(trace)]))
-    except ReplayFailed as error:
+    except ToolFailed as error:
         raise HeaptapeError(str(error)) from error
     return info
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from ..base.errors import HeaptapeError
-from ..tune.replay import run_tool
+from ..base.programs import run_tool
 from .observed_run import ObservedRun, Start
 from .rounds import Contender, shuffled
 

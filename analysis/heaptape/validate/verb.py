@@ -22,11 +22,10 @@ from ..base.arguments import duration, positive, seed_number, several
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import refuse_inputs, write_whole
 from ..base.printable import printable
+from ..base.programs import ToolFailed, find_replay, run_tool
 from ..base.progress import ProgressLine
-from ..fleet.unit import find_replay
 from ..results.reader import read_results
 from ..trace.reader import read_trace
-from ..tune.replay import ReplayFailed, run_tool
 from .allocators import (
     RealAllocator,
     choose_baseline,
@@ -183,7 +182,7 @@ def _replay(tools: _Tools, rounds: int, seed: int, recording: Recording, folder:
     command += ["--budget", f"{max(round(budget_s), 1)}s"] if options.budget else []
     try:
         printed = run_tool([*command, "--", str(recording.trace)])
-    except ReplayFailed as error:
+    except ToolFailed as error:
         problem, printed = str(error), error.printed or "{}"
         if not rows.exists():
             raise HeaptapeError(f"the replay failed: {problem}") from error

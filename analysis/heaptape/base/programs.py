@@ -1,0 +1,55 @@
+"""The programs that verbs start: where `replay` is, and a program run to its end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from .errors import HeaptapeError
+
+_ENDING_S = 10
+
+
+class ToolFailed(HeaptapeError):
+    """What a program said last before it failed, with its exit status, and what it printed all the same."""
+
+    def __init__(self, words: str, exit_status: int, printed: str) -> None:
+        super().__init__(words)
+        self.exit_status = exit_status
+        self.printed = printed
+
+
+def find_replay() -> str:
+    """The replayer: $HEAPTAPE_REPLAY (the front end names its own), the source tree's, or the one in PATH."""
+    told = os.environ.get("HEAPTAPE_REPLAY")
+    built = Path(__file__).resolve().parents[3] / "build" / "replay"
+    found = told or (str(built) if os.access(built, os.X_OK) else shutil.which("replay"))
+    if not found:
+        raise HeaptapeError("replay was not found: build it, or name it by $HEAPTAPE_REPLAY")
+    return found
+
+
+def run_tool(command: list[str]) -> str:
+    """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone."""
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, errors="replace")
+    except OSError as error:
+        raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
+    try:
+        printed, said = process.communicate()
+    except BaseException:
+        process.terminate()
+        try:
+            process.communicate(timeout=_ENDING_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        raise
+    if process.returncode:
+        lines = [line for line in said.splitlines() if line.strip()]
+        words = lines[-1] if lines else f"ended with status {process.returncode}"
+        raise ToolFailed(words.removeprefix("replay: "), max(process.returncode, 1), printed)
+    return printed
