@@ -109,8 +109,8 @@ def _time_rows(figures: dict[str, list[float]], **more: Any) -> pd.DataFrame:
 def test_a_machine_that_slows_down_leaves_a_saving_as_it_is() -> None:
     baseline = np.array([100.0, 100.0, 100.0, 200.0, 200.0, 200.0, 400.0])
     saving = estimate_saving(baseline * 0.9, baseline, 5.0)
-    assert saving.ratio == pytest.approx(-20 + 5) and saving.ci_high - saving.ci_low < 1e-6
-    assert estimate_saving(np.array([1.0, -1.0]), np.array([3.0, 3.0])).ratio == -3
+    assert saving.middle == pytest.approx(-20 + 5) and saving.ci_high - saving.ci_low < 1e-6
+    assert estimate_saving(np.array([1.0, -1.0]), np.array([3.0, 3.0])).middle == -3
 
 
 def test_cpu_differences_are_taken_within_rounds() -> None:
@@ -118,7 +118,7 @@ def test_cpu_differences_are_taken_within_rounds() -> None:
     control = _time_rows({"a": [0, 0, 0]}, control=True)
     found = predicted_differences_ns(pd.concat([rows, control]), "a", {"a": 1000.0, "b": 1500.0})
     # With 7 ns of its own threads b takes 0.97, 0.785 and 1.057 times as long; a takes 200 ns.
-    assert found["a"].ratio == 0 and found["b"].ratio == pytest.approx(0.97 * 200 - 200 + 500)
+    assert found["a"].middle == 0 and found["b"].middle == pytest.approx(0.97 * 200 - 200 + 500)
     assert found["b"].ci_low < 494 < found["b"].ci_high and found["b"].rounds == 3
     assert predicted_differences_ns(rows, "absent", {}) == {}
 
@@ -156,9 +156,9 @@ def test_ranks() -> None:
 
 def test_intervals_of_differences() -> None:
     few = estimate_difference(np.array([-3.0, -2.0, -1.0]))
-    assert few.ratio == -2 and few.ci_low == pytest.approx(-2 - 4.303 / math.sqrt(3)) and few.rounds == 3
+    assert few.middle == -2 and few.ci_low == pytest.approx(-2 - 4.303 / math.sqrt(3)) and few.rounds == 3
     many = estimate_difference(np.linspace(-1, 3, 41))
-    assert many.ratio == pytest.approx(1) and 0 < many.ci_low < 1 < many.ci_high < 2
+    assert many.middle == pytest.approx(1) and 0 < many.ci_low < 1 < many.ci_high < 2
     assert math.isnan(estimate_difference(np.array([1.0])).ci_low) and estimate_difference(np.zeros(0)).rounds == 0
 
 

@@ -79,6 +79,17 @@ class Estimate:
     rounds: int
 
 
+@dataclass(frozen=True)
+class Difference:
+    """How much more than the baseline, in the measure's unit: the median over the rounds and its 95 % interval (NaN where one
+    round is all there is). Equality is 0 here, and 1 in an Estimate."""
+
+    middle: float
+    ci_low: float
+    ci_high: float
+    rounds: int
+
+
 def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     """Values of one measure, shape (rounds, allocators), allocators in file order; NaN where a round lacks an allocator.
 
@@ -140,7 +151,7 @@ def estimate_ratio(ratios: Floats, seed: int = SEED, resamples: int = RESAMPLES)
         return Estimate(math.nan, math.nan, math.nan, 0)
     few = ratios.size < BOOTSTRAP_ROUNDS_MIN
     low, high = _few_interval(np.log(ratios)) if few else _median_interval(ratios, seed, resamples)
-    return _around_median(ratios, *((_exp(low), _exp(high)) if few else (low, high)))
+    return Estimate(*_around_median(ratios, *((_exp(low), _exp(high)) if few else (low, high))))
 
 
 def _exp(value: float) -> float:
@@ -148,17 +159,17 @@ def _exp(value: float) -> float:
     return math.exp(min(max(value, -700.0), 700.0)) if math.isfinite(value) else math.nan
 
 
-def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Estimate:
-    """As estimate_ratio, of paired differences; Student's t, where there are few, is on the differences themselves. The
-    median is under `ratio`."""
+def estimate_difference(differences: Floats, seed: int = SEED, resamples: int = RESAMPLES) -> Difference:
+    """As estimate_ratio, of paired differences; Student's t, where there are few, is on the differences themselves."""
     differences = np.sort(differences[np.isfinite(differences)])
     if differences.size == 0:
-        return Estimate(math.nan, math.nan, math.nan, 0)
+        return Difference(math.nan, math.nan, math.nan, 0)
     few = differences.size < BOOTSTRAP_ROUNDS_MIN
-    return _around_median(differences, *(_few_interval(differences) if few else _median_interval(differences, seed, resamples)))
+    interval = _few_interval(differences) if few else _median_interval(differences, seed, resamples)
+    return Difference(*_around_median(differences, *interval))
 
 
-def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Estimate:
+def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Difference:
     """How much longer than the baseline, in the unit of the times, shape (rounds,) each and paired: the estimate of the ratio,
     less 1, times the median of the baseline, plus the offset. A machine that is half as fast for a while doubles a difference
     and leaves a ratio. Where a time is not positive there is no ratio, and differences are estimated as they are."""
@@ -168,15 +179,16 @@ def estimate_saving(times: Floats, baseline: Floats, offset: float = 0.0) -> Est
         return estimate_difference(times - baseline + offset)
     ratio, scale = estimate_ratio(times / baseline), float(np.median(baseline))
     middle, low, high = ((value - 1) * scale + offset for value in (ratio.ratio, ratio.ci_low, ratio.ci_high))
-    return Estimate(middle, low, high, ratio.rounds)
+    return Difference(middle, low, high, ratio.rounds)
 
 
-def _around_median(values: Floats, low: float, high: float) -> Estimate:
+def _around_median(values: Floats, low: float, high: float) -> tuple[float, float, float, int]:
+    """The median, its interval, and of how many values."""
     middle = float(np.median(values))
     if values.size == 1:
-        return Estimate(middle, math.nan, math.nan, 1)
+        return middle, math.nan, math.nan, 1
     # The median lies inside but for rounding: it is never further from the mean than one standard deviation.
-    return Estimate(middle, min(low, middle), max(high, middle), int(values.size))
+    return middle, min(low, middle), max(high, middle), int(values.size)
 
 
 def _few_interval(values: Floats) -> tuple[float, float]:

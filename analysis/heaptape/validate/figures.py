@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..results.comparison import SAME_WITHIN, Estimate, estimate_ratio, estimate_saving
+from ..results.comparison import SAME_WITHIN, Difference, estimate_ratio, estimate_saving
 from .allocators import RealAllocator
 from .prediction import (
     PredictedMemory,
@@ -23,7 +23,7 @@ from .request_latency import Latencies, parse_latencies
 from .rounds import RealRun
 
 SCHEMA = 1
-_NOTHING = Estimate(math.nan, math.nan, math.nan, 0)
+_NOTHING = Difference(math.nan, math.nan, math.nan, 0)
 
 
 @dataclass
@@ -122,7 +122,7 @@ def _error_object(predicted: float, own: float, real: pd.Series) -> dict[str, An
     """Errors are shares of the real figure: 0.01 is a prediction that is 1 % too high."""
     values = real.dropna().to_numpy(dtype=float)
     middle = float(np.median(values)) if values.size else math.nan
-    ratio = estimate_ratio(predicted / values) if values.size else _NOTHING
+    ratio = estimate_ratio(predicted / values)
     return {
         "predicted_bytes": predicted, "real_bytes": _known(middle), "own_bytes": own, "error": _known(ratio.ratio - 1),
         "error_low": _known(ratio.ci_low - 1), "error_high": _known(ratio.ci_high - 1),
@@ -141,7 +141,7 @@ def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
         cpu_ns = table[name].dropna()
         objects[name] = {
             "real_ns": _known(float(cpu_ns.median())), "startup_ns": found.startup_ns.get(name),
-            "predicted_difference_ns": _known(predicted.get(name, _NOTHING).ratio),
+            "predicted_difference_ns": _known(predicted.get(name, _NOTHING).middle),
         }
         if name == found.baseline:
             continue
@@ -150,14 +150,14 @@ def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
     return objects
 
 
-def _difference_object(predicted: Estimate, real: Estimate) -> dict[str, Any]:
+def _difference_object(predicted: Difference, real: Difference) -> dict[str, Any]:
     resolved = math.isfinite(real.ci_low) and (real.ci_low > 0 or real.ci_high < 0)
     return {
         "predicted_low_ns": _known(predicted.ci_low), "predicted_high_ns": _known(predicted.ci_high),
-        "real_difference_ns": _known(real.ratio), "real_low_ns": _known(real.ci_low), "real_high_ns": _known(real.ci_high),
+        "real_difference_ns": _known(real.middle), "real_low_ns": _known(real.ci_low), "real_high_ns": _known(real.ci_high),
         "pairs": real.rounds, "resolved": resolved,
-        "sign_agrees": bool(predicted.ratio * real.ratio > 0) if resolved and math.isfinite(predicted.ratio) else None,
-        "predicted_over_real": _known(predicted.ratio / real.ratio) if resolved else None,
+        "sign_agrees": bool(predicted.middle * real.middle > 0) if resolved and math.isfinite(predicted.middle) else None,
+        "predicted_over_real": _known(predicted.middle / real.middle) if resolved else None,
     }
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..results.comparison import Estimate, Measure, estimate_saving, round_table
+from ..results.comparison import Difference, Measure, estimate_saving, round_table
 from ..trace.reader import Trace
 
 Floats = NDArray[np.float64]
@@ -32,7 +32,7 @@ def predicted_cpu_ns(row: Mapping[str, Any]) -> float:
     return float(sum(term for term in terms if term is not None and math.isfinite(term)))
 
 
-def predicted_differences_ns(rows: pd.DataFrame, baseline: str, startup_ns: Mapping[str, float]) -> dict[str, Estimate]:
+def predicted_differences_ns(rows: pd.DataFrame, baseline: str, startup_ns: Mapping[str, float]) -> dict[str, Difference]:
     """By allocator: how much more than the baseline's, paired within rounds, with what starting a program costs more under it,
     and the interval that the rounds of the replay give it."""
     cpu = rows.assign(cpu_ns=[predicted_cpu_ns(row) for row in rows.to_dict("records")])
