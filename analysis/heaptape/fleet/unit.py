@@ -162,12 +162,13 @@ def _files_without_build_id(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 def builds_here(plan: Plan) -> dict[str, str]:
     """By the allocator's name, the build ids of those that have one, as replay on this machine finds them."""
-    found = {}
+    found: dict[str, str] = {}
     for spec, name in zip(plan.allocators, plan.names, strict=True):
         done = _call([find_replay(), "--list", "--json", f"--alloc={spec}"])
         try:
             listed = json.loads(done.stdout)
-            found |= {name: str(item["build_id"]) for item in listed[:1] if item.get("build_id")}
+            if listed and listed[0].get("build_id"):
+                found[name] = str(listed[0]["build_id"])
         except (ValueError, LookupError, TypeError, AttributeError):
             continue  # replay itself will say what is wrong with it
     return found

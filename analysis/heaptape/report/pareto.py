@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pandas as pd
 
@@ -150,7 +150,7 @@ def _words(value: float) -> str:
 
 
 def _draw_front(drawing: Drawing, corners: list[tuple[float, float]]) -> None:
-    for (x1, y1), (x2, y2) in zip(corners, corners[1:], strict=False):
+    for (x1, y1), (x2, y2) in pairwise(corners):
         drawing.line(x1, y1, x2, y2, "front")
 
 
@@ -159,7 +159,7 @@ def _draw_names(
     frame: tuple[float, float, float, float],
 ) -> None:
     """Beside the dots, to the left of those that are far to the right; names of one side never overlap."""
-    left, right, top, bottom = frame
+    _, right, top, bottom = frame
     names = [shorten(str(name), 24) for name in points["allocator"]]
     to_left = [x + 14 + text_width([name], 13) > right for (x, _), name in zip(dots, names, strict=True)]
     for side in (False, True):

@@ -59,8 +59,8 @@ def trace_facts(trace: Trace | None, experiment: Experiment) -> Facts:
     if "peak_live_bytes" in totals:
         facts.append(("peak live bytes", byte_count(totals["peak_live_bytes"])))
     if totals.get("inherited_objects"):
-        facts.append(("inherited at a fork", f"{count(totals['inherited_objects'])} blocks, "
-                                             f"{byte_count(totals.get('inherited_bytes', 0))}"))
+        inherited = byte_count(totals.get("inherited_bytes", 0))
+        facts.append(("inherited at a fork", f"{count(totals['inherited_objects'])} blocks, {inherited}"))
     if "duration_ns" in totals:
         facts.append(("duration", nanoseconds(totals["duration_ns"])))
     started = trace.context.get("start_realtime_ns")
@@ -188,8 +188,9 @@ def _harness_warnings(runs: pd.DataFrame) -> list[str]:
     heavy = shares[shares > HARNESS_SHARE_MAX]
     if heavy.empty:
         return []
-    return [f"Replaying itself took longer than the allocator's own work for {listing([str(n) for n in heavy.index])} "
-            f"(subtracted: {percent(float(heavy.max()))} of the result at most); small differences in time are uncertain."]
+    names = listing([str(name) for name in heavy.index])
+    return [(f"Replaying itself took longer than the allocator's own work for {names} "
+             f"(subtracted: {percent(float(heavy.max()))} of the result at most); small differences in time are uncertain.")]
 
 
 def trace_warnings(trace: Trace) -> list[str]:

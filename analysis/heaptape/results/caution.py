@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import pandas as pd
 
@@ -52,7 +52,7 @@ def heap_share(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> H
     return None
 
 
-def _is_figure(value: Any) -> bool:
+def _is_figure(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and known(value) and value >= 0
 
 

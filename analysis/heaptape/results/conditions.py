@@ -126,7 +126,7 @@ def conditions_met(comparison: pd.DataFrame, conditions: list[Condition]) -> lis
 
 def judged_object(judged: list[Judged]) -> list[dict[str, object]]:
     """For --json: what each condition came to, and by whom."""
-    listed = []
+    listed: list[dict[str, object]] = []
     for condition in dict.fromkeys(item.condition for item in judged):
         names = {outcome: [item.allocator for item in judged if item.condition == condition and item.outcome == outcome]
                  for outcome in (HOLDS, UNDECIDED)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable
@@ -82,9 +83,9 @@ def _once(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
         if first is not row:
             again[row["source"], first["source"]] += 1
     sentences = []
-    for (source, first), count in again.items():
+    for (source, earlier), count in again.items():
         are = f"{count:,} runs are" if count > 1 else "1 run is"
-        sentences.append(f"{source}: {are} in {'it' if source == first else first} already, and counted once")
+        sentences.append(f"{source}: {are} in {'it' if source == earlier else earlier} already, and counted once")
     return list(kept.values()), sentences
 
 
@@ -137,7 +138,7 @@ def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> str:
-    if value is None or isinstance(value, float) and value != value:
+    if value is None or isinstance(value, float) and math.isnan(value):
         return ""
     if isinstance(value, dict):
         return ", ".join(f"{key}={item}" for key, item in value.items())
@@ -158,6 +159,6 @@ def count_failures(value: Any) -> int:
         return sum(count_failures(item) for item in value.values())
     if isinstance(value, list):
         return len(value)
-    if isinstance(value, (int, float)) and value == value:
+    if isinstance(value, (int, float)) and not math.isnan(value):
         return max(int(value), 0)
     return 0

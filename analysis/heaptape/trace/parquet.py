@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -160,7 +160,7 @@ class _Partial:
         self.target = final_path(target)
         self.path = self.target.with_name(f".{target.name}.{os.getpid()}.part")
 
-    def __enter__(self) -> _Partial:
+    def __enter__(self) -> Self:
         return self
 
     def sync(self) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -91,7 +91,7 @@ class Trace:
         self.context: dict[str, Any] = self._one_object(Kind.CONTEXT) or {}
         self.totals: dict[str, Any] | None = self._one_object(Kind.TOTALS)
 
-    def __enter__(self) -> Trace:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,5 +66,5 @@ class Watched:
         if times_ns.size <= points_max:
             return times_ns, rss
         edges = np.linspace(0, times_ns.size, points_max + 1).astype(int)
-        chosen = np.array([low + int(rss[low:high].argmax()) for low, high in zip(edges[:-1], edges[1:], strict=True)])
+        chosen = np.array([low + int(rss[low:high].argmax()) for low, high in pairwise(edges)])
         return times_ns[chosen], rss[chosen]
