@@ -1,4 +1,5 @@
-"""`python -m heaptape VERB`, which is what `heaptape VERB` becomes. A missing package is reported in one line."""
+"""`python -m heaptape VERB`, which is what `heaptape VERB` becomes, and `heaptape-analysis VERB`. A missing package is
+reported in one line."""
 
 from __future__ import annotations
 
@@ -26,5 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _begin("main", arguments)
 
 
+def run() -> int:
+    """What `python -m heaptape` and `heaptape-analysis` run."""
+    return _begin("run_program")
+
+
 if __name__ == "__main__":
-    sys.exit(_begin("run_program"))
+    sys.exit(run())

@@ -6,12 +6,16 @@ import codecs
 import io
 import os
 import sys
+from importlib import metadata
 
 PLAIN = {
     "µ": "u", "×": "x", "–": "-", "—": "-", "−": "-", "“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "≥": ">=", "≤": "<=", "±": "+-",
     "→": "->", "─": "-", "━": "-", "│": "|", "\u00a0": " ",
 }
 """What our own sentences and tables use, and what stands for it where it can't be printed."""
+
+EXTRAS = {"dask": "fleet", "distributed": "fleet", "optuna": "tune", "sqlalchemy": "tune", "pyarrow": "parquet"}
+"""By package, the extra of ours that brings it (pyproject.toml): what one verb alone needs."""
 
 _ERRORS = "heaptape.plain"
 
@@ -20,10 +24,23 @@ def missing_package(error: ImportError) -> str:
     """One line that says what to do."""
     name = (error.name or "").split(".")[0]
     if isinstance(error, ModuleNotFoundError) and name and name != "heaptape":
-        return (f"the Python package {name} is missing: {sys.executable} -m pip install {name}; "
+        return (f"the Python package {name} is missing: {sys.executable} -m pip install {_to_install(name)}; "
                 "or name another interpreter by $HEAPTAPE_PYTHON")
     what = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return f"{sys.executable} can't load {name or 'a package'}: {what}; name another interpreter by $HEAPTAPE_PYTHON"
+
+
+def _to_install(name: str) -> str:
+    """The extra that brings a package; its packages by name where pip does not know this very package and would look for
+    another of its name."""
+    extra = EXTRAS.get(name)
+    if extra is None:
+        return name
+    try:
+        metadata.distribution("heaptape")
+    except metadata.PackageNotFoundError:
+        return f"{' '.join(package for package in EXTRAS if EXTRAS[package] == extra)} (the extra heaptape[{extra}])"
+    return f"'heaptape[{extra}]'"
 
 
 def speak_plainly() -> None:

@@ -1,0 +1,127 @@
+"""What an installation without the extras does: all but the verbs that need them, which say what to install."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import tomllib
+from importlib import import_module, metadata
+from pathlib import Path
+
+import heaptape
+import pytest
+import story
+from heaptape.base import environment
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "analysis" / "pyproject.toml").read_text())["project"]
+
+WITHOUT = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+# Knows one allocator with one knob; what it is given to replay is no trace.
+REPLAY = """#!/bin/sh
+case "$*" in
+*--json*) echo '[{"name": "fake", "knobs": [{"name": "k", "type": "boolean", "value": "0", "search": true}]}]' ;;
+*--list*) echo "glibc 2.36 /libc.so.6" ;;
+*) exit 3 ;;
+esac
+"""
+MAIN = "from heaptape.__main__ import run; sys.exit(run())"
+
+
+def _without(missing: set[str], code: str, *arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Runs the code where these packages can't be imported."""
+    path = os.pathsep.join([str(ROOT / "analysis"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    replay = cwd / "replay"
+    replay.write_text(REPLAY)
+    replay.chmod(0o755)
+    return subprocess.run([sys.executable, "-c", WITHOUT.format(missing=missing) + code, *map(str, arguments)], cwd=cwd,
+                          env=os.environ | {"PYTHONPATH": path, "HEAPTAPE_REPLAY": str(replay)},
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+def _packages(requirements: list[str]) -> set[str]:
+    return {requirement.partition(">=")[0] for requirement in requirements}
+
+
+def _extras() -> dict[str, str]:
+    return {package: extra for extra in ("fleet", "tune", "parquet")
+            for package in _packages(PROJECT["optional-dependencies"][extra])}
+
+
+def test_the_extras_named_are_those_of_the_project() -> None:
+    assert environment.EXTRAS == _extras()
+    assert not environment.EXTRAS.keys() & _packages(PROJECT["dependencies"])
+
+
+@pytest.mark.parametrize("way", [["compare", "r.jsonl"], ["compare", "--json", "r.jsonl"], ["report", "r.jsonl", "-o", "r.html"]],
+                         ids=["compare", "compare --json", "report"])
+def test_comparing_and_reporting_need_no_extra(tmp_path: Path, way: list[str]) -> None:
+    results, _ = story.write_story(tmp_path)
+    results.rename(tmp_path / "r.jsonl")
+    done = _without(set(_extras()), MAIN, *way, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "mimalloc is fastest" in ((tmp_path / "r.html").read_text() if way[0] == "report" else done.stdout)
+
+
+def test_the_package_needs_no_extra(tmp_path: Path) -> None:
+    """Every public name, and all modules but the one of Parquet."""
+    modules = [".".join(path.relative_to(ROOT / "analysis").with_suffix("").parts)
+               for path in (ROOT / "analysis" / "heaptape").rglob("*.py") if path.stem not in ("__init__", "__main__", "parquet")]
+    code = f"import heaptape, importlib\nfor name in heaptape.__all__: getattr(heaptape, name)\n" \
+           f"for name in {modules!r}: importlib.import_module(name)"
+    done = _without(set(_extras()), code, cwd=tmp_path)
+    assert done.returncode == 0 and len(modules) > 50, done.stderr
+
+
+@pytest.mark.parametrize(("verb", "missing", "extra"), [
+    (["export", "t.bin"], "pyarrow", "parquet"), (["tune", "t.bin", "--alloc", "fake"], "optuna", "tune"),
+    (["tune", "t.bin", "--alloc", "fake"], "sqlalchemy", "tune"), (["fleet", "plan.toml"], "dask", "fleet"),
+], ids=["export", "tune", "tune without sqlalchemy", "fleet"])
+def test_a_verb_names_the_extra_that_it_lacks(tmp_path: Path, verb: list[str], missing: str, extra: str) -> None:
+    (tmp_path / "t.bin").write_bytes(b"good")
+    (tmp_path / "plan.toml").write_text('traces = ["t.bin"]\nallocators = ["glibc"]\nrounds = 1\n')
+    done = _without({missing}, MAIN, *verb, cwd=tmp_path)
+    assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith(f"heaptape {verb[0]}: the Python package {missing} is missing: {sys.executable} -m pip install ")
+    assert f"heaptape[{extra}]" in done.stderr
+
+
+def test_pip_is_not_sent_for_a_package_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    def known(_name: str) -> None: ...
+
+    def unknown(name: str) -> None:
+        raise metadata.PackageNotFoundError(name)
+
+    error = ModuleNotFoundError("No module named 'dask'", name="dask")
+    monkeypatch.setattr(metadata, "distribution", known)
+    assert "pip install 'heaptape[fleet]'; " in environment.missing_package(error)
+    monkeypatch.setattr(metadata, "distribution", unknown)
+    assert "pip install dask distributed (the extra heaptape[fleet]); " in environment.missing_package(error)
+    assert "pip install numpy; " in environment.missing_package(ModuleNotFoundError("No module named 'numpy'", name="numpy"))
+
+
+def test_the_script_is_there_and_hides_no_command() -> None:
+    """`heaptape` is the C program."""
+    assert list(PROJECT["scripts"]) == ["heaptape-analysis"]
+    module, _, function = PROJECT["scripts"]["heaptape-analysis"].partition(":")
+    assert callable(getattr(import_module(module), function))
+
+
+def test_public_names_are_where_a_type_checker_finds_them() -> None:
+    tree = ast.parse(Path(heaptape.__file__).read_text())
+    [checked] = [node for node in tree.body if isinstance(node, ast.If)]
+    told = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert sorted(told) == heaptape.__all__
+    assert told == heaptape._MODULES | {"ops": "trace"}
+    assert all(getattr(heaptape, name) is not None for name in heaptape.__all__)
