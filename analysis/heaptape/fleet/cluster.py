@@ -5,8 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from typing import Any
+
+import dask
+from distributed import Client, LocalCluster, as_completed, get_worker
+from distributed.scheduler import KilledWorker
 
 from ..base.errors import HeaptapeError
 from .unit import Outcome, Unit, run_unit
@@ -22,16 +27,12 @@ Tell = Callable[[str], None]
 
 def run_here(unit: Unit) -> Outcome:
     """What a worker calls."""
-    from distributed import get_worker
-
     return run_unit(unit, str(get_worker().name))
 
 
 @contextmanager
 def open_client(scheduler: str | None, workers: int) -> Iterator[Any]:
     """A client of the scheduler at that address, or of so many workers on this machine, which end with it."""
-    import dask
-
     with ExitStack() as stack:
         # The worker's own memory is small, and its children's is not Dask's business.
         stack.enter_context(dask.config.set({"distributed.worker.memory.terminate": False,
@@ -42,8 +43,6 @@ def open_client(scheduler: str | None, workers: int) -> Iterator[Any]:
 
 
 def _connect(stack: ExitStack, scheduler: str | None, workers: int) -> Any:
-    from distributed import Client, LocalCluster
-
     try:
         if scheduler is not None:
             return stack.enter_context(Client(scheduler, timeout=_CONNECT_TIMEOUT_S))
@@ -65,8 +64,6 @@ def _able(client: Any) -> dict[str, str]:
 
 def run_units(client: Any, units: list[Unit], take: Callable[[Unit, Outcome], None], tell: Tell) -> None:
     """Run all units; `take` gets each with its outcome, once, in the order in which they end."""
-    from distributed import as_completed
-
     waiting, done = deque(units), as_completed()
     running: dict[str, Unit] = {}
     able = _able(client)
@@ -100,10 +97,6 @@ def _tell_of(able: dict[str, str], tell: Tell) -> None:
 
 
 def _outcome(future: Any) -> Outcome:
-    from concurrent.futures import CancelledError
-
-    from distributed.scheduler import KilledWorker
-
     try:
         outcome: Outcome = future.result()
         return outcome

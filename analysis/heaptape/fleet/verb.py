@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ def add_parser(verbs: Any) -> None:
 
 def run_fleet(options: argparse.Namespace) -> None:
     """heaptape fleet"""
+    # Here, because the other verbs need not load Dask; and before anything is written.
+    from .cluster import open_client
     from .plan import read_plan
     from .results import FleetResults
     from .unit import built_allocators, check_plan, units_of
@@ -55,7 +58,8 @@ def run_fleet(options: argparse.Namespace) -> None:
         talk = _Talk(len(left), options.quiet)
         if len(left) < len(units):
             talk.say(f"{output} has {len(units) - len(left)} of {len(units)} rounds already")
-        refused = _measure(left, results, talk, options) if left else 0
+        client = open_client(options.scheduler, options.workers or 1)
+        refused = _measure(left, results, talk, client) if left else 0
         _print_summary(plan, results, options)
         failed = sum(results.done.get(unit.key, False) for unit in units)
     if refused or failed:
@@ -64,9 +68,9 @@ def run_fleet(options: argparse.Namespace) -> None:
         raise HeaptapeError("; ".join(parts))
 
 
-def _measure(units: list[Unit], results: FleetResults, talk: _Talk, options: argparse.Namespace) -> int:
+def _measure(units: list[Unit], results: FleetResults, talk: _Talk, client: AbstractContextManager[Any]) -> int:
     """Run the units; returns how many could not be run."""
-    from .cluster import open_client, run_units
+    from .cluster import run_units
 
     refused = 0
 
@@ -80,8 +84,8 @@ def _measure(units: list[Unit], results: FleetResults, talk: _Talk, options: arg
         talk.advance(unit)
 
     try:
-        with open_client(options.scheduler, options.workers or 1) as client:
-            run_units(client, units, take, talk.warn)
+        with client as connected:
+            run_units(connected, units, take, talk.warn)
     finally:
         talk.end()
     return refused
