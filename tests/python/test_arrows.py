@@ -8,7 +8,6 @@ import arrows
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES_MAX = 30
 
 TABLE = """
 ## Folders
@@ -36,13 +35,6 @@ def test_the_table_allows_nothing_that_nobody_needs() -> None:
         needed = found | {f"{Path(target).parent.as_posix()}/" for target in found}
         needed |= {"heaptape"} if any(target.startswith("analysis/heaptape/") for target in found) else set()
         assert row <= needed, f"{folder}: {', '.join(sorted(row - needed))}"
-
-
-@pytest.mark.parametrize("top", ["analysis", "bench"])
-def test_no_folder_is_a_heap(top: str) -> None:
-    for folder in [ROOT / top, *(path for path in (ROOT / top).rglob("*") if path.is_dir() and path.name != "__pycache__")]:
-        files = [path.name for path in folder.iterdir() if path.is_file()]
-        assert len(files) <= FILES_MAX, f"{folder}: {len(files)} files"
 
 
 @pytest.fixture
