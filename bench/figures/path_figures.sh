@@ -50,8 +50,8 @@ PYTHON
 mkdir "$folder/CPython" "$folder/cc1" "$folder/cc1plus"
 python=/usr/bin/python3
 PYTHONMALLOC=malloc "$build/heaptape" record -q -o "$folder/CPython" -- "$python" "$root/bench/programs/json_work.py" >/dev/null
-"$build/heaptape" record -q -o "$folder/cc1" -- gcc -O2 -std=gnu11 -D_GNU_SOURCE -I"$root/format" -I"$root/convert" \
-    -c "$root/convert/merge.c" -o "$folder/merge.o"
+"$build/heaptape" record -q -o "$folder/cc1" -- gcc -O2 -std=gnu11 -D_GNU_SOURCE -I"$root/base" -I"$root/format" -I"$root/format/raw" \
+    -I"$root/format/trace" -I"$root/convert/merge" -c "$root/convert/merge/merge.c" -o "$folder/merge.o"
 "$build/heaptape" record -q -o "$folder/cc1plus" -- g++ -O2 -std=c++17 -c "$root/bench/compatibility/work/sources/templates.cpp" -o "$folder/templates.o"
 for program in CPython cc1 cc1plus; do figures_of "$program"; done
 "$build/bench/decode_speed" "$folder/CPython.bin" "$folder/cc1.bin" "$folder/cc1plus.bin"
