@@ -32,27 +32,27 @@ struct raw_pass {
 
 // ---- where a record is ----
 
-// Decodes the record's window once more, up to the record.
+// Decodes the record's chunk once more, up to the record.
 static void locate(void *context, struct lint_call *call) {
     const struct raw_pass *pass = context;
     const struct stream *stream = pass->now->stream;
     const struct ht_raw_record *wanted = pass->now->record;
-    const struct stream_window *place = &stream->window[stream->next_window - 1];
-    struct ht_window window;
+    const struct stream_chunk *place = &stream->chunk[stream->next_chunk - 1];
+    struct ht_raw_chunk chunk;
     struct ht_raw_record record;
     struct ht_raw_decoder decoder;
     call->offset = place->offset;
-    if (place->bytes <= sizeof window) return;
+    if (place->bytes <= sizeof chunk) return;
     uint8_t *bytes = calloc(1, place->bytes + PADDING_BYTES);
     if (!bytes || !ht_read_at(pass->log->fd, bytes, place->bytes, place->offset)) {
         free(bytes);
         return;
     }
-    memcpy(&window, bytes, sizeof window);
-    decoder = (struct ht_raw_decoder){.at = bytes + sizeof window,
+    memcpy(&chunk, bytes, sizeof chunk);
+    decoder = (struct ht_raw_decoder){.at = bytes + sizeof chunk,
                                       .end = bytes + place->bytes,
-                                      .stamp = window.base_stamp,
-                                      .address = window.base_address};
+                                      .stamp = chunk.base_stamp,
+                                      .address = chunk.base_address};
     const uint8_t *at = decoder.at;
     while (ht_raw_decode(&decoder, &record) > 0) {
         if (record.op == wanted->op && record.stamp == wanted->stamp && record.address == wanted->address) {

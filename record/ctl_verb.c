@@ -95,7 +95,7 @@ static int say_status(const struct process_log *found) {
     if (!failed)
         ht_say(stdout, "%s: %s calls, %" PRIu32 " thread%s, %s\n%s\n", state_words(&log->header, text),
                ht_grouped(count, calls), threads, threads == 1 ? "" : "s",
-               ht_bytes(size, (double)(log->windows_end - HT_RAW_HEADER_BYTES)), found->name);
+               ht_bytes(size, (double)(log->chunks_end - HT_RAW_HEADER_BYTES)), found->name);
     return failed ? ht_complain("heaptape ctl", &error) : ht_stdout_status("heaptape ctl", HT_EXIT_DONE);
 }
 

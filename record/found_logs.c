@@ -19,11 +19,11 @@ void found_log_trim(const struct ht_raw_log *log) {
     struct ht_raw_header now;
     // The header is read again: the process may have written on until it went.
     if (ht_raw_in_use(log) || pread(log->fd, &now, sizeof now, 0) != sizeof now ||
-        now.windows_end >= log->file_bytes)
+        now.chunks_end >= log->file_bytes)
         return;
     int fd = ht_raw_open_for_writing(log);
     if (fd < 0) return;
-    if (ftruncate(fd, (off_t)now.windows_end)) { /* it stays sparse */
+    if (ftruncate(fd, (off_t)now.chunks_end)) { /* it stays sparse */
     }
     close(fd);
 }
@@ -62,7 +62,7 @@ static bool goes_to_the_end(const struct ht_raw_log *log, const struct ending *e
            (is_named(script, second, ending->name) && is_script(script, second));
 }
 
-// What the appends cost at least (each was measured in the process itself), and the time spent on windows and
+// What the appends cost at least (each was measured in the process itself), and the time spent on chunks and
 // samples.
 static void find_cost(struct found_log *entry, const struct ht_raw_log *log) {
     const struct ht_raw_header *header = &log->header;

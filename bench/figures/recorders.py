@@ -157,7 +157,7 @@ def make_recorder(name: str, build: Path) -> Recorder:
         case "ring":
             return Preloaded(name, bench / "libreference_recorder.so", "REFERENCE_OUT",
                              more={"REFERENCE_RING": "1"},
-                             remark="the reference, but it writes one window over and over: no "
+                             remark="the reference, but it writes one chunk over and over: no "
                                     "pages to get from the kernel, and nothing is kept")
         case "reference":
             return Preloaded(name, bench / "libreference_recorder.so", "REFERENCE_OUT",

@@ -20,8 +20,8 @@ enum {
     THREADS_MAX = 64,
     TABLE = 1 << 14,  // entries a thread
     CLASSES = 128,
-    WINDOW_BYTES_FIRST = 4096,
-    WINDOW_BYTES_LAST = 256 << 10,
+    CHUNK_BYTES_FIRST = 4096,
+    CHUNK_BYTES_LAST = 256 << 10,
     DOUBLINGS = 6,
     PACE_EVENTS = 2000
 };
@@ -39,7 +39,7 @@ struct block {
 
 struct thread {
     struct ht_cursor cursor;
-    struct ht_window *window;
+    struct ht_raw_chunk *chunk;
     uint8_t *limit;
     uint64_t calls;
     uint64_t fresh;  // addresses that have never been used
@@ -93,7 +93,7 @@ static void open_log(struct generator *g, const char *path) {
                                         .pid = (uint32_t)getpid(),
                                         .clock_kind = kind,
                                         .clock_shift = shift,
-                                        .windows_end = HT_RAW_HEADER_BYTES,
+                                        .chunks_end = HT_RAW_HEADER_BYTES,
                                         .reserve_bytes = RESERVE_BYTES,
                                         .state = HT_RAW_RECORDING};
     g->clock.header = *g->header;
@@ -104,36 +104,36 @@ static void open_log(struct generator *g, const char *path) {
 static void close_log(struct generator *g, const char *path) {
     g->header->last_pair[0] = log_clock_pair(&g->clock);
     g->header->state = HT_RAW_EXITED;
-    uint64_t end = g->header->windows_end;
+    uint64_t end = g->header->chunks_end;
     munmap(g->mapping, RESERVE_BYTES);
     if (truncate(path, (off_t)end)) die(path);
 }
 
-static void next_window(struct generator *g, struct thread *t) {
-    struct ht_window *old = t->window;
+static void next_chunk(struct generator *g, struct thread *t) {
+    struct ht_raw_chunk *old = t->chunk;
     uint32_t index = old ? old->index + 1 : 0;
-    uint64_t bytes = index < DOUBLINGS ? (uint64_t)WINDOW_BYTES_FIRST << index : WINDOW_BYTES_LAST;
-    uint64_t offset = __atomic_fetch_add(&g->header->windows_end, bytes, __ATOMIC_SEQ_CST);
+    uint64_t bytes = index < DOUBLINGS ? (uint64_t)CHUNK_BYTES_FIRST << index : CHUNK_BYTES_LAST;
+    uint64_t offset = __atomic_fetch_add(&g->header->chunks_end, bytes, __ATOMIC_SEQ_CST);
     if (offset + bytes > RESERVE_BYTES) die("the log's reservation is full");
-    struct ht_window *window = (struct ht_window *)(void *)(g->mapping + offset);
-    if (madvise(window, bytes, MADV_POPULATE_WRITE)) die("madvise");
-    *window = (struct ht_window){.stream = old ? old->stream : g->header->streams++,
-                                 .tid = g->header->pid + (uint32_t)(t - g->thread),
-                                 .index = index,
-                                 .bytes = bytes,
-                                 .base_stamp = t->cursor.last_stamp,
-                                 .base_address = t->cursor.last_address,
-                                 .calls_before = t->calls};
+    struct ht_raw_chunk *chunk = (struct ht_raw_chunk *)(void *)(g->mapping + offset);
+    if (madvise(chunk, bytes, MADV_POPULATE_WRITE)) die("madvise");
+    *chunk = (struct ht_raw_chunk){.stream = old ? old->stream : g->header->streams++,
+                                   .tid = g->header->pid + (uint32_t)(t - g->thread),
+                                   .index = index,
+                                   .bytes = bytes,
+                                   .base_stamp = t->cursor.last_stamp,
+                                   .base_address = t->cursor.last_address,
+                                   .calls_before = t->calls};
     if (old) old->used = (uint32_t)(t->cursor.at - (uint8_t *)old);
-    __atomic_store_n(&window->magic, HT_WINDOW_MAGIC, __ATOMIC_RELEASE);
-    t->window = window;
-    t->cursor.at = (uint8_t *)(window + 1);
-    t->limit = (uint8_t *)window + bytes - HT_APPEND_ROOM_BYTES;
+    __atomic_store_n(&chunk->magic, HT_CHUNK_MAGIC, __ATOMIC_RELEASE);
+    t->chunk = chunk;
+    t->cursor.at = (uint8_t *)(chunk + 1);
+    t->limit = (uint8_t *)chunk + bytes - HT_APPEND_ROOM_BYTES;
     if (old) madvise(old, old->bytes, MADV_DONTNEED);
 }
 
 static struct ht_cursor *room(struct generator *g, struct thread *t) {
-    if (t->cursor.at >= t->limit) next_window(g, t);
+    if (t->cursor.at >= t->limit) next_chunk(g, t);
     return &t->cursor;
 }
 

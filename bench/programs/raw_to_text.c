@@ -59,17 +59,17 @@ static void print_record(const struct ht_raw_record *record, struct ht_raw_recor
     }
 }
 
-static int print_window(const struct ht_raw_log *log, const struct ht_window *window, uint64_t at,
-                        struct ht_raw_record *begun, struct counts *counts, struct ht_error *error) {
-    uint64_t bytes = window->bytes < log->windows_end - at ? window->bytes : log->windows_end - at;
-    uint8_t *content = calloc(1, (size_t)window->bytes + 64);  // the decoder looks a little ahead
+static int print_chunk(const struct ht_raw_log *log, const struct ht_raw_chunk *chunk, uint64_t at,
+                       struct ht_raw_record *begun, struct counts *counts, struct ht_error *error) {
+    uint64_t bytes = chunk->bytes < log->chunks_end - at ? chunk->bytes : log->chunks_end - at;
+    uint8_t *content = calloc(1, (size_t)chunk->bytes + 64);  // the decoder looks a little ahead
     if (!content || !ht_read_at(log->fd, content, (size_t)bytes, at)) {
         free(content);
-        return ht_error_system(error, log->path, "cannot read a window");
+        return ht_error_system(error, log->path, "cannot read a chunk");
     }
     struct ht_raw_decoder decoder;
     struct ht_raw_record record;
-    ht_raw_decode_window(&decoder, window, content);
+    ht_raw_decode_chunk(&decoder, chunk, content);
     int status;
     while ((status = ht_raw_decode(&decoder, &record)) > 0) print_record(&record, begun, counts);
     free(content);
@@ -78,13 +78,13 @@ static int print_window(const struct ht_raw_log *log, const struct ht_window *wi
 
 static int print_log(const struct ht_raw_log *log, struct counts *counts, struct ht_error *error) {
     struct ht_raw_record begun = {0};
-    struct ht_window window;
+    struct ht_raw_chunk chunk;
     uint64_t offset = log->header.header_bytes, at;
     int status;
-    while ((status = ht_raw_next_window(log, offset, &window, &at, error)) > 0) {
-        if (window.stream != 0) return ht_error_input(error, log->path, at, "the log of one thread expected");
-        if (print_window(log, &window, at, &begun, counts, error)) return -1;
-        offset = at + window.bytes;
+    while ((status = ht_raw_next_chunk(log, offset, &chunk, &at, error)) > 0) {
+        if (chunk.stream != 0) return ht_error_input(error, log->path, at, "the log of one thread expected");
+        if (print_chunk(log, &chunk, at, &begun, counts, error)) return -1;
+        offset = at + chunk.bytes;
     }
     return status;
 }

@@ -1,11 +1,11 @@
 // The floor for a recorder that knows what was called when: a time stamp and a record of 32 bytes, appended
-// to a buffer of the thread's own. The buffer is a window of a shared mapping of the output file, so that
+// to a buffer of the thread's own. The buffer is a chunk of a shared mapping of the output file, so that
 // writing the data out is paid for. There is nothing else: no order repair (a realloc is one record, stamped
 // after the call), no forks, no samples, no way out when the disk is full.
 //
 //     REFERENCE_OUT=FOLDER LD_PRELOAD=libreference_recorder.so PROGRAM      writes FOLDER/reference.PID
 //
-// With REFERENCE_RING set each thread writes its first window over and over: the same less the kernel's part.
+// With REFERENCE_RING set each thread writes its first chunk over and over: the same less the kernel's part.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -21,7 +21,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { WINDOW_BYTES = 1 << 20 };
+enum { CHUNK_BYTES = 1 << 20 };
 static const uint64_t FILE_BYTES_MAX = UINT64_C(64) << 30, FILE_BYTES_MIN = UINT64_C(64) << 20;
 
 enum operation { OP_FREE = 1, OP_MALLOC, OP_CALLOC, OP_REALLOC, OP_POSIX_MEMALIGN, OP_ALIGNED_ALLOC };
@@ -79,25 +79,25 @@ static void open_file(void) {
     __atomic_store_n(&file.start, mapping, __ATOMIC_RELEASE);
 }
 
-static __attribute__((noinline, cold)) void next_window(void) {
+static __attribute__((noinline, cold)) void next_chunk(void) {
     if (begun && file.ring) {
-        at = end - WINDOW_BYTES / sizeof *at;
+        at = end - CHUNK_BYTES / sizeof *at;
         return;
     }
     int saved = errno;
     if (!atomic_flag_test_and_set(&file.opening)) open_file();
     while (!__atomic_load_n(&file.start, __ATOMIC_ACQUIRE)) usleep(10);
-    uint64_t offset = atomic_fetch_add(&file.used, WINDOW_BYTES);
-    if (offset + WINDOW_BYTES > file.bytes) fail("the output file is full");
-    if (madvise(file.start + offset, WINDOW_BYTES, MADV_POPULATE_WRITE)) fail("MADV_POPULATE_WRITE");
+    uint64_t offset = atomic_fetch_add(&file.used, CHUNK_BYTES);
+    if (offset + CHUNK_BYTES > file.bytes) fail("the output file is full");
+    if (madvise(file.start + offset, CHUNK_BYTES, MADV_POPULATE_WRITE)) fail("MADV_POPULATE_WRITE");
     at = (struct record *)(file.start + offset);
-    end = at + WINDOW_BYTES / sizeof *at;
+    end = at + CHUNK_BYTES / sizeof *at;
     begun = true;
     errno = saved;
 }
 
 static inline void append(enum operation op, const void *block, uint64_t size, uint64_t other) {
-    if (__builtin_expect(at == end, 0)) next_window();
+    if (__builtin_expect(at == end, 0)) next_chunk();
     *at++ = (struct record){stamp_now(), (uintptr_t)block, size, op | other << 8};
 }
 

@@ -31,14 +31,14 @@ static bool add_sample(struct looking *looking, const struct ht_raw_record *reco
     return true;
 }
 
-static bool look_into(struct looking *looking, const struct ht_raw_log *log, const struct ht_window *window,
+static bool look_into(struct looking *looking, const struct ht_raw_log *log, const struct ht_raw_chunk *chunk,
                       uint64_t at) {
-    uint64_t bytes = window->bytes < log->windows_end - at ? window->bytes : log->windows_end - at;
-    uint8_t *buffer = calloc(1, (size_t)window->bytes + 64);
+    uint64_t bytes = chunk->bytes < log->chunks_end - at ? chunk->bytes : log->chunks_end - at;
+    uint8_t *buffer = calloc(1, (size_t)chunk->bytes + 64);
     bool fits = buffer && ht_read_at(log->fd, buffer, (size_t)bytes, at);
     struct ht_raw_decoder decoder;
     struct ht_raw_record record;
-    if (fits) ht_raw_decode_window(&decoder, window, buffer);
+    if (fits) ht_raw_decode_chunk(&decoder, chunk, buffer);
     while (fits && ht_raw_decode(&decoder, &record) > 0) {
         if (record.op == HT_RAW_LONG) {
             if (record.long_kind == HT_LONG_SAMPLE && record.long_words >= 4) fits = add_sample(looking, &record);
@@ -79,18 +79,18 @@ static struct ht_heap_share sum_up(struct looking *looking, const struct ht_raw_
 struct ht_heap_share log_share_read(const struct ht_raw_log *log) {
     struct looking looking = {0};
     struct ht_heap_share share = {0};
-    struct ht_window window;
+    struct ht_raw_chunk chunk;
     struct ht_error error;
-    uint64_t at, offset = 0, passed_bytes = 0, one_in = log->windows_end / READ_BYTES_MAX + 1;
+    uint64_t at, offset = 0, passed_bytes = 0, one_in = log->chunks_end / READ_BYTES_MAX + 1;
     bool fits = true;
-    while (fits && ht_raw_next_window(log, offset, &window, &at, &error) > 0) {
-        offset = at + window.bytes;
+    while (fits && ht_raw_next_chunk(log, offset, &chunk, &at, &error) > 0) {
+        offset = at + chunk.bytes;
         // The first, and then each that brings what was passed over to one_in times its bytes.
-        if (at == log->header.header_bytes || passed_bytes >= (one_in - 1) * window.bytes) {
-            fits = look_into(&looking, log, &window, at);
+        if (at == log->header.header_bytes || passed_bytes >= (one_in - 1) * chunk.bytes) {
+            fits = look_into(&looking, log, &chunk, at);
             passed_bytes = 0;
         } else {
-            passed_bytes += window.bytes;
+            passed_bytes += chunk.bytes;
         }
     }
     if (fits) share = sum_up(&looking, log, one_in == 1);

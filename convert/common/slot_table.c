@@ -27,10 +27,10 @@ static bool grow(struct slot_table *table, uint64_t slots) {
 
 bool slot_table_reach(struct slot_table *table, const uint32_t *slot, uint32_t rows) {
     uint32_t last = 0;
-    if (!table->used && !(table->used = calloc(SLOT_CHUNKS, sizeof *table->used))) return false;
+    if (!table->used && !(table->used = calloc(SLOT_GROUPS, sizeof *table->used))) return false;
     for (uint32_t row = 0; row < rows; row++) {
         last = slot[row] > last ? slot[row] : last;
-        table->used[slot[row] >> SLOT_CHUNK_BITS] = true;
+        table->used[slot[row] >> SLOT_GROUP_BITS] = true;
     }
     return last < table->room || grow(table, (uint64_t)last + 1);
 }

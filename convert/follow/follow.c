@@ -93,7 +93,7 @@ static uint64_t checkpoint_step(const struct follower *f) {
 
 static bool is_checkpoint_due(const struct follower *f) {
     uint64_t read = f->merge->streams.bytes_read - f->checkpoint_bytes;
-    // The windows of threads that make a few calls take more space than what is in them.
+    // The chunks of threads that make a few calls take more space than what is in them.
     if (read > 0 && f->live.frontier - f->checkpoint_frontier >= 2 * checkpoint_step(f)) return true;
     return f->merge->streams.bytes_read >= f->merge->bytes_limit ||
            (read > 0 && ht_now_s() - f->checkpoint_s > CHECKPOINT_S);
@@ -285,8 +285,7 @@ static int look(struct follower *f, struct ht_error *error) {
         return ht_error_system(error, f->log.path, "cannot follow the log");
     }
     for (uint32_t i = 0; i < m->lanes; i++)
-        if (m->lane[i].dry && m->streams.stream[i].next_window < m->streams.stream[i].windows)
-            merge_wet(m, i);
+        if (m->lane[i].dry && m->streams.stream[i].next_chunk < m->streams.stream[i].chunks) merge_wet(m, i);
     if (!f->has_begun && m->order_count) {
         if (merge_inherit(m, &f->inherited, error)) return -1;
         live_blocks_free(&f->inherited);

@@ -66,8 +66,8 @@ struct sample {
 struct stream_state {
     uint32_t known, over, outer, tid;
     uint64_t first_stamp;
-    uint32_t index, window_bytes;
-    uint64_t window, stamp, address;
+    uint32_t index, chunk_bytes;
+    uint64_t chunk, stamp, address;
     uint32_t at, thread;
     // A realloc between its records; the block of a slot that is not 0 lives.
     uint32_t open, function;
@@ -175,10 +175,10 @@ static int put_streams(struct output *output, const struct merge *m, const struc
         const struct open_realloc *open = &lane->realloc;
         struct stream_place place = {0};
         if (known->known && live_stream_place(live, i, &place, error)) return -1;
-        uint32_t index = known->index, window_bytes = known->window_bytes;
-        // The merge may be in a window before the newest, which the next follower finds again.
-        if (place.window != known->trusted.window &&
-            live_window_at(live, place.window, &index, &window_bytes, error))
+        uint32_t index = known->index, chunk_bytes = known->chunk_bytes;
+        // The merge may be in a chunk before the newest, which the next follower finds again.
+        if (place.chunk != known->trusted.chunk &&
+            live_chunk_at(live, place.chunk, &index, &chunk_bytes, error))
             return -1;
         struct stream_state entry = {.known = known->known,
                                      .over = known->over,
@@ -186,8 +186,8 @@ static int put_streams(struct output *output, const struct merge *m, const struc
                                      .tid = lane->stream->tid,
                                      .first_stamp = lane->stream->first_stamp,
                                      .index = index,
-                                     .window_bytes = window_bytes,
-                                     .window = place.window,
+                                     .chunk_bytes = chunk_bytes,
+                                     .chunk = place.chunk,
                                      .stamp = place.stamp,
                                      .address = place.address,
                                      .at = place.at,
@@ -426,10 +426,10 @@ static bool get_stream(struct follow_state *state, uint32_t number, struct merge
     const struct live_stream known = {.known = entry.known != 0,
                                       .over = entry.over != 0,
                                       .index = entry.index,
-                                      .window_bytes = entry.window_bytes,
-                                      .trusted = {entry.window, entry.at, entry.stamp, entry.address}};
-    bool possible = entry.window % HT_WINDOW_ALIGN == 0 && entry.at >= sizeof(struct ht_window) &&
-                    entry.at <= entry.window_bytes && entry.window_bytes <= HT_WINDOW_BYTES_MAX;
+                                      .chunk_bytes = entry.chunk_bytes,
+                                      .trusted = {entry.chunk, entry.at, entry.stamp, entry.address}};
+    bool possible = entry.chunk % HT_CHUNK_ALIGN == 0 && entry.at >= sizeof(struct ht_raw_chunk) &&
+                    entry.at <= entry.chunk_bytes && entry.chunk_bytes <= HT_CHUNK_BYTES_MAX;
     if (entry.known && !possible) return false;
     if (!live_stream_restore(live, number, &known) || !merge_know_streams(m)) return false;
     struct lane *lane = &m->lane[number];

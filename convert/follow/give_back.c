@@ -25,7 +25,7 @@ static bool mark(struct give_back *give, int fd) {
     return give->marked;
 }
 
-// Windows before the one that the merge is at. Nobody writes to them again.
+// Chunks before the one that the merge is at. Nobody writes to them again.
 static bool punch_closed(struct give_back *give, int fd, struct live_stream *known, uint64_t at) {
     struct log_ranges kept = {0};
     bool done = true;
@@ -44,15 +44,15 @@ static bool punch_closed(struct give_back *give, int fd, struct live_stream *kno
     return done;
 }
 
-// The program writes to an open window's first page again, when it closes it, and behind its last record. The
+// The program writes to an open chunk's first page again, when it closes it, and behind its last record. The
 // pages between are done with.
 static bool punch_open(struct give_back *give, int fd, struct live_stream *known,
                        const struct stream_place *place) {
-    if (known->over || place->window != known->trusted.window) return true;
-    uint32_t end = place->at / HT_WINDOW_ALIGN * HT_WINDOW_ALIGN, from = known->given_back;
-    if (from < HT_WINDOW_ALIGN) from = HT_WINDOW_ALIGN;
+    if (known->over || place->chunk != known->trusted.chunk) return true;
+    uint32_t end = place->at / HT_CHUNK_ALIGN * HT_CHUNK_ALIGN, from = known->given_back;
+    if (from < HT_CHUNK_ALIGN) from = HT_CHUNK_ALIGN;
     if (end < from + OPEN_BYTES_MIN) return true;
-    if (!punch(fd, place->window + from, end - from)) return false;
+    if (!punch(fd, place->chunk + from, end - from)) return false;
     give->bytes += end - from;
     known->given_back = end;
     return true;
@@ -63,7 +63,7 @@ static bool give_back_all(struct give_back *give, int fd, struct live_streams *l
         struct live_stream *known = &live->stream[i];
         if (!known->known) continue;
         struct stream_place needed = live_stream_needed(live, i);
-        if (!punch_closed(give, fd, known, needed.window) || !punch_open(give, fd, known, &needed))
+        if (!punch_closed(give, fd, known, needed.chunk) || !punch_open(give, fd, known, &needed))
             return false;
     }
     return true;
@@ -71,7 +71,7 @@ static bool give_back_all(struct give_back *give, int fd, struct live_streams *l
 
 static int give_back_by(struct give_back *give, int fd, struct live_streams *live, struct ht_error *error) {
     int status = 0;
-    if (!give->marked && !punch(fd, give->log->file_bytes + BEYOND_BYTES, HT_WINDOW_ALIGN)) {
+    if (!give->marked && !punch(fd, give->log->file_bytes + BEYOND_BYTES, HT_CHUNK_ALIGN)) {
         give->impossible = true;
         if (errno != EOPNOTSUPP && errno != ENOSYS)
             status = ht_error_system(error, give->log->path, "cannot give space back");

@@ -1,4 +1,4 @@
-// Streams whose threads are no more: each leaves a window that nobody closes, and a program that starts
+// Streams whose threads are no more: each leaves a chunk that nobody closes, and a program that starts
 // threads for days would fill the disk with them.
 #ifndef HEAPTAPE_GONE_THREADS_H
 #define HEAPTAPE_GONE_THREADS_H

@@ -11,7 +11,7 @@
 
 enum {
     PADDING_BYTES = 64,
-    LOOK_BYTES = 4096,        // read of an open window before it is known that there is more
+    LOOK_BYTES = 4096,        // read of an open chunk before it is known that there is more
     RECORD_ROOM_BYTES = 256,  // a record with its modifiers is shorter
     ZEROS_MAX = 64            // no record holds so many zeros in a row
 };
@@ -77,19 +77,19 @@ static uint8_t *buffer_of(struct live_streams *live, size_t bytes) {
 
 // ---- what is handed on ----
 
-// The file ends where a window lay, or can't be read. EINVAL: no file is so long.
+// The file ends where a chunk lay, or can't be read. EINVAL: no file is so long.
 static int cannot_read(const struct live_streams *live, uint64_t offset, struct ht_error *error) {
     if (errno && errno != EINVAL) return ht_error_system(error, live->log->path, "cannot read");
-    return ht_error_input(error, live->log->path, offset, "a window expected, but the file ends");
+    return ht_error_input(error, live->log->path, offset, "a chunk expected, but the file ends");
 }
 
-// Which stream a nested one belongs to is written behind the window's magic, but before its first record.
-static int learn_outer(struct live_streams *live, uint32_t number, uint64_t window, struct ht_error *error) {
+// Which stream a nested one belongs to is written behind the chunk's magic, but before its first record.
+static int learn_outer(struct live_streams *live, uint32_t number, uint64_t chunk, struct ht_error *error) {
     struct stream *stream = &live->streams->stream[number];
-    struct ht_window header;
-    if (!ht_read_at(live->log->fd, &header, sizeof header, window)) return cannot_read(live, window, error);
+    struct ht_raw_chunk header;
+    if (!ht_read_at(live->log->fd, &header, sizeof header, chunk)) return cannot_read(live, chunk, error);
     if (header.outer > number)
-        return ht_error_input(error, live->log->path, window,
+        return ht_error_input(error, live->log->path, chunk,
                               "a stream nested in an earlier one expected, found %" PRIu32 " in %" PRIu32,
                               number, header.outer - 1);
     stream->outer = header.outer;
@@ -97,28 +97,28 @@ static int learn_outer(struct live_streams *live, uint32_t number, uint64_t wind
     return 0;
 }
 
-// Hands the newest window on up to `end`. Returns 0 or -1 with error.
+// Hands the newest chunk on up to `end`. Returns 0 or -1 with error.
 static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
     struct stream *stream = &live->streams->stream[number];
     const struct stream_place *from = &known->trusted;
     if (end <= from->at) return 0;
-    if (known->index == 0 && from->at == sizeof(struct ht_window) &&
-        learn_outer(live, number, from->window, error))
+    if (known->index == 0 && from->at == sizeof(struct ht_raw_chunk) &&
+        learn_outer(live, number, from->chunk, error))
         return -1;
     // What the merge has read is forgotten, but for the part that it is at.
-    if (stream->next_window > 1) {
-        uint32_t gone = stream->next_window - 1;
-        memmove(stream->window, stream->window + gone, (stream->windows - gone) * sizeof *stream->window);
-        stream->windows -= gone;
-        stream->next_window = 1;
+    if (stream->next_chunk > 1) {
+        uint32_t gone = stream->next_chunk - 1;
+        memmove(stream->chunk, stream->chunk + gone, (stream->chunks - gone) * sizeof *stream->chunk);
+        stream->chunks -= gone;
+        stream->next_chunk = 1;
     }
     live->streams->bytes_total += end - from->at;
-    return stream_add_window(stream, (struct stream_window){.offset = from->window,
-                                                            .base_stamp = from->stamp,
-                                                            .base_address = from->address,
-                                                            .bytes = end,
-                                                            .from = from->at})
+    return stream_add_chunk(stream, (struct stream_chunk){.offset = from->chunk,
+                                                          .base_stamp = from->stamp,
+                                                          .base_address = from->address,
+                                                          .bytes = end,
+                                                          .from = from->at})
                ? 0
                : no_memory(live, error);
 }
@@ -145,21 +145,21 @@ static int decode_whole(const struct live_streams *live, const uint8_t *buffer, 
     }
     // At the end of what is there, half a record is no wonder.
     if (decoded < 0 && bytes - (place->at - start) >= RECORD_ROOM_BYTES)
-        return ht_error_input(error, live->log->path, place->window + place->at, "a record expected");
+        return ht_error_input(error, live->log->path, place->chunk + place->at, "a record expected");
     return 0;
 }
 
-// Reads what lies behind `at` in the newest window, as far as something is there. Returns its length, or -1
+// Reads what lies behind `at` in the newest chunk, as far as something is there. Returns its length, or -1
 // with error.
 static long read_behind(struct live_streams *live, const struct live_stream *known, struct ht_error *error) {
     const struct stream_place *from = &known->trusted;
-    size_t room = known->window_bytes - from->at, bytes = known->seen_bytes + LOOK_BYTES;
+    size_t room = known->chunk_bytes - from->at, bytes = known->seen_bytes + LOOK_BYTES;
     uint8_t *buffer = buffer_of(live, room);
     if (!buffer) return no_memory(live, error);
     for (;;) {
         if (bytes > room) bytes = room;
-        if (!ht_read_at(live->log->fd, buffer, bytes, from->window + from->at)) {
-            if (!errno) return 0;  // the file has been cut behind its last window: there is nothing
+        if (!ht_read_at(live->log->fd, buffer, bytes, from->chunk + from->at)) {
+            if (!errno) return 0;  // the file has been cut behind its last chunk: there is nothing
             return ht_error_system(error, live->log->path, "cannot read");
         }
         size_t end = bytes;
@@ -172,7 +172,7 @@ static long read_behind(struct live_streams *live, const struct live_stream *kno
     }
 }
 
-// The newest window may be written at this moment. Returns 0 or -1 with error.
+// The newest chunk may be written at this moment. Returns 0 or -1 with error.
 static int look_at_open(struct live_streams *live, uint32_t number, struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
     long bytes = read_behind(live, known, error);
@@ -183,7 +183,7 @@ static int look_at_open(struct live_streams *live, uint32_t number, struct ht_er
     uint32_t before = now.at;
     // A record may end in zeros, which both looks saw as well.
     if (same == (size_t)bytes && same == known->seen_bytes) same += ZEROS_MAX;
-    if (same > known->window_bytes - before) same = known->window_bytes - before;
+    if (same > known->chunk_bytes - before) same = known->chunk_bytes - before;
     if (same && decode_whole(live, live->buffer, same, &now, error)) return -1;
     if (hand_on(live, number, now.at, error)) return -1;
     known->trusted = now;
@@ -200,69 +200,69 @@ static int look_at_open(struct live_streams *live, uint32_t number, struct ht_er
     return 0;
 }
 
-// The newest window will not be written any more: all of it counts. Returns 0 or -1 with error.
+// The newest chunk will not be written any more: all of it counts. Returns 0 or -1 with error.
 static int look_at_closed(struct live_streams *live, uint32_t number, struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
-    struct ht_window header;
-    if (!ht_read_at(live->log->fd, &header, sizeof header, known->trusted.window))
-        return cannot_read(live, known->trusted.window, error);
-    uint32_t end = header.used && header.used <= known->window_bytes ? header.used : known->window_bytes;
+    struct ht_raw_chunk header;
+    if (!ht_read_at(live->log->fd, &header, sizeof header, known->trusted.chunk))
+        return cannot_read(live, known->trusted.chunk, error);
+    uint32_t end = header.used && header.used <= known->chunk_bytes ? header.used : known->chunk_bytes;
     forget_seen(known);
     if (hand_on(live, number, end, error)) return -1;
     known->trusted.at = end;
     return 0;
 }
 
-// ---- new windows ----
+// ---- new chunks ----
 
-// A window of the stream that has not been met before. Returns 1, 0 if it is not yet its turn, -1 with error.
-static int meet_window(struct live_streams *live, const struct ht_window *window, uint64_t at,
-                       struct ht_error *error) {
-    if (!ht_raw_stream_possible(live->log, window->stream))
+// A chunk of the stream that has not been met before. Returns 1, 0 if it is not yet its turn, -1 with error.
+static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chunk, uint64_t at,
+                      struct ht_error *error) {
+    if (!ht_raw_stream_possible(live->log, chunk->stream))
         return ht_error_input(error, live->log->path, at,
-                              "a stream number that the windows account for expected");
-    if (!make_room(live, window->stream)) return no_memory(live, error);
-    struct live_stream *known = &live->stream[window->stream];
-    struct stream *stream = &live->streams->stream[window->stream];
+                              "a stream number that the chunks account for expected");
+    if (!make_room(live, chunk->stream)) return no_memory(live, error);
+    struct live_stream *known = &live->stream[chunk->stream];
+    struct stream *stream = &live->streams->stream[chunk->stream];
     // One that an earlier follower has merged and not given back.
-    if (known->known && (window->index < known->index || known->over))
-        return log_ranges_add(&known->closed, at, window->bytes) ? 1 : no_memory(live, error);
-    if (known->known && window->index == known->index) return 1;
+    if (known->known && (chunk->index < known->index || known->over))
+        return log_ranges_add(&known->closed, at, chunk->bytes) ? 1 : no_memory(live, error);
+    if (known->known && chunk->index == known->index) return 1;
     // Its predecessor was begun after we had passed its place.
-    if (window->index != (known->known ? known->index + 1 : 0)) return 0;
+    if (chunk->index != (known->known ? known->index + 1 : 0)) return 0;
     if (known->known) {
-        if (look_at_closed(live, window->stream, error)) return -1;
-        if (!log_ranges_add(&known->closed, known->trusted.window, known->window_bytes))
+        if (look_at_closed(live, chunk->stream, error)) return -1;
+        if (!log_ranges_add(&known->closed, known->trusted.chunk, known->chunk_bytes))
             return no_memory(live, error);
     } else {
-        stream->first_stamp = window->base_stamp;
-        stream->tid = window->tid;
+        stream->first_stamp = chunk->base_stamp;
+        stream->tid = chunk->tid;
         known->known = true;
     }
-    uint64_t bytes = window->bytes;
-    if (bytes > live->log->windows_end - at) bytes = live->log->windows_end - at;
-    known->index = window->index;
+    uint64_t bytes = chunk->bytes;
+    if (bytes > live->log->chunks_end - at) bytes = live->log->chunks_end - at;
+    known->index = chunk->index;
     known->given_back = 0;
-    known->window_bytes = (uint32_t)bytes;
+    known->chunk_bytes = (uint32_t)bytes;
     known->trusted = (struct stream_place){
-        .window = at, .at = sizeof *window, .stamp = window->base_stamp, .address = window->base_address};
+        .chunk = at, .at = sizeof *chunk, .stamp = chunk->base_stamp, .address = chunk->base_address};
     return 1;
 }
 
-// Looks through a range; what is not a window yet goes to `still`. Returns 0 or -1 with error.
+// Looks through a range; what is not a chunk yet goes to `still`. Returns 0 or -1 with error.
 static int look_through(struct live_streams *live, struct log_range range, struct log_ranges *still,
                         struct ht_error *error) {
     uint64_t offset = range.offset, end = range.offset + range.bytes;
-    const struct ht_raw_log part = {.path = live->log->path, .fd = live->log->fd, .windows_end = end};
-    struct ht_window window;
+    const struct ht_raw_log part = {.path = live->log->path, .fd = live->log->fd, .chunks_end = end};
+    struct ht_raw_chunk chunk;
     uint64_t at;
     while (offset < end) {
-        int more = ht_raw_next_window(&part, offset, &window, &at, error);
+        int more = ht_raw_next_chunk(&part, offset, &chunk, &at, error);
         if (more < 0) return -1;
         if (!more) return log_ranges_add(still, offset, end - offset) ? 0 : no_memory(live, error);
-        int met = meet_window(live, &window, at, error);
+        int met = meet_chunk(live, &chunk, at, error);
         if (met < 0) return -1;
-        uint64_t next = at + window.bytes < end ? at + window.bytes : end;
+        uint64_t next = at + chunk.bytes < end ? at + chunk.bytes : end;
         if (at > offset && !log_ranges_add(still, offset, at - offset)) return no_memory(live, error);
         if (!met && !log_ranges_add(still, at, next - at)) return no_memory(live, error);
         offset = next;
@@ -270,17 +270,17 @@ static int look_through(struct live_streams *live, struct log_range range, struc
     return 0;
 }
 
-static int look_for_windows(struct live_streams *live, struct ht_error *error) {
+static int look_for_chunks(struct live_streams *live, struct ht_error *error) {
     struct ht_raw_log *log = live->log;
     struct stat status;
     if (fstat(log->fd, &status) || !ht_read_at(log->fd, &log->header, sizeof log->header, 0))
         return ht_error_system(error, log->path, "cannot read");
     log->file_bytes = (uint64_t)status.st_size;
-    log->windows_end = log->header.windows_end < log->file_bytes ? log->header.windows_end : log->file_bytes;
-    if (log->windows_end > live->frontier) {
-        if (!log_ranges_add(&live->pending, live->frontier, log->windows_end - live->frontier))
+    log->chunks_end = log->header.chunks_end < log->file_bytes ? log->header.chunks_end : log->file_bytes;
+    if (log->chunks_end > live->frontier) {
+        if (!log_ranges_add(&live->pending, live->frontier, log->chunks_end - live->frontier))
             return no_memory(live, error);
-        live->frontier = log->windows_end;
+        live->frontier = log->chunks_end;
     }
     struct log_ranges before = live->pending;
     live->pending = (struct log_ranges){0};
@@ -292,7 +292,7 @@ static int look_for_windows(struct live_streams *live, struct ht_error *error) {
 }
 
 int live_streams_look(struct live_streams *live, bool final, struct ht_error *error) {
-    if (look_for_windows(live, error)) return -1;
+    if (look_for_chunks(live, error)) return -1;
     for (uint32_t i = 0; i < live->streams->count; i++) {
         if (!live->stream[i].known || live->stream[i].over) continue;
         if (final ? look_at_closed(live, i, error) : look_at_open(live, i, error)) return -1;
@@ -303,21 +303,21 @@ int live_streams_look(struct live_streams *live, bool final, struct ht_error *er
 // ---- where the merge is ----
 
 // Moves the place over that many records. Returns 0 or -1 with error.
-static int step_over(const struct live_streams *live, struct stream_place *place, uint32_t window_bytes,
+static int step_over(const struct live_streams *live, struct stream_place *place, uint32_t chunk_bytes,
                      uint32_t records, struct ht_error *error) {
-    size_t bytes = window_bytes - place->at;
+    size_t bytes = chunk_bytes - place->at;
     if (bytes > (size_t)records * RECORD_ROOM_BYTES) bytes = (size_t)records * RECORD_ROOM_BYTES;
     uint8_t *buffer = calloc(1, bytes + PADDING_BYTES);
     if (!buffer) return no_memory(live, error);
     struct ht_raw_decoder decoder = {
         .at = buffer, .end = buffer + bytes, .stamp = place->stamp, .address = place->address};
     struct ht_raw_record record;
-    int status = ht_read_at(live->log->fd, buffer, bytes, place->window + place->at)
+    int status = ht_read_at(live->log->fd, buffer, bytes, place->chunk + place->at)
                      ? 0
-                     : cannot_read(live, place->window + place->at, error);
+                     : cannot_read(live, place->chunk + place->at, error);
     for (uint32_t i = 0; i < records && !status; i++)
         if (ht_raw_decode(&decoder, &record) <= 0)
-            status = ht_error_input(error, live->log->path, place->window + place->at, "a record expected");
+            status = ht_error_input(error, live->log->path, place->chunk + place->at, "a record expected");
     place->at += (uint32_t)(decoder.at - buffer);
     place->stamp = decoder.stamp;
     place->address = decoder.address;
@@ -327,9 +327,9 @@ static int step_over(const struct live_streams *live, struct stream_place *place
 
 struct stream_place live_stream_needed(const struct live_streams *live, uint32_t number) {
     const struct stream *stream = &live->streams->stream[number];
-    if (stream->chunk) return stream->batch_place;
-    if (stream->next_window == stream->windows) return live->stream[number].trusted;
-    const struct stream_window *part = &stream->window[stream->next_window];
+    if (stream->buffer) return stream->batch_place;
+    if (stream->next_chunk == stream->chunks) return live->stream[number].trusted;
+    const struct stream_chunk *part = &stream->chunk[stream->next_chunk];
     return (struct stream_place){part->offset, part->from, part->base_stamp, part->base_address};
 }
 
@@ -337,18 +337,18 @@ int live_stream_place(const struct live_streams *live, uint32_t number, struct s
                       struct ht_error *error) {
     const struct stream *stream = &live->streams->stream[number];
     *place = live_stream_needed(live, number);
-    if (!stream->chunk) return 0;
-    return step_over(live, place, stream->window[stream->next_window - 1].bytes, stream->batch_at, error);
+    if (!stream->buffer) return 0;
+    return step_over(live, place, stream->chunk[stream->next_chunk - 1].bytes, stream->batch_at, error);
 }
 
-int live_window_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
-                   struct ht_error *error) {
-    struct ht_window window;
-    if (!ht_read_at(live->log->fd, &window, sizeof window, offset)) return cannot_read(live, offset, error);
-    if (window.magic != HT_WINDOW_MAGIC || window.bytes > HT_WINDOW_BYTES_MAX)
-        return ht_error_input(error, live->log->path, offset, "a window (HTWN) expected");
-    *index = window.index;
-    *bytes = (uint32_t)window.bytes;
+int live_chunk_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
+                  struct ht_error *error) {
+    struct ht_raw_chunk chunk;
+    if (!ht_read_at(live->log->fd, &chunk, sizeof chunk, offset)) return cannot_read(live, offset, error);
+    if (chunk.magic != HT_CHUNK_MAGIC || chunk.bytes > HT_CHUNK_BYTES_MAX)
+        return ht_error_input(error, live->log->path, offset, "a chunk (HTWN) expected");
+    *index = chunk.index;
+    *bytes = (uint32_t)chunk.bytes;
     return 0;
 }
 
@@ -356,7 +356,7 @@ bool live_stream_end(struct live_streams *live, uint32_t number) {
     struct live_stream *known = &live->stream[number];
     known->over = true;
     forget_seen(known);
-    return log_ranges_add(&known->closed, known->trusted.window, known->window_bytes);
+    return log_ranges_add(&known->closed, known->trusted.chunk, known->chunk_bytes);
 }
 
 bool live_stream_restore(struct live_streams *live, uint32_t number, const struct live_stream *stream) {

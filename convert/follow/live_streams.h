@@ -2,8 +2,8 @@
 // on to the streams that the merge reads.
 //
 // The program stores a record's head by one store of eight bytes. Where that crosses a cache line, a reader
-// beside it may see half of it. So what lies in an open window is handed on only when two looks, at least a
-// millisecond apart, saw the same bytes; a window that has a successor is complete.
+// beside it may see half of it. So what lies in an open chunk is handed on only when two looks, at least a
+// millisecond apart, saw the same bytes; a chunk that has a successor is complete.
 #ifndef HEAPTAPE_LIVE_STREAMS_H
 #define HEAPTAPE_LIVE_STREAMS_H
 
@@ -22,13 +22,13 @@ struct live_stream {
     bool known;
     bool over;  // its thread is gone, and all of it has been handed on
     uint32_t index;
-    uint32_t window_bytes;        // of the newest window
+    uint32_t chunk_bytes;         // of the newest chunk
     struct stream_place trusted;  // what lies before it has been handed on
     uint8_t *seen;                // what the last look saw behind it
     uint32_t seen_bytes;
     uint32_t looks_left;  // of a thread that is gone: until nothing can be missed; 0: not known to be gone
-    uint32_t given_back;  // of the newest window, its first page but for: up to here
-    struct log_ranges closed;  // windows before the newest that take space yet
+    uint32_t given_back;  // of the newest chunk, its first page but for: up to here
+    struct log_ranges closed;  // chunks before the newest that take space yet
 };
 
 struct live_streams {
@@ -37,7 +37,7 @@ struct live_streams {
     struct live_stream *stream;  // as many as streams->count
     size_t room;
     struct log_ranges pending;  // handed out and not begun when last looked at, or given back
-    uint64_t frontier;          // all windows before it are known, or pending
+    uint64_t frontier;          // all chunks before it are known, or pending
     uint8_t *buffer;
     size_t buffer_room;
 };
@@ -57,11 +57,11 @@ int live_stream_place(const struct live_streams *live, uint32_t number, struct s
 // found by reading the batch once more.
 struct stream_place live_stream_needed(const struct live_streams *live, uint32_t number);
 
-// Which window of its stream begins there. Returns 0 or -1 with error.
-int live_window_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
-                   struct ht_error *error);
+// Which chunk of its stream begins there. Returns 0 or -1 with error.
+int live_chunk_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
+                  struct ht_error *error);
 
-// All of the stream has been merged, and its thread is no more: nobody will look at its windows again.
+// All of the stream has been merged, and its thread is no more: nobody will look at its chunks again.
 bool live_stream_end(struct live_streams *live, uint32_t number);
 
 // Makes the stream known that an earlier follower has left at a place. False for want of memory.

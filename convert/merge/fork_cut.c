@@ -8,9 +8,9 @@
 
 enum { PADDING_BYTES = 64 };
 
-// A place in a stream: `bytes` into its window of that number.
+// A place in a stream: `bytes` into its chunk of that number.
 struct place {
-    uint32_t window, bytes;
+    uint32_t chunk, bytes;
     bool is_mark;
 };
 
@@ -22,10 +22,10 @@ struct cutting {
     size_t room;
 };
 
-static int read_window(struct cutting *cutting, const struct stream_window *place,
-                       struct ht_raw_decoder *decoder, struct ht_error *error) {
+static int read_chunk(struct cutting *cutting, const struct stream_chunk *place,
+                      struct ht_raw_decoder *decoder, struct ht_error *error) {
     const struct ht_raw_log *log = cutting->streams->log;
-    struct ht_window header;
+    struct ht_raw_chunk header;
     if (place->bytes < sizeof header) {
         *decoder = (struct ht_raw_decoder){0};  // a file cut short: no records
         return 0;
@@ -35,27 +35,27 @@ static int read_window(struct cutting *cutting, const struct stream_window *plac
         uint8_t *larger = realloc(cutting->buffer, needed);
         if (!larger) {
             errno = ENOMEM;
-            return ht_error_system(error, log->path, "cannot read a window");
+            return ht_error_system(error, log->path, "cannot read a chunk");
         }
         cutting->buffer = larger;
         cutting->room = needed;
     }
     if (!ht_read_at(log->fd, cutting->buffer, place->bytes, place->offset))
-        return ht_error_system(error, log->path, "cannot read a window");
+        return ht_error_system(error, log->path, "cannot read a chunk");
     memset(cutting->buffer + place->bytes, 0, PADDING_BYTES);
     memcpy(&header, cutting->buffer, sizeof header);
-    ht_raw_decode_window(decoder, &header, cutting->buffer);
+    ht_raw_decode_chunk(decoder, &header, cutting->buffer);
     decoder->end = cutting->buffer + place->bytes;
     return 0;
 }
 
-// Looks through one window. Fills *cut with the first call at or after the fork unless there is one already,
-// or with the mark. Returns 1 to go on behind the window, 0 when all is known, -1 with error.
-static int scan_window(struct cutting *cutting, const struct stream *stream, uint32_t number,
-                       struct place *cut, struct ht_error *error) {
+// Looks through one chunk. Fills *cut with the first call at or after the fork unless there is one already,
+// or with the mark. Returns 1 to go on behind the chunk, 0 when all is known, -1 with error.
+static int scan_chunk(struct cutting *cutting, const struct stream *stream, uint32_t number,
+                      struct place *cut, struct ht_error *error) {
     struct ht_raw_decoder decoder;
     struct ht_raw_record record;
-    if (read_window(cutting, &stream->window[number], &decoder, error)) return -1;
+    if (read_chunk(cutting, &stream->chunk[number], &decoder, error)) return -1;
     for (const uint8_t *at = decoder.at; at && ht_raw_decode(&decoder, &record) > 0; at = decoder.at) {
         struct place here = {number, (uint32_t)(at - cutting->buffer), false};
         if (record.op == HT_RAW_LONG) {
@@ -65,7 +65,7 @@ static int scan_window(struct cutting *cutting, const struct stream *stream, uin
             *cut = here;
             return 0;
         }
-        if (record.stamp >= cutting->stamp && cut->window == UINT32_MAX) *cut = here;
+        if (record.stamp >= cutting->stamp && cut->chunk == UINT32_MAX) *cut = here;
         if (record.stamp > cutting->late_stamp) return 0;
     }
     return 1;
@@ -73,27 +73,27 @@ static int scan_window(struct cutting *cutting, const struct stream *stream, uin
 
 static int find_place(struct cutting *cutting, const struct stream *stream, struct place *cut,
                       struct ht_error *error) {
-    uint32_t end = stream->windows, first;
+    uint32_t end = stream->chunks, first;
     int more = 1;
-    while (end > 0 && stream->window[end - 1].base_stamp > cutting->late_stamp) end--;
-    for (first = end; first > 0 && stream->window[first - 1].base_stamp >= cutting->stamp;) first--;
-    // The last window that begins before the fork, and the one before it: a mark may be its last record,
-    // after which the next window begins with the stamp of the last call.
+    while (end > 0 && stream->chunk[end - 1].base_stamp > cutting->late_stamp) end--;
+    for (first = end; first > 0 && stream->chunk[first - 1].base_stamp >= cutting->stamp;) first--;
+    // The last chunk that begins before the fork, and the one before it: a mark may be its last record,
+    // after which the next chunk begins with the stamp of the last call.
     first -= first < 2 ? first : 2;
-    *cut = (struct place){.window = UINT32_MAX};
-    for (uint32_t i = first; i < end && more > 0; i++) more = scan_window(cutting, stream, i, cut, error);
-    if (cut->window == UINT32_MAX) *cut = (struct place){.window = end};
+    *cut = (struct place){.chunk = UINT32_MAX};
+    for (uint32_t i = first; i < end && more > 0; i++) more = scan_chunk(cutting, stream, i, cut, error);
+    if (cut->chunk == UINT32_MAX) *cut = (struct place){.chunk = end};
     return more < 0 ? -1 : 0;
 }
 
 static void cut_stream(struct streams *streams, struct stream *stream, const struct place *cut) {
-    uint32_t windows = cut->window + (cut->bytes > sizeof(struct ht_window));
-    for (uint32_t i = windows; i < stream->windows; i++) streams->bytes_total -= stream->window[i].bytes;
-    if (windows > cut->window) {
-        streams->bytes_total -= stream->window[cut->window].bytes - cut->bytes;
-        stream->window[cut->window].bytes = cut->bytes;
+    uint32_t chunks = cut->chunk + (cut->bytes > sizeof(struct ht_raw_chunk));
+    for (uint32_t i = chunks; i < stream->chunks; i++) streams->bytes_total -= stream->chunk[i].bytes;
+    if (chunks > cut->chunk) {
+        streams->bytes_total -= stream->chunk[cut->chunk].bytes - cut->bytes;
+        stream->chunk[cut->chunk].bytes = cut->bytes;
     }
-    stream->windows = windows;
+    stream->chunks = chunks;
 }
 
 int streams_cut_at_fork(struct streams *streams, const struct fork_point *fork, uint64_t slack_stamps,

@@ -14,12 +14,12 @@ enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 // How long a stream may wait for another's record before the merge decides that there is none. The inversions
 // come from reading the counter out of order: well below a microsecond. A millisecond leaves room for a
 // stalled core.
-static const uint64_t WAIT_WINDOW_NS = 1000000;
+static const uint64_t WAIT_LIMIT_NS = 1000000;
 
 static int fail(const struct merge *m, const struct lane *lane, enum merge_applied how,
                 struct ht_error *error) {
     if (how == BAD_ORDER)
-        return ht_error_input(error, m->log->path, lane->stream->chunk_offset,
+        return ht_error_input(error, m->log->path, lane->stream->buffer_offset,
                               "a realloc's two records in turn expected");
     errno = ENOMEM;
     return ht_error_system(error, m->log->path, "cannot follow the heap");
@@ -83,7 +83,7 @@ static int run_first(struct merge *m, struct ht_error *error) {
             merge_sift_first(m);
             return 0;
         }
-        if (m->blocked_count && lane->key > m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps)
+        if (m->blocked_count && lane->key > m->lane[m->blocked[0]].wait_stamp + m->wait_limit_stamps)
             return force_oldest(m, error);
         if (__builtin_expect(lane->key == record->stamp && merge_apply_common(m, lane, record), 1)) {
             stream->batch_at++;
@@ -111,7 +111,7 @@ static int no_memory(const struct merge *m, struct ht_error *error) {
 
 // The clock's rate with 62 significant bits.
 static void set_clock(struct merge *m) {
-    double ns_per_stamp = ht_raw_ns_per_stamp(m->log), window = (double)WAIT_WINDOW_NS / ns_per_stamp;
+    double ns_per_stamp = ht_raw_ns_per_stamp(m->log), limit = (double)WAIT_LIMIT_NS / ns_per_stamp;
     int exponent;
     frexp(ns_per_stamp, &exponent);
     // Slower than one stamp in 2^60 ns, or faster than 2^64 in one: no clock, but a damaged header.
@@ -119,7 +119,7 @@ static void set_clock(struct merge *m) {
     m->ns_per_stamp = (uint64_t)fmin(ldexp(ns_per_stamp, bits), 9.2e18);
     m->ns_per_stamp_bits = (unsigned)bits;
     m->first_stamp = m->log->header.first_pair.stamp;
-    m->wait_window_stamps = window < 9e18 ? (uint64_t)window : UINT64_C(9000000000000000000);
+    m->wait_limit_stamps = limit < 9e18 ? (uint64_t)limit : UINT64_C(9000000000000000000);
 }
 
 // Everything but the streams.
@@ -165,10 +165,10 @@ void merge_wet(struct merge *m, uint32_t number) {
 // The streams of a log that is complete.
 static int find_streams(struct merge *m, const struct fork_point *fork, struct ht_error *error) {
     if (streams_open(&m->streams, m->log, error)) return -1;
-    if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_window_stamps, error)) return -1;
+    if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_limit_stamps, error)) return -1;
     if (!merge_know_streams(m)) return no_memory(m, error);
     for (uint32_t i = 0; i < m->lanes; i++)
-        if (m->lane[i].stream->windows) merge_wet(m, i);
+        if (m->lane[i].stream->chunks) merge_wet(m, i);
     return 0;
 }
 
@@ -187,7 +187,7 @@ static int run_some(struct merge *m, struct ht_error *error) {
     if (m->order_count && m->lane[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : 1;
     if (!m->blocked_count) return 0;
     // Whatever comes next of a growing log is stamped later than the horizon.
-    bool waited_enough = m->lane[m->blocked[0]].wait_stamp + m->wait_window_stamps <= m->horizon;
+    bool waited_enough = m->lane[m->blocked[0]].wait_stamp + m->wait_limit_stamps <= m->horizon;
     if (m->streams.growing && !waited_enough) return 0;
     return force_oldest(m, error) ? -1 : 1;
 }
@@ -299,7 +299,7 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
     m->observer = observer;
     bool done = !find_streams(m, fork, error) && !merge_inherit(m, inherited, error) &&
                 !merge_run(m, progress, error);
-    // Holes look like windows that were never begun, or like damage: only now is it known whether any was
+    // Holes look like chunks that were never begun, or like damage: only now is it known whether any was
     // read.
     if (!consumed_log_check(log, error) && done) return m;
     give_up(m);

@@ -4,7 +4,7 @@
 // Stamps alone are not an exact order: an allocation of an address may be stamped before the free that made
 // it possible, and a free before its allocation, because the counter is read without a fence. In program
 // order the other record was already written, so the stream that is too early waits until the others have
-// delivered it, within a bounded window. What no wait explains is a foreign free (allocated before recording
+// delivered it, up to a limit. What no wait explains is a foreign free (allocated before recording
 // began) or an anomaly (a free that was not seen).
 #ifndef HEAPTAPE_MERGE_H
 #define HEAPTAPE_MERGE_H

@@ -48,7 +48,7 @@ struct merge {
     uint64_t first_stamp;
     uint64_t ns_per_stamp;  // as a fixed-point number with ns_per_stamp_bits behind the point
     unsigned ns_per_stamp_bits;
-    uint64_t wait_window_stamps;
+    uint64_t wait_limit_stamps;
     uint64_t last_sample_ns;
     struct sample_line samples;
     uint64_t horizon;       // no record beyond it is looked at; UINT64_MAX but in a growing log

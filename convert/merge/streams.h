@@ -1,4 +1,4 @@
-// The streams of one raw log, read side by side in bounded memory: a chunk of the current window for each
+// The streams of one raw log, read side by side in bounded memory: a piece of the current chunk for each
 // stream that is under way, and a batch of decoded records.
 #ifndef HEAPTAPE_STREAMS_H
 #define HEAPTAPE_STREAMS_H
@@ -11,18 +11,18 @@
 
 enum { STREAM_BATCH = 32 };
 
-// A window, or a part of one.
-struct stream_window {
+// A chunk, or a part of one.
+struct stream_chunk {
     uint64_t offset;
     uint64_t base_stamp;  // no call in it is stamped earlier
     uint32_t bytes, used;
-    uint32_t from;  // where in the window its records begin; 0: behind the header, which is to be read
+    uint32_t from;          // where in the chunk its records begin; 0: behind the header, which is to be read
     uint64_t base_address;  // unless the header is to be read
 };
 
 // A place between two records.
 struct stream_place {
-    uint64_t window;  // offset of the window in the file
+    uint64_t chunk;   // offset of the chunk in the file
     uint32_t at;      // bytes into it
     uint64_t stamp, address;
 };
@@ -31,14 +31,14 @@ struct stream {
     uint32_t tid;
     uint32_t outer;                // number of the stream that this one is nested in, plus one; 0: none
     uint64_t first_stamp;          // no record is stamped earlier
-    struct stream_window *window;  // in order
-    uint32_t windows, windows_room, next_window;
-    // The chunk being decoded.
-    uint8_t *chunk;
-    uint64_t chunk_offset;  // where in the file its first byte lies
-    uint64_t window_left;   // bytes of the window behind the chunk
+    struct stream_chunk *chunk;    // in order
+    uint32_t chunks, chunks_room, next_chunk;
+    // What is being decoded.
+    uint8_t *buffer;
+    uint64_t buffer_offset;  // where in the file its first byte lies
+    uint64_t chunk_left;     // bytes of the chunk behind the buffer
     struct ht_raw_decoder decoder;
-    bool in_window;
+    bool in_chunk;
     struct stream_place batch_place;  // where the batch begins
     // Records decoded ahead.
     struct ht_raw_record *batch;
@@ -51,16 +51,16 @@ struct streams {
     struct stream *stream;
     size_t count, room;
     uint64_t bytes_total, bytes_read;  // for progress
-    bool growing;                      // more windows may come
+    bool growing;                      // more chunks may come
 };
 
-// Finds all windows. Returns 0 or -1 with error.
+// Finds all chunks. Returns 0 or -1 with error.
 int streams_open(struct streams *streams, const struct ht_raw_log *log, struct ht_error *error);
 void streams_close(struct streams *streams);
 
 // Makes room for a stream of that number. False for want of memory.
 bool streams_grow(struct streams *streams, uint32_t number);
-bool stream_add_window(struct stream *stream, struct stream_window window);
+bool stream_add_chunk(struct stream *stream, struct stream_chunk chunk);
 
 // Decodes the stream's next batch. Returns 1, 0 at its end (its memory is then released), -1 with error. Of a
 // growing log, 0 says that there is no more for now.

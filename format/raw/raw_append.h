@@ -1,4 +1,4 @@
-// Appends records to a window of the raw log: the shim's fast path. No calls, no locks, no allocation.
+// Appends records to a chunk of the raw log: the shim's fast path. No calls, no locks, no allocation.
 //
 //  bit  0    4    8    12   16
 //       +----+----+----+----+-----------+--------------+---------+

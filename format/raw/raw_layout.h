@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #define HT_RAW_MAGIC    "HTAPERAW"
-#define HT_WINDOW_MAGIC 0x4e575448u  // "HTWN"
+#define HT_CHUNK_MAGIC  0x4e575448u  // "HTWN"
 
 enum {
     HT_RAW_VERSION = 1,
@@ -15,11 +15,11 @@ enum {
     HT_RAW_CONSUMER_OFFSET = 2048,  // path of the trace that holds what has been given back
     HT_RAW_CONSUMER_BYTES = 2048,
     HT_RAW_CONTEXT_OFFSET = 4096,
-    HT_WINDOW_ALIGN = 4096,
-    HT_WINDOW_BYTES_MAX = 1 << 24,
+    HT_CHUNK_ALIGN = 4096,
+    HT_CHUNK_BYTES_MAX = 1 << 24,
     HT_RECORD_BYTES_MAX = 32,  // a call record: 16 + 3 * 64 bits
     HT_MODIFIERS_MAX = 5,
-    // Every append needs this much room: modifiers, the record, the zero that ends the window, one wide
+    // Every append needs this much room: modifiers, the record, the zero that ends the chunk, one wide
     // store.
     HT_APPEND_ROOM_BYTES = HT_RECORD_BYTES_MAX * (HT_MODIFIERS_MAX + 1) + 32,
     HT_LARGE_BLOCK_BYTES = 16384  // residency may be noted from this size on
@@ -95,7 +95,7 @@ struct ht_raw_header {
     uint32_t clock_kind, clock_shift;
     struct ht_clock_pair first_pair;
     struct ht_clock_pair last_pair[2];
-    uint64_t windows_end;
+    uint64_t chunks_end;
     uint64_t reserve_bytes;
     uint32_t state, stop_reason, stop_errno, streams;
     uint64_t stop_stamp;
@@ -107,10 +107,10 @@ struct ht_raw_header {
     uint64_t looks[HT_RAW_LOOKS];
 };
 static_assert(sizeof(struct ht_raw_header) == 448, "raw header");
-static_assert(__builtin_offsetof(struct ht_raw_header, windows_end) == 112, "raw header");
+static_assert(__builtin_offsetof(struct ht_raw_header, chunks_end) == 112, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, context_bytes) == 160, "raw header");
 
-struct ht_window {
+struct ht_raw_chunk {
     uint32_t magic, stream, tid, index;
     uint64_t bytes;
     uint64_t base_stamp, base_address;
@@ -119,6 +119,6 @@ struct ht_window {
     uint64_t calls_before;
     uint64_t zero;
 };
-static_assert(sizeof(struct ht_window) == 64, "window header");
+static_assert(sizeof(struct ht_raw_chunk) == 64, "chunk header");
 
 #endif

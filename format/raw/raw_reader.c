@@ -25,12 +25,12 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
     if (header->clock_kind < HT_CLOCK_TSC || header->clock_kind > HT_CLOCK_GETTIME ||
         header->clock_shift > 32)
         return ht_error_input(error, path, 56, "a known clock expected");
-    // A recording that ran out of room has handed out more windows than there was room for.
+    // A recording that ran out of room has handed out more chunks than there was room for.
     uint64_t promised =
-        header->windows_end < header->reserve_bytes ? header->windows_end : header->reserve_bytes;
+        header->chunks_end < header->reserve_bytes ? header->chunks_end : header->reserve_bytes;
     if (promised > log->file_bytes && header->state != HT_RAW_STOPPED)
         return ht_error_input(error, path, log->file_bytes,
-                              "windows up to offset %" PRIu64 " expected, but the file ends", promised);
+                              "chunks up to offset %" PRIu64 " expected, but the file ends", promised);
     if (header->context_bytes > HT_RAW_HEADER_BYTES - HT_RAW_CONTEXT_OFFSET)
         return ht_error_input(error, path, 160, "a context within the header expected");
     return 0;
@@ -71,8 +71,8 @@ int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error
                        HT_RAW_HEADER_BYTES);
     else result = check_header(log, error);
     if (!result) {
-        log->windows_end = log->header.windows_end;
-        if (log->windows_end > log->file_bytes) log->windows_end = log->file_bytes;
+        log->chunks_end = log->header.chunks_end;
+        if (log->chunks_end > log->file_bytes) log->chunks_end = log->file_bytes;
         log->context = calloc(1, (size_t)log->header.context_bytes + 1);
         if (!log->context ||
             !ht_read_at(log->fd, log->context, log->header.context_bytes, HT_RAW_CONTEXT_OFFSET))
@@ -124,37 +124,37 @@ bool ht_raw_consumer(const struct ht_raw_log *log, char path[HT_RAW_CONSUMER_BYT
 
 // The next page that may hold anything: what was given back, or never touched, is a hole.
 static uint64_t next_page(const struct ht_raw_log *log, uint64_t offset) {
-    offset += HT_WINDOW_ALIGN;
+    offset += HT_CHUNK_ALIGN;
     off_t data = lseek(log->fd, (off_t)offset, SEEK_DATA);
-    if (data < 0) return errno == ENXIO ? UINT64_MAX - HT_WINDOW_ALIGN : offset;
-    uint64_t page = (uint64_t)data / HT_WINDOW_ALIGN * HT_WINDOW_ALIGN;
+    if (data < 0) return errno == ENXIO ? UINT64_MAX - HT_CHUNK_ALIGN : offset;
+    uint64_t page = (uint64_t)data / HT_CHUNK_ALIGN * HT_CHUNK_ALIGN;
     return page > offset ? page : offset;
 }
 
-int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_window *window, uint64_t *at,
-                       struct ht_error *error) {
+int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_raw_chunk *chunk, uint64_t *at,
+                      struct ht_error *error) {
     if (offset < HT_RAW_HEADER_BYTES) offset = HT_RAW_HEADER_BYTES;
-    for (; offset + sizeof *window <= log->windows_end; offset = next_page(log, offset)) {
-        if (!ht_read_at(log->fd, window, sizeof *window, offset))
+    for (; offset + sizeof *chunk <= log->chunks_end; offset = next_page(log, offset)) {
+        if (!ht_read_at(log->fd, chunk, sizeof *chunk, offset))
             return ht_error_system(error, log->path, "cannot read");
-        if (window->magic == 0) continue;  // handed out and never begun, or given back
-        if (window->magic != HT_WINDOW_MAGIC || window->bytes < HT_WINDOW_ALIGN ||
-            window->bytes % HT_WINDOW_ALIGN || window->used > window->bytes ||
-            (window->used && window->used < sizeof *window) || window->bytes > HT_WINDOW_BYTES_MAX)
-            return ht_error_input(error, log->path, offset, "a window (HTWN) expected");
+        if (chunk->magic == 0) continue;  // handed out and never begun, or given back
+        if (chunk->magic != HT_CHUNK_MAGIC || chunk->bytes < HT_CHUNK_ALIGN ||
+            chunk->bytes % HT_CHUNK_ALIGN || chunk->used > chunk->bytes ||
+            (chunk->used && chunk->used < sizeof *chunk) || chunk->bytes > HT_CHUNK_BYTES_MAX)
+            return ht_error_input(error, log->path, offset, "a chunk (HTWN) expected");
         *at = offset;
         return 1;
     }
     return 0;
 }
 
-void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window *window,
-                          const uint8_t *bytes) {
-    uint64_t used = window->used ? window->used : window->bytes;
-    *decoder = (struct ht_raw_decoder){.at = bytes + sizeof *window,
+void ht_raw_decode_chunk(struct ht_raw_decoder *decoder, const struct ht_raw_chunk *chunk,
+                         const uint8_t *bytes) {
+    uint64_t used = chunk->used ? chunk->used : chunk->bytes;
+    *decoder = (struct ht_raw_decoder){.at = bytes + sizeof *chunk,
                                        .end = bytes + used,
-                                       .stamp = window->base_stamp,
-                                       .address = window->base_address};
+                                       .stamp = chunk->base_stamp,
+                                       .address = chunk->base_address};
 }
 
 static uint64_t load8(const uint8_t *at) {
@@ -266,7 +266,7 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) 
     record->count = 1;
     record->alignment = 0;
     for (;;) {
-        // A window's room ends before its bytes do, so that the zero after the last record is always there.
+        // A chunk's room ends before its bytes do, so that the zero after the last record is always there.
         if (decoder->at + 2 > decoder->end) return decoder->at == start ? 0 : -1;
         uint64_t head = load8(decoder->at);
         unsigned op = head & 15;
@@ -337,43 +337,43 @@ static bool counts(const struct ht_raw_record *record) {
 
 int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *threads,
                        struct ht_error *error) {
-    struct ht_window window;
+    struct ht_raw_chunk chunk;
     uint64_t at, offset = 0, *per_stream = NULL;
     size_t room = 0;
     int more;
     *calls = 0;
     *threads = 0;
-    while ((more = ht_raw_next_window(log, offset, &window, &at, error)) > 0) {
-        offset = at + window.bytes;
-        if (window.stream >= room) {
-            size_t wanted = ((size_t)window.stream + 1) * 2;
-            uint64_t *larger = ht_raw_stream_possible(log, window.stream)
+    while ((more = ht_raw_next_chunk(log, offset, &chunk, &at, error)) > 0) {
+        offset = at + chunk.bytes;
+        if (chunk.stream >= room) {
+            size_t wanted = ((size_t)chunk.stream + 1) * 2;
+            uint64_t *larger = ht_raw_stream_possible(log, chunk.stream)
                                    ? realloc(per_stream, wanted * sizeof *larger)
                                    : NULL;
             if (!larger) {
                 free(per_stream);
                 return ht_error_input(error, log->path, at,
-                                      "a stream number that the windows account for expected");
+                                      "a stream number that the chunks account for expected");
             }
             memset(larger + room, 0, (wanted - room) * sizeof *larger);
             per_stream = larger;
             room = wanted;
         }
-        *threads += window.index == 0 && window.outer == 0;
-        per_stream[window.stream] = window.calls_before;
-        if (window.used) continue;  // a later window of the stream says how many there were
-        uint64_t bytes = window.bytes;
-        if (bytes > log->windows_end - at) bytes = log->windows_end - at;
-        uint8_t *buffer = calloc(1, (size_t)window.bytes + 64);
+        *threads += chunk.index == 0 && chunk.outer == 0;
+        per_stream[chunk.stream] = chunk.calls_before;
+        if (chunk.used) continue;  // a later chunk of the stream says how many there were
+        uint64_t bytes = chunk.bytes;
+        if (bytes > log->chunks_end - at) bytes = log->chunks_end - at;
+        uint8_t *buffer = calloc(1, (size_t)chunk.bytes + 64);
         if (!buffer || !ht_read_at(log->fd, buffer, (size_t)bytes, at)) {
             free(buffer);
             free(per_stream);
-            return ht_error_system(error, log->path, "cannot read a window");
+            return ht_error_system(error, log->path, "cannot read a chunk");
         }
         struct ht_raw_decoder decoder;
         struct ht_raw_record record;
-        ht_raw_decode_window(&decoder, &window, buffer);
-        while (ht_raw_decode(&decoder, &record) > 0) per_stream[window.stream] += counts(&record);
+        ht_raw_decode_chunk(&decoder, &chunk, buffer);
+        while (ht_raw_decode(&decoder, &record) > 0) per_stream[chunk.stream] += counts(&record);
         free(buffer);
     }
     for (size_t i = 0; i < room; i++) *calls += per_stream[i];

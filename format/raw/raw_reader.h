@@ -1,4 +1,4 @@
-// Reads a raw log: header, context, windows, records (docs/raw-log-format.md). Everything is checked; nothing
+// Reads a raw log: header, context, chunks, records (docs/raw-log-format.md). Everything is checked; nothing
 // is trusted.
 #ifndef HEAPTAPE_RAW_READER_H
 #define HEAPTAPE_RAW_READER_H
@@ -15,7 +15,7 @@ struct ht_raw_log {
     char *path;
     int fd;
     uint64_t file_bytes;
-    uint64_t windows_end;  // no further than the file
+    uint64_t chunks_end;  // no further than the file
     struct ht_raw_header header;
     char *context;  // key=value strings, header.context_bytes long, ends with a zero byte
 };
@@ -32,14 +32,14 @@ bool ht_raw_consumer(const struct ht_raw_log *log, char path[HT_RAW_CONSUMER_BYT
 // Nanoseconds per stamp, from the clock pairs.
 double ht_raw_ns_per_stamp(const struct ht_raw_log *log);
 
-// Finds the first window at or after `offset`. Returns 1 and fills window and *at, 0 at the end, -1 with
+// Finds the first chunk at or after `offset`. Returns 1 and fills chunk and *at, 0 at the end, -1 with
 // error.
-int ht_raw_next_window(const struct ht_raw_log *log, uint64_t offset, struct ht_window *window, uint64_t *at,
-                       struct ht_error *error);
+int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_raw_chunk *chunk, uint64_t *at,
+                      struct ht_error *error);
 
-// Every stream has a window, and a window has a page: higher numbers are damage.
+// Every stream has a chunk, and a chunk has a page: higher numbers are damage.
 static inline bool ht_raw_stream_possible(const struct ht_raw_log *log, uint32_t stream) {
-    return stream < log->windows_end / HT_WINDOW_ALIGN;
+    return stream < log->chunks_end / HT_CHUNK_ALIGN;
 }
 
 // One decoded record. Modifiers have been applied to the call that follows them. One cache line, because the
@@ -61,15 +61,15 @@ struct ht_raw_record {
 };
 static_assert(sizeof(struct ht_raw_record) <= 64, "decoded record");
 
-// Decoding state within one window.
+// Decoding state within one chunk.
 struct ht_raw_decoder {
     const uint8_t *at, *end;
     uint64_t stamp, address;
 };
 
-void ht_raw_decode_window(struct ht_raw_decoder *decoder, const struct ht_window *window,
-                          const uint8_t *bytes);
-// Decodes the next record. Returns 1, 0 at the window's end, -1 where bytes are no record (decoder->at stays
+void ht_raw_decode_chunk(struct ht_raw_decoder *decoder, const struct ht_raw_chunk *chunk,
+                         const uint8_t *bytes);
+// Decodes the next record. Returns 1, 0 at the chunk's end, -1 where bytes are no record (decoder->at stays
 // there).
 int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record);
 
@@ -81,7 +81,7 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
 // The function that was called: of a record that does not say, the one that its op stands for.
 enum ht_function ht_raw_function(const struct ht_raw_record *record);
 
-// Calls in the log (a realloc counts once), read from window headers, and from the records of windows still
+// Calls in the log (a realloc counts once), read from chunk headers, and from the records of chunks still
 // open; and its threads: the streams that are nested in no other.
 int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *threads,
                        struct ht_error *error);

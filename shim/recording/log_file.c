@@ -100,22 +100,22 @@ int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) 
 }
 
 void log_prepare_ahead(struct recording *recording, uint64_t bytes) {
-    uint64_t start = __atomic_load_n(&recording->header->windows_end, __ATOMIC_SEQ_CST);
+    uint64_t start = __atomic_load_n(&recording->header->chunks_end, __ATOMIC_SEQ_CST);
     uint64_t room = start < recording->reserve_bytes ? recording->reserve_bytes - start : 0;
     uint64_t end = 0;
     if (bytes > room) bytes = room;
-    while (bytes >= HT_WINDOW_ALIGN && !log_has_memory(recording, start + bytes))
+    while (bytes >= HT_CHUNK_ALIGN && !log_has_memory(recording, start + bytes))
         bytes = (bytes / 2) & ~UINT64_C(4095);
-    for (; bytes >= HT_WINDOW_ALIGN && !end; bytes = (bytes / 2) & ~UINT64_C(4095)) {
+    for (; bytes >= HT_CHUNK_ALIGN && !end; bytes = (bytes / 2) & ~UINT64_C(4095)) {
         if (give_blocks(recording, start, bytes) && log_make_real(recording, start, bytes)) continue;
         if (!make_writable(recording, start + bytes)) end = start + bytes;
     }
     atomic_store(&recording->real_bytes, end);
 }
 
-void log_release_pages(struct ht_window *window) {
+void log_release_pages(struct ht_raw_chunk *chunk) {
     if (!recorder_may_call()) return;
-    sys_madvise(window, window->bytes, MADV_DONTNEED);
+    sys_madvise(chunk, chunk->bytes, MADV_DONTNEED);
     recorder_has_called();
 }
 
@@ -210,14 +210,14 @@ void log_refuse(struct recording *recording) {
     sys_munmap(recording, sizeof *recording);
 }
 
-// Lowers the reservation to `room` behind the last window, unless a thread has already gone beyond. Threads
-// that take a window see the new end before what lies behind it is given up, or did not need it.
+// Lowers the reservation to `room` behind the last chunk, unless a thread has already gone beyond. Threads
+// that take a chunk see the new end before what lies behind it is given up, or did not need it.
 static bool lower_reserve(struct recording *recording, uint64_t room) {
-    uint64_t *windows_end = &recording->header->windows_end;
-    uint64_t old = recording->reserve_bytes, end = __atomic_load_n(windows_end, __ATOMIC_SEQ_CST) + room;
+    uint64_t *chunks_end = &recording->header->chunks_end;
+    uint64_t old = recording->reserve_bytes, end = __atomic_load_n(chunks_end, __ATOMIC_SEQ_CST) + room;
     if (end >= old) return false;
     atomic_store(&recording->reserve_bytes, end);
-    if (__atomic_load_n(windows_end, __ATOMIC_SEQ_CST) <= end) return true;
+    if (__atomic_load_n(chunks_end, __ATOMIC_SEQ_CST) <= end) return true;
     atomic_store(&recording->reserve_bytes, old);
     return false;
 }

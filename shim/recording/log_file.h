@@ -1,4 +1,4 @@
-// The log file of one process or phase: a sparse file mapped once, with no descriptor kept. Windows are
+// The log file of one process or phase: a sparse file mapped once, with no descriptor kept. Chunks are
 // handed out by one atomic addition and made real before they are written, so that a full disk ends the
 // recording instead of killing the program.
 #ifndef HEAPTAPE_LOG_FILE_H
@@ -22,20 +22,20 @@ HIDDEN int log_make_real(struct recording *recording, uint64_t offset, uint64_t 
 // May a log that lies in memory grow so far? What it takes, the program can't have.
 HIDDEN bool log_has_memory(struct recording *recording, uint64_t end);
 
-// Makes up to `bytes` behind the last window real in advance, by as little work as the file system allows.
+// Makes up to `bytes` behind the last chunk real in advance, by as little work as the file system allows.
 HIDDEN void log_prepare_ahead(struct recording *recording, uint64_t bytes);
 
 // The written pages stay in the file and leave the program's resident set.
-HIDDEN void log_release_pages(struct ht_window *window);
+HIDDEN void log_release_pages(struct ht_raw_chunk *chunk);
 
-// Cuts the sparse file, and its mapping, `room` bytes behind the last window. Only at an orderly end.
+// Cuts the sparse file, and its mapping, `room` bytes behind the last chunk. Only at an orderly end.
 HIDDEN void log_shorten(struct recording *recording, uint64_t room);
 
-// Gives up the address space beyond `room` bytes behind the last window.
+// Gives up the address space beyond `room` bytes behind the last chunk.
 HIDDEN void log_shrink_mapping(struct recording *recording, uint64_t room);
 
 // For a forked child whose interrupted hooks are still to return: memory to scribble on where the parent's
-// header and window were.
+// header and chunk were.
 HIDDEN void log_replace_in_child(struct recording *recording, void *start, void *end);
 
 #endif

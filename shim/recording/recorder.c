@@ -74,7 +74,7 @@ static void write_header(struct recording *recording, const struct origin *origi
                                      .fork_stamp = origin->fork_stamp,
                                      .clock_kind = CLOCK_KIND,
                                      .clock_shift = CLOCK_SHIFT,
-                                     .windows_end = HT_RAW_HEADER_BYTES,
+                                     .chunks_end = HT_RAW_HEADER_BYTES,
                                      .reserve_bytes = recording->reserve_bytes,
                                      .state = HT_RAW_PAUSED};
     header->start_realtime_ns = clock_realtime_ns();
@@ -280,7 +280,7 @@ void recorder_after_fork(void) {
 // A handler that forks may have interrupted a hook. In the child that hook still ends, on memory of its own.
 void recorder_in_forked_child(void) {
     for (struct thread_state *t = &self; t; t = t->nested)
-        if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->window, t->window_end);
+        if (is_busy(t->gate) && t->recording) log_replace_in_child(t->recording, t->chunk, t->chunk_end);
     // Kernels that can't wipe a page on fork leave the parent's epoch in it. Where another handler has
     // allocated before this one, the child has its log already.
     struct recording *recording = recorder_current();
@@ -352,24 +352,24 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
                         const struct thread_state *outer) {
     t->epoch = recording->epoch;
     t->recording = recording;
-    t->window = NULL;
+    t->chunk = NULL;
     t->calls = 0;
     t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
     t->limit = NULL;
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
     t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
     if (!outer && end_key_made) pthread_setspecific(end_key, t);
-    if (!recorder_next_window(t)) return false;
+    if (!recorder_next_chunk(t)) return false;
     // An outer state of an earlier recording has no stream in this one.
-    if (outer && outer->epoch == t->epoch && outer->window) t->window->outer = outer->window->stream + 1;
+    if (outer && outer->epoch == t->epoch && outer->chunk) t->chunk->outer = outer->chunk->stream + 1;
     if (outer) return true;
-    if (t->window->tid != recording->pid) {
+    if (t->chunk->tid != recording->pid) {
         own_note_stack();
         return true;
     }
     // Calls from before libc has set up thread-local storage leave a stream that the main thread forgot.
-    if (recording->main_stream) t->window->outer = recording->main_stream;
-    recording->main_stream = t->window->stream + 1;
+    if (recording->main_stream) t->chunk->outer = recording->main_stream;
+    recording->main_stream = t->chunk->stream + 1;
     return true;
 }
 
@@ -419,17 +419,17 @@ static bool is_abandoned(const struct thread_state *t, uintptr_t stack) {
     return !(other.ss_flags & SS_DISABLE) || stack - t->stack < NEAR_BYTES;
 }
 
-// The state is as good as new, but for the window, whose last record may be half written.
+// The state is as good as new, but for the chunk, whose last record may be half written.
 static void take_back(struct thread_state *t) {
     for (struct thread_state *inner = t->nested; inner; inner = inner->nested) {
         inner->gate = GATE_FRESH;
-        inner->epoch = EPOCH_NONE;  // a new stream: its window may end in half a record as well
+        inner->epoch = EPOCH_NONE;  // a new stream: its chunk may end in half a record as well
     }
     // A jump in between would leave set-up, within which nothing is recorded.
     bool calls = recorder_may_call();
     uint64_t signals = calls ? sys_block_signals() : 0;
     set_gate(t, GATE_BUSY_SETUP);
-    bool whole = t->recording && t->epoch == epoch_now() && recorder_next_window_after_jump(t);
+    bool whole = t->recording && t->epoch == epoch_now() && recorder_next_chunk_after_jump(t);
     if (!whole) t->epoch = EPOCH_NONE;
     set_gate(t, whole ? gate_of(t->epoch) : GATE_FRESH);
     if (!calls) return;
@@ -524,8 +524,8 @@ static void thread_ends(void *state) {
         recorder_has_called();
     }
     if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_THREAD_END, word, 3);
-    // The thread has some calls to make yet, so its last window waits until another's is the last.
-    struct ht_window *before = atomic_exchange(&t->recording->ended_window, t->window);
+    // The thread has some calls to make yet, so its last chunk waits until another's is the last.
+    struct ht_raw_chunk *before = atomic_exchange(&t->recording->ended_chunk, t->chunk);
     if (before) log_release_pages(before);
     struct thread_state *nested = t->nested;
     t->nested = NULL;

@@ -20,14 +20,14 @@ enum {
 };
 
 uint32_t memory_resident_pages(const void *block, size_t bytes) {
-    enum { CHUNK = 512 };
-    unsigned char present[CHUNK];
+    enum { PAGES_AT_ONCE = 512 };
+    unsigned char present[PAGES_AT_ONCE];
     uintptr_t page = settings.page_bytes, at = (uintptr_t)block & ~(page - 1);
     uintptr_t end = ((uintptr_t)block + bytes + page - 1) & ~(page - 1);
     uint32_t pages = 0;
     if (!recorder_may_call()) return 0;
     while (at < end) {
-        size_t count = (end - at) / page < CHUNK ? (end - at) / page : CHUNK;
+        size_t count = (end - at) / page < PAGES_AT_ONCE ? (end - at) / page : PAGES_AT_ONCE;
         if (sys_mincore(at, count * page, present)) break;  // ENOMEM: not mapped, so not resident
         for (size_t i = 0; i < count; i++) pages += present[i] & 1;
         at += count * page;

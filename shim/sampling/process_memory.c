@@ -157,11 +157,11 @@ static bool search(struct page_counter *counter, uintptr_t start, uintptr_t end,
 }
 
 static uint64_t count_one_by_one(struct page_counter *counter, uintptr_t start, uintptr_t end) {
-    enum { CHUNK = sizeof counter->entry / sizeof *counter->entry };
+    enum { PAGES_AT_ONCE = sizeof counter->entry / sizeof *counter->entry };
     const uint64_t present = UINT64_C(1) << 63, of_file = UINT64_C(1) << 61;
     uint64_t pages = 0, page = settings.page_bytes;
-    for (uintptr_t at = start; at < end && !recorder_sealed; at += CHUNK * page) {
-        uint64_t left = (end - at) / page, wanted = left < CHUNK ? left : CHUNK;
+    for (uintptr_t at = start; at < end && !recorder_sealed; at += PAGES_AT_ONCE * page) {
+        uint64_t left = (end - at) / page, wanted = left < PAGES_AT_ONCE ? left : PAGES_AT_ONCE;
         long got = sys_pread(counter->fd, counter->entry, wanted * sizeof *counter->entry,
                              at / page * sizeof *counter->entry);
         for (long k = 0; k < got / (long)sizeof *counter->entry; k++)

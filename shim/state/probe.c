@@ -1,5 +1,5 @@
 // What recording costs, measured where it is paid: in the recorded process. A short run of appends into a
-// scratch window, so the figure is that of a warm cache: a floor.
+// scratch chunk, so the figure is that of a warm cache: a floor.
 #include "probe.h"
 
 #include "raw_append.h"
@@ -8,15 +8,15 @@
 enum { CALLS = 128, ROUNDS = 4 };
 
 static uint64_t one_round(void) {
-    uint8_t window[CALLS * 16 + HT_APPEND_ROOM_BYTES];
-    struct ht_cursor cursor = {.at = window, .last_stamp = stamp_now()};
+    uint8_t chunk[CALLS * 16 + HT_APPEND_ROOM_BYTES];
+    struct ht_cursor cursor = {.at = chunk, .last_stamp = stamp_now()};
     uint64_t start = clock_counter();
     for (unsigned call = 0; call < CALLS / 2; call++) {
         uint64_t block = 0x10000 + 2654435761u * (uint64_t)call % 1048576;
         ht_append_call(&cursor, HT_RAW_MALLOC, stamp_now(), block, 16 + call % 64);
         ht_append_bare(&cursor, HT_RAW_FREE, stamp_now(), block);
-        // The compiler must not see that nobody reads the window.
-        __asm__ volatile("" ::"r"(window) : "memory");
+        // The compiler must not see that nobody reads the chunk.
+        __asm__ volatile("" ::"r"(chunk) : "memory");
     }
     return clock_counter() - start;
 }

@@ -1,5 +1,5 @@
-// The one unit of state that hooks, recording and sampling share: of the recording, and of each recorded thread.
-// recorder.c and windows.c (recording/) define what is declared here.
+// The one unit of state that hooks, recording and sampling share: of the recording, and of each recorded
+// thread. recorder.c and chunks.c (recording/) define what is declared here.
 //
 // Who may call what: the hooks (wrap*.c) call everything; nothing here calls a hooked function except through
 // `real`.
@@ -41,9 +41,9 @@ extern HIDDEN struct epoch_page epoch_page;
 // The recording of this process or phase, and its log (log_file.h).
 struct recording {
     struct ht_raw_header *header;     // start of the mapping
-    _Atomic uint64_t reserve_bytes;   // windows end before this; lowered at the end
+    _Atomic uint64_t reserve_bytes;   // chunks end before this; lowered at the end
     _Atomic uint64_t writable_bytes;  // the mapping may be written up to here
-    _Atomic uint64_t real_bytes;      // sealed: windows end before this too, because no more can be made real
+    _Atomic uint64_t real_bytes;      // sealed: chunks end before this too, because no more can be made real
     _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, looked at for a peak
     _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
     _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
@@ -53,7 +53,7 @@ struct recording {
     _Atomic uint64_t most_resident_bytes;                   // when it was last looked at for a peak
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
-    struct ht_window *_Atomic ended_window;  // of the thread that ended last
+    struct ht_raw_chunk *_Atomic ended_chunk;  // of the thread that ended last
     uint32_t main_stream;                    // the main thread's, plus one
     char path[4096];
 };
@@ -63,12 +63,12 @@ struct thread_state {
     uint32_t gate;   // that of the page's epoch: record; anything else: look closer
     uint32_t epoch;  // the recording that the fields below belong to
     struct ht_cursor cursor;
-    uint8_t *limit;  // an append may start below it; at it, a look may be due or the window be full
+    uint8_t *limit;  // an append may start below it; at it, a look may be due or the chunk be full
     uint64_t calls;
     int64_t sample_budget_bytes;  // bytes to allocate until memory is sampled again
     uint64_t sample_due_stamp;
-    struct ht_window *window;
-    uint8_t *window_end;  // not read from the window, which a forked child does not have
+    struct ht_raw_chunk *chunk;
+    uint8_t *chunk_end;  // not read from the chunk, which a forked child does not have
     struct recording *recording;
     struct thread_state *nested;  // for the calls of a signal handler that interrupts a hook
     void *inner_block;            // what the last inner allocation returned: tells whether new is built on it
@@ -107,13 +107,13 @@ static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_OWN; }
 // errno is preserved.
 HIDDEN struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, uintptr_t stack);
 
-// Behind it no append may start in the thread's window.
-HIDDEN uint8_t *recorder_window_limit(const struct thread_state *t);
+// Behind it no append may start in the thread's chunk.
+HIDDEN uint8_t *recorder_chunk_limit(const struct thread_state *t);
 
-// Begins the stream's next window, whatever room the last one has. False if recording had to stop.
-HIDDEN bool recorder_next_window(struct thread_state *t);
+// Begins the stream's next chunk, whatever room the last one has. False if recording had to stop.
+HIDDEN bool recorder_next_chunk(struct thread_state *t);
 // The same where the last append was left by a jump, in the midst of a record.
-HIDDEN bool recorder_next_window_after_jump(struct thread_state *t);
+HIDDEN bool recorder_next_chunk_after_jump(struct thread_state *t);
 
 // Makes room for one append (modifiers included). False if recording had to stop.
 HIDDEN bool recorder_make_room(struct thread_state *t);

@@ -53,7 +53,7 @@ def test_every_recorder_has_its_row(tools: Tools, tmp_path: Path) -> None:
             check_interval(row["cpu_added_ns_per_call"])
             assert row["cpu_ratio"] > 0 and row["wall_ratio"] > 0
     rows = workload["recorders"]
-    # What a recorder wrote is read off the disk: nothing, 32 bytes a call and a window, a few.
+    # What a recorder wrote is read off the disk: nothing, 32 bytes a call and a chunk, a few.
     assert rows["null"]["output_bytes_per_call"] == 0
     assert 32 <= rows["reference"]["output_bytes_per_call"] < 36
     assert 2 < rows["heaptape"]["output_bytes_per_call"] < 12

@@ -232,8 +232,8 @@ def test_live_log_stays_small(tools: Tools, disk_with_holes: Path) -> None:
 
 
 @pytest.mark.slow
-def test_windows_of_ended_threads(tools: Tools, disk_with_holes: Path) -> None:
-    """Each of 60,000 threads leaves a window that is never full: their space goes back too."""
+def test_chunks_of_ended_threads(tools: Tools, disk_with_holes: Path) -> None:
+    """Each of 60,000 threads leaves a chunk that is never full: their space goes back too."""
     command = [tools.target("thread_churn"), disk_with_holes / "counts", "60000"]
     with running(tools, disk_with_holes / "logs", command) as program:
         tools.succeed(follow_command(tools, program.log, disk_with_holes / "f.bin"))

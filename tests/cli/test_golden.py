@@ -56,7 +56,7 @@ READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/tra
 # No file makes these appear: what they tell of is memory, the machine, or another's hand on the file meanwhile.
 WITHOUT_A_FILE = {
     "this is not a regular file",  # tests/cli/test_bad_input.py has a folder
-    "bytes of a window expected, but the file ends",  # the file shrank while it was read
+    "bytes of a chunk expected, but the file ends",  # the file shrank while it was read
     "at most %d ancestors expected",  # 65 logs
     "fewer slots expected for so many copies",  # 2^29 blocks live at once in all copies
     "whole section or the footer expected: the file is cut short or damaged here, and only",  # in two pieces

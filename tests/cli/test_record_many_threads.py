@@ -31,7 +31,7 @@ def test_memory_and_disk(tools: Tools, tmp_path: Path, mode: str, status: int) -
     print(f"{mode}: {alone} KiB alone, {recorded} KiB recorded")
     assert recorded - alone <= MEMORY_ADDED_MAX_KIB
     [log] = compared.recording.logs
-    # A thread's few calls fit into its first window; the header and the main thread come on top.
+    # A thread's few calls fit into its first chunk; the header and the main thread come on top.
     assert disk_bytes(log) <= THREADS[mode] * DISK_PER_THREAD_MAX_BYTES + (2 << 20)
 
 

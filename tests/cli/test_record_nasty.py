@@ -27,7 +27,7 @@ TARGETS = {
     "setlocale_first": 1,
     "thread_forks_first": 9,
 }
-WINDOWS_END_OFFSET = 112  # docs/raw-log-format.md
+CHUNKS_END_OFFSET = 112  # docs/raw-log-format.md
 
 
 def command_of(tools: Tools, name: str, counts: Path) -> list[Path]:
@@ -134,7 +134,7 @@ def written_part(log: Path) -> bytes:
     with log.open("rb") as file:
         header = file.read(4096)
         file.seek(0)
-        return file.read(struct.unpack_from("<Q", header, WINDOWS_END_OFFSET)[0])
+        return file.read(struct.unpack_from("<Q", header, CHUNKS_END_OFFSET)[0])
 
 
 def test_nothing_is_overwritten(tools: Tools, tmp_path: Path) -> None:

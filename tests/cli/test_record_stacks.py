@@ -38,10 +38,10 @@ def require_little(folder: Path, mode: str, under: int, alone: int) -> None:
     assert logs_in(folder / "logs")
 
 
-@pytest.mark.parametrize("mode", ["first", "thread", "child", "windows", "samples", "large", "kin",
+@pytest.mark.parametrize("mode", ["first", "thread", "child", "chunks", "samples", "large", "kin",
                                   "cxx", "mappings"])
 def test_depth(tools: Tools, tmp_path: Path, mode: str) -> None:
-    """The first call of the process, of a thread, of a forked child; new windows of the log,
+    """The first call of the process, of a thread, of a forked child; new chunks of the log,
     samples of memory, looks at large blocks and at what is mapped."""
     alone = depth_of(tools, tmp_path, mode, {})
     require_little(tmp_path, mode, depth_of(tools, tmp_path, mode, recorded(tools, tmp_path)),

@@ -9,7 +9,7 @@ import pytest
 
 from tool_runner import Tools, run
 
-WINDOWS_END, STATE = 112, 128  # offsets in the header, docs/raw-log-format.md
+CHUNKS_END, STATE = 112, 128  # offsets in the header, docs/raw-log-format.md
 HEADER_BYTES = 16384
 STOPPED, EXITED, PAUSED = 2, 3, 4
 
@@ -20,7 +20,7 @@ def with_state(repository: Path, folder: Path, state: int, reason: int, errno: i
     log = bytearray((repository / "tests" / "golden" / "sqlite3.mraw").read_bytes())
     struct.pack_into("<III", log, STATE, state, reason, errno)
     if not calls:
-        struct.pack_into("<Q", log, WINDOWS_END, HEADER_BYTES)
+        struct.pack_into("<Q", log, CHUNKS_END, HEADER_BYTES)
         del log[HEADER_BYTES:]
     path = folder / "log.mraw"
     path.write_bytes(log)

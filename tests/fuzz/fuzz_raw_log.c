@@ -1,4 +1,4 @@
-// Raw logs, byte by byte: header, context, windows, records, the count of calls, the whole conversion.
+// Raw logs, byte by byte: header, context, chunks, records, the count of calls, the whole conversion.
 #include "checked_conversion.h"
 #include "packed_log.h"
 #include "raw_reader.h"

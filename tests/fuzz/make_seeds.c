@@ -81,25 +81,25 @@ static void build_log(const char *path) {
 static void pack_log(FILE *to, const char *path, uint8_t flags, const char *context, size_t context_bytes) {
     struct ht_raw_log log;
     struct ht_error error;
-    struct ht_window window;
+    struct ht_raw_chunk chunk;
     uint64_t at, offset = 0;
     FUZZ_EXPECT(!ht_raw_open(&log, path, &error), "%s", error.message);
     fputc(flags, to);
     fwrite(&log.header, sizeof log.header, 1, to);
     fputc((int)context_bytes, to);
     fwrite(context, context_bytes, 1, to);
-    while (ht_raw_next_window(&log, offset, &window, &at, &error) > 0) {
-        uint8_t records[BUILDER_WINDOW_BYTES];
-        size_t count = sizeof records - sizeof window;
-        ssize_t got = pread(log.fd, records, count, (off_t)(at + sizeof window));
-        FUZZ_EXPECT(got == (ssize_t)count, "a window cut short");
+    while (ht_raw_next_chunk(&log, offset, &chunk, &at, &error) > 0) {
+        uint8_t records[BUILDER_CHUNK_BYTES];
+        size_t count = sizeof records - sizeof chunk;
+        ssize_t got = pread(log.fd, records, count, (off_t)(at + sizeof chunk));
+        FUZZ_EXPECT(got == (ssize_t)count, "a chunk cut short");
         while (count && !records[count - 1]) count--;
-        fputc((int)(window.bytes / HT_WINDOW_ALIGN - 1), to);
+        fputc((int)(chunk.bytes / HT_CHUNK_ALIGN - 1), to);
         fputc((int)(count & 255), to);
         fputc((int)(count >> 8), to);
-        fwrite(&window, sizeof window, 1, to);
+        fwrite(&chunk, sizeof chunk, 1, to);
         fwrite(records, count, 1, to);
-        offset = at + window.bytes;
+        offset = at + chunk.bytes;
     }
     ht_raw_close(&log);
 }

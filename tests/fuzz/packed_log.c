@@ -5,7 +5,7 @@
 
 #include "raw_layout.h"
 
-enum { WINDOWS_MAX = 64, STREAMS = 8, WINDOW_PAGES_MAX = 4 };
+enum { CHUNKS_MAX = 64, STREAMS = 8, CHUNK_PAGES_MAX = 4 };
 
 static void right_header(struct ht_raw_header *header, uint64_t end, uint32_t context_bytes) {
     memcpy(header->magic, HT_RAW_MAGIC, sizeof header->magic);
@@ -15,20 +15,20 @@ static void right_header(struct ht_raw_header *header, uint64_t end, uint32_t co
     header->header_bytes = HT_RAW_HEADER_BYTES;
     header->clock_kind = 1 + header->clock_kind % 3;
     header->clock_shift %= 33;
-    header->windows_end = end;
+    header->chunks_end = end;
     header->context_bytes = context_bytes;
 }
 
-static void right_window(struct ht_window *window, uint32_t bytes, uint32_t used, uint8_t flags,
-                         uint32_t index[STREAMS]) {
-    window->magic = HT_WINDOW_MAGIC;
-    window->bytes = bytes;
-    if (window->used) window->used = used;
+static void right_chunk(struct ht_raw_chunk *chunk, uint32_t bytes, uint32_t used, uint8_t flags,
+                        uint32_t index[STREAMS]) {
+    chunk->magic = HT_CHUNK_MAGIC;
+    chunk->bytes = bytes;
+    if (chunk->used) chunk->used = used;
     if (!(flags & PACKED_FEW_STREAMS)) return;
-    window->stream %= STREAMS;
-    window->index = index[window->stream]++;
+    chunk->stream %= STREAMS;
+    chunk->index = index[chunk->stream]++;
     // The odd streams are nested in the one before.
-    window->outer = window->stream & 1 ? window->stream : 0;
+    chunk->outer = chunk->stream & 1 ? chunk->stream : 0;
 }
 
 void packed_log_unpack(struct fuzz_input *input, int fd) {
@@ -40,25 +40,25 @@ void packed_log_unpack(struct fuzz_input *input, int fd) {
     fuzz_take(input, &header, sizeof header);
     uint8_t context_bytes = fuzz_take_byte(input);
     fuzz_take(input, context, context_bytes);
-    for (unsigned i = 0; i < WINDOWS_MAX && input->left; i++) {
-        struct ht_window window;
-        uint8_t records[WINDOW_PAGES_MAX * HT_WINDOW_ALIGN - sizeof window];
-        uint32_t pages = 1 + fuzz_take_byte(input) % WINDOW_PAGES_MAX, bytes = pages * HT_WINDOW_ALIGN;
+    for (unsigned i = 0; i < CHUNKS_MAX && input->left; i++) {
+        struct ht_raw_chunk chunk;
+        uint8_t records[CHUNK_PAGES_MAX * HT_CHUNK_ALIGN - sizeof chunk];
+        uint32_t pages = 1 + fuzz_take_byte(input) % CHUNK_PAGES_MAX, bytes = pages * HT_CHUNK_ALIGN;
         uint32_t count = fuzz_take_byte(input);
         count |= (uint32_t)fuzz_take_byte(input) << 8;
-        count %= bytes - sizeof window + 1;
-        fuzz_take(input, &window, sizeof window);
+        count %= bytes - sizeof chunk + 1;
+        fuzz_take(input, &chunk, sizeof chunk);
         if (count > input->left) count = (uint32_t)input->left;
         fuzz_take(input, records, count);
-        if (flags & PACKED_RIGHT_WINDOWS)
-            right_window(&window, bytes, (uint32_t)sizeof window + count, flags, index);
-        fuzz_write(fd, &window, sizeof window, end);
-        fuzz_write(fd, records, count, end + sizeof window);
+        if (flags & PACKED_RIGHT_CHUNKS)
+            right_chunk(&chunk, bytes, (uint32_t)sizeof chunk + count, flags, index);
+        fuzz_write(fd, &chunk, sizeof chunk, end);
+        fuzz_write(fd, records, count, end + sizeof chunk);
         end += bytes;
     }
     if (flags & PACKED_RIGHT_HEADER) right_header(&header, end, context_bytes);
     fuzz_write(fd, &header, sizeof header, 0);
     fuzz_write(fd, context, context_bytes, HT_RAW_CONTEXT_OFFSET);
-    // The last window's room belongs to the file.
+    // The last chunk's room belongs to the file.
     FUZZ_EXPECT(!ftruncate(fd, (off_t)end), "cannot resize");
 }

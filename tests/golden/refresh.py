@@ -39,7 +39,7 @@ def damaged() -> dict[str, bytes]:
         "magic.mraw": patched(raw, 0, b"NOTALOG!"),
         "newer.mraw": patched(raw, 8, b"\x09\x00\x09\x00"),
         "clock.mraw": patched(raw, 56, b"\x63"),
-        "window.mraw": patched(raw, 16384, b"XXXX"),
+        "chunk.mraw": patched(raw, 16384, b"XXXX"),
         "index.mraw": patched(raw, 16384 + 12, b"\x05"),
         "record.mraw": patched(raw, 16384 + 64, b"\x09\x11\x11\x11"),
         "cut.mraw": raw[: len(raw) // 2],

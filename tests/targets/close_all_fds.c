@@ -12,7 +12,7 @@ int main(int argc, char **argv) {
     int length = snprintf(text, sizeof text, "first fd %d\n", fd);
     if (write(1, text, (size_t)length) != length) return 1;
     closefrom(3);
-    // Enough that the recorder needs new windows after its descriptors, if it had any, are gone.
+    // Enough that the recorder needs new chunks after its descriptors, if it had any, are gone.
     for (int i = 0; i < 200000; i++) free(tally_malloc(SIZE_CLOSED));
     fd = open("/dev/null", O_WRONLY);
     for (int other = 3; other < LARGEST_FD; other++)

@@ -21,7 +21,7 @@ static void one_call(void) {
     free(kept);
 }
 
-// Many windows of the log begin.
+// Many chunks of the log begin.
 static void many_calls(void) {
     for (int i = 0; i < 300000; i++) {
         kept = malloc(100 + i % 3000);
@@ -192,7 +192,7 @@ int main(int argc, char **argv) {
                                                {"thread", first_call_of_a_thread},
                                                {"child", first_call_of_a_child},
                                                {"delayed", call_after_a_delay},
-                                               {"windows", of_many_calls},
+                                               {"chunks", of_many_calls},
                                                {"samples", of_samples},
                                                {"large", of_large_blocks},
                                                {"kin", of_kin},

@@ -17,43 +17,43 @@ void builder_open(struct raw_log_builder *builder, const char *path) {
                                              .pid = 1,
                                              .clock_kind = HT_CLOCK_GETTIME,
                                              .clock_shift = 0,
-                                             .windows_end = HT_RAW_HEADER_BYTES,
+                                             .chunks_end = HT_RAW_HEADER_BYTES,
                                              .state = HT_RAW_EXITED};
     memcpy(builder->header.magic, HT_RAW_MAGIC, sizeof builder->header.magic);
 }
 
 static void flush(struct raw_log_builder *builder, struct builder_stream *stream, uint32_t used) {
-    ((struct ht_window *)(void *)stream->window)->used = used;
-    ssize_t written = pwrite(builder->fd, stream->window, BUILDER_WINDOW_BYTES, (off_t)stream->offset);
-    assert(written == BUILDER_WINDOW_BYTES);
+    ((struct ht_raw_chunk *)(void *)stream->chunk)->used = used;
+    ssize_t written = pwrite(builder->fd, stream->chunk, BUILDER_CHUNK_BYTES, (off_t)stream->offset);
+    assert(written == BUILDER_CHUNK_BYTES);
     (void)written;
-    free(stream->window);
-    stream->window = NULL;
+    free(stream->chunk);
+    stream->chunk = NULL;
 }
 
 struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t number) {
     assert(number < BUILDER_STREAMS_MAX);
     struct builder_stream *stream = &builder->stream[number];
     if (number >= builder->streams) builder->streams = number + 1;
-    uint8_t *limit = stream->window ? stream->window + BUILDER_WINDOW_BYTES - HT_APPEND_ROOM_BYTES : NULL;
-    if (stream->window && stream->cursor.at >= limit)
-        flush(builder, stream, (uint32_t)(stream->cursor.at - stream->window));
-    if (!stream->window) {
-        stream->window = calloc(1, BUILDER_WINDOW_BYTES);
-        assert(stream->window);
-        *(struct ht_window *)(void *)stream->window =
-            (struct ht_window){.magic = HT_WINDOW_MAGIC,
-                               .stream = number,
-                               .tid = 100 + number,
-                               .index = stream->index++,
-                               .bytes = BUILDER_WINDOW_BYTES,
-                               .base_stamp = stream->cursor.last_stamp,
-                               .base_address = stream->cursor.last_address,
-                               .outer = stream->outer,
-                               .calls_before = stream->calls};
-        stream->cursor.at = stream->window + sizeof(struct ht_window);
-        stream->offset = builder->header.windows_end;
-        builder->header.windows_end += BUILDER_WINDOW_BYTES;
+    uint8_t *limit = stream->chunk ? stream->chunk + BUILDER_CHUNK_BYTES - HT_APPEND_ROOM_BYTES : NULL;
+    if (stream->chunk && stream->cursor.at >= limit)
+        flush(builder, stream, (uint32_t)(stream->cursor.at - stream->chunk));
+    if (!stream->chunk) {
+        stream->chunk = calloc(1, BUILDER_CHUNK_BYTES);
+        assert(stream->chunk);
+        *(struct ht_raw_chunk *)(void *)stream->chunk =
+            (struct ht_raw_chunk){.magic = HT_CHUNK_MAGIC,
+                                  .stream = number,
+                                  .tid = 100 + number,
+                                  .index = stream->index++,
+                                  .bytes = BUILDER_CHUNK_BYTES,
+                                  .base_stamp = stream->cursor.last_stamp,
+                                  .base_address = stream->cursor.last_address,
+                                  .outer = stream->outer,
+                                  .calls_before = stream->calls};
+        stream->cursor.at = stream->chunk + sizeof(struct ht_raw_chunk);
+        stream->offset = builder->header.chunks_end;
+        builder->header.chunks_end += BUILDER_CHUNK_BYTES;
     }
     return &stream->cursor;
 }
@@ -76,7 +76,7 @@ void builder_put(struct raw_log_builder *builder, const struct builder_line *lin
 
 void builder_close(struct raw_log_builder *builder) {
     for (uint32_t i = 0; i < builder->streams; i++)
-        if (builder->stream[i].window) flush(builder, &builder->stream[i], 0);
+        if (builder->stream[i].chunk) flush(builder, &builder->stream[i], 0);
     builder->header.streams = builder->streams;
     if (builder->context) {
         size_t bytes = strlen(builder->context) + 1;
@@ -85,8 +85,8 @@ void builder_close(struct raw_log_builder *builder) {
         (void)put;
         builder->header.context_bytes = (uint32_t)bytes;
     }
-    // A log without a window is as long as its header all the same.
-    int failed = ftruncate(builder->fd, (off_t)builder->header.windows_end);
+    // A log without a chunk is as long as its header all the same.
+    int failed = ftruncate(builder->fd, (off_t)builder->header.chunks_end);
     assert(!failed);
     (void)failed;
     ssize_t written = pwrite(builder->fd, &builder->header, sizeof builder->header, 0);

@@ -7,15 +7,15 @@
 
 #include "raw_append.h"
 
-enum { BUILDER_STREAMS_MAX = 16, BUILDER_WINDOW_BYTES = 8192 };
+enum { BUILDER_STREAMS_MAX = 16, BUILDER_CHUNK_BYTES = 8192 };
 
 struct builder_stream {
     struct ht_cursor cursor;
-    uint8_t *window;  // NULL until the first record
+    uint8_t *chunk;  // NULL until the first record
     uint32_t index;
     uint64_t calls;
-    uint32_t outer;   // goes into the windows' headers
-    uint64_t offset;  // where the window goes in the file
+    uint32_t outer;   // goes into the chunks' headers
+    uint64_t offset;  // where the chunk goes in the file
 };
 
 struct raw_log_builder {
@@ -36,7 +36,7 @@ struct builder_line {
 void builder_open(struct raw_log_builder *builder, const char *path);
 // The cursor of a stream, with room for one append.
 struct ht_cursor *builder_cursor(struct raw_log_builder *builder, uint32_t stream);
-// Counts a call for the window headers.
+// Counts a call for the chunk headers.
 void builder_count(struct raw_log_builder *builder, uint32_t stream);
 // Appends the records, calls counted.
 void builder_put(struct raw_log_builder *builder, const struct builder_line *line, size_t lines);

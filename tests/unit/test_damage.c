@@ -203,7 +203,7 @@ static void a_changed_byte_never_changes_what_is_shown(void **state) {
 
 // ---- raw logs ----
 
-// Two threads, a window each, of a recording that stopped early: only such a log may end before its windows
+// Two threads, a chunk each, of a recording that stopped early: only such a log may end before its chunks
 // do.
 static size_t small_log(uint8_t bytes[FILE_BYTES_MAX]) {
     static struct raw_log_builder builder;
@@ -264,7 +264,7 @@ static void a_log_cut_anywhere_holds_its_calls_up_to_there(void **state) {
     struct ht_error error;
     size_t count = small_log(bytes), failures = 0, successes = 0;
     put_file(&file, bytes, count);
-    assert_int_equal(count, HT_RAW_HEADER_BYTES + 2 * BUILDER_WINDOW_BYTES);
+    assert_int_equal(count, HT_RAW_HEADER_BYTES + 2 * BUILDER_CHUNK_BYTES);
     assert_int_equal(converted_open(&whole, file.path, NULL, &error), 0);
     assert_int_equal(whole.events, CALLS);
     for (size_t cut = count; cut-- > 0;) {

@@ -13,14 +13,14 @@
 
 // ---- a log that is written by hand, record by record ----
 
-enum { LOG_BYTES = 1 << 20, HAND_WINDOW_BYTES = 128 << 10 };
+enum { LOG_BYTES = 1 << 20, HAND_CHUNK_BYTES = 128 << 10 };
 
 struct growing {
     char raw[256], trace[256];
     uint8_t *mapping;
     struct ht_raw_header *header;
     struct ht_cursor cursor[4];
-    struct ht_window *window[4];
+    struct ht_raw_chunk *chunk[4];
     struct ht_raw_log log;
     struct ht_trace_writer *writer;
     struct merge *merge;
@@ -28,29 +28,29 @@ struct growing {
     struct ht_error error;
 };
 
-static struct ht_window *place_window(struct growing *g) {
-    uint64_t offset = g->header->windows_end;
-    g->header->windows_end += HAND_WINDOW_BYTES;
-    return (struct ht_window *)(void *)(g->mapping + offset);
+static struct ht_raw_chunk *place_chunk(struct growing *g) {
+    uint64_t offset = g->header->chunks_end;
+    g->header->chunks_end += HAND_CHUNK_BYTES;
+    return (struct ht_raw_chunk *)(void *)(g->mapping + offset);
 }
 
-static void begin_window(struct growing *g, unsigned stream, struct ht_window *window) {
-    struct ht_window *old = g->window[stream];
-    *window = (struct ht_window){.stream = stream,
-                                 .tid = 100 + stream,
-                                 .index = old ? old->index + 1 : 0,
-                                 .bytes = HAND_WINDOW_BYTES,
-                                 .base_stamp = g->cursor[stream].last_stamp,
-                                 .base_address = g->cursor[stream].last_address};
+static void begin_chunk(struct growing *g, unsigned stream, struct ht_raw_chunk *chunk) {
+    struct ht_raw_chunk *old = g->chunk[stream];
+    *chunk = (struct ht_raw_chunk){.stream = stream,
+                                   .tid = 100 + stream,
+                                   .index = old ? old->index + 1 : 0,
+                                   .bytes = HAND_CHUNK_BYTES,
+                                   .base_stamp = g->cursor[stream].last_stamp,
+                                   .base_address = g->cursor[stream].last_address};
     if (old) old->used = (uint32_t)(g->cursor[stream].at - (uint8_t *)old);
-    window->magic = HT_WINDOW_MAGIC;
-    g->window[stream] = window;
-    g->cursor[stream].at = (uint8_t *)(window + 1);
+    chunk->magic = HT_CHUNK_MAGIC;
+    g->chunk[stream] = chunk;
+    g->cursor[stream].at = (uint8_t *)(chunk + 1);
 }
 
 static void put(struct growing *g, unsigned stream, unsigned op, uint64_t stamp, uint64_t address,
                 uint64_t size) {
-    if (!g->window[stream]) begin_window(g, stream, place_window(g));
+    if (!g->chunk[stream]) begin_chunk(g, stream, place_chunk(g));
     if (op == HT_RAW_FREE || op == HT_RAW_REALLOC_END) ht_append_bare(&g->cursor[stream], op, stamp, address);
     else ht_append_call(&g->cursor[stream], op, stamp, address, size);
 }
@@ -70,7 +70,7 @@ static void open_growing(struct growing *g) {
                                         .page_bytes = 4096,
                                         .pid = 1,
                                         .clock_kind = HT_CLOCK_GETTIME,
-                                        .windows_end = HT_RAW_HEADER_BYTES,
+                                        .chunks_end = HT_RAW_HEADER_BYTES,
                                         .reserve_bytes = LOG_BYTES,
                                         .state = HT_RAW_RECORDING};
     assert_int_equal(ht_raw_open(&g->log, g->raw, &g->error), 0);
@@ -86,7 +86,7 @@ static void look(struct growing *g) {
     assert_true(merge_know_streams(g->merge));
     for (uint32_t i = 0; i < g->merge->lanes; i++)
         if (g->merge->lane[i].dry &&
-            g->merge->streams.stream[i].next_window < g->merge->streams.stream[i].windows)
+            g->merge->streams.stream[i].next_chunk < g->merge->streams.stream[i].chunks)
             merge_wet(g->merge, i);
 }
 
@@ -229,7 +229,7 @@ static void test_late_record(void **state) {
     close_growing(&g);
 }
 
-// An allocation whose address is still taken waits for the free, which another thread's window brings later.
+// An allocation whose address is still taken waits for the free, which another thread's chunk brings later.
 static void test_waits_for_the_free(void **state) {
     (void)state;
     struct growing g;
@@ -255,23 +255,23 @@ static void test_waits_for_the_free(void **state) {
     close_growing(&g);
 }
 
-// Windows are begun in another order than they were handed out in, and streams go on into the next.
-static void test_windows_out_of_order(void **state) {
+// Chunks are begun in another order than they were handed out in, and streams go on into the next.
+static void test_chunks_out_of_order(void **state) {
     (void)state;
     struct growing g;
     open_growing(&g);
-    struct ht_window *first = place_window(&g), *second = place_window(&g), *third = place_window(&g);
-    begin_window(&g, 1, second);
+    struct ht_raw_chunk *first = place_chunk(&g), *second = place_chunk(&g), *third = place_chunk(&g);
+    begin_chunk(&g, 1, second);
     put(&g, 1, HT_RAW_MALLOC, 20, 0x2000, 8);
     look(&g);
     look(&g);
     assert_int_equal(run_to(&g, 30), 1);
-    begin_window(&g, 0, first);
+    begin_chunk(&g, 0, first);
     put(&g, 0, HT_RAW_MALLOC, 40, 0x1000, 8);
-    begin_window(&g, 0, third);
+    begin_chunk(&g, 0, third);
     put(&g, 0, HT_RAW_FREE, 50, 0x1000, 0);
     look(&g);
-    // The first window has a successor, so one look is enough for it.
+    // The first chunk has a successor, so one look is enough for it.
     assert_int_equal(run_to(&g, 60), 2);
     look(&g);
     assert_int_equal(run_to(&g, 70), 3);
@@ -542,7 +542,7 @@ int main(void) {
         cmocka_unit_test(test_horizon),
         cmocka_unit_test(test_late_record),
         cmocka_unit_test(test_waits_for_the_free),
-        cmocka_unit_test(test_windows_out_of_order),
+        cmocka_unit_test(test_chunks_out_of_order),
         cmocka_unit_test(test_taken_up_again),
         cmocka_unit_test(test_damaged_state),
     };

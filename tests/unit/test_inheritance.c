@@ -171,12 +171,12 @@ static void a_realloc_under_way_leaves_the_old_block(void **state) {
     done(converted);
 }
 
-// The mark may be a window's last record, and the next window then begins with the stamp of a call before it.
-static void the_mark_is_found_wherever_windows_end(void **state) {
+// The mark may be a chunk's last record, and the next chunk then begins with the stamp of a call before it.
+static void the_mark_is_found_wherever_chunks_end(void **state) {
     (void)state;
     static const struct builder_line child[] = {{0, HT_RAW_FREE, 1200, 0x100, 0}};
     write_child(FORKED, LINES(child));
-    unsigned windows_seen = 0;
+    unsigned chunks_seen = 0;
     for (unsigned fill = 1090; fill < 1160; fill++) {
         struct raw_log_builder builder;
         begin(&builder, PARENT, 0, 0, 1);
@@ -191,13 +191,13 @@ static void the_mark_is_found_wherever_windows_end(void **state) {
                                                   MARK(0, FORKED),
                                                   {0, HT_RAW_MALLOC, 995, 0x400, 42}},
                     3);
-        windows_seen |= 1u << builder.stream[0].index;
+        chunks_seen |= 1u << builder.stream[0].index;
         builder_close(&builder);
         struct converted_log *converted = convert(CHILD, NULL);
         ASSERT_INHERITS(converted, 40, 41);
         done(converted);
     }
-    assert_true((windows_seen & (windows_seen - 1)) != 0);  // the fill took it over a boundary
+    assert_true((chunks_seen & (chunks_seen - 1)) != 0);  // the fill took it over a boundary
 }
 
 static void it_comes_down_through_the_generations(void **state) {
@@ -321,7 +321,7 @@ static void assert_disbelieved(const char *words, const char *named) {
     free(converted);
 }
 
-// Windows that were given back read as windows that were never begun.
+// Chunks that were given back read as chunks that were never begun.
 static void a_parent_whose_space_was_given_back_is_disbelieved(void **state) {
     (void)state;
     static const char trace[] = "/somewhere/parent.bin";
@@ -465,7 +465,7 @@ int main(void) {
         cmocka_unit_test(an_unknown_stamp_is_the_childs_beginning),
         cmocka_unit_test(blocks_are_born_again_by_realloc),
         cmocka_unit_test(a_realloc_under_way_leaves_the_old_block),
-        cmocka_unit_test(the_mark_is_found_wherever_windows_end),
+        cmocka_unit_test(the_mark_is_found_wherever_chunks_end),
         cmocka_unit_test(it_comes_down_through_the_generations),
         cmocka_unit_test(a_large_block_tells_at_its_end_what_was_resident),
         cmocka_unit_test(a_large_block_tells_how_it_was_filled),

@@ -64,9 +64,9 @@ static void test_double_free(void **unused) {
     assert_int_equal(finding->call.time_ns, 130);
     assert_int_equal(finding->call.address, 0x1000);
     assert_int_equal(finding->block.time_ns, 120);
-    // The offset is that of the very record: three records lie before it in the first window.
-    assert_true(finding->call.offset > HT_RAW_HEADER_BYTES + sizeof(struct ht_window));
-    assert_true(finding->call.offset < HT_RAW_HEADER_BYTES + sizeof(struct ht_window) + 3 * 12);
+    // The offset is that of the very record: three records lie before it in the first chunk.
+    assert_true(finding->call.offset > HT_RAW_HEADER_BYTES + sizeof(struct ht_raw_chunk));
+    assert_true(finding->call.offset < HT_RAW_HEADER_BYTES + sizeof(struct ht_raw_chunk) + 3 * 12);
     assert_int_equal(lint_defects(&lint), 1);
     lint_free(&lint);
 }

@@ -16,12 +16,12 @@ struct expected {
 static void decodes_what_was_appended(void **state) {
     (void)state;
     uint64_t seed = 1, stamp = 1000;
-    uint8_t *window = calloc(1, ROOM + 64);
+    uint8_t *chunk = calloc(1, ROOM + 64);
     struct expected *expected = calloc(RECORDS, sizeof *expected);
-    struct ht_window header = {.bytes = ROOM, .base_stamp = stamp, .base_address = 0x7000};
-    struct ht_cursor cursor = {window + sizeof header, stamp, 0x7000};
+    struct ht_raw_chunk header = {.bytes = ROOM, .base_stamp = stamp, .base_address = 0x7000};
+    struct ht_cursor cursor = {chunk + sizeof header, stamp, 0x7000};
     unsigned records = 0;
-    while (records < RECORDS && cursor.at < window + ROOM - HT_APPEND_ROOM_BYTES) {
+    while (records < RECORDS && cursor.at < chunk + ROOM - HT_APPEND_ROOM_BYTES) {
         struct expected *e = &expected[records++];
         stamp += unit_random_width(&seed) >> (20 + unit_random(&seed) % 40);
         *e = (struct expected){.stamp = stamp, .count = 1};
@@ -51,7 +51,7 @@ static void decodes_what_was_appended(void **state) {
     }
     struct ht_raw_decoder decoder;
     struct ht_raw_record record;
-    ht_raw_decode_window(&decoder, &header, window);
+    ht_raw_decode_chunk(&decoder, &header, chunk);
     for (unsigned i = 0; i < records; i++) {
         assert_int_equal(ht_raw_decode(&decoder, &record), 1);
         assert_int_equal(record.op, expected[i].op);
@@ -62,30 +62,30 @@ static void decodes_what_was_appended(void **state) {
     }
     assert_int_equal(ht_raw_decode(&decoder, &record), 0);
     assert_true(records > 5000);
-    free(window);
+    free(chunk);
     free(expected);
 }
 
 static void example_of_the_specification(void **state) {
     (void)state;
-    uint8_t window[128] = {0};
-    struct ht_cursor cursor = {window, 1000, 0x5010};
+    uint8_t chunk[128] = {0};
+    struct ht_cursor cursor = {chunk, 1000, 0x5010};
     ht_append_call(&cursor, HT_RAW_MALLOC, 1037, 0x5090, 100);
     static const uint8_t bytes[] = {0x22, 0x22, 0x25, 0x20, 0x64};
-    assert_int_equal(cursor.at - window, sizeof bytes);
-    assert_memory_equal(window, bytes, sizeof bytes);
+    assert_int_equal(cursor.at - chunk, sizeof bytes);
+    assert_memory_equal(chunk, bytes, sizeof bytes);
 }
 
 static void a_call_without_its_modifiers_end_is_no_call(void **state) {
     (void)state;
-    // Killed between a modifier and its call: the window ends there, without an error.
-    uint8_t window[4096 + 64] = {0};
-    struct ht_window header = {.bytes = 4096};
-    struct ht_cursor cursor = {window + sizeof header, 0, 0};
+    // Killed between a modifier and its call: the chunk ends there, without an error.
+    uint8_t chunk[4096 + 64] = {0};
+    struct ht_raw_chunk header = {.bytes = 4096};
+    struct ht_cursor cursor = {chunk + sizeof header, 0, 0};
     ht_append_modifier(&cursor, HT_MODIFIER_COUNT, 3);
     struct ht_raw_decoder decoder;
     struct ht_raw_record record;
-    ht_raw_decode_window(&decoder, &header, window);
+    ht_raw_decode_chunk(&decoder, &header, chunk);
     assert_int_equal(ht_raw_decode(&decoder, &record), 0);
 }
 
@@ -100,12 +100,12 @@ static void nonsense_is_refused(void **state) {
         {0x0e, 0xff},                    // a long record longer than any
     };
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
-        uint8_t window[4096 + 64] = {0};
-        struct ht_window header = {.bytes = 4096};
-        memcpy(window + sizeof header, nonsense[i], sizeof nonsense[i]);
+        uint8_t chunk[4096 + 64] = {0};
+        struct ht_raw_chunk header = {.bytes = 4096};
+        memcpy(chunk + sizeof header, nonsense[i], sizeof nonsense[i]);
         struct ht_raw_decoder decoder;
         struct ht_raw_record record;
-        ht_raw_decode_window(&decoder, &header, window);
+        ht_raw_decode_chunk(&decoder, &header, chunk);
         assert_int_equal(ht_raw_decode(&decoder, &record), -1);
     }
 }
@@ -115,28 +115,28 @@ static void random_bytes_never_run_over(void **state) {
     uint64_t seed = 7;
     for (unsigned round = 0; round < 2000; round++) {
         size_t bytes = 64 + unit_random(&seed) % 200;
-        uint8_t *window = calloc(1, bytes + 64);
-        for (size_t i = 0; i < bytes; i++) window[i] = (uint8_t)unit_random(&seed);
-        struct ht_window header = {.bytes = bytes};
+        uint8_t *chunk = calloc(1, bytes + 64);
+        for (size_t i = 0; i < bytes; i++) chunk[i] = (uint8_t)unit_random(&seed);
+        struct ht_raw_chunk header = {.bytes = bytes};
         struct ht_raw_decoder decoder;
         struct ht_raw_record record;
-        ht_raw_decode_window(&decoder, &header, window);
-        while (ht_raw_decode(&decoder, &record) > 0) assert_true(decoder.at <= window + bytes);
-        free(window);
+        ht_raw_decode_chunk(&decoder, &header, chunk);
+        while (ht_raw_decode(&decoder, &record) > 0) assert_true(decoder.at <= chunk + bytes);
+        free(chunk);
     }
 }
 
 static void long_records_keep_their_words(void **state) {
     (void)state;
-    uint8_t window[4096 + 64] = {0};
-    struct ht_window header = {.bytes = 4096};
-    struct ht_cursor cursor = {window + sizeof header, 5, 0};
+    uint8_t chunk[4096 + 64] = {0};
+    struct ht_raw_chunk header = {.bytes = 4096};
+    struct ht_cursor cursor = {chunk + sizeof header, 5, 0};
     const uint64_t word[5] = {99, UINT64_MAX, 2, 3, 4};
     ht_append_long(&cursor, HT_LONG_SAMPLE, word, 5);
     ht_append_bare(&cursor, HT_RAW_FREE, 7, 0x1000);
     struct ht_raw_decoder decoder;
     struct ht_raw_record record;
-    ht_raw_decode_window(&decoder, &header, window);
+    ht_raw_decode_chunk(&decoder, &header, chunk);
     decoder.stamp = 5;
     assert_int_equal(ht_raw_decode(&decoder, &record), 1);
     assert_int_equal(record.op, HT_RAW_LONG);

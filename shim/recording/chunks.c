@@ -1,4 +1,4 @@
-// The windows of a thread's stream: small at first, growing, each made real before it is written.
+// The chunks of a thread's stream: small at first, growing, each made real before it is written.
 #include <errno.h>
 
 #include "log_file.h"
@@ -7,29 +7,29 @@
 #include "sys.h"
 
 enum {
-    WINDOW_BYTES_FIRST = 4096,      // what a short-lived thread costs
-    WINDOW_BYTES_LAST = 256 << 10,  // about 0.1 ms of the kernel's work at once
+    CHUNK_BYTES_FIRST = 4096,      // what a short-lived thread costs
+    CHUNK_BYTES_LAST = 256 << 10,  // about 0.1 ms of the kernel's work at once
     DOUBLINGS = 6
 };
 
-uint8_t *recorder_window_limit(const struct thread_state *t) { return t->window_end - HT_APPEND_ROOM_BYTES; }
+uint8_t *recorder_chunk_limit(const struct thread_state *t) { return t->chunk_end - HT_APPEND_ROOM_BYTES; }
 
 // The next look at a freed block is due in some hundred bytes of records: by random distances, so that no
-// pattern of the program is always hit. The check for the window's end serves both, and costs nothing more.
+// pattern of the program is always hit. The check for the chunk's end serves both, and costs nothing more.
 static void set_limit(struct thread_state *t) {
     enum { DISTANCE_BITS = 9, DISTANCE_BYTES_MIN = 128 };
     uint64_t mixed = (t->cursor.last_stamp ^ t->cursor.last_address) * UINT64_C(0x9e3779b97f4a7c15);
     uint8_t *due = t->cursor.at + DISTANCE_BYTES_MIN + (mixed >> (64 - DISTANCE_BITS));
-    uint8_t *limit = recorder_window_limit(t);
+    uint8_t *limit = recorder_chunk_limit(t);
     t->limit = due < limit ? due : limit;
 }
 
 static bool has_room(const struct thread_state *t) {
-    return t->window && t->cursor.at < recorder_window_limit(t);
+    return t->chunk && t->cursor.at < recorder_chunk_limit(t);
 }
 
 bool recorder_look_at_freed(struct thread_state *t, const void *block) {
-    if (!has_room(t)) return recorder_next_window(t);
+    if (!has_room(t)) return recorder_next_chunk(t);
     look_at(t->recording->header, block);
     set_limit(t);
     // Where a program only frees for a while, this is when its memory is sampled.
@@ -38,20 +38,20 @@ bool recorder_look_at_freed(struct thread_state *t, const void *block) {
     return recorder_room(t);
 }
 
-// A window's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
+// A chunk's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
 static uint64_t take_place(struct recording *recording, uint64_t *bytes, bool may_call) {
-    uint64_t offset = __atomic_fetch_add(&recording->header->windows_end, *bytes, __ATOMIC_SEQ_CST);
+    uint64_t offset = __atomic_fetch_add(&recording->header->chunks_end, *bytes, __ATOMIC_SEQ_CST);
     // Looked at only now: whoever lowers the reservation either sees our place or is seen here.
     uint64_t end = may_call ? atomic_load(&recording->reserve_bytes) : atomic_load(&recording->real_bytes);
-    if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_WINDOW_ALIGN - 1) : 0;
+    if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_CHUNK_ALIGN - 1) : 0;
     return *bytes ? offset : 0;
 }
 
-static bool place_window(struct thread_state *t, bool may_call) {
+static bool place_chunk(struct thread_state *t, bool may_call) {
     struct recording *recording = t->recording;
-    struct ht_window *old = t->window;
+    struct ht_raw_chunk *old = t->chunk;
     uint32_t index = old ? old->index + 1 : 0;
-    uint64_t bytes = index < DOUBLINGS ? (uint64_t)WINDOW_BYTES_FIRST << index : WINDOW_BYTES_LAST;
+    uint64_t bytes = index < DOUBLINGS ? (uint64_t)CHUNK_BYTES_FIRST << index : CHUNK_BYTES_LAST;
     uint64_t offset = take_place(recording, &bytes, may_call);
     if (!offset) {
         recorder_end_log(recording, may_call ? HT_STOP_SIZE_LIMIT : HT_STOP_SANDBOX, 0, EPOCH_OFF);
@@ -66,8 +66,8 @@ static bool place_window(struct thread_state *t, bool may_call) {
         recorder_end_log(recording, HT_STOP_NO_SPACE, failed, EPOCH_OFF);
         return false;
     }
-    struct ht_window *window = (struct ht_window *)((char *)recording->header + offset);
-    *window = (struct ht_window){
+    struct ht_raw_chunk *chunk = (struct ht_raw_chunk *)((char *)recording->header + offset);
+    *chunk = (struct ht_raw_chunk){
         .stream = old ? old->stream : __atomic_fetch_add(&recording->header->streams, 1, __ATOMIC_RELAXED),
         .tid = old        ? old->tid
                : may_call ? sys_gettid()
@@ -78,37 +78,37 @@ static bool place_window(struct thread_state *t, bool may_call) {
         .base_address = t->cursor.last_address,
         .outer = old ? old->outer : 0,
         .calls_before = t->calls};
-    // The old window is closed only now: had this one failed, its calls would be counted from its records.
+    // The old chunk is closed only now: had this one failed, its calls would be counted from its records.
     if (old) old->used = (uint32_t)(t->cursor.at - (uint8_t *)old);
-    __atomic_store_n(&window->magic, HT_WINDOW_MAGIC, __ATOMIC_RELEASE);
-    t->window = window;
-    t->window_end = (uint8_t *)window + bytes;
-    t->cursor.at = (uint8_t *)(window + 1);
+    __atomic_store_n(&chunk->magic, HT_CHUNK_MAGIC, __ATOMIC_RELEASE);
+    t->chunk = chunk;
+    t->chunk_end = (uint8_t *)chunk + bytes;
+    t->cursor.at = (uint8_t *)(chunk + 1);
     set_limit(t);
     if (old) log_release_pages(old);
     return true;
 }
 
 bool recorder_make_room(struct thread_state *t) {
-    if (!has_room(t)) return recorder_next_window(t);
+    if (!has_room(t)) return recorder_next_chunk(t);
     set_limit(t);  // a look was due, but this is no free
     return true;
 }
 
-bool recorder_next_window_after_jump(struct thread_state *t) {
-    if (t->window) ht_close_after_jump(&t->cursor);
-    return recorder_next_window(t);
+bool recorder_next_chunk_after_jump(struct thread_state *t) {
+    if (t->chunk) ht_close_after_jump(&t->cursor);
+    return recorder_next_chunk(t);
 }
 
-bool recorder_next_window(struct thread_state *t) {
+bool recorder_next_chunk(struct thread_state *t) {
     int saved = errno;
     uint64_t before = clock_counter(), signals = 0;
     struct recording *recording = t->recording;
-    // A handler that jumps away must not leave a window behind that is half ours.
+    // A handler that jumps away must not leave a chunk behind that is half ours.
     bool calls = recorder_may_call();
     if (calls) signals = sys_block_signals();
     // Stopped meanwhile by another thread: the mapping's end may be full or gone.
-    bool done = epoch_now() == t->epoch && place_window(t, calls);
+    bool done = epoch_now() == t->epoch && place_chunk(t, calls);
     if (!done) __atomic_fetch_add(&recording->header->lost_calls, 1, __ATOMIC_RELAXED);
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
     if (calls) {

@@ -1,4 +1,4 @@
-// The shim's windows: when a stream gets the next one, and what a reader finds in one that was left by a jump
+// The shim's chunks: when a stream gets the next one, and what a reader finds in one that was left by a jump
 // in the midst of an append.
 #include "unit_support.h"
 
@@ -11,7 +11,7 @@
 
 enum { FILE_BYTES = 1 << 20, BLOCK = 0x10000 };
 
-// What windows.c asks of the rest of the shim.
+// What chunks.c asks of the rest of the shim.
 struct epoch_page epoch_page = {.epoch = 1};
 _Atomic bool recorder_sealed;
 static unsigned looks;
@@ -31,7 +31,7 @@ int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) 
     (void)recording, (void)offset, (void)bytes;
     return 0;
 }
-void log_release_pages(struct ht_window *window) { (void)window; }
+void log_release_pages(struct ht_raw_chunk *chunk) { (void)chunk; }
 void look_at(struct ht_raw_header *header, const void *block) {
     (void)header, (void)block;
     looks++;
@@ -51,12 +51,12 @@ static int begin(void **state) {
     memset(file, 0, sizeof file);
     recording = (struct recording){
         .header = (void *)file, .reserve_bytes = sizeof file, .real_bytes = sizeof file, .epoch = 1};
-    recording.header->windows_end = HT_RAW_HEADER_BYTES;
+    recording.header->chunks_end = HT_RAW_HEADER_BYTES;
     thread =
         (struct thread_state){.epoch = 1, .recording = &recording, .sample_due_stamp = UINT64_MAX};
     stamp = 1000;
     looks = 0;
-    return !recorder_next_window(&thread);
+    return !recorder_next_chunk(&thread);
 }
 
 static void put(uint64_t address, uint64_t size) {
@@ -65,13 +65,13 @@ static void put(uint64_t address, uint64_t size) {
     thread.calls++;
 }
 
-// The sizes of all calls in a window, which must end without a complaint.
-static unsigned sizes_in(const struct ht_window *window, uint64_t *size, unsigned room) {
+// The sizes of all calls in a chunk, which must end without a complaint.
+static unsigned sizes_in(const struct ht_raw_chunk *chunk, uint64_t *size, unsigned room) {
     struct ht_raw_decoder decoder;
     struct ht_raw_record record;
     unsigned count = 0;
     int more;
-    ht_raw_decode_window(&decoder, window, (const uint8_t *)window);
+    ht_raw_decode_chunk(&decoder, chunk, (const uint8_t *)chunk);
     while ((more = ht_raw_decode(&decoder, &record)) > 0) {
         assert_true(count < room);
         assert_int_equal(record.address, BLOCK + record.size * 64);
@@ -82,15 +82,15 @@ static unsigned sizes_in(const struct ht_window *window, uint64_t *size, unsigne
     return count;
 }
 
-static void a_look_is_no_reason_for_a_window(void **state) {
+static void a_look_is_no_reason_for_a_chunk(void **state) {
     (void)state;
-    const struct ht_window *first = thread.window;
-    while (thread.cursor.at < recorder_window_limit(&thread)) {
+    const struct ht_raw_chunk *first = thread.chunk;
+    while (thread.cursor.at < recorder_chunk_limit(&thread)) {
         put(BLOCK, 32);
-        assert_ptr_equal(thread.window, first);
+        assert_ptr_equal(thread.chunk, first);
     }
     put(BLOCK, 32);
-    assert_ptr_not_equal(thread.window, first);
+    assert_ptr_not_equal(thread.chunk, first);
     assert_in_range(first->used, first->bytes - HT_APPEND_ROOM_BYTES, first->bytes);
     assert_int_equal(looks, 0);
 }
@@ -143,9 +143,9 @@ static void a_long_record_not_passed(void) {
     thread.cursor.at = at;
 }
 
-// Whatever was left there: the calls before and behind it are read as they were, and it takes a window of its
+// Whatever was left there: the calls before and behind it are read as they were, and it takes a chunk of its
 // own, although there is room and a look may be due.
-static void a_jump_begins_a_window(void **state) {
+static void a_jump_begins_a_chunk(void **state) {
     (void)state;
     static void (*const left[])(void) = {nothing_yet,           modifiers,         steps,
                                          a_tail,                a_modifier_not_passed, a_call_not_passed,
@@ -153,17 +153,17 @@ static void a_jump_begins_a_window(void **state) {
     uint64_t size[8];
     for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
         begin(NULL);
-        const struct ht_window *first = thread.window;
+        const struct ht_raw_chunk *first = thread.chunk;
         put(BLOCK + 5 * 64, 5);
         left[i]();
         bool whole = left[i] == a_call_not_passed || left[i] == a_wide_call_not_passed;
-        assert_true(recorder_next_window_after_jump(&thread));
-        assert_ptr_not_equal(thread.window, first);
+        assert_true(recorder_next_chunk_after_jump(&thread));
+        assert_ptr_not_equal(thread.chunk, first);
         put(BLOCK + 9 * 64, 9);
         put(BLOCK + 3 * 64, 3);
         assert_int_equal(sizes_in(first, size, 8), whole ? 2 : 1);
         assert_int_equal(size[0], 5);
-        assert_int_equal(sizes_in(thread.window, size, 8), 2);
+        assert_int_equal(sizes_in(thread.chunk, size, 8), 2);
         assert_int_equal(size[0], 9);
         assert_int_equal(size[1], 3);
     }
@@ -173,19 +173,19 @@ static void a_long_record_is_passed_too(void **state) {
     (void)state;
     struct ht_raw_decoder decoder;
     struct ht_raw_record record;
-    const struct ht_window *first = thread.window;
+    const struct ht_raw_chunk *first = thread.chunk;
     a_long_record_not_passed();
-    assert_true(recorder_next_window_after_jump(&thread));
-    ht_raw_decode_window(&decoder, first, (const uint8_t *)first);
+    assert_true(recorder_next_chunk_after_jump(&thread));
+    ht_raw_decode_chunk(&decoder, first, (const uint8_t *)first);
     assert_int_equal(ht_raw_decode(&decoder, &record), 1);
     assert_int_equal(record.long_kind, HT_LONG_THREAD_END);
     assert_int_equal(ht_raw_decode(&decoder, &record), 0);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(a_look_is_no_reason_for_a_window, begin),
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(a_look_is_no_reason_for_a_chunk, begin),
                                        cmocka_unit_test_setup(only_frees_are_looked_at, begin),
-                                       cmocka_unit_test_setup(a_jump_begins_a_window, begin),
+                                       cmocka_unit_test_setup(a_jump_begins_a_chunk, begin),
                                        cmocka_unit_test_setup(a_long_record_is_passed_too, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
