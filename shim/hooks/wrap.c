@@ -33,7 +33,7 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
     bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
     uint32_t resident = large ? memory_resident_pages(block, bytes) : 0;
     if (large) large_add(block, (struct large_block){bytes, resident});
-    if (recorder_room(t)) {
+    if (room_for_record(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
         if (block) {
@@ -58,7 +58,7 @@ HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *
         return;
     }
     uint64_t stamp = stamp_now();
-    if (recorder_room(t)) {
+    if (room_for_record(t)) {
         ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
         t->calls++;
     }
@@ -92,7 +92,7 @@ static __attribute__((noinline, cold)) void put_large_free(struct thread_state *
                                                            const struct extras *extras) {
     size_t bytes;
     uint32_t resident = forget_large(t, block, &bytes);
-    if (recorder_room(t)) {
+    if (room_for_record(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
         append_free(t, block, sized, size);
@@ -107,7 +107,7 @@ HT_ALWAYS_INLINE void fetch_header(const void *block) { __builtin_prefetch((cons
 HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
     if (unlikely(large_maybe(block))) {
         put_large_free(t, block, false, 0, &no_extras);
-    } else if (recorder_room_to_free(t, block)) {
+    } else if (room_for_free(t, block)) {
         fetch_header(block);
         ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
         t->calls++;
@@ -115,7 +115,7 @@ HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
 }
 
 static __attribute__((noinline)) void put_free_null(struct thread_state *t) {
-    if (recorder_room(t)) {
+    if (room_for_record(t)) {
         ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), 0);
         t->calls++;
     }
@@ -186,7 +186,7 @@ static void put_realloc_begin(struct thread_state *t, void *block, size_t size, 
     *large_bytes = 0;
     if (unlikely(large_maybe(block))) resident = forget_large(t, block, large_bytes);
     uint64_t stamp = stamp_now();
-    if (recorder_room(t)) {
+    if (room_for_record(t)) {
         put_extras(t, extras);
         if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
         ht_append_call(&t->cursor, HT_RAW_REALLOC_BEGIN, stamp, (uintptr_t)block, size);
@@ -208,7 +208,7 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
     bool released = !block && bytes == 0 && errno == 0;
     if (unlikely(!block && !released && old_large_bytes))
         large_add(old, (struct large_block){old_large_bytes, 0});
-    if (recorder_room(t)) {
+    if (room_for_record(t)) {
         if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
         if (likely(block)) {
             ht_append_bare(&t->cursor, HT_RAW_REALLOC_END, stamp, (uintptr_t)block);
@@ -381,14 +381,14 @@ void wrap_put_delete(struct thread_state *t, enum ht_function function, void *bl
                      bool aligned, size_t alignment) {
     struct extras extras = {function, .has_alignment = aligned, .alignment = alignment};
     if (unlikely(!block)) {
-        if (recorder_room(t)) {
+        if (room_for_record(t)) {
             put_extras(t, &extras);
             ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), size);
             t->calls++;
         }
     } else if (unlikely(large_maybe(block))) {
         put_large_free(t, block, sized, size, &extras);
-    } else if (recorder_room_to_free(t, block)) {
+    } else if (room_for_free(t, block)) {
         fetch_header(block);
         put_extras(t, &extras);
         append_free(t, block, sized, size);

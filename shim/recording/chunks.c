@@ -12,34 +12,35 @@ enum {
     DOUBLINGS = 6
 };
 
-uint8_t *recorder_chunk_limit(const struct thread_state *t) { return t->chunk_end - HT_APPEND_ROOM_BYTES; }
+uint8_t *recorder_append_end(const struct thread_state *t) { return t->chunk_end - HT_APPEND_ROOM_BYTES; }
 
-// The next look at a freed block is due in some hundred bytes of records: by random distances, so that no
-// pattern of the program is always hit. The check for the chunk's end serves both, and costs nothing more.
-static void set_limit(struct thread_state *t) {
+// The next freed block is probed some hundred bytes of records later: at random distances, so that no pattern
+// of the program is always hit. The fast path's one comparison serves this and the chunk's end, and costs no
+// more.
+static void set_full_or_probe(struct thread_state *t) {
     enum { DISTANCE_BITS = 9, DISTANCE_BYTES_MIN = 128 };
     uint64_t mixed = (t->cursor.last_stamp ^ t->cursor.last_address) * UINT64_C(0x9e3779b97f4a7c15);
     uint8_t *due = t->cursor.at + DISTANCE_BYTES_MIN + (mixed >> (64 - DISTANCE_BITS));
-    uint8_t *limit = recorder_chunk_limit(t);
-    t->limit = due < limit ? due : limit;
+    uint8_t *end = recorder_append_end(t);
+    t->full_or_probe_at = due < end ? due : end;
 }
 
-static bool has_room(const struct thread_state *t) {
-    return t->chunk && t->cursor.at < recorder_chunk_limit(t);
+static bool chunk_has_room(const struct thread_state *t) {
+    return t->chunk && t->cursor.at < recorder_append_end(t);
 }
 
-bool recorder_look_at_freed(struct thread_state *t, const void *block) {
-    if (!has_room(t)) return recorder_next_chunk(t);
+bool room_for_free_slowly(struct thread_state *t, const void *block) {
+    if (!chunk_has_room(t)) return recorder_next_chunk(t);
     look_at(t->recording->header, block);
-    set_limit(t);
+    set_full_or_probe(t);
     // Where a program only frees for a while, this is when its memory is sampled.
     if (t->cursor.last_stamp < t->sample_due_stamp) return true;
     memory_sample(t, stamp_now(), false);
-    return recorder_room(t);
+    return room_for_record(t);
 }
 
 // A chunk's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
-static uint64_t take_place(struct recording *recording, uint64_t *bytes, bool may_call) {
+static uint64_t room_for_chunk(struct recording *recording, uint64_t *bytes, bool may_call) {
     uint64_t offset = __atomic_fetch_add(&recording->header->chunks_end, *bytes, __ATOMIC_SEQ_CST);
     // Looked at only now: whoever lowers the reservation either sees our place or is seen here.
     uint64_t end = may_call ? atomic_load(&recording->reserve_bytes) : atomic_load(&recording->real_bytes);
@@ -52,12 +53,12 @@ static bool place_chunk(struct thread_state *t, bool may_call) {
     struct ht_raw_chunk *old = t->chunk;
     uint32_t index = old ? old->index + 1 : 0;
     uint64_t bytes = index < DOUBLINGS ? (uint64_t)CHUNK_BYTES_FIRST << index : CHUNK_BYTES_LAST;
-    uint64_t offset = take_place(recording, &bytes, may_call);
+    uint64_t offset = room_for_chunk(recording, &bytes, may_call);
     if (!offset) {
         recorder_end_log(recording, may_call ? HT_STOP_SIZE_LIMIT : HT_STOP_SANDBOX, 0, EPOCH_OFF);
         return false;
     }
-    if (may_call && !log_has_memory(recording, offset + bytes)) {
+    if (may_call && !log_has_room_in_memory(recording, offset + bytes)) {
         recorder_end_log(recording, HT_STOP_MEMORY, 0, EPOCH_OFF);
         return false;
     }
@@ -84,14 +85,14 @@ static bool place_chunk(struct thread_state *t, bool may_call) {
     t->chunk = chunk;
     t->chunk_end = (uint8_t *)chunk + bytes;
     t->cursor.at = (uint8_t *)(chunk + 1);
-    set_limit(t);
+    set_full_or_probe(t);
     if (old) log_release_pages(old);
     return true;
 }
 
-bool recorder_make_room(struct thread_state *t) {
-    if (!has_room(t)) return recorder_next_chunk(t);
-    set_limit(t);  // a look was due, but this is no free
+bool room_for_record_slowly(struct thread_state *t) {
+    if (!chunk_has_room(t)) return recorder_next_chunk(t);
+    set_full_or_probe(t);  // a look was due, but this is no free
     return true;
 }
 

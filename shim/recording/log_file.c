@@ -104,7 +104,7 @@ void log_prepare_ahead(struct recording *recording, uint64_t bytes) {
     uint64_t room = start < recording->reserve_bytes ? recording->reserve_bytes - start : 0;
     uint64_t end = 0;
     if (bytes > room) bytes = room;
-    while (bytes >= HT_CHUNK_ALIGN && !log_has_memory(recording, start + bytes))
+    while (bytes >= HT_CHUNK_ALIGN && !log_has_room_in_memory(recording, start + bytes))
         bytes = (bytes / 2) & ~UINT64_C(4095);
     for (; bytes >= HT_CHUNK_ALIGN && !end; bytes = (bytes / 2) & ~UINT64_C(4095)) {
         if (give_blocks(recording, start, bytes) && log_make_real(recording, start, bytes)) continue;
@@ -140,7 +140,7 @@ static uint64_t memory_share(void) {
     return known / PART;
 }
 
-bool log_has_memory(struct recording *recording, uint64_t end) {
+bool log_has_room_in_memory(struct recording *recording, uint64_t end) {
     enum { SHARE_UNASKED = 8, UNASKED_BYTES_MAX = 16 << 20 };
     if (!recording->in_memory || end <= recording->memory_end) return true;
     uint64_t share = memory_share();

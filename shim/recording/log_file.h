@@ -20,7 +20,7 @@ HIDDEN void log_refuse(struct recording *recording);
 HIDDEN int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes);
 
 // May a log that lies in memory grow so far? What it takes, the program can't have.
-HIDDEN bool log_has_memory(struct recording *recording, uint64_t end);
+HIDDEN bool log_has_room_in_memory(struct recording *recording, uint64_t end);
 
 // Makes up to `bytes` behind the last chunk real in advance, by as little work as the file system allows.
 HIDDEN void log_prepare_ahead(struct recording *recording, uint64_t bytes);

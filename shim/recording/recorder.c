@@ -269,7 +269,7 @@ void recorder_before_fork(void) {
     fork_stamp = stamp_now();
     if (!t) return;
     close_gate(t, GATE_BUSY_OWN, stack_pointer());
-    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
+    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
     open_gate(t);
 }
 
@@ -355,7 +355,7 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     t->chunk = NULL;
     t->calls = 0;
     t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
-    t->limit = NULL;
+    t->full_or_probe_at = NULL;
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
     t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
     if (!outer && end_key_made) pthread_setspecific(end_key, t);
@@ -523,7 +523,7 @@ static void thread_ends(void *state) {
         sys_prctl(PR_GET_NAME, &word[1]);
         recorder_has_called();
     }
-    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_THREAD_END, word, 3);
+    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_THREAD_END, word, 3);
     // The thread has some calls to make yet, so its last chunk waits until another's is the last.
     struct ht_raw_chunk *before = atomic_exchange(&t->recording->ended_chunk, t->chunk);
     if (before) log_release_pages(before);
@@ -540,7 +540,7 @@ static void note_resident(void *context, const void *block, size_t bytes) {
     struct thread_state *t = context;
     uint32_t resident = memory_resident_pages(block, bytes);
     uint64_t word[3] = {stamp_now(), (uint64_t)(uintptr_t)block, resident - 1};
-    if (resident && recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
+    if (resident && room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
 }
 
 __attribute__((destructor)) static void at_exit(void) {
@@ -553,7 +553,7 @@ __attribute__((destructor)) static void at_exit(void) {
     memory_sample(t, stamp, true);
     large_each(note_resident, t);
     stamp = stamp_now();
-    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
+    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_EXIT, &stamp, 1);
     bypass_note(header);
     if (header->state == HT_RAW_RECORDING) header->state = HT_RAW_EXITED;
     if (recorder_may_call()) {

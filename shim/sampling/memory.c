@@ -62,7 +62,7 @@ static void put_sample(const struct sampling *of, uint64_t anon) {
     if (anon) {
         uint64_t own_rss = own_bytes(of->stamp, anon, of->final, &fresh);
         uint64_t word[5] = {of->stamp, anon, own_rss, of->cpu_ns, fresh};
-        if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
+        if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
     }
     t->sample_budget_bytes = next_step(recording, anon);
     recording->sample_last_bytes = anon;

@@ -40,7 +40,7 @@ static void look_at(struct thread_state *t, const struct large_copy *copy) {
     if (pages < copy->large.told || pages - copy->large.told < (pages >= all ? 1 : step)) return;
     if (!large_tell(copy, pages)) return;
     uint64_t word[3] = {stamp_now(), (uint64_t)(uintptr_t)copy->block, pages};
-    if (recorder_room(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_SO_FAR, word, 3);
+    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_SO_FAR, word, 3);
 }
 
 static void earn_credit(uint64_t stamp) {

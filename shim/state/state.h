@@ -63,7 +63,10 @@ struct thread_state {
     uint32_t gate;   // that of the page's epoch: record; anything else: look closer
     uint32_t epoch;  // the recording that the fields below belong to
     struct ht_cursor cursor;
-    uint8_t *limit;  // an append may start below it; at it, a look may be due or the chunk be full
+    // Where the next record may not begin unchecked: the chunk is full there, or a freed block is to be
+    // probed. One comparison asks for both; chunk_has_room() (chunks.c) tells them apart, the address alone
+    // does not.
+    uint8_t *full_or_probe_at;
     uint64_t calls;
     int64_t sample_budget_bytes;  // bytes to allocate until memory is sampled again
     uint64_t sample_due_stamp;
@@ -107,26 +110,32 @@ static inline bool is_busy(uint32_t gate) { return gate >= GATE_BUSY_OWN; }
 // errno is preserved.
 HIDDEN struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, uintptr_t stack);
 
-// Behind it no append may start in the thread's chunk.
-HIDDEN uint8_t *recorder_chunk_limit(const struct thread_state *t);
+// The chunk's own end of room: behind it no append may start, whatever full_or_probe_at is.
+HIDDEN uint8_t *recorder_append_end(const struct thread_state *t);
 
 // Begins the stream's next chunk, whatever room the last one has. False if recording had to stop.
 HIDDEN bool recorder_next_chunk(struct thread_state *t);
 // The same where the last append was left by a jump, in the midst of a record.
 HIDDEN bool recorder_next_chunk_after_jump(struct thread_state *t);
 
-// Makes room for one append (modifiers included). False if recording had to stop.
-HIDDEN bool recorder_make_room(struct thread_state *t);
+// "Is there room?" is asked at three levels, each named for what it makes room for:
+//   room_for_record, room_for_free  a record in the thread's chunk, modifiers included: before every append
+//   room_for_chunk                  a chunk in the file: its offset (chunks.c)
+//   log_has_room_in_memory          a log that takes memory, in what the machine has left (log_file.h)
+// The first two are one comparison. Their slow halves are entered at full_or_probe_at: they begin the next
+// chunk if this one is full, else set the next such address. False: recording had to stop, and nothing may be
+// appended.
+HIDDEN bool room_for_record_slowly(struct thread_state *t);
 
-static inline bool recorder_room(struct thread_state *t) {
-    return likely(t->cursor.at < t->limit) || recorder_make_room(t);
+static inline bool room_for_record(struct thread_state *t) {
+    return likely(t->cursor.at < t->full_or_probe_at) || room_for_record_slowly(t);
 }
 
-// The same before the record of a free, of which now and then one is looked at (look.h).
-HIDDEN bool recorder_look_at_freed(struct thread_state *t, const void *block);
+// Before the record of a free, which alone may be probed: before anything fetches the block (freed_probe.h).
+HIDDEN bool room_for_free_slowly(struct thread_state *t, const void *block);
 
-static inline bool recorder_room_to_free(struct thread_state *t, const void *block) {
-    return likely(t->cursor.at < t->limit) || recorder_look_at_freed(t, block);
+static inline bool room_for_free(struct thread_state *t, const void *block) {
+    return likely(t->cursor.at < t->full_or_probe_at) || room_for_free_slowly(t, block);
 }
 
 // Ends this log; the header says why. EPOCH_PAUSED afterwards if another may follow, else EPOCH_OFF.

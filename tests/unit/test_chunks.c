@@ -23,7 +23,7 @@ void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, i
     (void)recording, (void)reason, (void)error_number, (void)next;
     fail_msg("the recording ended");
 }
-bool log_has_memory(struct recording *log, uint64_t end) {
+bool log_has_room_in_memory(struct recording *log, uint64_t end) {
     (void)log, (void)end;
     return true;
 }
@@ -60,7 +60,7 @@ static int begin(void **state) {
 }
 
 static void put(uint64_t address, uint64_t size) {
-    assert_true(recorder_room(&thread));
+    assert_true(room_for_record(&thread));
     ht_append_call(&thread.cursor, HT_RAW_MALLOC, stamp += 10, address, size);
     thread.calls++;
 }
@@ -85,7 +85,7 @@ static unsigned sizes_in(const struct ht_raw_chunk *chunk, uint64_t *size, unsig
 static void a_look_is_no_reason_for_a_chunk(void **state) {
     (void)state;
     const struct ht_raw_chunk *first = thread.chunk;
-    while (thread.cursor.at < recorder_chunk_limit(&thread)) {
+    while (thread.cursor.at < recorder_append_end(&thread)) {
         put(BLOCK, 32);
         assert_ptr_equal(thread.chunk, first);
     }
@@ -98,7 +98,7 @@ static void a_look_is_no_reason_for_a_chunk(void **state) {
 static void only_frees_are_looked_at(void **state) {
     (void)state;
     for (unsigned i = 0; i < 1000; i++) {
-        assert_true(recorder_room_to_free(&thread, (void *)BLOCK));
+        assert_true(room_for_free(&thread, (void *)BLOCK));
         ht_append_bare(&thread.cursor, HT_RAW_FREE, stamp += 10, BLOCK);
     }
     assert_in_range(looks, 2, 100);
