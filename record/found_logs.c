@@ -67,8 +67,9 @@ static bool goes_to_the_end(const struct ht_raw_log *log, const struct ending *e
 static void find_cost(struct found_log *entry, const struct ht_raw_log *log) {
     const struct ht_raw_header *header = &log->header;
     double ns_per_count = ht_raw_ns_per_stamp(log) / (double)(UINT64_C(1) << header->clock_shift);
-    if (!header->probe_calls) return;
-    entry->append_ns = ns_per_count * (double)entry->calls * header->probe_counts / header->probe_calls;
+    if (!header->append_cost_calls) return;
+    entry->append_ns =
+        ns_per_count * (double)entry->calls * header->append_cost_counts / header->append_cost_calls;
     // Elapsed, and the thread may have lost its processor meanwhile: so this is the most that it was.
     entry->upkeep_ns = ns_per_count * (double)header->upkeep_counts;
 }

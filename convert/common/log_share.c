@@ -8,31 +8,31 @@
 // Half a second's reading: so much of a log says enough.
 static const uint64_t READ_BYTES_MAX = UINT64_C(64) << 20;
 
-struct looking {
+struct survey {
     struct ht_sample *sample;
     size_t samples, room;
     uint64_t allocated_bytes;
 };
 
 // False for want of memory.
-static bool add_sample(struct looking *looking, const struct ht_raw_record *record) {
-    if (looking->samples == looking->room) {
-        size_t room = looking->room ? looking->room * 2 : 256;
-        struct ht_sample *larger = realloc(looking->sample, room * sizeof *larger);
+static bool add_sample(struct survey *survey, const struct ht_raw_record *record) {
+    if (survey->samples == survey->room) {
+        size_t room = survey->room ? survey->room * 2 : 256;
+        struct ht_sample *larger = realloc(survey->sample, room * sizeof *larger);
         if (!larger) return false;
-        looking->sample = larger;
-        looking->room = room;
+        survey->sample = larger;
+        survey->room = room;
     }
-    looking->sample[looking->samples++] = (struct ht_sample){.time_ns = record->stamp,
-                                                             .cpu_ns = record->word[2],
-                                                             .rss_anon_bytes = record->word[0],
-                                                             .own_rss_bytes = record->word[1],
-                                                             .own_fresh = record->word[3] != 0};
+    survey->sample[survey->samples++] = (struct ht_sample){.time_ns = record->stamp,
+                                                           .cpu_ns = record->word[2],
+                                                           .rss_anon_bytes = record->word[0],
+                                                           .own_rss_bytes = record->word[1],
+                                                           .own_fresh = record->word[3] != 0};
     return true;
 }
 
-static bool look_into(struct looking *looking, const struct ht_raw_log *log, const struct ht_raw_chunk *chunk,
-                      uint64_t at) {
+static bool survey_chunk(struct survey *survey, const struct ht_raw_log *log,
+                         const struct ht_raw_chunk *chunk, uint64_t at) {
     uint64_t bytes = chunk->bytes < log->chunks_end - at ? chunk->bytes : log->chunks_end - at;
     uint8_t *buffer = calloc(1, (size_t)chunk->bytes + 64);
     bool fits = buffer && ht_read_at(log->fd, buffer, (size_t)bytes, at);
@@ -41,9 +41,10 @@ static bool look_into(struct looking *looking, const struct ht_raw_log *log, con
     if (fits) ht_raw_decode_chunk(&decoder, chunk, buffer);
     while (fits && ht_raw_decode(&decoder, &record) > 0) {
         if (record.op == HT_RAW_LONG) {
-            if (record.long_kind == HT_LONG_SAMPLE && record.long_words >= 4) fits = add_sample(looking, &record);
+            if (record.long_kind == HT_LONG_SAMPLE && record.long_words >= 4)
+                fits = add_sample(survey, &record);
         } else if (!record.failed && !__builtin_mul_overflow(record.size, record.count, &bytes)) {
-            looking->allocated_bytes += bytes;  // a free counts, too, where it says a size: this is a bound
+            survey->allocated_bytes += bytes;  // a free counts, too, where it says a size: this is a bound
         }
     }
     free(buffer);
@@ -56,16 +57,16 @@ static int by_time(const void *a, const void *b) {
 }
 
 // The same sums as a conversion makes.
-static struct ht_heap_share sum_up(struct looking *looking, const struct ht_raw_log *log, bool whole) {
-    struct merge_totals totals = {.allocated_bytes = whole ? looking->allocated_bytes : UINT64_MAX,
+static struct ht_heap_share sum_up(struct survey *survey, const struct ht_raw_log *log, bool whole) {
+    struct merge_totals totals = {.allocated_bytes = whole ? survey->allocated_bytes : UINT64_MAX,
                                   .began_late = log->header.sequence || log->header.parent_pid};
     double ns = ht_raw_ns_per_stamp(log);
     struct sample_line *line = calloc(1, sizeof *line);
     if (!line) return (struct ht_heap_share){0};
     line->totals = &totals;
-    if (looking->samples) qsort(looking->sample, looking->samples, sizeof *looking->sample, by_time);
-    for (size_t i = 0; i < looking->samples; i++) {
-        struct ht_sample *sample = &looking->sample[i];
+    if (survey->samples) qsort(survey->sample, survey->samples, sizeof *survey->sample, by_time);
+    for (size_t i = 0; i < survey->samples; i++) {
+        struct ht_sample *sample = &survey->sample[i];
         uint64_t first = log->header.first_pair.stamp;
         sample->event = i;  // as if there were a call between any two
         sample->time_ns = sample->time_ns > first ? (uint64_t)((double)(sample->time_ns - first) * ns) : 0;
@@ -77,7 +78,7 @@ static struct ht_heap_share sum_up(struct looking *looking, const struct ht_raw_
 }
 
 struct ht_heap_share log_share_read(const struct ht_raw_log *log) {
-    struct looking looking = {0};
+    struct survey survey = {0};
     struct ht_heap_share share = {0};
     struct ht_raw_chunk chunk;
     struct ht_error error;
@@ -87,13 +88,13 @@ struct ht_heap_share log_share_read(const struct ht_raw_log *log) {
         offset = at + chunk.bytes;
         // The first, and then each that brings what was passed over to one_in times its bytes.
         if (at == log->header.header_bytes || passed_bytes >= (one_in - 1) * chunk.bytes) {
-            fits = look_into(&looking, log, &chunk, at);
+            fits = survey_chunk(&survey, log, &chunk, at);
             passed_bytes = 0;
         } else {
             passed_bytes += chunk.bytes;
         }
     }
-    if (fits) share = sum_up(&looking, log, one_in == 1);
-    free(looking.sample);
+    if (fits) share = sum_up(&survey, log, one_in == 1);
+    free(survey.sample);
     return share;
 }

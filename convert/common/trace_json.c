@@ -61,18 +61,19 @@ static void set_known(json_t *object, const char *key, bool known, uint64_t valu
     else json_object_set_new(object, key, json_null());
 }
 
-// Of the freed blocks that were looked at, how many the program had used just before.
-static void put_looks(json_t *object, const struct ht_raw_log *log) {
+// Of the freed blocks that were probed, how many the program had used just before.
+static void put_freed_probes(json_t *object, const struct ht_raw_log *log) {
     const struct ht_raw_header *header = &log->header;
-    bool known = header->look_step_counts && header->clock_shift < 64;
+    bool known = header->freed_probe_step_counts && header->clock_shift < 64;
     double count_ns = known ? ht_raw_ns_per_stamp(log) / (double)(UINT64_C(1) << header->clock_shift) : 0;
-    uint64_t looks = 0, warm = 0;
-    for (unsigned i = 0; i < HT_RAW_LOOKS; i++) {
-        looks += header->looks[i];
-        if ((i + 1.0) * header->look_step_counts * count_ns <= warm_ns) warm += header->looks[i];
+    uint64_t probes = 0, warm = 0;
+    for (unsigned i = 0; i < HT_RAW_FREED_PROBES; i++) {
+        probes += header->freed_probes[i];
+        if ((i + 1.0) * header->freed_probe_step_counts * count_ns <= warm_ns)
+            warm += header->freed_probes[i];
     }
-    set_known(object, "freed_looked_at", looks > 0, looks);
-    set_known(object, "freed_warm", looks > 0, warm);
+    set_known(object, "freed_looked_at", probes > 0, probes);
+    set_known(object, "freed_warm", probes > 0, warm);
 }
 
 json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw_log *log) {
@@ -109,7 +110,7 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_set_number(object, numbers[i].key, numbers[i].value);
-    put_looks(object, log);
+    put_freed_probes(object, log);
     return object;
 }
 

@@ -75,9 +75,9 @@ enum ht_raw_long {
     HT_LONG_RESIDENT_SO_FAR = 6
 };
 
-// Freed blocks that were looked at, by how long a load of their first byte took: look_step_counts each, the
-// last one and more.
-enum { HT_RAW_LOOKS = 32 };
+// Freed blocks that were probed, by how long a load of their first byte took: freed_probe_step_counts each,
+// the last one and more.
+enum { HT_RAW_FREED_PROBES = 32 };
 
 struct ht_clock_pair {
     uint64_t stamp, mono_ns;
@@ -101,10 +101,10 @@ struct ht_raw_header {
     uint64_t stop_stamp;
     uint64_t lost_calls;
     uint32_t context_bytes, control;
-    uint32_t probe_calls, probe_counts;
+    uint32_t append_cost_calls, append_cost_counts;
     uint64_t upkeep_counts;
-    uint32_t look_floor_counts, look_step_counts;
-    uint64_t looks[HT_RAW_LOOKS];
+    uint32_t freed_probe_floor_counts, freed_probe_step_counts;
+    uint64_t freed_probes[HT_RAW_FREED_PROBES];
 };
 static_assert(sizeof(struct ht_raw_header) == 448, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, chunks_end) == 112, "raw header");

@@ -6,13 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory.h"
+#include "large_blocks.h"
+#include "memory_sample.h"
+#include "residency.h"
 #include "settings.h"
 #include "wrap.h"
 
 // What a call carries beyond op, address and size.
 struct extras {
-    enum ht_function function;  // 0 where the op alone tells
+    enum ht_function function;  // 0 where the op is enough
     bool has_count, has_alignment;
     size_t count, alignment;
 };
@@ -31,7 +33,7 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
     uint64_t stamp = stamp_now();
     int saved = errno;
     bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
-    uint32_t resident = large ? memory_resident_pages(block, bytes) : 0;
+    uint32_t resident = large ? residency_count_pages(block, bytes) : 0;
     if (large) large_add(block, (struct large_block){bytes, resident});
     if (room_for_record(t)) {
         put_extras(t, extras);
@@ -72,7 +74,7 @@ static __attribute__((noinline, cold)) uint32_t forget_large(struct thread_state
                                                              size_t *bytes) {
     int saved = errno;
     struct large_block large = large_remove(block);
-    uint32_t resident = large.bytes ? memory_resident_pages(block, large.bytes) : 0;
+    uint32_t resident = large.bytes ? residency_count_pages(block, large.bytes) : 0;
     if (large.resident && resident > large.resident)
         memory_sample_before_free(t, (uint64_t)(resident - large.resident) * settings.page_bytes);
     *bytes = large.bytes;
@@ -86,7 +88,7 @@ static void append_free(struct thread_state *t, const void *block, bool sized, s
     t->calls++;
 }
 
-// One that may be large: only the table, which has a lock, can tell.
+// One that may be large: only the table, which has a lock, knows.
 static __attribute__((noinline, cold)) void put_large_free(struct thread_state *t, const void *block,
                                                            bool sized, size_t size,
                                                            const struct extras *extras) {
@@ -99,11 +101,11 @@ static __attribute__((noinline, cold)) void put_large_free(struct thread_state *
     }
 }
 
-// Reading the clock waits for what was asked of the memory before. The allocator will look at the block's
+// Reading the clock waits for what was asked of the memory before. The allocator will read the block's
 // header next: asked for now, it comes while the clock is read.
 HT_ALWAYS_INLINE void fetch_header(const void *block) { __builtin_prefetch((const char *)block - 16, 1); }
 
-// Room is made first, because a look at the block must come before anything fetches it.
+// Room is made first, because a probe of the block must come before anything fetches it.
 HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
     if (unlikely(large_maybe(block))) {
         put_large_free(t, block, false, 0, &no_extras);
@@ -202,7 +204,7 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
     uint32_t resident = 0;
     set_gate(t, GATE_BUSY_OWN);
     if (unlikely(large)) {
-        resident = memory_resident_pages(block, bytes);
+        resident = residency_count_pages(block, bytes);
         large_add(block, (struct large_block){bytes, resident});
     }
     bool released = !block && bytes == 0 && errno == 0;
@@ -224,8 +226,8 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
     errno = saved;
 }
 
-// realloc(p, 0) may free the block and return NULL, or fail: only errno tells. It is 0 afterwards unless the
-// call set it.
+// realloc(p, 0) may free the block and return NULL, or fail: only errno shows which. It is 0 afterwards
+// unless the call set it.
 static void *call_realloc(void *block, size_t bytes, int *saved) {
     *saved = errno;
     errno = 0;

@@ -53,7 +53,7 @@ static inline bool wrap_is_limit(long number) {
 }
 HIDDEN long wrap_limit_by_number(long number, long a, long b, long c, long d);
 
-// Before the process asks to be told of messages in a queue.
+// Before the process asks for a notice of messages in a queue.
 HIDDEN void wrap_before_notification(void);
 
 #endif

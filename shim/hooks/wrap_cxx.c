@@ -78,7 +78,7 @@ static void finish_first(struct first_call *call) {
 }
 
 // The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block
-// behind. Later calls know; one that fails tells nothing, and is recorded as one of new in either case.
+// behind. Later calls know; one that fails shows nothing, and is recorded as one of new in either case.
 static void *new_first(enum new_form form, size_t size, size_t second, const void *third,
                        const void *caller) {
     struct first_call call __attribute__((cleanup(finish_first))) = {

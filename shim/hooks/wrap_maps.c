@@ -1,9 +1,9 @@
-// mmap and its kin, watched (not recorded) so that the program's own anonymous memory can be told from its
-// heap. What an allocator maps inside one of its calls belongs to the heap: there the gate is busy.
+// mmap and its kin, watched (not recorded) so that the program's own anonymous memory can be kept apart from
+// its heap. What an allocator maps inside one of its calls belongs to the heap: there the gate is busy.
 #include <errno.h>
 #include <stdarg.h>
 
-#include "memory.h"
+#include "memory_sample.h"
 #include "own_memory.h"
 #include "sys.h"
 #include "wrap.h"

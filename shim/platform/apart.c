@@ -18,7 +18,7 @@ enum {
     GUARD_BYTES = 64 << 10,
     STACK_BYTES = 192 << 10,
     UNSHARE_TABLE = 2,  // CLOSE_RANGE_UNSHARE, of Linux 5.9
-    LOOK_NS = 20000000,
+    POLL_NS = 20000000,
     GONE_YIELDS_MAX = 64,
     GONE_NAP_NS = 20000,
     GONE_NAPS_MAX = 1 << 10,
@@ -153,7 +153,7 @@ static __attribute__((noinline)) long begin_thread(long flags, struct apart *apa
 #endif
 }
 
-// -ESRCH: the thread is gone. Any other refusal, as a filter's of system calls, says nothing of it.
+// -ESRCH: the thread is gone. Any other refusal, as a filter's of system calls, means nothing for it.
 static long ask_after(long tid) { return raw_syscall(SYS_tgkill, sys_getpid(), tid, 0, 0, 0, 0); }
 
 // Until it has left the process as well, which is a little later than it wakes us: a program of one thread
@@ -164,7 +164,7 @@ static void await_gone(long tid) {
     for (unsigned tries = 0; tries < GONE_YIELDS_MAX + GONE_NAPS_MAX; tries++) {
         long answer = ask_after(tid);
         bool yields = tries < GONE_YIELDS_MAX;
-        // Where the kernel does not tell, a sleep at each sample would be too much.
+        // Where the kernel does not wake us, a sleep at each sample would be too much.
         if (answer == -ESRCH || (answer && !yields)) return;
         if (yields) sys_yield();
         else raw_syscall(SYS_nanosleep, (long)&nap, 0, 0, 0, 0, 0);
@@ -172,9 +172,9 @@ static void await_gone(long tid) {
 }
 
 static void await_end(struct apart *apart, long tid, bool process) {
-    struct timespec look = {.tv_nsec = LOOK_NS};
+    struct timespec poll = {.tv_nsec = POLL_NS};
     while (!process && __atomic_load_n(&apart->running, __ATOMIC_ACQUIRE)) {
-        raw_syscall(SYS_futex, (long)&apart->running, FUTEX_WAIT, 1, (long)&look, 0, 0);
+        raw_syscall(SYS_futex, (long)&apart->running, FUTEX_WAIT, 1, (long)&poll, 0, 0);
         // The kernel wakes nobody where the program has just forbidden writing to that memory.
         if (__atomic_load_n(&apart->running, __ATOMIC_ACQUIRE) && ask_after(tid) == -ESRCH) return;
     }

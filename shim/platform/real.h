@@ -43,7 +43,7 @@ struct real_functions {
 // Where an allocator's operator new gets its memory decides who records it. Its forms differ: jemalloc's
 // aligned ones call aligned_alloc, the others do not.
 enum new_kind {
-    NEW_UNKNOWN,    // the first call will tell
+    NEW_UNKNOWN,    // the first call decides
     NEW_ON_MALLOC,  // built on a function of the malloc family, whose hook records it
     NEW_OWN         // recorded as new
 };

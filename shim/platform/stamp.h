@@ -39,7 +39,7 @@ enum { CLOCK_KIND = HT_CLOCK_GETTIME, CLOCK_SHIFT = 2 };
 #define CLOCK_COUNTS_PER_S UINT64_C(1000000000)
 #endif
 
-// For schedules only: near enough before the clock pairs tell the true rate.
+// For schedules only: near enough before the clock pairs give the true rate.
 #define STAMPS_PER_S               (CLOCK_COUNTS_PER_S >> CLOCK_SHIFT)
 #define SAMPLE_INTERVAL_STAMPS_MIN (STAMPS_PER_S / 1000)
 #define SAMPLE_INTERVAL_STAMPS_MAX (STAMPS_PER_S / 10)

@@ -52,13 +52,13 @@ static bool holds(const struct dl_phdr_info *info, uintptr_t address) {
     return false;
 }
 
-static int look(struct dl_phdr_info *info, size_t size, void *context) {
-    static unsigned long long looked_at;  // how many objects had been loaded when all were looked at
+static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
+    static unsigned long long visited;  // how many objects had been loaded when all were visited
     struct search *search = context;
     struct text *text = &search->text;
     if (!search->begun && size > offsetof(struct dl_phdr_info, dlpi_adds)) {
-        if (info->dlpi_adds == looked_at) return 1;  // nothing has come since
-        looked_at = info->dlpi_adds;
+        if (info->dlpi_adds == visited) return 1;  // nothing has come since
+        visited = info->dlpi_adds;
     }
     search->begun = true;
     const ElfW(Dyn) *dynamic = NULL;
@@ -96,7 +96,7 @@ void bypass_note(struct ht_raw_header *header) {
     if (noted == header || end - start < (long)sizeof key || atomic_flag_test_and_set(&busy)) return;
     struct search search = {.text = {start, end}};
     text_string(&search.text, key);
-    dl_iterate_phdr(look, &search);
+    dl_iterate_phdr(visit_object, &search);
     if (search.text.at[-1] != '=') {
         *search.text.at++ = 0;
         noted = header;

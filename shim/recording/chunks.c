@@ -1,9 +1,9 @@
 // The chunks of a thread's stream: small at first, growing, each made real before it is written.
 #include <errno.h>
 
+#include "freed_probe.h"
 #include "log_file.h"
-#include "look.h"
-#include "memory.h"
+#include "memory_sample.h"
 #include "sys.h"
 
 enum {
@@ -31,7 +31,7 @@ static bool chunk_has_room(const struct thread_state *t) {
 
 bool room_for_free_slowly(struct thread_state *t, const void *block) {
     if (!chunk_has_room(t)) return recorder_next_chunk(t);
-    look_at(t->recording->header, block);
+    freed_probe(t->recording->header, block);
     set_full_or_probe(t);
     // Where a program only frees for a while, this is when its memory is sampled.
     if (t->cursor.last_stamp < t->sample_due_stamp) return true;
@@ -42,7 +42,7 @@ bool room_for_free_slowly(struct thread_state *t, const void *block) {
 // A chunk's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
 static uint64_t room_for_chunk(struct recording *recording, uint64_t *bytes, bool may_call) {
     uint64_t offset = __atomic_fetch_add(&recording->header->chunks_end, *bytes, __ATOMIC_SEQ_CST);
-    // Looked at only now: whoever lowers the reservation either sees our place or is seen here.
+    // Read only now: whoever lowers the reservation either sees our place or is seen here.
     uint64_t end = may_call ? atomic_load(&recording->reserve_bytes) : atomic_load(&recording->real_bytes);
     if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_CHUNK_ALIGN - 1) : 0;
     return *bytes ? offset : 0;
@@ -92,7 +92,7 @@ static bool place_chunk(struct thread_state *t, bool may_call) {
 
 bool room_for_record_slowly(struct thread_state *t) {
     if (!chunk_has_room(t)) return recorder_next_chunk(t);
-    set_full_or_probe(t);  // a look was due, but this is no free
+    set_full_or_probe(t);  // a probe was due, but this is no free
     return true;
 }
 

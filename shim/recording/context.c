@@ -169,7 +169,7 @@ static void put_libc_allocator(struct text *text) {
 
 static bool is_libc(const char *name) { return !strncmp(name, "libc.so", 7) || !strncmp(name, "libc-", 5); }
 #else
-// musl, whose loader and library are one file, does not tell its version to programs.
+// musl, whose loader and library are one file, does not show its version to programs.
 static const char *libc_version(void) { return "musl"; }
 
 static void put_libc_allocator(struct text *text) { put(text, "allocator_name", "musl"); }

@@ -183,7 +183,7 @@ static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_fo
 
 struct recording *log_create(const char *directory, uint32_t pid, uint32_t sequence, uint64_t bytes_max,
                              bool any_folder) {
-    // Never given back: a thread may look at it at any time.
+    // Never unmapped: a thread may read it at any time.
     struct recording *recording = sys_map_memory(sizeof *recording);
     if (!recording) return NULL;
     recording->pid = pid;

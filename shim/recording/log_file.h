@@ -13,10 +13,10 @@
 // memory, is to be filled in all the same, and then goes to log_refuse().
 HIDDEN struct recording *log_create(const char *directory, uint32_t pid, uint32_t sequence,
                                     uint64_t bytes_max, bool any_folder);
-// Leaves a log that is a header, which says why there is no more.
+// Leaves a log that is a header, which holds the reason why there is no more.
 HIDDEN void log_refuse(struct recording *recording);
 
-// Gives the file blocks (or pages) for [offset, offset + bytes). 0, or the errno that says why not.
+// Gives the file blocks (or pages) for [offset, offset + bytes). 0, or the errno of the reason why not.
 HIDDEN int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes);
 
 // May a log that lies in memory grow so far? What it takes, the program can't have.

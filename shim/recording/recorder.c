@@ -8,14 +8,16 @@
 #include <sys/prctl.h>
 
 #include "apart.h"
+#include "append_cost.h"
 #include "bypass.h"
 #include "context.h"
+#include "freed_probe.h"
+#include "large_blocks.h"
 #include "log_file.h"
-#include "look.h"
-#include "memory.h"
+#include "memory_sample.h"
 #include "own_memory.h"
-#include "probe.h"
 #include "real.h"
+#include "residency.h"
 #include "settings.h"
 #include "sys.h"
 
@@ -125,8 +127,8 @@ static void open_apart(void *argument) {
     struct ht_raw_header *header = opening->recording->header;
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
-    probe_cost(header);
-    look_measure_floor(header);
+    append_cost_measure(header);
+    freed_probe_measure_floor(header);
 }
 
 // The log to record into, ready but for the beginning. NULL if there can be none.
@@ -215,13 +217,13 @@ static uint32_t control_word(void) {
 }
 
 // A call while nothing is recorded: is it time to begin, or to give up?
-static bool time_to_look(void) {
+static bool is_due_while_paused(void) {
     uint32_t wanted = control_word();
     if (recorder_sealed) return wanted == HT_CONTROL_STOP;  // all else needs system calls
     return wanted == HT_CONTROL_RUN || wanted == HT_CONTROL_STOP || settings_delay_is_over();
 }
 
-static void look_while_paused(void) {
+static void act_while_paused(void) {
     if (recorder_is_borrowed()) return;
     if (control_word() == HT_CONTROL_STOP) recorder_give_up(HT_STOP_CONTROL);
     else resume();
@@ -438,8 +440,9 @@ static void take_back(struct thread_state *t) {
 }
 
 // The innermost state that a call may be recorded with; NULL if the call is the allocator's own or set-up's.
-// The allocator's is told first: a handler's call that came between a hook's note of its stack and the closing
-// of its gate leaves its own stack there, by which the hook would look abandoned to the calls within it.
+// The allocator's is recognized first: a handler's call that came between a hook's note of its stack and the
+// closing of its gate leaves its own stack there, by which the hook would look abandoned to the calls within
+// it.
 static struct thread_state *idle_state(const void *caller, uintptr_t stack, struct thread_state **outer) {
     struct thread_state *t = &self;
     *outer = NULL;
@@ -466,7 +469,7 @@ static bool join(struct thread_state *t, const struct thread_state *outer) {
         else if (disposition == UNDECIDED) start();
         else start_in_child();
     } else if (epoch == EPOCH_PAUSED) {
-        look_while_paused();
+        act_while_paused();
     }
     struct recording *recording = recorder_current();
     if (!recording || epoch_now() != recording->epoch) return false;
@@ -483,7 +486,7 @@ struct thread_state *recorder_enter_slowly(uint32_t gate, const void *caller, ui
         close_gate(t, gate, stack);
         return t;
     }
-    if (epoch == EPOCH_PAUSED && !time_to_look()) return NULL;
+    if (epoch == EPOCH_PAUSED && !is_due_while_paused()) return NULL;
     int saved = errno;
     // No handler runs meanwhile: its calls would go unrecorded.
     bool calls = recorder_may_call();
@@ -506,7 +509,7 @@ struct thread_state *recorder_idle_thread(void) {
 }
 
 // A thread that has not allocated yet, or whose calls are not recorded just now, may map memory as well. In a
-// call of the malloc family the gate is busy, unless it goes unrecorded: then its caller tells.
+// call of the malloc family the gate is busy, unless it goes unrecorded: then its caller decides.
 bool recorder_watches_maps(const void *caller) {
     uint32_t epoch = epoch_now();
     return epoch != EPOCH_NONE && epoch != EPOCH_OFF && !recorder_sealed && !is_busy(self.gate) &&
@@ -538,7 +541,7 @@ static void thread_ends(void *state) {
 
 static void note_resident(void *context, const void *block, size_t bytes) {
     struct thread_state *t = context;
-    uint32_t resident = memory_resident_pages(block, bytes);
+    uint32_t resident = residency_count_pages(block, bytes);
     uint64_t word[3] = {stamp_now(), (uint64_t)(uintptr_t)block, resident - 1};
     if (resident && room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_RESIDENT_AT_EXIT, word, 3);
 }

@@ -22,7 +22,7 @@ enum {
 };
 #define CREDIT_STAMPS_MAX (STAMPS_PER_S / 1000)
 
-// Where the kernel tells of each page by itself, a look at more than this would stall the program for tens of
+// Where the kernel lists each page by itself, counting more than this would stall the program for tens of
 // milliseconds.
 static const uint64_t ONE_BY_ONE_MAX = UINT64_C(16) << 30;
 
@@ -30,7 +30,8 @@ struct range {
     uintptr_t start, end;
 };
 
-// What the hooks know. Reservations without access are in it, too: the kernel tells what of them is resident.
+// What the hooks know. Reservations without access are in it, too: the kernel counts what of them is
+// resident.
 static struct {
     atomic_flag lock;
     struct range range[RANGES_MAX];  // the program's own mappings, sorted by address
@@ -49,7 +50,7 @@ static struct {
     size_t ranges, next_range;
     uintptr_t stack_end[STACKS_MAX];
     size_t stacks, next_stack;
-    uint64_t bytes, looked_at_bytes;
+    uint64_t bytes, counted_bytes;
     uintptr_t object_start;  // where the object begins whose file the last mapping was of
     uint64_t object_inode;
     uintptr_t data_end;     // where the zero-initialised data of the last object ends
@@ -79,7 +80,7 @@ static void unlock(void) { atomic_flag_clear_explicit(&own.lock, memory_order_re
 static uintptr_t page_down(uintptr_t address) { return address & ~(uintptr_t)(settings.page_bytes - 1); }
 static uintptr_t page_up(uintptr_t address) { return page_down(address + settings.page_bytes - 1); }
 
-// ---- what the hooks tell ----
+// ---- what the hooks report ----
 
 // Index of the first range that ends after start.
 static size_t find(uintptr_t start) {
@@ -184,8 +185,8 @@ void own_after_fork(void) {
 
 static void count(uintptr_t start, uintptr_t end, bool of_file) {
     if (start >= end) return;
-    measured.looked_at_bytes += end - start;
-    if (!measured.pages.searches && measured.looked_at_bytes > ONE_BY_ONE_MAX) return;
+    measured.counted_bytes += end - start;
+    if (!measured.pages.searches && measured.counted_bytes > ONE_BY_ONE_MAX) return;
     measured.bytes += pages_anonymous_bytes(&measured.pages, start, end, of_file);
 }
 
@@ -252,7 +253,7 @@ static void count_anonymous(const struct mapping *mapping, const struct mapping 
     if (at > mapping->end) at = mapping->end;
     if (at < mapping->start) at = mapping->start;
     count(mapping->start, at, false);
-    // Where the kernel does not search, a look at reserved address space would take too long.
+    // Where the kernel does not search, counting reserved address space would take too long.
     bool worth_it = mapping->readable || mapping->writable || measured.pages.searches;
     for (; measured.next_range < measured.ranges; measured.next_range++) {
         struct range range = measured.range[measured.next_range];
@@ -288,12 +289,12 @@ static bool copy_tables(void) {
     memcpy(measured.stack_end, own.stack_end, own.stacks * sizeof *own.stack_end);
     unlock();
     measured.next_range = measured.next_stack = 0;
-    measured.bytes = measured.looked_at_bytes = 0;
+    measured.bytes = measured.counted_bytes = 0;
     measured.object_start = measured.object_inode = measured.data_end = 0;
     return true;
 }
 
-// False if it can't be told.
+// False if that is unknown.
 static bool measure(void) {
     struct mapping mapping, before = {0};
     if (!copy_tables() || !pages_open(&measured.pages)) return false;
@@ -308,7 +309,7 @@ static bool measure(void) {
     }
     maps_close(&measured.maps);
     pages_close(&measured.pages);
-    return !recorder_sealed && (measured.pages.searches || measured.looked_at_bytes <= ONE_BY_ONE_MAX);
+    return !recorder_sealed && (measured.pages.searches || measured.counted_bytes <= ONE_BY_ONE_MAX);
 }
 
 void own_start(void) {

@@ -18,7 +18,7 @@ static int open_of_thread(const char *of_thread, const char *of_process) {
     return fd == -ENOENT ? sys_open(of_process, O_RDONLY | O_CLOEXEC, 0) : fd;  // Linux before 3.17
 }
 
-// Resident less shared of statm, the cheapest file that tells.
+// Resident less shared of statm, the cheapest file that has it.
 uint64_t rss_anonymous_bytes(void) {
     char text[128];
     int fd = open_of_thread("/proc/thread-self/statm", "/proc/self/statm");
@@ -136,7 +136,7 @@ void pages_close(struct page_counter *counter) {
 // False where the kernel can't.
 static bool search(struct page_counter *counter, uintptr_t start, uintptr_t end, bool of_file,
                    uint64_t *bytes) {
-    // Whether a page is a file's takes ten times as long to tell as the rest.
+    // Whether a page is a file's takes ten times as long to find out as the rest.
     uint64_t none_of = SEARCH_ZERO | (of_file ? SEARCH_OF_FILE : 0);
     while (start < end && !recorder_sealed) {
         struct page_search ask = {.size = sizeof ask,

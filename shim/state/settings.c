@@ -126,11 +126,12 @@ bool settings_read(void) {
 }
 
 bool settings_delay_is_over(void) {
-    // The counter is cheaper than the clock and says when it is worth asking; a race costs one more look.
-    static _Atomic uint64_t look_again_stamp;
+    // The counter is cheaper than the clock and shows when it is worth asking; a race costs one more
+    // question.
+    static _Atomic uint64_t ask_again_stamp;
     if (!settings.start_mono_ns) return false;
     uint64_t now = stamp_now();
-    if (now < look_again_stamp) return false;
-    look_again_stamp = now + STAMPS_PER_S / 1000;
+    if (now < ask_again_stamp) return false;
+    ask_again_stamp = now + STAMPS_PER_S / 1000;
     return clock_mono_ns() >= settings.start_mono_ns;
 }

@@ -34,7 +34,7 @@ struct epoch_page {
 enum epoch {
     EPOCH_NONE = 0,             // before the first call, or wiped by fork
     EPOCH_OFF = 0x80000000u,    // never again in this process
-    EPOCH_PAUSED = 0x80000001u  // until the header's control word, or the clock, says so
+    EPOCH_PAUSED = 0x80000001u  // until the header's control word, or the clock, ends it
 };
 extern HIDDEN struct epoch_page epoch_page;
 
@@ -44,13 +44,13 @@ struct recording {
     _Atomic uint64_t reserve_bytes;   // chunks end before this; lowered at the end
     _Atomic uint64_t writable_bytes;  // the mapping may be written up to here
     _Atomic uint64_t real_bytes;      // sealed: chunks end before this too, because no more can be made real
-    _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, looked at for a peak
+    _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, checked for a peak
     _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
     _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
     bool refused, in_memory;
     _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
     _Atomic bool pair_taken;  // a thread writes a clock pair into the header
-    _Atomic uint64_t most_resident_bytes;                   // when it was last looked at for a peak
+    _Atomic uint64_t most_resident_bytes;  // when it was last checked for a peak
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
     struct ht_raw_chunk *_Atomic ended_chunk;  // of the thread that ended last
@@ -60,7 +60,7 @@ struct recording {
 
 // Everything that a thread needs on the fast path, in initial-exec TLS: two cache lines at most.
 struct thread_state {
-    uint32_t gate;   // that of the page's epoch: record; anything else: look closer
+    uint32_t gate;   // that of the page's epoch: record; anything else: recorder_enter_slowly() decides
     uint32_t epoch;  // the recording that the fields below belong to
     struct ht_cursor cursor;
     // Where the next record may not begin unchecked: the chunk is full there, or a freed block is to be
@@ -138,7 +138,8 @@ static inline bool room_for_free(struct thread_state *t, const void *block) {
     return likely(t->cursor.at < t->full_or_probe_at) || room_for_free_slowly(t, block);
 }
 
-// Ends this log; the header says why. EPOCH_PAUSED afterwards if another may follow, else EPOCH_OFF.
+// Ends this log; the reason goes into the header. EPOCH_PAUSED afterwards if another may follow, else
+// EPOCH_OFF.
 HIDDEN void recorder_end_log(struct recording *recording, enum ht_stop_reason reason, int error_number,
                              enum epoch next);
 // Obeys the header's control word, if it asks for something.

@@ -8,7 +8,7 @@ HEADER = struct.Struct("<8sHHIIIIIIIQQIIQQQQQQQQIIIIQQIIIIQ")
 FIELDS = ("magic version min_reader features header_bytes page_bytes pid sequence parent_pid parent_sequence "
           "fork_stamp start_realtime_ns clock_kind clock_shift first_stamp first_mono_ns last_stamp last_mono_ns "
           "later_stamp later_mono_ns chunks_end reserve_bytes state stop_reason stop_errno streams stop_stamp "
-          "lost_calls context_bytes control probe_calls probe_counts upkeep_counts").split()
+          "lost_calls context_bytes control append_cost_calls append_cost_counts upkeep_counts").split()
 CHUNK = struct.Struct("<IIIIQQQIIQQ")
 HEADER_BYTES, CONTEXT_OFFSET, CHUNK_BYTES = 16_384, 4_096, 4_096
 FREE, MALLOC, REALLOC_END = 1, 2, 5

@@ -4,9 +4,9 @@
 
 #include <string.h>
 
+#include "freed_probe.h"
 #include "log_file.h"
-#include "look.h"
-#include "memory.h"
+#include "memory_sample.h"
 #include "raw_reader.h"
 
 enum { FILE_BYTES = 1 << 20, BLOCK = 0x10000 };
@@ -14,7 +14,7 @@ enum { FILE_BYTES = 1 << 20, BLOCK = 0x10000 };
 // What chunks.c asks of the rest of the shim.
 struct epoch_page epoch_page = {.epoch = 1};
 _Atomic bool recorder_sealed;
-static unsigned looks;
+static unsigned probes;
 
 bool recorder_may_call(void) { return true; }
 void recorder_has_called(void) {}
@@ -32,9 +32,9 @@ int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) 
     return 0;
 }
 void log_release_pages(struct ht_raw_chunk *chunk) { (void)chunk; }
-void look_at(struct ht_raw_header *header, const void *block) {
+void freed_probe(struct ht_raw_header *header, const void *block) {
     (void)header, (void)block;
-    looks++;
+    probes++;
 }
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     (void)t, (void)stamp, (void)final;
@@ -55,7 +55,7 @@ static int begin(void **state) {
     thread =
         (struct thread_state){.epoch = 1, .recording = &recording, .sample_due_stamp = UINT64_MAX};
     stamp = 1000;
-    looks = 0;
+    probes = 0;
     return !recorder_next_chunk(&thread);
 }
 
@@ -82,7 +82,7 @@ static unsigned sizes_in(const struct ht_raw_chunk *chunk, uint64_t *size, unsig
     return count;
 }
 
-static void a_look_is_no_reason_for_a_chunk(void **state) {
+static void a_due_probe_is_no_reason_for_a_chunk(void **state) {
     (void)state;
     const struct ht_raw_chunk *first = thread.chunk;
     while (thread.cursor.at < recorder_append_end(&thread)) {
@@ -92,16 +92,16 @@ static void a_look_is_no_reason_for_a_chunk(void **state) {
     put(BLOCK, 32);
     assert_ptr_not_equal(thread.chunk, first);
     assert_in_range(first->used, first->bytes - HT_APPEND_ROOM_BYTES, first->bytes);
-    assert_int_equal(looks, 0);
+    assert_int_equal(probes, 0);
 }
 
-static void only_frees_are_looked_at(void **state) {
+static void only_frees_are_probed(void **state) {
     (void)state;
     for (unsigned i = 0; i < 1000; i++) {
         assert_true(room_for_free(&thread, (void *)BLOCK));
         ht_append_bare(&thread.cursor, HT_RAW_FREE, stamp += 10, BLOCK);
     }
-    assert_in_range(looks, 2, 100);
+    assert_in_range(probes, 2, 100);
 }
 
 // What an append has done when a handler jumps out of it.
@@ -144,7 +144,7 @@ static void a_long_record_not_passed(void) {
 }
 
 // Whatever was left there: the calls before and behind it are read as they were, and it takes a chunk of its
-// own, although there is room and a look may be due.
+// own, although there is room and a probe may be due.
 static void a_jump_begins_a_chunk(void **state) {
     (void)state;
     static void (*const left[])(void) = {nothing_yet,           modifiers,         steps,
@@ -183,8 +183,8 @@ static void a_long_record_is_passed_too(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(a_look_is_no_reason_for_a_chunk, begin),
-                                       cmocka_unit_test_setup(only_frees_are_looked_at, begin),
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(a_due_probe_is_no_reason_for_a_chunk, begin),
+                                       cmocka_unit_test_setup(only_frees_are_probed, begin),
                                        cmocka_unit_test_setup(a_jump_begins_a_chunk, begin),
                                        cmocka_unit_test_setup(a_long_record_is_passed_too, begin)};
     return cmocka_run_group_tests(tests, NULL, NULL);

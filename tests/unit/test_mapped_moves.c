@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-#include "memory.h"
+#include "memory_sample.h"
 #include "own_memory.h"
 #include "real.h"
 

@@ -1,7 +1,8 @@
 // The live blocks of 16 KiB and more: an open-addressing table under a spin lock, and a counting filter that
 // lets free() skip it. Such blocks are rare; the filter is one byte load on the fast path.
-#include "memory.h"
+#include "large_blocks.h"
 #include "own_memory.h"
+#include "settings.h"
 #include "sys.h"
 
 uint8_t large_filter[1 << LARGE_FILTER_BITS];
@@ -14,11 +15,11 @@ struct entry {
 enum {
     LOCK_TRIES_MAX = 1 << 14,
     ALWAYS_WATCHED_BYTES = 64 << 10,
-    LOOKED_THROUGH_MAX = 4096,  // entries, before others may have the lock
+    SEARCHED_MAX = 4096,  // entries, before others may have the lock
     // So many, that the filter still turns most of the other blocks away.
     WATCHED_BELOW_MAX = 2048
 };
-// To look at a block twice takes about 1.5 us.
+// To measure a block twice takes about 1.5 us.
 #define WATCH_GAP_STAMPS (STAMPS_PER_S / 50000)
 
 static struct {
@@ -86,7 +87,7 @@ bool large_is_watched(size_t bytes, uint64_t stamp) {
 
 void large_add(const void *block, struct large_block large) {
     uintptr_t key = (uintptr_t)block;
-    if (large.resident) large.told = large.resident - 1;
+    if (large.resident) large.reported = large.resident - 1;
     if (!lock()) return;
     // Where the table cannot grow the block is forgotten: its residency stays unknown.
     if (2 * table.count < table.room || grow()) {
@@ -127,14 +128,20 @@ struct large_block large_remove(const void *block) {
     return large;
 }
 
+uint32_t large_spanned_pages(const void *block, size_t bytes) {
+    uintptr_t page = settings.page_bytes, start = (uintptr_t)block / page;
+    size_t pages = ((uintptr_t)block + bytes + page - 1) / page - start;
+    return pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX;
+}
+
 size_t large_unfilled(size_t *place, struct large_copy *copy, size_t room) {
     size_t count = 0, i = *place;
     *place = 0;
     if (!lock()) return 0;
-    for (size_t end = i + LOOKED_THROUGH_MAX; i < table.room && i < end && count < room; i++) {
+    for (size_t end = i + SEARCHED_MAX; i < table.room && i < end && count < room; i++) {
         const struct entry *entry = &table.entry[i];
         const void *block = (const void *)entry->block;
-        if (block && entry->large.told < residency_pages(block, entry->large.bytes))
+        if (block && entry->large.reported < large_spanned_pages(block, entry->large.bytes))
             copy[count++] = (struct large_copy){block, entry->large};
     }
     if (i < table.room) *place = i;
@@ -142,14 +149,15 @@ size_t large_unfilled(size_t *place, struct large_copy *copy, size_t room) {
     return count;
 }
 
-bool large_tell(const struct large_copy *copy, uint32_t pages) {
+bool large_report(const struct large_copy *copy, uint32_t pages) {
     uintptr_t key = (uintptr_t)copy->block;
     if (!lock()) return false;
     size_t i = home(key), mask = table.room - 1;
     while (table.entry[i].block && table.entry[i].block != key) i = (i + 1) & mask;
     struct large_block *large = &table.entry[i].large;
-    bool same = table.entry[i].block && large->bytes == copy->large.bytes && large->told == copy->large.told;
-    if (same) large->told = pages;
+    bool same =
+        table.entry[i].block && large->bytes == copy->large.bytes && large->reported == copy->large.reported;
+    if (same) large->reported = pages;
     unlock();
     return same;
 }
@@ -158,8 +166,8 @@ void large_after_fork(void) {
     // A thread that exists no more may have held the lock, in the midst of a change. Blocks that are missing
     // then have no residency.
     atomic_flag_clear(&table.lock);
-    // The child's log says nothing yet.
-    for (size_t i = 0; i < table.room; i++) table.entry[i].large.told = 0;
+    // The child's log has nothing yet.
+    for (size_t i = 0; i < table.room; i++) table.entry[i].large.reported = 0;
 }
 
 void large_each(void (*visit)(void *context, const void *block, size_t bytes), void *context) {

@@ -4,10 +4,11 @@
 #include <errno.h>
 
 #include "apart.h"
-#include "memory.h"
+#include "append_cost.h"
+#include "memory_sample.h"
 #include "own_memory.h"
-#include "probe.h"
 #include "process_memory.h"
+#include "residency.h"
 #include "settings.h"
 #include "sys.h"
 
@@ -19,23 +20,6 @@ enum {
     SAMPLE_STEP_BYTES_MAX = 256 << 10
 };
 
-uint32_t memory_resident_pages(const void *block, size_t bytes) {
-    enum { PAGES_AT_ONCE = 512 };
-    unsigned char present[PAGES_AT_ONCE];
-    uintptr_t page = settings.page_bytes, at = (uintptr_t)block & ~(page - 1);
-    uintptr_t end = ((uintptr_t)block + bytes + page - 1) & ~(page - 1);
-    uint32_t pages = 0;
-    if (!recorder_may_call()) return 0;
-    while (at < end) {
-        size_t count = (end - at) / page < PAGES_AT_ONCE ? (end - at) / page : PAGES_AT_ONCE;
-        if (sys_mincore(at, count * page, present)) break;  // ENOMEM: not mapped, so not resident
-        for (size_t i = 0; i < count; i++) pages += present[i] & 1;
-        at += count * page;
-    }
-    recorder_has_called();
-    return pages + 1;
-}
-
 // How much is to be allocated until the next sample.
 static int64_t next_step(struct recording *recording, uint64_t anon) {
     uint64_t last = recording->sample_last_bytes, change = anon > last ? anon - last : last - anon;
@@ -46,7 +30,7 @@ static int64_t next_step(struct recording *recording, uint64_t anon) {
     return (int64_t)(step > share ? step : share);
 }
 
-// What a sample, or a look for a peak, needs where it is taken, which may be another process (apart.h).
+// What a sample, or a check for a peak, needs where it is taken, which may be another process (apart.h).
 struct sampling {
     struct thread_state *t;
     uint64_t stamp, cpu_ns;
@@ -72,8 +56,8 @@ static void put_sample(const struct sampling *of, uint64_t anon) {
 static void sample_apart(void *argument) {
     const struct sampling *of = argument;
     put_sample(of, rss_anonymous_bytes());
-    if (of->final) probe_cost(of->t->recording->header);
-    else residency_look(of->t, of->stamp);
+    if (of->final) append_cost_measure(of->t->recording->header);
+    else residency_probe(of->t, of->stamp);
 }
 
 // The kernel grants no thread (its limits are reached): the next try is later, and there is no sample.
@@ -140,9 +124,9 @@ static uint64_t most_resident_bytes(void) {
     return (uint64_t)usage.ru_maxrss << 10;
 }
 
-// An allocation is sampled before it is touched. Of many small ones the next sample tells; a large one may be
-// gone by then. Where more is resident than ever before a look is worth while; else what is resident of files
-// may have gone, which is looked at less often.
+// An allocation is sampled before it is touched. Many small ones are in the next sample; a large one may be
+// gone by then. Where more is resident than ever before a check is worth while; else what is resident of
+// files may have gone, which is checked less often.
 void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
     struct recording *recording = t->recording;
     uint64_t stamp = stamp_now(), last = recording->peak_last_stamp;

@@ -1,4 +1,4 @@
-"""Freed blocks that the recorder looks at: had the program just used them?"""
+"""Freed blocks that the recorder probes: had the program just used them?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="other cy
 
 FREES = 400_000
 DELETES = 200_000
-# delete with the size, free_sized and a large block now and then, which alone is to be looked up.
+# delete with the size, free_sized and a large block now and then, which alone is to be probed.
 DELETES_SIZED = """
 #include <new>
 #include <cstddef>
@@ -24,7 +24,7 @@ DELETES_SIZED = """
 extern "C" void free_sized(void *, size_t) __attribute__((weak));
 int main(int argc, char **argv) {
     int large = argc > 1 ? atoi(argv[1]) : 0;
-    // What begins a page is not looked at: the first block of an allocator's.
+    // What begins a page is not probed: the first block of an allocator's.
     void *volatile first[2] = {operator new(48), malloc(56)};
     for (int i = 0; i < 100000; i++) {
         operator delete(operator new(48), size_t{48});
@@ -73,7 +73,7 @@ def deletes(tmp_path: Path) -> Path:
     return compile_c(tmp_path, DELETES_SIZED, "-Wl,--no-as-needed", "-ltcmalloc_minimal", compiler="g++")
 
 
-def test_frees_by_other_names_are_looked_at(tools: Tools, tmp_path: Path, deletes: Path) -> None:
+def test_frees_by_other_names_are_probed(tools: Tools, tmp_path: Path, deletes: Path) -> None:
     recording = tools.preload([deletes], tmp_path / "logs")
     info = tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
     assert info["ops"]["free_sized"] == DELETES / 2 and info["ops"]["delete_sized"] >= DELETES / 2

@@ -1,6 +1,6 @@
 // What recording costs, measured where it is paid: in the recorded process. A short run of appends into a
 // scratch chunk, so the figure is that of a warm cache: a floor.
-#include "probe.h"
+#include "append_cost.h"
 
 #include "raw_append.h"
 #include "stamp.h"
@@ -21,10 +21,11 @@ static uint64_t one_round(void) {
     return clock_counter() - start;
 }
 
-void probe_cost(struct ht_raw_header *header) {
-    header->probe_calls = CALLS;
+void append_cost_measure(struct ht_raw_header *header) {
+    header->append_cost_calls = CALLS;
     for (unsigned round = 0; round < ROUNDS; round++) {
         uint64_t counts = one_round();
-        if (!header->probe_counts || counts < header->probe_counts) header->probe_counts = (uint32_t)counts;
+        if (!header->append_cost_counts || counts < header->append_cost_counts)
+            header->append_cost_counts = (uint32_t)counts;
     }
 }

@@ -1,0 +1,46 @@
+// How warm a block is when it is freed: by the time that one load takes. Fences keep what the program
+// asked of the memory before out of it.
+#include "freed_probe.h"
+
+#include "real.h"
+#include "settings.h"
+
+enum { STEP_COUNTS = 8, FLOOR_TRIES = 64 };
+
+#if defined(__x86_64__)
+static uint32_t load_counts(const void *at) {
+    __asm__ volatile("lfence" ::: "memory");
+    uint64_t before = clock_counter();
+    __asm__ volatile("lfence" ::: "memory");
+    (void)*(const volatile char *)at;
+    __asm__ volatile("lfence" ::: "memory");
+    uint64_t counts = clock_counter() - before;
+    return counts < UINT32_MAX ? (uint32_t)counts : UINT32_MAX;
+}
+
+void freed_probe_measure_floor(struct ht_raw_header *header) {
+    char warm = 0;
+    // hardened_malloc forbids the pages that blocks of no bytes lie in.
+    if (symbol_anywhere("malloc_object_size_fast")) return;
+    header->freed_probe_step_counts = STEP_COUNTS;
+    for (unsigned i = 0; i < FLOOR_TRIES; i++) {
+        uint32_t counts = load_counts(&warm);
+        if (!header->freed_probe_floor_counts || counts < header->freed_probe_floor_counts)
+            header->freed_probe_floor_counts = counts;
+    }
+}
+
+void freed_probe(struct ht_raw_header *header, const void *block) {
+    if (!header->freed_probe_step_counts || !((uintptr_t)block % settings.page_bytes)) return;
+    uint32_t counts = load_counts(block), floor = header->freed_probe_floor_counts;
+    uint32_t bucket = counts > floor ? (counts - floor) / STEP_COUNTS : 0;
+    if (bucket >= HT_RAW_FREED_PROBES) bucket = HT_RAW_FREED_PROBES - 1;
+    __atomic_fetch_add(&header->freed_probes[bucket], 1, __ATOMIC_RELAXED);
+}
+#else
+void freed_probe_measure_floor(struct ht_raw_header *header) { (void)header; }
+void freed_probe(struct ht_raw_header *header, const void *block) {
+    (void)header;
+    (void)block;
+}
+#endif

@@ -1,0 +1,16 @@
+// A probe of some of the blocks that are freed: had the program just used them, or were they out of its
+// caches? A replay needs to know, because the call that frees a cold block pays for fetching what it reads of
+// it.
+#ifndef HEAPTAPE_FREED_PROBE_H
+#define HEAPTAPE_FREED_PROBE_H
+
+#include "state.h"
+
+// Measures what a probe of memory that is in the cache shows, and notes the least so far in the header.
+HIDDEN void freed_probe_measure_floor(struct ht_raw_header *header);
+
+// Times a load of the block's first byte and counts it in the header. Does nothing where the cycle
+// counter is too coarse, and for blocks that begin a page: programs forbid themselves access to those.
+HIDDEN void freed_probe(struct ht_raw_header *header, const void *block);
+
+#endif

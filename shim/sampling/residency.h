@@ -1,0 +1,13 @@
+// How many pages of a large block are resident, and how far the live ones have been filled.
+#ifndef HEAPTAPE_RESIDENCY_H
+#define HEAPTAPE_RESIDENCY_H
+
+#include "state.h"
+
+// Pages of a block that are resident, plus one; 0: unknown.
+HIDDEN uint32_t residency_count_pages(const void *block, size_t bytes);
+// With a sample of memory: how far the live large blocks have been filled.
+HIDDEN void residency_probe(struct thread_state *t, uint64_t stamp);
+HIDDEN void residency_after_fork(void);
+
+#endif
