@@ -35,7 +35,7 @@ struct call {
 
 static void end_allocation(struct call *call) {
     if (unlikely(!call->t)) {
-        self.inner_block = call->block;
+        passed(call->block);
         return;
     }
     wrap_put_allocation(call->t, call->function, call->block, call->count, call->size, call->alignment);
@@ -54,7 +54,7 @@ static void begin_resize(struct call *call) {
 
 static void end_resize(struct call *call) {
     if (unlikely(!call->t)) {
-        self.inner_block = call->block;
+        passed(call->block);
         return;
     }
     if (call->old)
@@ -83,8 +83,8 @@ static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_
     EXPORT void *name parameters {                                                                           \
         BEHIND(name, void *, parameters);                                                                    \
         if (unlikely(!behind)) return stand_in(zeroed, product(count, size), alignment);                     \
-        struct call call __attribute__((cleanup(end_allocation))) = {enter(GATE_BUSY_REAL), function, count, \
-                                                                     size, alignment};                       \
+        struct call call __attribute__((cleanup(end_allocation))) = {enter_allocator_first(), function,      \
+                                                                     count, size, alignment};                \
         return call.block = behind arguments;                                                                \
     }
 
@@ -92,7 +92,7 @@ static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_
     EXPORT void *name parameters {                                                                           \
         BEHIND(name, void *, parameters);                                                                    \
         if (unlikely(!behind || boot_owns(former))) return realloc(former, product(count, size));            \
-        struct call call __attribute__((cleanup(end_resize))) = {enter(GATE_BUSY_OWN), function, count,      \
+        struct call call __attribute__((cleanup(end_resize))) = {enter_record_first(), function, count,      \
                                                                  size, .old = former};                       \
         begin_resize(&call);                                                                                 \
         return call.block = behind arguments;                                                                \
@@ -106,7 +106,7 @@ static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_
             free(block);                                                                                     \
             return;                                                                                          \
         }                                                                                                    \
-        struct thread_state *t = enter(GATE_BUSY_OWN);                                                       \
+        struct thread_state *t = enter_record_first();                                                       \
         if (likely(t)) put;                                                                                  \
         behind arguments;                                                                                    \
         if (likely(t)) leave(t);                                                                             \
@@ -144,7 +144,7 @@ EXPORT size_t xallocx(void *block, size_t size, size_t extra, int flags) {
     BEHIND(xallocx, size_t, (void *, size_t, size_t, int));
     if (unlikely(!behind || boot_owns(block))) return 0;
     struct call call
-        __attribute__((cleanup(end_resize))) = {enter(GATE_BUSY_OWN), HT_REALLOC, 1, size, .old = block};
+        __attribute__((cleanup(end_resize))) = {enter_record_first(), HT_REALLOC, 1, size, .old = block};
     begin_resize(&call);
     size_t now = behind(block, size, extra, flags);
     if (now >= size) call.block = block;
@@ -226,7 +226,7 @@ RELEASES(mi_free_aligned, (void *block, size_t alignment), (block, alignment), b
     EXPORT void *name(void *block, size_t size) {                                                            \
         BEHIND(name, void *, (void *, size_t));                                                              \
         if (unlikely(!behind || !block || boot_owns(block))) return NULL;                                    \
-        struct call call __attribute__((cleanup(end_resize))) = {enter(GATE_BUSY_OWN), HT_REALLOC, 1, size,  \
+        struct call call __attribute__((cleanup(end_resize))) = {enter_record_first(), HT_REALLOC, 1, size,  \
                                                                  .old = block};                              \
         begin_resize(&call);                                                                                 \
         return call.block = behind(block, size);                                                             \
@@ -237,8 +237,8 @@ EXPANDS(mi__expand)
 EXPORT int mi_posix_memalign(void **result, size_t alignment, size_t size) {
     BEHIND(mi_posix_memalign, int, (void **, size_t, size_t));
     if (unlikely(!behind)) return posix_memalign(result, alignment, size);
-    struct call call __attribute__((cleanup(end_allocation))) = {enter(GATE_BUSY_REAL), HT_POSIX_MEMALIGN, 1,
-                                                                 size, alignment};
+    struct call call __attribute__((cleanup(end_allocation))) = {enter_allocator_first(), HT_POSIX_MEMALIGN,
+                                                                 1, size, alignment};
     int failed = behind(result, alignment, size);
     if (!failed) call.block = *result;
     return failed;
@@ -269,7 +269,8 @@ static bool put_doomed(const void *heap, const void *area, void *block, size_t s
     return true;
 }
 
-// The thread's first heap hands its blocks on, as mi_heap_delete does.
+// The thread's first heap hands its blocks on, as mi_heap_delete does. The visit is the allocator's;
+// put_doomed() closes the gate to our own work for each record.
 EXPORT void mi_heap_destroy(void *heap) {
     static void *_Atomic known_visit, *_Atomic known_backing;
     BEHIND(mi_heap_destroy, void, (void *));
@@ -278,7 +279,7 @@ EXPORT void mi_heap_destroy(void *heap) {
     visit = find(&known_visit, "mi_heap_visit_blocks");
     backing = find(&known_backing, "mi_heap_get_backing");
     if (unlikely(!behind)) return;
-    struct thread_state *t = enter(GATE_BUSY_REAL);
+    struct thread_state *t = enter_allocator_first();
     if (t && heap && visit && backing && heap != backing()) visit(heap, true, put_doomed, t);
     behind(heap);
     if (t) leave(t);

@@ -1,7 +1,8 @@
 // The hooks: every function of the malloc family, each around the allocator's own.
 //
 // Only the outermost call is recorded; the allocator's inner ones find the gate busy and pass through. A free
-// is stamped before the real free, an allocation after the real malloc, a realloc on both sides.
+// is stamped before the real free (enter_record_first), an allocation after the real malloc
+// (enter_allocator_first), a realloc on both sides.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,15 +126,15 @@ static __attribute__((noinline)) void put_free_null(struct thread_state *t) {
 
 // A call that is not recorded: an inner one, or one made before the real functions are known.
 static __attribute__((noinline)) void *pass_malloc(size_t size) {
-    return self.inner_block = real.malloc ? real.malloc(size) : boot_allocate(size, 16);
+    return passed(real.malloc ? real.malloc(size) : boot_allocate(size, 16));
 }
 
 static void *pass_aligned(size_t alignment, size_t size) {
-    return self.inner_block = real.memalign ? real.memalign(alignment, size) : boot_allocate(size, alignment);
+    return passed(real.memalign ? real.memalign(alignment, size) : boot_allocate(size, alignment));
 }
 
 EXPORT void *malloc(size_t size) {
-    struct thread_state *t = enter(GATE_BUSY_REAL);
+    struct thread_state *t = enter_allocator_first();
     if (unlikely(!t)) return pass_malloc(size);
     void *block = real.malloc(size);
     put_allocation(t, HT_RAW_MALLOC, block, size, size);
@@ -142,7 +143,7 @@ EXPORT void *malloc(size_t size) {
 }
 
 EXPORT void *calloc(size_t count, size_t size) {
-    struct thread_state *t = enter(GATE_BUSY_REAL);
+    struct thread_state *t = enter_allocator_first();
     if (unlikely(!t)) {
         if (real.calloc) return real.calloc(count, size);
         size_t bytes;
@@ -163,7 +164,7 @@ EXPORT void *calloc(size_t count, size_t size) {
 
 EXPORT void free(void *block) {
     if (unlikely(boot_owns(block))) return;
-    struct thread_state *t = enter(GATE_BUSY_OWN);
+    struct thread_state *t = enter_record_first();
     if (unlikely(!t)) {
         if (real.free) real.free(block);
         return;
@@ -237,7 +238,7 @@ static void *call_realloc(void *block, size_t bytes, int *saved) {
 EXPORT void *realloc(void *block, size_t size) {
     fetch_header(block);
     if (unlikely(boot_owns(block))) return boot_realloc(block, size);
-    struct thread_state *t = enter(GATE_BUSY_OWN);
+    struct thread_state *t = enter_record_first();
     if (unlikely(!t)) return real.realloc ? real.realloc(block, size) : pass_malloc(size);
     void *moved;
     int saved;
@@ -260,7 +261,7 @@ EXPORT void *reallocarray(void *block, size_t count, size_t size) {
     size_t bytes;
     bool overflows = __builtin_mul_overflow(count, size, &bytes);
     if (unlikely(boot_owns(block))) return overflows ? NULL : boot_realloc(block, bytes);
-    struct thread_state *t = enter(GATE_BUSY_OWN);
+    struct thread_state *t = enter_record_first();
     if (!t && !real.realloc) return overflows ? NULL : boot_allocate(bytes, 16);
     struct extras extras = {HT_REALLOCARRAY, .has_count = true, .count = count};
     size_t large_bytes = 0;
@@ -290,12 +291,12 @@ static void put_aligned(struct thread_state *t, enum ht_function function, void 
 }
 
 EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
-    struct thread_state *t = enter(GATE_BUSY_REAL);
+    struct thread_state *t = enter_allocator_first();
     if (unlikely(!t)) {
         int status = ENOMEM;
         if (real.posix_memalign) status = real.posix_memalign(result, alignment, size);
         else if ((*result = boot_allocate(size, alignment))) status = 0;
-        if (!status) self.inner_block = *result;
+        if (!status) passed(*result);
         return status;
     }
     int failed = real.posix_memalign(result, alignment, size);
@@ -305,10 +306,10 @@ EXPORT int posix_memalign(void **result, size_t alignment, size_t size) {
 }
 
 EXPORT void *aligned_alloc(size_t alignment, size_t size) {
-    struct thread_state *t = enter(GATE_BUSY_REAL);
+    struct thread_state *t = enter_allocator_first();
     if (unlikely(!t)) {
         if (!real.aligned_alloc) return pass_aligned(alignment, size);
-        return self.inner_block = real.aligned_alloc(alignment, size);
+        return passed(real.aligned_alloc(alignment, size));
     }
     void *block = real.aligned_alloc(alignment, size);
     put_aligned(t, HT_ALIGNED_ALLOC, block, alignment, size);
@@ -317,7 +318,7 @@ EXPORT void *aligned_alloc(size_t alignment, size_t size) {
 }
 
 EXPORT void *memalign(size_t alignment, size_t size) {
-    struct thread_state *t = enter(GATE_BUSY_REAL);
+    struct thread_state *t = enter_allocator_first();
     if (unlikely(!t)) return pass_aligned(alignment, size);
     void *block = real.memalign(alignment, size);
     put_aligned(t, HT_MEMALIGN, block, alignment, size);
@@ -326,7 +327,7 @@ EXPORT void *memalign(size_t alignment, size_t size) {
 }
 
 EXPORT void *valloc(size_t size) {
-    struct thread_state *t = enter(GATE_BUSY_REAL);
+    struct thread_state *t = enter_allocator_first();
     if (unlikely(!t)) return real.valloc ? real.valloc(size) : boot_allocate(size, 4096);
     void *block = real.valloc(size);
     put_aligned(t, HT_VALLOC, block, 0, size);
@@ -335,7 +336,7 @@ EXPORT void *valloc(size_t size) {
 }
 
 EXPORT void *pvalloc(size_t size) {
-    struct thread_state *t = enter(GATE_BUSY_REAL);
+    struct thread_state *t = enter_allocator_first();
     if (unlikely(!t))
         return real.pvalloc ? real.pvalloc(size) : boot_allocate((size + 4095) & ~(size_t)4095, 4096);
     // musl has none, and yet finds ours by dlsym.
@@ -348,7 +349,7 @@ EXPORT void *pvalloc(size_t size) {
 // Gone from glibc since 2.26; old programs' cfree was free under another name.
 EXPORT void cfree(void *block) {
     if (unlikely(boot_owns(block))) return;
-    struct thread_state *t = enter(GATE_BUSY_OWN);
+    struct thread_state *t = enter_record_first();
     if (t) wrap_put_delete(t, HT_CFREE, block, false, 0, false, 0);
     if (real.free) real.free(block);
     if (t) leave(t);
@@ -356,7 +357,7 @@ EXPORT void cfree(void *block) {
 
 EXPORT void free_sized(void *block, size_t size) {
     if (unlikely(boot_owns(block))) return;
-    struct thread_state *t = enter(GATE_BUSY_OWN);
+    struct thread_state *t = enter_record_first();
     if (t) wrap_put_delete(t, HT_FREE_SIZED, block, true, size, false, 0);
     if (real.free_sized) real.free_sized(block, size);
     else if (real.free) real.free(block);
@@ -365,7 +366,7 @@ EXPORT void free_sized(void *block, size_t size) {
 
 EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (unlikely(boot_owns(block))) return;
-    struct thread_state *t = enter(GATE_BUSY_OWN);
+    struct thread_state *t = enter_record_first();
     if (t) wrap_put_delete(t, HT_FREE_ALIGNED_SIZED, block, true, size, true, alignment);
     if (real.free_aligned_sized) real.free_aligned_sized(block, alignment, size);
     else if (real.free) real.free(block);

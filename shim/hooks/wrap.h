@@ -20,10 +20,22 @@ static inline __attribute__((always_inline)) struct thread_state *enter_from(enu
     return recorder_enter_slowly(gate, caller, stack_pointer());
 }
 
-// To be used in the hook itself.
-#define enter(gate) enter_from(gate, __builtin_return_address(0))
+// How a hook enters, to be used in the hook itself:
+// - the allocator first (malloc and all that allocate): the record needs the block. What the allocator calls
+//   meanwhile passes through.
+// - the record first (free, realloc): after the real call another thread may have the block already.
+//   Writing the record calls nothing hooked; then the hook sets GATE_BUSY_REAL and calls the allocator.
+// A hook that lets others' code run (operator new and its new-handlers, in wrap_cxx.c) calls with the gate
+// open and enters for the record alone; one that calls libc for itself (wrap_dlclose.c) closes with
+// GATE_BUSY_SETUP.
+#define enter_allocator_first() enter_from(GATE_BUSY_REAL, __builtin_return_address(0))
+#define enter_record_first()    enter_from(GATE_BUSY_OWN, __builtin_return_address(0))
 
 static inline void leave(struct thread_state *t) { open_gate(t); }
+
+// An allocation that passes through leaves its block behind: by it the first call of an operator new shows
+// whether that is built on the malloc family (new_first in wrap_cxx.c).
+static inline void *passed(void *block) { return self.passed_block = block; }
 
 // Records what an operator new returned. block NULL: the call failed. alignment 0: none given.
 HIDDEN void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,

@@ -51,6 +51,7 @@ struct new_call {
 };
 
 static void finish_new(struct new_call *call) {
+    // The allocator has returned: the record alone is left.
     struct thread_state *t = enter_from(GATE_BUSY_OWN, call->caller);
     if (!t) return;
     wrap_put_new(t, call->function, call->block, call->alignment, call->size);
@@ -83,10 +84,9 @@ static void *new_first(enum new_form form, size_t size, size_t second, const voi
                        const void *caller) {
     struct first_call call __attribute__((cleanup(finish_first))) = {
         enter_from(GATE_BUSY_REAL, caller), new_function[form], size, form >= NEW_ALIGN ? second : 0, NULL};
-    self.inner_block = NULL;
+    passed(NULL);
     call.block = real.new_[form](size, second, third);
-    if (call.t && call.block)
-        real.new_kind[form] = call.block == self.inner_block ? NEW_ON_MALLOC : NEW_OWN;
+    if (call.t && call.block) real.new_kind[form] = call.block == self.passed_block ? NEW_ON_MALLOC : NEW_OWN;
     return call.block;
 }
 
@@ -130,6 +130,7 @@ static void do_delete(enum delete_form form, void *block, size_t second, size_t 
             return;
         }
     }
+    // The record first, as in free().
     struct thread_state *t = real.delete_own[form] ? enter_from(GATE_BUSY_OWN, caller) : NULL;
     if (t) {
         bool sized = form == DELETE_SIZED || form == DELETE_ARRAY_SIZED || form == DELETE_SIZED_ALIGN ||

@@ -6,6 +6,7 @@ EXPORT int dlclose(void *library) {
     struct thread_state *t = recorder_idle_thread();
     if (!real.dlclose) real.dlclose = symbol_behind_us("dlclose");
     if (t && !recorder_sealed) {
+        // The loader may allocate while it lists its objects: that is not the program's.
         close_gate(t, GATE_BUSY_SETUP, stack_pointer());
         bypass_note(t->recording->header);
         open_gate(t);

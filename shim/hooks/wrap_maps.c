@@ -22,6 +22,7 @@ static void sample(size_t bytes) {
     uint64_t stamp = stamp_now();
     if ((t->sample_budget_bytes >= 0 && stamp < t->sample_due_stamp) || !recorder_may_call()) return;
     uint64_t old = sys_block_signals();
+    // Sampling calls nothing hooked.
     close_gate(t, GATE_BUSY_OWN, stack_pointer());
     memory_sample(t, stamp, false);
     open_gate(t);

@@ -422,7 +422,7 @@ static bool is_abandoned(const struct thread_state *t, uintptr_t stack) {
 }
 
 // The state is as good as new, but for the chunk, whose last record may be half written.
-static void take_back(struct thread_state *t) {
+static void restore_abandoned(struct thread_state *t) {
     for (struct thread_state *inner = t->nested; inner; inner = inner->nested) {
         inner->gate = GATE_FRESH;
         inner->epoch = EPOCH_NONE;  // a new stream: its chunk may end in half a record as well
@@ -451,7 +451,7 @@ static struct thread_state *idle_state(const void *caller, uintptr_t stack, stru
         bool innermost = !inner || !is_busy(inner->gate);
         if (innermost && t->gate == GATE_BUSY_REAL && real_calls_from(caller)) return NULL;
         if (is_abandoned(t, stack)) {
-            take_back(t);
+            restore_abandoned(t);
             return t;
         }
         if (t->gate == GATE_BUSY_SETUP || depth == NESTED_DEPTH_MAX) return NULL;

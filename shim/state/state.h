@@ -15,6 +15,24 @@
 #include "raw_append.h"
 #include "stamp.h"
 
+// Whether a call is recorded is decided by its thread's gate and the page's epoch. Hooks compare the two
+// (enter_from in wrap.h), which is the fast path; recorder_enter_slowly() is the rest of this table:
+//
+//   gate \ page        EPOCH_NONE (d)   n, a recording     EPOCH_PAUSED          EPOCH_OFF
+//   n + 1: idle in n   starts, joins    RECORDED           passes / resumes (a)  passes
+//   m + 1: idle in m   starts, joins    joins              passes / resumes (a)  passes
+//   GATE_FRESH         starts, joins    joins              passes / resumes (a)  passes
+//   GATE_BUSY_OWN      a signal handler's call: the row of the thread's nested state (b, c)
+//   GATE_BUSY_REAL     from the allocator's own code: passes; else as GATE_BUSY_OWN
+//   GATE_BUSY_SETUP    passes (c)
+//
+// passes: the real function is called, nothing is recorded. starts: one thread begins the recording of this
+// process, and others wait. joins: the thread gets a stream in the recording, and the call is recorded.
+// (a) if the header's control word or the clock asks for it; then as in the column of a recording.
+// (b) nested states are in the same rows, down to a depth at which calls pass; with EPOCH_OFF all pass.
+// (c) unless a jump out of a handler has left that hook: then its state is restored and is idle, or fresh.
+// (d) before the first call of the process, and in a forked child, whose page the kernel has wiped.
+
 // What a thread's gate holds. An idle, known thread's holds the epoch of the recording that it takes part in,
 // plus one: so zero, which is also what the gate reads before the loader has set up thread-local storage,
 // never matches a page.
@@ -74,7 +92,7 @@ struct thread_state {
     uint8_t *chunk_end;  // not read from the chunk, which a forked child does not have
     struct recording *recording;
     struct thread_state *nested;  // for the calls of a signal handler that interrupts a hook
-    void *inner_block;            // what the last inner allocation returned: tells whether new is built on it
+    void *passed_block;           // what the last allocation returned that passed through unrecorded
     uintptr_t stack;              // the stack pointer in the hook at work, or in the last: see close_gate
 };
 _Static_assert(sizeof(struct thread_state) <= 112, "static TLS is scarce");
