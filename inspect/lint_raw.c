@@ -24,8 +24,8 @@ struct raw_pass {
     const struct ht_raw_log *log;
     struct live_ranges live;
     struct map64 freed;         // address -> when it was freed, plus one
-    struct half_realloc *half;  // by lane
-    uint32_t lanes;
+    struct half_realloc *half;  // by input
+    uint32_t inputs;
     bool no_memory;
     const struct merge_observed *now;  // the record under way
 };
@@ -132,19 +132,19 @@ static void take_free(struct raw_pass *pass, struct lint_call *call) {
     remove_block(pass, call);
 }
 
-static struct half_realloc *half_of(struct raw_pass *pass, uint32_t lane) {
-    if (lane >= pass->lanes) {
-        uint32_t lanes = 2 * lane + 16;
-        struct half_realloc *larger = realloc(pass->half, lanes * sizeof *larger);
+static struct half_realloc *half_of(struct raw_pass *pass, uint32_t input) {
+    if (input >= pass->inputs) {
+        uint32_t inputs = 2 * input + 16;
+        struct half_realloc *larger = realloc(pass->half, inputs * sizeof *larger);
         if (!larger) {
             pass->no_memory = true;
             return NULL;
         }
-        memset(larger + pass->lanes, 0, (lanes - pass->lanes) * sizeof *larger);
+        memset(larger + pass->inputs, 0, (inputs - pass->inputs) * sizeof *larger);
         pass->half = larger;
-        pass->lanes = lanes;
+        pass->inputs = inputs;
     }
-    return &pass->half[lane];
+    return &pass->half[input];
 }
 
 // The realloc never ended, or failed: its old block is still there.
@@ -204,10 +204,10 @@ static void take_record(void *context, const struct merge_observed *observed) {
         lint_check_call(pass->lint, &call);
         return;
     case HT_RAW_REALLOC_BEGIN:
-        if ((half = half_of(pass, observed->lane))) begin_realloc(pass, half, &call);
+        if ((half = half_of(pass, observed->input))) begin_realloc(pass, half, &call);
         return;
     case HT_RAW_REALLOC_END:
-        if ((half = half_of(pass, observed->lane))) end_realloc(pass, half, record, &call);
+        if ((half = half_of(pass, observed->input))) end_realloc(pass, half, record, &call);
         return;
     case HT_RAW_REALLOC_NULL:
         if (!record->failed) call.variant = HT_NULL;
@@ -233,7 +233,7 @@ static void take_inherited(struct raw_pass *pass, const struct live_blocks *inhe
 }
 
 static void take_leaks(struct raw_pass *pass) {
-    for (uint32_t lane = 0; lane < pass->lanes; lane++) give_back(pass, &pass->half[lane]);
+    for (uint32_t input = 0; input < pass->inputs; input++) give_back(pass, &pass->half[input]);
     const struct live_range *range = live_ranges_below(&pass->live, 0);
     if (!range) range = live_ranges_above(&pass->live, 0);
     for (; range; range = live_ranges_above(&pass->live, range->address))

@@ -48,7 +48,7 @@ struct follower {
     struct give_back give;
     struct fork_file *forks;
     struct live_blocks inherited;
-    bool has_begun;         // the first lane is there
+    bool has_begun;         // the first input is there
     bool over;              // the program is gone, and all of its log has been handed on
     uint64_t looked_stamp;  // the clock before the look before
     double stopped_s;       // when the recording was first seen stopped
@@ -144,7 +144,7 @@ static bool note_fork(struct merge *m, uint64_t stamp) {
     return noted;
 }
 
-// All marks up to there are noted: a lane that waits may hold one back.
+// All marks up to there are noted: an input that waits may hold one back.
 static void tell_children(struct follower *f) { fork_file_passed(f->forks, merge_position(f->merge)); }
 
 static bool has_stopped(const struct follower *f) { return *f->stop != 0; }
@@ -273,7 +273,7 @@ static int take_up(struct follower *f, struct ht_error *error) {
 
 // ---- the pass ----
 
-// Hands new records to the merge's lanes. Returns 0 or -1 with error.
+// Hands new records to the merge's inputs. Returns 0 or -1 with error.
 static int look(struct follower *f, struct ht_error *error) {
     struct merge *m = f->merge;
     uint64_t now = log_clock_now(&f->log);
@@ -284,8 +284,9 @@ static int look(struct follower *f, struct ht_error *error) {
         errno = ENOMEM;
         return ht_error_system(error, f->log.path, "cannot follow the log");
     }
-    for (uint32_t i = 0; i < m->lanes; i++)
-        if (m->lane[i].dry && m->streams.stream[i].next_chunk < m->streams.stream[i].chunks) merge_wet(m, i);
+    for (uint32_t i = 0; i < m->inputs; i++)
+        if (m->input[i].idle && m->streams.stream[i].next_chunk < m->streams.stream[i].chunks)
+            merge_ready(m, i);
     if (!f->has_begun && m->order_count) {
         if (merge_inherit(m, &f->inherited, error)) return -1;
         live_blocks_free(&f->inherited);
@@ -317,8 +318,8 @@ static int run(struct follower *f, struct ht_error *error) {
 // Streams that nobody will add to, and which are merged to their end.
 static int end_gone_threads(struct follower *f, struct ht_error *error) {
     const struct merge *m = f->merge;
-    for (uint32_t i = 0; i < m->lanes; i++) {
-        if (!m->lane[i].dry || f->live.stream[i].over || !gone_threads_confirm(&f->live, i)) continue;
+    for (uint32_t i = 0; i < m->inputs; i++) {
+        if (!m->input[i].idle || f->live.stream[i].over || !gone_threads_confirm(&f->live, i)) continue;
         if (live_stream_end(&f->live, i)) continue;
         errno = ENOMEM;
         return ht_error_system(error, f->log.path, "cannot follow the log");

@@ -169,10 +169,10 @@ static void put_samples(struct output *output, const struct sample_line *line) {
 
 static int put_streams(struct output *output, const struct merge *m, const struct live_streams *live,
                        struct ht_error *error) {
-    for (uint32_t i = 0; i < m->lanes; i++) {
-        const struct lane *lane = &m->lane[i];
+    for (uint32_t i = 0; i < m->inputs; i++) {
+        const struct input *input = &m->input[i];
         const struct live_stream *known = &live->stream[i];
-        const struct open_realloc *open = &lane->realloc;
+        const struct open_realloc *open = &input->realloc;
         struct stream_place place = {0};
         if (known->known && live_stream_place(live, i, &place, error)) return -1;
         uint32_t index = known->index, chunk_bytes = known->chunk_bytes;
@@ -182,16 +182,16 @@ static int put_streams(struct output *output, const struct merge *m, const struc
             return -1;
         struct stream_state entry = {.known = known->known,
                                      .over = known->over,
-                                     .outer = lane->stream->outer,
-                                     .tid = lane->stream->tid,
-                                     .first_stamp = lane->stream->first_stamp,
+                                     .outer = input->stream->outer,
+                                     .tid = input->stream->tid,
+                                     .first_stamp = input->stream->first_stamp,
                                      .index = index,
                                      .chunk_bytes = chunk_bytes,
                                      .chunk = place.chunk,
                                      .stamp = place.stamp,
                                      .address = place.address,
                                      .at = place.at,
-                                     .thread = lane->thread,
+                                     .thread = input->thread,
                                      .open = open->open,
                                      .function = open->function,
                                      .size = open->size,
@@ -270,7 +270,7 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_mar
                         .named = heap->addresses.count,
                         .births = heap->births.count,
                         .held_samples = m->samples.held_count,
-                        .streams = m->lanes};
+                        .streams = m->inputs};
     memcpy(head.op_count, heap->op_count, sizeof head.op_count);
     return head;
 }
@@ -432,20 +432,20 @@ static bool get_stream(struct follow_state *state, uint32_t number, struct merge
                     entry.at <= entry.chunk_bytes && entry.chunk_bytes <= HT_CHUNK_BYTES_MAX;
     if (entry.known && !possible) return false;
     if (!live_stream_restore(live, number, &known) || !merge_know_streams(m)) return false;
-    struct lane *lane = &m->lane[number];
-    lane->stream->outer = entry.outer;
-    lane->stream->tid = entry.tid;
-    lane->stream->first_stamp = entry.first_stamp;
-    lane->thread = entry.thread;
-    if (lane->thread != NO_THREAD && lane->thread >= m->heap.threads_count) return false;
+    struct input *input = &m->input[number];
+    input->stream->outer = entry.outer;
+    input->stream->tid = entry.tid;
+    input->stream->first_stamp = entry.first_stamp;
+    input->thread = entry.thread;
+    if (input->thread != NO_THREAD && input->thread >= m->heap.threads_count) return false;
     if (!entry.open) return true;
-    lane->realloc = (struct open_realloc){.open = true,
-                                          .function = (uint8_t)entry.function,
-                                          .slot = entry.old.slot,
-                                          .address = entry.old.address,
-                                          .size = entry.size,
-                                          .count = entry.count};
-    return lane->thread != NO_THREAD && entry.function < HT_DROP && ht_functions[entry.function].name &&
+    input->realloc = (struct open_realloc){.open = true,
+                                           .function = (uint8_t)entry.function,
+                                           .slot = entry.old.slot,
+                                           .address = entry.old.address,
+                                           .size = entry.size,
+                                           .count = entry.count};
+    return input->thread != NO_THREAD && entry.function < HT_DROP && ht_functions[entry.function].name &&
            (!entry.old.slot || get_live(state, &m->heap, &entry.old));
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "consumed_log.h"
-#include "merge_lanes.h"
+#include "merge_order.h"
 #include "merge_records.h"
 
 enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
@@ -16,38 +16,38 @@ enum { TURN_BATCHES_MAX = 2048, PROGRESS_BYTES = 1 << 18 };
 // stalled core.
 static const uint64_t WAIT_LIMIT_NS = 1000000;
 
-static int fail(const struct merge *m, const struct lane *lane, enum merge_applied how,
+static int fail(const struct merge *m, const struct input *input, enum merge_applied how,
                 struct ht_error *error) {
     if (how == BAD_ORDER)
-        return ht_error_input(error, m->log->path, lane->stream->buffer_offset,
+        return ht_error_input(error, m->log->path, input->stream->buffer_offset,
                               "a realloc's two records in turn expected");
     errno = ENOMEM;
     return ht_error_system(error, m->log->path, "cannot follow the heap");
 }
 
-// Nobody else will deliver what the longest waiting lane waits for: its record is taken as it is.
+// Nobody else will deliver what the longest waiting input waits for: its record is taken as it is.
 static int force_oldest(struct merge *m, struct ht_error *error) {
     uint32_t number = m->blocked[0];
-    struct lane *lane = &m->lane[number];
-    uint64_t address = lane->wait_address;
-    // Take the lane out of its address's list; the others stay.
+    struct input *input = &m->input[number];
+    uint64_t address = input->wait_address;
+    // Take the input out of its address's list; the others stay.
     size_t i = map64_find(&m->waiters, address);
     uint32_t first = (uint32_t)m->waiters.entry[i].value, previous = 0;
-    for (uint32_t at = first; at != number + 1; at = m->lane[at - 1].next_waiter) previous = at;
-    if (previous) m->lane[previous - 1].next_waiter = lane->next_waiter;
-    else if (lane->next_waiter) m->waiters.entry[i].value = lane->next_waiter;
+    for (uint32_t at = first; at != number + 1; at = m->input[at - 1].next_waiter) previous = at;
+    if (previous) m->input[previous - 1].next_waiter = input->next_waiter;
+    else if (input->next_waiter) m->waiters.entry[i].value = input->next_waiter;
     else map64_remove_at(&m->waiters, i);
-    merge_unblock_lane(m, number);
-    enum merge_applied how = merge_apply(m, number, &lane->stream->batch[lane->stream->batch_at], true);
-    if (how != APPLIED) return fail(m, lane, how, error);
-    lane->stream->batch_at++;
-    merge_push_lane(m, number);
+    merge_unblock_input(m, number);
+    enum merge_applied how = merge_apply(m, number, &input->stream->batch[input->stream->batch_at], true);
+    if (how != APPLIED) return fail(m, input, how, error);
+    input->stream->batch_at++;
+    merge_push_input(m, number);
     return 0;
 }
 
-// The lane's next batch. Returns 1, 0 at its end, -1 with error. Addresses are fetched ahead of their use.
-static int refill(struct merge *m, struct lane *lane, struct ht_error *error) {
-    struct stream *stream = lane->stream;
+// The input's next batch. Returns 1, 0 at its end, -1 with error. Addresses are fetched ahead of their use.
+static int refill(struct merge *m, struct input *input, struct ht_error *error) {
+    struct stream *stream = input->stream;
     int more = streams_refill(&m->streams, stream, error);
     for (uint32_t i = stream->batch_at; i < stream->batch_end; i++)
         map64_prefetch(&m->heap.addresses, stream->batch[i].address);
@@ -56,11 +56,11 @@ static int refill(struct merge *m, struct lane *lane, struct ht_error *error) {
     return more;
 }
 
-// Runs the first lane until another's turn comes. Returns 0 or -1 with error.
+// Runs the first input until another's turn comes. Returns 0 or -1 with error.
 static int run_first(struct merge *m, struct ht_error *error) {
     uint32_t number = m->order[0];
-    struct lane *lane = &m->lane[number];
-    struct stream *stream = lane->stream;
+    struct input *input = &m->input[number];
+    struct stream *stream = input->stream;
     uint64_t limit = merge_second_key(m);
     unsigned batches = 0;
     m->woke = false;
@@ -68,37 +68,37 @@ static int run_first(struct merge *m, struct ht_error *error) {
         if (stream->batch_at == stream->batch_end) {
             // Even a lone stream pauses now and then, for progress to be shown.
             if (batches++ == TURN_BATCHES_MAX) return 0;
-            int more = refill(m, lane, error);
+            int more = refill(m, input, error);
             if (more < 0) return -1;
             if (more == 0) {
-                merge_pop_lane(m);
-                lane->dry = m->streams.growing;
-                if (!lane->dry) merge_drop_open_realloc(m, lane);
+                merge_pop_input(m);
+                input->idle = m->streams.growing;
+                if (!input->idle) merge_drop_open_realloc(m, input);
                 return 0;
             }
         }
         const struct ht_raw_record *record = &stream->batch[stream->batch_at];
-        lane->key = record->stamp > lane->floor_key ? record->stamp : lane->floor_key;
-        if (lane->key > limit) {
+        input->key = record->stamp > input->floor_key ? record->stamp : input->floor_key;
+        if (input->key > limit) {
             merge_sift_first(m);
             return 0;
         }
-        if (m->blocked_count && lane->key > m->lane[m->blocked[0]].wait_stamp + m->wait_limit_stamps)
+        if (m->blocked_count && input->key > m->input[m->blocked[0]].wait_stamp + m->wait_limit_stamps)
             return force_oldest(m, error);
-        if (__builtin_expect(lane->key == record->stamp && merge_apply_common(m, lane, record), 1)) {
+        if (__builtin_expect(input->key == record->stamp && merge_apply_common(m, input, record), 1)) {
             stream->batch_at++;
             continue;
         }
         enum merge_applied how = merge_apply(m, number, record, false);
         if (how == BLOCKED) {
-            merge_pop_lane(m);
+            merge_pop_input(m);
             return 0;
         }
-        if (how != APPLIED) return fail(m, lane, how, error);
+        if (how != APPLIED) return fail(m, input, how, error);
         stream->batch_at++;
-        m->late_records += record->stamp < lane->floor_key;
+        m->late_records += record->stamp < input->floor_key;
         if (m->woke) {
-            // Woken lanes are older and now stand first; this one keeps its place in the heap.
+            // Woken inputs are older and now stand first; this one keeps its place in the heap.
             return 0;
         }
     }
@@ -134,32 +134,32 @@ static int set_up(struct merge *m, struct ht_trace_writer *writer, struct ht_err
 }
 
 bool merge_know_streams(struct merge *m) {
-    size_t count = m->streams.count, lanes = count + 1;
-    if (m->lane && count == m->lanes) return true;
-    struct lane *lane = realloc(m->lane, lanes * sizeof *lane);
-    if (lane) m->lane = lane;
-    uint32_t *order = realloc(m->order, lanes * sizeof *order);
+    size_t count = m->streams.count, inputs = count + 1;
+    if (m->input && count == m->inputs) return true;
+    struct input *input = realloc(m->input, inputs * sizeof *input);
+    if (input) m->input = input;
+    uint32_t *order = realloc(m->order, inputs * sizeof *order);
     if (order) m->order = order;
-    uint32_t *blocked = realloc(m->blocked, lanes * sizeof *blocked);
+    uint32_t *blocked = realloc(m->blocked, inputs * sizeof *blocked);
     if (blocked) m->blocked = blocked;
-    if (!lane || !order || !blocked) return false;
+    if (!input || !order || !blocked) return false;
     for (uint32_t i = 0; i < count; i++) {
-        if (i >= m->lanes) m->lane[i] = (struct lane){.thread = NO_THREAD, .dry = true};
-        m->lane[i].stream = &m->streams.stream[i];
+        if (i >= m->inputs) m->input[i] = (struct input){.thread = NO_THREAD, .idle = true};
+        m->input[i].stream = &m->streams.stream[i];
     }
-    m->lanes = (uint32_t)count;
+    m->inputs = (uint32_t)count;
     return true;
 }
 
-void merge_wet(struct merge *m, uint32_t number) {
-    struct lane *lane = &m->lane[number];
-    uint64_t key = lane->stream->first_stamp;
-    assert(lane->dry);
-    lane->dry = false;
+void merge_ready(struct merge *m, uint32_t number) {
+    struct input *input = &m->input[number];
+    uint64_t key = input->stream->first_stamp;
+    assert(input->idle);
+    input->idle = false;
     // All that is stamped before the horizon was merged without it.
-    if (m->streams.growing && m->horizon) lane->floor_key = m->horizon + 1;
-    lane->key = key > lane->floor_key ? key : lane->floor_key;
-    merge_push_lane(m, number);
+    if (m->streams.growing && m->horizon) input->floor_key = m->horizon + 1;
+    input->key = key > input->floor_key ? key : input->floor_key;
+    merge_push_input(m, number);
 }
 
 // The streams of a log that is complete.
@@ -167,16 +167,16 @@ static int find_streams(struct merge *m, const struct fork_point *fork, struct h
     if (streams_open(&m->streams, m->log, error)) return -1;
     if (fork && streams_cut_at_fork(&m->streams, fork, m->wait_limit_stamps, error)) return -1;
     if (!merge_know_streams(m)) return no_memory(m, error);
-    for (uint32_t i = 0; i < m->lanes; i++)
-        if (m->lane[i].stream->chunks) merge_wet(m, i);
+    for (uint32_t i = 0; i < m->inputs; i++)
+        if (m->input[i].stream->chunks) merge_ready(m, i);
     return 0;
 }
 
 // What was live at the start belongs to the thread that begins: in a forked child there is no other.
 int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct ht_error *error) {
     if (!inherited || !inherited->count || !m->order_count) return 0;
-    struct lane *lane = &m->lane[m->order[0]];
-    if (merge_know_thread(m, lane, m->first_stamp) && live_blocks_give(inherited, &m->heap, lane->thread))
+    struct input *input = &m->input[m->order[0]];
+    if (merge_know_thread(m, input, m->first_stamp) && live_blocks_give(inherited, &m->heap, input->thread))
         return 0;
     return no_memory(m, error);
 }
@@ -184,10 +184,10 @@ int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct h
 // Is there something to do before the horizon? Then does a piece of it. Returns 1, 0 if there is nothing, or
 // -1 with error.
 static int run_some(struct merge *m, struct ht_error *error) {
-    if (m->order_count && m->lane[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : 1;
+    if (m->order_count && m->input[m->order[0]].key <= m->horizon) return run_first(m, error) ? -1 : 1;
     if (!m->blocked_count) return 0;
     // Whatever comes next of a growing log is stamped later than the horizon.
-    bool waited_enough = m->lane[m->blocked[0]].wait_stamp + m->wait_limit_stamps <= m->horizon;
+    bool waited_enough = m->input[m->blocked[0]].wait_stamp + m->wait_limit_stamps <= m->horizon;
     if (m->streams.growing && !waited_enough) return 0;
     return force_oldest(m, error) ? -1 : 1;
 }
@@ -214,7 +214,7 @@ void merge_end(struct merge *m) {
     heap_model_free(&m->heap);
     map64_free(&m->waiters);
     streams_close(&m->streams);
-    free(m->lane);
+    free(m->input);
     free(m->order);
     free(m->blocked);
     free(m);
@@ -252,12 +252,12 @@ struct merge *merge_begin_growing(const struct ht_raw_log *log, struct ht_trace_
 
 uint64_t merge_position(const struct merge *m) {
     uint64_t position = m->horizon;
-    if (m->order_count && m->lane[m->order[0]].key <= position) {
-        uint64_t key = m->lane[m->order[0]].key;
+    if (m->order_count && m->input[m->order[0]].key <= position) {
+        uint64_t key = m->input[m->order[0]].key;
         position = key ? key - 1 : 0;
     }
-    if (m->blocked_count && m->lane[m->blocked[0]].wait_stamp <= position) {
-        uint64_t stamp = m->lane[m->blocked[0]].wait_stamp;
+    if (m->blocked_count && m->input[m->blocked[0]].wait_stamp <= position) {
+        uint64_t stamp = m->input[m->blocked[0]].wait_stamp;
         position = stamp ? stamp - 1 : 0;
     }
     return position;
@@ -265,8 +265,8 @@ uint64_t merge_position(const struct merge *m) {
 
 // Gives the blocks whose reallocs are under way their addresses, or takes them again.
 static bool name_open_reallocs(struct merge *m, bool named) {
-    for (uint32_t i = 0; i < m->lanes; i++) {
-        const struct open_realloc *open = &m->lane[i].realloc;
+    for (uint32_t i = 0; i < m->inputs; i++) {
+        const struct open_realloc *open = &m->input[i].realloc;
         if (!open->open || !open->slot) continue;
         size_t place = heap_model_find(&m->heap, open->address);
         uint32_t slot = heap_model_slot_at(&m->heap, place);
@@ -283,8 +283,8 @@ bool merge_live_blocks(struct merge *m, struct live_blocks *blocks) {
 }
 
 void merge_stop_growing(struct merge *m) {
-    for (uint32_t i = 0; i < m->lanes; i++)
-        if (m->lane[i].dry) merge_wet(m, i);
+    for (uint32_t i = 0; i < m->inputs; i++)
+        if (m->input[i].idle) merge_ready(m, i);
     m->streams.growing = false;
     m->horizon = UINT64_MAX;
 }

@@ -19,16 +19,17 @@ struct open_realloc {
     uint64_t address, size, count;
 };
 
-struct lane {
+// A stream as the merge reads it.
+struct input {
     struct stream *stream;
     uint64_t key;  // stamp of its next record, or a bound below it
     uint32_t thread;
-    bool dry;            // of a growing log: it has no record for now, and is in no order
+    bool idle;           // of a growing log: it has no record for now, and is in no order
     uint64_t floor_key;  // of a growing log: where the others may be already
     bool waited;         // its next record has been waited for
     uint64_t wait_address;
     uint64_t wait_stamp;
-    uint32_t next_waiter;  // another lane that waits for the same address, plus one
+    uint32_t next_waiter;  // another input that waits for the same address, plus one
     struct open_realloc realloc;
 };
 
@@ -37,14 +38,14 @@ struct merge {
     const struct merge_observer *observer;  // or NULL
     struct streams streams;
     struct heap_model heap;
-    struct lane *lane;
-    uint32_t lanes;
-    uint32_t *order;  // a binary heap of lanes by key
+    struct input *input;
+    uint32_t inputs;
+    uint32_t *order;  // a binary heap of inputs by key
     uint32_t order_count;
-    struct map64 waiters;  // address -> first waiting lane plus one
-    uint32_t *blocked;     // lanes that wait, longest first
+    struct map64 waiters;  // address -> first waiting input plus one
+    uint32_t *blocked;     // inputs that wait, longest first
     uint32_t blocked_count;
-    bool woke;  // the heap has new lanes in it
+    bool woke;  // the heap has new inputs in it
     uint64_t first_stamp;
     uint64_t ns_per_stamp;  // as a fixed-point number with ns_per_stamp_bits behind the point
     unsigned ns_per_stamp_bits;
@@ -64,11 +65,11 @@ struct merge {
 // A merge of a growing log, which has no streams yet. NULL with error.
 struct merge *merge_begin_growing(const struct ht_raw_log *log, struct ht_trace_writer *writer,
                                   struct ht_error *error);
-// A lane for each stream; those that are new are dry. False for want of memory.
+// An input for each stream; those that are new are idle. False for want of memory.
 bool merge_know_streams(struct merge *m);
-// The dry lane has records again.
-void merge_wet(struct merge *m, uint32_t number);
-// What was live at the start, as the first event of all: once, when the first lane is there. Returns 0 or -1
+// The idle input has records again.
+void merge_ready(struct merge *m, uint32_t number);
+// What was live at the start, as the first event of all: once, when the first input is there. Returns 0 or -1
 // with error.
 int merge_inherit(struct merge *m, const struct live_blocks *inherited, struct ht_error *error);
 // Merges all that is stamped no later than the horizon. Returns 0 or -1 with error.

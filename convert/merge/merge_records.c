@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "merge_lanes.h"
+#include "merge_order.h"
 
 // Three centuries: a damaged log's stamps stay within 64 bits.
 static const uint64_t TIME_MAX_NS = UINT64_C(9000000000000000000);
@@ -14,21 +14,21 @@ static inline uint64_t time_of(const struct merge *m, uint64_t stamp) {
     return ns < TIME_MAX_NS ? (uint64_t)ns : TIME_MAX_NS;
 }
 
-bool merge_know_thread(struct merge *m, struct lane *lane, uint64_t stamp) {
-    if (lane->thread != NO_THREAD) return true;
+bool merge_know_thread(struct merge *m, struct input *input, uint64_t stamp) {
+    if (input->thread != NO_THREAD) return true;
     // A stream is nested in an earlier one, so this comes to an end.
-    uint32_t number = (uint32_t)(lane - m->lane);
-    while (m->lane[number].stream->outer) number = m->lane[number].stream->outer - 1;
-    struct lane *root = &m->lane[number];
+    uint32_t number = (uint32_t)(input - m->input);
+    while (m->input[number].stream->outer) number = m->input[number].stream->outer - 1;
+    struct input *root = &m->input[number];
     if (root->thread == NO_THREAD)
-        root->thread = heap_model_add_thread(&m->heap, lane->stream->tid, time_of(m, stamp));
-    lane->thread = root->thread;
-    return lane->thread != NO_THREAD;
+        root->thread = heap_model_add_thread(&m->heap, input->stream->tid, time_of(m, stamp));
+    input->thread = root->thread;
+    return input->thread != NO_THREAD;
 }
 
-static inline void emit(struct merge *m, const struct lane *lane, uint64_t stamp, unsigned function,
+static inline void emit(struct merge *m, const struct input *input, uint64_t stamp, unsigned function,
                         unsigned variant, uint32_t slot, uint64_t size, uint64_t extra) {
-    heap_model_event(&m->heap, ht_op((enum ht_function)function, (enum ht_variant)variant), lane->thread,
+    heap_model_event(&m->heap, ht_op((enum ht_function)function, (enum ht_variant)variant), input->thread,
                      time_of(m, stamp), slot, size, extra);
 }
 
@@ -37,14 +37,14 @@ static bool others(const struct merge *m) {
     return m->order_count > 1 || m->blocked_count > 0 || m->streams.growing;
 }
 
-static void settle_wait(struct merge *m, struct lane *lane, bool forced) {
-    if (lane->waited && !forced) m->heap.totals.repairs++;
-    lane->waited = false;
+static void settle_wait(struct merge *m, struct input *input, bool forced) {
+    if (input->waited && !forced) m->heap.totals.repairs++;
+    input->waited = false;
 }
 
 // The block's address is taken: whoever held it was freed without our seeing it.
-static void drop(struct merge *m, struct lane *lane, size_t place, uint64_t stamp) {
-    heap_model_drop(&m->heap, place, lane->thread, time_of(m, stamp));
+static void drop(struct merge *m, struct input *input, size_t place, uint64_t stamp) {
+    heap_model_drop(&m->heap, place, input->thread, time_of(m, stamp));
 }
 
 static bool note_large(struct merge *m, uint32_t slot, uint64_t bytes, const struct ht_raw_record *record) {
@@ -65,56 +65,56 @@ static uint64_t extra_of(const struct ht_raw_record *record, unsigned function) 
 // Sees to it that the address of a new object is free: APPLIED, or why it can't be yet.
 static enum merge_applied clear_address(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                         bool force) {
-    struct lane *lane = &m->lane[number];
+    struct input *input = &m->input[number];
     size_t place = heap_model_find(&m->heap, record->address);
     bool taken = heap_model_slot_at(&m->heap, place) != 0;
     if (taken && !force && others(m))
-        return merge_block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-    if (!merge_know_thread(m, lane, record->stamp)) return NO_MEMORY;
-    if (taken) drop(m, lane, place, record->stamp);
-    settle_wait(m, lane, force);
+        return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
+    if (taken) drop(m, input, place, record->stamp);
+    settle_wait(m, input, force);
     return APPLIED;
 }
 
 static enum merge_applied apply_allocation(struct merge *m, uint32_t number,
                                            const struct ht_raw_record *record, bool force) {
-    struct lane *lane = &m->lane[number];
+    struct input *input = &m->input[number];
     unsigned function = ht_raw_function(record),
              variant = record->op == HT_RAW_REALLOC_NULL ? HT_NULL : HT_PLAIN;
     uint64_t extra = extra_of(record, function), bytes = record->size * record->count;
     if (record->failed) {
-        if (!merge_know_thread(m, lane, record->stamp)) return NO_MEMORY;
-        emit(m, lane, record->stamp, function, HT_FAILED, 0, record->size, extra);
+        if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
+        emit(m, input, record->stamp, function, HT_FAILED, 0, record->size, extra);
         return APPLIED;
     }
     enum merge_applied cleared = clear_address(m, number, record, force);
     if (cleared != APPLIED) return cleared;
-    uint32_t slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
+    uint32_t slot = heap_model_make(&m->heap, record->address, bytes, input->thread);
     if (!slot || !note_large(m, slot, bytes, record)) return NO_MEMORY;
-    emit(m, lane, record->stamp, function, variant, slot, record->size, extra);
-    merge_wake_lanes(m, record->address);
+    emit(m, input, record->stamp, function, variant, slot, record->size, extra);
+    merge_wake_inputs(m, record->address);
     return APPLIED;
 }
 
 static enum merge_applied apply_free(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                      bool force) {
-    struct lane *lane = &m->lane[number];
+    struct input *input = &m->input[number];
     unsigned function = ht_raw_function(record);
     uint64_t extra = extra_of(record, function);
     if (record->op == HT_RAW_FREE_NULL) {
-        if (!merge_know_thread(m, lane, record->stamp)) return NO_MEMORY;
-        emit(m, lane, record->stamp, function, HT_NULL, 0, record->size, extra);
+        if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
+        emit(m, input, record->stamp, function, HT_NULL, 0, record->size, extra);
         return APPLIED;
     }
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m))
-        return merge_block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-    if (!merge_know_thread(m, lane, record->stamp)) return NO_MEMORY;
-    settle_wait(m, lane, force);
+        return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
+    settle_wait(m, input, force);
     if (!slot) {
         m->heap.totals.foreign_frees++;
-        emit(m, lane, record->stamp, function, HT_FOREIGN, 0, record->size, extra);
+        emit(m, input, record->stamp, function, HT_FOREIGN, 0, record->size, extra);
         return APPLIED;
     }
     if (m->heap.slots.state[slot].size >= HT_LARGE_BLOCK_BYTES) {
@@ -122,54 +122,55 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
         else heap_model_drop_birth(&m->heap, slot);
     }
     heap_model_forget_at(&m->heap, place);
-    emit(m, lane, record->stamp, function, HT_PLAIN, slot, record->size, extra);
-    heap_model_end(&m->heap, slot, lane->thread);
-    merge_wake_lanes(m, record->address);
+    emit(m, input, record->stamp, function, HT_PLAIN, slot, record->size, extra);
+    heap_model_end(&m->heap, slot, input->thread);
+    merge_wake_inputs(m, record->address);
     return APPLIED;
 }
 
-void merge_drop_open_realloc(struct merge *m, struct lane *lane) {
-    if (!lane->realloc.open) return;
+void merge_drop_open_realloc(struct merge *m, struct input *input) {
+    if (!input->realloc.open) return;
     m->heap.totals.unfinished++;
-    if (lane->realloc.slot && !heap_model_slot_at(&m->heap, heap_model_find(&m->heap, lane->realloc.address)) &&
-        !map64_put(&m->heap.addresses, lane->realloc.address, lane->realloc.slot))
+    if (input->realloc.slot &&
+        !heap_model_slot_at(&m->heap, heap_model_find(&m->heap, input->realloc.address)) &&
+        !map64_put(&m->heap.addresses, input->realloc.address, input->realloc.slot))
         m->heap.no_memory = true;
-    lane->realloc.open = false;
+    input->realloc.open = false;
 }
 
 static enum merge_applied apply_realloc_begin(struct merge *m, uint32_t number,
                                               const struct ht_raw_record *record, bool force) {
-    struct lane *lane = &m->lane[number];
-    merge_drop_open_realloc(m, lane);
+    struct input *input = &m->input[number];
+    merge_drop_open_realloc(m, input);
     size_t place = heap_model_find(&m->heap, record->address);
     uint32_t slot = heap_model_slot_at(&m->heap, place);
     if (!slot && !force && others(m))
-        return merge_block_lane(m, number, record->address) ? BLOCKED : NO_MEMORY;
-    settle_wait(m, lane, force);
-    lane->realloc = (struct open_realloc){.open = true,
-                                          .function = (uint8_t)ht_raw_function(record),
-                                          .slot = slot,
-                                          .address = record->address,
-                                          .size = record->size,
-                                          .count = record->count};
+        return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    settle_wait(m, input, force);
+    input->realloc = (struct open_realloc){.open = true,
+                                           .function = (uint8_t)ht_raw_function(record),
+                                           .slot = slot,
+                                           .address = record->address,
+                                           .size = record->size,
+                                           .count = record->count};
     if (slot) {
         if (record->resident_after) end_large(m, slot, record);
         heap_model_forget_at(&m->heap, place);
-        merge_wake_lanes(m, record->address);
+        merge_wake_inputs(m, record->address);
     }
     return APPLIED;
 }
 
-static enum merge_applied end_failed_realloc(struct merge *m, struct lane *lane,
+static enum merge_applied end_failed_realloc(struct merge *m, struct input *input,
                                              const struct ht_raw_record *record) {
-    const struct open_realloc *old = &lane->realloc;
+    const struct open_realloc *old = &input->realloc;
     bool released = record->failed == HT_FAILED_RELEASED && old->slot;
-    emit(m, lane, record->stamp, old->function, released ? HT_RELEASED : HT_FAILED, released ? old->slot : 0,
+    emit(m, input, record->stamp, old->function, released ? HT_RELEASED : HT_FAILED, released ? old->slot : 0,
          old->size, old->count);
-    lane->realloc.open = false;
+    input->realloc.open = false;
     if (released) {
         heap_model_drop_birth(&m->heap, old->slot);
-        heap_model_end(&m->heap, old->slot, lane->thread);
+        heap_model_end(&m->heap, old->slot, input->thread);
     } else if (old->slot && !map64_put(&m->heap.addresses, old->address, old->slot)) {
         return NO_MEMORY;
     }
@@ -178,11 +179,11 @@ static enum merge_applied end_failed_realloc(struct merge *m, struct lane *lane,
 
 static enum merge_applied apply_realloc_end(struct merge *m, uint32_t number,
                                             const struct ht_raw_record *record, bool force) {
-    struct lane *lane = &m->lane[number];
-    struct open_realloc *old = &lane->realloc;
+    struct input *input = &m->input[number];
+    struct open_realloc *old = &input->realloc;
     if (!old->open) return BAD_ORDER;
     if (record->failed)
-        return merge_know_thread(m, lane, record->stamp) ? end_failed_realloc(m, lane, record) : NO_MEMORY;
+        return merge_know_thread(m, input, record->stamp) ? end_failed_realloc(m, input, record) : NO_MEMORY;
     uint64_t bytes = old->size * old->count;
     uint32_t slot = old->slot;
     enum merge_applied cleared = clear_address(m, number, record, force);
@@ -192,13 +193,13 @@ static enum merge_applied apply_realloc_end(struct merge *m, uint32_t number,
         if (!heap_model_place(&m->heap, record->address, slot, bytes)) return NO_MEMORY;
     } else {
         m->heap.totals.foreign_frees++;
-        slot = heap_model_make(&m->heap, record->address, bytes, lane->thread);
+        slot = heap_model_make(&m->heap, record->address, bytes, input->thread);
     }
     if (!slot || !note_large(m, slot, bytes, record)) return NO_MEMORY;
-    emit(m, lane, record->stamp, old->function, old->slot ? HT_PLAIN : HT_FOREIGN, slot, old->size,
+    emit(m, input, record->stamp, old->function, old->slot ? HT_PLAIN : HT_FOREIGN, slot, old->size,
          old->count);
     old->open = false;
-    merge_wake_lanes(m, record->address);
+    merge_wake_inputs(m, record->address);
     return APPLIED;
 }
 
@@ -228,17 +229,17 @@ static void apply_resident(struct merge *m, const struct ht_raw_record *record) 
     else heap_model_step_residency(&m->heap, slot, pages, time_ns);
 }
 
-static void apply_long(struct merge *m, struct lane *lane, const struct ht_raw_record *record) {
+static void apply_long(struct merge *m, struct input *input, const struct ht_raw_record *record) {
     if (record->long_kind == HT_LONG_SAMPLE && record->long_words >= 4) {
         apply_sample(m, record);
     } else if (record->long_kind == HT_LONG_THREAD_END && record->long_words >= 2 &&
-               lane->thread != NO_THREAD) {
-        struct ht_thread *thread = &m->heap.threads[lane->thread];
+               input->thread != NO_THREAD) {
+        struct ht_thread *thread = &m->heap.threads[input->thread];
         uint64_t time_ns = time_of(m, record->stamp);
         thread->ended = true;
         if (time_ns > thread->end_ns) thread->end_ns = time_ns;
         memcpy(thread->name, record->word, 16);
-        slots_thread_ended(&m->heap.slots, lane->thread);
+        slots_thread_ended(&m->heap.slots, input->thread);
     } else if ((record->long_kind == HT_LONG_RESIDENT_AT_EXIT ||
                 record->long_kind == HT_LONG_RESIDENT_SO_FAR) &&
                record->long_words >= 2) {
@@ -255,7 +256,7 @@ static enum merge_applied apply_unobserved(struct merge *m, uint32_t number,
     case HT_RAW_FREE_NULL: return apply_free(m, number, record, force);
     case HT_RAW_REALLOC_BEGIN: return apply_realloc_begin(m, number, record, force);
     case HT_RAW_REALLOC_END: return apply_realloc_end(m, number, record, force);
-    case HT_RAW_LONG: apply_long(m, &m->lane[number], record); return APPLIED;
+    case HT_RAW_LONG: apply_long(m, &m->input[number], record); return APPLIED;
     default: return apply_allocation(m, number, record, force);
     }
 }
@@ -264,28 +265,28 @@ enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht
                                bool force) {
     enum merge_applied how = apply_unobserved(m, number, record, force);
     if (__builtin_expect(m->observer && how == APPLIED, 0)) {
-        const struct lane *lane = &m->lane[number];
+        const struct input *input = &m->input[number];
         m->observer->call(m->observer->context,
                           &(struct merge_observed){.record = record,
-                                                   .stream = lane->stream,
-                                                   .lane = number,
-                                                   .thread = lane->thread,
+                                                   .stream = input->stream,
+                                                   .input = number,
+                                                   .thread = input->thread,
                                                    .time_ns = time_of(m, record->stamp)});
     }
     return how;
 }
 
-bool merge_apply_common(struct merge *m, const struct lane *lane, const struct ht_raw_record *record) {
+bool merge_apply_common(struct merge *m, const struct input *input, const struct ht_raw_record *record) {
     struct heap_model *heap = &m->heap;
-    if (!record->common || lane->thread == NO_THREAD || lane->waited || m->blocked_count || m->observer)
+    if (!record->common || input->thread == NO_THREAD || input->waited || m->blocked_count || m->observer)
         return false;
     if (record->op == HT_RAW_MALLOC) {
         if (record->size >= HT_LARGE_BLOCK_BYTES || !map64_reserve(&heap->addresses)) return false;
         size_t place = heap_model_find(heap, record->address);
         if (heap_model_slot_at(heap, place)) return false;
-        uint32_t slot = heap_model_make_at(heap, place, record->address, record->size, lane->thread);
+        uint32_t slot = heap_model_make_at(heap, place, record->address, record->size, input->thread);
         if (!slot) return false;
-        emit(m, lane, record->stamp, HT_MALLOC, HT_PLAIN, slot, record->size, 0);
+        emit(m, input, record->stamp, HT_MALLOC, HT_PLAIN, slot, record->size, 0);
         return true;
     }
     if (record->op != HT_RAW_FREE || record->size) return false;
@@ -293,7 +294,7 @@ bool merge_apply_common(struct merge *m, const struct lane *lane, const struct h
     uint32_t slot = heap_model_slot_at(heap, place);
     if (!slot || heap->slots.state[slot].size >= HT_LARGE_BLOCK_BYTES) return false;
     heap_model_forget_at(heap, place);
-    emit(m, lane, record->stamp, HT_FREE, HT_PLAIN, slot, 0, 0);
-    heap_model_end(heap, slot, lane->thread);
+    emit(m, input, record->stamp, HT_FREE, HT_PLAIN, slot, 0, 0);
+    heap_model_end(heap, slot, input->thread);
     return true;
 }

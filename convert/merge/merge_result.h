@@ -49,7 +49,7 @@ struct merge_progress {
 struct merge_observed {
     const struct ht_raw_record *record;
     const struct stream *stream;
-    uint32_t lane;    // the stream's number
+    uint32_t input;   // the stream's number
     uint32_t thread;  // as in the trace
     uint64_t time_ns;
 };

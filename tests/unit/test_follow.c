@@ -84,10 +84,10 @@ static void open_growing(struct growing *g) {
 static void look(struct growing *g) {
     assert_int_equal(live_streams_look(&g->live, false, &g->error), 0);
     assert_true(merge_know_streams(g->merge));
-    for (uint32_t i = 0; i < g->merge->lanes; i++)
-        if (g->merge->lane[i].dry &&
+    for (uint32_t i = 0; i < g->merge->inputs; i++)
+        if (g->merge->input[i].idle &&
             g->merge->streams.stream[i].next_chunk < g->merge->streams.stream[i].chunks)
-            merge_wet(g->merge, i);
+            merge_ready(g->merge, i);
 }
 
 // Merges up to the horizon; how many events there are then.

@@ -1,10 +1,10 @@
-#include "merge_lanes.h"
+#include "merge_order.h"
 
 #include <string.h>
 
 static bool earlier(const struct merge *m, uint32_t a, uint32_t b) {
     // Ties go by stream number, which makes the order defined.
-    return m->lane[a].key != m->lane[b].key ? m->lane[a].key < m->lane[b].key : a < b;
+    return m->input[a].key != m->input[b].key ? m->input[a].key < m->input[b].key : a < b;
 }
 
 static void sift_down(struct merge *m, uint32_t at) {
@@ -20,18 +20,18 @@ static void sift_down(struct merge *m, uint32_t at) {
     m->order[at] = moving;
 }
 
-void merge_push_lane(struct merge *m, uint32_t lane) {
+void merge_push_input(struct merge *m, uint32_t input) {
     uint32_t at = m->order_count++;
-    while (at && earlier(m, lane, m->order[(at - 1) / 2])) {
+    while (at && earlier(m, input, m->order[(at - 1) / 2])) {
         m->order[at] = m->order[(at - 1) / 2];
         at = (at - 1) / 2;
     }
-    m->order[at] = lane;
+    m->order[at] = input;
 }
 
 void merge_sift_first(struct merge *m) { sift_down(m, 0); }
 
-void merge_pop_lane(struct merge *m) {
+void merge_pop_input(struct merge *m) {
     m->order[0] = m->order[--m->order_count];
     if (m->order_count) sift_down(m, 0);
 }
@@ -40,40 +40,40 @@ uint64_t merge_second_key(const struct merge *m) {
     uint32_t first = m->order[0], second = first;
     for (uint32_t i = 1; i < 3 && i < m->order_count; i++)
         if (second == first || earlier(m, m->order[i], second)) second = m->order[i];
-    uint64_t key = second == first ? UINT64_MAX : m->lane[second].key;
+    uint64_t key = second == first ? UINT64_MAX : m->input[second].key;
     if (second < first) key -= key > 0;
     return key < m->horizon ? key : m->horizon;
 }
 
 // ---- waiting ----
 
-bool merge_block_lane(struct merge *m, uint32_t number, uint64_t address) {
-    struct lane *lane = &m->lane[number];
+bool merge_block_input(struct merge *m, uint32_t number, uint64_t address) {
+    struct input *input = &m->input[number];
     size_t i = map64_find(&m->waiters, address);
-    lane->next_waiter = map64_has(&m->waiters, i) ? (uint32_t)m->waiters.entry[i].value : 0;
-    lane->wait_address = address;
-    lane->wait_stamp = lane->key;
-    lane->waited = true;
+    input->next_waiter = map64_has(&m->waiters, i) ? (uint32_t)m->waiters.entry[i].value : 0;
+    input->wait_address = address;
+    input->wait_stamp = input->key;
+    input->waited = true;
     m->blocked[m->blocked_count++] = number;
     return map64_put(&m->waiters, address, (uint64_t)number + 1);
 }
 
-void merge_unblock_lane(struct merge *m, uint32_t number) {
+void merge_unblock_input(struct merge *m, uint32_t number) {
     uint32_t i = 0;
     while (m->blocked[i] != number) i++;
     memmove(&m->blocked[i], &m->blocked[i + 1], (--m->blocked_count - i) * sizeof *m->blocked);
 }
 
-void merge_wake_lanes(struct merge *m, uint64_t address) {
+void merge_wake_inputs(struct merge *m, uint64_t address) {
     if (!m->blocked_count) return;
     size_t i = map64_find(&m->waiters, address);
     if (!map64_has(&m->waiters, i)) return;
     uint32_t number = (uint32_t)m->waiters.entry[i].value;
     map64_remove_at(&m->waiters, i);
     while (number) {
-        uint32_t next = m->lane[number - 1].next_waiter;
-        merge_unblock_lane(m, number - 1);
-        merge_push_lane(m, number - 1);
+        uint32_t next = m->input[number - 1].next_waiter;
+        merge_unblock_input(m, number - 1);
+        merge_push_input(m, number - 1);
         m->woke = true;
         number = next;
     }

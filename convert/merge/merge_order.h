@@ -1,0 +1,23 @@
+// Which of the merge's inputs comes next, and which wait for an address.
+#ifndef HEAPTAPE_MERGE_ORDER_H
+#define HEAPTAPE_MERGE_ORDER_H
+
+#include "merge_inside.h"
+
+void merge_push_input(struct merge *m, uint32_t input);
+// The first input leaves the order.
+void merge_pop_input(struct merge *m);
+// The first input's key has grown.
+void merge_sift_first(struct merge *m);
+// The key up to which the first input may run before another's turn comes. Of a tie, the lower number goes
+// first, however the records came in: a growing log gives the same order as a finished one.
+uint64_t merge_second_key(const struct merge *m);
+
+// The input, which is in the order no more, waits for the address to change hands. False for want of memory.
+bool merge_block_input(struct merge *m, uint32_t number, uint64_t address);
+// The input is no longer among those that wait; its address's list still has it.
+void merge_unblock_input(struct merge *m, uint32_t number);
+// The address has changed hands: all that waited for it are in the order again.
+void merge_wake_inputs(struct merge *m, uint64_t address);
+
+#endif
