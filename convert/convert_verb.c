@@ -55,13 +55,15 @@ static const struct argp_option option_table[] = {
      0},
     {"no-parent", OPTION_NO_PARENT, NULL, 0, "Go without the parent's log: inherited blocks are unknown", 0},
     {"follow", OPTION_FOLLOW, NULL, 0,
-     "Convert a raw log beside the program that writes it, giving its space back; goes on where an earlier "
+     "Convert a raw log beside the program that writes it, punching holes where it was read; goes on where "
+     "an earlier "
      "one "
      "was stopped",
      0},
     {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: leave the log as it is", 0},
     {"checkpoint", OPTION_CHECKPOINT, "SIZE", 0,
-     "With --follow: keep what another process needs to go on, and give space back, every SIZE of the log, in MiB "
+     "With --follow: keep what another process needs to go on, and punch holes, every SIZE of the log, in "
+     "MiB "
      "unless it says otherwise (default 64M)",
      0},
     {"from", OPTION_FROM, "FORMAT", 0,

@@ -148,7 +148,7 @@ static struct half_realloc *half_of(struct raw_pass *pass, uint32_t input) {
 }
 
 // The realloc never ended, or failed: its old block is still there.
-static void give_back(struct raw_pass *pass, struct half_realloc *half) {
+static void restore_half(struct raw_pass *pass, struct half_realloc *half) {
     if (half->open && half->had_block && !block_at(pass, half->call.address) &&
         !live_ranges_add(&pass->live, half->call.address, &half->block))
         pass->no_memory = true;
@@ -156,7 +156,7 @@ static void give_back(struct raw_pass *pass, struct half_realloc *half) {
 }
 
 static void begin_realloc(struct raw_pass *pass, struct half_realloc *half, const struct lint_call *call) {
-    give_back(pass, half);
+    restore_half(pass, half);
     const struct live_range *range = block_at(pass, call->address);
     *half = (struct half_realloc){.open = true, .had_block = range != NULL, .call = *call};
     if (!range) {
@@ -176,7 +176,7 @@ static void end_realloc(struct raw_pass *pass, struct half_realloc *half, const 
     else if (record->failed) call.variant = HT_FAILED;
     lint_check_call(pass->lint, &call);
     if (record->failed && !released) {
-        give_back(pass, half);
+        restore_half(pass, half);
         return;
     }
     if (half->had_block) lint_check_end(pass->lint, &call, &half->block, call.address);
@@ -233,7 +233,7 @@ static void take_inherited(struct raw_pass *pass, const struct live_blocks *inhe
 }
 
 static void take_leaks(struct raw_pass *pass) {
-    for (uint32_t input = 0; input < pass->inputs; input++) give_back(pass, &pass->half[input]);
+    for (uint32_t input = 0; input < pass->inputs; input++) restore_half(pass, &pass->half[input]);
     const struct live_range *range = live_ranges_below(&pass->live, 0);
     if (!range) range = live_ranges_above(&pass->live, 0);
     for (; range; range = live_ranges_above(&pass->live, range->address))

@@ -13,7 +13,7 @@
 
 #include "follow.h"
 #include "fork_file.h"
-#include "give_back.h"
+#include "punch_holes.h"
 #include "raw_in_use.h"
 #include "say.h"
 #include "talk.h"
@@ -251,7 +251,7 @@ static void reap(struct watch *watch) {
 static bool is_running(const struct job *job) {
     struct ht_raw_log log;
     if (!open_log(job, &log)) return false;
-    bool in_use = !give_back_under_way(&log) && ht_raw_in_use(&log);
+    bool in_use = !punch_holes_under_way(&log) && ht_raw_in_use(&log);
     ht_raw_close(&log);
     return in_use;
 }

@@ -16,7 +16,7 @@ struct convert_request {
     uint64_t checkpoint_bytes;  // of a follower: how often it keeps its state; 0: as it likes
     bool pid_wanted, no_parent, lenient, quiet;
     bool follow;     // the log may still be written
-    bool keeps_raw;  // a follower gives no space back
+    bool keeps_raw;  // a follower punches no holes
     // As part of heaptape record --convert: the log goes when its trace is complete, the parent of a forked
     // process is followed as well, and the closing words are left to others.
     bool in_record;

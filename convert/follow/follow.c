@@ -14,10 +14,10 @@
 #include "convert_report.h"
 #include "follow_state.h"
 #include "fork_file.h"
-#include "give_back.h"
 #include "gone_threads.h"
 #include "inheritance.h"
 #include "log_clock.h"
+#include "punch_holes.h"
 #include "raw_in_use.h"
 #include "say.h"
 #include "trace_json.h"
@@ -45,7 +45,7 @@ struct follower {
     struct ht_trace_writer *writer;
     struct merge *merge;
     struct live_streams live;
-    struct give_back give;
+    struct hole_punch punch;
     struct fork_file *forks;
     struct live_blocks inherited;
     bool has_begun;         // the first input is there
@@ -82,7 +82,7 @@ static bool has_ended(struct follower *f) {
     return ht_now_s() - f->stopped_s > STOPPED_S || !ht_raw_in_use(&f->log);
 }
 
-// ---- keeping and giving back ----
+// ---- keeping, and punching holes ----
 
 // A large state is not written for a little progress.
 static uint64_t checkpoint_step(const struct follower *f) {
@@ -99,7 +99,7 @@ static bool is_checkpoint_due(const struct follower *f) {
            (read > 0 && ht_now_s() - f->checkpoint_s > CHECKPOINT_S);
 }
 
-// Keeps what the next process needs, and only then gives back what nobody needs any more.
+// Keeps what the next process needs, and only then punches holes where nobody needs the log any more.
 static int make_checkpoint(struct follower *f, struct ht_error *error) {
     if (ht_trace_checkpoint(f->writer, &f->mark.trace, error)) return -1;
     if (f->merge->heap.no_memory) {
@@ -108,17 +108,17 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
     }
     if (f->forks && fork_file_sync(f->forks, error)) return -1;
     f->mark.horizon = merge_position(f->merge);
-    f->mark.gave_back = f->give.marked;
+    f->mark.has_holes = f->punch.marked;
     f->mark.fork_file_bytes = f->forks ? fork_file_bytes(f->forks) : 0;
     if (follow_state_save(f->state_path, &f->log, &f->mark, f->merge, &f->live, &f->state_bytes, error))
         return -1;
-    bool possible = !f->give.impossible;
-    if (!f->request->keeps_raw && give_back(&f->give, &f->live, error)) return -1;
-    if (possible && f->give.impossible && !f->request->quiet)
+    bool possible = !f->punch.impossible;
+    if (!f->request->keeps_raw && punch_holes(&f->punch, &f->live, error)) return -1;
+    if (possible && f->punch.impossible && !f->request->quiet)
         ht_say(stderr,
-                "heaptape convert: warning: %s: this file system takes no space back: the log keeps all "
-                "of its length\n",
-                f->log.path);
+               "heaptape convert: warning: %s: this file system takes no space back: the log keeps all "
+               "of its length\n",
+               f->log.path);
     f->checkpoint_s = ht_now_s();
     f->checkpoint_bytes = f->merge->streams.bytes_read;
     f->checkpoint_frontier = f->live.frontier;
@@ -129,7 +129,7 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
 // ---- children ----
 
 // At the mark of a fork: the child has what is live now. Its follower, or a later conversion, finds it in the
-// fork file, because this log will have been given back by then.
+// fork file, because this log will have holes by then.
 static bool note_fork(struct merge *m, uint64_t stamp) {
     struct follower *f = m->context;
     struct live_blocks blocks;
@@ -212,7 +212,7 @@ static int begin_merge(struct follower *f, struct ht_error *error) {
     return 0;
 }
 
-// Where nothing is given back, the log itself tells what a child got.
+// Without holes, the log itself shows what a child got.
 static int open_forks(struct follower *f, struct ht_error *error) {
     if (f->request->keeps_raw) return 0;
     f->forks = fork_file_open(&f->log, f->mark.fork_file_bytes, error);
@@ -231,12 +231,13 @@ static int begin_anew(struct follower *f, struct ht_error *error) {
     return begin_merge(f, error);
 }
 
-// Is what was given back since this trace was left in another's? Then what lies behind its state's positions
-// may be gone. Where space was given back for this trace, another name proves nothing: its folder may have been moved.
+// Is what was in holes punched since this trace was left in another's? Then what lies behind its state's
+// positions may be gone. Where holes were punched for this trace, another name proves nothing: its folder may
+// have been moved.
 static int check_consumer(struct follower *f, struct ht_error *error) {
     char consumer[HT_RAW_CONSUMER_BYTES];
-    f->give.marked = ht_raw_consumer(&f->log, consumer);
-    if (!f->give.marked || f->mark.gave_back || !strcmp(consumer, f->give.trace)) return 0;
+    f->punch.marked = ht_raw_consumer(&f->log, consumer);
+    if (!f->punch.marked || f->mark.has_holes || !strcmp(consumer, f->punch.trace)) return 0;
     return consumed_log_check(&f->log, error);
 }
 
@@ -393,7 +394,7 @@ static void name_trace(struct follower *f) {
     char folder[PATH_MAX] = "";
     const char *output = f->request->output;
     if (*output == '/' || !getcwd(folder, sizeof folder)) *folder = 0;
-    snprintf(f->give.trace, sizeof f->give.trace, "%s%s%s", folder, *folder ? "/" : "", output);
+    snprintf(f->punch.trace, sizeof f->punch.trace, "%s%s%s", folder, *folder ? "/" : "", output);
 }
 
 // A state whose trace has been put in place already: its writer was killed in between.
@@ -403,11 +404,11 @@ static bool is_left_behind(const struct follower *f) {
     return access(partial, F_OK) && !access(f->request->output, F_OK);
 }
 
-// The log has been followed to its end: what space it has given back went into the trace that is there.
+// The log has been followed to its end: what was in its holes went into the trace that is there.
 static bool is_done(const struct follower *f) {
     char consumer[HT_RAW_CONSUMER_BYTES];
     return access(f->state_path, F_OK) && ht_raw_consumer(&f->log, consumer) &&
-           !strcmp(consumer, f->give.trace) && !access(f->request->output, F_OK);
+           !strcmp(consumer, f->punch.trace) && !access(f->request->output, F_OK);
 }
 
 static int follow(struct follower *f, struct follow_ending *ending, struct ht_error *error) {
@@ -420,12 +421,11 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
     bool locked;
     if (consumed_log_lock(&f->log, &locked, error)) return -1;
     // Where nobody can be kept from following it too, the log stays whole.
-    f->give.impossible = !locked;
+    f->punch.impossible = !locked;
     if (!locked && !f->request->keeps_raw && !f->request->quiet)
-        ht_say(stderr,
-                "heaptape convert: warning: %s: this file system has no locks: no space is given back\n",
-                f->log.path);
-    f->give.log = &f->log;
+        ht_say(stderr, "heaptape convert: warning: %s: this file system has no locks: no holes are punched\n",
+               f->log.path);
+    f->punch.log = &f->log;
     name_trace(f);
     if (asprintf(&f->state_path, "%s.state", f->request->output) < 0) {
         f->state_path = NULL;

@@ -18,7 +18,7 @@ enum { VERSION = 3, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
     char magic[8];
-    uint32_t version, gave_back;
+    uint32_t version, has_holes;
     // The log.
     uint32_t pid, sequence;
     uint64_t start_realtime_ns;
@@ -203,8 +203,8 @@ static int put_streams(struct output *output, const struct merge *m, const struc
     return 0;
 }
 
-// What is given back next is nowhere else: the state's name must be on the disk by then. Where a folder can't
-// be synced there is no better way.
+// What the next holes held is nowhere else: the state's name must be on the disk by then. Where a folder
+// can't be synced there is no better way.
 static bool sync_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     char *folder = slash ? strndup(path, (size_t)(slash + 1 - path)) : strdup(".");
@@ -244,7 +244,7 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_mar
                         .offset = mark->trace.offset,
                         .next_event = mark->trace.next_event,
                         .fork_file_bytes = mark->fork_file_bytes,
-                        .gave_back = mark->gave_back,
+                        .has_holes = mark->has_holes,
                         .horizon = mark->horizon,
                         .last_sample_ns = m->last_sample_ns,
                         .late_records = m->late_records,
@@ -571,7 +571,7 @@ struct follow_state *follow_state_open(const char *path, const struct ht_raw_log
                                  .clock_pair = head->clock_pair,
                                  .trace = {head->offset, head->next_event},
                                  .fork_file_bytes = head->fork_file_bytes,
-                                 .gave_back = head->gave_back != 0,
+                                 .has_holes = head->has_holes != 0,
                                  .horizon = head->horizon};
     return state;
 }

@@ -15,7 +15,7 @@ struct follow_mark {
     struct ht_trace_mark trace;
     uint64_t fork_file_bytes;
     uint64_t horizon;
-    bool gave_back;  // space of the log has been given back for this trace
+    bool has_holes;  // holes were punched into the log for this trace
 };
 
 // Writes it beside its final name, syncs, renames. *bytes: how long it is. Returns 0 or -1 with error.

@@ -224,7 +224,7 @@ static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chun
     if (!make_room(live, chunk->stream)) return no_memory(live, error);
     struct live_stream *known = &live->stream[chunk->stream];
     struct stream *stream = &live->streams->stream[chunk->stream];
-    // One that an earlier follower has merged and not given back.
+    // One that an earlier follower has merged, without a hole yet.
     if (known->known && (chunk->index < known->index || known->over))
         return log_ranges_add(&known->closed, at, chunk->bytes) ? 1 : no_memory(live, error);
     if (known->known && chunk->index == known->index) return 1;
@@ -242,7 +242,7 @@ static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chun
     uint64_t bytes = chunk->bytes;
     if (bytes > live->log->chunks_end - at) bytes = live->log->chunks_end - at;
     known->index = chunk->index;
-    known->given_back = 0;
+    known->punched_end = 0;
     known->chunk_bytes = (uint32_t)bytes;
     known->trusted = (struct stream_place){
         .chunk = at, .at = sizeof *chunk, .stamp = chunk->base_stamp, .address = chunk->base_address};

@@ -26,8 +26,8 @@ struct live_stream {
     struct stream_place trusted;  // what lies before it has been handed on
     uint8_t *seen;                // what the last look saw behind it
     uint32_t seen_bytes;
-    uint32_t looks_left;  // of a thread that is gone: until nothing can be missed; 0: not known to be gone
-    uint32_t given_back;  // of the newest chunk, its first page but for: up to here
+    uint32_t looks_left;   // of a thread that is gone: until nothing can be missed; 0: not known to be gone
+    uint32_t punched_end;  // the newest chunk is a hole up to here, but for its first page
     struct log_ranges closed;  // chunks before the newest that take space yet
 };
 
@@ -36,7 +36,7 @@ struct live_streams {
     struct streams *streams;
     struct live_stream *stream;  // as many as streams->count
     size_t room;
-    struct log_ranges pending;  // handed out and not begun when last looked at, or given back
+    struct log_ranges pending;  // handed out and not begun at the last poll, or a hole
     uint64_t frontier;          // all chunks before it are known, or pending
     uint8_t *buffer;
     size_t buffer_room;

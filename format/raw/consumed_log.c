@@ -12,10 +12,9 @@ int consumed_log_check(const struct ht_raw_log *log, struct ht_error *error) {
     if (!ht_raw_consumer(log, consumer)) return 0;
     snprintf(state, sizeof state, "%s.state", consumer);
     if (access(state, F_OK))
-        return ht_error_input(error, log->path, 12, "its space has been given back: %s is its trace",
-                              consumer);
+        return ht_error_input(error, log->path, 12, "holes were punched into it: %s is its trace", consumer);
     return ht_error_input(error, log->path, 12,
-                          "space of it has been given back: heaptape convert --follow %s -o %s goes on from "
+                          "holes were punched into it: heaptape convert --follow %s -o %s goes on from "
                           "%s.partial",
                           log->path, consumer, consumer);
 }
@@ -38,9 +37,9 @@ static bool is_followed(int fd) {
            found.l_start == CONSUMER_FIELD.l_start && found.l_len == CONSUMER_FIELD.l_len;
 }
 
-// Followers that begin at once take turns by another lock, which a follower has while it gives space back and may
-// be stopped with. Whoever does not get it within a second goes on without: at worst both refuse then. So it is
-// where that lock wants a file that is open for writing, as on network file systems.
+// Followers that begin at once take turns by another lock, which a follower has while it punches holes and
+// may be stopped with. Whoever does not get it within a second goes on without: at worst both refuse then. So
+// it is where that lock wants a file that is open for writing, as on network file systems.
 static bool take_turn(int fd) {
     for (int tries = 0; tries < 100 && !is_followed(fd); tries++) {
         if (!flock(fd, LOCK_EX | LOCK_NB)) return true;

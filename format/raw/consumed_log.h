@@ -1,14 +1,14 @@
-// Logs whose space a follower gives back: who reads one to its end asks again whether that was all of it.
+// Logs into which a follower punches holes: who reads one to its end asks again whether that was all of it.
 #ifndef HEAPTAPE_CONSUMED_LOG_H
 #define HEAPTAPE_CONSUMED_LOG_H
 
 #include "raw_reader.h"
 
-// Refuses a log whose space has been given back, and says where its trace is. Returns 0 or -1 with error.
+// Refuses a log with holes, and names its trace. Returns 0 or -1 with error.
 //
 // A follower marks the log before it makes the first hole (docs/raw-log-format.md, "Consumed logs"), and what
-// is read here is read in order. So a reader that finds no mark after the last byte that it has read has read no
-// hole. A check before the first byte is not enough.
+// is read here is read in order. So a reader that finds no mark after the last byte that it has read has read
+// no hole. A check before the first byte is not enough.
 int consumed_log_check(const struct ht_raw_log *log, struct ht_error *error);
 
 // One follower at a time: locks the log for as long as it is open. Readers are not kept from it; where the

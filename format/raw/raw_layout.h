@@ -12,7 +12,7 @@ enum {
     HT_RAW_VERSION = 1,
     HT_RAW_MIN_READER = 1,
     HT_RAW_HEADER_BYTES = 16384,
-    HT_RAW_CONSUMER_OFFSET = 2048,  // path of the trace that holds what has been given back
+    HT_RAW_CONSUMER_OFFSET = 2048,  // path of the trace that has what was in the holes
     HT_RAW_CONSUMER_BYTES = 2048,
     HT_RAW_CONTEXT_OFFSET = 4096,
     HT_CHUNK_ALIGN = 4096,

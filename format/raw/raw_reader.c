@@ -122,7 +122,7 @@ bool ht_raw_consumer(const struct ht_raw_log *log, char path[HT_RAW_CONSUMER_BYT
     return true;
 }
 
-// The next page that may hold anything: what was given back, or never touched, is a hole.
+// The next page that may hold anything: what was punched, or never touched, is a hole.
 static uint64_t next_page(const struct ht_raw_log *log, uint64_t offset) {
     offset += HT_CHUNK_ALIGN;
     off_t data = lseek(log->fd, (off_t)offset, SEEK_DATA);
@@ -137,7 +137,7 @@ int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_r
     for (; offset + sizeof *chunk <= log->chunks_end; offset = next_page(log, offset)) {
         if (!ht_read_at(log->fd, chunk, sizeof *chunk, offset))
             return ht_error_system(error, log->path, "cannot read");
-        if (chunk->magic == 0) continue;  // handed out and never begun, or given back
+        if (chunk->magic == 0) continue;  // handed out and never begun, or a hole
         if (chunk->magic != HT_CHUNK_MAGIC || chunk->bytes < HT_CHUNK_ALIGN ||
             chunk->bytes % HT_CHUNK_ALIGN || chunk->used > chunk->bytes ||
             (chunk->used && chunk->used < sizeof *chunk) || chunk->bytes > HT_CHUNK_BYTES_MAX)

@@ -27,7 +27,7 @@ void ht_raw_close(struct ht_raw_log *log);
 int ht_raw_open_for_writing(const struct ht_raw_log *log);
 // The value of a context key, or NULL.
 const char *ht_raw_context(const struct ht_raw_log *log, const char *key);
-// Has a follower given space of this log back? Then `path` is the trace that holds what was there.
+// Has a follower punched holes into this log? Then `path` is the trace that holds what was there.
 bool ht_raw_consumer(const struct ht_raw_log *log, char path[HT_RAW_CONSUMER_BYTES]);
 // Nanoseconds per stamp, from the clock pairs.
 double ht_raw_ns_per_stamp(const struct ht_raw_log *log);

@@ -169,7 +169,7 @@ def disk_with_holes(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_gives_space_back(tools: Tools, disk_with_holes: Path) -> None:
+def test_punches_holes(tools: Tools, disk_with_holes: Path) -> None:
     """Killed on the way too; what is left of the log is refused by a line that says what to do."""
     log, trace = make_log(tools, disk_with_holes / "log.mraw", 1_500_000), disk_with_holes / "f.bin"
     whole = tools.convert(log, disk_with_holes / "whole.bin")
@@ -233,7 +233,7 @@ def test_live_log_stays_small(tools: Tools, disk_with_holes: Path) -> None:
 
 @pytest.mark.slow
 def test_chunks_of_ended_threads(tools: Tools, disk_with_holes: Path) -> None:
-    """Each of 60,000 threads leaves a chunk that is never full: their space goes back too."""
+    """Each of 60,000 threads leaves a chunk that is never full: they become holes too."""
     command = [tools.target("thread_churn"), disk_with_holes / "counts", "60000"]
     with running(tools, disk_with_holes / "logs", command) as program:
         tools.succeed(follow_command(tools, program.log, disk_with_holes / "f.bin"))

@@ -1,4 +1,4 @@
-"""Several readers of one raw log, one of which gives its space back; and followers in folders where others write."""
+"""Several readers of one raw log, one of which punches holes into it; and followers in folders where others write."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stopped_in_the_middle(command: list[Argument], log: Path) -> Iterator[subpro
 
 @pytest.mark.parametrize("verb", [["convert", "-o", "peek.bin"], ["convert", "--to", "rep", "-o", "peek.rep"],
                                   ["lint"]], ids=["convert", "export", "lint"])
-def test_reader_beside_a_follower_that_gives_space_back(tools: Tools, folder: Path, verb: list[str]) -> None:
+def test_reader_beside_a_follower_that_punches_holes(tools: Tools, folder: Path, verb: list[str]) -> None:
     """What it has read may be holes by then: it says so, and leaves nothing."""
     log = make_log(tools, folder / "log.mraw", 4_000_000)
     command = [tools.heaptape, verb[0], log, *(folder / word if "peek" in word else word for word in verb[1:])]
@@ -63,7 +63,7 @@ def test_reader_beside_a_follower_that_gives_space_back(tools: Tools, folder: Pa
         _, words = reader.communicate(timeout=WITHIN_S)
     assert reader.returncode == 3
     [line] = words.decode().splitlines()
-    assert f"{log}: offset 12: its space has been given back: {folder / 'f.bin'} is its trace" in line
+    assert f"{log}: offset 12: holes were punched into it: {folder / 'f.bin'} is its trace" in line
     assert sorted(path.name for path in folder.iterdir()) == ["f.bin", "log.mraw"]
 
 
@@ -73,7 +73,7 @@ def test_second_follower_is_refused(tools: Tools, folder: Path) -> None:
     whole = tools.convert(log, folder / "whole.bin")
     before_bytes = in_use_bytes(log)
     first = start_follower(tools, log, folder / "a.bin", "-q")
-    wait_until(lambda: in_use_bytes(log) < before_bytes, "space was given back")
+    wait_until(lambda: in_use_bytes(log) < before_bytes, "holes were punched")
     first.send_signal(signal.SIGSTOP)
     before = sorted(path.name for path in folder.iterdir())
     link = folder / "link.mraw"
@@ -121,7 +121,7 @@ def test_follower_that_kept_the_log_comes_back_to_holes(tools: Tools, folder: Pa
     tools.succeed(follow_command(tools, log, folder / "b.bin", "-q"))
     refused = run(follow_command(tools, log, folder / "a.bin", "--keep-raw"))
     assert refused.returncode == 3
-    assert f"its space has been given back: {folder / 'b.bin'} is its trace" in refused.stderr.decode()
+    assert f"holes were punched into it: {folder / 'b.bin'} is its trace" in refused.stderr.decode()
     assert not (folder / "a.bin").exists()
 
 
@@ -133,7 +133,7 @@ def test_moved_with_its_trace(tools: Tools, folder: Path) -> None:
     whole = tools.convert(log, folder / "whole.bin")
     before = in_use_bytes(log)
     follower = start_follower(tools, log, old / "a.bin", "-q")
-    wait_until(lambda: in_use_bytes(log) < before * 3 // 4, "space was given back twice")
+    wait_until(lambda: in_use_bytes(log) < before * 3 // 4, "holes were punched twice")
     follower.kill()
     assert follower.wait(timeout=60) == -signal.SIGKILL, "the follower was done before it could be killed"
     follower.communicate(timeout=60)

@@ -7,9 +7,9 @@
 #include <sys/mman.h>
 
 #include "follow_state.h"
-#include "give_back.h"
-#include "raw_log_builder.h"
 #include "merge.h"
+#include "punch_holes.h"
+#include "raw_log_builder.h"
 
 // ---- a log that is written by hand, record by record ----
 
@@ -165,29 +165,29 @@ static void test_modifier_waits_for_its_call(void **state) {
     close_growing(&g);
 }
 
-// The place where the merge is can be found as often as one likes, whatever was given back meanwhile.
-static void test_place_after_giving_back(void **state) {
+// The place where the merge is can be found as often as one likes, whatever holes were punched meanwhile.
+static void test_place_after_punching(void **state) {
     (void)state;
     enum { CALLS = 16000, STEP = 7 };
     struct growing g;
     open_growing(&g);
-    struct give_back give = {.log = &g.log, .trace = "growing.bin"};
+    struct hole_punch punch = {.log = &g.log, .trace = "growing.bin"};
     for (uint64_t i = 1; i <= CALLS; i++) put(&g, 0, HT_RAW_MALLOC, 10 * i, 0x100000 + i * 0x50, i % 4096);
     look(&g);
     look(&g);
-    for (uint64_t i = STEP; i <= CALLS && !give.impossible; i += STEP) {
+    for (uint64_t i = STEP; i <= CALLS && !punch.impossible; i += STEP) {
         struct stream_place before, after;
         assert_int_equal(run_to(&g, 10 * i), i);
         assert_int_equal(live_stream_place(&g.live, 0, &before, &g.error), 0);
-        assert_int_equal(give_back(&give, &g.live, &g.error), 0);
+        assert_int_equal(punch_holes(&punch, &g.live, &g.error), 0);
         assert_int_equal(live_stream_place(&g.live, 0, &after, &g.error), 0);
         assert_int_equal(before.at, after.at);
         assert_int_equal(before.stamp, after.stamp);
     }
-    bool impossible = give.impossible;
+    bool impossible = punch.impossible;
     close_growing(&g);
     if (impossible) skip();
-    assert_true(give.bytes > 0);
+    assert_true(punch.bytes > 0);
 }
 
 // An idle stream holds nobody up, and nothing beyond the horizon is taken.
@@ -538,7 +538,7 @@ int main(void) {
         cmocka_unit_test(test_two_looks),
         cmocka_unit_test(test_torn_store),
         cmocka_unit_test(test_modifier_waits_for_its_call),
-        cmocka_unit_test(test_place_after_giving_back),
+        cmocka_unit_test(test_place_after_punching),
         cmocka_unit_test(test_horizon),
         cmocka_unit_test(test_late_record),
         cmocka_unit_test(test_waits_for_the_free),

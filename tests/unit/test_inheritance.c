@@ -321,8 +321,8 @@ static void assert_disbelieved(const char *words, const char *named) {
     free(converted);
 }
 
-// Chunks that were given back read as chunks that were never begun.
-static void a_parent_whose_space_was_given_back_is_disbelieved(void **state) {
+// Chunks that became holes read as chunks that were never begun.
+static void a_parent_with_holes_is_disbelieved(void **state) {
     (void)state;
     static const char trace[] = "/somewhere/parent.bin";
     char path[256];
@@ -334,7 +334,7 @@ static void a_parent_whose_space_was_given_back_is_disbelieved(void **state) {
     assert_int_equal(pwrite(fd, &features, sizeof features, offsetof(struct ht_raw_header, features)),
                      sizeof features);
     close(fd);
-    assert_disbelieved("its space has been given back: /somewhere/parent.bin is its trace", path);
+    assert_disbelieved("holes were punched into it: /somewhere/parent.bin is its trace", path);
 }
 
 static void a_missing_parent_is_told(void **state) {
@@ -471,7 +471,7 @@ int main(void) {
         cmocka_unit_test(a_large_block_tells_how_it_was_filled),
         cmocka_unit_test(a_parent_that_made_no_call_hands_on_nothing),
         cmocka_unit_test(a_missing_parent_is_told),
-        cmocka_unit_test(a_parent_whose_space_was_given_back_is_disbelieved),
+        cmocka_unit_test(a_parent_with_holes_is_disbelieved),
         cmocka_unit_test(another_processs_log_is_no_parent),
         cmocka_unit_test(a_parent_that_stopped_after_the_fork_is_as_good_as_any),
         cmocka_unit_test(a_damaged_parent_is_told),
