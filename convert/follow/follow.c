@@ -241,7 +241,7 @@ static int check_consumer(struct follower *f, struct ht_error *error) {
     return consumed_log_check(&f->log, error);
 }
 
-static int take_up(struct follower *f, struct ht_error *error) {
+static int resume(struct follower *f, struct ht_error *error) {
     struct follow_state *state = follow_state_open(f->state_path, &f->log, &f->mark, error);
     if (!state) return -1;
     if (check_consumer(f, error)) {
@@ -258,7 +258,7 @@ static int take_up(struct follower *f, struct ht_error *error) {
     }
     if (request->told_level) f->mark.level = request->level;
     f->writer =
-        ht_trace_take_up(f->request->output, f->mark.time_unit_ns, f->mark.level, &f->mark.trace, error);
+        ht_trace_resume(f->request->output, f->mark.time_unit_ns, f->mark.level, &f->mark.trace, error);
     int status = f->writer && !open_forks(f, error) ? begin_merge(f, error) : -1;
     if (!status) status = follow_state_restore(state, f->merge, &f->live, error);
     follow_state_close(state);
@@ -266,8 +266,8 @@ static int take_up(struct follower *f, struct ht_error *error) {
     if (!f->has_begun && !status) status = inherit(f, error);
     if (!status && !f->request->quiet) {
         char count[32];
-        ht_say(stderr, "%s: taken up again at %s events\n", f->request->output,
-                ht_grouped(count, f->mark.trace.next_event));
+        ht_say(stderr, "%s: resumed at %s events\n", f->request->output,
+               ht_grouped(count, f->mark.trace.next_event));
     }
     return status;
 }
@@ -438,7 +438,7 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
         return 0;
     }
     ht_progress_start(&f->shown);
-    int status = access(f->state_path, F_OK) ? begin_anew(f, error) : take_up(f, error);
+    int status = access(f->state_path, F_OK) ? begin_anew(f, error) : resume(f, error);
     f->checkpoint_s = ht_now_s();
     if (!status) status = pass(f, error);
     ht_progress_end(&f->shown);

@@ -10,7 +10,7 @@
 #include "heap_share.h"
 
 struct follow_ending {
-    bool complete;  // else it was told to stop, and can be taken up again
+    bool complete;  // else it was told to stop, and can be resumed
     bool empty;     // there was no call in the log, or it has gone: there is nothing to go on with
     uint64_t events, file_bytes, late_records;
     struct ht_heap_share share;  // of a complete one

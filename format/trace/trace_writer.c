@@ -535,8 +535,8 @@ static int find_places(struct ht_trace_writer *writer, const struct ht_trace_mar
     return 0;
 }
 
-struct ht_trace_writer *ht_trace_take_up(const char *path, uint32_t time_unit_ns, int level,
-                                         const struct ht_trace_mark *mark, struct ht_error *error) {
+struct ht_trace_writer *ht_trace_resume(const char *path, uint32_t time_unit_ns, int level,
+                                        const struct ht_trace_mark *mark, struct ht_error *error) {
     struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
     if (!writer) return NULL;
     int status = open_lasting(writer, false, error);

@@ -1,4 +1,4 @@
-"""convert --follow: beside the running program, killed at any moment, taken up again."""
+"""convert --follow: beside the running program, killed at any moment, resumed."""
 
 from __future__ import annotations
 
@@ -315,7 +315,7 @@ def test_interrupted(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_unit_of_a_trace_begun_stays(tools: Tools, tmp_path: Path) -> None:
-    """Another time unit is refused when a trace is taken up, not ignored."""
+    """Another time unit is refused when a trace is resumed, not ignored."""
     with running(tools, tmp_path / "logs", python_for(20)) as program:
         trace = tmp_path / "f.bin"
         interrupted_follower(tools, program.log, trace)

@@ -115,7 +115,7 @@ def test_children_inherit(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_process_that_stays(tools: Tools, tmp_path: Path) -> None:
-    """A daemon is not waited for: its trace can be taken up, and the line that says so is true."""
+    """A daemon is not waited for: its trace can be resumed, and the line that says so is true."""
     script = ("import os, sys, time\n"
               "if os.fork() == 0:\n"
               "    keep = [str(i) for i in range(5000)]\n"

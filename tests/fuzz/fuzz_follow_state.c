@@ -1,4 +1,4 @@
-// The state that a follower leaves: a sound one of a small log, edited, is taken up, and the log merged to
+// The state that a follower leaves: a sound one of a small log, edited, is resumed, and the log merged to
 // its end. An input is a list of edits of three bytes each: where (two bytes), and what is xored there.
 
 #include <stdio.h>

@@ -279,7 +279,7 @@ static void test_chunks_out_of_order(void **state) {
     close_growing(&g);
 }
 
-// ---- ended and taken up again ----
+// ---- ended and resumed ----
 
 enum { THREADS = 4, STEPS = 60000, LIVE_MAX = 600, ADDRESSES = 2000 };
 
@@ -428,7 +428,7 @@ static bool convert_piece(const char *raw, const char *trace, const char *state_
     struct follow_state *state = first ? NULL : follow_state_open(state_path, &log, &mark, &error);
     assert_true(first || state);
     struct ht_trace_writer *writer = first ? ht_trace_create_lasting(trace, 1, 1, &error)
-                                           : ht_trace_take_up(trace, 1, 1, &mark.trace, &error);
+                                           : ht_trace_resume(trace, 1, 1, &mark.trace, &error);
     assert_non_null(writer);
     struct merge *merge = merge_begin_growing(&log, writer, &error);
     assert_non_null(merge);
@@ -463,7 +463,7 @@ static bool convert_piece(const char *raw, const char *trace, const char *state_
     return done;
 }
 
-static void test_taken_up_again(void **unused) {
+static void test_resumed(void **unused) {
     (void)unused;
     static struct trace_events whole, pieces;
     char raw[256], trace[256], state[256];
@@ -543,7 +543,7 @@ int main(void) {
         cmocka_unit_test(test_late_record),
         cmocka_unit_test(test_waits_for_the_free),
         cmocka_unit_test(test_chunks_out_of_order),
-        cmocka_unit_test(test_taken_up_again),
+        cmocka_unit_test(test_resumed),
         cmocka_unit_test(test_damaged_state),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
