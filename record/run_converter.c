@@ -38,7 +38,7 @@ struct watch {
     const char *folder, *run_id;
     bool quiet;
     DIR *names;
-    char **seen;  // sorted: files that need no further look
+    char **seen;  // sorted: files that need no further check
     size_t seen_count, seen_room;
     struct job **job;  // in the order in which they were found
     size_t jobs, jobs_room;
@@ -96,7 +96,7 @@ static _Noreturn void follow_one(const struct watch *watch, const struct job *jo
 static void start_follower(struct watch *watch, struct job *job) {
     pid_t pid = fork();
     if (pid == 0) follow_one(watch, job);
-    if (pid < 0) return;  // tried again at the next look
+    if (pid < 0) return;  // tried again at the next scan
     job->state = FOLLOWED;
     job->follower = pid;
     watch->followers++;
@@ -149,7 +149,7 @@ static void forget_seen(struct watch *watch, const char *name) {
     memmove(found, found + 1, behind * sizeof *found);
 }
 
-// Is it a log of this run? One that is half made is looked at again.
+// Is it a log of this run? One that is half made is checked again.
 static void meet(struct watch *watch, const char *name) {
     struct ht_raw_log log;
     struct ht_error error;
@@ -302,9 +302,9 @@ static void tell_results(const struct watch *watch, int results) {
 
 // True once the program has ended, or whoever ran it; waits a little otherwise.
 static bool has_ended(int run, bool *by_itself) {
-    struct pollfd look = {.fd = run, .events = POLLIN};
+    struct pollfd ended = {.fd = run, .events = POLLIN};
     char word;
-    if (poll(&look, 1, SCAN_MS) <= 0) return false;
+    if (poll(&ended, 1, SCAN_MS) <= 0) return false;
     *by_itself = read(run, &word, sizeof word) == sizeof word;
     return true;
 }

@@ -25,7 +25,7 @@
 // What a record may be late: the time between its stamp and its last byte. Beyond that it is merged where the
 // others are by then.
 static const uint64_t LATE_NS = 100000000;
-static const uint64_t LOOK_NS = 50000000, LOOK_LEAST_NS = 2000000;
+static const uint64_t POLL_NS = 50000000, POLL_LEAST_NS = 2000000;
 // A recording that was stopped may be in a last append.
 static const double STOPPED_S = 0.2;
 // The rate of the clock is known well enough after that.
@@ -50,7 +50,7 @@ struct follower {
     struct live_blocks inherited;
     bool has_begun;         // the first input is there
     bool over;              // the program is gone, and all of its log has been handed on
-    uint64_t looked_stamp;  // the clock before the look before
+    uint64_t polled_stamp;  // the clock before the poll before
     double stopped_s;       // when the recording was first seen stopped
     double checkpoint_s, threads_s;
     uint64_t checkpoint_bytes, checkpoint_frontier, state_bytes;
@@ -73,7 +73,7 @@ static void show_progress(void *context, uint64_t done, uint64_t total, uint64_t
 
 // ---- is there more to come? ----
 
-// Asked before a look: then that look sees all.
+// Asked before a poll: then that poll sees all.
 static bool has_ended(struct follower *f) {
     struct ht_raw_header now;
     if (pread(f->log.fd, &now, sizeof now, 0) != sizeof now) return true;
@@ -159,7 +159,7 @@ static int inherit(struct follower *f, struct ht_error *error) {
     while (inheritance_must_wait(&f->log, &wait) && !has_stopped(f)) {
         if (wait.progresses) since_s = ht_now_s();
         if (ht_now_s() - since_s > PARENT_S) break;
-        pause_ns(LOOK_NS);
+        pause_ns(POLL_NS);
     }
     int status = inheritance_find(&f->log, f->request->parent, &f->inherited, warning, &f->progress, error);
     if (!status && *warning)
@@ -175,7 +175,7 @@ static int open_begun(struct follower *f, struct ht_error *error) {
         if (ht_raw_open(&f->log, f->request->input, error)) return -1;
         if (f->log.header.state != HT_RAW_PAUSED || has_stopped(f) || !ht_raw_in_use(&f->log)) return 0;
         ht_raw_close(&f->log);
-        pause_ns(LOOK_NS);
+        pause_ns(POLL_NS);
     }
 }
 
@@ -188,7 +188,7 @@ static void take_clock(struct follower *f) {
             f->mark.clock_pair = now;
             return;
         }
-        pause_ns(LOOK_NS);
+        pause_ns(POLL_NS);
     }
     if (pread(f->log.fd, header, sizeof *header, 0) != sizeof *header) return;
     f->mark.clock_pair = header->last_pair[header->last_pair[1].stamp > header->last_pair[0].stamp];
@@ -275,12 +275,12 @@ static int resume(struct follower *f, struct ht_error *error) {
 // ---- the pass ----
 
 // Hands new records to the merge's inputs. Returns 0 or -1 with error.
-static int look(struct follower *f, struct ht_error *error) {
+static int poll_log(struct follower *f, struct ht_error *error) {
     struct merge *m = f->merge;
     uint64_t now = log_clock_now(&f->log);
     f->over = has_ended(f);
-    if (live_streams_look(&f->live, f->over, error)) return -1;
-    set_clock(f);  // the look has read the header again
+    if (live_streams_poll(&f->live, f->over, error)) return -1;
+    set_clock(f);  // the poll has read the header again
     if (!merge_know_streams(m)) {
         errno = ENOMEM;
         return ht_error_system(error, f->log.path, "cannot follow the log");
@@ -293,11 +293,11 @@ static int look(struct follower *f, struct ht_error *error) {
         live_blocks_free(&f->inherited);
         f->has_begun = true;
     }
-    // What the look before saw, this one has handed on. Older records may only be late.
+    // What the poll before saw, this one has handed on. Older records may only be late.
     uint64_t late = (uint64_t)((double)LATE_NS / ht_raw_ns_per_stamp(&f->log));
     if (f->over) merge_stop_growing(m);
-    else if (f->looked_stamp > late + m->horizon) m->horizon = f->looked_stamp - late;
-    f->looked_stamp = now;
+    else if (f->polled_stamp > late + m->horizon) m->horizon = f->polled_stamp - late;
+    f->polled_stamp = now;
     return 0;
 }
 
@@ -310,7 +310,7 @@ static int run(struct follower *f, struct ht_error *error) {
             return -1;
         }
         bool paused = m->streams.bytes_read >= m->bytes_limit;
-        // A trace that cannot be written is told by the checkpoint.
+        // A trace that cannot be written shows at the checkpoint.
         if ((ht_trace_failed(f->writer) || is_checkpoint_due(f)) && make_checkpoint(f, error)) return -1;
         if (has_stopped(f) || !paused) return 0;
     }
@@ -335,14 +335,14 @@ static int end_gone_threads(struct follower *f, struct ht_error *error) {
 static int pass(struct follower *f, struct ht_error *error) {
     for (;;) {
         double started_s = ht_now_s();
-        if (look(f, error) || run(f, error)) return -1;
+        if (poll_log(f, error) || run(f, error)) return -1;
         if (f->over && !has_stopped(f)) return 0;
         if (has_stopped(f)) return f->has_begun ? make_checkpoint(f, error) : 0;
         if (f->forks) tell_children(f);
         if (!f->request->keeps_raw && end_gone_threads(f, error)) return -1;
         double took_ns = (ht_now_s() - started_s) * 1e9;
-        pause_ns(took_ns + (double)LOOK_LEAST_NS < (double)LOOK_NS ? LOOK_NS - (uint64_t)took_ns
-                                                                   : LOOK_LEAST_NS);
+        pause_ns(took_ns + (double)POLL_LEAST_NS < (double)POLL_NS ? POLL_NS - (uint64_t)took_ns
+                                                                   : POLL_LEAST_NS);
     }
 }
 
@@ -389,7 +389,7 @@ static void close_all(struct follower *f) {
     free(f->state_path);
 }
 
-// The header names the trace in full: the log may be looked at from anywhere.
+// The header names the trace in full: the log may be read from anywhere.
 static void name_trace(struct follower *f) {
     char folder[PATH_MAX] = "";
     const char *output = f->request->output;

@@ -8,8 +8,8 @@
 
 #include "raw_in_use.h"
 
-// A look that began after the thread had gone sees all; what it saw counts at the next one.
-enum { LOOKS_AFTER = 3 };
+// A poll that began after the thread had gone sees all; what it saw counts at the next one.
+enum { POLLS_AFTER = 3 };
 
 struct thread_ids {
     uint32_t *id;
@@ -67,8 +67,8 @@ void gone_threads_note(struct live_streams *live) {
         for (size_t i = 0; i < live->streams->count; i++) {
             uint32_t tid = live->streams->stream[i].tid;
             struct live_stream *known = &live->stream[i];
-            if (!known->known || known->over || known->looks_left || !tid) continue;
-            if (is_gone(tid, &ids)) known->looks_left = LOOKS_AFTER;
+            if (!known->known || known->over || known->polls_left || !tid) continue;
+            if (is_gone(tid, &ids)) known->polls_left = POLLS_AFTER;
         }
     }
     free(ids.id);
@@ -76,5 +76,5 @@ void gone_threads_note(struct live_streams *live) {
 
 bool gone_threads_confirm(struct live_streams *live, uint32_t number) {
     struct live_stream *known = &live->stream[number];
-    return known->looks_left > 0 && known->seen_bytes == 0 && --known->looks_left == 0;
+    return known->polls_left > 0 && known->seen_bytes == 0 && --known->polls_left == 0;
 }

@@ -8,7 +8,7 @@
 // Notes which threads are gone, if the log's process can be looked into.
 void gone_threads_note(struct live_streams *live);
 
-// The look behind us found no more in the stream. True once that is certain to be so for ever.
+// The poll behind us found no more in the stream. True once that is certain to be so for ever.
 bool gone_threads_confirm(struct live_streams *live, uint32_t number);
 
 #endif

@@ -11,7 +11,7 @@
 
 enum {
     PADDING_BYTES = 64,
-    LOOK_BYTES = 4096,        // read of an open chunk before it is known that there is more
+    POLL_BYTES = 4096,        // read of an open chunk before it is known that there is more
     RECORD_ROOM_BYTES = 256,  // a record with its modifiers is shorter
     ZEROS_MAX = 64            // no record holds so many zeros in a row
 };
@@ -153,7 +153,7 @@ static int decode_whole(const struct live_streams *live, const uint8_t *buffer, 
 // with error.
 static long read_behind(struct live_streams *live, const struct live_stream *known, struct ht_error *error) {
     const struct stream_place *from = &known->trusted;
-    size_t room = known->chunk_bytes - from->at, bytes = known->seen_bytes + LOOK_BYTES;
+    size_t room = known->chunk_bytes - from->at, bytes = known->seen_bytes + POLL_BYTES;
     uint8_t *buffer = buffer_of(live, room);
     if (!buffer) return no_memory(live, error);
     for (;;) {
@@ -173,7 +173,7 @@ static long read_behind(struct live_streams *live, const struct live_stream *kno
 }
 
 // The newest chunk may be written at this moment. Returns 0 or -1 with error.
-static int look_at_open(struct live_streams *live, uint32_t number, struct ht_error *error) {
+static int poll_open(struct live_streams *live, uint32_t number, struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
     long bytes = read_behind(live, known, error);
     if (bytes <= 0) return (int)bytes;
@@ -181,7 +181,7 @@ static int look_at_open(struct live_streams *live, uint32_t number, struct ht_er
     while (same < most && live->buffer[same] == known->seen[same]) same++;
     struct stream_place now = known->trusted;
     uint32_t before = now.at;
-    // A record may end in zeros, which both looks saw as well.
+    // A record may end in zeros, which both polls saw as well.
     if (same == (size_t)bytes && same == known->seen_bytes) same += ZEROS_MAX;
     if (same > known->chunk_bytes - before) same = known->chunk_bytes - before;
     if (same && decode_whole(live, live->buffer, same, &now, error)) return -1;
@@ -201,7 +201,7 @@ static int look_at_open(struct live_streams *live, uint32_t number, struct ht_er
 }
 
 // The newest chunk will not be written any more: all of it counts. Returns 0 or -1 with error.
-static int look_at_closed(struct live_streams *live, uint32_t number, struct ht_error *error) {
+static int poll_closed(struct live_streams *live, uint32_t number, struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
     struct ht_raw_chunk header;
     if (!ht_read_at(live->log->fd, &header, sizeof header, known->trusted.chunk))
@@ -231,7 +231,7 @@ static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chun
     // Its predecessor was begun after we had passed its place.
     if (chunk->index != (known->known ? known->index + 1 : 0)) return 0;
     if (known->known) {
-        if (look_at_closed(live, chunk->stream, error)) return -1;
+        if (poll_closed(live, chunk->stream, error)) return -1;
         if (!log_ranges_add(&known->closed, known->trusted.chunk, known->chunk_bytes))
             return no_memory(live, error);
     } else {
@@ -249,8 +249,8 @@ static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chun
     return 1;
 }
 
-// Looks through a range; what is not a chunk yet goes to `still`. Returns 0 or -1 with error.
-static int look_through(struct live_streams *live, struct log_range range, struct log_ranges *still,
+// Searches a range; what is not a chunk yet goes to `still`. Returns 0 or -1 with error.
+static int search_range(struct live_streams *live, struct log_range range, struct log_ranges *still,
                         struct ht_error *error) {
     uint64_t offset = range.offset, end = range.offset + range.bytes;
     const struct ht_raw_log part = {.path = live->log->path, .fd = live->log->fd, .chunks_end = end};
@@ -270,7 +270,7 @@ static int look_through(struct live_streams *live, struct log_range range, struc
     return 0;
 }
 
-static int look_for_chunks(struct live_streams *live, struct ht_error *error) {
+static int find_chunks(struct live_streams *live, struct ht_error *error) {
     struct ht_raw_log *log = live->log;
     struct stat status;
     if (fstat(log->fd, &status) || !ht_read_at(log->fd, &log->header, sizeof log->header, 0))
@@ -286,16 +286,16 @@ static int look_for_chunks(struct live_streams *live, struct ht_error *error) {
     live->pending = (struct log_ranges){0};
     int status_code = 0;
     for (size_t i = 0; i < before.count && !status_code; i++)
-        status_code = look_through(live, before.range[i], &live->pending, error);
+        status_code = search_range(live, before.range[i], &live->pending, error);
     free(before.range);
     return status_code;
 }
 
-int live_streams_look(struct live_streams *live, bool final, struct ht_error *error) {
-    if (look_for_chunks(live, error)) return -1;
+int live_streams_poll(struct live_streams *live, bool final, struct ht_error *error) {
+    if (find_chunks(live, error)) return -1;
     for (uint32_t i = 0; i < live->streams->count; i++) {
         if (!live->stream[i].known || live->stream[i].over) continue;
-        if (final ? look_at_closed(live, i, error) : look_at_open(live, i, error)) return -1;
+        if (final ? poll_closed(live, i, error) : poll_open(live, i, error)) return -1;
     }
     return 0;
 }

@@ -1,8 +1,8 @@
-// The streams of a log that its program still writes: what has come since the last look is found and handed
+// The streams of a log that its program still writes: what has come since the last poll is found and handed
 // on to the streams that the merge reads.
 //
 // The program stores a record's head by one store of eight bytes. Where that crosses a cache line, a reader
-// beside it may see half of it. So what lies in an open chunk is handed on only when two looks, at least a
+// beside it may see half of it. So what lies in an open chunk is handed on only when two polls, at least a
 // millisecond apart, saw the same bytes; a chunk that has a successor is complete.
 #ifndef HEAPTAPE_LIVE_STREAMS_H
 #define HEAPTAPE_LIVE_STREAMS_H
@@ -24,9 +24,9 @@ struct live_stream {
     uint32_t index;
     uint32_t chunk_bytes;         // of the newest chunk
     struct stream_place trusted;  // what lies before it has been handed on
-    uint8_t *seen;                // what the last look saw behind it
+    uint8_t *seen;                // what the last poll saw behind it
     uint32_t seen_bytes;
-    uint32_t looks_left;   // of a thread that is gone: until nothing can be missed; 0: not known to be gone
+    uint32_t polls_left;   // of a thread that is gone: until nothing can be missed; 0: not known to be gone
     uint32_t punched_end;  // the newest chunk is a hole up to here, but for its first page
     struct log_ranges closed;  // chunks before the newest that take space yet
 };
@@ -45,8 +45,8 @@ struct live_streams {
 void live_streams_open(struct live_streams *live, struct ht_raw_log *log, struct streams *streams);
 void live_streams_close(struct live_streams *live);
 
-// Looks for what has come. final: the program is gone, everything counts. Returns 0 or -1 with error.
-int live_streams_look(struct live_streams *live, bool final, struct ht_error *error);
+// Finds what has come. final: the program is gone, everything counts. Returns 0 or -1 with error.
+int live_streams_poll(struct live_streams *live, bool final, struct ht_error *error);
 
 // Where the merge is in the stream: before the next record that it has not applied. Returns 0 or -1 with
 // error.
@@ -61,7 +61,7 @@ struct stream_place live_stream_needed(const struct live_streams *live, uint32_t
 int live_chunk_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,
                   struct ht_error *error);
 
-// All of the stream has been merged, and its thread is no more: nobody will look at its chunks again.
+// All of the stream has been merged, and its thread is no more: nobody will read its chunks again.
 bool live_stream_end(struct live_streams *live, uint32_t number);
 
 // Makes the stream known that an earlier follower has left at a place. False for want of memory.

@@ -305,12 +305,12 @@ static void take_figures(struct measured *run) {
 
 // The allocator's constructor may have started threads that have yet to come to their first sleep.
 static void await_background(struct measured *run) {
-    const struct timespec look_again = {.tv_nsec = 1000000};
+    const struct timespec poll_again = {.tv_nsec = 1000000};
     uint32_t threads;
-    for (int looks = 0; looks < 100; looks++) {
+    for (int polls = 0; polls < 100; polls++) {
         ht_background_cpu_ns(is_ours, run, &threads);
         if (threads <= ht_background_sleepers()) return;
-        syscall(SYS_nanosleep, &look_again, NULL);
+        syscall(SYS_nanosleep, &poll_again, NULL);
     }
 }
 

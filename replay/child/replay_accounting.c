@@ -122,7 +122,7 @@ static void fill_row(struct ht_accounting *accounting, struct ht_report_row *row
 
 // Copies the classes when more is live than at any sample before. Others may go on meanwhile, as they may
 // between two samples.
-static void look_at_peak(struct ht_accounting *accounting, uint64_t live_bytes, uint64_t usable_bytes) {
+static void note_peak(struct ht_accounting *accounting, uint64_t live_bytes, uint64_t usable_bytes) {
     struct ht_child_figures *figures = accounting->figures;
     if (atomic_flag_test_and_set(&accounting->peaking)) return;
     bool higher = live_bytes > figures->peak_live_bytes;
@@ -146,7 +146,7 @@ static void take_sample(struct ht_lane *lane, uint32_t number) {
     lane->rss_bytes[number] = usable_bytes - live_bytes;
     lane->untouched_bytes[number] = atomic_load(&accounting->untouched_bytes);
     lane->samples_taken++;
-    look_at_peak(accounting, live_bytes, usable_bytes);
+    note_peak(accounting, live_bytes, usable_bytes);
     if (!accounting->figures->report_values || !ht_probe_due(&accounting->probe, number, live_bytes)) return;
     struct ht_report_row *row = &accounting->figures->report[accounting->probe.count];
     row->sample = number;

@@ -40,7 +40,7 @@ static void find_build_id(const char *notes, size_t bytes, struct note_search *s
     }
 }
 
-static int look_at_object(struct dl_phdr_info *info, size_t size, void *context) {
+static int visit_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size;
     struct note_search *search = context;
     uintptr_t first = UINTPTR_MAX;
@@ -144,6 +144,6 @@ bool ht_service_proof(const struct ht_job *job, const struct ht_allocator *kind,
         snprintf(outcome->path, sizeof outcome->path, "%s", found.dli_fname);
     }
     struct note_search search = {(uintptr_t)base, outcome->build_id, sizeof outcome->build_id};
-    dl_iterate_phdr(look_at_object, &search);
+    dl_iterate_phdr(visit_object, &search);
     return prove_libc(job, outcome);
 }

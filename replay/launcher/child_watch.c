@@ -11,14 +11,14 @@
 #include <unistd.h>
 
 // Often enough for whoever looks on, too seldom to disturb who is measured.
-enum { LOOK_MS = 200, IDLE_SECONDS_MAX = 60, IDLE_LOOKS_MAX = IDLE_SECONDS_MAX * 1000 / LOOK_MS };
+enum { POLL_MS = 200, IDLE_SECONDS_MAX = 60, IDLE_POLLS_MAX = IDLE_SECONDS_MAX * 1000 / POLL_MS };
 
-struct looking {
+struct polled_child {
     pid_t child;
     int process_fd;  // -1: this kernel has none
     double begun_s;
     uint64_t cpu_ns;
-    int idle_looks;  // in a row; counted, because while we are stopped ourselves no time passes
+    int idle_polls;  // in a row; counted, because while we are stopped ourselves no time passes
 };
 
 static double now_s(void) {
@@ -27,17 +27,17 @@ static double now_s(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static bool ended(const struct looking *looking, int *status) {
+static bool ended(const struct polled_child *polled, int *status) {
     pid_t got;
-    while ((got = waitpid(looking->child, status, WNOHANG)) < 0 && errno == EINTR) {
+    while ((got = waitpid(polled->child, status, WNOHANG)) < 0 && errno == EINTR) {
     }
     return got != 0;
 }
 
-static void wait_a_little(const struct looking *looking) {
+static void wait_a_little(const struct polled_child *polled) {
     const struct timespec moment = {.tv_nsec = 5000000};
-    struct pollfd process = {.fd = looking->process_fd, .events = POLLIN};
-    if (looking->process_fd >= 0) poll(&process, 1, LOOK_MS);
+    struct pollfd process = {.fd = polled->process_fd, .events = POLLIN};
+    if (polled->process_fd >= 0) poll(&process, 1, POLL_MS);
     else nanosleep(&moment, NULL);
 }
 
@@ -54,27 +54,28 @@ static bool sleeps(pid_t child) {
     return name_end && name_end[1] == ' ' && name_end[2] == 'S';
 }
 
-static bool hangs(struct looking *looking) {
+static bool hangs(struct polled_child *polled) {
     clockid_t clock;
     struct timespec used = {0};
-    if (looking->process_fd < 0) return false;  // then looks are not LOOK_MS apart
-    if (clock_getcpuclockid(looking->child, &clock) || clock_gettime(clock, &used)) return false;
+    if (polled->process_fd < 0) return false;  // then polls are not POLL_MS apart
+    if (clock_getcpuclockid(polled->child, &clock) || clock_gettime(clock, &used)) return false;
     uint64_t cpu_ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-    bool idle = cpu_ns == looking->cpu_ns && sleeps(looking->child);
-    looking->cpu_ns = cpu_ns;
-    looking->idle_looks = idle ? looking->idle_looks + 1 : 0;
-    return looking->idle_looks >= IDLE_LOOKS_MAX;
+    bool idle = cpu_ns == polled->cpu_ns && sleeps(polled->child);
+    polled->cpu_ns = cpu_ns;
+    polled->idle_polls = idle ? polled->idle_polls + 1 : 0;
+    return polled->idle_polls >= IDLE_POLLS_MAX;
 }
 
-static bool give_up(struct looking *looking, const struct ht_child_watch *watch, char *problem, size_t room) {
-    double seconds = now_s() - looking->begun_s;
+static bool give_up(struct polled_child *polled, const struct ht_child_watch *watch, char *problem,
+                    size_t room) {
+    double seconds = now_s() - polled->begun_s;
     if (watch->waiting) watch->waiting(watch->context, seconds);
     if (watch->timeout_ns && seconds * 1e9 > (double)watch->timeout_ns) {
         snprintf(problem, room, "had not ended after %.3g s (--timeout), and was killed",
                  (double)watch->timeout_ns / 1e9);
         return true;
     }
-    if (!watch->may_idle && hangs(looking)) {
+    if (!watch->may_idle && hangs(polled)) {
         snprintf(problem, room, "hangs: it took no CPU time for %d s, and was killed", IDLE_SECONDS_MAX);
         return true;
     }
@@ -83,16 +84,16 @@ static bool give_up(struct looking *looking, const struct ht_child_watch *watch,
 
 bool ht_child_await(pid_t child, const struct ht_child_watch *watch, int *status, char *problem,
                     size_t room) {
-    struct looking looking = {
+    struct polled_child polled = {
         .child = child, .process_fd = (int)syscall(SYS_pidfd_open, child, 0), .begun_s = now_s()};
     bool by_itself = true;
-    while (!ended(&looking, status)) {
-        if (by_itself && give_up(&looking, watch, problem, room)) {
+    while (!ended(&polled, status)) {
+        if (by_itself && give_up(&polled, watch, problem, room)) {
             kill(child, SIGKILL);
             by_itself = false;
         }
-        wait_a_little(&looking);
+        wait_a_little(&polled);
     }
-    if (looking.process_fd >= 0) close(looking.process_fd);
+    if (polled.process_fd >= 0) close(polled.process_fd);
     return by_itself;
 }

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 // Whoever starts new ones faster than they can be ended is given up.
-enum { LOOKS_MAX = 2000, LOOK_NS = 1000000 };
+enum { POLLS_MAX = 2000, POLL_NS = 1000000 };
 
 bool ht_left_processes_adopt(void) {
     siginfo_t info;
@@ -29,9 +29,9 @@ static void kill_children(void) {
 }
 
 uint32_t ht_left_processes_end(void) {
-    const struct timespec moment = {.tv_nsec = LOOK_NS};
+    const struct timespec moment = {.tv_nsec = POLL_NS};
     uint32_t ended = 0;
-    for (int look = 0; look < LOOKS_MAX; look++) {
+    for (int polls = 0; polls < POLLS_MAX; polls++) {
         pid_t got;
         while ((got = waitpid(-1, NULL, WNOHANG)) > 0) ended++;
         if (got < 0) break;

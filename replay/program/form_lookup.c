@@ -38,8 +38,8 @@ static void take(struct lookup *lookup, uint32_t stream, const struct ht_events 
     }
 }
 
-static int look_at_section(void *context, const struct ht_section_place *place,
-                           const struct ht_events *events) {
+static int visit_section(void *context, const struct ht_section_place *place,
+                         const struct ht_events *events) {
     struct lookup *lookup = context;
     struct ht_form_state *form = lookup->form;
     (void)place;
@@ -68,7 +68,7 @@ int ht_form_look_up(const struct ht_built_form *built, struct ht_looked_up *call
     form->error = error;
     if (lookup.passed && lookup.wanted) {
         for (uint32_t i = 0; i < streams; i++) set_wanted(&lookup, i);
-        failed = ht_form_each_section(form, look_at_section, &lookup);
+        failed = ht_form_each_section(form, visit_section, &lookup);
     } else {
         errno = ENOMEM;
         ht_error_system(error, form->path, "looking for events");

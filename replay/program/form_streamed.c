@@ -13,7 +13,7 @@
 
 enum { STACK_BYTES = 256 << 10 };
 
-static const struct timespec look_again = {.tv_nsec = 10000000};
+static const struct timespec poll_again = {.tv_nsec = 10000000};
 
 struct ht_decoder {
     pthread_t thread;
@@ -44,7 +44,7 @@ static int damaged(struct ht_decoder *decoder) {
 }
 
 // Learns how many chunks have been left. Returns 0, or -1 with error.
-static int look_at_left(struct ht_decoder *decoder) {
+static int check_left(struct ht_decoder *decoder) {
     uint32_t left = atomic_load(&decoder->shared->chunks_left), more = left - decoder->left_seen;
     if (more > decoder->slots_used) return damaged(decoder);
     decoder->slots_used -= more;
@@ -100,9 +100,9 @@ static int link_begun(struct ht_form_state *form) {
 
 static int await_slots(struct ht_decoder *decoder, uint32_t wanted) {
     while (slots_free(decoder) < wanted) {
-        if (atomic_load(&decoder->abandoned) || look_at_left(decoder)) return -1;
+        if (atomic_load(&decoder->abandoned) || check_left(decoder)) return -1;
         if (slots_free(decoder) >= wanted) break;
-        ht_futex_wait_shared(&decoder->shared->chunks_left, decoder->left_seen, &look_again);
+        ht_futex_wait_shared(&decoder->shared->chunks_left, decoder->left_seen, &poll_again);
     }
     return 0;
 }
@@ -117,7 +117,7 @@ static uint32_t reserve(const struct ht_form_state *form) { return form->streams
 
 static int link_chunk(struct ht_form_state *form, uint32_t stream, const struct ht_chunk *chunk) {
     struct ht_decoder *decoder = form->sink_state;
-    if (atomic_load(&decoder->abandoned) || put_chunk(decoder, stream, chunk) || look_at_left(decoder))
+    if (atomic_load(&decoder->abandoned) || put_chunk(decoder, stream, chunk) || check_left(decoder))
         return -1;
     if (slots_free(decoder) > reserve(form)) return 0;
     // Whoever must make room may need any of what is begun (see replay_feed.c).
@@ -138,7 +138,7 @@ static int end_stream(struct ht_form_state *form, uint32_t stream) {
 // Threads that have little to do should not wait for theirs until a chunk is full.
 static int tick(struct ht_form_state *form) {
     struct ht_decoder *decoder = form->sink_state;
-    if (atomic_load(&decoder->abandoned) || look_at_left(decoder)) return -1;
+    if (atomic_load(&decoder->abandoned) || check_left(decoder)) return -1;
     if (slots_free(decoder) <= 2 * reserve(form)) return 0;
     if (link_begun(form)) return -1;
     atomic_store(&decoder->shared->complete_ns, form->at_ns);

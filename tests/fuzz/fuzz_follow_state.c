@@ -55,7 +55,7 @@ static struct merge *merge_piece(struct ht_raw_log *log, struct live_streams *li
     merge->heap.keeps_order = true;
     live_streams_open(live, log, &merge->streams);
     int status = state ? follow_state_restore(state, merge, live, &error) : 0;
-    if (!status) status = live_streams_look(live, true, &error);
+    if (!status) status = live_streams_poll(live, true, &error);
     if (!status && !merge_know_streams(merge)) status = -1;
     if (!status) {
         merge_stop_growing(merge);

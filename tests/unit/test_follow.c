@@ -81,8 +81,8 @@ static void open_growing(struct growing *g) {
     live_streams_open(&g->live, &g->log, &g->merge->streams);
 }
 
-static void look(struct growing *g) {
-    assert_int_equal(live_streams_look(&g->live, false, &g->error), 0);
+static void poll_once(struct growing *g) {
+    assert_int_equal(live_streams_poll(&g->live, false, &g->error), 0);
     assert_true(merge_know_streams(g->merge));
     for (uint32_t i = 0; i < g->merge->inputs; i++)
         if (g->merge->input[i].idle &&
@@ -108,21 +108,21 @@ static void close_growing(struct growing *g) {
     unlink(g->raw);
 }
 
-static void test_two_looks(void **state) {
+static void test_two_polls(void **state) {
     (void)state;
     struct growing g;
     open_growing(&g);
     put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
-    look(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 9), 0);
-    look(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 100), 1);
-    look(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 200), 1);
     close_growing(&g);
 }
 
-// A record of which the first look sees one half, wherever it is torn.
+// A record of which the first poll sees one half, wherever it is torn.
 static void test_torn_store(void **state) {
     (void)state;
     for (unsigned seen = 1; seen < 8; seen++) {
@@ -136,11 +136,11 @@ static void test_torn_store(void **state) {
             memcpy(whole, at, sizeof whole);
             if (late_half) memset(at, 0, seen);
             else memset(at + seen, 0, sizeof whole - seen);
-            look(&g);
+            poll_once(&g);
             memcpy(at, whole, sizeof whole);
-            look(&g);
+            poll_once(&g);
             assert_true(run_to(&g, 100000) <= 2);
-            look(&g);
+            poll_once(&g);
             assert_int_equal(run_to(&g, 200000), 2);
             assert_int_equal(g.merge->heap.live_bytes, 8 + 0x77);
             close_growing(&g);
@@ -154,12 +154,12 @@ static void test_modifier_waits_for_its_call(void **state) {
     open_growing(&g);
     put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
     ht_append_modifier(&g.cursor[0], HT_MODIFIER_COUNT, 3);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 19), 1);
     put(&g, 0, HT_RAW_CALLOC, 20, 0x2000, 5);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 100), 2);
     assert_int_equal(g.merge->heap.live_bytes, 8 + 15);
     close_growing(&g);
@@ -173,8 +173,8 @@ static void test_place_after_punching(void **state) {
     open_growing(&g);
     struct hole_punch punch = {.log = &g.log, .trace = "growing.bin"};
     for (uint64_t i = 1; i <= CALLS; i++) put(&g, 0, HT_RAW_MALLOC, 10 * i, 0x100000 + i * 0x50, i % 4096);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     for (uint64_t i = STEP; i <= CALLS && !punch.impossible; i += STEP) {
         struct stream_place before, after;
         assert_int_equal(run_to(&g, 10 * i), i);
@@ -198,8 +198,8 @@ static void test_horizon(void **state) {
     put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
     put(&g, 1, HT_RAW_MALLOC, 20, 0x2000, 8);
     put(&g, 1, HT_RAW_MALLOC, 60, 0x3000, 8);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 15), 1);
     assert_int_equal(run_to(&g, 59), 2);
     assert_int_equal(run_to(&g, 60), 3);
@@ -214,13 +214,13 @@ static void test_late_record(void **state) {
     open_growing(&g);
     put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
     put(&g, 1, HT_RAW_MALLOC, 100, 0x2000, 8);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 100), 2);
     put(&g, 0, HT_RAW_FREE, 50, 0x1000, 0);
     put(&g, 0, HT_RAW_MALLOC, 150, 0x1000, 8);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 120), 3);
     assert_int_equal(g.merge->late_records, 1);
     assert_int_equal(run_to(&g, 200), 4);
@@ -236,19 +236,19 @@ static void test_waits_for_the_free(void **state) {
     open_growing(&g);
     put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
     put(&g, 1, HT_RAW_MALLOC, 50, 0x1000, 16);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 60), 1);
     put(&g, 0, HT_RAW_FREE, 55, 0x1000, 0);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 70), 3);
     assert_int_equal(g.merge->heap.totals.anomalies, 0);
     assert_int_equal(g.merge->heap.totals.repairs, 1);
     // A free that never comes is not waited for longer than a millisecond, which is 1,000,000 stamps.
     put(&g, 0, HT_RAW_MALLOC, 100, 0x1000, 8);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 1000099), 3);
     assert_int_equal(run_to(&g, 1000100), 5);
     assert_int_equal(g.merge->heap.totals.anomalies, 1);
@@ -263,17 +263,17 @@ static void test_chunks_out_of_order(void **state) {
     struct ht_raw_chunk *first = place_chunk(&g), *second = place_chunk(&g), *third = place_chunk(&g);
     begin_chunk(&g, 1, second);
     put(&g, 1, HT_RAW_MALLOC, 20, 0x2000, 8);
-    look(&g);
-    look(&g);
+    poll_once(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 30), 1);
     begin_chunk(&g, 0, first);
     put(&g, 0, HT_RAW_MALLOC, 40, 0x1000, 8);
     begin_chunk(&g, 0, third);
     put(&g, 0, HT_RAW_FREE, 50, 0x1000, 0);
-    look(&g);
-    // The first chunk has a successor, so one look is enough for it.
+    poll_once(&g);
+    // The first chunk has a successor, so one poll is enough for it.
     assert_int_equal(run_to(&g, 60), 2);
-    look(&g);
+    poll_once(&g);
     assert_int_equal(run_to(&g, 70), 3);
     assert_int_equal(g.merge->heap.slots.live, 1);
     close_growing(&g);
@@ -300,7 +300,7 @@ static void append(struct program *p, unsigned thread, unsigned op, uint64_t add
     builder_put(&p->builder, &line, 1);
 }
 
-// The recorder has looked at a live block; how much of a small one is resident it does not tell.
+// The recorder has measured a live block; how much of a small one is resident it does not record.
 static void append_resident(struct program *p, unsigned thread, uint64_t address) {
     const uint64_t word[3] = {p->now, address, unit_random(&p->seed) % 30};
     ht_append_long(builder_cursor(&p->builder, thread), HT_LONG_RESIDENT_SO_FAR, word, 3);
@@ -436,7 +436,7 @@ static bool convert_piece(const char *raw, const char *trace, const char *state_
     live_streams_open(&live, &log, &merge->streams);
     if (state) assert_int_equal(follow_state_restore(state, merge, &live, &error), 0);
     follow_state_close(state);
-    assert_int_equal(live_streams_look(&live, true, &error), 0);
+    assert_int_equal(live_streams_poll(&live, true, &error), 0);
     assert_true(merge_know_streams(merge));
     merge_stop_growing(merge);
     merge->bytes_limit = bytes;
@@ -535,7 +535,7 @@ static void test_damaged_state(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_looks),
+        cmocka_unit_test(test_two_polls),
         cmocka_unit_test(test_torn_store),
         cmocka_unit_test(test_modifier_waits_for_its_call),
         cmocka_unit_test(test_place_after_punching),

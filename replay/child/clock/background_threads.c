@@ -5,7 +5,7 @@
 // - Each round of advancing sets the clock to a deadline, and nobody sleeps for less than a step of trace
 // time, so the rounds end.
 // - A sleeper whose time does not come, because who would advance the clock waits for a lock that the sleeper
-// holds, looks around after what it asked for by the real clock and PATIENCE_NS, and gets up if the trace
+// holds, polls after what it asked for by the real clock and PATIENCE_NS, and gets up if the trace
 // stands still and nobody works.
 // - The table's lock is held for a few instructions, futex wakes and pthread_cond_broadcast, none of which
 // waits for a lock of the allocator's, so that a thread that holds one may take it. A broadcast that comes
@@ -24,7 +24,7 @@
 #include "virtual_clock.h"
 
 enum { BACKGROUND_MAX = 64 };
-static const uint64_t PATIENCE_NS = 100000000, LOOK_NS = 1000000, WORK_NS = 5000000;
+static const uint64_t PATIENCE_NS = 100000000, POLL_NS = 1000000, WORK_NS = 5000000;
 
 enum state { NOBODY, AWAKE, ASLEEP, WOKEN };
 
@@ -34,7 +34,7 @@ struct ht_background {
     bool due;                      // woken because its deadline has come
     bool late;                     // awake, but not waited for any more
     uint64_t deadline_ns;          // in trace time
-    uint64_t place_ns, worked_ns;  // at the last look around: the trace's time, and the process's CPU clock
+    uint64_t place_ns, worked_ns;  // at the last poll: the trace's time, and the process's CPU clock
     pthread_cond_t *cond;
     uint64_t cpu_ns;  // its CPU clock when it slept last
 };
@@ -106,7 +106,7 @@ static void settle(void) {
     while (anyone_awaited()) {
         uint32_t seen = atomic_load(&table.slept);
         pthread_mutex_unlock(&table.lock);
-        ht_futex_wait_for(&table.slept, seen, LOOK_NS);
+        ht_futex_wait_for(&table.slept, seen, POLL_NS);
         pthread_mutex_lock(&table.lock);
         bool enough = ht_raw_clock_ns(CLOCK_MONOTONIC) - begun_ns > PATIENCE_NS;
         bool nobody_came = atomic_load(&table.slept) == seen;

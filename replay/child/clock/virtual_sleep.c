@@ -19,8 +19,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-// How often a wait for a semaphore looks whether its deadline has come, which wakes no such wait.
-static const uint64_t LOOK_NS = 1000000;
+// How often a wait for a semaphore polls whether its deadline has come, which wakes no such wait.
+static const uint64_t POLL_NS = 1000000;
 static const int64_t MONOTONIC_BEFORE_S = 1000000000;
 
 static uint64_t now_ns(clockid_t id) {
@@ -219,19 +219,19 @@ EXPORTED int sem_wait(sem_t *semaphore) {
     return failed;
 }
 
-// Looks again and again, because nothing but a post wakes who waits for a semaphore.
-static int look_for_semaphore(struct ht_background *mine, sem_t *semaphore, uint64_t asked_ns) {
+// Polls, because nothing but a post wakes who waits for a semaphore.
+static int poll_semaphore(struct ht_background *mine, sem_t *semaphore, uint64_t asked_ns) {
     bool by_trace = ht_virtual_clock_runs();
     uint64_t patience_ns = by_trace ? ht_background_patience_ns(asked_ns) : asked_ns;
     int failed = sem_trywait(semaphore);
-    for (uint64_t slept_ns = 0; failed && ht_background_asleep(mine); slept_ns += LOOK_NS) {
+    for (uint64_t slept_ns = 0; failed && ht_background_asleep(mine); slept_ns += POLL_NS) {
         if (slept_ns >= patience_ns) {
             if (!by_trace || !ht_background_trace_goes_on(mine)) break;
             patience_ns = slept_ns + ht_background_patience_ns(0);
         }
         if (by_trace != ht_virtual_clock_runs()) break;
-        struct timespec look = real_moment(CLOCK_MONOTONIC, LOOK_NS);
-        failed = ht_next.sem_clockwait(semaphore, CLOCK_MONOTONIC, &look);
+        struct timespec moment = real_moment(CLOCK_MONOTONIC, POLL_NS);
+        failed = ht_next.sem_clockwait(semaphore, CLOCK_MONOTONIC, &moment);
     }
     return failed;
 }
@@ -246,7 +246,7 @@ static int wait_for_semaphore(sem_t *semaphore, clockid_t id, const struct times
             ht_background_begin(NULL, by_trace ? ht_virtual_clock_trace_ns(id, moment) : HT_NO_DEADLINE_NS);
         struct timespec real = real_moment(id, left);
         if (!mine) return ht_next.sem_clockwait(semaphore, id, &real);
-        failed = look_for_semaphore(mine, semaphore, left);
+        failed = poll_semaphore(mine, semaphore, left);
         ht_background_end(mine);
     } while (failed && by_trace != ht_virtual_clock_runs());  // the trace has begun meanwhile
     if (failed) errno = ETIMEDOUT;

@@ -1,6 +1,6 @@
 // Why a streamed form can't deadlock: docs/replay-threads.md has the argument. What it needs of this file: a
-// chunk is left as soon as the next one's name is known; a starving thread's place is complete_ns, and it looks
-// again every millisecond, so that it holds up nobody.
+// chunk is left as soon as the next one's name is known; a starving thread's place is complete_ns, and it
+// polls again every millisecond, so that it holds up nobody.
 #include "replay_feed.h"
 
 #include <time.h>
@@ -9,7 +9,7 @@
 #include "raw_clock.h"
 #include "replay_window.h"
 
-static const struct timespec look_again = {.tv_nsec = 1000000};
+static const struct timespec poll_again = {.tv_nsec = 1000000};
 
 // Waits for the name of a chunk. The order matters: what is complete is read before the name is looked at, so
 // that an op that is linked in between is not before that time.
@@ -23,8 +23,8 @@ static uint32_t await_chunk(struct ht_lane *lane, _Atomic uint32_t *unit) {
         if (found && !filling) break;
         if (atomic_load(&lane->form->broken)) _exit(1);  // the launcher knows why
         if (!found) ht_window_tell_place(lane, complete_ns);
-        if (filling) ht_futex_wait_shared(&lane->form->filling, 1, &look_again);
-        else ht_futex_wait_shared(unit, 0, &look_again);
+        if (filling) ht_futex_wait_shared(&lane->form->filling, 1, &poll_again);
+        else ht_futex_wait_shared(unit, 0, &poll_again);
     }
     lane->starved_ns += ht_raw_clock_ns(CLOCK_MONOTONIC) - before_ns;
     lane->wait_cpu_ns += ht_thread_cpu_ns() - cpu_before_ns;
