@@ -74,8 +74,8 @@ struct ht_estimate ht_compare_pair(const struct ht_comparison *c, enum ht_figure
 }
 
 // The rounds whose value stands out, and the least value. Keeps what there is where memory is short.
-static void look_at_runs(const struct ht_measurements *m, size_t who, figure_of figure,
-                         struct ht_estimate *estimate) {
+static void note_outliers(const struct ht_measurements *m, size_t who, figure_of figure,
+                          struct ht_estimate *estimate) {
     size_t room = m->rounds ? m->rounds : 1;
     double *values = malloc(room * sizeof *values), *scratch = malloc(room * sizeof *scratch);
     bool *flags = calloc(room, sizeof *flags);
@@ -105,7 +105,7 @@ static struct ht_estimate estimate(const struct ht_measurements *m, const struct
         made.verdict = HT_VERDICT_NONE;
         made.more_rounds = NAN;
     }
-    look_at_runs(m, 1 + choice, compared[figure], &made);
+    note_outliers(m, 1 + choice, compared[figure], &made);
     return made;
 }
 

@@ -9,7 +9,7 @@
 
 enum { RESAMPLES = 9999, BOOTSTRAP_SEED = 20817 };
 static const double same_within = 0.01;
-const double ht_confidence = 0.95, ht_look_confidence = 0.995;
+const double ht_confidence = 0.95, ht_interim_confidence = 0.995;
 
 // Two-sided 95 % quantiles of Student's t for 1 to 4 degrees of freedom.
 static const double t_quantiles[] = {12.706, 4.303, 3.182, 2.776};

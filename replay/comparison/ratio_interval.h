@@ -21,8 +21,8 @@ struct ht_interval {
 };
 
 enum { HT_BOOTSTRAP_ROUNDS_MIN = 6 };
-extern const double ht_confidence;       // 0.95, what is shown
-extern const double ht_look_confidence;  // 0.995, what ends an experiment of open length
+extern const double ht_confidence;          // 0.95, what is shown
+extern const double ht_interim_confidence;  // 0.995, what ends an experiment of open length
 
 // The median of count values (which are reordered). NaN for none.
 double ht_median(double *values, size_t count);

@@ -354,13 +354,13 @@ static bool take_turn(void *context, const struct ht_turn *turn) {
 }
 
 // A figure is open while neither the verdict nor any of the conditions of --fail-if is settled by the
-// stricter interval. Looking several times would find a difference by chance more often than one look does.
+// stricter interval. Several analyses would find a difference by chance more often than one does.
 static bool is_open(const struct ht_experiment *x, enum ht_figure figure) {
     const struct ht_plan *plan = x->plan;
     for (size_t i = 0; i < plan->choices.count; i++) {
         struct ht_estimate estimate = {0};
         if (i == x->baseline) continue;
-        ht_compare_figure(&x->measurements, figure, i, x->baseline, ht_look_confidence, &estimate);
+        ht_compare_figure(&x->measurements, figure, i, x->baseline, ht_interim_confidence, &estimate);
         // What was never measured, because it failed, will not be by more rounds.
         if (estimate.ratio.count == 0) continue;
         if (figure <= HT_FIGURE_PEAK && estimate.verdict == HT_VERDICT_UNRESOLVED) return true;
@@ -369,7 +369,7 @@ static bool is_open(const struct ht_experiment *x, enum ht_figure figure) {
     return false;
 }
 
-static void look(void *context, uint32_t rounds, bool *time_open, bool *memory_open) {
+static void analyse_interim(void *context, uint32_t rounds, bool *time_open, bool *memory_open) {
     const struct ht_experiment *x = context;
     assert(rounds == x->measurements.rounds);
     *time_open = is_open(x, HT_FIGURE_TIME);
@@ -408,7 +408,7 @@ int ht_experiment_run(struct ht_experiment *x) {
                                    .timed_always = plan->pollution_bytes > 0,
                                    .cpus = cpus,
                                    .cpus_count = allowed_cpus(x, cpus)};
-    struct ht_executor executor = {x, take_turn, look, schedule_now_ns};
+    struct ht_executor executor = {x, take_turn, analyse_interim, schedule_now_ns};
     ht_progress_start(&x->progress);
     for (size_t i = 0; i < HT_CHOICES_MAX; i++) x->instructions[i] = NAN;
     if (plan->instructions && !ht_instructions_count(x)) {

@@ -15,8 +15,8 @@ struct rounds {
     uint64_t begun_ns, round_ns;  // of the whole, of the last round
 };
 
-uint32_t ht_schedule_next_look(uint32_t rounds) {
-    return rounds < HT_ROUNDS_LOOK ? HT_ROUNDS_LOOK : rounds + rounds / 2;
+uint32_t ht_schedule_next_interim(uint32_t rounds) {
+    return rounds < HT_ROUNDS_INTERIM ? HT_ROUNDS_INTERIM : rounds + rounds / 2;
 }
 
 static void draw_order(struct rounds *rounds, bool control) {
@@ -74,9 +74,9 @@ static bool budget_spent(const struct rounds *rounds, uint32_t done) {
 }
 
 // A pass whose figures are resolved is not run again.
-static void look(struct rounds *rounds, uint32_t done) {
+static void analyse_interim(struct rounds *rounds, uint32_t done) {
     bool time_open = false, memory_open = false;
-    rounds->executor->look(rounds->executor->context, done, &time_open, &memory_open);
+    rounds->executor->interim(rounds->executor->context, done, &time_open, &memory_open);
     rounds->time_open = rounds->time_open && time_open;
     rounds->memory_open = rounds->memory_open && memory_open;
 }
@@ -89,7 +89,7 @@ enum ht_schedule_end ht_schedule_run(const struct ht_schedule *schedule, struct 
                             .time_open = schedule->time_pass,
                             .memory_open = schedule->memory_pass,
                             .begun_ns = executor->now_ns(executor->context)};
-    uint32_t next_look = HT_ROUNDS_LOOK;
+    uint32_t next_interim = HT_ROUNDS_INTERIM;
     *done = 0;
     if (!warm_up(&rounds)) return HT_END_EARLY;
     for (;;) {
@@ -98,10 +98,10 @@ enum ht_schedule_end ht_schedule_run(const struct ht_schedule *schedule, struct 
         ++*done;
         rounds.round_ns = executor->now_ns(executor->context) - begun_ns;
         if (schedule->rounds && *done == schedule->rounds) return HT_END_ROUNDS;
-        if (!schedule->rounds && *done == next_look) {
-            look(&rounds, *done);
+        if (!schedule->rounds && *done == next_interim) {
+            analyse_interim(&rounds, *done);
             if (!rounds.time_open && !rounds.memory_open) return HT_END_RESOLVED;
-            next_look = ht_schedule_next_look(*done);
+            next_interim = ht_schedule_next_interim(*done);
         }
         if (budget_spent(&rounds, *done)) return HT_END_BUDGET;
     }

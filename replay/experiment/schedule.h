@@ -10,9 +10,9 @@
 #include "turn.h"
 
 enum {
-    HT_ROUNDS_MIN = 3,    // that always run, whatever the budget
-    HT_ROUNDS_LOOK = 8,   // first look at what is resolved
-    HT_ROUNDS_TIMED = 8,  // of an open number of rounds, those with a timed pass: it decides nothing
+    HT_ROUNDS_MIN = 3,      // that always run, whatever the budget
+    HT_ROUNDS_INTERIM = 8,  // the first interim analysis: what is resolved?
+    HT_ROUNDS_TIMED = 8,    // of an open number of rounds, those with a timed pass: it decides nothing
     HT_SCHEDULE_CPUS = 1024
 };
 
@@ -31,8 +31,9 @@ struct ht_executor {
     void *context;
     // False: nothing may run after this.
     bool (*turn)(void *context, const struct ht_turn *turn);
-    // Whether the figures of the time (memory) pass need more rounds than there have been.
-    void (*look)(void *context, uint32_t rounds, bool *time_open, bool *memory_open);
+    // The interim analysis: whether the figures of the time (memory) pass need more rounds than there have
+    // been.
+    void (*interim)(void *context, uint32_t rounds, bool *time_open, bool *memory_open);
     uint64_t (*now_ns)(void *context);
 };
 
@@ -49,7 +50,7 @@ enum ht_schedule_end {
 enum ht_schedule_end ht_schedule_run(const struct ht_schedule *schedule, struct ht_random *random,
                                      const struct ht_executor *executor, uint32_t *rounds_done);
 
-// After how many rounds the next look is, after rounds have been looked at: half as many again.
-uint32_t ht_schedule_next_look(uint32_t rounds);
+// After how many rounds the next interim analysis is, when one was made after `rounds`: half as many again.
+uint32_t ht_schedule_next_interim(uint32_t rounds);
 
 #endif

@@ -37,8 +37,8 @@ static void take_samples(const struct ht_trace_facts *facts, struct ht_recorded_
 
 static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-// What the recording missed, and the last that is known of the program, be it a call, a look at its memory or
-// the end of a thread.
+// What the recording missed, and the last that is known of the program, be it a call, a sample of its memory
+// or the end of a thread.
 static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_facts *facts,
                        struct ht_recorded_program *program, struct ht_error *error) {
     char *text = ht_trace_totals_json(reader, error);
@@ -49,14 +49,14 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
     program->anomalies = (uint64_t)json_integer_value(json_object_get(totals, "anomalies"));
     program->foreign_frees = (uint64_t)json_integer_value(json_object_get(totals, "foreign_frees"));
     program->repairs = (uint64_t)json_integer_value(json_object_get(totals, "repairs"));
-    json_int_t looked = json_integer_value(json_object_get(totals, "freed_looked_at"));
+    json_int_t probed = json_integer_value(json_object_get(totals, "freed_looked_at"));
     const json_t *explained = json_object_get(totals, "recorded_explained_bytes");
     if (json_is_integer(explained) && json_integer_value(explained) >= 0 &&
         (uint64_t)json_integer_value(explained) < program->share.explained_bytes) {
         program->share.explained_bytes = (uint64_t)json_integer_value(explained);
     }
     json_int_t warm = json_integer_value(json_object_get(totals, "freed_warm"));
-    program->freed_warm_share = looked > 0 && warm >= 0 && warm <= looked ? (double)warm / (double)looked : 1;
+    program->freed_warm_share = probed > 0 && warm >= 0 && warm <= probed ? (double)warm / (double)probed : 1;
     json_decref(totals);
     free(text);
     if (duration_ns > 0) program->end_ns = (uint64_t)duration_ns;

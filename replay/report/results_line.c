@@ -276,8 +276,8 @@ static json_t *run_json(const struct ht_run_result *line) {
     return run;
 }
 
-// A pipe or a device has nothing to look at.
-static const char *look_at(int fd) {
+// A pipe or a device has nothing to check.
+static const char *check_output(int fd) {
     struct stat status;
     char first = 0, last = 0;
     if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size == 0) return NULL;
@@ -290,7 +290,7 @@ static const char *look_at(int fd) {
 int ht_results_open(const char *path, struct ht_error *error) {
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0) return ht_error_system(error, path, "results can't be appended");
-    const char *problem = look_at(fd);
+    const char *problem = check_output(fd);
     if (!problem) return fd;
     close(fd);
     errno = 0;

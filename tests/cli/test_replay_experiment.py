@@ -124,7 +124,7 @@ def test_copies_of_one_thread_are_not_pinned(tools: Tools, trace: Path, tmp_path
 
 
 def test_a_difference_ends_an_open_number_of_rounds(tools: Tools, trace: Path, tmp_path: Path) -> None:
-    """glibc and jemalloc differ in peak RSS by far: the memory pass ends at the first look."""
+    """glibc and jemalloc differ in peak RSS by far: the memory pass ends at the first interim analysis."""
     results = tmp_path / "r.jsonl"
     tools.succeed([tools.replay_program, "--alloc", "glibc,jemalloc", "--pass", "memory", "-o", results, trace])
     assert max(row["round"] for row in rows_of(results)) == 7

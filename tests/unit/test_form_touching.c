@@ -121,7 +121,7 @@ static const struct event fill[] = {{OP(MALLOC, PLAIN), 0, 0, 1, 4 << 20},
 static const struct ht_residency full = {.event = 0, .pages_before = 24, .pages_after = 1024};
 static const struct ht_residency_step steps[] = {{0, 96 * MS, 1024}, {0, 32 * MS, 512}};
 
-static void a_block_is_filled_between_looks(void **state) {
+static void a_block_is_filled_between_probes(void **state) {
     (void)state;
     struct ht_built_form built;
     const struct told told = {fill, LENGTH(fill), 1, &full, steps, LENGTH(steps), NULL, 0};
@@ -328,7 +328,7 @@ static void traces_by_chance_keep_order(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_is_filled_between_looks),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_is_filled_between_probes),
                                        cmocka_unit_test(pauses_and_copies_are_filled_too),
                                        cmocka_unit_test(a_pause_touches_nothing),
                                        cmocka_unit_test(only_its_own_thread_fills_a_block),

@@ -12,7 +12,7 @@ struct mock {
     size_t count;
     uint64_t clock_ns, turn_ns;
     uint32_t time_resolved_at, memory_resolved_at;  // rounds; 0: never
-    uint32_t looks[64], looks_count;
+    uint32_t interims[64], interims_count;
     size_t fail_at;  // turns; 0: never
 };
 
@@ -24,10 +24,10 @@ static bool take_turn(void *context, const struct ht_turn *turn) {
     return mock->count != mock->fail_at;
 }
 
-static void look(void *context, uint32_t rounds, bool *time_open, bool *memory_open) {
+static void analyse_interim(void *context, uint32_t rounds, bool *time_open, bool *memory_open) {
     struct mock *mock = context;
-    assert_true(mock->looks_count < 64);
-    mock->looks[mock->looks_count++] = rounds;
+    assert_true(mock->interims_count < 64);
+    mock->interims[mock->interims_count++] = rounds;
     *time_open = !mock->time_resolved_at || rounds < mock->time_resolved_at;
     *memory_open = !mock->memory_resolved_at || rounds < mock->memory_resolved_at;
 }
@@ -38,7 +38,7 @@ static struct mock mock;
 
 static enum ht_schedule_end run(const struct ht_schedule *schedule, uint64_t seed, uint32_t *rounds) {
     struct ht_random random = {seed};
-    struct ht_executor executor = {&mock, take_turn, look, mock_now_ns};
+    struct ht_executor executor = {&mock, take_turn, analyse_interim, mock_now_ns};
     return ht_schedule_run(schedule, &random, &executor, rounds);
 }
 
@@ -78,7 +78,7 @@ static void everybody_runs_once_in_each_pass_of_a_round(void **state) {
         }
     }
     assert_int_equal(mock.count, 4 + 20 * 3 * 5);  // the warm-up leaves the control out
-    assert_int_equal(mock.looks_count, 0);
+    assert_int_equal(mock.interims_count, 0);
 }
 
 static void the_null_replayer_comes_first_and_the_rest_in_changing_order(void **state) {
@@ -137,7 +137,7 @@ static void a_round_is_pinned_to_one_of_the_processors(void **state) {
     assert_int_equal(mock.turns[0].cpu, -1);
 }
 
-static void looks_are_far_between_and_end_it(void **state) {
+static void interim_analyses_are_far_between_and_end_it(void **state) {
     (void)state;
     struct ht_schedule schedule = both_passes(0);
     uint32_t rounds;
@@ -145,8 +145,8 @@ static void looks_are_far_between_and_end_it(void **state) {
     assert_int_equal(run(&schedule, 5, &rounds), HT_END_RESOLVED);
     assert_int_equal(rounds, 27);
     const uint32_t expected[] = {8, 12, 18, 27};
-    assert_int_equal(mock.looks_count, 4);
-    assert_memory_equal(mock.looks, expected, sizeof expected);
+    assert_int_equal(mock.interims_count, 4);
+    assert_memory_equal(mock.interims, expected, sizeof expected);
 }
 
 static void a_resolved_pass_runs_no_more(void **state) {
@@ -230,7 +230,7 @@ int main(void) {
         TEST(the_null_replayer_comes_first_and_the_rest_in_changing_order),
         TEST(a_seed_repeats_its_schedule),
         TEST(a_round_is_pinned_to_one_of_the_processors),
-        TEST(looks_are_far_between_and_end_it),
+        TEST(interim_analyses_are_far_between_and_end_it),
         TEST(a_resolved_pass_runs_no_more),
         TEST(the_budget_ends_between_rounds),
         TEST(some_rounds_always_run),

@@ -55,7 +55,7 @@ static void the_stricter_interval_holds_the_other(void **state) {
     double ratios[18];
     for (size_t k = 0; k < 18; k++) ratios[k] = noisy(&seed, 0.1);
     struct ht_interval shown = ht_ratio_interval(ratios, 18, ht_confidence);
-    struct ht_interval strict = ht_ratio_interval(ratios, 18, ht_look_confidence);
+    struct ht_interval strict = ht_ratio_interval(ratios, 18, ht_interim_confidence);
     assert_true(strict.low < shown.low && shown.high < strict.high && strict.estimate == shown.estimate);
 }
 
