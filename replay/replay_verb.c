@@ -10,8 +10,8 @@
 #include "allocator_list.h"
 #include "comparison_json.h"
 #include "comparison_text.h"
-#include "doubts.h"
 #include "experiment.h"
+#include "experiment_warnings.h"
 #include "fail_if_text.h"
 #include "live_guard.h"
 #include "machine_memory.h"
@@ -148,7 +148,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
         ht_say(stderr, "replay: no memory for the comparison\n");
         return -1;
     }
-    if (!early) ht_doubts(x, &comparison, before, &x->warnings);
+    if (!early) ht_experiment_warnings(x, &comparison, before, &x->warnings);
     int failed = 0;
     if (early && x->measurements.rounds < 2) failed = 0;  // half a round compares nothing
     else if (x->plan->json) failed = ht_comparison_print_json(stdout, &comparison);

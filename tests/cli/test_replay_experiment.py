@@ -224,7 +224,7 @@ def test_warnings_name_a_remedy(tools: Tools, trace: Path) -> None:
     assert quiet.stderr == b""
 
 
-def test_a_short_trace_and_a_lossy_one_are_doubted(tools: Tools, tmp_path: Path) -> None:
+def test_a_short_trace_and_a_lossy_one_are_warned_of(tools: Tools, tmp_path: Path) -> None:
     """16 calls, an anomaly and two foreign frees among them."""
     log = Path(__file__).parents[1] / "golden" / "imports" / "malloc_wrap_raw.txt"
     trace = tools.convert(log, tmp_path / "t.bin")

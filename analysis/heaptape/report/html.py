@@ -77,9 +77,9 @@ class Chapter:
 
 
 def build_chapter(
-    experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, doubts: Sequence[str] = ()
+    experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, remarks: Sequence[str] = ()
 ) -> Chapter:
-    """All figures and words about one experiment; doubts are sentences of `read_results`."""
+    """All figures and words about one experiment; remarks are sentences of `read_results`."""
     runs = experiment.runs
     base = choose_baseline(runs, baseline)
     comparison = compare(experiment.all_runs, base, seed)
@@ -93,7 +93,7 @@ def build_chapter(
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
         classes)
-    warnings = [f"{sentence}." for sentence in doubts] + provenance.result_warnings(experiment, comparison)
+    warnings = [f"{sentence}." for sentence in remarks] + provenance.result_warnings(experiment, comparison)
     if trace:
         warnings = provenance.trace_warnings(trace) + warnings
     else:
@@ -261,8 +261,8 @@ def write_report(
     chapters = []
     for experiment in experiments(frame):
         found = find_trace(experiment, given)
-        doubts = [sentence for key in ("cut_short", "repeated") for sentence in frame.attrs.get(key, [])]
-        chapters.append(build_chapter(experiment, found, baseline, seed, doubts))
+        remarks = [sentence for key in ("cut_short", "repeated") for sentence in frame.attrs.get(key, [])]
+        chapters.append(build_chapter(experiment, found, baseline, seed, remarks))
         if found.trace:
             inputs.append(found.trace.path)
             found.trace.close()

@@ -278,7 +278,7 @@ class _RealRounds:
         if run.stdout_sha256 not in (None, found.recording.conduct.stdout_sha256) and not found.is_server:
             self.different.append(name)
 
-    def doubts(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """What is to be said of the runs."""
         runs, said = self.found.runs, []
         readings = sorted(len(run.process.times_s) for run in runs)[len(runs) // 2] if runs else 0
@@ -361,7 +361,7 @@ def _measure(options: argparse.Namespace, program: Program, tools: _Tools, alloc
         if not rounds.run(real[block]):
             break
     found.rounds, found.rows = rounds.done, read_results(folder / "replay.jsonl")
-    found.warnings += rounds.doubts()
+    found.warnings += rounds.warnings()
     return found
 
 

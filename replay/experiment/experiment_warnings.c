@@ -1,4 +1,4 @@
-#include "doubts.h"
+#include "experiment_warnings.h"
 
 #include <math.h>
 #include <string.h>
@@ -7,8 +7,8 @@ enum { FEW_CALLS = 10000, SUGGESTED_ROUNDS = 12 };
 static const double busy_cores_max = 0.2, stolen_share_max = 0.02, repaired_share_max = 0.001;
 static const double dropped_share_max = 0.01, control_error_max = 0.01, short_run_ns = 500e3;
 
-static void doubt_machine(const struct ht_experiment *x, const struct ht_activity *before,
-                          struct ht_warnings *warnings) {
+static void warn_of_machine(const struct ht_experiment *x, const struct ht_activity *before,
+                            struct ht_warnings *warnings) {
     struct ht_activity now;
     ht_activity_read(&now);
     double wall_s = now.wall_s - before->wall_s;
@@ -48,8 +48,8 @@ static void suggest_thp(const struct ht_experiment *x, const char *mode, char *r
     }
 }
 
-static void doubt_settings(const struct ht_experiment *x, const struct ht_recorded_program *program,
-                           struct ht_warnings *warnings) {
+static void warn_of_settings(const struct ht_experiment *x, const struct ht_recorded_program *program,
+                             struct ht_warnings *warnings) {
     const struct ht_machine *machine = &x->machine;
     if (machine->governor[0] && strcmp(machine->governor, "performance")) {
         ht_warn(warnings, HT_WARNING_GOVERNOR, "cpupower frequency-set -g performance",
@@ -70,8 +70,8 @@ static void doubt_settings(const struct ht_experiment *x, const struct ht_record
     }
 }
 
-static void doubt_trace(const struct ht_experiment *x, const struct ht_recorded_program *program,
-                        struct ht_warnings *warnings) {
+static void warn_of_trace(const struct ht_experiment *x, const struct ht_recorded_program *program,
+                          struct ht_warnings *warnings) {
     uint64_t calls = x->built->calls_total;
     if (calls < FEW_CALLS) {
         ht_warn(warnings, HT_WARNING_FEW_EVENTS, "record a longer workload",
@@ -96,8 +96,8 @@ static bool harness_prevails(const struct ht_comparison *c) {
     return false;
 }
 
-static void doubt_time(const struct ht_experiment *x, const struct ht_comparison *c,
-                       struct ht_warnings *warnings) {
+static void warn_of_time(const struct ht_experiment *x, const struct ht_comparison *c,
+                         struct ht_warnings *warnings) {
     double least_ns = INFINITY, readings = (double)(x->readings_taken + x->readings_dropped);
     for (size_t i = 0; i < c->count; i++) least_ns = fmin(least_ns, c->allocators[i].time_ns.median);
     double run_ns = (least_ns + c->harness_ns) * x->repeats;
@@ -116,7 +116,7 @@ static void doubt_time(const struct ht_experiment *x, const struct ht_comparison
     }
 }
 
-static void doubt_control(const struct ht_comparison *c, struct ht_warnings *warnings) {
+static void warn_of_control(const struct ht_comparison *c, struct ht_warnings *warnings) {
     for (int figure = 0; figure < HT_FIGURES; figure++) {
         const struct ht_interval *control = &c->controls[figure];
         if (!(control->low > 1 + control_error_max) && !(control->high < 1 - control_error_max)) continue;
@@ -138,8 +138,8 @@ static size_t most_rounds_needed(const struct ht_comparison *c) {
     return (size_t)most;
 }
 
-static void doubt_rounds(const struct ht_experiment *x, const struct ht_comparison *c,
-                         struct ht_warnings *warnings) {
+static void warn_of_rounds(const struct ht_experiment *x, const struct ht_comparison *c,
+                           struct ht_warnings *warnings) {
     size_t more = most_rounds_needed(c);
     char remedy[160];
     if (c->count < 2) return;
@@ -159,12 +159,12 @@ static void doubt_rounds(const struct ht_experiment *x, const struct ht_comparis
     }
 }
 
-void ht_doubts(const struct ht_experiment *x, const struct ht_comparison *c, const struct ht_activity *before,
-               struct ht_warnings *warnings) {
-    doubt_trace(x, c->program, warnings);
-    doubt_machine(x, before, warnings);
-    doubt_settings(x, c->program, warnings);
-    if (x->plan->time_pass) doubt_time(x, c, warnings);
-    doubt_control(c, warnings);
-    doubt_rounds(x, c, warnings);
+void ht_experiment_warnings(const struct ht_experiment *x, const struct ht_comparison *c,
+                            const struct ht_activity *before, struct ht_warnings *warnings) {
+    warn_of_trace(x, c->program, warnings);
+    warn_of_machine(x, before, warnings);
+    warn_of_settings(x, c->program, warnings);
+    if (x->plan->time_pass) warn_of_time(x, c, warnings);
+    warn_of_control(c, warnings);
+    warn_of_rounds(x, c, warnings);
 }
