@@ -46,7 +46,7 @@ struct measured {
     uint32_t lanes_count, scale, repeats;
     uint32_t copy_slots;  // from one copy's slots to the next one's
     void **table;
-    _Atomic uint32_t *handovers;
+    _Atomic uint32_t *dependencies;
     struct ht_verify *verify;  // NULL but in a pass that checks the allocator
     char *pollution;  // one working set for all threads, or NULL: a program of many has no more cache
     int statm_fd;
@@ -100,7 +100,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     const struct ht_job *job = &run->job;
     struct ht_form *form = run->form;
     lane->table = run->table + (size_t)copy * run->copy_slots;
-    lane->handovers = run->handovers + (size_t)copy * run->copy_slots;
+    lane->dependencies = run->dependencies + (size_t)copy * run->copy_slots;
     lane->page_stride = run->replaying ? 0 : HT_TOUCH_PAGE_BYTES;
     lane->touch = job->touch;
     lane->touch_free = job->touch_free;
@@ -144,7 +144,7 @@ static void prepare_lanes(struct measured *run) {
     run->copy_slots = (run->form->slots + 15) / 16 * 16;
     size_t slots = (size_t)run->copy_slots * run->scale;
     run->table = shared_table(slots * sizeof(void *), outcome);
-    run->handovers = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
+    run->dependencies = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
     run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
     prepare_verify(run, slots);
     const struct ht_job *job = &run->job;
@@ -351,7 +351,8 @@ static void begin_again(struct measured *run) {
     ht_window_rewind(&run->window, ended_ns > low_ns ? ended_ns : low_ns);
     free_left(run);
     if (run->lanes_count > 1) {
-        memset((void *)run->handovers, 0, (size_t)run->copy_slots * run->scale * sizeof *run->handovers);
+        memset((void *)run->dependencies, 0,
+               (size_t)run->copy_slots * run->scale * sizeof *run->dependencies);
     }
     allocate_inherited(run);
 }

@@ -5,7 +5,7 @@
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_window.h"
-#include "slot_handover.h"
+#include "slot_dependency.h"
 
 static struct ht_account_class *class_of(struct ht_accounting *accounting, uint64_t requested_bytes) {
     return &accounting->classes[ht_size_class(requested_bytes)];
@@ -160,7 +160,7 @@ void ht_accounting_run(struct ht_lane *lane) {
     while (word) {
         switch (ht_word_op(*word)) {
         case HT_WORD_TIME: ht_window_advance(lane, ht_word_time_ns(*word++)); break;
-        case HT_WORD_ORDER: ht_handover(lane, ht_word_slot(*word), ht_word_arg(*word)), word++; break;
+        case HT_WORD_ORDER: ht_dependency(lane, ht_word_slot(*word), ht_word_arg(*word)), word++; break;
         case HT_WORD_MARK:
             if (ht_word_slot(*word) == HT_MARK_END) {
                 word = ht_feed_next(lane);

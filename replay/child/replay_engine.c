@@ -12,7 +12,7 @@
 #include "replay_feed.h"
 #include "replay_window.h"
 #include "rss_probe.h"
-#include "slot_handover.h"
+#include "slot_dependency.h"
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 

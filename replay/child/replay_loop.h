@@ -49,7 +49,7 @@ do_time_word:
     ht_window_advance(lane, ht_word_time_ns(word[-1]));
     NEXT();
 do_order_word:
-    ht_handover(lane, ht_word_slot(low), ARG());
+    ht_dependency(lane, ht_word_slot(low), ARG());
     NEXT();
 do_mark_word:
     if (lane->stops_at >> ht_word_slot(low) & 1) return word;

@@ -28,7 +28,7 @@ enum ht_word_op {
     HT_WORD_REALLOC,  // slot, arg: size; then the size so far
     HT_WORD_WIDE,     // slot, arg: enum ht_wide; then size, its extra operand, pages to touch
     HT_WORD_TIME,     // arg and slot: trace time in ns of the op that comes next
-    HT_WORD_ORDER,    // slot, arg: number of a handover << 1 | whether to publish it or wait for it
+    HT_WORD_ORDER,    // slot, arg: number of a dependency << 1 | whether to publish it or wait for it
     HT_WORD_MARK      // slot: enum ht_mark, arg: its number
 };
 
@@ -66,8 +66,8 @@ static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the lo
 
 #define HT_SLOTS_LIMIT     (1u << HT_WORD_SLOT_BITS)
 #define HT_TIME_LIMIT_NS   (1ull << (HT_WORD_SLOT_BITS + 32))
-#define HT_PAGES_BY_RULE   UINT64_MAX
-#define HT_HANDOVER_NUMBER (UINT32_MAX >> 1)  // handovers of a slot are numbered modulo this and one
+#define HT_PAGES_BY_RULE     UINT64_MAX
+#define HT_DEPENDENCY_NUMBER (UINT32_MAX >> 1)  // dependencies of a slot are numbered modulo this and one
 
 // A thread tells its place in trace time before any op that is this much later than the place it told last.
 // The window between threads must not be smaller (see replay_window.c).
@@ -121,8 +121,8 @@ static inline uint64_t ht_word_time(uint64_t time_ns) { return time_ns << HT_WOR
 static inline uint64_t ht_word_mark(enum ht_mark mark, uint32_t number) {
     return ht_word(HT_WORD_MARK, mark, number);
 }
-static inline uint64_t ht_word_order(uint32_t slot, uint32_t handover, uint32_t publish) {
-    return ht_word(HT_WORD_ORDER, slot, handover << 1 | publish);
+static inline uint64_t ht_word_order(uint32_t slot, uint32_t dependency, uint32_t publish) {
+    return ht_word(HT_WORD_ORDER, slot, dependency << 1 | publish);
 }
 static inline uint32_t ht_word_slot(uint64_t word) { return (uint32_t)word >> HT_WORD_OP_BITS; }
 static inline enum ht_word_op ht_word_op(uint64_t word) {

@@ -1,4 +1,4 @@
-// The first pass: each thread's number of events, and the handovers of slots from thread to thread.
+// The first pass: each thread's number of events, and the dependencies of slots between threads.
 #include "form_sections.h"
 #include "form_state.h"
 

@@ -18,7 +18,7 @@ struct ht_slot_state {
         uint64_t bytes;       // while writing: of the live block, or HT_NOT_LIVE
     };
     uint32_t last_thread;
-    uint32_t handovers;
+    uint32_t dependencies;
 };
 static_assert(sizeof(struct ht_slot_state) == 16, "slots of a cache line");
 

@@ -137,7 +137,7 @@ static int mark_end(struct writing *writing, uint32_t number, uint64_t event) {
 static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *state, uint32_t thread,
                           uint32_t slot) {
     if (state->last_thread != HT_NOBODY && state->last_thread != thread) {
-        ht_stream_put(stream, ht_word_order(slot, state->handovers & HT_HANDOVER_NUMBER, 0));
+        ht_stream_put(stream, ht_word_order(slot, state->dependencies & HT_DEPENDENCY_NUMBER, 0));
     }
     state->last_thread = thread;
 }
@@ -276,7 +276,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     stream->operations++;
     count_calls(form->built, op.function, 1);
     if (hands_over(form, event)) {
-        ht_stream_put(stream, ht_word_order(op.slot, ++slot->handovers & HT_HANDOVER_NUMBER, 1));
+        ht_stream_put(stream, ht_word_order(op.slot, ++slot->dependencies & HT_DEPENDENCY_NUMBER, 1));
     }
     if (filled_later &&
         ht_touching_begin(&writing->touching, &birth, op.slot, thread, op.bytes, time_ns, op.pages))

@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <stdbool.h>
 
-#include "handover_word.h"
+#include "dependency_word.h"
 
 static bool one_cpu_only(void) {
     cpu_set_t allowed;
@@ -17,7 +17,7 @@ static double turn_cost_ns(void) {
     uint64_t least_ns = UINT64_MAX;
     for (int i = 0; i < TRIES; i++) {
         uint64_t before_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
-        ht_handover_spin(&word, 1, TURNS);
+        ht_dependency_spin(&word, 1, TURNS);
         uint64_t ns = ht_raw_clock_ns(CLOCK_MONOTONIC) - before_ns;
         if (ns < least_ns) least_ns = ns;
     }

@@ -60,7 +60,7 @@ typedef void ht_lane_run(struct ht_lane *lane);
 struct ht_lane {
     // What the engine's loop needs, first.
     _Alignas(HT_LANE_APART_BYTES) void **table;  // slot -> block
-    _Atomic uint32_t *handovers;                 // slot -> number of handovers << 1 | somebody sleeps
+    _Atomic uint32_t *dependencies;              // slot -> number of dependencies << 1 | somebody sleeps
     uint64_t page_stride;  // 4096; 0 in the null replayer, whose blocks all are one page
     uint64_t failures;
     uint64_t wait_cpu_ns;      // CPU time spent waiting, to be taken off

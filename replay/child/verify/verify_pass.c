@@ -16,7 +16,7 @@
 #include "allocator_calls.h"
 #include "replay_feed.h"
 #include "replay_window.h"
-#include "slot_handover.h"
+#include "slot_dependency.h"
 #include "verify_map.h"
 #include "verify_pattern.h"
 
@@ -278,7 +278,7 @@ void ht_verify_run(struct ht_lane *lane) {
     while (word) {
         switch (ht_word_op(*word)) {
         case HT_WORD_TIME: ht_window_advance(lane, ht_word_time_ns(*word)); break;
-        case HT_WORD_ORDER: ht_handover(lane, ht_word_slot(*word), ht_word_arg(*word)); break;
+        case HT_WORD_ORDER: ht_dependency(lane, ht_word_slot(*word), ht_word_arg(*word)); break;
         case HT_WORD_MARK: break;
         default:
             if (ht_word_touches(*word)) fill_later(lane, word);
