@@ -59,7 +59,7 @@ static int visit_section(void *context, const struct ht_section_place *place,
 int ht_form_look_up(const struct ht_built_form *built, struct ht_looked_up *calls, size_t count,
                     struct ht_error *error) {
     struct ht_form_state *form = built->state;
-    struct ht_error *lent = form->error;
+    struct ht_error *borrowed_error = form->error;
     uint32_t streams = form->streams_count + 1;
     struct lookup lookup = {.form = form, .calls = calls, .count = count};
     lookup.passed = calloc(streams, sizeof *lookup.passed);
@@ -73,7 +73,7 @@ int ht_form_look_up(const struct ht_built_form *built, struct ht_looked_up *call
         errno = ENOMEM;
         ht_error_system(error, form->path, "looking for events");
     }
-    form->error = lent;
+    form->error = borrowed_error;
     free(lookup.passed);
     free(lookup.wanted);
     return failed;

@@ -17,9 +17,9 @@ static const struct timespec poll_again = {.tv_nsec = 10000000};
 
 struct ht_decoder {
     pthread_t thread;
-    struct ht_form_state *form;  // lent, with what follows in the places of its own
-    struct ht_built_form told, *lent_built;
-    struct ht_error error, *lent_error;
+    struct ht_form_state *form;  // borrowed, with what follows in the places of its own
+    struct ht_built_form decoded, *borrowed_built;
+    struct ht_error error, *borrowed_error;
     struct ht_form *shared;  // which the child can write: nothing that is read there is believed
     uint32_t readers;  // of each chunk
     bool alternate;
@@ -149,7 +149,7 @@ static const struct ht_form_sink sink = {.link = link_chunk, .end = end_stream, 
 
 // What is decoded again must be what was decoded before: the child has room for that much.
 static int compare_with_first(struct ht_decoder *decoder) {
-    const struct ht_form *first = decoder->lent_built->form, *again = decoder->told.form;
+    const struct ht_form *first = decoder->borrowed_built->form, *again = decoder->decoded.form;
     if (first->operations == again->operations && first->samples == again->samples &&
         first->readings == again->readings)
         return 0;
@@ -172,39 +172,39 @@ static void *decode(void *argument) {
 static void reset(struct ht_decoder *decoder) {
     struct ht_form *shared = decoder->shared;
     uint32_t unit;
-    memcpy(shared, decoder->lent_built->form, ht_pool_header_bytes(decoder->form));
+    memcpy(shared, decoder->borrowed_built->form, ht_pool_header_bytes(decoder->form));
     for (uint32_t i = 0; i < decoder->slots; i++) atomic_store(&slot_chunk(decoder, i, &unit)->readers, 0);
     set_filling(decoder, decoder->alternate);
 }
 
-// What the decoding tells goes into a header of its own: the shared one is being read.
-static int lend(struct ht_decoder *decoder, const struct ht_built_form *built) {
+// What the decoding counts goes into a header of its own: the shared one is being read.
+static int borrow(struct ht_decoder *decoder, const struct ht_built_form *built) {
     struct ht_form_state *form = built->state;
     uint64_t header_bytes = ht_pool_header_bytes(form), slot_bytes = ht_pool_slot_bytes(form);
     decoder->form = form;
     decoder->shared = built->pool;
-    decoder->lent_built = form->built;
-    decoder->lent_error = form->error;
+    decoder->borrowed_built = form->built;
+    decoder->borrowed_error = form->error;
     decoder->slot_units = (uint32_t)(slot_bytes / HT_CHUNK_UNIT_BYTES);
     decoder->first_slot_unit = (uint32_t)(header_bytes / HT_CHUNK_UNIT_BYTES);
     decoder->slots = (uint32_t)((built->mapped_bytes - header_bytes) / slot_bytes);
     decoder->last_units = calloc(form->streams_count + 1, sizeof(uint32_t));
-    decoder->told = (struct ht_built_form){.fd = -1, .form = malloc(header_bytes)};
-    if (!decoder->last_units || !decoder->told.form) return -1;
-    memcpy(decoder->told.form, built->form, header_bytes);
-    form->built = &decoder->told;
+    decoder->decoded = (struct ht_built_form){.fd = -1, .form = malloc(header_bytes)};
+    if (!decoder->last_units || !decoder->decoded.form) return -1;
+    memcpy(decoder->decoded.form, built->form, header_bytes);
+    form->built = &decoder->decoded;
     form->error = &decoder->error;
     form->sink = &sink;
     form->sink_state = decoder;
     return 0;
 }
 
-static void give_back(struct ht_decoder *decoder) {
-    decoder->form->built = decoder->lent_built;
-    decoder->form->error = decoder->lent_error;
-    free(decoder->told.form);
-    free(decoder->told.points);
-    free(decoder->told.reading_points);
+static void return_borrowed(struct ht_decoder *decoder) {
+    decoder->form->built = decoder->borrowed_built;
+    decoder->form->error = decoder->borrowed_error;
+    free(decoder->decoded.form);
+    free(decoder->decoded.points);
+    free(decoder->decoded.reading_points);
     free(decoder->last_units);
     free(decoder);
 }
@@ -232,14 +232,14 @@ struct ht_decoder *ht_decoder_start(const struct ht_built_form *built, uint32_t 
     decoder->readers = readers;
     decoder->alternate = alternate;
     errno = ENOMEM;
-    int failed = lend(decoder, built);
+    int failed = borrow(decoder, built);
     if (!failed) {
         reset(decoder);
         failed = errno = start_thread(decoder);
     }
     if (!failed) return decoder;
     ht_error_system(error, built->state->path, "decoding the trace");
-    give_back(decoder);
+    return_borrowed(decoder);
     return NULL;
 }
 
@@ -250,6 +250,6 @@ int ht_decoder_stop(struct ht_decoder *decoder, struct ht_error *error) {
     // Abandoned it fails without an error, which is none.
     int failed = decoder->failed && decoder->error.status ? -1 : 0;
     if (failed) *error = decoder->error;
-    give_back(decoder);
+    return_borrowed(decoder);
     return failed;
 }
