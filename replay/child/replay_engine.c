@@ -345,7 +345,7 @@ static void take_sample(struct ht_lane *lane, uint32_t number) {
 
 // Which marks a pass stops at: it runs over the others as if they were not there.
 static uint32_t stops_of(const struct ht_lane *lane) {
-    static_assert(HT_MARK_END == 0, "every pass stops where a chunk ends");
+    static_assert(HT_MARK_END == 0, "every pass stops where a segment ends");
     switch (lane->silent ? HT_PASS_FLAT : lane->pass) {
     case HT_PASS_TIMED: return 1u << HT_MARK_END | 1u << HT_MARK_TIMED;
     case HT_PASS_MEMORY: return 1u << HT_MARK_END | 1u << HT_MARK_SAMPLE;

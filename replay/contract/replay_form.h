@@ -1,18 +1,18 @@
 // The replay form: a trace decoded by the launcher into what the measured child executes. It lives in a
 // memfd that every child maps, so its pages are RssShmem and never count as an allocator's.
 //
-// A stream holds one replay thread's 64-bit words, in chunks that lead from one to the next:
+// A stream holds one replay thread's 64-bit words, in segments that lead from one to the next:
 //
 //     63            32 31            3 2  0
 //     [      arg      ][    slot     ][ op ]
 //
 // The low half less the op is the slot's offset in a table of pointers, so that finding it costs the engine
-// nothing. Rarer operands follow as plain 64-bit words. free(NULL) is a free of slot 0. Every chunk ends in
+// nothing. Rarer operands follow as plain 64-bit words. free(NULL) is a free of slot 0. Every segment ends in
 // an END mark and HT_WORDS_PADDING unused words, because the engine reads ahead to prefetch the slot table.
 //
 // A form is *held* (all of it is there before a child starts, and every child reads the same) or *streamed*
-// (longer than the memory allowed: the launcher decodes it once more beside each child, into a pool of chunks
-// that are written again once they have been read).
+// (longer than the memory allowed: the launcher decodes it once more beside each child, into a pool of
+// segments that are written again once they have been read).
 #ifndef HEAPTAPE_REPLAY_FORM_H
 #define HEAPTAPE_REPLAY_FORM_H
 
@@ -45,7 +45,7 @@ enum ht_wide {
 
 // Where a pass stops and looks. Each pass stops at marks of some kinds and runs over the others.
 enum ht_mark {
-    HT_MARK_END,    // of the chunk
+    HT_MARK_END,    // of the segment
     HT_MARK_TIMED,  // the op that follows is to be timed; arg: number of the reading
     HT_MARK_SAMPLE  // RSS is to be read; arg: number of the sample
 };
@@ -55,7 +55,7 @@ enum {
     HT_WORD_SLOT_BITS = 29,
     HT_WORDS_AHEAD = 8,  // how far ahead the slot table is prefetched, in words
     HT_WORDS_PADDING = HT_WORDS_AHEAD,
-    HT_CHUNK_UNIT_BYTES = 64,
+    HT_SEGMENT_UNIT_BYTES = 64,
     HT_TOUCH_PAGE_BYTES = 4096
 };
 static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the low half less the op");
@@ -73,16 +73,16 @@ static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the lo
 // The window between threads must not be smaller (see replay_window.c).
 #define HT_TIME_STEP_NS 100000ull
 
-// Chunks are named by their offset in units of 64 bytes. The next one's name is a futex where the form is
-// streamed: it changes once, from 0 to the name or, after the last, to HT_CHUNK_NONE.
-#define HT_CHUNK_NONE UINT32_MAX
-struct ht_chunk {
+// Segments are named by their offset in units of 64 bytes. The next one's name is a futex where the form is
+// streamed: it changes once, from 0 to the name or, after the last, to HT_SEGMENT_NONE.
+#define HT_SEGMENT_NONE UINT32_MAX
+struct ht_segment {
     _Atomic uint32_t next_unit;
     _Atomic uint32_t readers;  // streamed: how many have yet to leave it; 0: it can be written again
     uint32_t words;            // the END mark included
     uint32_t zero[13];
 };
-static_assert(sizeof(struct ht_chunk) == HT_CHUNK_UNIT_BYTES, "words follow on a cache line");
+static_assert(sizeof(struct ht_segment) == HT_SEGMENT_UNIT_BYTES, "words follow on a cache line");
 
 struct ht_stream {
     uint64_t start_ns;  // trace time of its first op
@@ -105,12 +105,12 @@ struct ht_form {
     uint32_t initial_stream;  // the one that runs on the initial thread, or HT_NO_STREAM
     uint32_t slots;           // slots 0 to slots-1 are used
     uint32_t samples, readings;
-    uint32_t streamed;             // 1: chunks come while the child runs, and for what follows
-    _Atomic uint32_t chunks_left;  // a futex: how many chunks have been left by all their readers
-    _Atomic uint32_t filling;      // a futex: 1: whoever finds no chunk waits until the pool is full again
-    _Atomic uint32_t broken;       // 1: the trace can't be decoded again, nothing more comes
+    uint32_t streamed;               // 1: segments come while the child runs, and for what follows
+    _Atomic uint32_t segments_left;  // a futex: how many segments have been left by all their readers
+    _Atomic uint32_t filling;  // a futex: 1: whoever finds no segment waits until the pool is full again
+    _Atomic uint32_t broken;   // 1: the trace can't be decoded again, nothing more comes
     uint32_t zero;
-    _Atomic uint64_t complete_ns;  // every op before this trace time is in a chunk that has been linked
+    _Atomic uint64_t complete_ns;  // every op before this trace time is in a segment that has been linked
 };
 static_assert(sizeof(struct ht_form) == 80, "form");
 
@@ -143,11 +143,11 @@ static inline unsigned ht_word_length(uint64_t word) {
 static inline struct ht_stream *ht_form_streams(const struct ht_form *form) {
     return (struct ht_stream *)((char *)form + form->streams_offset);
 }
-static inline struct ht_chunk *ht_form_chunk(const struct ht_form *form, uint32_t unit) {
-    return (struct ht_chunk *)((char *)form + (uint64_t)unit * HT_CHUNK_UNIT_BYTES);
+static inline struct ht_segment *ht_form_segment(const struct ht_form *form, uint32_t unit) {
+    return (struct ht_segment *)((char *)form + (uint64_t)unit * HT_SEGMENT_UNIT_BYTES);
 }
-static inline const uint64_t *ht_chunk_words(const struct ht_chunk *chunk) {
-    return (const uint64_t *)(chunk + 1);
+static inline const uint64_t *ht_segment_words(const struct ht_segment *segment) {
+    return (const uint64_t *)(segment + 1);
 }
 
 // No call, but pages that are touched: their first, and the one behind their last, are the call's extra and

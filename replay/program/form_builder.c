@@ -9,13 +9,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "chunk_pool.h"
-#include "form_chunks.h"
 #include "form_copies.h"
 #include "form_held.h"
+#include "form_segments.h"
 #include "form_state.h"
+#include "segment_pool.h"
 
-enum { CHUNKS_BEGUN_BYTES = 256 << 20 };
+enum { SEGMENTS_BEGUN_BYTES = 256 << 20 };
 
 // The recorded program's initial thread runs on the child's: allocators treat it as something special
 // (glibc's main arena), and a program with one thread must stay one.
@@ -27,7 +27,7 @@ static uint32_t initial_stream(const struct ht_form_state *form) {
     return HT_NO_STREAM;
 }
 
-// The header and the table of streams, in memory of their own until it is known where the chunks go.
+// The header and the table of streams, in memory of their own until it is known where the segments go.
 static int make_header(struct ht_form_state *form) {
     size_t bytes = sizeof(struct ht_form) + (form->streams_count + 1) * sizeof(struct ht_stream);
     struct ht_form *header = calloc(1, bytes);
@@ -44,11 +44,11 @@ static int make_header(struct ht_form_state *form) {
     return 0;
 }
 
-// Large chunks for few streams; with very many the sum of what is begun stays bounded.
-static uint32_t chunk_words_max(const struct ht_form_state *form) {
-    uint64_t words = CHUNKS_BEGUN_BYTES / sizeof(uint64_t) / form->streams_count;
-    if (words > HT_CHUNK_WORDS_MAX) words = HT_CHUNK_WORDS_MAX;
-    return words > HT_CHUNK_WORDS_MIN ? (uint32_t)words : HT_CHUNK_WORDS_MIN;
+// Large segments for few streams; with very many the sum of what is begun stays bounded.
+static uint32_t segment_words_max(const struct ht_form_state *form) {
+    uint64_t words = SEGMENTS_BEGUN_BYTES / sizeof(uint64_t) / form->streams_count;
+    if (words > HT_SEGMENT_WORDS_MAX) words = HT_SEGMENT_WORDS_MAX;
+    return words > HT_SEGMENT_WORDS_MIN ? (uint32_t)words : HT_SEGMENT_WORDS_MIN;
 }
 
 // Which slots hold a block when all has been replayed. The states change when the trace is decoded again.
@@ -85,7 +85,7 @@ static int build(struct ht_form_state *form) {
     // Without a call there is no stream.
     bool calls = form->events > form->inherited;
     if (calls) {
-        form->chunk_words_max = chunk_words_max(form);
+        form->segment_words_max = segment_words_max(form);
         if (make_header(form)) return -1;
         int outcome = ht_form_hold(form);
         if (outcome < 0 || (outcome > 0 && ht_pool_prepare(form))) return -1;
@@ -97,7 +97,7 @@ static int build(struct ht_form_state *form) {
 }
 
 static void free_state(struct ht_form_state *form) {
-    for (uint32_t i = 0; form->streams && i <= form->streams_count; i++) free(form->streams[i].chunk);
+    for (uint32_t i = 0; form->streams && i <= form->streams_count; i++) free(form->streams[i].segment);
     free(form->streams);
     free(form->slots);
     free(form->publishing);

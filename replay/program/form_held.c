@@ -1,5 +1,5 @@
-// A form that is held: all of it in a memfd that grows, chunk by chunk, up to a limit. Beyond that nothing is
-// kept, and the form will have to be streamed; what is told of the trace is complete all the same.
+// A form that is held: all of it in a memfd that grows, segment by segment, up to a limit. Beyond that
+// nothing is kept, and the form will have to be streamed; what is told of the trace is complete all the same.
 #include "form_held.h"
 
 #include <errno.h>
@@ -39,10 +39,10 @@ static int write_at(struct ht_form_state *form, const void *data, size_t bytes, 
 }
 
 static uint64_t round_up(uint64_t bytes) {
-    return (bytes + HT_CHUNK_UNIT_BYTES - 1) / HT_CHUNK_UNIT_BYTES * HT_CHUNK_UNIT_BYTES;
+    return (bytes + HT_SEGMENT_UNIT_BYTES - 1) / HT_SEGMENT_UNIT_BYTES * HT_SEGMENT_UNIT_BYTES;
 }
 
-// Names the chunk that follows in a stream: in the chunk before, or as the stream's first.
+// Names the segment that follows in a stream: in the segment before, or as the stream's first.
 static int name_next(struct ht_form_state *form, uint32_t stream, uint32_t unit) {
     struct held *held = form->sink_state;
     uint32_t last = held->last_units[stream];
@@ -52,29 +52,30 @@ static int name_next(struct ht_form_state *form, uint32_t stream, uint32_t unit)
         return 0;
     }
     return write_at(form, &unit, sizeof unit,
-                    (uint64_t)last * HT_CHUNK_UNIT_BYTES + offsetof(struct ht_chunk, next_unit));
+                    (uint64_t)last * HT_SEGMENT_UNIT_BYTES + offsetof(struct ht_segment, next_unit));
 }
 
-static int link_chunk(struct ht_form_state *form, uint32_t stream, const struct ht_chunk *chunk) {
+static int link_segment(struct ht_form_state *form, uint32_t stream, const struct ht_segment *segment) {
     struct held *held = form->sink_state;
-    size_t bytes = sizeof *chunk + (chunk->words + HT_WORDS_PADDING) * sizeof(uint64_t);
+    size_t bytes = sizeof *segment + (segment->words + HT_WORDS_PADDING) * sizeof(uint64_t);
     uint64_t offset = held->bytes;
     if (held->overflowed) return 0;
-    if (offset + bytes > held->bytes_max || round_up(offset + bytes) / HT_CHUNK_UNIT_BYTES >= HT_CHUNK_NONE) {
+    if (offset + bytes > held->bytes_max ||
+        round_up(offset + bytes) / HT_SEGMENT_UNIT_BYTES >= HT_SEGMENT_NONE) {
         held->overflowed = true;
         return ftruncate(held->fd, 0) ? failed(form) : 0;
     }
     held->bytes = round_up(offset + bytes);
-    if (write_at(form, chunk, bytes, offset)) return -1;
-    return name_next(form, stream, (uint32_t)(offset / HT_CHUNK_UNIT_BYTES));
+    if (write_at(form, segment, bytes, offset)) return -1;
+    return name_next(form, stream, (uint32_t)(offset / HT_SEGMENT_UNIT_BYTES));
 }
 
 static int end_stream(struct ht_form_state *form, uint32_t stream) {
     const struct held *held = form->sink_state;
-    return held->overflowed ? 0 : name_next(form, stream, HT_CHUNK_NONE);
+    return held->overflowed ? 0 : name_next(form, stream, HT_SEGMENT_NONE);
 }
 
-static const struct ht_form_sink sink = {.link = link_chunk, .end = end_stream};
+static const struct ht_form_sink sink = {.link = link_segment, .end = end_stream};
 
 // From here on nobody can change it, not even a child that means to: it is what all runs to come replay, and
 // the launcher reads it. Before Linux 6.7 a sealed file can be mapped by descriptors alone that never could

@@ -22,23 +22,23 @@ struct ht_slot_state {
 };
 static_assert(sizeof(struct ht_slot_state) == 16, "slots of a cache line");
 
-// A stream while it is written: what has been written since its last chunk was linked.
+// A stream while it is written: what has been written since its last segment was linked.
 struct ht_stream_state {
     uint64_t events_all;     // known from the first pass
     uint64_t events;         // that are still to come; a block that is being filled counts as one
     uint32_t fillings;       // of them
-    struct ht_chunk *chunk;  // the words follow it; NULL: nothing is written
-    uint32_t used, room;     // in words
+    struct ht_segment *segment;  // the words follow it; NULL: nothing is written
+    uint32_t used, room;         // in words
     bool begun;
     uint64_t told_ns;  // place told last
     uint64_t start_ns, operations;
 };
 
-// Where chunks go. The words of a chunk end in an END mark and padding, and are the sink's to copy.
+// Where segments go. The words of a segment end in an END mark and padding, and are the sink's to copy.
 struct ht_form_sink {
-    // Links the chunk behind what the stream has already. Returns 0, or -1 with error.
-    int (*link)(struct ht_form_state *form, uint32_t stream, const struct ht_chunk *chunk);
-    // No more chunks of the stream come.
+    // Links the segment behind what the stream has already. Returns 0, or -1 with error.
+    int (*link)(struct ht_form_state *form, uint32_t stream, const struct ht_segment *segment);
+    // No more segments of the stream come.
     int (*end)(struct ht_form_state *form, uint32_t stream);
     // Called between sections of events; NULL if there is nothing to do.
     int (*tick)(struct ht_form_state *form);
@@ -57,7 +57,7 @@ struct ht_form_state {
     uint64_t *publishing;       // a bit per event: the op's slot goes to another thread next; NULL: none does
     uint32_t *untouched_pages;  // by slot: of a live block
     uint32_t slots_count, streams_count;
-    uint32_t chunk_words_max;
+    uint32_t segment_words_max;
     size_t slots_room, streams_room, publishing_room, untouched_room;
     uint64_t events;     // in the whole trace, known once it has been counted
     uint64_t at_ns;      // time of the event that is being written: all before it has been

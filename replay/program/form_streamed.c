@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "chunk_pool.h"
-#include "form_chunks.h"
+#include "form_segments.h"
 #include "futex_word.h"
+#include "segment_pool.h"
 
 enum { STACK_BYTES = 256 << 10 };
 
@@ -21,19 +21,19 @@ struct ht_decoder {
     struct ht_built_form decoded, *borrowed_built;
     struct ht_error error, *borrowed_error;
     struct ht_form *shared;  // which the child can write: nothing that is read there is believed
-    uint32_t readers;  // of each chunk
+    uint32_t readers;        // of each segment
     bool alternate;
-    uint32_t slots, slot_units, first_slot_unit;
-    uint32_t next_slot, slots_used;
-    uint32_t left_seen;    // chunks_left when slots_used was true
+    uint32_t segments, segment_units, first_segment_unit;
+    uint32_t next_segment, segments_used;
+    uint32_t left_seen;    // segments_left when segments_used was true
     uint32_t *last_units;  // by stream
     _Atomic uint32_t abandoned;
     int failed;
 };
 
-static struct ht_chunk *slot_chunk(const struct ht_decoder *decoder, uint32_t slot, uint32_t *unit) {
-    *unit = decoder->first_slot_unit + slot * decoder->slot_units;
-    return ht_form_chunk(decoder->shared, *unit);
+static struct ht_segment *pool_segment(const struct ht_decoder *decoder, uint32_t segment, uint32_t *unit) {
+    *unit = decoder->first_segment_unit + segment * decoder->segment_units;
+    return ht_form_segment(decoder->shared, *unit);
 }
 
 static int damaged(struct ht_decoder *decoder) {
@@ -43,23 +43,25 @@ static int damaged(struct ht_decoder *decoder) {
                            "the child wrote into the decoded trace, or beyond it");
 }
 
-// Learns how many chunks have been left. Returns 0, or -1 with error.
+// Learns how many segments have been left. Returns 0, or -1 with error.
 static int check_left(struct ht_decoder *decoder) {
-    uint32_t left = atomic_load(&decoder->shared->chunks_left), more = left - decoder->left_seen;
-    if (more > decoder->slots_used) return damaged(decoder);
-    decoder->slots_used -= more;
+    uint32_t left = atomic_load(&decoder->shared->segments_left), more = left - decoder->left_seen;
+    if (more > decoder->segments_used) return damaged(decoder);
+    decoder->segments_used -= more;
     decoder->left_seen = left;
     return 0;
 }
 
-static uint32_t slots_free(const struct ht_decoder *decoder) { return decoder->slots - decoder->slots_used; }
+static uint32_t segments_free(const struct ht_decoder *decoder) {
+    return decoder->segments - decoder->segments_used;
+}
 
-static int take_slot(struct ht_decoder *decoder, struct ht_chunk **chunk, uint32_t *unit) {
-    for (uint32_t tried = 0; tried < decoder->slots; tried++) {
-        *chunk = slot_chunk(decoder, decoder->next_slot, unit);
-        decoder->next_slot = (decoder->next_slot + 1) % decoder->slots;
-        if (atomic_load(&(*chunk)->readers) == 0) {
-            decoder->slots_used++;
+static int take_segment(struct ht_decoder *decoder, struct ht_segment **segment, uint32_t *unit) {
+    for (uint32_t tried = 0; tried < decoder->segments; tried++) {
+        *segment = pool_segment(decoder, decoder->next_segment, unit);
+        decoder->next_segment = (decoder->next_segment + 1) % decoder->segments;
+        if (atomic_load(&(*segment)->readers) == 0) {
+            decoder->segments_used++;
             return 0;
         }
     }
@@ -68,41 +70,41 @@ static int take_slot(struct ht_decoder *decoder, struct ht_chunk **chunk, uint32
 
 static void name_next(struct ht_decoder *decoder, uint32_t stream, uint32_t unit) {
     uint32_t last = decoder->last_units[stream];
-    _Atomic uint32_t *next = last ? &ht_form_chunk(decoder->shared, last)->next_unit
+    _Atomic uint32_t *next = last ? &ht_form_segment(decoder->shared, last)->next_unit
                                   : &ht_form_streams(decoder->shared)[stream].first_unit;
     decoder->last_units[stream] = unit;
     atomic_store(next, unit);
     ht_futex_wake_shared(next);
 }
 
-static int put_chunk(struct ht_decoder *decoder, uint32_t stream, const struct ht_chunk *chunk) {
-    struct ht_chunk *to = NULL;
+static int put_segment(struct ht_decoder *decoder, uint32_t stream, const struct ht_segment *segment) {
+    struct ht_segment *to = NULL;
     uint32_t unit = 0;
-    if (take_slot(decoder, &to, &unit)) return -1;
-    to->words = chunk->words;
+    if (take_segment(decoder, &to, &unit)) return -1;
+    to->words = segment->words;
     atomic_store(&to->next_unit, 0);
     atomic_store(&to->readers, decoder->readers);
-    memcpy(to + 1, chunk + 1, (chunk->words + HT_WORDS_PADDING) * sizeof(uint64_t));
+    memcpy(to + 1, segment + 1, (segment->words + HT_WORDS_PADDING) * sizeof(uint64_t));
     name_next(decoder, stream, unit);
     return 0;
 }
 
-// Links all that is begun. The caller knows that there are slots for it.
+// Links all that is begun. The caller knows that there are segments for it.
 static int link_begun(struct ht_form_state *form) {
     for (uint32_t i = 0; i <= form->streams_count; i++) {
         struct ht_stream_state *stream = &form->streams[i];
         if (!stream->used) continue;
         ht_form_seal(stream);
-        if (put_chunk(form->sink_state, i, stream->chunk)) return -1;
+        if (put_segment(form->sink_state, i, stream->segment)) return -1;
     }
     return 0;
 }
 
-static int await_slots(struct ht_decoder *decoder, uint32_t wanted) {
-    while (slots_free(decoder) < wanted) {
+static int await_segments(struct ht_decoder *decoder, uint32_t wanted) {
+    while (segments_free(decoder) < wanted) {
         if (atomic_load(&decoder->abandoned) || check_left(decoder)) return -1;
-        if (slots_free(decoder) >= wanted) break;
-        ht_futex_wait_shared(&decoder->shared->chunks_left, decoder->left_seen, &poll_again);
+        if (segments_free(decoder) >= wanted) break;
+        ht_futex_wait_shared(&decoder->shared->segments_left, decoder->left_seen, &poll_again);
     }
     return 0;
 }
@@ -112,40 +114,40 @@ static void set_filling(struct ht_decoder *decoder, bool yes) {
     if (!yes) ht_futex_wake_shared(&decoder->shared->filling);
 }
 
-// So many slots are kept for link_begun: one for each stream. Between two links more than these are free.
+// So many segments are kept for link_begun: one for each stream. Between two links more than these are free.
 static uint32_t reserve(const struct ht_form_state *form) { return form->streams_count + 1; }
 
-static int link_chunk(struct ht_form_state *form, uint32_t stream, const struct ht_chunk *chunk) {
+static int link_segment(struct ht_form_state *form, uint32_t stream, const struct ht_segment *segment) {
     struct ht_decoder *decoder = form->sink_state;
-    if (atomic_load(&decoder->abandoned) || put_chunk(decoder, stream, chunk) || check_left(decoder))
+    if (atomic_load(&decoder->abandoned) || put_segment(decoder, stream, segment) || check_left(decoder))
         return -1;
-    if (slots_free(decoder) > reserve(form)) return 0;
+    if (segments_free(decoder) > reserve(form)) return 0;
     // Whoever must make room may need any of what is begun (see replay_feed.c).
     if (link_begun(form)) return -1;
     atomic_store(&decoder->shared->complete_ns, form->at_ns);
     set_filling(decoder, false);
-    uint32_t wanted = decoder->alternate ? decoder->slots - reserve(form) : decoder->slots / 4;
-    if (await_slots(decoder, reserve(form) + 1 > wanted ? reserve(form) + 1 : wanted)) return -1;
+    uint32_t wanted = decoder->alternate ? decoder->segments - reserve(form) : decoder->segments / 4;
+    if (await_segments(decoder, reserve(form) + 1 > wanted ? reserve(form) + 1 : wanted)) return -1;
     set_filling(decoder, decoder->alternate);
     return 0;
 }
 
 static int end_stream(struct ht_form_state *form, uint32_t stream) {
-    name_next(form->sink_state, stream, HT_CHUNK_NONE);
+    name_next(form->sink_state, stream, HT_SEGMENT_NONE);
     return 0;
 }
 
-// Threads that have little to do should not wait for theirs until a chunk is full.
+// Threads that have little to do should not wait for theirs until a segment is full.
 static int tick(struct ht_form_state *form) {
     struct ht_decoder *decoder = form->sink_state;
     if (atomic_load(&decoder->abandoned) || check_left(decoder)) return -1;
-    if (slots_free(decoder) <= 2 * reserve(form)) return 0;
+    if (segments_free(decoder) <= 2 * reserve(form)) return 0;
     if (link_begun(form)) return -1;
     atomic_store(&decoder->shared->complete_ns, form->at_ns);
     return 0;
 }
 
-static const struct ht_form_sink sink = {.link = link_chunk, .end = end_stream, .tick = tick};
+static const struct ht_form_sink sink = {.link = link_segment, .end = end_stream, .tick = tick};
 
 // What is decoded again must be what was decoded before: the child has room for that much.
 static int compare_with_first(struct ht_decoder *decoder) {
@@ -173,21 +175,22 @@ static void reset(struct ht_decoder *decoder) {
     struct ht_form *shared = decoder->shared;
     uint32_t unit;
     memcpy(shared, decoder->borrowed_built->form, ht_pool_header_bytes(decoder->form));
-    for (uint32_t i = 0; i < decoder->slots; i++) atomic_store(&slot_chunk(decoder, i, &unit)->readers, 0);
+    for (uint32_t i = 0; i < decoder->segments; i++)
+        atomic_store(&pool_segment(decoder, i, &unit)->readers, 0);
     set_filling(decoder, decoder->alternate);
 }
 
 // What the decoding counts goes into a header of its own: the shared one is being read.
 static int borrow(struct ht_decoder *decoder, const struct ht_built_form *built) {
     struct ht_form_state *form = built->state;
-    uint64_t header_bytes = ht_pool_header_bytes(form), slot_bytes = ht_pool_slot_bytes(form);
+    uint64_t header_bytes = ht_pool_header_bytes(form), segment_bytes = ht_pool_segment_bytes(form);
     decoder->form = form;
     decoder->shared = built->pool;
     decoder->borrowed_built = form->built;
     decoder->borrowed_error = form->error;
-    decoder->slot_units = (uint32_t)(slot_bytes / HT_CHUNK_UNIT_BYTES);
-    decoder->first_slot_unit = (uint32_t)(header_bytes / HT_CHUNK_UNIT_BYTES);
-    decoder->slots = (uint32_t)((built->mapped_bytes - header_bytes) / slot_bytes);
+    decoder->segment_units = (uint32_t)(segment_bytes / HT_SEGMENT_UNIT_BYTES);
+    decoder->first_segment_unit = (uint32_t)(header_bytes / HT_SEGMENT_UNIT_BYTES);
+    decoder->segments = (uint32_t)((built->mapped_bytes - header_bytes) / segment_bytes);
     decoder->last_units = calloc(form->streams_count + 1, sizeof(uint32_t));
     decoder->decoded = (struct ht_built_form){.fd = -1, .form = malloc(header_bytes)};
     if (!decoder->last_units || !decoder->decoded.form) return -1;
@@ -245,7 +248,7 @@ struct ht_decoder *ht_decoder_start(const struct ht_built_form *built, uint32_t 
 
 int ht_decoder_stop(struct ht_decoder *decoder, struct ht_error *error) {
     atomic_store(&decoder->abandoned, 1);
-    ht_futex_wake_shared(&decoder->shared->chunks_left);
+    ht_futex_wake_shared(&decoder->shared->segments_left);
     pthread_join(decoder->thread, NULL);
     // Abandoned it fails without an error, which is none.
     int failed = decoder->failed && decoder->error.status ? -1 : 0;

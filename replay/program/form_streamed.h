@@ -1,5 +1,5 @@
-// A form that is streamed: the trace is decoded once more beside each child, into a pool of chunks that both
-// map, by a thread of the launcher that runs ahead as far as the pool reaches.
+// A form that is streamed: the trace is decoded once more beside each child, into a pool of segments that
+// both map, by a thread of the launcher that runs ahead as far as the pool reaches.
 #ifndef HEAPTAPE_FORM_STREAMED_H
 #define HEAPTAPE_FORM_STREAMED_H
 
@@ -11,7 +11,7 @@
 struct ht_built_form;
 struct ht_decoder;
 
-// Starts to decode for a child in which each chunk is read by so many lanes. Returns NULL with error where
+// Starts to decode for a child in which each segment is read by so many lanes. Returns NULL with error where
 // that fails. built must be streamed. alternate: the decoding waits until the pool has been replayed and then
 // fills it while the replay waits, so that neither takes caches or half of a core from the other; else it
 // runs along.

@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "form_chunks.h"
+#include "form_segments.h"
 
 enum { PORTIONS_MAX = 64, PORTION_PAGES_MIN = 16 };
 

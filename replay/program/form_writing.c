@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "form_births.h"
-#include "form_chunks.h"
 #include "form_operation.h"
 #include "form_sections.h"
+#include "form_segments.h"
 #include "form_state.h"
 #include "form_touching.h"
 
@@ -367,7 +367,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     struct ht_built_form *built = form->built;
     uint32_t thread = ht_form_stream_of(form, events->thread[i]);
     struct ht_stream_state *stream = &form->streams[thread];
-    if (!stream->chunk) return i;
+    if (!stream->segment) return i;
     uint64_t *const limit = ht_stream_words(stream) + stream->room - (HT_EVENT_WORDS_MAX + HT_END_WORDS);
     struct common common = {.word = ht_stream_words(stream) + stream->used,
                             .live_bytes = writing->live_bytes,
@@ -464,7 +464,7 @@ static void begin(struct ht_form_state *form) {
     if (form->untouched_pages) memset(form->untouched_pages, 0, form->untouched_room * sizeof(uint32_t));
     for (uint32_t i = 0; i <= form->streams_count; i++) {
         struct ht_stream_state *stream = &form->streams[i];
-        free(stream->chunk);
+        free(stream->segment);
         *stream = (struct ht_stream_state){.events_all = stream->events_all, .events = stream->events_all};
     }
 }

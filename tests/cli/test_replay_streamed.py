@@ -55,7 +55,7 @@ def test_streamed_and_held_are_the_same_replay(tools: Tools, long_trace: Path,
     assert lengths[0] == lengths[1]
 
 
-def test_the_chunks_are_no_memory_of_the_allocator(tools: Tools, long_trace: Path,
+def test_the_segments_are_no_memory_of_the_allocator(tools: Tools, long_trace: Path,
                                                    tmp_path: Path) -> None:
     rows = replay(tools, long_trace, tmp_path, "--decoded-memory", "1", "--touch", "none")
     null = of(rows, "null", "memory")["timeline"]["rss_bytes"]

@@ -60,18 +60,18 @@ static void read_events(struct ht_trace_reader *reader, bool converted, struct c
 }
 
 // The engine trusts the form: a stream must hold whole words of known slots and known marks.
-static uint64_t check_chunk(const struct ht_form *form, const struct ht_chunk *chunk) {
-    const uint64_t *words = ht_chunk_words(chunk);
+static uint64_t check_segment(const struct ht_form *form, const struct ht_segment *segment) {
+    const uint64_t *words = ht_segment_words(segment);
     uint64_t operations = 0;
     uint32_t at = 0;
-    FUZZ_EXPECT((const char *)(words + chunk->words + HT_WORDS_PADDING) <= (const char *)form + form->bytes,
-                "a chunk reaches beyond the replay form");
-    while (at < chunk->words) {
+    FUZZ_EXPECT((const char *)(words + segment->words + HT_WORDS_PADDING) <= (const char *)form + form->bytes,
+                "a segment reaches beyond the replay form");
+    while (at < segment->words) {
         uint64_t word = words[at];
         enum ht_word_op op = ht_word_op(word);
         if (op == HT_WORD_MARK) {
             uint32_t number = ht_word_arg(word);
-            FUZZ_EXPECT((ht_word_slot(word) == HT_MARK_END) == (at + 1 == chunk->words), "an END inside");
+            FUZZ_EXPECT((ht_word_slot(word) == HT_MARK_END) == (at + 1 == segment->words), "an END inside");
             FUZZ_EXPECT(ht_word_slot(word) != HT_MARK_TIMED || number < form->readings, "reading %u", number);
             FUZZ_EXPECT(ht_word_slot(word) != HT_MARK_SAMPLE || number < form->samples, "sample %u", number);
         } else {
@@ -81,18 +81,18 @@ static uint64_t check_chunk(const struct ht_form *form, const struct ht_chunk *c
         operations += op <= HT_WORD_WIDE;
         at += ht_word_length(word);
     }
-    FUZZ_EXPECT(at == chunk->words, "the replay form's words do not end with their chunk");
+    FUZZ_EXPECT(at == segment->words, "the replay form's words do not end with their segment");
     return operations;
 }
 
 static void check_stream(const struct ht_form *form, const struct ht_stream *stream) {
     uint64_t operations = 0;
     uint32_t unit = atomic_load(&stream->first_unit);
-    while (unit != HT_CHUNK_NONE) {
-        FUZZ_EXPECT(unit && (uint64_t)unit * HT_CHUNK_UNIT_BYTES < form->bytes, "chunk %u", unit);
-        const struct ht_chunk *chunk = ht_form_chunk(form, unit);
-        operations += check_chunk(form, chunk);
-        unit = atomic_load(&chunk->next_unit);
+    while (unit != HT_SEGMENT_NONE) {
+        FUZZ_EXPECT(unit && (uint64_t)unit * HT_SEGMENT_UNIT_BYTES < form->bytes, "segment %u", unit);
+        const struct ht_segment *segment = ht_form_segment(form, unit);
+        operations += check_segment(form, segment);
+        unit = atomic_load(&segment->next_unit);
     }
     FUZZ_EXPECT(operations == stream->operations || stream == ht_form_streams(form) + form->streams,
                 "operations of a stream");

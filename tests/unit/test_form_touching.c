@@ -67,10 +67,10 @@ static struct done {
 static size_t read_stream(const struct ht_built_form *built, uint32_t number, bool samples) {
     size_t count = 0;
     uint64_t time_ns = 0;
-    for (uint32_t unit = ht_form_streams(built->form)[number].first_unit; unit != HT_CHUNK_NONE;
-         unit = ht_form_chunk(built->form, unit)->next_unit) {
-        const struct ht_chunk *chunk = ht_form_chunk(built->form, unit);
-        const uint64_t *word = ht_chunk_words(chunk), *end = word + chunk->words - 1;
+    for (uint32_t unit = ht_form_streams(built->form)[number].first_unit; unit != HT_SEGMENT_NONE;
+         unit = ht_form_segment(built->form, unit)->next_unit) {
+        const struct ht_segment *segment = ht_form_segment(built->form, unit);
+        const uint64_t *word = ht_segment_words(segment), *end = word + segment->words - 1;
         for (; word < end; word += ht_word_length(*word)) {
             struct done entry = {.time_ns = time_ns};
             enum ht_word_op op = ht_word_op(*word);

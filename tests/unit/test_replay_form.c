@@ -57,7 +57,7 @@ static void build(const struct event *events, size_t count, uint32_t threads,
     if (try_build(events, count, threads, residency, options, built, &error)) fail_msg("%s", error.message);
 }
 
-// A stream's words without the chunks' ends and, unless they are wanted, without marks.
+// A stream's words without the segments' ends and, unless they are wanted, without marks.
 struct stream_words {
     size_t count;
     uint64_t words[200000];
@@ -68,18 +68,18 @@ static const struct stream_words *gather(const struct ht_built_form *built, uint
     struct stream_words *stream = &gathered[i];
     stream->count = 0;
     uint32_t unit = ht_form_streams(built->form)[i].first_unit;
-    while (unit != HT_CHUNK_NONE) {
-        const struct ht_chunk *chunk = ht_form_chunk(built->form, unit);
-        const uint64_t *words = ht_chunk_words(chunk);
-        assert_int_equal(words[chunk->words - 1], ht_word_mark(HT_MARK_END, 0));
-        for (uint32_t at = 0; at + 1 < chunk->words;) {
+    while (unit != HT_SEGMENT_NONE) {
+        const struct ht_segment *segment = ht_form_segment(built->form, unit);
+        const uint64_t *words = ht_segment_words(segment);
+        assert_int_equal(words[segment->words - 1], ht_word_mark(HT_MARK_END, 0));
+        for (uint32_t at = 0; at + 1 < segment->words;) {
             unsigned length = ht_word_length(words[at]);
             for (unsigned k = 0; k < length && (marks || ht_word_op(words[at]) != HT_WORD_MARK); k++) {
                 stream->words[stream->count++] = words[at + k];
             }
             at += length;
         }
-        unit = chunk->next_unit;
+        unit = segment->next_unit;
     }
     return stream;
 }

@@ -1,5 +1,5 @@
 // Why a streamed form can't deadlock: docs/replay-threads.md has the argument. What it needs of this file: a
-// chunk is left as soon as the next one's name is known; a starving thread's place is complete_ns, and it
+// segment is left as soon as the next one's name is known; a starving thread's place is complete_ns, and it
 // polls again every millisecond, so that it holds up nobody.
 #include "replay_feed.h"
 
@@ -11,9 +11,9 @@
 
 static const struct timespec poll_again = {.tv_nsec = 1000000};
 
-// Waits for the name of a chunk. The order matters: what is complete is read before the name is looked at, so
-// that an op that is linked in between is not before that time.
-static uint32_t await_chunk(struct ht_lane *lane, _Atomic uint32_t *unit) {
+// Waits for the name of a segment. The order matters: what is complete is read before the name is looked at,
+// so that an op that is linked in between is not before that time.
+static uint32_t await_segment(struct ht_lane *lane, _Atomic uint32_t *unit) {
     uint64_t cpu_before_ns = ht_thread_cpu_ns(), before_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
     uint32_t found;
     for (;;) {
@@ -33,20 +33,20 @@ static uint32_t await_chunk(struct ht_lane *lane, _Atomic uint32_t *unit) {
 
 static const uint64_t *enter(struct ht_lane *lane, _Atomic uint32_t *unit) {
     uint32_t found = atomic_load_explicit(unit, memory_order_acquire);
-    if (!found) found = await_chunk(lane, unit);
-    if (found == HT_CHUNK_NONE) return NULL;
-    lane->chunk = ht_form_chunk(lane->form, found);
-    return ht_chunk_words(lane->chunk);
+    if (!found) found = await_segment(lane, unit);
+    if (found == HT_SEGMENT_NONE) return NULL;
+    lane->segment = ht_form_segment(lane->form, found);
+    return ht_segment_words(lane->segment);
 }
 
-static void leave(const struct ht_lane *lane, struct ht_chunk *chunk) {
+static void leave(const struct ht_lane *lane, struct ht_segment *segment) {
     struct ht_form *form = lane->form;
-    if (!form->streamed || atomic_fetch_sub(&chunk->readers, lane->copies) != lane->copies) return;
-    atomic_fetch_add(&form->chunks_left, 1);
-    ht_futex_wake_shared(&form->chunks_left);
+    if (!form->streamed || atomic_fetch_sub(&segment->readers, lane->copies) != lane->copies) return;
+    atomic_fetch_add(&form->segments_left, 1);
+    ht_futex_wake_shared(&form->segments_left);
 }
 
-// The next copy's turn, or the first one's. Once a chunk has been executed for the last, all hold the same,
+// The next copy's turn, or the first one's. Once a segment has been executed for the last, all hold the same,
 // and that is when samples are taken.
 static void turn_to(struct ht_lane *lane, uint32_t copy) {
     if (lane->copies == 1) return;
@@ -61,26 +61,26 @@ const uint64_t *ht_feed_first(struct ht_lane *lane) {
     return enter(lane, &lane->stream->first_unit);
 }
 
-// A chunk is left only once the next one's name has been read, because its memory holds that name.
+// A segment is left only once the next one's name has been read, because its memory holds that name.
 const uint64_t *ht_feed_next(struct ht_lane *lane) {
-    struct ht_chunk *chunk = lane->chunk;
+    struct ht_segment *segment = lane->segment;
     if (lane->copy + 1 < lane->copies) {
         turn_to(lane, lane->copy + 1);
-        return ht_chunk_words(chunk);
+        return ht_segment_words(segment);
     }
     turn_to(lane, 0);
-    const uint64_t *words = enter(lane, &chunk->next_unit);
-    leave(lane, chunk);
+    const uint64_t *words = enter(lane, &segment->next_unit);
+    leave(lane, segment);
     return words;
 }
 
 void ht_feed_fault_in(const struct ht_form *form, const struct ht_stream *stream) {
     uint32_t unit = atomic_load(&stream->first_unit);
-    while (unit != HT_CHUNK_NONE) {
-        const struct ht_chunk *chunk = ht_form_chunk(form, unit);
-        const volatile uint64_t *words = ht_chunk_words(chunk);
-        for (uint32_t i = 0; i < chunk->words; i += HT_TOUCH_PAGE_BYTES / sizeof *words) (void)words[i];
-        (void)words[chunk->words - 1];
-        unit = atomic_load(&chunk->next_unit);
+    while (unit != HT_SEGMENT_NONE) {
+        const struct ht_segment *segment = ht_form_segment(form, unit);
+        const volatile uint64_t *words = ht_segment_words(segment);
+        for (uint32_t i = 0; i < segment->words; i += HT_TOUCH_PAGE_BYTES / sizeof *words) (void)words[i];
+        (void)words[segment->words - 1];
+        unit = atomic_load(&segment->next_unit);
     }
 }

@@ -1,10 +1,10 @@
-// The words of a stream, chunk by chunk, as the engine asks for them.
+// The words of a stream, segment by segment, as the engine asks for them.
 #ifndef HEAPTAPE_REPLAY_FEED_H
 #define HEAPTAPE_REPLAY_FEED_H
 
 #include "replay_lane.h"
 
-// The first words of the lane's stream, and those that follow once the lane has come to the end of a chunk.
+// The first words of the lane's stream, and those that follow once the lane has come to the end of a segment.
 // NULL: there are none. Where the form is streamed this waits for them.
 const uint64_t *ht_feed_first(struct ht_lane *lane);
 const uint64_t *ht_feed_next(struct ht_lane *lane);

@@ -79,7 +79,7 @@ struct ht_lane {
     ht_lane_run *run;
     struct ht_form *form;
     struct ht_stream *stream;
-    struct ht_chunk *chunk;       // that it is in
+    struct ht_segment *segment;   // that it is in
     uint64_t starved_ns;          // waited for the launcher to decode
     uint64_t *rss_bytes;          // the samples, shared by all lanes
     uint64_t *untouched_bytes;    // of the accounting pass, by sample, likewise
@@ -87,7 +87,7 @@ struct ht_lane {
     int statm_fd;
     uint32_t pass;
     bool silent;            // takes no samples and no readings: another copy of the trace does
-    uint32_t copies, copy;  // each chunk is executed for so many tables, one after the other; which it is at
+    uint32_t copies, copy;  // each segment is executed for so many tables in turn; which it is at
     uint32_t copy_slots;    // from one table to the next
     uint64_t cpu_ns;        // from its first op to its last, waiting included
     uint64_t samples_taken;

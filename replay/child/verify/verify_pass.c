@@ -273,7 +273,7 @@ static void fill_later(struct ht_lane *lane, const uint64_t *word) {
 }
 
 void ht_verify_run(struct ht_lane *lane) {
-    uint64_t number = 0, chunk_number = 0;  // of the chunk's first call, which each copy begins with again
+    uint64_t number = 0, segment_number = 0;  // at the segment's first call, where each copy begins
     const uint64_t *word = ht_feed_first(lane);
     while (word) {
         switch (ht_word_op(*word)) {
@@ -289,8 +289,8 @@ void ht_verify_run(struct ht_lane *lane) {
             continue;
         }
         word = ht_feed_next(lane);
-        if (lane->copy > 0) number = chunk_number;
-        else chunk_number = number;
+        if (lane->copy > 0) number = segment_number;
+        else segment_number = number;
     }
 }
 

@@ -1,17 +1,22 @@
-// What is written of a stream, chunk by chunk.
-#ifndef HEAPTAPE_FORM_CHUNKS_H
-#define HEAPTAPE_FORM_CHUNKS_H
+// What is written of a stream, segment by segment.
+#ifndef HEAPTAPE_FORM_SEGMENTS_H
+#define HEAPTAPE_FORM_SEGMENTS_H
 
 #include <assert.h>
 
 #include "form_state.h"
 
 // What one event can become at most: its time, a wait, a mark, an op of four words, a publication, a mark.
-// A stream ends in the time of its end, and a chunk in its END mark.
-enum { HT_EVENT_WORDS_MAX = 9, HT_END_WORDS = 2, HT_CHUNK_WORDS_MIN = 56, HT_CHUNK_WORDS_MAX = 32 * 1024 };
+// A stream ends in the time of its end, and a segment in its END mark.
+enum {
+    HT_EVENT_WORDS_MAX = 9,
+    HT_END_WORDS = 2,
+    HT_SEGMENT_WORDS_MIN = 56,
+    HT_SEGMENT_WORDS_MAX = 32 * 1024
+};
 
 static inline uint64_t *ht_stream_words(struct ht_stream_state *stream) {
-    return (uint64_t *)(stream->chunk + 1);
+    return (uint64_t *)(stream->segment + 1);
 }
 
 static inline void ht_stream_put(struct ht_stream_state *stream, uint64_t word) {
@@ -33,7 +38,7 @@ static inline void ht_stream_tell_time(struct ht_stream_state *stream, uint64_t 
 // Room for one more event and the stream's end. Returns 0, or -1 with error, as do the following.
 int ht_form_make_room(struct ht_form_state *form, uint32_t stream);
 
-// Ends what has been written of the stream: it is a chunk now, and nothing is begun.
+// Ends what has been written of the stream: it is a segment now, and nothing is begun.
 void ht_form_seal(struct ht_stream_state *stream);
 
 // Links what the stream has written so far, if anything.

@@ -1,4 +1,4 @@
-#include "form_chunks.h"
+#include "form_segments.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 void ht_form_seal(struct ht_stream_state *stream) {
     ht_stream_put(stream, ht_word_mark(HT_MARK_END, 0));
-    stream->chunk->words = stream->used;
+    stream->segment->words = stream->used;
     stream->used = 0;
 }
 
@@ -14,29 +14,29 @@ int ht_form_link(struct ht_form_state *form, uint32_t number) {
     struct ht_stream_state *stream = &form->streams[number];
     if (!stream->used) return 0;
     ht_form_seal(stream);
-    return form->sink->link(form, number, stream->chunk);
+    return form->sink->link(form, number, stream->segment);
 }
 
-// A chunk grows to its full size before it is linked, so that
+// A segment grows to its full size before it is linked, so that
 // streams of few events stay small.
 int ht_form_make_room(struct ht_form_state *form, uint32_t number) {
     struct ht_stream_state *stream = &form->streams[number];
-    uint32_t most = form->chunk_words_max;
+    uint32_t most = form->segment_words_max;
     if (stream->used + HT_EVENT_WORDS_MAX + HT_END_WORDS <= stream->room) return 0;
     if (stream->room == most && ht_form_link(form, number)) return -1;
     if (stream->room == most) return 0;
-    uint32_t room = stream->room ? stream->room * 4 : HT_CHUNK_WORDS_MIN;
+    uint32_t room = stream->room ? stream->room * 4 : HT_SEGMENT_WORDS_MIN;
     if (room > most) room = most;
-    size_t bytes = sizeof(struct ht_chunk) + (room + HT_WORDS_PADDING) * sizeof(uint64_t);
-    struct ht_chunk *moved = realloc(stream->chunk, bytes);
+    size_t bytes = sizeof(struct ht_segment) + (room + HT_WORDS_PADDING) * sizeof(uint64_t);
+    struct ht_segment *moved = realloc(stream->segment, bytes);
     if (!moved) {
         errno = ENOMEM;
         return ht_error_system(form->error, form->path, "decoding the trace");
     }
-    if (!stream->room) *moved = (struct ht_chunk){0};
+    if (!stream->room) *moved = (struct ht_segment){0};
     memset((uint64_t *)(moved + 1) + stream->used, 0,
            (room - stream->used + HT_WORDS_PADDING) * sizeof(uint64_t));
-    stream->chunk = moved;
+    stream->segment = moved;
     stream->room = room;
     return 0;
 }
@@ -58,8 +58,8 @@ int ht_form_end_stream(struct ht_form_state *form, uint32_t number) {
     stream->operations = state->operations;
     form->built->form->operations += state->operations;
     if (ht_form_link(form, number)) return -1;
-    free(state->chunk);
-    state->chunk = NULL;
+    free(state->segment);
+    state->segment = NULL;
     state->room = 0;
     return form->sink->end(form, number);
 }

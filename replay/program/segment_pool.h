@@ -1,6 +1,6 @@
-// The shared memory of a form that is streamed: a header, and a pool of chunks of one size.
-#ifndef HEAPTAPE_CHUNK_POOL_H
-#define HEAPTAPE_CHUNK_POOL_H
+// The shared memory of a form that is streamed: a header, and a pool of segments of one size.
+#ifndef HEAPTAPE_SEGMENT_POOL_H
+#define HEAPTAPE_SEGMENT_POOL_H
 
 #include <stdint.h>
 
@@ -11,8 +11,8 @@ struct ht_form_state;
 // that keeps every thread going (docs/replay-threads.md) can be had.
 int ht_pool_prepare(struct ht_form_state *form);
 
-// Bytes of a chunk of the pool, and of what comes before the first.
-uint64_t ht_pool_slot_bytes(const struct ht_form_state *form);
+// Bytes of a segment of the pool, and of what comes before the first.
+uint64_t ht_pool_segment_bytes(const struct ht_form_state *form);
 uint64_t ht_pool_header_bytes(const struct ht_form_state *form);
 
 #endif

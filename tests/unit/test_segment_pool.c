@@ -6,9 +6,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "chunk_pool.h"
-#include "form_chunks.h"
+#include "form_segments.h"
 #include "form_state.h"
+#include "segment_pool.h"
 
 enum { STREAMS = 1000, MARGIN_BYTES = 1 << 20, WANTED_BYTES = 1 << 30 };
 
@@ -26,8 +26,12 @@ static uint64_t space_in_use(void) {
 static uint64_t prepare(uint64_t left_bytes, struct ht_error *error) {
     struct ht_form_options options = {.pool_bytes = WANTED_BYTES};
     struct ht_built_form built = {.mapped_bytes = sizeof(struct ht_form)};
-    struct ht_form_state form = {.path = "a.bin", .options = &options, .built = &built, .error = error,
-                                 .streams_count = STREAMS, .chunk_words_max = HT_CHUNK_WORDS_MAX};
+    struct ht_form_state form = {.path = "a.bin",
+                                 .options = &options,
+                                 .built = &built,
+                                 .error = error,
+                                 .streams_count = STREAMS,
+                                 .segment_words_max = HT_SEGMENT_WORDS_MAX};
     built.form = calloc(1, sizeof *built.form);
     assert_non_null(built.form);
 

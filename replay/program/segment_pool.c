@@ -1,4 +1,4 @@
-#include "chunk_pool.h"
+#include "segment_pool.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,26 +7,27 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "form_chunks.h"
+#include "form_segments.h"
 #include "machine_memory.h"
 #include "talk.h"
 
-enum { POOL_BYTES_MAX = 64 << 20, SLOTS_PER_STREAM = 4, SLOTS_SPARE = 16 };
+enum { POOL_BYTES_MAX = 64 << 20, SEGMENTS_PER_STREAM = 4, SEGMENTS_SPARE = 16 };
 
 static uint64_t round_up(uint64_t bytes) {
-    return (bytes + HT_CHUNK_UNIT_BYTES - 1) / HT_CHUNK_UNIT_BYTES * HT_CHUNK_UNIT_BYTES;
+    return (bytes + HT_SEGMENT_UNIT_BYTES - 1) / HT_SEGMENT_UNIT_BYTES * HT_SEGMENT_UNIT_BYTES;
 }
 
-uint64_t ht_pool_slot_bytes(const struct ht_form_state *form) {
-    return round_up(sizeof(struct ht_chunk) + (form->chunk_words_max + HT_WORDS_PADDING) * sizeof(uint64_t));
+uint64_t ht_pool_segment_bytes(const struct ht_form_state *form) {
+    return round_up(sizeof(struct ht_segment) +
+                    (form->segment_words_max + HT_WORDS_PADDING) * sizeof(uint64_t));
 }
 
 uint64_t ht_pool_header_bytes(const struct ht_form_state *form) {
     return round_up(sizeof(struct ht_form) + (form->streams_count + 1) * sizeof(struct ht_stream));
 }
 
-static uint64_t slots_least(const struct ht_form_state *form) {
-    return (uint64_t)SLOTS_PER_STREAM * (form->streams_count + 1) + SLOTS_SPARE;
+static uint64_t segments_least(const struct ht_form_state *form) {
+    return (uint64_t)SEGMENTS_PER_STREAM * (form->streams_count + 1) + SEGMENTS_SPARE;
 }
 
 // Half of what a held form may have: the launcher's own tables need some, too. And a quarter of what there is
@@ -38,16 +39,16 @@ static uint64_t bytes_wanted(const struct ht_form_state *form) {
     return bytes < POOL_BYTES_MAX ? bytes : POOL_BYTES_MAX;
 }
 
-// Chunks are smaller than those of a held form, so that every stream can have some. Returns what header and
+// Segments are smaller than those of a held form, so that every stream can have some. Returns what header and
 // pool take where the pool is to have so many bytes, which is more than asked for where that is too little.
 static uint64_t lay_out(struct ht_form_state *form, uint32_t words_max, uint64_t pool_bytes) {
-    uint64_t words = pool_bytes / slots_least(form) / sizeof(uint64_t);
-    words -= words < 64 ? words : sizeof(struct ht_chunk) / sizeof(uint64_t) + HT_WORDS_PADDING;
-    form->chunk_words_max = words < words_max ? (uint32_t)words : words_max;
-    if (form->chunk_words_max < HT_CHUNK_WORDS_MIN) form->chunk_words_max = HT_CHUNK_WORDS_MIN;
-    uint64_t slots = pool_bytes / ht_pool_slot_bytes(form);
-    if (slots < slots_least(form)) slots = slots_least(form);
-    return ht_pool_header_bytes(form) + slots * ht_pool_slot_bytes(form);
+    uint64_t words = pool_bytes / segments_least(form) / sizeof(uint64_t);
+    words -= words < 64 ? words : sizeof(struct ht_segment) / sizeof(uint64_t) + HT_WORDS_PADDING;
+    form->segment_words_max = words < words_max ? (uint32_t)words : words_max;
+    if (form->segment_words_max < HT_SEGMENT_WORDS_MIN) form->segment_words_max = HT_SEGMENT_WORDS_MIN;
+    uint64_t segments = pool_bytes / ht_pool_segment_bytes(form);
+    if (segments < segments_least(form)) segments = segments_least(form);
+    return ht_pool_header_bytes(form) + segments * ht_pool_segment_bytes(form);
 }
 
 static void *map(int fd, uint64_t bytes) {
@@ -57,7 +58,7 @@ static void *map(int fd, uint64_t bytes) {
 
 // The largest pool that can be had. *bytes: what it takes, or would.
 static void *map_what_fits(struct ht_form_state *form, int fd, uint64_t *bytes) {
-    uint32_t words_max = form->chunk_words_max;
+    uint32_t words_max = form->segment_words_max;
     uint64_t least = lay_out(form, words_max, 0), pool_bytes = bytes_wanted(form);
     *bytes = least;
     errno = ENOMEM;
