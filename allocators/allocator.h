@@ -43,9 +43,9 @@ struct ht_knob {
 
 // What became of a knob, as the allocator itself says.
 enum ht_knob_state {
-    HT_KNOB_UNTOLD,   // it can't say
-    HT_KNOB_TOLD,     // this value is in force
-    HT_KNOB_MISSING,  // this version does not know the knob
+    HT_KNOB_UNTOLD,    // it can't say
+    HT_KNOB_REPORTED,  // this value is in force
+    HT_KNOB_MISSING,   // this version does not know the knob
 };
 
 struct ht_statistic {

@@ -273,7 +273,7 @@ enum ht_knob_state ht_mimalloc_read_knob(const struct ht_server *server, const s
     const char *at = strstr(listed(), option);
     if (at && sscanf(at + strlen(option), "%ld", &value) == 1) {
         snprintf(text, room, "%ld", value);
-        return HT_KNOB_TOLD;
+        return HT_KNOB_REPORTED;
     }
     return strstr(listed(), "option '") ? HT_KNOB_MISSING : HT_KNOB_UNTOLD;
 }

@@ -12,9 +12,9 @@
 // In order: $HEAPTAPE_PYTHON, the virtual environment of the source tree that this was built in, python3 from
 // PATH with the installed package.
 static void choose(const char *folder, char python[PATH_MAX]) {
-    const char *told = getenv("HEAPTAPE_PYTHON");
-    if (told && *told) {
-        snprintf(python, PATH_MAX, "%s", told);
+    const char *given = getenv("HEAPTAPE_PYTHON");
+    if (given && *given) {
+        snprintf(python, PATH_MAX, "%s", given);
         return;
     }
     int length = snprintf(python, PATH_MAX, "%s/../.venv/bin/python3", folder);

@@ -243,8 +243,8 @@ static int convert_one(const struct options *options, const char *input, const c
     if (wrong) return complain(output, wrong);
     if (options->to && !options->from && convert_is_trace(input)) return export_one(options, input, output);
     request.input = input;
-    request.told_level = request.level != 0;
-    request.told_time_unit = request.time_unit_ns != 0;
+    request.given_level = request.level != 0;
+    request.given_time_unit = request.time_unit_ns != 0;
     if (!request.level) request.level = LEVEL_DEFAULT;
     if (!request.time_unit_ns) request.time_unit_ns = TIME_UNIT_DEFAULT_NS;
     bool raw = options->from ? !strcmp(options->from, RAW_FORMAT) : convert_is_raw_log(input);

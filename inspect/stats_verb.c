@@ -10,7 +10,7 @@
 struct options {
     const char *trace;
     bool json;
-    uint32_t points;  // 0: not told
+    uint32_t points;  // 0: not given
 };
 
 enum { POINTS_TEXT = 20, POINTS_JSON = 200 };
@@ -41,7 +41,7 @@ static const struct argp parser = {
     parse_option,
     "TRACE",
     "Say what the program of TRACE does with its heap: sizes, lifetimes, threads, reallocs, churn.\v"
-    "Lifetimes and quantiles are counted in classes, four to a power of two, and told by a class's upper "
+    "Lifetimes and quantiles are counted in classes, four to a power of two, and reported by a class's upper "
     "bound; docs/tools.md explains every figure.",
     NULL,
     NULL,
@@ -58,7 +58,7 @@ static uint64_t duration_of(struct ht_trace_reader *reader) {
     return duration_ns > 0 ? (uint64_t)duration_ns : 0;
 }
 
-static int tell(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
+static int report(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
     uint32_t points = options->points ? options->points : options->json ? POINTS_JSON : POINTS_TEXT;
     char *text = ht_trace_context_json(reader, error);
     if (!text && error->status) return -1;
@@ -86,7 +86,7 @@ int ht_verb_stats(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
     if (!reader) return ht_complain("heaptape stats", &error);
-    int status = tell(reader, &options, &error) ? ht_complain("heaptape stats", &error) : HT_EXIT_DONE;
+    int status = report(reader, &options, &error) ? ht_complain("heaptape stats", &error) : HT_EXIT_DONE;
     if (!status && ht_trace_truncated(reader)) {
         fflush(stdout);
         ht_trace_tell_truncated(reader, &error);

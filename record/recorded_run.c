@@ -81,13 +81,13 @@ static void read_name(struct ending *ending) {
 // In the child all handlers are gone: exec resets them, and what was ignored stays so.
 static bool start(const struct recorded_run *run, struct ending *ending) {
     struct sigaction passed = {.sa_sigaction = forward, .sa_flags = SA_RESTART | SA_SIGINFO}, old;
-    struct sigaction told = {.sa_handler = SIG_DFL}, child_before;
+    struct sigaction usual = {.sa_handler = SIG_DFL}, child_before;
     sigset_t wanted, before;
     sigemptyset(&wanted);
     for (int i = 0; i < FORWARDED; i++) sigaddset(&wanted, forwarded[i]);
     sigprocmask(SIG_BLOCK, &wanted, &before);
     // Whoever ignores SIGCHLD learns nothing of a child's end.
-    sigaction(SIGCHLD, &told, &child_before);
+    sigaction(SIGCHLD, &usual, &child_before);
     for (int i = 0; i < FORWARDED; i++)
         if (!sigaction(forwarded[i], NULL, &old) && old.sa_handler != SIG_IGN)
             sigaction(forwarded[i], &passed, NULL);

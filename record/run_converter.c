@@ -30,7 +30,7 @@ struct job {
     enum job_state state;
     uint64_t start_realtime_ns;
     pid_t follower;
-    bool told;  // to stop
+    bool asked_to_stop;
     struct converted result;
 };
 
@@ -46,8 +46,8 @@ struct watch {
     int endings[2];  // a pipe from all followers
 };
 
-// What a follower tells: short enough for one piece of a pipe.
-struct told_ending {
+// What a follower reports: short enough for one piece of a pipe.
+struct reported_ending {
     pid_t follower;
     struct follow_ending ending;
 };
@@ -83,13 +83,13 @@ static _Noreturn void follow_one(const struct watch *watch, const struct job *jo
                                             .follow = true,
                                             .in_record = true};
     struct sigaction stops = {.sa_handler = stop};
-    struct told_ending told = {.follower = getpid()};
+    struct reported_ending reported = {.follower = getpid()};
     struct ht_error error;
     sigaction(SIGTERM, &stops, NULL);
-    int status = follow_log(&request, &stopped_by, &told.ending, &error);
+    int status = follow_log(&request, &stopped_by, &reported.ending, &error);
     // A log without a call is nobody's trouble.
-    if (status && !told.ending.empty) ht_complain("heaptape record", &error);
-    if (write(watch->endings[1], &told, sizeof told) != sizeof told) status = -1;
+    if (status && !reported.ending.empty) ht_complain("heaptape record", &error);
+    if (write(watch->endings[1], &reported, sizeof reported) != sizeof reported) status = -1;
     _exit(status ? 1 : 0);
 }
 
@@ -204,15 +204,15 @@ static struct job *job_of(const struct watch *watch, pid_t follower) {
 }
 
 static void read_endings(struct watch *watch) {
-    struct told_ending told;
-    while (read(watch->endings[0], &told, sizeof told) == sizeof told) {
-        struct job *job = job_of(watch, told.follower);
+    struct reported_ending reported;
+    while (read(watch->endings[0], &reported, sizeof reported) == sizeof reported) {
+        struct job *job = job_of(watch, reported.follower);
         if (!job) continue;
-        job->result.events = told.ending.events;
-        job->result.file_bytes = told.ending.file_bytes;
-        job->result.share = told.ending.share;
-        job->result.complete = told.ending.complete;
-        job->result.empty = told.ending.empty;
+        job->result.events = reported.ending.events;
+        job->result.file_bytes = reported.ending.file_bytes;
+        job->result.share = reported.ending.share;
+        job->result.complete = reported.ending.complete;
+        job->result.empty = reported.ending.empty;
     }
 }
 
@@ -238,7 +238,7 @@ static void reap(struct watch *watch) {
     int status;
     pid_t pid;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        read_endings(watch);  // it told its ending before it went
+        read_endings(watch);  // it reported its ending before it went
         struct job *job = job_of(watch, pid);
         if (!job) continue;
         finish_job(watch, job);
@@ -260,8 +260,8 @@ static bool is_running(const struct job *job) {
 static void stop_running(struct watch *watch) {
     for (size_t i = 0; i < watch->jobs; i++) {
         struct job *job = watch->job[i];
-        if (job->state == DONE || job->told || !is_running(job)) continue;
-        job->told = job->result.running = true;
+        if (job->state == DONE || job->asked_to_stop || !is_running(job)) continue;
+        job->asked_to_stop = job->result.running = true;
         if (job->state == FOLLOWED) kill(job->follower, SIGTERM);
         else job->state = DONE;
     }
@@ -316,7 +316,7 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
     signal(SIGCHLD, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);  // followers are told by SIGTERM to stop
+    sigprocmask(SIG_SETMASK, &none, NULL);  // SIGTERM stops followers
     watch->names = opendir(watch->folder);
     if (!watch->names || pipe2(watch->endings, O_CLOEXEC | O_NONBLOCK)) _exit(1);
     double ended_s = 0;

@@ -19,8 +19,9 @@ void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob
 
 const char *ht_listed_value(const struct ht_listed *listed, size_t knob) {
     const struct ht_choice *choice = listed->choice;
-    bool told = choice && choice->kind == listed->kind && choice->told[knob].state == HT_KNOB_TOLD;
-    return told ? choice->told[knob].value : NULL;
+    bool reported =
+        choice && choice->kind == listed->kind && choice->reported[knob].state == HT_KNOB_REPORTED;
+    return reported ? choice->reported[knob].value : NULL;
 }
 
 static void print_between(const char *since, const char *last) {

@@ -25,7 +25,7 @@
 // where running through a polluting working set takes longer than a thousand calls.
 enum { TIMED_ONE_IN = 64, TIMED_ONE_IN_POLLUTED = 256 };
 
-static int say(const struct ht_error *error) {
+static int complain(const struct ht_error *error) {
     ht_say(stderr, "replay: %s\n", error->message);
     return error->status ? error->status : HT_EXIT_FAILED;
 }
@@ -154,8 +154,8 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     else if (x->plan->json) failed = ht_comparison_print_json(stdout, &comparison);
     else ht_comparison_print(stdout, &comparison);
     if (fflush(stdout)) failed = -1;
-    size_t told = ht_heap_share_is_small(x->share);  // that warning came before the first round
-    if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, told);
+    size_t printed = ht_heap_share_is_small(x->share);  // that warning came before the first round
+    if (!x->plan->quiet) ht_warnings_print(stderr, &x->warnings, printed);
     *judged = ht_fail_if_say(stderr, &comparison);
     ht_comparison_free(&comparison);
     return failed;
@@ -240,9 +240,9 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan,
     struct ht_error error = {0};
     ht_machine_read(&x->machine);
     if (!ht_huge_pages_here(plan->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
-        return say(&error);
+        return complain(&error);
     if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error))
-        return say(&error);
+        return complain(&error);
     ht_child_catch_signals();  // until here there is nothing to keep
     x->built = &trace.built;
     x->trace_sha256 = trace.sha256;
@@ -250,7 +250,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan,
     caution(x);
     x->end_ns = trace.program.end_ns;
     x->freed_warm_share = trace.program.freed_warm_share;
-    if (ht_child_channel_open(&x->channel, &trace.built, &error)) return say(&error);
+    if (ht_child_channel_open(&x->channel, &trace.built, &error)) return complain(&error);
     x->channel.watch = (struct ht_child_watch){.timeout_ns = plan->timeout_ns};
     x->channel.wrap = plan->wrap;
     x->channel.thp_disable = x->huge_pages.disable;
@@ -268,7 +268,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan,
     x->baseline = baseline_of(plan);
     if (plan->results_path) {
         x->results_fd = ht_results_open(plan->results_path, &error);
-        if (x->results_fd < 0) return say(&error);
+        if (x->results_fd < 0) return complain(&error);
     }
     refused += plan->verify ? ht_verify_all(x) : 0;
     say_waiting(plan, x->end_ns);
@@ -296,7 +296,7 @@ int ht_verb_replay(int argc, char **argv) {
     if (status) return status;
     if (ht_choices_add_name(&null_choices, "null", &error)) {
         error.status = HT_EXIT_FAILED;
-        return say(&error);
+        return complain(&error);
     }
     x.null_choice = &null_choices.list[0];
     status = replay_all(&x, &options.plan, &null_choices.list[0]);

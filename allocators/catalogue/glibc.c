@@ -79,7 +79,7 @@ static enum ht_knob_state read_knob(const struct ht_server *server, const struct
     strcpy(name + length - 2, "=");
     if (!value && (!set || !strstr(set, name))) return HT_KNOB_UNTOLD;
     snprintf(text, room, "%" PRId64, value);
-    return HT_KNOB_TOLD;
+    return HT_KNOB_REPORTED;
 }
 
 static const struct ht_knob knobs[] = {

@@ -66,7 +66,7 @@ static enum ht_knob_state read_knob(const struct ht_server *server, const struct
     else if (bytes == sizeof value.yes) snprintf(text, room, "%d", value.yes);
     else if (bytes == sizeof value.number) snprintf(text, room, "%u", value.number);
     else snprintf(text, room, "%" PRId64, value.whole);
-    return HT_KNOB_TOLD;
+    return HT_KNOB_REPORTED;
 }
 
 static const struct ht_knob knobs[] = {

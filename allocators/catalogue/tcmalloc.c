@@ -60,7 +60,7 @@ static enum ht_knob_state read_knob(const struct ht_server *server, const struct
         if (strcmp(knob->name, properties[i].name)) continue;
         if (!get(properties[i].property, &value)) return HT_KNOB_MISSING;
         snprintf(text, room, "%zu", value);
-        return HT_KNOB_TOLD;
+        return HT_KNOB_REPORTED;
     }
     return HT_KNOB_UNTOLD;
 }

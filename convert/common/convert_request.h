@@ -11,7 +11,7 @@ struct convert_request {
     const char *member;  // of a zip; NULL: its only one
     int level;
     uint32_t time_unit_ns;
-    bool told_level, told_time_unit;  // they are no defaults
+    bool given_level, given_time_unit;  // they are no defaults
     uint64_t pid;
     uint64_t checkpoint_bytes;  // of a follower: how often it keeps its state; 0: as it likes
     bool pid_wanted, no_parent, lenient, quiet;

@@ -17,7 +17,7 @@ struct android_state {
     struct android_thread *threads;
     size_t threads_count;
     uint32_t *ended;  // threads in order of their ends
-    size_t ended_count, ended_told;
+    size_t ended_count, ended_reported;
     size_t residency_at;  // the first row that is not of an earlier event
 };
 
@@ -104,10 +104,10 @@ static void put_done(struct exporter *exporter, uint32_t thread) {
 // last.
 static void put_ends(struct exporter *exporter, uint64_t now_ns) {
     struct android_state *state = exporter->own;
-    while (state->ended_told < state->ended_count) {
-        uint32_t thread = state->ended[state->ended_told];
+    while (state->ended_reported < state->ended_count) {
+        uint32_t thread = state->ended[state->ended_reported];
         if (exporter->facts.threads[thread].end_ns > now_ns) return;
-        state->ended_told++;
+        state->ended_reported++;
         if (state->threads[thread].calls_left) state->threads[thread].over = true;
         else put_done(exporter, thread);
     }

@@ -145,7 +145,7 @@ static bool note_fork(struct merge *m, uint64_t stamp) {
 }
 
 // All marks up to there are noted: an input that waits may hold one back.
-static void tell_children(struct follower *f) { fork_file_passed(f->forks, merge_position(f->merge)); }
+static void report_to_children(struct follower *f) { fork_file_passed(f->forks, merge_position(f->merge)); }
 
 static bool has_stopped(const struct follower *f) { return *f->stop != 0; }
 
@@ -249,14 +249,14 @@ static int resume(struct follower *f, struct ht_error *error) {
         return -1;
     }
     const struct convert_request *request = f->request;
-    if (request->told_time_unit && request->time_unit_ns != f->mark.time_unit_ns) {
+    if (request->given_time_unit && request->time_unit_ns != f->mark.time_unit_ns) {
         follow_state_close(state);
         return ht_error_input(error, f->state_path, 0,
                               "a trace in units of %" PRIu32 " ns expected, but the one begun is in units of "
                               "%" PRIu32,
                               request->time_unit_ns, f->mark.time_unit_ns);
     }
-    if (request->told_level) f->mark.level = request->level;
+    if (request->given_level) f->mark.level = request->level;
     f->writer =
         ht_trace_resume(f->request->output, f->mark.time_unit_ns, f->mark.level, &f->mark.trace, error);
     int status = f->writer && !open_forks(f, error) ? begin_merge(f, error) : -1;
@@ -338,7 +338,7 @@ static int pass(struct follower *f, struct ht_error *error) {
         if (poll_log(f, error) || run(f, error)) return -1;
         if (f->over && !has_stopped(f)) return 0;
         if (has_stopped(f)) return f->has_begun ? make_checkpoint(f, error) : 0;
-        if (f->forks) tell_children(f);
+        if (f->forks) report_to_children(f);
         if (!f->request->keeps_raw && end_gone_threads(f, error)) return -1;
         double took_ns = (ht_now_s() - started_s) * 1e9;
         pause_ns(took_ns + (double)POLL_LEAST_NS < (double)POLL_NS ? POLL_NS - (uint64_t)took_ns

@@ -42,8 +42,8 @@ static bool read_times(struct import_text *line, struct import_call *call) {
     call->timed = true;
     call->time_ns = call->function == HT_FREE ? start_ns : end_ns;
     if (text_ends(line)) return true;
-    call->resident_told = call->function == HT_FREE || call->function == HT_REALLOC;
-    return call->resident_told && text_decimal(line, &call->resident_bytes) && text_ends(line);
+    call->resident_given = call->function == HT_FREE || call->function == HT_REALLOC;
+    return call->resident_given && text_decimal(line, &call->resident_bytes) && text_ends(line);
 }
 
 static const char *end_thread(struct import *import, struct import_text *line, uint64_t thread,

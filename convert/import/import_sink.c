@@ -77,7 +77,7 @@ static void emit(struct import_sink *sink, const struct incoming *in, enum ht_va
 static void end_residency(struct import_sink *sink, const struct import_call *call, uint32_t slot) {
     uint64_t bytes = sink->heap.slots.state[slot].size, resident = call->resident_bytes;
     if (bytes < HT_LARGE_BLOCK_BYTES) return;
-    if (!call->resident_told) {
+    if (!call->resident_given) {
         heap_model_drop_birth(&sink->heap, slot);
         return;
     }

@@ -18,7 +18,7 @@ struct import_call {
     uint64_t size, extra;     // as in the trace: calloc's count or the alignment is the extra
     bool timed;               // time_ns is told
     bool failed;              // by the file's own word, whatever the address is
-    bool resident_told;       // resident_bytes is told
+    bool resident_given;      // resident_bytes is told
     uint64_t time_ns;         // of an allocation's end, a free's start
     uint64_t resident_bytes;  // of the block that this free or realloc ends
 };

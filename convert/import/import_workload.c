@@ -116,7 +116,7 @@ static bool add_thread(struct workload *w, uint64_t offset) {
 
 static int read_main(struct workload *w, struct ht_error *error) {
     struct operation op;
-    uint64_t threads_told = UINT64_MAX;
+    uint64_t threads_given = UINT64_MAX;
     for (uint64_t at = 0;;) {
         const char *expected = read_operation(w->bytes, w->count, &at, &op);
         if (expected) return fail(w, op.offset, expected, error);
@@ -125,14 +125,14 @@ static int read_main(struct workload *w, struct ht_error *error) {
         case CODE_ALLOC_PTRS: w->ids = op.operand[0]; break;
         // Each sync that is used takes two bytes of the file at least, so that memory is bounded by it.
         case CODE_ALLOC_SYNCS: w->syncs = op.operand[0]; break;
-        case CODE_NTHREADS: threads_told = op.operand[0]; break;
+        case CODE_NTHREADS: threads_given = op.operand[0]; break;
         case CODE_START_THREAD:
-            if (op.operand[0] >= w->count || w->threads >= threads_told || w->threads >= HT_THREADS_MAX)
+            if (op.operand[0] >= w->count || w->threads >= threads_given || w->threads >= HT_THREADS_MAX)
                 return fail(w, op.offset, "the offset of one of NTHREADS threads within the file", error);
             if (!add_thread(w, op.operand[0])) return no_memory(w, error);
             break;
         case CODE_DONE:
-            if (threads_told != UINT64_MAX && threads_told != w->threads)
+            if (threads_given != UINT64_MAX && threads_given != w->threads)
                 return fail(w, op.offset, "as many threads as NTHREADS says", error);
             return 0;
         default: return fail(w, op.offset, "an operation of the main stream", error);

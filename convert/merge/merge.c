@@ -196,9 +196,9 @@ int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_
     int more = 1;
     while (more > 0) {
         more = run_some(m, error);
-        if (progress->call && m->streams.bytes_read - m->bytes_told >= PROGRESS_BYTES) {
-            m->bytes_told = m->streams.bytes_read;
-            progress->call(progress->context, m->bytes_told, m->streams.bytes_total,
+        if (progress->call && m->streams.bytes_read - m->bytes_reported >= PROGRESS_BYTES) {
+            m->bytes_reported = m->streams.bytes_read;
+            progress->call(progress->context, m->bytes_reported, m->streams.bytes_total,
                            m->heap.writer ? ht_trace_next_event(m->heap.writer) : m->heap.unwritten_events);
         }
         if (m->streams.bytes_read >= m->bytes_limit) return 0;

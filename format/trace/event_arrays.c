@@ -163,7 +163,7 @@ static void place_births(struct ht_event_arrays *arrays) {
 // to.
 static const char *decode_tokens(struct ht_event_arrays *arrays) {
     const uint32_t *code = arrays->open_code;
-    struct slot_values told = {.slot = arrays->explicit_slot, .across = arrays->across};
+    struct slot_values explicit = {.slot = arrays->explicit_slot, .across = arrays->across};
     const uint64_t *size = arrays->open_size, *extra = arrays->open_extra;
     struct slot_coder *slots = &arrays->slots;
     place_births(arrays);
@@ -178,11 +178,12 @@ static const char *decode_tokens(struct ht_event_arrays *arrays) {
             extra += token->extra_follows;
             uint32_t slot = 0;
             if (token->makes_object) {
-                slot = slot_coder_decode_birth(slots, thread, token->code, &told);
+                slot = slot_coder_decode_birth(slots, thread, token->code, &explicit);
             } else if (token->has_slot) {
                 uint32_t name = token->code_follows ? *code : token->code;
                 code += token->code_follows;
-                slot = slot_coder_decode_named(slots, thread, name, token->ends_object, token->reborn, &told);
+                slot = slot_coder_decode_named(slots, thread, name, token->ends_object, token->reborn,
+                                               &explicit);
             }
             if (token->has_slot && slot == 0) return "slot codes that name a slot above 0 expected";
             arrays->slot[row] = slot;

@@ -5,37 +5,37 @@ void ht_section_coder_init(struct ht_section_coder *coder) {
 }
 
 // The lengths of the columns that tell what codes leave open.
-struct told_values {
+struct explicit_values {
     uint32_t slots, across;
 };
 
 // Codes the slot of one event, and appends what its code leaves open.
 static uint32_t code_slot(const struct ht_event_section *section, struct ht_section_coder *coder,
-                          struct told_values *told, uint32_t thread, uint32_t row,
+                          struct explicit_values *explicit, uint32_t thread, uint32_t row,
                           const struct ht_op_shape *shape) {
     uint32_t slot = section->slot[row], code;
-    coder->slot[told->slots] = slot;
+    coder->slot[explicit->slots] = slot;
     if (shape->makes_object) {
         code = slot_coder_encode_birth(&coder->slots, thread, slot);
-        told->slots += code == HT_BIRTH_EXPLICIT;
+        explicit->slots += code == HT_BIRTH_EXPLICIT;
     } else {
         bool reborn =
             !shape->ends_object && ht_functions[ht_op_function(section->op[row])].kind == HT_KIND_REALLOC;
         code = slot_coder_encode_named(&coder->slots, thread, slot, shape->ends_object, reborn,
-                                       section->own[row], &coder->across[told->across]);
-        told->slots += code < HT_NAMED_ACROSS;
-        told->across += code == HT_NAMED_ACROSS;
+                                       section->own[row], &coder->across[explicit->across]);
+        explicit->slots += code < HT_NAMED_ACROSS;
+        explicit->across += code == HT_NAMED_ACROSS;
     }
     return code;
 }
 
 // Codes all slots of a full section and counts the patterns that result. With the slots known, their hash
 // entries can be fetched ahead.
-static struct told_values code_events(const struct ht_event_section *section,
-                                      struct ht_section_coder *coder) {
+static struct explicit_values code_events(const struct ht_event_section *section,
+                                          struct ht_section_coder *coder) {
     enum { AHEAD = 12 };
     const uint64_t *size = section->size, *extra = section->extra;
-    struct told_values told = {0};
+    struct explicit_values explicit = {0};
     slot_coder_begin(&coder->slots);
     ht_tokenizer_begin(&coder->tokens);
     for (uint32_t run = 0, row = 0; run < section->runs; run++) {
@@ -43,7 +43,7 @@ static struct told_values code_events(const struct ht_event_section *section,
         for (uint32_t end = row + section->run_length[run]; row < end; row++) {
             if (row + AHEAD < section->rows) slot_coder_prefetch(&coder->slots, section->slot[row + AHEAD]);
             const struct ht_op_shape *shape = &coder->shape[section->op[row]];
-            uint32_t code = shape->slot ? code_slot(section, coder, &told, thread, row, shape) : 0;
+            uint32_t code = shape->slot ? code_slot(section, coder, &explicit, thread, row, shape) : 0;
             ht_tokenizer_add(&coder->tokens, ht_code_and_op(code, section->op[row]),
                              *size & -(uint64_t)shape->size, *extra & -(uint64_t)shape->extra);
             size += shape->size;
@@ -51,7 +51,7 @@ static struct told_values code_events(const struct ht_event_section *section,
         }
     }
     ht_tokenizer_choose(&coder->tokens, coder->shape);
-    return told;
+    return explicit;
 }
 
 // The values of open tokens, in columns of their own.
@@ -98,7 +98,7 @@ static int pack_tokens(const struct ht_section_coder *coder, struct ht_packer *p
     for (uint32_t i = 0; i < tokens->tokens; i++) {
         op[i] = ht_pattern_op(&tokens->token[i]);
         bool makes_object = coder->shape[op[i]].makes_object;
-        // What an open token's event names is told in the column of named codes.
+        // What an open token's event names is in the column of named codes.
         code[i] = i < tokens->whole || makes_object ? ht_pattern_code(&tokens->token[i]) : 0;
         size[i] = tokens->token[i].size;
         extra[i] = tokens->token[i].extra;
@@ -113,7 +113,7 @@ static int pack_tokens(const struct ht_section_coder *coder, struct ht_packer *p
 
 int ht_event_section_pack(const struct ht_event_section *section, struct ht_section_coder *coder,
                           struct ht_packer *packer, struct ht_payload *payload) {
-    const struct told_values told = code_events(section, coder);
+    const struct explicit_values explicit = code_events(section, coder);
     const uint32_t longs = split_times(section, coder);
     const struct open_values values = spell_events(coder);
     const struct {
@@ -126,8 +126,8 @@ int ht_event_section_pack(const struct ht_event_section *section, struct ht_sect
         {HT_COLUMN_RUN_LENGTH, section->run_length, section->runs, false},
         {HT_COLUMN_LONG_TIME, coder->long_time, longs, false},
         {HT_COLUMN_NAMED, coder->named, values.named, false},
-        {HT_COLUMN_SLOT, coder->slot, told.slots, true},
-        {HT_COLUMN_ACROSS, coder->across, told.across, false},
+        {HT_COLUMN_SLOT, coder->slot, explicit.slots, true},
+        {HT_COLUMN_ACROSS, coder->across, explicit.across, false},
     };
     if (pack_tokens(coder, packer, payload) ||
         ht_pack_bytes(packer, payload, HT_COLUMN_TOKEN, coder->token, section->rows) ||

@@ -165,12 +165,14 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
     return false;
 }
 
-static bool same(const struct ht_knob *knob, const char *asked, const char *told) {
+static bool same(const struct ht_knob *knob, const char *asked, const char *reported) {
     bool a, b;
     int64_t m, n;
-    if (knob->type == HT_KNOB_BOOLEAN) return parse_boolean(asked, &a) && parse_boolean(told, &b) && a == b;
-    if (knob->type == HT_KNOB_INTEGER) return parse_integer(asked, &m) && parse_integer(told, &n) && m == n;
-    return !strcmp(asked, told);
+    if (knob->type == HT_KNOB_BOOLEAN)
+        return parse_boolean(asked, &a) && parse_boolean(reported, &b) && a == b;
+    if (knob->type == HT_KNOB_INTEGER)
+        return parse_integer(asked, &m) && parse_integer(reported, &n) && m == n;
+    return !strcmp(asked, reported);
 }
 
 bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *version,
@@ -187,7 +189,7 @@ bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *v
                      knob->name, known);
             return false;
         }
-        if (report->state != HT_KNOB_TOLD || knob->rounded || same(knob, asked, report->value)) continue;
+        if (report->state != HT_KNOB_REPORTED || knob->rounded || same(knob, asked, report->value)) continue;
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%s was asked for, but %s is in force", knob->name, asked,
                  report->value);
         return false;

@@ -34,13 +34,13 @@ struct ht_violation {
     uint64_t offset, expected, found;
 };
 
-enum { HT_VIOLATIONS_TOLD = 16 };
+enum { HT_VIOLATIONS_REPORTED = 16 };
 
 struct ht_verify_findings {
     _Atomic uint64_t counts[HT_VIOLATION_KINDS];
     _Atomic uint64_t violations;  // of all kinds
     _Atomic uint64_t known;       // not among them: explained by a known fault of the allocator
-    struct ht_violation first[HT_VIOLATIONS_TOLD];
+    struct ht_violation first[HT_VIOLATIONS_REPORTED];
     uint32_t usable_unknown;  // 1: the object that serves has no malloc_usable_size
     uint64_t blocks_checked;  // at free, realloc and the end
 };

@@ -41,32 +41,32 @@ static const struct ht_choice *choice_of(const struct ht_experiment *x, uint32_t
 }
 
 static bool knobs_heeded(const struct ht_choice *choice, char *problem, size_t room) {
-    char said[HT_KNOB_PROBLEM_BYTES];
+    char mismatch[HT_KNOB_PROBLEM_BYTES];
     if (choice->knobs.count && choice->kind != choice->knobs.kind) {
         snprintf(problem, room, "its knobs are not known: it is no %s, as its file name says",
                  choice->knobs.kind->name);
         return false;
     }
-    if (ht_knob_choices_heeded(&choice->knobs, choice->version, choice->told, said)) return true;
-    snprintf(problem, room, "%s", said);
+    if (ht_knob_choices_heeded(&choice->knobs, choice->version, choice->reported, mismatch)) return true;
+    snprintf(problem, room, "%s", mismatch);
     return false;
 }
 
 bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, char *problem, size_t room) {
     struct ht_job job = ht_experiment_job(x, HT_PASS_DESCRIBE);
     if (!ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, room)) return false;
-    const struct ht_outcome *said = &x->channel.exchange->outcome;
-    char *path = realpath(said->path, NULL);
-    snprintf(choice->path, sizeof choice->path, "%s", path ? path : said->path);
-    snprintf(choice->version, sizeof choice->version, "%s", said->version);
-    snprintf(choice->build_id, sizeof choice->build_id, "%s", said->build_id);
+    const struct ht_outcome *outcome = &x->channel.exchange->outcome;
+    char *path = realpath(outcome->path, NULL);
+    snprintf(choice->path, sizeof choice->path, "%s", path ? path : outcome->path);
+    snprintf(choice->version, sizeof choice->version, "%s", outcome->version);
+    snprintf(choice->build_id, sizeof choice->build_id, "%s", outcome->build_id);
     free(path);
-    choice->kind = ht_allocator_named(said->kind);
-    memcpy(choice->told, x->channel.exchange->figures.knobs, sizeof choice->told);
+    choice->kind = ht_allocator_named(outcome->kind);
+    memcpy(choice->reported, x->channel.exchange->figures.knobs, sizeof choice->reported);
     return knobs_heeded(choice, problem, room);
 }
 
-// Runs the turn's child. What it said is in the channel until the next one runs.
+// Runs the turn's child. What it reported is in the channel until the next one runs.
 static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char *problem, size_t room) {
     struct ht_job job = ht_experiment_job(x, turn->pass);
     if (!ht_child_run(&x->channel, choice_of(x, turn->who), &job, turn->cpu, &x->random, problem, room)) {

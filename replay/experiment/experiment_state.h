@@ -44,8 +44,8 @@ struct ht_experiment {
     struct ht_random random;
     struct ht_measurements measurements;
     enum ht_schedule_end end;
-    double spent_s;  // of the warm-up and all rounds
-    bool told_late;  // that the budget won't do
+    double spent_s;    // of the warm-up and all rounds
+    bool warned_late;  // that the budget won't do
     size_t failed_runs;
     struct ht_failing_runs failing[HT_CHOICES_MAX], null_failing;
     bool results_failed;  // writing them failed

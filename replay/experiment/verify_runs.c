@@ -10,9 +10,9 @@
 #include "results_line.h"
 #include "say.h"
 #include "talk.h"
-#include "verify_told.h"
+#include "verify_report.h"
 
-enum { PROBLEM_BYTES = 512, SAID_MAX = 5 };
+enum { PROBLEM_BYTES = 512, PRINTED_MAX = 5 };
 static const uint64_t usual_window_ns = 1000000;  // threads as close together as in a memory pass
 
 // Nobody waits for recorded times: where real time was asked for, trace time takes its place.
@@ -27,22 +27,22 @@ static struct ht_job verify_job(const struct ht_experiment *x) {
                            .window_ns = plan->window_ns ? plan->window_ns : usual_window_ns};
 }
 
-static void say(const struct ht_experiment *x, const char *name, const struct ht_verify_told *told,
-                const char *problem) {
+static void print_report(const struct ht_experiment *x, const char *name,
+                         const struct ht_verify_report *report, const char *problem) {
     char calls[32], blocks[32];
-    size_t said = told->texts_count;
-    if (said > SAID_MAX && !x->plan->verbose) said = SAID_MAX;
-    for (size_t i = 0; i < said; i++) ht_say(stderr, "replay: %s: verify: %s\n", name, told->texts[i]);
-    if (told->violations > said) {
+    size_t printed = report->texts_count;
+    if (printed > PRINTED_MAX && !x->plan->verbose) printed = PRINTED_MAX;
+    for (size_t i = 0; i < printed; i++) ht_say(stderr, "replay: %s: verify: %s\n", name, report->texts[i]);
+    if (report->violations > printed) {
         ht_say(stderr, "replay: %s: verify: %s violations in all\n", name,
-                ht_grouped(calls, told->violations));
+               ht_grouped(calls, report->violations));
     }
     if (problem) ht_say(stderr, "replay: %s: verify: %s\n", name, problem);
-    if (told->violations || problem || x->plan->quiet) return;
-    ht_say(stderr, "%s: verified: %s calls, blocks looked at %s times%s\n", name,
-            ht_grouped(calls, x->channel.exchange->outcome.operations),
-            ht_grouped(blocks, told->blocks_checked),
-            told->usable_unknown ? "; it has no malloc_usable_size to look at" : "");
+    if (report->violations || problem || x->plan->quiet) return;
+    ht_say(stderr, "%s: verified: %s calls, blocks checked %s times%s\n", name,
+           ht_grouped(calls, x->channel.exchange->outcome.operations),
+           ht_grouped(blocks, report->blocks_checked),
+           report->usable_unknown ? "; it has no malloc_usable_size to check" : "");
 }
 
 static void keep(struct ht_experiment *x, struct ht_run_result *line) {
@@ -63,14 +63,14 @@ static void keep(struct ht_experiment *x, struct ht_run_result *line) {
 static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) {
     char problem[PROBLEM_BYTES] = "";
     struct ht_job job = verify_job(x);
-    struct ht_verify_told told;
+    struct ht_verify_report report;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     struct ht_run_result line = {.choice = choice,
-                                   .load = ht_machine_load(),
-                                   .verified = &told,
-                                   .started_realtime_ns =
-                                       (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
+                                 .load = ht_machine_load(),
+                                 .verified = &report,
+                                 .started_realtime_ns =
+                                     (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
     bool done = ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, sizeof problem);
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     if (ht_child_interrupted()) return true;
@@ -80,14 +80,14 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
                  outcome->operations, expected);
         done = false;
     }
-    ht_verify_tell(x->built, &x->channel.exchange->findings, &told);
-    say(x, choice->name, &told, done ? NULL : problem);
+    ht_verify_describe(x->built, &x->channel.exchange->findings, &report);
+    print_report(x, choice->name, &report, done ? NULL : problem);
     struct ht_warnings known = {0};
-    ht_known_faults_warn(&known, choice, told.known);
+    ht_known_faults_warn(&known, choice, report.known);
     ht_warnings_print(stderr, &known, 0);
-    if (done && told.violations) {
+    if (done && report.violations) {
         snprintf(problem, sizeof problem, "%" PRIu64 " violations of what an allocator promises",
-                 told.violations);
+                 report.violations);
     }
     line.outcome = outcome;
     line.problem = problem[0] ? problem : NULL;

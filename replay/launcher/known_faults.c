@@ -38,7 +38,7 @@ void ht_known_faults_add(json_t *run, const struct ht_choice *choice, uint64_t k
     json_object_set_new(run, "known_faults", list);
 }
 
-static bool is_told(const struct ht_warnings *warnings, const char *name) {
+static bool is_reported(const struct ht_warnings *warnings, const char *name) {
     size_t length = strlen(name);
     for (size_t i = 0; i < warnings->count; i++) {
         const struct ht_warning *warning = &warnings->list[i];
@@ -51,7 +51,7 @@ static bool is_told(const struct ht_warnings *warnings, const char *name) {
 void ht_known_faults_warn(struct ht_warnings *warnings, const struct ht_choice *choice,
                           uint64_t known_failures) {
     const struct ht_fault *fault = NULL;
-    if (!known_failures || is_told(warnings, choice->name)) return;
+    if (!known_failures || is_reported(warnings, choice->name)) return;
     while ((fault = next_fault(choice, fault))) {
         ht_warn(warnings, HT_WARNING_KNOWN_FAULT, "known of this version, and no reason to refuse the run",
                 "%s: %" PRIu64 " calls went wrong: %s", choice->name, known_failures, fault->says);

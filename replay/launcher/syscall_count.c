@@ -77,7 +77,7 @@ static bool answer(struct ht_syscall_counter *counter, int listener, uint64_t de
     union {
         struct seccomp_notif_resp answer;
         char room[STRUCTURE_BYTES_MAX];
-    } told = {0};
+    } reply = {0};
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked)) return errno == ENOENT || errno == EINTR;
     count(&counter->counts, &asked.call.data);
     if (now_ns() > deadline_ns) {
@@ -85,9 +85,9 @@ static bool answer(struct ht_syscall_counter *counter, int listener, uint64_t de
         kill((pid_t)asked.call.pid, SIGKILL);
         return false;
     }
-    told.answer.id = asked.call.id;
-    told.answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
-    return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &told) == 0 || errno == ENOENT;
+    reply.answer.id = asked.call.id;
+    reply.answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &reply) == 0 || errno == ENOENT;
 }
 
 static void *run(void *argument) {

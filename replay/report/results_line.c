@@ -55,8 +55,8 @@ static json_t *knobs_json(const struct ht_choice *choice) {
     json_t *knobs = json_object();
     const struct ht_knob *table = choice->kind ? choice->kind->knobs : NULL;
     for (size_t i = 0; table && table[i].name; i++) {
-        if (choice->told[i].state != HT_KNOB_TOLD) continue;
-        json_object_set_new(knobs, table[i].name, text_or_null(choice->told[i].value));
+        if (choice->reported[i].state != HT_KNOB_REPORTED) continue;
+        json_object_set_new(knobs, table[i].name, text_or_null(choice->reported[i].value));
     }
     for (size_t i = 0; i < choice->knobs.count; i++) {
         const char *name = choice->knobs.list[i].knob->name;
@@ -215,16 +215,17 @@ static void add_figures(json_t *run, const struct ht_run_result *line) {
 }
 
 // What was found, by kind, and the first of it in words.
-static void add_verification(json_t *run, const struct ht_verify_told *told) {
-    json_t *kinds = told ? json_object() : json_null(), *texts = told ? json_array() : json_null();
-    for (size_t i = 0; told && i < HT_VIOLATION_KINDS; i++) {
-        if (!told->counts[i]) continue;
-        json_object_set_new(kinds, ht_violation_names[i], json_integer((json_int_t)told->counts[i]));
+static void add_verification(json_t *run, const struct ht_verify_report *report) {
+    json_t *kinds = report ? json_object() : json_null(), *texts = report ? json_array() : json_null();
+    for (size_t i = 0; report && i < HT_VIOLATION_KINDS; i++) {
+        if (!report->counts[i]) continue;
+        json_object_set_new(kinds, ht_violation_names[i], json_integer((json_int_t)report->counts[i]));
     }
-    for (size_t i = 0; told && i < told->texts_count; i++) {
-        json_array_append_new(texts, json_string(told->texts[i]));
+    for (size_t i = 0; report && i < report->texts_count; i++) {
+        json_array_append_new(texts, json_string(report->texts[i]));
     }
-    json_object_set_new(run, "violations", told ? json_integer((json_int_t)told->violations) : json_null());
+    json_object_set_new(run, "violations",
+                        report ? json_integer((json_int_t)report->violations) : json_null());
     json_object_set_new(run, "violation_kinds", kinds);
     json_object_set_new(run, "violations_told", texts);
 }

@@ -14,7 +14,7 @@
 #include "machine_facts.h"
 #include "replay_plan.h"
 #include "run_figures.h"
-#include "verify_told.h"
+#include "verify_report.h"
 
 struct ht_run_result {
     const struct ht_plan *plan;
@@ -40,7 +40,7 @@ struct ht_run_result {
     const struct ht_decomposition *decomposition;  // NULL: not known
     const struct ht_child_figures *memory_figures;  // of the memory pass
     const struct ht_choice_figures *of_choice;      // in the first lines of an allocator, else NULL
-    const struct ht_verify_told *verified;          // of a pass that measures nothing, else NULL
+    const struct ht_verify_report *verified;        // of a pass that measures nothing, else NULL
     const char *problem;                            // what went wrong, or NULL
 };
 

@@ -132,7 +132,7 @@ static bool finding(const char *what, const struct trace_shape *shape, const str
 static void say_difference(char *text, const struct came_to *a, const struct came_to *b) {
     snprintf(text, PROBLEM_BYTES,
              "%" PRIu64 " calls, %" PRIu64 " samples, %" PRIu64 " failures, %" PRIu64
-             " violations, blocks looked at %" PRIu64 " times; %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
+             " violations, blocks checked %" PRIu64 " times; %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
              " and %" PRIu64 " expected",
              a->operations, a->samples, a->failures, a->violations, a->blocks_checked, b->operations,
              b->samples, b->failures, b->violations, b->blocks_checked);

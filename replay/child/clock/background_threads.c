@@ -80,7 +80,7 @@ static bool anyone_awaited(void) {
     return false;
 }
 
-static void tell_due(void) {
+static void report_due(void) {
     bool awaited = ht_virtual_clock_runs() && anyone_awaited();
     atomic_store(&ht_background_due_ns, awaited ? 0 : first_due());
 }
@@ -134,7 +134,7 @@ void ht_background_advance_slowly(_Atomic uint64_t *clock_ns, uint64_t to_ns) {
         }
     }
     if (to_ns > atomic_load(clock_ns)) atomic_store(clock_ns, to_ns);
-    tell_due();
+    report_due();
     pthread_mutex_unlock(&table.lock);
 }
 
@@ -182,7 +182,7 @@ struct ht_background *ht_background_begin(pthread_cond_t *cond, uint64_t deadlin
             if (deadline_ns < earliest_ns) mine->deadline_ns = earliest_ns;
         }
         atomic_fetch_add(&table.slept, 1);
-        tell_due();
+        report_due();
     }
     pthread_mutex_unlock(&table.lock);
     if (mine) ht_futex_wake(&table.slept);
@@ -194,7 +194,7 @@ bool ht_background_end(struct ht_background *mine) {
     bool due = mine->due;
     mine->cond = NULL;
     atomic_store(&mine->state, AWAKE);
-    tell_due();
+    report_due();
     pthread_mutex_unlock(&table.lock);
     return due;
 }
@@ -223,7 +223,7 @@ bool ht_background_signal(pthread_cond_t *cond) {
         atomic_store(&one->state, WOKEN);
     }
     if (found) ht_next.pthread_cond_broadcast(cond);
-    tell_due();
+    report_due();
     pthread_mutex_unlock(&table.lock);
     return found;
 }

@@ -22,7 +22,7 @@ static uint32_t await_segment(struct ht_lane *lane, _Atomic uint32_t *unit) {
         bool filling = atomic_load(&lane->form->filling);
         if (found && !filling) break;
         if (atomic_load(&lane->form->broken)) _exit(1);  // the launcher knows why
-        if (!found) ht_window_tell_place(lane, complete_ns);
+        if (!found) ht_window_report_place(lane, complete_ns);
         if (filling) ht_futex_wait_shared(&lane->form->filling, 1, &poll_again);
         else ht_futex_wait_shared(unit, 0, &poll_again);
     }

@@ -148,7 +148,7 @@ void ht_window_advance_slowly(struct ht_lane *lane, uint64_t time_ns, uint64_t p
     if (wait) sleep_until_woken(lane);
 }
 
-void ht_window_tell_place(struct ht_lane *lane, uint64_t trace_ns) {
+void ht_window_report_place(struct ht_lane *lane, uint64_t trace_ns) {
     struct ht_window *window = lane->window;
     if (!window || window->alone) return;
     uint64_t time_ns = window->base_ns + trace_ns;

@@ -31,7 +31,7 @@ void ht_window_advance_slowly(struct ht_lane *lane, uint64_t time_ns, uint64_t p
 
 // The lane knows no next op yet, but that it is not before time_ns: it holds nobody up before that. What this
 // takes, waiting for other lanes included, is the caller's to take off the lane's time.
-void ht_window_tell_place(struct ht_lane *lane, uint64_t time_ns);
+void ht_window_report_place(struct ht_lane *lane, uint64_t time_ns);
 
 // The lane has executed its last op: it holds nobody up any more.
 void ht_window_leave(struct ht_lane *lane);

@@ -60,7 +60,7 @@ static void merge(struct ht_map_nodes nodes, uint32_t low, uint32_t high, uint32
 }
 
 // Where nothing in the map overlapped, the neighbours are all that a new block can overlap. Where something
-// did, that has been told already.
+// did, that was reported already.
 static uint32_t overlapped(struct ht_verify_map *map, struct ht_map_nodes nodes, uint32_t slot) {
     struct ht_map_node *mine = node_of(nodes, slot);
     uint32_t previous = HT_MAP_NONE, next = HT_MAP_NONE;

@@ -68,14 +68,14 @@ struct ht_verify *ht_verify_prepare(void *memory, const struct ht_server *server
     return verify;
 }
 
-static void tell(struct ht_verify *verify, const struct ht_violation *violation) {
+static void report(struct ht_verify *verify, const struct ht_violation *violation) {
     struct ht_verify_findings *findings = verify->findings;
     atomic_fetch_add(&findings->counts[violation->kind], 1);
     uint64_t number = atomic_fetch_add(&findings->violations, 1);
-    if (number >= HT_VIOLATIONS_TOLD) return;
-    struct ht_violation *told = &findings->first[number];
-    *told = *violation;
-    atomic_store(&told->written, 1);
+    if (number >= HT_VIOLATIONS_REPORTED) return;
+    struct ht_violation *reported = &findings->first[number];
+    *reported = *violation;
+    atomic_store(&reported->written, 1);
 }
 
 static struct ht_violation violation_of(const struct checked *check, enum ht_violation_kind kind) {
@@ -93,8 +93,8 @@ static bool is_known(const struct checked *check, enum ht_violation_kind kind) {
            ht_known_alignment(&check->verify->known, check->call.extra);
 }
 
-static void tell_number(const struct checked *check, enum ht_violation_kind kind, uint64_t expected,
-                        uint64_t found) {
+static void report_number(const struct checked *check, enum ht_violation_kind kind, uint64_t expected,
+                          uint64_t found) {
     struct ht_violation violation = violation_of(check, kind);
     if (is_known(check, kind)) {
         atomic_fetch_add(&check->verify->findings->known, 1);
@@ -103,7 +103,7 @@ static void tell_number(const struct checked *check, enum ht_violation_kind kind
     violation.bytes = check->bytes;
     violation.expected = expected;
     violation.found = found;
-    tell(check->verify, &violation);
+    report(check->verify, &violation);
 }
 
 // Whether the first `bytes` of what was written into the block are still there.
@@ -116,7 +116,7 @@ static bool check_contents(const struct checked *check, enum ht_violation_kind k
     violation.expected = expected;
     violation.found = found;
     violation.bytes = pattern->bytes;
-    tell(check->verify, &violation);
+    report(check->verify, &violation);
     return false;
 }
 
@@ -126,7 +126,7 @@ static void check_zeros(const struct checked *check, const char *block) {
     if (ht_all_zeros(block, check->bytes, &violation.offset, &found)) return;
     violation.bytes = check->bytes;
     violation.found = found;
-    tell(check->verify, &violation);
+    report(check->verify, &violation);
 }
 
 static uint64_t alignment_wanted(const struct ht_word_call *call, uint64_t bytes) {
@@ -137,10 +137,10 @@ static uint64_t alignment_wanted(const struct ht_word_call *call, uint64_t bytes
 
 static void check_address(const struct checked *check, char *block) {
     uint64_t address = (uint64_t)block, wanted = alignment_wanted(&check->call, check->bytes);
-    if (address % wanted) tell_number(check, HT_VIOLATION_ALIGNMENT, wanted, address & -address);
+    if (address % wanted) report_number(check, HT_VIOLATION_ALIGNMENT, wanted, address & -address);
     if (!check->verify->usable_size) return;
     size_t usable = check->verify->usable_size(block);
-    if (usable < check->bytes) tell_number(check, HT_VIOLATION_USABLE, check->bytes, usable);
+    if (usable < check->bytes) report_number(check, HT_VIOLATION_USABLE, check->bytes, usable);
 }
 
 static void take_out(const struct checked *check) {
@@ -168,7 +168,7 @@ static bool put_in(const struct checked *check, const char *block, uint64_t byte
     }
     pthread_mutex_unlock(&verify->lock);
     check->state->live = true;
-    if (other != HT_MAP_NONE) tell(verify, &violation);
+    if (other != HT_MAP_NONE) report(verify, &violation);
     return other == HT_MAP_NONE;
 }
 
@@ -184,13 +184,13 @@ static void new_block(const struct checked *check, char *block) {
     state->made_at = check->place;
     state->pattern = (struct ht_pattern){0};
     if (!block) {
-        if (check->bytes) tell_number(check, HT_VIOLATION_FAILED, 0, 0);
+        if (check->bytes) report_number(check, HT_VIOLATION_FAILED, 0, 0);
         return;
     }
     bool alone = put_in(check, block, check->bytes);
     check_address(check, block);
     if (check->call.call == HT_WIDE_CALLOC) check_zeros(check, block);
-    if (!alone) return;  // that has been told: its contents and the other's would be told over and over
+    if (!alone) return;  // that was reported: its contents and the other's would be over and over
     uint64_t origin = (uint64_t)check->slot << 32 ^ (uint64_t)check->place.stream << 52 ^ check->place.call;
     state->pattern = (struct ht_pattern){
         .seed = origin * 0xd6e8feb86659fd93ull, .bytes = check->bytes, .pages = pages_filled(&check->call)};
@@ -221,7 +221,7 @@ static void check_realloc(struct checked *check, void **entry) {
     char *block = HT_CALL_REALLOC(old, check->bytes);
     if (block && held) check_contents(check, HT_VIOLATION_NOT_KEPT, &former, block, check->bytes);
     if (!block && old) {
-        tell_number(check, HT_VIOLATION_FAILED, 0, 0);
+        report_number(check, HT_VIOLATION_FAILED, 0, 0);
         put_in(check, old, former_bytes);  // it stays as it was
         return;
     }

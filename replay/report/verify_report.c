@@ -1,4 +1,4 @@
-#include "verify_told.h"
+#include "verify_report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,8 +44,8 @@ static void tell_overlap(const struct ht_violation *v, const char *other, char *
     }
 }
 
-static void tell_what(const struct ht_violation *v, const char *made, const char *other, char *text,
-                      size_t room) {
+static void describe_what(const struct ht_violation *v, const char *made, const char *other, char *text,
+                          size_t room) {
     switch ((enum ht_violation_kind)v->kind) {
     case HT_VIOLATION_OVERLAP: tell_overlap(v, other, text, room); break;
     case HT_VIOLATION_ALIGNMENT:
@@ -81,31 +81,31 @@ static void tell_what(const struct ht_violation *v, const char *made, const char
     }
 }
 
-static void tell_one(const struct ht_violation *v, const struct ht_looked_up *calls, bool one_thread,
-                     char text[HT_VIOLATION_TEXT_BYTES]) {
+static void describe_one(const struct ht_violation *v, const struct ht_looked_up *calls, bool one_thread,
+                         char text[HT_VIOLATION_TEXT_BYTES]) {
     char found[NAME_BYTES], made[NAME_BYTES], other[NAME_BYTES];
     name_call(&calls[0], one_thread, found);
     name_call(&calls[1], one_thread, made);
     name_call(&calls[2], one_thread, other);
     int used = snprintf(text, HT_VIOLATION_TEXT_BYTES, "%s: ", found);
-    tell_what(v, made, other, text + used, HT_VIOLATION_TEXT_BYTES - (size_t)used);
+    describe_what(v, made, other, text + used, HT_VIOLATION_TEXT_BYTES - (size_t)used);
 }
 
-void ht_verify_tell(const struct ht_built_form *built, const struct ht_verify_findings *findings,
-                    struct ht_verify_told *told) {
-    struct ht_looked_up calls[HT_VIOLATIONS_TOLD * PLACES] = {0};
-    const struct ht_violation *written[HT_VIOLATIONS_TOLD];
+void ht_verify_describe(const struct ht_built_form *built, const struct ht_verify_findings *findings,
+                        struct ht_verify_report *report) {
+    struct ht_looked_up calls[HT_VIOLATIONS_REPORTED * PLACES] = {0};
+    const struct ht_violation *written[HT_VIOLATIONS_REPORTED];
     struct ht_error error = {0};
     bool one_thread = built->form->streams == 1;
     size_t count = 0;
-    *told = (struct ht_verify_told){.violations = atomic_load(&findings->violations),
-                                   .known = atomic_load(&findings->known),
-                                    .blocks_checked = findings->blocks_checked,
-                                    .usable_unknown = findings->usable_unknown};
-    for (int i = 0; i < HT_VIOLATION_KINDS; i++) told->counts[i] = atomic_load(&findings->counts[i]);
-    for (size_t i = 0; i < HT_VIOLATIONS_TOLD; i++) {
+    *report = (struct ht_verify_report){.violations = atomic_load(&findings->violations),
+                                        .known = atomic_load(&findings->known),
+                                        .blocks_checked = findings->blocks_checked,
+                                        .usable_unknown = findings->usable_unknown};
+    for (int i = 0; i < HT_VIOLATION_KINDS; i++) report->counts[i] = atomic_load(&findings->counts[i]);
+    for (size_t i = 0; i < HT_VIOLATIONS_REPORTED; i++) {
         const struct ht_violation *v = &findings->first[i];
-        // A child that was killed while it wrote leaves what it had not finished untold.
+        // A child that was killed while it wrote leaves what it had not finished unreported.
         if (!atomic_load(&v->written) || v->kind >= HT_VIOLATION_KINDS) continue;
         written[count] = v;
         calls[count * PLACES].place = v->found_at;
@@ -115,6 +115,7 @@ void ht_verify_tell(const struct ht_built_form *built, const struct ht_verify_fi
     }
     // Without it there is still the number of the call.
     if (count) ht_form_look_up(built, calls, count * PLACES, &error);
-    for (size_t i = 0; i < count; i++) tell_one(written[i], &calls[i * PLACES], one_thread, told->texts[i]);
-    told->texts_count = count;
+    for (size_t i = 0; i < count; i++)
+        describe_one(written[i], &calls[i * PLACES], one_thread, report->texts[i]);
+    report->texts_count = count;
 }

@@ -1,25 +1,25 @@
 // What verification found, in words.
-#ifndef HEAPTAPE_VERIFY_TOLD_H
-#define HEAPTAPE_VERIFY_TOLD_H
+#ifndef HEAPTAPE_VERIFY_REPORT_H
+#define HEAPTAPE_VERIFY_REPORT_H
 
 #include "form_builder.h"
 #include "verify_findings.h"
 
 enum { HT_VIOLATION_TEXT_BYTES = 320 };
 
-struct ht_verify_told {
+struct ht_verify_report {
     uint64_t known;  // findings that a known fault of the allocator explains
     uint64_t violations, counts[HT_VIOLATION_KINDS], blocks_checked;
     bool usable_unknown;
     size_t texts_count;
-    char texts[HT_VIOLATIONS_TOLD][HT_VIOLATION_TEXT_BYTES];  // the first ones
+    char texts[HT_VIOLATIONS_REPORTED][HT_VIOLATION_TEXT_BYTES];  // the first ones
 };
 
 extern const char *const ht_violation_names[HT_VIOLATION_KINDS];  // as in results
 
 // Puts findings into words, each event by its number in the trace. Where the trace can't be looked through
 // any more, calls are named by thread and number instead.
-void ht_verify_tell(const struct ht_built_form *built, const struct ht_verify_findings *findings,
-                    struct ht_verify_told *told);
+void ht_verify_describe(const struct ht_built_form *built, const struct ht_verify_findings *findings,
+                        struct ht_verify_report *report);
 
 #endif
