@@ -38,7 +38,7 @@ struct ht_knob {
     int64_t search_lowest, search_highest;
     // Not for a search: it changes what the program may rely on, or costs and gains nothing.
     bool unsearched;
-    const char *says;          // what it does, in half a sentence
+    const char *help;  // what it does, in half a sentence
 };
 
 // What became of a knob, as the allocator itself says.
@@ -50,7 +50,7 @@ enum ht_knob_state {
 
 struct ht_statistic {
     const char *name;  // with the unit at its end
-    const char *says;
+    const char *help;
 };
 
 // What is known to be wrong with some versions.
@@ -59,7 +59,7 @@ struct ht_fault {
     // Calls that ask for such an alignment: they fail, or return blocks that are aligned to less. 0: the fault
     // is no such one, and only told.
     uint64_t alignment_lowest, alignment_highest;
-    const char *says;  // a sentence
+    const char *help;  // a sentence
 };
 
 struct ht_allocator {

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "say.h"
+#include "print.h"
 
 const char *ht_grouped(char text[32], uint64_t number) {
     char digits[24];
@@ -33,7 +33,7 @@ const char *ht_bytes(char text[32], double bytes) {
 }
 
 int ht_complain(const char *program, const struct ht_error *error) {
-    ht_say(stderr, "%s: %s\n", program, error->message);
+    ht_print(stderr, "%s: %s\n", program, error->message);
     return error->status;
 }
 
@@ -62,7 +62,7 @@ void ht_progress_draw(struct ht_progress *progress, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     fputs("\r\033[K", stderr);
-    ht_say_with(stderr, format, arguments);
+    ht_print_with(stderr, format, arguments);
     va_end(arguments);
     fflush(stderr);
     progress->drawn = true;

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "say.h"
+#include "print.h"
 
 void ht_table_add(struct ht_text_table *table, const char *const *cells) {
     assert(table->rows < HT_TABLE_ROWS_MAX);
@@ -33,8 +33,8 @@ void ht_table_print(FILE *out, const struct ht_text_table *table) {
         for (size_t i = 0; i < used; i++) {
             const char *cell = table->cells[row][i];
             if (i) fputs("  ", out);
-            if (table->alignments[i] == 'r') ht_say(out, "%*s", widths[i], cell);
-            else if (i + 1 < used) ht_say(out, "%-*s", widths[i], cell);
+            if (table->alignments[i] == 'r') ht_print(out, "%*s", widths[i], cell);
+            else if (i + 1 < used) ht_print(out, "%-*s", widths[i], cell);
             else fputs(cell, out);
         }
         fputc('\n', out);

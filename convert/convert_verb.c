@@ -13,7 +13,7 @@
 #include "follow_run.h"
 #include "import_run.h"
 #include "option_values.h"
-#include "say.h"
+#include "print.h"
 #include "talk.h"
 #include "verbs.h"
 
@@ -181,7 +181,7 @@ static const struct argp parser = {
     NULL};
 
 static int complain(const char *path, const char *what) {
-    ht_say(stderr, "heaptape convert: %s: %s\n", path, what);
+    ht_print(stderr, "heaptape convert: %s: %s\n", path, what);
     return HT_EXIT_USAGE;
 }
 
@@ -268,7 +268,7 @@ static int choose_outputs(const struct options *options, char **outputs) {
         outputs[i] = convert_output_path(input, options->wanted,
                                          options->to ? export_suffix(options->to) : CONVERT_TRACE_ENDING);
         if (!outputs[i]) {
-            ht_say(stderr, "heaptape convert: %s: %s\n", input, strerror(ENOMEM));
+            ht_print(stderr, "heaptape convert: %s: %s\n", input, strerror(ENOMEM));
             return HT_EXIT_FAILED;
         }
         for (unsigned j = 0; j < i; j++)
@@ -283,7 +283,7 @@ int ht_verb_convert(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     char **outputs = calloc(options.count, sizeof *outputs);
     if (!outputs) {
-        ht_say(stderr, "heaptape convert: %s\n", strerror(ENOMEM));
+        ht_print(stderr, "heaptape convert: %s\n", strerror(ENOMEM));
         return HT_EXIT_FAILED;
     }
     int status = choose_outputs(&options, outputs);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "say.h"
+#include "print.h"
 #include "talk.h"
 #include "trace_argument.h"
 #include "trace_json.h"
@@ -41,38 +41,40 @@ static void print_ops(const json_t *info) {
     json_t *count;
     char text[32];
     json_object_foreach(json_object_get(info, "ops"), name, count)
-        ht_say(stdout, "  %-22s %14s\n", name, ht_grouped(text, (uint64_t)json_integer_value(count)));
+        ht_print(stdout, "  %-22s %14s\n", name, ht_grouped(text, (uint64_t)json_integer_value(count)));
 }
 
 static void print_bytes(const json_t *info, const char *label, const char *key) {
     char text[32];
     json_t *value = json_object_get(info, key);
     if (json_is_integer(value))
-        ht_say(stdout, "%-24s %s\n", label, ht_bytes(text, (double)json_integer_value(value)));
-    else ht_say(stdout, "%-24s unknown\n", label);
+        ht_print(stdout, "%-24s %s\n", label, ht_bytes(text, (double)json_integer_value(value)));
+    else ht_print(stdout, "%-24s unknown\n", label);
 }
 
 static void print_seconds(const json_t *info, const char *label, const char *key) {
     json_t *value = json_object_get(info, key);
-    if (json_is_integer(value)) ht_say(stdout, "%-24s %.3f s\n", label, (double)json_integer_value(value) / 1e9);
-    else ht_say(stdout, "%-24s unknown\n", label);
+    if (json_is_integer(value))
+        ht_print(stdout, "%-24s %.3f s\n", label, (double)json_integer_value(value) / 1e9);
+    else ht_print(stdout, "%-24s unknown\n", label);
 }
 
 static void print_count(const json_t *info, const char *label, const char *key) {
     char text[32];
     json_t *value = json_object_get(info, key);
     if (json_is_integer(value))
-        ht_say(stdout, "%-24s %s\n", label, ht_grouped(text, (uint64_t)json_integer_value(value)));
-    else ht_say(stdout, "%-24s unknown\n", label);
+        ht_print(stdout, "%-24s %s\n", label, ht_grouped(text, (uint64_t)json_integer_value(value)));
+    else ht_print(stdout, "%-24s unknown\n", label);
 }
 
 // Whose recording it is, if it is not our own.
 static void print_source(const json_t *info, const json_t *context) {
     if (!json_string_value(json_object_get(context, "source_format"))) return;
-    ht_say(stdout, "%-24s %s (%s)\n", "imported from", text_of(context, "source"), text_of(context, "source_format"));
+    ht_print(stdout, "%-24s %s (%s)\n", "imported from", text_of(context, "source"),
+             text_of(context, "source_format"));
     if (!strcmp(text_of(context, "time"), "nominal"))
-        ht_say(stdout, "%-24s nominal: each call %" PRIu64 " ns after the one before\n", "time",
-               number(info, "time_unit_ns"));
+        ht_print(stdout, "%-24s nominal: each call %" PRIu64 " ns after the one before\n", "time",
+                 number(info, "time_unit_ns"));
     if (number(info, "skipped")) print_count(info, "skipped on import", "skipped");
 }
 
@@ -81,19 +83,19 @@ static void print_for_people(const json_t *info) {
     struct ht_heap_share share = trace_json_heap_share(info);
     char words[HT_HEAP_SHARE_TEXT_BYTES];
     if (ht_heap_share_is_small(&share)) printf("caution: %s\n", ht_heap_share_words(words, &share));
-    ht_say(stdout, "%-24s %s\n", "command", text_of(info, "command"));
-    ht_say(stdout, "%-24s %s %s\n", "recorded under", text_of(info, "recorded_allocator"),
-           json_string_value(json_object_get(context, "allocator_version"))
-               ? text_of(context, "allocator_version")
-               : "");
+    ht_print(stdout, "%-24s %s\n", "command", text_of(info, "command"));
+    ht_print(stdout, "%-24s %s %s\n", "recorded under", text_of(info, "recorded_allocator"),
+             json_string_value(json_object_get(context, "allocator_version"))
+                 ? text_of(context, "allocator_version")
+                 : "");
     print_source(info, context);
     if (json_is_integer(json_object_get(info, "parent_pid")))
-        ht_say(stdout, "%-24s process %" PRIu64 "\n", "forked from", number(info, "parent_pid"));
+        ht_print(stdout, "%-24s process %" PRIu64 "\n", "forked from", number(info, "parent_pid"));
     if (json_string_value(json_object_get(context, "stopped")))
-        ht_say(stdout, "%-24s %s\n", "recording stopped", text_of(context, "stopped"));
+        ht_print(stdout, "%-24s %s\n", "recording stopped", text_of(context, "stopped"));
     const json_t *cut = json_object_get(context, "sliced_from");
     if (json_string_value(json_object_get(cut, "trace")))
-        ht_say(stdout, "%-24s %s\n", "sliced from", text_of(cut, "trace"));
+        ht_print(stdout, "%-24s %s\n", "sliced from", text_of(cut, "trace"));
     print_count(info, "events", "events");
     print_ops(info);
     print_count(info, "threads", "threads");
@@ -115,11 +117,12 @@ static void print_for_people(const json_t *info) {
     print_count(info, "failed calls", "failed_calls");
     print_bytes(info, "file", "file_bytes");
     if (number(info, "events"))
-        ht_say(stdout, "%-24s %.3f\n", "bytes per event", json_real_value(json_object_get(info, "bytes_per_event")));
+        ht_print(stdout, "%-24s %.3f\n", "bytes per event",
+                 json_real_value(json_object_get(info, "bytes_per_event")));
     if (json_is_true(json_object_get(info, "truncated"))) {
         char text[32];
-        ht_say(stdout, "%-24s the file is cut short after %s bytes of whole sections\n", "truncated",
-               ht_grouped(text, number(info, "valid_bytes")));
+        ht_print(stdout, "%-24s the file is cut short after %s bytes of whole sections\n", "truncated",
+                 ht_grouped(text, number(info, "valid_bytes")));
     }
 }
 

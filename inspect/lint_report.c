@@ -6,7 +6,7 @@
 
 #include "json_number.h"
 #include "ops.h"
-#include "say.h"
+#include "print.h"
 #include "talk.h"
 
 // Entries of a map, most blocks first.
@@ -129,30 +129,30 @@ json_t *lint_report_json(const struct lint *lint, const char *path) {
 static void print_block(const struct lint *lint, const struct lint_block *block, uint64_t name) {
     char bytes[32];
     if (!block->function) {
-        ht_say(stdout, "freed at %.6f s", (double)block->time_ns / 1e9);
+        ht_print(stdout, "freed at %.6f s", (double)block->time_ns / 1e9);
         return;
     }
-    ht_say(stdout, "%s bytes by %s", ht_grouped(bytes, block->bytes), ht_functions[block->function].name);
+    ht_print(stdout, "%s bytes by %s", ht_grouped(bytes, block->bytes), ht_functions[block->function].name);
     if (block->alignment != LINT_NO_ALIGNMENT)
-        ht_say(stdout, ", aligned to %" PRIu64, UINT64_C(1) << block->alignment);
-    ht_say(stdout, ", t%" PRIu32 " at %.6f s", block->thread, (double)block->time_ns / 1e9);
-    if (lint->raw) ht_say(stdout, ", 0x%" PRIx64, name);
-    else ht_say(stdout, ", event %" PRIu64, block->birth);
+        ht_print(stdout, ", aligned to %" PRIu64, UINT64_C(1) << block->alignment);
+    ht_print(stdout, ", t%" PRIu32 " at %.6f s", block->thread, (double)block->time_ns / 1e9);
+    if (lint->raw) ht_print(stdout, ", 0x%" PRIx64, name);
+    else ht_print(stdout, ", event %" PRIu64, block->birth);
 }
 
 static void print_finding(const struct lint *lint, const struct lint_finding *finding) {
     const struct lint_call *call = &finding->call;
     const struct ht_function_info *info = &ht_functions[call->function];
-    if (lint->raw) ht_say(stdout, "    offset %" PRIu64, call->offset);
-    else ht_say(stdout, "    event %" PRIu64, call->event);
-    ht_say(stdout, ", %.6f s, t%" PRIu32 ": %s", (double)call->time_ns / 1e9, call->thread, info->name);
-    if (lint->raw && call->address) ht_say(stdout, " 0x%" PRIx64, call->address);
-    if (!lint->raw && call->slot) ht_say(stdout, " #%" PRIu32, call->slot);
-    if (info->size) ht_say(stdout, " size %" PRIu64, call->size);
+    if (lint->raw) ht_print(stdout, "    offset %" PRIu64, call->offset);
+    else ht_print(stdout, "    event %" PRIu64, call->event);
+    ht_print(stdout, ", %.6f s, t%" PRIu32 ": %s", (double)call->time_ns / 1e9, call->thread, info->name);
+    if (lint->raw && call->address) ht_print(stdout, " 0x%" PRIx64, call->address);
+    if (!lint->raw && call->slot) ht_print(stdout, " #%" PRIu32, call->slot);
+    if (info->size) ht_print(stdout, " size %" PRIu64, call->size);
     if (info->extra)
-        ht_say(stdout, " %s %" PRIu64,
-               call->function == HT_CALLOC || call->function == HT_REALLOCARRAY ? "count" : "alignment",
-               call->extra);
+        ht_print(stdout, " %s %" PRIu64,
+                 call->function == HT_CALLOC || call->function == HT_REALLOCARRAY ? "count" : "alignment",
+                 call->extra);
     if (finding->has_block) {
         fputs("; the block: ", stdout);
         print_block(lint, &finding->block, finding->block_address);
@@ -168,7 +168,7 @@ static void print_findings(const struct lint *lint, unsigned first, unsigned las
         if (!tally->count) continue;
         if (!any && label) puts(label);
         any = true;
-        ht_say(stdout, "  %14s  %s\n", ht_grouped(text, tally->count), lint_kind_texts[kind].words);
+        ht_print(stdout, "  %14s  %s\n", ht_grouped(text, tally->count), lint_kind_texts[kind].words);
         for (size_t i = 0; i < tally->examples; i++) print_finding(lint, &tally->example[i]);
         if (tally->count > tally->examples && tally->examples) puts("    ...");
     }
@@ -181,8 +181,8 @@ static void print_counts(const struct lint *lint, const struct map64 *map, const
     struct counted *list = sorted_counts(map, &count);
     fputs("   ", stdout);
     for (size_t i = 0; i < count && i < lint->limit; i++)
-        ht_say(stdout, "%s %s of %s%s%s", i ? "," : "", ht_grouped(blocks, list[i].count), before,
-               ht_grouped(key, list[i].key), after);
+        ht_print(stdout, "%s %s of %s%s%s", i ? "," : "", ht_grouped(blocks, list[i].count), before,
+                 ht_grouped(key, list[i].key), after);
     puts(count > lint->limit ? ", ..." : "");
     free(list);
 }
@@ -191,8 +191,8 @@ static void print_leaks(const struct lint *lint) {
     const struct lint_leaks *leaks = &lint->leaks;
     char blocks[32], bytes[32];
     if (leaks->blocks)
-        ht_say(stdout, "  %14s  blocks live at the end, %s\n", ht_grouped(blocks, leaks->blocks),
-               ht_bytes(bytes, (double)leaks->bytes));
+        ht_print(stdout, "  %14s  blocks live at the end, %s\n", ht_grouped(blocks, leaks->blocks),
+                 ht_bytes(bytes, (double)leaks->bytes));
     if (leaks->blocks && lint->limit) {
         print_counts(lint, &leaks->by_size, "", " bytes");
         print_counts(lint, &leaks->by_thread, "t", "");
@@ -203,15 +203,16 @@ static void print_leaks(const struct lint *lint) {
         }
     }
     if (leaks->inherited_blocks)
-        ht_say(stdout, "  %14s  inherited blocks live at the end, %s\n", ht_grouped(blocks, leaks->inherited_blocks),
-               ht_bytes(bytes, (double)leaks->inherited_bytes));
+        ht_print(stdout, "  %14s  inherited blocks live at the end, %s\n",
+                 ht_grouped(blocks, leaks->inherited_blocks),
+                 ht_bytes(bytes, (double)leaks->inherited_bytes));
 }
 
 void lint_report_text(const struct lint *lint, const char *path) {
     char calls[32], defects[32];
     uint64_t count = lint_defects(lint);
-    ht_say(stdout, "%s: %s calls, %s defect%s\n", path, ht_grouped(calls, lint->calls),
-           count ? ht_grouped(defects, count) : "no", count == 1 ? "" : "s");
+    ht_print(stdout, "%s: %s calls, %s defect%s\n", path, ht_grouped(calls, lint->calls),
+             count ? ht_grouped(defects, count) : "no", count == 1 ? "" : "s");
     print_findings(lint, 0, LINT_LAST_DEFECT, "defects");
     bool any = lint->leaks.blocks || lint->leaks.inherited_blocks;
     for (unsigned kind = LINT_LAST_DEFECT + 1; kind < LINT_KINDS; kind++)

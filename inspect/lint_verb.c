@@ -7,7 +7,7 @@
 #include "inheritance.h"
 #include "lint_passes.h"
 #include "lint_report.h"
-#include "say.h"
+#include "print.h"
 #include "talk.h"
 #include "trace_argument.h"
 #include "verbs.h"
@@ -64,7 +64,7 @@ static int check_raw(struct lint *lint, const char *path, struct ht_error *error
     ht_progress_start(&shown);
     int status = lint_raw(lint, &log, warning, &progress, error);
     ht_progress_end(&shown);
-    if (!status && *warning) ht_say(stderr, "heaptape lint: warning: %s: %s\n", path, warning);
+    if (!status && *warning) ht_print(stderr, "heaptape lint: warning: %s: %s\n", path, warning);
     ht_raw_close(&log);
     return status;
 }
@@ -99,7 +99,7 @@ int ht_verb_lint(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     bool raw = convert_is_raw_log(options.file);
     if (!lint_init(&lint, raw, options.limit)) {
-        ht_say(stderr, "heaptape lint: not enough memory\n");
+        ht_print(stderr, "heaptape lint: not enough memory\n");
         return HT_EXIT_FAILED;
     }
     int status =

@@ -6,7 +6,7 @@
 
 #include "convert_paths.h"
 #include "json_number.h"
-#include "say.h"
+#include "print.h"
 #include "talk.h"
 #include "trace_argument.h"
 #include "trace_json.h"
@@ -113,12 +113,12 @@ static char *totals_of(const struct slice_result *result, struct ht_trace_reader
 static void say_result(const char *output, const struct slice_result *result, uint64_t file_bytes) {
     char events[32], size[32], blocks[32], foreign[32];
     const struct merge_totals *totals = &result->totals;
-    ht_say(stderr, "%s: %s events (%" PRIu64 " to %" PRIu64 " of the old), %s; %s blocks inherited",
-            strcmp(output, "-") ? output : "standard output", ht_grouped(events, totals->events),
-            result->first_event, result->end_event - 1, ht_bytes(size, (double)file_bytes),
-            ht_grouped(blocks, totals->inherited_objects));
+    ht_print(stderr, "%s: %s events (%" PRIu64 " to %" PRIu64 " of the old), %s; %s blocks inherited",
+             strcmp(output, "-") ? output : "standard output", ht_grouped(events, totals->events),
+             result->first_event, result->end_event - 1, ht_bytes(size, (double)file_bytes),
+             ht_grouped(blocks, totals->inherited_objects));
     if (totals->foreign_frees)
-        ht_say(stderr, ", %s foreign frees", ht_grouped(foreign, totals->foreign_frees));
+        ht_print(stderr, ", %s foreign frees", ht_grouped(foreign, totals->foreign_frees));
     fputc('\n', stderr);
 }
 
@@ -162,7 +162,7 @@ int ht_verb_slice(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     const char *wrong = convert_overwrites(options.output, options.trace, NULL, 0);
     if (wrong) {
-        ht_say(stderr, "heaptape slice: %s: %s\n", options.output, wrong);
+        ht_print(stderr, "heaptape slice: %s: %s\n", options.output, wrong);
         return HT_EXIT_USAGE;
     }
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);

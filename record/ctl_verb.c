@@ -12,8 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "print.h"
 #include "process_log.h"
-#include "say.h"
 #include "stop_reason.h"
 #include "talk.h"
 #include "verbs.h"
@@ -93,9 +93,9 @@ static int say_status(const struct process_log *found) {
     char text[HT_STOP_TEXT_BYTES + 32], count[32], size[32];
     int failed = ht_raw_count_calls(log, &calls, &threads, &error);
     if (!failed)
-        ht_say(stdout, "%s: %s calls, %" PRIu32 " thread%s, %s\n%s\n", state_words(&log->header, text),
-               ht_grouped(count, calls), threads, threads == 1 ? "" : "s",
-               ht_bytes(size, (double)(log->chunks_end - HT_RAW_HEADER_BYTES)), found->name);
+        ht_print(stdout, "%s: %s calls, %" PRIu32 " thread%s, %s\n%s\n", state_words(&log->header, text),
+                 ht_grouped(count, calls), threads, threads == 1 ? "" : "s",
+                 ht_bytes(size, (double)(log->chunks_end - HT_RAW_HEADER_BYTES)), found->name);
     return failed ? ht_complain("heaptape ctl", &error) : ht_stdout_status("heaptape ctl", HT_EXIT_DONE);
 }
 
@@ -135,7 +135,7 @@ static int command(struct ht_raw_header *header, const struct options *options, 
                                                                  : HT_CONTROL_STOP;
     const char *why = refusal(header, wanted);
     if (why) {
-        ht_say(stderr, "heaptape ctl: process %d: %s\n", (int)options->pid, why);
+        ht_print(stderr, "heaptape ctl: process %d: %s\n", (int)options->pid, why);
         return HT_EXIT_FAILED;
     }
     uint32_t before = header->state;
@@ -144,15 +144,16 @@ static int command(struct ht_raw_header *header, const struct options *options, 
         nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
     bool obeyed = has_obeyed(header, wanted, before);
     if (obeyed && wanted == HT_CONTROL_RUN && !name_newest(options->pid, name)) {
-        ht_say(stderr, "heaptape ctl: process %d cannot begin a new log beside %s\n", (int)options->pid, name);
+        ht_print(stderr, "heaptape ctl: process %d cannot begin a new log beside %s\n", (int)options->pid,
+                 name);
         return HT_EXIT_FAILED;
     }
     if (!options->quiet)
-        ht_say(stderr, "process %d: %s%s (%s)\n", (int)options->pid,
-                wanted == HT_CONTROL_RUN     ? "resumed"
-                : wanted == HT_CONTROL_PAUSE ? "paused"
-                                             : "stopped",
-                obeyed ? "" : " as soon as it allocates", name);
+        ht_print(stderr, "process %d: %s%s (%s)\n", (int)options->pid,
+                 wanted == HT_CONTROL_RUN     ? "resumed"
+                 : wanted == HT_CONTROL_PAUSE ? "paused"
+                                              : "stopped",
+                 obeyed ? "" : " as soon as it allocates", name);
     return HT_EXIT_DONE;
 }
 
@@ -162,7 +163,7 @@ static int give_command(const struct options *options, struct process_log *found
         fd < 0 ? MAP_FAILED : mmap(NULL, HT_RAW_HEADER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (fd >= 0) close(fd);
     if (header == MAP_FAILED) {
-        ht_say(stderr, "heaptape ctl: %s: %s\n", found->name, strerror(errno));
+        ht_print(stderr, "heaptape ctl: %s: %s\n", found->name, strerror(errno));
         return HT_EXIT_FAILED;
     }
     int status = command(header, options, found->name);
@@ -186,7 +187,7 @@ int ht_verb_ctl(int argc, char **argv) {
     argp_parse(&parser, argc, argv, 0, NULL, &options);
     if (process_log_open(&found, options.pid, &error)) {
         if (!errno) return ht_complain("heaptape ctl", &error);
-        ht_say(stderr, "heaptape ctl: process %d: %s\n", (int)options.pid, why_not(errno));
+        ht_print(stderr, "heaptape ctl: process %d: %s\n", (int)options.pid, why_not(errno));
         return HT_EXIT_FAILED;
     }
     int status = !strcmp(options.action, "status") ? say_status(&found) : give_command(&options, &found);

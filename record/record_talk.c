@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/statfs.h>
 
-#include "say.h"
+#include "print.h"
 #include "stop_reason.h"
 #include "talk.h"
 
@@ -17,12 +17,13 @@ void record_say_directory(const struct record_talk *talk, const char *directory)
     if (talk->quiet || statfs(directory, &status)) return;
     uint64_t available = (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
     if (status.f_type == TMPFS_MAGIC_NUMBER)
-        ht_say(stderr,
-                "heaptape record: warning: %s is in memory: a long recording belongs on a disk (-o DIR)\n",
-                directory);
+        ht_print(stderr,
+                 "heaptape record: warning: %s is in memory: a long recording belongs on a disk (-o DIR)\n",
+                 directory);
     if (available < LOW_SPACE_BYTES)
-        ht_say(stderr, "heaptape record: warning: %s has only %s left; the recording ends when it is full\n",
-                directory, ht_bytes(text, (double)available));
+        ht_print(stderr,
+                 "heaptape record: warning: %s has only %s left; the recording ends when it is full\n",
+                 directory, ht_bytes(text, (double)available));
 }
 
 // ---- warnings ----
@@ -45,8 +46,9 @@ static void take_share(struct unseen *unseen, const struct ht_heap_share *share,
 static void warn_about_unseen(const struct unseen *unseen) {
     char words[HT_HEAP_SHARE_TEXT_BYTES];
     if (!unseen->count) return;
-    ht_say(stderr, "heaptape record: warning: %s: %s", unseen->path, ht_heap_share_words(words, &unseen->share));
-    if (unseen->count > 1) ht_say(stderr, " (likewise %zu more)", unseen->count - 1);
+    ht_print(stderr, "heaptape record: warning: %s: %s", unseen->path,
+             ht_heap_share_words(words, &unseen->share));
+    if (unseen->count > 1) ht_print(stderr, " (likewise %zu more)", unseen->count - 1);
     fputc('\n', stderr);
 }
 
@@ -54,8 +56,9 @@ static void warn_about_unseen(const struct unseen *unseen) {
 static void warn_about_bypass(const struct found_logs *found) {
     for (size_t i = 0; i < found->count; i++) {
         if (!found->log[i].bypassed_by) continue;
-        ht_say(stderr, "heaptape record: warning: %s: not recorded, because loaded with RTLD_DEEPBIND: %s\n",
-                found->log[i].path, found->log[i].bypassed_by);
+        ht_print(stderr,
+                 "heaptape record: warning: %s: not recorded, because loaded with RTLD_DEEPBIND: %s\n",
+                 found->log[i].path, found->log[i].bypassed_by);
         return;
     }
 }
@@ -63,9 +66,9 @@ static void warn_about_bypass(const struct found_logs *found) {
 static void warn_about_program(const struct record_talk *talk, const struct found_logs *found,
                                const struct ending *ending) {
     if (found->of_program && !found->to_the_end)
-        ht_say(stderr,
-                "heaptape record: warning: the program ended as '%s', of which nothing was recorded\n",
-                ending->name);
+        ht_print(stderr,
+                 "heaptape record: warning: the program ended as '%s', of which nothing was recorded\n",
+                 ending->name);
     else if (!found->of_program && !talk->only_some)
         fputs("heaptape record: warning: the program itself left no log; what was recorded is of processes "
               "that it started\n",
@@ -76,8 +79,8 @@ static void warn_about_early_ends(const struct found_logs *found) {
     char why[HT_STOP_TEXT_BYTES];
     for (size_t i = 0; i < found->count; i++)
         if (ht_stopped_early(&found->log[i].header) && ht_stop_words(&found->log[i].header, why))
-            ht_say(stderr, "heaptape record: warning: %s: the recording stopped early: %s\n",
-                    found->log[i].path, why);
+            ht_print(stderr, "heaptape record: warning: %s: the recording stopped early: %s\n",
+                     found->log[i].path, why);
 }
 
 // ---- what came of it ----
@@ -85,8 +88,9 @@ static void warn_about_early_ends(const struct found_logs *found) {
 static void say_cost(const struct found_logs *found, const struct ending *ending) {
     struct recording_cost cost = found_logs_cost(found, ending);
     if (!(cost.calls_ns > 0)) return;
-    ht_say(stderr, "; it took %.2g s of CPU or more for calls, %.0f ns each, and %.2g s or less for the rest",
-            cost.calls_ns / 1e9, cost.calls_ns / (double)found->calls, cost.rest_ns / 1e9);
+    ht_print(stderr,
+             "; it took %.2g s of CPU or more for calls, %.0f ns each, and %.2g s or less for the rest",
+             cost.calls_ns / 1e9, cost.calls_ns / (double)found->calls, cost.rest_ns / 1e9);
 }
 
 static void say_what_is_there(const struct record_talk *talk, const struct found_logs *found,
@@ -95,17 +99,17 @@ static void say_what_is_there(const struct record_talk *talk, const struct found
     char text[32], size[32];
     for (size_t i = 0; i < found->count; i++) threads += found->log[i].threads;
     const struct found_log *first = &found->log[0];
-    ht_say(stderr, "recorded %s calls, %zu process%s, %" PRIu64 " thread%s: %s (%s)",
-            ht_grouped(text, found->calls), found->processes, found->processes == 1 ? "" : "es", threads,
-            threads == 1 ? "" : "s", first->path, ht_bytes(size, (double)first->bytes));
+    ht_print(stderr, "recorded %s calls, %zu process%s, %" PRIu64 " thread%s: %s (%s)",
+             ht_grouped(text, found->calls), found->processes, found->processes == 1 ? "" : "es", threads,
+             threads == 1 ? "" : "s", first->path, ht_bytes(size, (double)first->bytes));
     say_cost(found, ending);
     fputc('\n', stderr);
     for (size_t i = talk->verbose ? 0 : found->count; i < found->count; i++)
-        ht_say(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, found->log[i].calls), found->log[i].path,
-                ht_bytes(size, (double)found->log[i].bytes));
+        ht_print(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, found->log[i].calls), found->log[i].path,
+                 ht_bytes(size, (double)found->log[i].bytes));
     if (found->count > 1 && !talk->verbose)
-        ht_say(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
-                found->count - 1);
+        ht_print(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
+                 found->count - 1);
 }
 
 void record_say_logs(const struct record_talk *talk, const struct found_logs *found, const struct ending *ending) {
@@ -118,22 +122,22 @@ void record_say_logs(const struct record_talk *talk, const struct found_logs *fo
     warn_about_bypass(found);
     const char *path = found->log[0].path, *name = strrchr(path, '/') + 1;
     if (!talk->quiet)
-        ht_say(stderr, "next: heaptape convert %s -o %.*s.bin\n", path, (int)(strlen(name) - 5), name);
+        ht_print(stderr, "next: heaptape convert %s -o %.*s.bin\n", path, (int)(strlen(name) - 5), name);
 }
 
 void record_say_nothing_recorded(const char *name, const struct found_logs *found, const char *directory) {
     char why[HT_STOP_TEXT_BYTES];
-    ht_say(stderr, "heaptape record: %s made no call that could be recorded: ", name);
+    ht_print(stderr, "heaptape record: %s made no call that could be recorded: ", name);
     if (!found->count)
-        ht_say(stderr,
-                "no log was written into %s (to begin one takes space there, and a thread: RLIMIT_NPROC, "
-                "pids.max)\n",
-                directory);
+        ht_print(stderr,
+                 "no log was written into %s (to begin one takes space there, and a thread: RLIMIT_NPROC, "
+                 "pids.max)\n",
+                 directory);
     else if (ht_stopped_early(&found->log[0].header) && ht_stop_words(&found->log[0].header, why))
-        ht_say(stderr, "%s: %s\n", found->log[0].path, why);
+        ht_print(stderr, "%s: %s\n", found->log[0].path, why);
     else if (found->log[0].header.state == HT_RAW_PAUSED)
-        ht_say(stderr, "%s was paused all the time\n", found->log[0].path);
-    else ht_say(stderr, "%s is empty\n", found->log[0].path);
+        ht_print(stderr, "%s was paused all the time\n", found->log[0].path);
+    else ht_print(stderr, "%s is empty\n", found->log[0].path);
 }
 
 // ---- where logs became traces ----
@@ -143,14 +147,14 @@ static void say_what_is_complete(const struct record_talk *talk, const struct co
     uint64_t calls = 0;
     for (size_t i = 0; i < complete; i++) calls += result[i].events;
     if (complete)
-        ht_say(stderr, "recorded %s calls, %zu trace%s: %s (%s)\n", ht_grouped(text, calls), complete,
-                complete == 1 ? "" : "s", result->trace, ht_bytes(size, (double)result->file_bytes));
+        ht_print(stderr, "recorded %s calls, %zu trace%s: %s (%s)\n", ht_grouped(text, calls), complete,
+                 complete == 1 ? "" : "s", result->trace, ht_bytes(size, (double)result->file_bytes));
     for (size_t i = talk->verbose ? 0 : complete; i < complete; i++)
-        ht_say(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, result[i].events), result[i].trace,
-                ht_bytes(size, (double)result[i].file_bytes));
+        ht_print(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, result[i].events), result[i].trace,
+                 ht_bytes(size, (double)result[i].file_bytes));
     if (complete > 1 && !talk->verbose)
-        ht_say(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
-                complete - 1);
+        ht_print(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
+                 complete - 1);
 }
 
 void record_say_traces(const struct record_talk *talk, const struct converted *result, size_t count) {
@@ -163,8 +167,8 @@ void record_say_traces(const struct record_talk *talk, const struct converted *r
     warn_about_unseen(&unseen);
     if (!talk->quiet) say_what_is_complete(talk, result, complete);
     for (size_t i = complete; i < count; i++)
-        ht_say(stderr, "%s %s: heaptape convert --follow %s -o %s goes on\n", result[i].trace,
-                result[i].running ? "is not complete, its process still runs" : "was not completed",
-                result[i].raw, result[i].trace);
-    if (complete && !talk->quiet) ht_say(stderr, "next: replay --alloc all %s\n", result->trace);
+        ht_print(stderr, "%s %s: heaptape convert --follow %s -o %s goes on\n", result[i].trace,
+                 result[i].running ? "is not complete, its process still runs" : "was not completed",
+                 result[i].raw, result[i].trace);
+    if (complete && !talk->quiet) ht_print(stderr, "next: replay --alloc all %s\n", result->trace);
 }

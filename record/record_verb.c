@@ -16,10 +16,10 @@
 #include "found_logs.h"
 #include "option_values.h"
 #include "own_functions.h"
+#include "print.h"
 #include "reachable.h"
 #include "record_talk.h"
 #include "run_converter.h"
-#include "say.h"
 #include "verbs.h"
 
 enum { LOG_BYTES_MIN = 64 << 10 };
@@ -157,8 +157,8 @@ static int conclude_converted(const struct options *options, const struct record
     size_t count;
     int status = status_of(ending);
     if (!run_converter_finish(converter, &results, &count)) {
-        ht_say(stderr, "heaptape record: the conversion beside the program failed: see what is in %s\n",
-                run->directory);
+        ht_print(stderr, "heaptape record: the conversion beside the program failed: see what is in %s\n",
+                 run->directory);
         free(results);
         return or_failed(status);
     }
@@ -166,9 +166,9 @@ static int conclude_converted(const struct options *options, const struct record
     for (size_t i = 0; i < count; i++) incomplete |= !results[i].complete && !results[i].running;
     if (count) record_say_traces(&options->talk, results, count);
     if (!count && !never_ran(status)) {
-        ht_say(stderr,
-                "heaptape record: %s made no call that could be recorded: no trace was written into %s\n",
-                run->command[0], run->directory);
+        ht_print(stderr,
+                 "heaptape record: %s made no call that could be recorded: no trace was written into %s\n",
+                 run->command[0], run->directory);
         status = or_failed(status);
     }
     free(results);
@@ -185,18 +185,19 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
                      : LOG_FOLDER_FIRST;
     bool made = options->directory && !mkdir(wanted, 0777);
     if (!realpath(wanted, directory) || access(directory, W_OK | X_OK)) {
-        ht_say(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
+        ht_print(stderr, "heaptape record: cannot write logs into %s: %s\n", wanted, strerror(errno));
         return EXIT_RECORD_FAILED;
     }
     if (!options->any_folder && !statfs(directory, &status) && (unfit = file_system_unfit(&status))) {
-        ht_say(stderr,
-                "heaptape record: will not write logs into %s: it is on %s, and the program would end by SIGBUS; "
-                "-o %s is safe, --any-folder takes the risk\n",
-                directory, unfit, LOG_FOLDER_SECOND);
+        ht_print(
+            stderr,
+            "heaptape record: will not write logs into %s: it is on %s, and the program would end by SIGBUS; "
+            "-o %s is safe, --any-folder takes the risk\n",
+            directory, unfit, LOG_FOLDER_SECOND);
         if (made) rmdir(wanted);
         return EXIT_RECORD_FAILED;
     }
-    if (made && !options->talk.quiet) ht_say(stderr, "heaptape record: made the folder %s\n", directory);
+    if (made && !options->talk.quiet) ht_print(stderr, "heaptape record: made the folder %s\n", directory);
     return 0;
 }
 
@@ -208,7 +209,7 @@ static int find_places(const struct options *options, char shim[PATH_MAX], char 
         return EXIT_RECORD_FAILED;
     }
     if (strpbrk(shim, " :")) {
-        ht_say(stderr, "heaptape record: LD_PRELOAD cannot hold the blank or colon in %s\n", shim);
+        ht_print(stderr, "heaptape record: LD_PRELOAD cannot hold the blank or colon in %s\n", shim);
         return EXIT_RECORD_FAILED;
     }
     return find_directory(options, directory);
@@ -236,11 +237,11 @@ int ht_verb_record(int argc, char **argv) {
     if (status) return status;
     reach_of(&reach, command[0], shim);
     if (reach.level == REACH_NONE) {
-        ht_say(stderr, "heaptape record: %s %s: there is nothing to record\n", reach.program, reach.why);
+        ht_print(stderr, "heaptape record: %s %s: there is nothing to record\n", reach.program, reach.why);
         return EXIT_RECORD_FAILED;
     }
     if (reach.level == REACH_PARTLY)
-        ht_say(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
+        ht_print(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
     record_say_directory(&options.talk, directory);
     choose_shim(reach.executable, shim);
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
@@ -257,11 +258,11 @@ int ht_verb_record(int argc, char **argv) {
                                    options.start && !strcmp(options.start, "paused") && !options.talk.quiet};
     struct run_converter converter;
     if (options.converts && !run_converter_start(&converter, directory, id, options.talk.quiet)) {
-        ht_say(stderr, "heaptape record: cannot convert: %s\n", strerror(errno));
+        ht_print(stderr, "heaptape record: cannot convert: %s\n", strerror(errno));
         return EXIT_RECORD_FAILED;
     }
     if (!recorded_run(&run, &ending)) {
-        ht_say(stderr, "heaptape record: cannot start %s: %s\n", command[0], strerror(errno));
+        ht_print(stderr, "heaptape record: cannot start %s: %s\n", command[0], strerror(errno));
         return EXIT_RECORD_FAILED;
     }
     return options.converts ? conclude_converted(&options, &run, &ending, &converter)

@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "say.h"
+#include "print.h"
 
 static const int forwarded[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 enum { FORWARDED = sizeof forwarded / sizeof *forwarded };
@@ -62,7 +62,7 @@ static _Noreturn void become(const struct recorded_run *run) {
     set_environment(run);
     execvp(run->command[0], run->command);
     int why = errno;
-    ht_say(stderr, "heaptape record: cannot run %s: %s\n", run->command[0], strerror(why));
+    ht_print(stderr, "heaptape record: cannot run %s: %s\n", run->command[0], strerror(why));
     _exit(why == ENOENT ? 127 : 126);
 }
 
@@ -108,8 +108,8 @@ static double ns_of(struct timeval time) { return (double)time.tv_sec * 1e9 + (d
 bool recorded_run(const struct recorded_run *run, struct ending *ending) {
     if (!start(run, ending)) return false;
     if (run->says_how_to_resume)
-        ht_say(stderr, "heaptape record: paused; heaptape ctl %d resume begins the recording\n",
-                (int)ending->pid);
+        ht_print(stderr, "heaptape record: paused; heaptape ctl %d resume begins the recording\n",
+                 (int)ending->pid);
     read_name(ending);
     struct rusage used;
     while (wait4(ending->pid, &ending->wait_status, 0, &used) < 0)

@@ -13,9 +13,9 @@
 
 #include "follow.h"
 #include "fork_file.h"
+#include "print.h"
 #include "punch_holes.h"
 #include "raw_in_use.h"
-#include "say.h"
 #include "talk.h"
 #include "write_all.h"
 
@@ -243,8 +243,8 @@ static void reap(struct watch *watch) {
         if (!job) continue;
         finish_job(watch, job);
         if (WIFSIGNALED(status))
-            ht_say(stderr, "heaptape record: %s: its conversion was ended by signal %d\n", job->result.raw,
-                    WTERMSIG(status));
+            ht_print(stderr, "heaptape record: %s: its conversion was ended by signal %d\n", job->result.raw,
+                     WTERMSIG(status));
     }
 }
 

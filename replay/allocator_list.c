@@ -35,7 +35,7 @@ static void print_knob(const struct ht_listed *listed, size_t number) {
     const char *value = ht_listed_value(listed, number);
     char setting[HT_SETTING_BYTES];
     ht_knob_setting(listed->kind, knob, setting);
-    printf("    %s: %s", knob->name, knob->says);
+    printf("    %s: %s", knob->name, knob->help);
     print_between(knob->since, knob->last);
     printf("\n      ");
     if (knob->type == HT_KNOB_BOOLEAN) printf("0 or 1");
@@ -47,7 +47,7 @@ static void print_knob(const struct ht_listed *listed, size_t number) {
 }
 
 static void print_fault(const struct ht_fault *fault) {
-    printf("    %s", fault->says);
+    printf("    %s", fault->help);
     print_between(fault->since, fault->last);
     if (fault->alignment_lowest) {
         printf(" [alignments from %" PRIu64 " to %" PRIu64 "]", fault->alignment_lowest,
@@ -66,10 +66,10 @@ static void print_kind(const struct ht_listed *listed) {
     for (size_t i = 0; kind->knobs && kind->knobs[i].name; i++) print_knob(listed, i);
     if (kind->statistics) printf("  statistics:\n");
     for (size_t i = 0; kind->statistics && kind->statistics[i].name; i++) {
-        printf("    %s: %s\n", kind->statistics[i].name, kind->statistics[i].says);
+        printf("    %s: %s\n", kind->statistics[i].name, kind->statistics[i].help);
     }
     if (kind->faults) printf("  known faults:\n");
-    for (size_t i = 0; kind->faults && kind->faults[i].says; i++) print_fault(&kind->faults[i]);
+    for (size_t i = 0; kind->faults && kind->faults[i].help; i++) print_fault(&kind->faults[i]);
 }
 
 static void print_verbose(const struct ht_listed *listed, bool first) {

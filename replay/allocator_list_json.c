@@ -45,7 +45,7 @@ static json_t *knob_json(const struct ht_listed *listed, size_t number) {
     json_object_set_new(made, "last", text(knob->last));
     json_object_set_new(made, "rounded", json_boolean(knob->rounded));
     json_object_set_new(made, "search", search_json(listed, knob));
-    json_object_set_new(made, "says", text(knob->says));
+    json_object_set_new(made, "says", text(knob->help));
     json_object_set_new(made, "value", text(ht_listed_value(listed, number)));
     return made;
 }
@@ -56,7 +56,7 @@ static json_t *fault_json(const struct ht_fault *fault) {
         "{s:o, s:o, s:o, s:o, s:o}", "since", text(fault->since), "last", text(fault->last),
         "alignment_lowest", of_alignment ? json_integer((json_int_t)fault->alignment_lowest) : json_null(),
         "alignment_highest", of_alignment ? json_integer((json_int_t)fault->alignment_highest) : json_null(),
-        "says", text(fault->says));
+        "says", text(fault->help));
 }
 
 static void add_kind(json_t *made, const struct ht_listed *listed) {
@@ -68,9 +68,9 @@ static void add_kind(json_t *made, const struct ht_listed *listed) {
     for (size_t i = 0; kind && kind->statistics && kind->statistics[i].name; i++) {
         const struct ht_statistic *statistic = &kind->statistics[i];
         json_array_append_new(statistics, json_pack("{s:o, s:o}", "name", text(statistic->name), "says",
-                                                    text(statistic->says)));
+                                                    text(statistic->help)));
     }
-    for (size_t i = 0; kind && kind->faults && kind->faults[i].says; i++) {
+    for (size_t i = 0; kind && kind->faults && kind->faults[i].help; i++) {
         json_array_append_new(faults, fault_json(&kind->faults[i]));
     }
     json_object_set_new(made, "knobs", knobs);

@@ -10,10 +10,10 @@ static void purge(const struct ht_server *server) {
 }
 
 static const struct ht_fault faults[] = {
-    {.says =
+    {.help =
          "It maps guard pages between slabs: a large heap needs more mappings than vm.max_map_count has by "
          "default."},
-    {.says = "It aborts under valgrind."},
+    {.help = "It aborts under valgrind."},
     {0}};
 
 const struct ht_allocator ht_allocator_hardened = {

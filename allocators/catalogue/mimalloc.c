@@ -37,7 +37,7 @@ static const struct ht_fault faults[] = {
      .last = "2.0.9",
      .alignment_lowest = 256,
      .alignment_highest = 1024,
-     .says = "Some blocks of alignments from 256 to 1024 are aligned to less."},
+     .help = "Some blocks of alignments from 256 to 1024 are aligned to less."},
     {0}};
 
 const struct ht_allocator ht_allocator_mimalloc = {

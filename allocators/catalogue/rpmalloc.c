@@ -18,7 +18,7 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
 static const struct ht_fault faults[] = {
     {.alignment_lowest = 64 << 10,
      .alignment_highest = UINT64_C(1) << 62,
-     .says = "Alignments of 64 KiB and more, the size of its spans, fail."},
+     .help = "Alignments of 64 KiB and more, the size of its spans, fail."},
     {0}};
 
 const struct ht_allocator ht_allocator_rpmalloc = {

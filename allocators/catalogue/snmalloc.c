@@ -22,10 +22,10 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
 }
 
 static const struct ht_fault faults[] = {
-    {.says =
+    {.help =
          "It gives memory back by MADV_FREE, which stays resident until the kernel needs it: of its RSS, the "
          "part that is LazyFree is not in use."},
-    {.says = "It aborts under valgrind."},
+    {.help = "It aborts under valgrind."},
     {0}};
 
 const struct ht_allocator ht_allocator_snmalloc = {

@@ -6,16 +6,16 @@
 #include "consumed_log.h"
 #include "convert_report.h"
 #include "inheritance.h"
-#include "say.h"
+#include "print.h"
 #include "stop_reason.h"
 #include "trace_json.h"
 
 void convert_warn_about(const struct ht_raw_log *log) {
     char words[HT_STOP_TEXT_BYTES];
     if (ht_stopped_early(&log->header))
-        ht_say(stderr,
-                "heaptape convert: warning: %s: the recording stopped early (%s): the trace ends there\n",
-                log->path, ht_stop_words(&log->header, words) ? words : "no reason given");
+        ht_print(stderr,
+                 "heaptape convert: warning: %s: the recording stopped early (%s): the trace ends there\n",
+                 log->path, ht_stop_words(&log->header, words) ? words : "no reason given");
 }
 
 // The log is whole, but there is nothing in it.
@@ -88,8 +88,7 @@ static int convert(const struct convert_request *request, const struct ht_raw_lo
     if (!request->no_parent)
         status = inheritance_find(log, request->parent, &inherited, warning, &progress, error);
     ht_progress_end(&shown);
-    if (!status && *warning)
-        ht_say(stderr, "heaptape convert: warning: %s: %s\n", log->path, warning);
+    if (!status && *warning) ht_print(stderr, "heaptape convert: warning: %s: %s\n", log->path, warning);
     if (!status) status = write_trace(request, log, &inherited, &progress, error);
     live_blocks_free(&inherited);
     return status;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "say.h"
+#include "print.h"
 
 void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_t events) {
     struct ht_progress *shown = context;
@@ -24,17 +24,17 @@ void convert_warn_of_unseen(const char *output, const struct merge_totals *total
 void convert_say_result(const char *output, const struct merge_totals *totals, uint64_t file_bytes,
                         double seconds, uint64_t skipped) {
     char events[32], size[32], peak[32], blocks[32], count[32];
-    ht_say(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies",
-            strcmp(output, "-") ? output : "standard output", ht_grouped(events, totals->events),
-            ht_bytes(size, (double)file_bytes),
-            totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
-            ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
-            ht_grouped(count, totals->anomalies));
+    ht_print(stderr, "%s: %s events, %s (%.2f B/event) in %.1f s; peak %s live in %s blocks; %s anomalies",
+             strcmp(output, "-") ? output : "standard output", ht_grouped(events, totals->events),
+             ht_bytes(size, (double)file_bytes),
+             totals->events ? (double)file_bytes / (double)totals->events : 0.0, seconds,
+             ht_bytes(peak, (double)totals->peak_live_bytes), ht_grouped(blocks, totals->peak_live_objects),
+             ht_grouped(count, totals->anomalies));
     if (totals->inherited_objects)
-        ht_say(stderr, ", %s blocks inherited", ht_grouped(count, totals->inherited_objects));
+        ht_print(stderr, ", %s blocks inherited", ht_grouped(count, totals->inherited_objects));
     if (totals->foreign_frees)
-        ht_say(stderr, ", %s foreign frees", ht_grouped(count, totals->foreign_frees));
-    if (skipped) ht_say(stderr, ", %s pieces of the input skipped", ht_grouped(count, skipped));
+        ht_print(stderr, ", %s foreign frees", ht_grouped(count, totals->foreign_frees));
+    if (skipped) ht_print(stderr, ", %s pieces of the input skipped", ht_grouped(count, skipped));
     fputc('\n', stderr);
-    if (strcmp(output, "-")) ht_say(stderr, "next: replay --alloc all %s\n", output);
+    if (strcmp(output, "-")) ht_print(stderr, "next: replay --alloc all %s\n", output);
 }

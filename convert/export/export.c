@@ -8,8 +8,8 @@
 
 #include "convert_report.h"
 #include "export_format.h"
+#include "print.h"
 #include "remove_on_signal.h"
-#include "say.h"
 #include "talk.h"
 #include "trace_json.h"
 
@@ -153,10 +153,10 @@ static int rehearse(const struct export_format *format, struct ht_trace_reader *
 
 static void say_result(const struct exporter *exporter, const char *output, double seconds) {
     char lines[32], events[32], bytes[32];
-    ht_say(stderr, "%s: %s lines from %s events, %s in %.1f s; not held: %s",
-            strcmp(output, "-") ? output : "standard output", ht_grouped(lines, exporter->lines),
-            ht_grouped(events, exporter->events), ht_bytes(bytes, (double)exporter->text.bytes), seconds,
-            exporter->format->unsaid);
+    ht_print(stderr, "%s: %s lines from %s events, %s in %.1f s; not held: %s",
+             strcmp(output, "-") ? output : "standard output", ht_grouped(lines, exporter->lines),
+             ht_grouped(events, exporter->events), ht_bytes(bytes, (double)exporter->text.bytes), seconds,
+             exporter->format->unsaid);
     export_losses_print(stderr, &exporter->losses);
     putc('\n', stderr);
 }

@@ -17,9 +17,9 @@
 #include "gone_threads.h"
 #include "inheritance.h"
 #include "log_clock.h"
+#include "print.h"
 #include "punch_holes.h"
 #include "raw_in_use.h"
-#include "say.h"
 #include "trace_json.h"
 
 // What a record may be late: the time between its stamp and its last byte. Beyond that it is merged where the
@@ -115,10 +115,10 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
     bool possible = !f->punch.impossible;
     if (!f->request->keeps_raw && punch_holes(&f->punch, &f->live, error)) return -1;
     if (possible && f->punch.impossible && !f->request->quiet)
-        ht_say(stderr,
-               "heaptape convert: warning: %s: this file system takes no space back: the log keeps all "
-               "of its length\n",
-               f->log.path);
+        ht_print(stderr,
+                 "heaptape convert: warning: %s: this file system takes no space back: the log keeps all "
+                 "of its length\n",
+                 f->log.path);
     f->checkpoint_s = ht_now_s();
     f->checkpoint_bytes = f->merge->streams.bytes_read;
     f->checkpoint_frontier = f->live.frontier;
@@ -162,8 +162,7 @@ static int inherit(struct follower *f, struct ht_error *error) {
         pause_ns(POLL_NS);
     }
     int status = inheritance_find(&f->log, f->request->parent, &f->inherited, warning, &f->progress, error);
-    if (!status && *warning)
-        ht_say(stderr, "heaptape convert: warning: %s: %s\n", f->log.path, warning);
+    if (!status && *warning) ht_print(stderr, "heaptape convert: warning: %s: %s\n", f->log.path, warning);
     return status;
 }
 
@@ -266,8 +265,8 @@ static int resume(struct follower *f, struct ht_error *error) {
     if (!f->has_begun && !status) status = inherit(f, error);
     if (!status && !f->request->quiet) {
         char count[32];
-        ht_say(stderr, "%s: resumed at %s events\n", f->request->output,
-               ht_grouped(count, f->mark.trace.next_event));
+        ht_print(stderr, "%s: resumed at %s events\n", f->request->output,
+                 ht_grouped(count, f->mark.trace.next_event));
     }
     return status;
 }
@@ -423,8 +422,9 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
     // Where nobody can be kept from following it too, the log stays whole.
     f->punch.impossible = !locked;
     if (!locked && !f->request->keeps_raw && !f->request->quiet)
-        ht_say(stderr, "heaptape convert: warning: %s: this file system has no locks: no holes are punched\n",
-               f->log.path);
+        ht_print(stderr,
+                 "heaptape convert: warning: %s: this file system has no locks: no holes are punched\n",
+                 f->log.path);
     f->punch.log = &f->log;
     name_trace(f);
     if (asprintf(&f->state_path, "%s.state", f->request->output) < 0) {
@@ -433,7 +433,7 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
     }
     if (is_left_behind(f)) unlink(f->state_path);
     if (is_done(f)) {
-        if (!f->request->quiet) ht_say(stderr, "%s: complete already\n", f->request->output);
+        if (!f->request->quiet) ht_print(stderr, "%s: complete already\n", f->request->output);
         ending->complete = true;
         return 0;
     }

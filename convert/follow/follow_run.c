@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "follow.h"
-#include "say.h"
+#include "print.h"
 #include "talk.h"
 
 static const int stopping[] = {SIGINT, SIGTERM, SIGHUP};
@@ -39,8 +39,8 @@ int follow_run(const struct convert_request *request) {
         return 128 + stopped_by;
     }
     if (ending.late_records && !request->quiet)
-        ht_say(stderr,
-                "heaptape convert: %s records came later than their time: they stand where they came\n",
-                ht_grouped(count, ending.late_records));
+        ht_print(stderr,
+                 "heaptape convert: %s records came later than their time: they stand where they came\n",
+                 ht_grouped(count, ending.late_records));
     return HT_EXIT_DONE;
 }

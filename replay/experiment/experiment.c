@@ -12,9 +12,9 @@
 #include "figure_passes.h"
 #include "instruction_count.h"
 #include "known_faults.h"
+#include "print.h"
 #include "results_line.h"
 #include "round_time.h"
-#include "say.h"
 
 // A hundred times what reading the clock costs. Not more: repeats find the heap warm, which is not what the
 // program paid, and of two runs of 5 ms one learns more than of one of 100 ms (docs/replay-experiment.md).
@@ -97,11 +97,11 @@ static struct ht_failing_runs *failing_of(struct ht_experiment *x, uint32_t who)
 static void tell_problem(struct ht_experiment *x, const struct ht_run_result *line, bool given_up) {
     ht_progress_end(&x->progress);
     x->failed_runs++;
-    ht_say(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
-            line->memory_pass ? "memory" : "time", line->problem);
+    ht_print(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
+             line->memory_pass ? "memory" : "time", line->problem);
     if (!given_up || x->plan->rounds == line->round + 1) return;
-    ht_say(stderr, "replay: %s failed in %d rounds in a row and is given up\n", line->choice->name,
-            HT_FAILING_ROUNDS_MAX);
+    ht_print(stderr, "replay: %s failed in %d rounds in a row and is given up\n", line->choice->name,
+             HT_FAILING_ROUNDS_MAX);
 }
 
 // Keeps a result, and says in one line what went wrong with it.
@@ -125,8 +125,8 @@ static void keep(struct ht_experiment *x, struct ht_run_result *line, const stru
     line->share = x->share;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
-        ht_say(stderr, "replay: %s: a result can't be written: %s\n", x->plan->results_path,
-                strerror(errno));
+        ht_print(stderr, "replay: %s: a result can't be written: %s\n", x->plan->results_path,
+                 strerror(errno));
         x->results_failed = true;
     }
 }
@@ -283,7 +283,7 @@ static bool begin_round(struct ht_experiment *x, uint32_t round) {
     if (!x->repeats) x->repeats = choose_repeats(x);
     struct ht_cell *cells = realloc(m->cells, (round + 1) * stride * sizeof *cells);
     if (!cells) {
-        ht_say(stderr, "replay: no memory for another round\n");
+        ht_print(stderr, "replay: no memory for another round\n");
         return false;
     }
     m->cells = cells;
@@ -335,7 +335,7 @@ static void run_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *turn) {
     if (turn->timed_follows) return true;  // that turn comes next, and says what the problem was
     if (!ht_failing_runs_given_up(&x->null_failing) && turn->round + 1 != x->plan->rounds) return true;
-    ht_say(stderr, "replay: without the null replayer there is nothing to compare with\n");
+    ht_print(stderr, "replay: without the null replayer there is nothing to compare with\n");
     return false;
 }
 

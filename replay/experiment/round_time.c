@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "say.h"
+#include "print.h"
 
 double ht_seconds_since(uint64_t ns) {
     struct timespec now;
@@ -33,10 +33,11 @@ void ht_tell_if_late(struct ht_experiment *x, uint32_t done) {
     double budget_s = (double)plan->budget_ns / 1e9, total_s = ht_least_s(x, done);
     if (plan->rounds || plan->quiet || x->warned_late || total_s < 1.1 * budget_s + 1) return;
     ht_progress_end(&x->progress);
-    ht_say(stderr,
-           "replay: a round takes about %.0f s, so that the warm-up and %d rounds, the least there are, take "
-           "about "
-           "%.0f s, more than the budget of %.0f s\n",
-           ht_round_s(x, done), HT_ROUNDS_MIN, total_s, budget_s);
+    ht_print(
+        stderr,
+        "replay: a round takes about %.0f s, so that the warm-up and %d rounds, the least there are, take "
+        "about "
+        "%.0f s, more than the budget of %.0f s\n",
+        ht_round_s(x, done), HT_ROUNDS_MIN, total_s, budget_s);
     x->warned_late = true;
 }

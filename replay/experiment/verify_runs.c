@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "known_faults.h"
+#include "print.h"
 #include "results_line.h"
-#include "say.h"
 #include "talk.h"
 #include "verify_report.h"
 
@@ -32,17 +32,17 @@ static void print_report(const struct ht_experiment *x, const char *name,
     char calls[32], blocks[32];
     size_t printed = report->texts_count;
     if (printed > PRINTED_MAX && !x->plan->verbose) printed = PRINTED_MAX;
-    for (size_t i = 0; i < printed; i++) ht_say(stderr, "replay: %s: verify: %s\n", name, report->texts[i]);
+    for (size_t i = 0; i < printed; i++) ht_print(stderr, "replay: %s: verify: %s\n", name, report->texts[i]);
     if (report->violations > printed) {
-        ht_say(stderr, "replay: %s: verify: %s violations in all\n", name,
-               ht_grouped(calls, report->violations));
+        ht_print(stderr, "replay: %s: verify: %s violations in all\n", name,
+                 ht_grouped(calls, report->violations));
     }
-    if (problem) ht_say(stderr, "replay: %s: verify: %s\n", name, problem);
+    if (problem) ht_print(stderr, "replay: %s: verify: %s\n", name, problem);
     if (report->violations || problem || x->plan->quiet) return;
-    ht_say(stderr, "%s: verified: %s calls, blocks checked %s times%s\n", name,
-           ht_grouped(calls, x->channel.exchange->outcome.operations),
-           ht_grouped(blocks, report->blocks_checked),
-           report->usable_unknown ? "; it has no malloc_usable_size to check" : "");
+    ht_print(stderr, "%s: verified: %s calls, blocks checked %s times%s\n", name,
+             ht_grouped(calls, x->channel.exchange->outcome.operations),
+             ht_grouped(blocks, report->blocks_checked),
+             report->usable_unknown ? "; it has no malloc_usable_size to check" : "");
 }
 
 static void keep(struct ht_experiment *x, struct ht_run_result *line) {
@@ -54,8 +54,8 @@ static void keep(struct ht_experiment *x, struct ht_run_result *line) {
     line->share = x->share;
     if (x->results_fd < 0 || ht_results_line_write(x->results_fd, line) == 0) return;
     if (!x->results_failed) {
-        ht_say(stderr, "replay: %s: a result can't be written: %s\n", x->plan->results_path,
-                strerror(errno));
+        ht_print(stderr, "replay: %s: a result can't be written: %s\n", x->plan->results_path,
+                 strerror(errno));
     }
     x->results_failed = true;
 }

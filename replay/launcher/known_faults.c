@@ -7,7 +7,7 @@
 static const struct ht_fault *next_fault(const struct ht_choice *choice, const struct ht_fault *fault) {
     if (!choice->kind || !choice->kind->faults || !choice->version[0]) return NULL;
     fault = fault ? fault + 1 : choice->kind->faults;
-    for (; fault->says; fault++) {
+    for (; fault->help; fault++) {
         if (fault->alignment_highest && ht_version_within(choice->version, fault->since, fault->last)) {
             return fault;
         }
@@ -32,7 +32,7 @@ void ht_known_faults_add(json_t *run, const struct ht_choice *choice, uint64_t k
     json_t *list = json_array();
     const struct ht_fault *fault = NULL;
     while (known_failures && (fault = next_fault(choice, fault))) {
-        json_array_append_new(list, json_string(fault->says));
+        json_array_append_new(list, json_string(fault->help));
     }
     json_object_set_new(run, "known_failures", json_integer((json_int_t)known_failures));
     json_object_set_new(run, "known_faults", list);
@@ -54,6 +54,6 @@ void ht_known_faults_warn(struct ht_warnings *warnings, const struct ht_choice *
     if (!known_failures || is_reported(warnings, choice->name)) return;
     while ((fault = next_fault(choice, fault))) {
         ht_warn(warnings, HT_WARNING_KNOWN_FAULT, "known of this version, and no reason to refuse the run",
-                "%s: %" PRIu64 " calls went wrong: %s", choice->name, known_failures, fault->says);
+                "%s: %" PRIu64 " calls went wrong: %s", choice->name, known_failures, fault->help);
     }
 }

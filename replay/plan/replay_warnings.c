@@ -2,7 +2,7 @@
 
 #include <stdarg.h>
 
-#include "say.h"
+#include "print.h"
 
 const char *const ht_warning_names[HT_WARNINGS] = {
     "busy",       "steal",      "throttled", "swap",          "governor",  "turbo",
@@ -24,6 +24,6 @@ void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char
 
 void ht_warnings_print(FILE *out, const struct ht_warnings *warnings, size_t first) {
     for (size_t i = first; i < warnings->count; i++) {
-        ht_say(out, "replay: warning: %s; %s\n", warnings->list[i].message, warnings->list[i].remedy);
+        ht_print(out, "replay: warning: %s; %s\n", warnings->list[i].message, warnings->list[i].remedy);
     }
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "figures_text.h"
-#include "say.h"
+#include "print.h"
 #include "standing.h"
 #include "talk.h"
 #include "text_table.h"
@@ -54,11 +54,11 @@ static void print_control(FILE *out, const struct ht_comparison *c) {
     char time[CELL_BYTES], peak[CELL_BYTES];
     const struct ht_interval *of_time = &c->controls[HT_FIGURE_TIME], *of_peak = &c->controls[HT_FIGURE_PEAK];
     if (!c->controlled) return;
-    ht_say(out, "A/A control (%s again): ", c->plan->choices.list[c->baseline].name);
-    if (c->plan->time_pass) ht_say(out, "time %s", ratio_text(of_time, false, time));
-    if (c->plan->time_pass && c->plan->memory_pass) ht_say(out, ", ");
-    if (c->plan->memory_pass) ht_say(out, "peak RSS %s", ratio_text(of_peak, false, peak));
-    ht_say(out, "\n");
+    ht_print(out, "A/A control (%s again): ", c->plan->choices.list[c->baseline].name);
+    if (c->plan->time_pass) ht_print(out, "time %s", ratio_text(of_time, false, time));
+    if (c->plan->time_pass && c->plan->memory_pass) ht_print(out, ", ");
+    if (c->plan->memory_pass) ht_print(out, "peak RSS %s", ratio_text(of_peak, false, peak));
+    ht_print(out, "\n");
 }
 
 static void print_heading(FILE *out, const struct ht_comparison *c) {
@@ -69,21 +69,21 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
     if (shown > COMMAND_BYTES) shown = COMMAND_BYTES;
     // Not inside of a UTF-8 character.
     while (shown < whole && shown > 0 && (program->command[shown] & 0xc0) == 0x80) shown--;
-    ht_say(out, "%s", slash ? slash + 1 : c->plan->trace_path);
+    ht_print(out, "%s", slash ? slash + 1 : c->plan->trace_path);
     if (program->command[0]) {
-        ht_say(out, "  %.*s%s", (int)shown, program->command, shown < whole ? "..." : "");
+        ht_print(out, "  %.*s%s", (int)shown, program->command, shown < whole ? "..." : "");
     }
     if (program->allocator[0]) {
-        ht_say(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
-                program->allocator_version);
+        ht_print(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
+                 program->allocator_version);
     }
-    if (c->plan->scale > 1) ht_say(out, "\n%u copies side by side, together", c->plan->scale);
-    ht_say(out, "%s%s calls, %zu round%s, seed %" PRIu64, c->plan->scale > 1 ? " " : "\n",
-            ht_grouped(calls, c->built->calls_total), c->rounds, c->rounds == 1 ? "" : "s", c->plan->seed);
+    if (c->plan->scale > 1) ht_print(out, "\n%u copies side by side, together", c->plan->scale);
+    ht_print(out, "%s%s calls, %zu round%s, seed %" PRIu64, c->plan->scale > 1 ? " " : "\n",
+             ht_grouped(calls, c->built->calls_total), c->rounds, c->rounds == 1 ? "" : "s", c->plan->seed);
     if (c->built->inherited_objects) {
-        ht_say(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
+        ht_print(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
     }
-    if (c->repeats > 1) ht_say(out, "; time is the mean of %" PRIu32 " repeats in each run", c->repeats);
+    if (c->repeats > 1) ht_print(out, "; time is the mean of %" PRIu32 " repeats in each run", c->repeats);
     fputc('\n', out);
     print_control(out, c);
 }
@@ -193,7 +193,7 @@ static void print_tied(FILE *out, const struct ht_comparison *c, const struct ht
     const char *between = "";
     for (size_t i = 0; i < c->count; i++) {
         if (!standing->tied[i]) continue;
-        ht_say(out, "%s%s", between, c->plan->choices.list[i].name);
+        ht_print(out, "%s%s", between, c->plan->choices.list[i].name);
         between = ", ";
     }
 }
@@ -209,24 +209,23 @@ static void print_lead(FILE *out, const struct ht_comparison *c, const struct le
                        const struct ht_standing *standing) {
     const struct ht_choice *list = c->plan->choices.list;
     const char *base = list[c->baseline].name;
-    ht_say(out, "%s: ", words->title);
+    ht_print(out, "%s: ", words->title);
     if ((size_t)standing->leader == c->baseline) {
-        if (!standing->tied_count) ht_say(out, "%s.", base);
+        if (!standing->tied_count) ht_print(out, "%s.", base);
         else {
-            ht_say(out, "none is shown to be %s than %s (no clear difference: ", words->better, base);
+            ht_print(out, "none is shown to be %s than %s (no clear difference: ", words->better, base);
             print_tied(out, c, standing);
             fputs(").", out);
         }
         return;
     }
-    const struct ht_interval *ratio =
-        &ht_estimate_of(&c->allocators[standing->leader], words->figure)->ratio;
-    ht_say(out, "%s, ", list[standing->leader].name);
+    const struct ht_interval *ratio = &ht_estimate_of(&c->allocators[standing->leader], words->figure)->ratio;
+    ht_print(out, "%s, ", list[standing->leader].name);
     if (words->figure == HT_FIGURE_TIME) {
-        ht_say(out, "%.2fx [%.2f, %.2f] the speed of %s", 1 / ratio->estimate, 1 / ratio->high,
-                1 / ratio->low, base);
+        ht_print(out, "%.2fx [%.2f, %.2f] the speed of %s", 1 / ratio->estimate, 1 / ratio->high,
+                 1 / ratio->low, base);
     } else {
-        ht_say(out, "%.2fx that of %s", ratio->estimate, base);
+        ht_print(out, "%.2fx that of %s", ratio->estimate, base);
     }
     if (standing->tied_count) {
         fputs("; no clear difference from it: ", out);
@@ -256,43 +255,43 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
     int served = ht_comparison_recorded(c);
     if (c->plan->memory_pass && !isnan(program->rss_peak_bytes)) {
         double replayed = served >= 0 ? c->allocators[served].rss_peak.median : NAN;
-        ht_say(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
+        ht_print(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
         bool unseen = ht_heap_share_is_small(&program->share);
         double heap = unseen ? (double)program->share.explained_bytes : program->heap_peak_bytes;
-        if (!isnan(heap)) ht_say(out, ", of it %.1f MB heap", heap / 1e6);
+        if (!isnan(heap)) ht_print(out, ", of it %.1f MB heap", heap / 1e6);
         if (!unseen && !isnan(replayed) && !isnan(program->heap_peak_bytes)) {
-            ht_say(out, "; replayed under %s: %.1f MB (%+.1f %%)", program->allocator, replayed / 1e6,
-                    100 * (replayed / program->heap_peak_bytes - 1));
+            ht_print(out, "; replayed under %s: %.1f MB (%+.1f %%)", program->allocator, replayed / 1e6,
+                     100 * (replayed / program->heap_peak_bytes - 1));
         }
-        ht_say(out, "\n");
+        ht_print(out, "\n");
     }
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
     if (isnan(malloc_ns) || isnan(program->cpu_ns)) return;
-    ht_say(out, "what malloc is worth: %s takes %.1f %% of the recorded program's %.2f s of CPU",
-            program->allocator, 100 * malloc_ns / program->cpu_ns, program->cpu_ns / 1e9);
+    ht_print(out, "what malloc is worth: %s takes %.1f %% of the recorded program's %.2f s of CPU",
+             program->allocator, 100 * malloc_ns / program->cpu_ns, program->cpu_ns / 1e9);
     struct ht_estimate lead = ht_standing_lead(c, HT_FIGURE_TIME, of_time, (size_t)served);
     if (lead.verdict == HT_VERDICT_LESS) {
-        ht_say(out, "; %s would save about %.1f %%", c->plan->choices.list[of_time->leader].name,
-                100 * (1 - lead.ratio.estimate) * malloc_ns / program->cpu_ns);
+        ht_print(out, "; %s would save about %.1f %%", c->plan->choices.list[of_time->leader].name,
+                 100 * (1 - lead.ratio.estimate) * malloc_ns / program->cpu_ns);
     } else if (c->count > 1) {
-        ht_say(out, "; no other is shown to save any of it");
+        ht_print(out, "; no other is shown to save any of it");
     }
-    ht_say(out, "\n");
+    ht_print(out, "\n");
 }
 
 static void print_harness(FILE *out, const struct ht_comparison *c) {
     char time[CELL_BYTES];
     if (isnan(c->harness_ns) && isnan(c->null_rss_bytes)) return;
-    ht_say(out, "harness (null allocator):");
+    ht_print(out, "harness (null allocator):");
     if (!isnan(c->harness_ns)) {
-        ht_say(out, " %s, %.1f ns per call, taken off every time", time_text(c->harness_ns, time),
-                c->built->calls_total ? c->harness_ns / (double)c->built->calls_total : 0);
+        ht_print(out, " %s, %.1f ns per call, taken off every time", time_text(c->harness_ns, time),
+                 c->built->calls_total ? c->harness_ns / (double)c->built->calls_total : 0);
     }
     if (!isnan(c->null_rss_bytes)) {
-        ht_say(out, "%s %.2f MB, taken off every RSS", isnan(c->harness_ns) ? "" : ";",
-                c->null_rss_bytes / 1e6);
+        ht_print(out, "%s %.2f MB, taken off every RSS", isnan(c->harness_ns) ? "" : ";",
+                 c->null_rss_bytes / 1e6);
     }
-    ht_say(out, "\n");
+    ht_print(out, "\n");
 }
 
 // The most expensive function that is not printed yet, or -1.
@@ -332,7 +331,7 @@ static void print_functions(FILE *out, const struct ht_comparison *c, size_t all
                                               number_text(touch, 1e9, "%.6f", seconds), "", "",
                                               "(first touch of what they returned)"});
     }
-    ht_say(out, "\n%s\n", c->plan->choices.list[allocator].name);
+    ht_print(out, "\n%s\n", c->plan->choices.list[allocator].name);
     ht_table_print(out, &table);
 }
 
@@ -341,12 +340,12 @@ static void print_outliers(FILE *out, const struct ht_comparison *c) {
         for (int figure = 0; figure < HT_FIGURES; figure++) {
             const struct ht_estimate *e = ht_estimate_of(&c->allocators[i], (enum ht_figure)figure);
             if (!e->outliers_count) continue;
-            ht_say(out, "outliers, kept: %s of %s in round%s", ht_figure_words[figure].name,
-                    c->plan->choices.list[i].name, e->outliers_count == 1 ? "" : "s");
+            ht_print(out, "outliers, kept: %s of %s in round%s", ht_figure_words[figure].name,
+                     c->plan->choices.list[i].name, e->outliers_count == 1 ? "" : "s");
             for (size_t k = 0; k < e->outliers_count; k++) {
-                ht_say(out, "%s%" PRIu32, k ? ", " : " ", e->outliers[k] + 1);
+                ht_print(out, "%s%" PRIu32, k ? ", " : " ", e->outliers[k] + 1);
             }
-            ht_say(out, "\n");
+            ht_print(out, "\n");
         }
     }
 }
@@ -354,26 +353,26 @@ static void print_outliers(FILE *out, const struct ht_comparison *c) {
 static void print_details(FILE *out, const struct ht_comparison *c) {
     char timed[CELL_BYTES], waited[CELL_BYTES];
     for (size_t i = 0; i < c->count; i++) print_functions(out, c, i);
-    ht_say(out,
-            "\nsplit by about %s timed calls per run; the clock's own %.1f ns are taken off each reading\n",
-            ht_grouped(timed, c->timed_calls), c->clock_cost_ns);
+    ht_print(out,
+             "\nsplit by about %s timed calls per run; the clock's own %.1f ns are taken off each reading\n",
+             ht_grouped(timed, c->timed_calls), c->clock_cost_ns);
     for (size_t i = 0; i < c->count && (uint64_t)c->built->form->streams * c->built->side_by_side > 1; i++) {
-        ht_say(out, "%s: threads waited for each other %s in all, not counted above\n",
-                c->plan->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
+        ht_print(out, "%s: threads waited for each other %s in all, not counted above\n",
+                 c->plan->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
     }
 }
 
 static void print_caution(FILE *out, const struct ht_comparison *c) {
     char words[HT_HEAP_SHARE_TEXT_BYTES];
     if (!ht_heap_share_is_small(&c->program->share)) return;
-    ht_say(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
+    ht_print(out, "caution: %s\n", ht_heap_share_words(words, &c->program->share));
 }
 
 // What is missing of this allocator's figures, and why. Nothing if nothing is.
 static void print_missing(FILE *out, const struct ht_failing_runs *failing, const char *name) {
     if (!failing->failed) return;
-    ht_say(out, "missing: %s failed in %u of %u runs%s; the last: %s\n", name, failing->failed,
-            failing->runs, ht_failing_runs_given_up(failing) ? ", and was given up" : "", failing->problem);
+    ht_print(out, "missing: %s failed in %u of %u runs%s; the last: %s\n", name, failing->failed,
+             failing->runs, ht_failing_runs_given_up(failing) ? ", and was given up" : "", failing->problem);
 }
 
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {

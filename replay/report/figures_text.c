@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "beside_medians.h"
-#include "say.h"
+#include "print.h"
 #include "talk.h"
 #include "text_table.h"
 
@@ -38,8 +38,8 @@ void ht_harness_share_print(FILE *out, const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count; i++) {
         double share = ht_beside_medians(c, i).harness_share;
         if (isnan(share)) continue;
-        ht_say(out, "%s %s %.0f %%", begun ? "," : "harness's share of the time measured:", name_of(c, i),
-                100 * share);
+        ht_print(out, "%s %s %.0f %%", begun ? "," : "harness's share of the time measured:", name_of(c, i),
+                 100 * share);
         begun = true;
     }
     if (begun) fputc('\n', out);
@@ -51,12 +51,12 @@ void ht_huge_pages_print(FILE *out, const struct ht_comparison *c) {
         most = fmax(most, ht_beside_medians(c, i).leftovers.anon_huge_peak_bytes);
     }
     if (!(most > 0) && strcmp(c->thp, "always") && c->plan->thp == HT_THP_AS_IS) return;
-    ht_say(out, "transparent huge pages: %s", *c->thp ? c->thp : "n/a");
+    ht_print(out, "transparent huge pages: %s", *c->thp ? c->thp : "n/a");
     for (size_t i = 0; i < c->count && c->plan->memory_pass; i++) {
         char text[CELL_BYTES];
         double bytes = ht_beside_medians(c, i).leftovers.anon_huge_peak_bytes;
-        ht_say(out, "%s %s %s", i ? "," : "; of peak RSS in them:", name_of(c, i),
-                number(bytes, 1e6, "%.1f MB", text));
+        ht_print(out, "%s %s %s", i ? "," : "; of peak RSS in them:", name_of(c, i),
+                 number(bytes, 1e6, "%.1f MB", text));
     }
     fputc('\n', out);
 }
@@ -96,13 +96,13 @@ static void print_latencies(FILE *out, const struct ht_comparison *c, size_t all
             add_latency_row(&table, what, &latencies->sizes[kind][i], TIMED_LEAST);
         }
     }
-    ht_say(out, "\n%s\n", name_of(c, allocator));
+    ht_print(out, "\n%s\n", name_of(c, allocator));
     ht_table_print(out, &table);
-    ht_say(out,
-            "%s calls timed, %s readings dropped because the thread was switched out; the clock's floor of "
-            "%.1f ns is taken off each\n",
-            ht_grouped(timed, latencies->taken), ht_grouped(dropped, latencies->dropped),
-            latencies->floor_ns);
+    ht_print(out,
+             "%s calls timed, %s readings dropped because the thread was switched out; the clock's floor of "
+             "%.1f ns is taken off each\n",
+             ht_grouped(timed, latencies->taken), ht_grouped(dropped, latencies->dropped),
+             latencies->floor_ns);
 }
 
 // A table with a row for each allocator.
@@ -128,7 +128,7 @@ static void print_counters(FILE *out, const struct ht_comparison *c) {
     }
     fputc('\n', out);
     ht_table_print(out, &table);
-    if (refusal) ht_say(out, "n/a, processor counters: %s\n", ht_perf_refusal_text(refusal));
+    if (refusal) ht_print(out, "n/a, processor counters: %s\n", ht_perf_refusal_text(refusal));
 }
 
 static void print_syscalls(FILE *out, const struct ht_comparison *c) {
@@ -153,7 +153,7 @@ static void print_syscalls(FILE *out, const struct ht_comparison *c) {
     }
     fputc('\n', out);
     ht_table_print(out, &table);
-    if (problem) ht_say(out, "n/a: %s\n", problem);
+    if (problem) ht_print(out, "n/a: %s\n", problem);
 }
 
 static const char *megabytes(double bytes, char *text) { return number(bytes, 1e6, "%.2f MB", text); }
@@ -226,8 +226,8 @@ static void print_leftovers(FILE *out, const struct ht_comparison *c) {
 static void print_report(FILE *out, const struct ht_comparison *c, size_t allocator, const char *where,
                          const struct ht_report_row *row) {
     const struct ht_child_figures *child = figures_of(c, allocator)->accounting.child;
-    ht_say(out, "%s of itself %s, in MB: requested %.2f", name_of(c, allocator), where,
-            (double)row->live_bytes / 1e6);
+    ht_print(out, "%s of itself %s, in MB: requested %.2f", name_of(c, allocator), where,
+             (double)row->live_bytes / 1e6);
     for (uint32_t i = 0; i < child->report_values; i++) {
         const char *name = child->report_names[i];
         char text[CELL_BYTES];

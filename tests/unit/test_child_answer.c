@@ -83,7 +83,7 @@ static void what_cannot_be_is_named(void **state) {
     struct {
         uint64_t *figure;
         uint64_t value;
-        const char *says;
+        const char *help;
     } cases[] = {{&answer.outcome.cpu_ns, UINT64_MAX, "a time"},
                  {&answer.outcome.rss_end_bytes, UINT64_MAX, "RSS"},
                  {&answer.figures.rss_after_free_bytes, 1ull << 60, "RSS"},
@@ -94,7 +94,7 @@ static void what_cannot_be_is_named(void **state) {
         begin(&answer);
         *cases[i].figure = cases[i].value;
         assert_false(check(&answer));
-        assert_non_null(strstr(problem, cases[i].says));
+        assert_non_null(strstr(problem, cases[i].help));
     }
     begin(&answer);
     answer.figures.rss_after_purge_bytes = HT_FIGURE_UNKNOWN;

@@ -115,7 +115,7 @@ static void catalogue(void **state) {
         for (size_t k = 0; knobs && knobs[k].name; k++) {
             assert_true(k < HT_KNOBS_MAX);
             assert_true(knobs[k].variable || ht_allocators[i]->knobs_variable);
-            assert_true(knobs[k].says && knobs[k].standard);
+            assert_true(knobs[k].help && knobs[k].standard);
             if (knobs[k].type == HT_KNOB_INTEGER) assert_true(knobs[k].lowest < knobs[k].highest);
             assert_int_equal(knobs[k].type == HT_KNOB_WORD, knobs[k].words != NULL);
             for (size_t m = 0; m < k; m++) assert_string_not_equal(knobs[m].name, knobs[k].name);

@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "say.h"
+#include "print.h"
 
 enum { ROOM = 8192 };
 
@@ -18,7 +18,7 @@ static unsigned say(const char *text, char *written) {
     FILE *out = fdopen(ends[0], "w");
     assert_non_null(out);
     setvbuf(out, NULL, _IONBF, 0);
-    ht_say(out, "%s: %d\n", text, 7);
+    ht_print(out, "%s: %d\n", text, 7);
     fclose(out);
     ssize_t got;
     while ((got = read(ends[1], written + used, ROOM - 1 - used)) > 0) {

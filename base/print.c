@@ -1,4 +1,4 @@
-#include "say.h"
+#include "print.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -78,7 +78,7 @@ static size_t count(const char *text, int byte) {
     return found;
 }
 
-void ht_say_with(FILE *out, const char *format, va_list arguments) {
+void ht_print_with(FILE *out, const char *format, va_list arguments) {
     char *marked = strdup(format), *text = NULL;
     if (!marked) return;
     for (char *at = marked; *at; at++)
@@ -96,9 +96,9 @@ void ht_say_with(FILE *out, const char *format, va_list arguments) {
     free(marked);
 }
 
-void ht_say(FILE *out, const char *format, ...) {
+void ht_print(FILE *out, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    ht_say_with(out, format, arguments);
+    ht_print_with(out, format, arguments);
     va_end(arguments);
 }
