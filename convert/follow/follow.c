@@ -41,7 +41,7 @@ struct follower {
     const volatile sig_atomic_t *stop;
     struct ht_raw_log log;
     char *state_path;
-    struct follow_mark mark;
+    struct follow_position position;
     struct ht_trace_writer *writer;
     struct merge *merge;
     struct live_streams live;
@@ -101,16 +101,16 @@ static bool is_checkpoint_due(const struct follower *f) {
 
 // Keeps what the next process needs, and only then punches holes where nobody needs the log any more.
 static int make_checkpoint(struct follower *f, struct ht_error *error) {
-    if (ht_trace_checkpoint(f->writer, &f->mark.trace, error)) return -1;
+    if (ht_trace_checkpoint(f->writer, &f->position.trace, error)) return -1;
     if (f->merge->heap.no_memory) {
         errno = ENOMEM;
         return ht_error_system(error, f->log.path, "cannot follow the heap");
     }
     if (f->forks && fork_file_sync(f->forks, error)) return -1;
-    f->mark.horizon = merge_position(f->merge);
-    f->mark.has_holes = f->punch.marked;
-    f->mark.fork_file_bytes = f->forks ? fork_file_bytes(f->forks) : 0;
-    if (follow_state_save(f->state_path, &f->log, &f->mark, f->merge, &f->live, &f->state_bytes, error))
+    f->position.horizon = merge_position(f->merge);
+    f->position.has_holes = f->punch.announced;
+    f->position.fork_file_bytes = f->forks ? fork_file_bytes(f->forks) : 0;
+    if (follow_state_save(f->state_path, &f->log, &f->position, f->merge, &f->live, &f->state_bytes, error))
         return -1;
     bool possible = !f->punch.impossible;
     if (!f->request->keeps_raw && punch_holes(&f->punch, &f->live, error)) return -1;
@@ -128,7 +128,7 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
 
 // ---- children ----
 
-// At the mark of a fork: the child has what is live now. Its follower, or a later conversion, finds it in the
+// At a fork record: the child has what is live now. Its follower, or a later conversion, finds it in the
 // fork file, because this log will have holes by then.
 static bool note_fork(struct merge *m, uint64_t stamp) {
     struct follower *f = m->context;
@@ -144,7 +144,7 @@ static bool note_fork(struct merge *m, uint64_t stamp) {
     return noted;
 }
 
-// All marks up to there are noted: an input that waits may hold one back.
+// All fork records up to there are noted: an input that waits may hold one back.
 static void report_to_children(struct follower *f) { fork_file_passed(f->forks, merge_position(f->merge)); }
 
 static bool has_stopped(const struct follower *f) { return *f->stop != 0; }
@@ -184,18 +184,18 @@ static void take_clock(struct follower *f) {
     while (!has_stopped(f) && !has_ended(f)) {
         struct ht_clock_pair now = log_clock_pair(&f->log);
         if (now.mono_ns > header->first_pair.mono_ns + CLOCK_SPAN_NS) {
-            f->mark.clock_pair = now;
+            f->position.clock_pair = now;
             return;
         }
         pause_ns(POLL_NS);
     }
     if (pread(f->log.fd, header, sizeof *header, 0) != sizeof *header) return;
-    f->mark.clock_pair = header->last_pair[header->last_pair[1].stamp > header->last_pair[0].stamp];
+    f->position.clock_pair = header->last_pair[header->last_pair[1].stamp > header->last_pair[0].stamp];
 }
 
 // The merge reckons times by the log's first and last clock pair.
 static void set_clock(struct follower *f) {
-    f->log.header.last_pair[0] = f->mark.clock_pair;
+    f->log.header.last_pair[0] = f->position.clock_pair;
     f->log.header.last_pair[1] = (struct ht_clock_pair){0};
 }
 
@@ -214,14 +214,14 @@ static int begin_merge(struct follower *f, struct ht_error *error) {
 // Without holes, the log itself shows what a child got.
 static int open_forks(struct follower *f, struct ht_error *error) {
     if (f->request->keeps_raw) return 0;
-    f->forks = fork_file_open(&f->log, f->mark.fork_file_bytes, error);
+    f->forks = fork_file_open(&f->log, f->position.fork_file_bytes, error);
     return f->forks ? 0 : -1;
 }
 
 static int begin_anew(struct follower *f, struct ht_error *error) {
     const struct convert_request *request = f->request;
     if (consumed_log_check(&f->log, error)) return -1;
-    f->mark = (struct follow_mark){.time_unit_ns = request->time_unit_ns, .level = request->level};
+    f->position = (struct follow_position){.time_unit_ns = request->time_unit_ns, .level = request->level};
     f->writer = ht_trace_create_lasting(request->output, request->time_unit_ns, request->level, error);
     if (!f->writer || open_forks(f, error) || inherit(f, error)) return -1;
     take_clock(f);
@@ -235,29 +235,29 @@ static int begin_anew(struct follower *f, struct ht_error *error) {
 // have been moved.
 static int check_consumer(struct follower *f, struct ht_error *error) {
     char consumer[HT_RAW_CONSUMER_BYTES];
-    f->punch.marked = ht_raw_consumer(&f->log, consumer);
-    if (!f->punch.marked || f->mark.has_holes || !strcmp(consumer, f->punch.trace)) return 0;
+    f->punch.announced = ht_raw_consumer(&f->log, consumer);
+    if (!f->punch.announced || f->position.has_holes || !strcmp(consumer, f->punch.trace)) return 0;
     return consumed_log_check(&f->log, error);
 }
 
 static int resume(struct follower *f, struct ht_error *error) {
-    struct follow_state *state = follow_state_open(f->state_path, &f->log, &f->mark, error);
+    struct follow_state *state = follow_state_open(f->state_path, &f->log, &f->position, error);
     if (!state) return -1;
     if (check_consumer(f, error)) {
         follow_state_close(state);
         return -1;
     }
     const struct convert_request *request = f->request;
-    if (request->given_time_unit && request->time_unit_ns != f->mark.time_unit_ns) {
+    if (request->given_time_unit && request->time_unit_ns != f->position.time_unit_ns) {
         follow_state_close(state);
         return ht_error_input(error, f->state_path, 0,
                               "a trace in units of %" PRIu32 " ns expected, but the one begun is in units of "
                               "%" PRIu32,
-                              request->time_unit_ns, f->mark.time_unit_ns);
+                              request->time_unit_ns, f->position.time_unit_ns);
     }
-    if (request->given_level) f->mark.level = request->level;
-    f->writer =
-        ht_trace_resume(f->request->output, f->mark.time_unit_ns, f->mark.level, &f->mark.trace, error);
+    if (request->given_level) f->position.level = request->level;
+    f->writer = ht_trace_resume(f->request->output, f->position.time_unit_ns, f->position.level,
+                                &f->position.trace, error);
     int status = f->writer && !open_forks(f, error) ? begin_merge(f, error) : -1;
     if (!status) status = follow_state_restore(state, f->merge, &f->live, error);
     follow_state_close(state);
@@ -266,7 +266,7 @@ static int resume(struct follower *f, struct ht_error *error) {
     if (!status && !f->request->quiet) {
         char count[32];
         ht_print(stderr, "%s: resumed at %s events\n", f->request->output,
-                 ht_grouped(count, f->mark.trace.next_event));
+                 ht_grouped(count, f->position.trace.next_event));
     }
     return status;
 }

@@ -228,7 +228,7 @@ static int settle(struct output *output, const char *partial, const char *path, 
     return -1;
 }
 
-static struct head head_of(const struct ht_raw_log *log, const struct follow_mark *mark,
+static struct head head_of(const struct ht_raw_log *log, const struct follow_position *position,
                            const struct merge *m) {
     const struct heap_model *heap = &m->heap;
     const struct merge_totals *totals = &heap->totals;
@@ -238,14 +238,14 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_mar
                         .sequence = log->header.sequence,
                         .start_realtime_ns = log->header.start_realtime_ns,
                         .first_pair = log->header.first_pair,
-                        .time_unit_ns = mark->time_unit_ns,
-                        .level = (uint32_t)mark->level,
-                        .clock_pair = mark->clock_pair,
-                        .offset = mark->trace.offset,
-                        .next_event = mark->trace.next_event,
-                        .fork_file_bytes = mark->fork_file_bytes,
-                        .has_holes = mark->has_holes,
-                        .horizon = mark->horizon,
+                        .time_unit_ns = position->time_unit_ns,
+                        .level = (uint32_t)position->level,
+                        .clock_pair = position->clock_pair,
+                        .offset = position->trace.offset,
+                        .next_event = position->trace.next_event,
+                        .fork_file_bytes = position->fork_file_bytes,
+                        .has_holes = position->has_holes,
+                        .horizon = position->horizon,
                         .last_sample_ns = m->last_sample_ns,
                         .late_records = m->late_records,
                         .last_time_ns = heap->last_time_ns,
@@ -275,12 +275,12 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_mar
     return head;
 }
 
-int follow_state_save(const char *path, const struct ht_raw_log *log, const struct follow_mark *mark,
+int follow_state_save(const char *path, const struct ht_raw_log *log, const struct follow_position *position,
                       const struct merge *m, const struct live_streams *live, uint64_t *bytes,
                       struct ht_error *error) {
     char partial[4096 + 16];
     struct output output = {0};
-    struct head head = head_of(log, mark, m);
+    struct head head = head_of(log, position, m);
     if (snprintf(partial, sizeof partial, "%s.new", path) >= (int)sizeof partial) {
         errno = ENAMETOOLONG;
         return ht_error_system(error, path, "cannot keep the state");
@@ -539,7 +539,7 @@ static int check_head(const struct follow_state *state, const struct ht_raw_log 
 }
 
 struct follow_state *follow_state_open(const char *path, const struct ht_raw_log *log,
-                                       struct follow_mark *mark, struct ht_error *error) {
+                                       struct follow_position *position, struct ht_error *error) {
     struct follow_state *state = calloc(1, sizeof *state);
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -566,13 +566,13 @@ struct follow_state *follow_state_open(const char *path, const struct ht_raw_log
         return NULL;
     }
     const struct head *head = &state->head;
-    *mark = (struct follow_mark){.time_unit_ns = head->time_unit_ns,
-                                 .level = (int)head->level,
-                                 .clock_pair = head->clock_pair,
-                                 .trace = {head->offset, head->next_event},
-                                 .fork_file_bytes = head->fork_file_bytes,
-                                 .has_holes = head->has_holes != 0,
-                                 .horizon = head->horizon};
+    *position = (struct follow_position){.time_unit_ns = head->time_unit_ns,
+                                         .level = (int)head->level,
+                                         .clock_pair = head->clock_pair,
+                                         .trace = {head->offset, head->next_event},
+                                         .fork_file_bytes = head->fork_file_bytes,
+                                         .has_holes = head->has_holes != 0,
+                                         .horizon = head->horizon};
     return state;
 }
 

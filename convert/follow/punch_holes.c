@@ -16,14 +16,14 @@ static bool punch(int fd, uint64_t offset, uint64_t bytes) {
 
 // A plain reader would pass over a hole as if nothing had ever been there: the log's header must have it
 // first.
-static bool mark(struct hole_punch *holes, int fd) {
+static bool announce(struct hole_punch *holes, int fd) {
     uint32_t features = holes->log->header.features | HT_RAW_FEATURE_CONSUMED;
-    holes->marked = pwrite(fd, holes->trace, sizeof holes->trace, HT_RAW_CONSUMER_OFFSET) ==
-                        (ssize_t)sizeof holes->trace &&
-                    pwrite(fd, &features, sizeof features, offsetof(struct ht_raw_header, features)) ==
-                        (ssize_t)sizeof features &&
-                    !fdatasync(fd);
-    return holes->marked;
+    holes->announced = pwrite(fd, holes->trace, sizeof holes->trace, HT_RAW_CONSUMER_OFFSET) ==
+                           (ssize_t)sizeof holes->trace &&
+                       pwrite(fd, &features, sizeof features, offsetof(struct ht_raw_header, features)) ==
+                           (ssize_t)sizeof features &&
+                       !fdatasync(fd);
+    return holes->announced;
 }
 
 // Chunks before the one that the merge is at. Nobody writes to them again.
@@ -72,11 +72,11 @@ static bool punch_all(struct hole_punch *holes, int fd, struct live_streams *liv
 
 static int punch_by(struct hole_punch *holes, int fd, struct live_streams *live, struct ht_error *error) {
     int status = 0;
-    if (!holes->marked && !punch(fd, holes->log->file_bytes + BEYOND_BYTES, HT_CHUNK_ALIGN)) {
+    if (!holes->announced && !punch(fd, holes->log->file_bytes + BEYOND_BYTES, HT_CHUNK_ALIGN)) {
         holes->impossible = true;
         if (errno != EOPNOTSUPP && errno != ENOSYS)
             status = ht_error_system(error, holes->log->path, "cannot punch holes");
-    } else if (!holes->marked && !mark(holes, fd)) {
+    } else if (!holes->announced && !announce(holes, fd)) {
         status = ht_error_system(error, holes->log->path, "cannot note that holes are punched");
     } else if (!punch_all(holes, fd, live)) {
         status = ht_error_system(error, holes->log->path, "cannot punch holes");

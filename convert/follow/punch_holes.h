@@ -7,7 +7,7 @@
 struct hole_punch {
     const struct ht_raw_log *log;
     char trace[HT_RAW_CONSUMER_BYTES];  // where what was in the holes can be read: goes into the log's header
-    bool marked;                        // the header has it
+    bool announced;                     // the header has it
     bool impossible;                    // this file system makes no holes
     uint64_t bytes;                     // punched so far
 };

@@ -11,13 +11,13 @@ enum { PADDING_BYTES = 64 };
 // A place in a stream: `bytes` into its chunk of that number.
 struct place {
     uint32_t chunk, bytes;
-    bool is_mark;
+    bool is_fork_record;
 };
 
 struct cutting {
     struct streams *streams;
     uint64_t stamp, late_stamp;  // of the fork, and what certainly comes after it
-    bool want_mark;
+    bool wants_fork_record;
     uint8_t *buffer;
     size_t room;
 };
@@ -50,7 +50,7 @@ static int read_chunk(struct cutting *cutting, const struct stream_chunk *place,
 }
 
 // Looks through one chunk. Fills *cut with the first call at or after the fork unless there is one already,
-// or with the mark. Returns 1 to go on behind the chunk, 0 when all is known, -1 with error.
+// or with the fork record. Returns 1 to go on behind the chunk, 0 when all is known, -1 with error.
 static int scan_chunk(struct cutting *cutting, const struct stream *stream, uint32_t number,
                       struct place *cut, struct ht_error *error) {
     struct ht_raw_decoder decoder;
@@ -59,9 +59,10 @@ static int scan_chunk(struct cutting *cutting, const struct stream *stream, uint
     for (const uint8_t *at = decoder.at; at && ht_raw_decode(&decoder, &record) > 0; at = decoder.at) {
         struct place here = {number, (uint32_t)(at - cutting->buffer), false};
         if (record.op == HT_RAW_LONG) {
-            if (!cutting->want_mark || record.long_kind != HT_LONG_FORK || record.stamp != cutting->stamp)
+            if (!cutting->wants_fork_record || record.long_kind != HT_LONG_FORK ||
+                record.stamp != cutting->stamp)
                 continue;
-            here.is_mark = true;
+            here.is_fork_record = true;
             *cut = here;
             return 0;
         }
@@ -77,7 +78,7 @@ static int find_place(struct cutting *cutting, const struct stream *stream, stru
     int more = 1;
     while (end > 0 && stream->chunk[end - 1].base_stamp > cutting->late_stamp) end--;
     for (first = end; first > 0 && stream->chunk[first - 1].base_stamp >= cutting->stamp;) first--;
-    // The last chunk that begins before the fork, and the one before it: a mark may be its last record,
+    // The last chunk that begins before the fork, and the one before it: a fork record may be its last,
     // after which the next chunk begins with the stamp of the last call.
     first -= first < 2 ? first : 2;
     *cut = (struct place){.chunk = UINT32_MAX};
@@ -101,7 +102,7 @@ int streams_cut_at_fork(struct streams *streams, const struct fork_point *fork, 
     struct cutting cutting = {.streams = streams,
                               .stamp = fork->stamp,
                               .late_stamp = fork->stamp + slack_stamps,
-                              .want_mark = fork->marked};
+                              .wants_fork_record = fork->has_record};
     int status = 0;
     if (cutting.late_stamp < fork->stamp) cutting.late_stamp = UINT64_MAX;
     for (size_t i = 0; i < streams->count && !status; i++) {
@@ -109,7 +110,7 @@ int streams_cut_at_fork(struct streams *streams, const struct fork_point *fork, 
         status = find_place(&cutting, &streams->stream[i], &cut, error);
         if (status) break;
         cut_stream(streams, &streams->stream[i], &cut);
-        if (cut.is_mark) cutting.want_mark = false;
+        if (cut.is_fork_record) cutting.wants_fork_record = false;
     }
     free(cutting.buffer);
     return status;

@@ -1,7 +1,7 @@
 // Cuts a parent's streams where a child was forked from it: what is left is what the child inherited.
 //
-// The forking thread's stream is cut at the mark that it wrote, in program order; the others by the mark's
-// stamp, because nothing else tells what they had done by then.
+// The forking thread's stream is cut at the fork record that it wrote, in program order; the others by the
+// record's stamp, because nothing else tells what they had done by then.
 #ifndef HEAPTAPE_FORK_CUT_H
 #define HEAPTAPE_FORK_CUT_H
 
@@ -9,7 +9,8 @@
 
 struct fork_point {
     uint64_t stamp;
-    bool marked;  // the stamp is the fork's own, and the forking thread may have left a mark with it
+    bool has_record;  // the stamp is the fork's own, and the forking thread may have left a fork record with
+                      // it
 };
 
 // slack_stamps: how far stamps of two cores may be apart. Nothing of the streams has been read yet.

@@ -26,7 +26,8 @@ struct ancestry {
 // made its log, and that is all that is known.
 static struct fork_point fork_of(const struct ht_raw_header *child) {
     bool known = child->fork_stamp != 0;
-    return (struct fork_point){.stamp = known ? child->fork_stamp : child->first_pair.stamp, .marked = known};
+    return (struct fork_point){.stamp = known ? child->fork_stamp : child->first_pair.stamp,
+                               .has_record = known};
 }
 
 static bool same_file(const struct ht_raw_log *a, const struct ht_raw_log *b) {

@@ -56,7 +56,7 @@ struct merge {
     uint64_t late_records;  // of a growing log: those that came when the others were beyond them
     uint64_t bytes_limit;   // merge_run returns when it has read so much
     uint64_t bytes_reported;  // of the progress
-    // Called at each mark of a fork, if set. False ends the merge: whoever returned it knows why.
+    // Called at each fork record, if set. False ends the merge: whoever returned it knows why.
     bool (*at_fork)(struct merge *m, uint64_t stamp);
     void *context;
     bool failed;

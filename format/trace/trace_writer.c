@@ -507,8 +507,8 @@ static bool is_written_along(unsigned kind) {
     return (kind >= HT_SECTION_CONTEXT && kind <= HT_SECTION_RESIDENCY) || kind == HT_SECTION_RESIDENCY_STEPS;
 }
 
-// Walks the sections up to the mark and remembers where they lie. Returns 0 or -1 with error.
-static int find_places(struct ht_trace_writer *writer, const struct ht_trace_mark *mark,
+// Walks the sections up to the position and remembers where they lie. Returns 0 or -1 with error.
+static int find_places(struct ht_trace_writer *writer, const struct ht_trace_position *position,
                        struct ht_error *error) {
     struct ht_trace_header head;
     const char *path = writer->file.partial_path;
@@ -517,7 +517,7 @@ static int find_places(struct ht_trace_writer *writer, const struct ht_trace_mar
         memcmp(head.magic, HT_TRACE_MAGIC, sizeof head.magic) || head.version != HT_TRACE_VERSION ||
         head.time_unit_ns != writer->time_unit_ns)
         return ht_error_input(error, path, 0, "the trace that its state belongs to expected");
-    for (writer->offset = sizeof head; writer->offset < mark->offset;) {
+    for (writer->offset = sizeof head; writer->offset < position->offset;) {
         struct ht_section_header section;
         if (!ht_read_at(writer->file.fd, &section, sizeof section, writer->offset) ||
             section.magic != HT_SECTION_MAGIC || section.payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX ||
@@ -528,35 +528,36 @@ static int find_places(struct ht_trace_writer *writer, const struct ht_trace_mar
         remember_place(writer, &section);
         writer->offset += sizeof section + section.payload_bytes;
     }
-    if (writer->offset != mark->offset || next_event != mark->next_event)
-        return ht_error_input(error, path, mark->offset,
-                              "%" PRIu64 " events up to the end of a section expected", mark->next_event);
+    if (writer->offset != position->offset || next_event != position->next_event)
+        return ht_error_input(error, path, position->offset,
+                              "%" PRIu64 " events up to the end of a section expected", position->next_event);
     writer->next_event = next_event;
     return 0;
 }
 
 struct ht_trace_writer *ht_trace_resume(const char *path, uint32_t time_unit_ns, int level,
-                                        const struct ht_trace_mark *mark, struct ht_error *error) {
+                                        const struct ht_trace_position *position, struct ht_error *error) {
     struct ht_trace_writer *writer = new_writer(path, time_unit_ns, level, error);
     if (!writer) return NULL;
     int status = open_lasting(writer, false, error);
-    if (!status) status = find_places(writer, mark, error);
-    if (!status && (ftruncate(writer->file.fd, (off_t)mark->offset) ||
-                    lseek(writer->file.fd, (off_t)mark->offset, SEEK_SET) < 0))
+    if (!status) status = find_places(writer, position, error);
+    if (!status && (ftruncate(writer->file.fd, (off_t)position->offset) ||
+                    lseek(writer->file.fd, (off_t)position->offset, SEEK_SET) < 0))
         status = ht_error_system(error, path, "cannot go on with its partial file");
     if (!status) return writer;
     ht_trace_abandon(writer);
     return NULL;
 }
 
-int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_mark *mark, struct ht_error *error) {
+int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_position *position,
+                        struct ht_error *error) {
     flush_events(writer);
     wait_for_packer(writer);
     flush_samples(writer);
     flush_residency(writer);
     flush_steps(writer);
     if (!writer->failed && fdatasync(writer->file.fd)) fail(writer, "cannot sync");
-    *mark = (struct ht_trace_mark){writer->offset, writer->next_event};
+    *position = (struct ht_trace_position){writer->offset, writer->next_event};
     if (writer->failed) *error = writer->error;
     return writer->failed ? -1 : 0;
 }

@@ -46,15 +46,16 @@ const char *ht_trace_partial_path(const struct ht_trace_writer *writer);
 
 // A trace that takes long to write: its partial file is PATH.partial, stays if it is given up, and can be
 // resumed from a checkpoint by a later process. One process at a time: another gets an error.
-struct ht_trace_mark {
+struct ht_trace_position {
     uint64_t offset;  // whole sections end there
     uint64_t next_event;
 };
 struct ht_trace_writer *ht_trace_create_lasting(const char *path, uint32_t time_unit_ns, int level,
                                                 struct ht_error *error);
 struct ht_trace_writer *ht_trace_resume(const char *path, uint32_t time_unit_ns, int level,
-                                        const struct ht_trace_mark *mark, struct ht_error *error);
+                                        const struct ht_trace_position *position, struct ht_error *error);
 // Writes all that was put as whole sections, and syncs them. Returns 0 or -1 with error.
-int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_mark *mark, struct ht_error *error);
+int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_position *position,
+                        struct ht_error *error);
 
 #endif

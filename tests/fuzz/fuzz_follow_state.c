@@ -85,14 +85,15 @@ static size_t sound_state(const char *log_path, uint8_t **state) {
     struct ht_raw_log log;
     struct ht_error error;
     struct live_streams live;
-    struct follow_mark mark = {.time_unit_ns = 32, .level = 1};
+    struct follow_position position = {.time_unit_ns = 32, .level = 1};
     uint64_t written;
     build_log(log_path);
     FUZZ_EXPECT(!ht_raw_open(&log, log_path, &error), "%s", error.message);
     snprintf(path, sizeof path, "/tmp/heaptape-fuzz-%d.state", (int)getpid());
     struct merge *merge = merge_piece(&log, &live, NULL, PIECE_BYTES);
-    mark.horizon = merge_position(merge);
-    FUZZ_EXPECT(!follow_state_save(path, &log, &mark, merge, &live, &written, &error), "%s", error.message);
+    position.horizon = merge_position(merge);
+    FUZZ_EXPECT(!follow_state_save(path, &log, &position, merge, &live, &written, &error), "%s",
+                error.message);
     end_merge(merge, &live);
     ht_raw_close(&log);
     FILE *file = fopen(path, "r");
@@ -125,9 +126,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct ht_raw_log log;
     struct ht_error error;
     struct live_streams live;
-    struct follow_mark mark;
+    struct follow_position position;
     FUZZ_EXPECT(!ht_raw_open(&log, log_path, &error), "%s", error.message);
-    struct follow_state *state = follow_state_open(state_path, &log, &mark, &error);
+    struct follow_state *state = follow_state_open(state_path, &log, &position, &error);
     FUZZ_EXPECT(state || bytes >= 3, "the sound state is refused: %s", error.message);
     if (state) end_merge(merge_piece(&log, &live, state, UINT64_MAX), &live);
     else FUZZ_EXPECT(error.status == HT_EXIT_INPUT, "refused without a reason: %s", error.message);

@@ -148,7 +148,7 @@ static void pass_time(struct making *m) {
 }
 
 static void put_events(struct making *m) {
-    struct ht_trace_mark mark;
+    struct ht_trace_position position;
     struct ht_error error = {0};
     for (uint32_t i = 0; i < m->shape->inherited; i++) {
         put(m, HT_INHERIT, HT_PLAIN, fresh_slot(m, NOBODY), some_size(m), 0);
@@ -162,7 +162,7 @@ static void put_events(struct making *m) {
         else allocate(m);
         m->rows[m->thread].end_ns = m->time_ns;
         // A section ends here.
-        if (i % m->shape->section_events == 0) ht_trace_checkpoint(m->writer, &mark, &error);
+        if (i % m->shape->section_events == 0) ht_trace_checkpoint(m->writer, &position, &error);
     }
 }
 

@@ -420,15 +420,15 @@ static bool convert_piece(const char *raw, const char *trace, const char *state_
     static const struct merge_progress quiet;
     struct ht_raw_log log;
     struct ht_error error = {0};
-    struct follow_mark mark = {.time_unit_ns = 1, .level = 1};
+    struct follow_position position = {.time_unit_ns = 1, .level = 1};
     struct live_streams live;
     struct merge_result result;
     uint64_t state_bytes;
     assert_int_equal(ht_raw_open(&log, raw, &error), 0);
-    struct follow_state *state = first ? NULL : follow_state_open(state_path, &log, &mark, &error);
+    struct follow_state *state = first ? NULL : follow_state_open(state_path, &log, &position, &error);
     assert_true(first || state);
     struct ht_trace_writer *writer = first ? ht_trace_create_lasting(trace, 1, 1, &error)
-                                           : ht_trace_resume(trace, 1, 1, &mark.trace, &error);
+                                           : ht_trace_resume(trace, 1, 1, &position.trace, &error);
     assert_non_null(writer);
     struct merge *merge = merge_begin_growing(&log, writer, &error);
     assert_non_null(merge);
@@ -448,12 +448,13 @@ static bool convert_piece(const char *raw, const char *trace, const char *state_
         assert_int_equal(ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, &error),
                          0);
     } else {
-        assert_int_equal(ht_trace_checkpoint(writer, &mark.trace, &error), 0);
-        mark.horizon = merge_position(merge);
-        assert_int_equal(follow_state_save(state_path, &log, &mark, merge, &live, &state_bytes, &error), 0);
+        assert_int_equal(ht_trace_checkpoint(writer, &position.trace, &error), 0);
+        position.horizon = merge_position(merge);
+        assert_int_equal(follow_state_save(state_path, &log, &position, merge, &live, &state_bytes, &error),
+                         0);
         // What is written behind the checkpoint is cut off again.
         ht_trace_put_event(writer, ht_op(HT_FREE, HT_NULL), 0, UINT64_C(1) << 40, 0, false, 0, 0);
-        assert_int_equal(ht_trace_checkpoint(writer, &mark.trace, &error), 0);
+        assert_int_equal(ht_trace_checkpoint(writer, &position.trace, &error), 0);
         ht_trace_abandon(writer);
     }
     free(merge->heap.threads);
@@ -505,27 +506,27 @@ static void test_damaged_state(void **unused) {
     struct merge_totals totals;
     struct ht_raw_log log;
     struct ht_error error;
-    struct follow_mark mark;
+    struct follow_position position;
     unit_path(raw, "damaged.mraw");
     unit_path(trace, "damaged.bin");
     unit_path(path, "damaged.state");
     write_program(raw, 7);
     assert_false(convert_piece(raw, trace, path, true, 50000, &totals));
     assert_int_equal(ht_raw_open(&log, raw, &error), 0);
-    struct follow_state *state = follow_state_open(path, &log, &mark, &error);
+    struct follow_state *state = follow_state_open(path, &log, &position, &error);
     assert_non_null(state);
     follow_state_close(state);
     for (long offset = -1; offset > -3000; offset -= 499) {
         flip_byte(path, offset);
-        assert_null(follow_state_open(path, &log, &mark, &error));
+        assert_null(follow_state_open(path, &log, &position, &error));
         assert_int_equal(error.status, HT_EXIT_INPUT);
         flip_byte(path, offset);
     }
     log.header.start_realtime_ns ^= 1;  // another log of the same process id
-    assert_null(follow_state_open(path, &log, &mark, &error));
+    assert_null(follow_state_open(path, &log, &position, &error));
     assert_non_null(strstr(error.message, "another log's"));
     assert_int_equal(truncate(path, 100), 0);
-    assert_null(follow_state_open(path, &log, &mark, &error));
+    assert_null(follow_state_open(path, &log, &position, &error));
     ht_raw_close(&log);
     unlink(raw);
     unlink(path);
