@@ -92,7 +92,7 @@ struct ht_allocator {
     void (*version)(const struct ht_server *server, char *text, size_t room);
 
     const struct ht_statistic *statistics;  // one without a name ends them
-    // Fills a value for each, HT_FIGURE_UNKNOWN where it can't be told. May be called by any thread during the
+    // Fills a value for each, HT_FIGURE_UNKNOWN where it is unknown. May be called by any thread during the
     // replay; must not allocate.
     void (*read)(const struct ht_server *server, uint64_t *values);
     const char *purge_call;  // gives memory back to the kernel; NULL: there is none

@@ -10,7 +10,7 @@
 
 #include "remove_on_signal.h"
 
-// Where a regular file of that name is, or will be. NULL: it cannot be told.
+// Where a regular file of that name is, or will be. NULL: unknown.
 static char *final_path(const char *path) {
     struct stat status;
     // Renaming would replace the link, /dev/stdout for one.

@@ -31,7 +31,7 @@ static void choose(const char *folder, char python[PATH_MAX]) {
     snprintf(python, PATH_MAX, "python3");
 }
 
-// The verbs that replay take the replayer beside us, unless told otherwise.
+// The verbs that replay take the replayer beside us, unless given otherwise.
 static void name_replay(const char *folder) {
     char replay[PATH_MAX];
     int length = snprintf(replay, sizeof replay, "%s/replay", folder);

@@ -67,7 +67,7 @@ static const struct argp_option option_table[] = {
      "unless it says otherwise (default 64M)",
      0},
     {"from", OPTION_FROM, "FORMAT", 0,
-     "What the input is (default: told by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
+     "What the input is (default: by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
      "logalloc, trace_utils, wl, rep or mtrace",
      0},
     {"to", OPTION_TO, "FORMAT", 0,

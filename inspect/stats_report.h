@@ -1,4 +1,4 @@
-// What heaptape stats says: as JSON, and as text for people.
+// What heaptape stats reports: as JSON, and as text for people.
 #ifndef HEAPTAPE_STATS_REPORT_H
 #define HEAPTAPE_STATS_REPORT_H
 

@@ -440,7 +440,7 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     int status = set_up(&s, error);
     if (!status) status = pass(&s, progress, error);
     heap_model_fill_totals(&s.heap);
-    // Where writing has failed, finishing the trace says why.
+    // Where writing has failed, finishing the trace reports why.
     if (!status && s.heap.totals.events == 0 && !ht_trace_failed(writer)) {
         errno = 0;
         ht_error_system(error, path, "there is no call in this range");

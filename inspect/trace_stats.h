@@ -31,7 +31,7 @@ static inline uint64_t stats_class_lower(unsigned class) {
     return class ? stats_class_upper(class - 1) + 1 : 0;
 }
 
-// The upper bounds of the bands of sizes by which lifetimes are told apart; the last has none.
+// The upper bounds of the bands of sizes by which lifetimes are distinguished; the last has none.
 extern const uint64_t stats_band_upper[STATS_BANDS];
 
 // A request is an allocation, or a realloc that returned a block.
@@ -108,7 +108,7 @@ struct trace_stats {
     uint64_t point_end_ns, point_peak_bytes;
 };
 
-// points: how many stretches of time to tell apart, at most. duration_ns: of the trace, 0 if not known.
+// points: how many stretches of time to distinguish, at most. duration_ns: of the trace, 0 if not known.
 // Returns NULL with error. To be freed by trace_stats_free.
 struct trace_stats *trace_stats_count(struct ht_trace_reader *reader, const char *path, uint32_t points,
                                       uint64_t duration_ns, struct ht_error *error);

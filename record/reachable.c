@@ -271,7 +271,7 @@ static const char *machine_name(unsigned machine) {
     }
 }
 
-// "musl" or "glibc", NULL if it can't be told. A program names its loader, a library its libc.
+// "musl" or "glibc", NULL if it is unknown. A program names its loader, a library its libc.
 static const char *libc_of_program(const char *interpreter) {
     const char *name = base_name(interpreter);
     if (!strncmp(name, "ld-musl-", 8)) return "musl";

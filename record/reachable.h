@@ -6,7 +6,7 @@
 #include <stdbool.h>
 
 enum reach_level {
-    REACH_FULL,    // as far as can be told
+    REACH_FULL,    // as far as is known
     REACH_PARTLY,  // the program has memory of its own that no malloc sees
     REACH_NONE     // no call would be seen, or the program would not start
 };

@@ -1,5 +1,5 @@
-// What `heaptape record` says on stderr: before the program starts, and of what came of it. What went wrong
-// or was not recorded is said with -q as well.
+// What `heaptape record` prints on stderr: before the program starts, and of what came of it. What went wrong
+// or was not recorded is printed with -q as well.
 #ifndef HEAPTAPE_RECORD_TALK_H
 #define HEAPTAPE_RECORD_TALK_H
 

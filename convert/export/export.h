@@ -13,7 +13,7 @@ const struct export_format *export_find(const char *name);
 // Of all formats, as "a, b or c".
 #define EXPORT_NAMES "malloc_wrap, android or rep"
 
-// What the names of its files end in, unless told otherwise.
+// What the names of its files end in, unless given otherwise.
 const char *export_suffix(const struct export_format *format);
 
 // Makes an empty file for the trace that an input which is none becomes on the way: beside the output, or in

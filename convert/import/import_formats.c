@@ -36,7 +36,7 @@ bool import_first_line(const char *head, size_t bytes, struct import_text *line)
     return line->end - at <= IMPORT_LINE_BYTES_MAX;
 }
 
-// Our own files are told apart from unknown ones, for they can stand in a zip or come from a pipe too.
+// Our own files are distinguished from unknown ones, for they can stand in a zip or come from a pipe too.
 static bool is_ours(const struct import_input *input, const char *head, size_t bytes,
                     struct ht_error *error) {
     const char *what = NULL;

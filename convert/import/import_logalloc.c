@@ -13,7 +13,7 @@ struct logalloc {
         uint64_t pid, calls;
     } process[PIDS_MAX];
     unsigned processes;
-    bool more;  // than are told apart
+    bool more;  // than are distinguished
     unsigned last;
 };
 

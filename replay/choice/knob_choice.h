@@ -26,7 +26,7 @@ struct ht_knob_choices {
 bool ht_knob_known(const struct ht_allocator *kind, const char *text);
 
 // Adds a KNOB=VALUE. What the environment has already in a variable of several knobs stays, before ours.
-// False, with a problem that says what was expected.
+// False, with a problem that names what was expected.
 bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
                          char problem[HT_KNOB_PROBLEM_BYTES]);
 

@@ -13,7 +13,8 @@ struct ht_other_libc {
 
 enum { HT_OTHER_LIBC_PROBLEM_BYTES = 400 };
 
-// Finds the C library that the loader of that path belongs to. -1 with a problem that says what was expected.
+// Finds the C library that the loader of that path belongs to. -1 with a problem that names what was
+// expected.
 int ht_other_libc_find(struct ht_other_libc *libc, const char *loader,
                        char problem[HT_OTHER_LIBC_PROBLEM_BYTES]);
 

@@ -25,7 +25,7 @@ struct ht_perf_count {
     uint32_t refusal;    // why there is none: errno of perf_event_open, or 0
 };
 
-// What the kernel says of the anonymous memory, less often than RSS is read (memory_residency.c).
+// What the kernel reports of the anonymous memory, less often than RSS is read (memory_residency.c).
 struct ht_kernel_view {
     uint64_t sample;  // taken with this sample of RSS
     uint64_t rss_bytes, lazyfree_bytes, anon_huge_bytes, swap_bytes;
@@ -48,7 +48,7 @@ struct ht_knob_report {
     char value[HT_KNOB_BYTES];
 };
 
-// What the allocator says of itself (its kind's statistics, allocators/allocator.h).
+// What the allocator reports of itself (its kind's statistics, allocators/allocator.h).
 enum { HT_REPORT_VALUES_MAX = 8, HT_REPORT_NAME_BYTES = 40, HT_REPORTS_MAX = 512 };
 struct ht_report_row {
     uint64_t sample;

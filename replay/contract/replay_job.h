@@ -14,7 +14,7 @@
 #define HT_CLOCK_HELD "HEAPTAPE_CLOCK=held"
 
 enum ht_pass {
-    HT_PASS_DESCRIBE = 1,  // prove who serves, say its version, replay nothing
+    HT_PASS_DESCRIBE = 1,  // prove who serves, report its version, replay nothing
     HT_PASS_FLAT,          // total CPU time
     HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch; latencies
     HT_PASS_MEMORY,        // RSS at the sample points
@@ -35,8 +35,8 @@ enum ht_touch_free {
 };
 
 enum ht_outcome_state {
-    HT_OUTCOME_NONE,     // the child ended before it could say anything
-    HT_OUTCOME_REFUSED,  // message says why
+    HT_OUTCOME_NONE,     // the child ended before it could report anything
+    HT_OUTCOME_REFUSED,  // the reason is in message
     HT_OUTCOME_RUNNING,
     HT_OUTCOME_DONE
 };

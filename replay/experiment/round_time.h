@@ -1,4 +1,4 @@
-// How long the rounds of an experiment take, as far as can be told from those that have been.
+// How long the rounds of an experiment take, as far as those show that have been.
 #ifndef HEAPTAPE_ROUND_TIME_H
 #define HEAPTAPE_ROUND_TIME_H
 

@@ -1,4 +1,4 @@
-// What the trace says of the recorded program itself, to set beside the replays.
+// What the trace has on the recorded program itself, to set beside the replays.
 #ifndef HEAPTAPE_RECORDED_PROGRAM_H
 #define HEAPTAPE_RECORDED_PROGRAM_H
 

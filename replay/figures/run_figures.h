@@ -1,4 +1,4 @@
-// From what a child said, and what the null child of the same round said, to the figures of one run.
+// From what a child reported, and what the null child of the same round reported, to the figures of one run.
 #ifndef HEAPTAPE_RUN_FIGURES_H
 #define HEAPTAPE_RUN_FIGURES_H
 

@@ -1,4 +1,4 @@
-// What a measured child says of itself, taken out of the memory that it shares with the launcher. Its
+// What a measured child reports of itself, taken out of the memory that it shares with the launcher. Its
 // allocator may have written anything there.
 #ifndef HEAPTAPE_CHILD_ANSWER_H
 #define HEAPTAPE_CHILD_ANSWER_H

@@ -1,4 +1,4 @@
-// Runs one measured child and brings back what it said.
+// Runs one measured child and brings back what it reported.
 #ifndef HEAPTAPE_CHILD_RUN_H
 #define HEAPTAPE_CHILD_RUN_H
 

@@ -1,5 +1,5 @@
 // What is known to be wrong with the version of an allocator that takes part (struct ht_fault): calls that it
-// explains do not make a run fail, and are told apart.
+// explains do not make a run fail, and are distinguished.
 #ifndef HEAPTAPE_KNOWN_FAULTS_H
 #define HEAPTAPE_KNOWN_FAULTS_H
 

@@ -9,7 +9,7 @@ struct ht_oom_kills {
     uint64_t machine;  // in all
 };
 
-// What can't be told is 0.
+// What is unknown is 0.
 struct ht_oom_kills ht_oom_kills_read(void);
 
 // What to say of a child killed by SIGKILL in between: a clause that follows, empty if nothing is known.

@@ -1,4 +1,4 @@
-// What all files of the shim say of functions and branches.
+// What all files of the shim use to describe functions and branches.
 #ifndef HEAPTAPE_ATTRIBUTES_H
 #define HEAPTAPE_ATTRIBUTES_H
 

@@ -82,7 +82,7 @@ struct thread_state {
     uint32_t epoch;  // the recording that the fields below belong to
     struct ht_cursor cursor;
     // Where the next record may not begin unchecked: the chunk is full there, or a freed block is to be
-    // probed. One comparison asks for both; chunk_has_room() (chunks.c) tells them apart, the address alone
+    // probed. One comparison asks for both; chunk_has_room() (chunks.c) distinguishes them, the address alone
     // does not.
     uint8_t *full_or_probe_at;
     uint64_t calls;
