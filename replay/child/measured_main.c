@@ -21,6 +21,7 @@
 #include "memory_residency.h"
 #include "perf_counters.h"
 #include "raw_clock.h"
+#include "ready_threads.h"
 #include "replay_accounting.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
@@ -306,10 +307,13 @@ static void take_figures(struct measured *run) {
 // The allocator's constructor may have started threads that have yet to come to their first sleep.
 static void await_background(struct measured *run) {
     const struct timespec poll_again = {.tv_nsec = 1000000};
+    const uint64_t work_ns = 100000000;  // so much of it, and it is not going to sleep
     uint32_t threads;
-    for (int polls = 0; polls < 100; polls++) {
-        ht_background_cpu_ns(is_ours, run, &threads);
-        if (threads <= ht_background_sleepers()) return;
+    uint64_t begun_ns = ht_background_cpu_ns(is_ours, run, &threads);
+    for (int waiting_polls = 0; waiting_polls < 100;) {
+        uint64_t cpu_ns = ht_background_cpu_ns(is_ours, run, &threads);
+        if (threads <= ht_background_sleepers() || cpu_ns - begun_ns > work_ns) return;
+        waiting_polls += !ht_another_thread_is_ready();
         syscall(SYS_nanosleep, &poll_again, NULL);
     }
 }

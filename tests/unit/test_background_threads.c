@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -117,6 +119,47 @@ static void a_signal_comes_before_the_deadline(void **state) {
     assert_int_equal(waiting.ns, start_ns + 5000ull * MS);
 }
 
+// ---- on a machine that stands still, or does other things ----
+
+static _Atomic bool has_worked;
+
+static void work_for(uint64_t ns) {
+    for (uint64_t begun_ns = ht_thread_cpu_ns(); ht_thread_cpu_ns() - begun_ns < ns;) ht_cpu_relax();
+}
+
+static void *stop_all_then_work(void *unused) {
+    usleep(1000);
+    kill(getpid(), SIGSTOP);
+    work_for(20 * MS);
+    has_worked = true;
+    usleep(1000);
+    return unused;
+}
+
+static void advance_past_who_stops_all(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, stop_all_then_work, NULL);
+    wait_for_sleepers(1);
+    ht_background_advance(&trace_ns, trace_ns + 2 * MS);
+    _exit(has_worked ? 0 : 1);
+}
+
+// As if other programs had all processors for much longer than anyone has patience.
+static void who_gets_no_processor_is_waited_for(void **state) {
+    (void)state;
+    int status;
+    pid_t process = fork();
+    assert_true(process >= 0);
+    if (!process) advance_past_who_stops_all();
+    assert_int_equal(waitpid(process, &status, WUNTRACED), process);
+    assert_true(WIFSTOPPED(status));
+    syscall(SYS_nanosleep, &(struct timespec){.tv_nsec = 300 * MS}, NULL);  // by no clock of the trace's
+    kill(process, SIGCONT);
+    assert_int_equal(waitpid(process, &status, 0), process);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 static _Atomic bool over;
 
 static void *sleep_once_then_work(void *unused) {
@@ -172,6 +215,8 @@ static int start(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        // First: what it forks must have a single thread, or the thread sanitizer gives up.
+        cmocka_unit_test(who_gets_no_processor_is_waited_for),
         cmocka_unit_test(sleepers_wake_in_the_order_of_their_deadlines),
         cmocka_unit_test(a_condition_times_out_by_trace_time),
         cmocka_unit_test(a_signal_comes_before_the_deadline),

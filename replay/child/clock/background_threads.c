@@ -1,12 +1,14 @@
 // Why this can't deadlock.
-// - Who advances the clock waits for an awake background thread for PATIENCE_NS of real time at most; one
-// that has not slept by then (it works, or waits for something that nobody here can see) is not waited for
-// again until it has slept once more.
+// - Who advances the clock waits for an awake background thread until that has worked for PATIENCE_NS, or was
+// found waiting for something that nobody here can see at PATIENCE_NS / POLL_NS polls. It is not waited for again
+// until it has slept once more. One that waits for a processor only is not late: the real clock alone would not
+// tell, on a machine that does other things besides or stands still. Nor does who advances wait for ever for
+// threads that wake each other: after COMINGS_MAX sleeps, for none that is awake.
 // - Each round of advancing sets the clock to a deadline, and nobody sleeps for less than a step of trace
 // time, so the rounds end.
 // - A sleeper whose time does not come, because who would advance the clock waits for a lock that the sleeper
 // holds, polls after what it asked for by the real clock and PATIENCE_NS, and gets up if the trace
-// stands still and nobody works.
+// stands still and nobody works or could.
 // - The table's lock is held for a few instructions, futex wakes and pthread_cond_broadcast, none of which
 // waits for a lock of the allocator's, so that a thread that holds one may take it. A broadcast that comes
 // between begin and the wait itself is lost; so it is repeated until the sleeper has come back (settle).
@@ -20,11 +22,14 @@
 #include "futex_word.h"
 #include "next_functions.h"
 #include "raw_clock.h"
+#include "ready_threads.h"
 #include "replay_form.h"
 #include "virtual_clock.h"
 
 enum { BACKGROUND_MAX = 64 };
 static const uint64_t PATIENCE_NS = 100000000, POLL_NS = 1000000, WORK_NS = 5000000;
+static const uint32_t POLLS_MAX = 60000;  // for one that never gets a processor, behind threads of real-time priority
+static const uint32_t COMINGS_MAX = 10000;
 
 enum state { NOBODY, AWAKE, ASLEEP, WOKEN };
 
@@ -33,6 +38,8 @@ struct ht_background {
     pid_t tid;
     bool due;                      // woken because its deadline has come
     bool late;                     // awake, but not waited for any more
+    uint32_t polls, waiting_polls;  // of it since it slept last, while it was awaited; and those that found it waiting
+    uint64_t awake_cpu_ns;          // its CPU clock at the first of these polls
     uint64_t deadline_ns;          // in trace time
     uint64_t place_ns, worked_ns;  // at the last poll: the trace's time, and the process's CPU clock
     pthread_cond_t *cond;
@@ -100,21 +107,30 @@ static void wake(struct ht_background *one) {
     else ht_futex_wake(&one->state);
 }
 
-// With the lock held, but not while waiting: until all that are awake sleep or have ended.
+static void poll_thread(struct ht_background *one) {
+    forget_ended(one);
+    if (one->state == WOKEN) wake(one);  // it may not have slept yet when it was woken
+    if (!is_awaited(one)) return;
+    uint64_t cpu_ns = ht_cpu_ns_of_thread(one->tid);
+    if (one->polls++ == 0) one->awake_cpu_ns = cpu_ns;
+    one->waiting_polls += !ht_thread_is_ready(one->tid);
+    one->late = cpu_ns - one->awake_cpu_ns > PATIENCE_NS || one->waiting_polls > PATIENCE_NS / POLL_NS ||
+                one->polls > POLLS_MAX;
+}
+
+// With the lock held, but not while waiting: until all that are awake sleep or have ended, or are late.
 static void settle(void) {
-    uint64_t begun_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);
+    uint32_t begun = atomic_load(&table.slept);
     while (anyone_awaited()) {
         uint32_t seen = atomic_load(&table.slept);
         pthread_mutex_unlock(&table.lock);
         ht_futex_wait_for(&table.slept, seen, POLL_NS);
         pthread_mutex_lock(&table.lock);
-        bool enough = ht_raw_clock_ns(CLOCK_MONOTONIC) - begun_ns > PATIENCE_NS;
-        bool nobody_came = atomic_load(&table.slept) == seen;
-        for (uint32_t i = 0; i < table.used && (nobody_came || enough); i++) {
-            struct ht_background *one = &table.all[i];
-            forget_ended(one);
-            if (one->state == WOKEN) wake(one);  // it may not have slept yet when it was woken
-            if (enough && is_awaited(one)) one->late = true;
+        bool endless = atomic_load(&table.slept) - begun > COMINGS_MAX;
+        if (atomic_load(&table.slept) != seen && !endless) continue;
+        for (uint32_t i = 0; i < table.used; i++) {
+            poll_thread(&table.all[i]);
+            if (endless && is_awaited(&table.all[i])) table.all[i].late = true;
         }
     }
 }
@@ -157,12 +173,17 @@ static struct ht_background *find_room(void) {
 }
 
 // A thread that works on one call for long keeps the trace where it is, but will take it on.
-bool ht_background_trace_goes_on(struct ht_background *mine) {
+static bool has_gone_on(struct ht_background *mine) {
     uint64_t place_ns = ht_virtual_clock_place_ns(), worked_ns = ht_raw_clock_ns(CLOCK_PROCESS_CPUTIME_ID);
-    bool goes_on = place_ns != mine->place_ns || worked_ns - mine->worked_ns > WORK_NS;
+    bool has = place_ns != mine->place_ns || worked_ns - mine->worked_ns > WORK_NS;
     mine->place_ns = place_ns;
     mine->worked_ns = worked_ns;
-    return goes_on;
+    return has;
+}
+
+// So will one that has not got a processor meanwhile.
+bool ht_background_trace_goes_on(struct ht_background *mine) {
+    return has_gone_on(mine) || ht_another_thread_is_ready();
 }
 
 struct ht_background *ht_background_begin(pthread_cond_t *cond, uint64_t deadline_ns) {
@@ -173,11 +194,12 @@ struct ht_background *ht_background_begin(pthread_cond_t *cond, uint64_t deadlin
         mine->tid = gettid();
         mine->cond = cond;
         mine->due = mine->late = false;
+        mine->polls = mine->waiting_polls = 0;
         mine->deadline_ns = deadline_ns;
         mine->cpu_ns = ht_thread_cpu_ns();
         atomic_store(&mine->state, ASLEEP);
         if (ht_virtual_clock_runs() && deadline_ns < HT_NO_DEADLINE_NS) {
-            ht_background_trace_goes_on(mine);
+            has_gone_on(mine);
             uint64_t earliest_ns = ht_virtual_clock_read_ns() + HT_TIME_STEP_NS;
             if (deadline_ns < earliest_ns) mine->deadline_ns = earliest_ns;
         }

@@ -6,14 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-// The CPU clock of any thread of the process, as clock_getcpuclockid makes those of processes.
-static clockid_t cpu_clock_of(pid_t tid) {
-    enum { SCHEDULED = 2, PER_THREAD = 4, KIND_BITS = 3 };
-    return (clockid_t)(~(unsigned)tid << KIND_BITS | PER_THREAD | SCHEDULED);
-}
+#include "raw_clock.h"
 
 // By system calls: opendir would call malloc.
 uint64_t ht_background_cpu_ns(bool (*ours)(void *context, pid_t tid), void *context, uint32_t *threads) {
@@ -29,9 +24,7 @@ uint64_t ht_background_cpu_ns(bool (*ours)(void *context, pid_t tid), void *cont
             pid_t tid = atoi(entries + at + offsetof(struct dirent64, d_name));
             at += entry_bytes;
             if (tid <= 0 || ours(context, tid)) continue;
-            struct timespec used = {0};  // stays so if it has ended meanwhile
-            syscall(SYS_clock_gettime, cpu_clock_of(tid), &used);
-            cpu_ns += (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
+            cpu_ns += ht_cpu_ns_of_thread(tid);
             (*threads)++;
         }
     }

@@ -1,0 +1,13 @@
+// Which threads of this process could go on: they run, or wait for nothing but a processor. On a machine that does
+// other things besides, the real clock does not tell these from those that wait for something.
+#ifndef HEAPTAPE_READY_THREADS_H
+#define HEAPTAPE_READY_THREADS_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+// Both are false where /proc can't be read.
+bool ht_thread_is_ready(pid_t tid);
+bool ht_another_thread_is_ready(void);
+
+#endif
