@@ -100,7 +100,9 @@ install_python() {
     # Installed from a copy, because setuptools would leave its build folders in the tree.
     copy=$(mktemp -d)
     cp -r analysis "$copy/"
-    .venv/bin/python -m pip install -q --disable-pip-version-check "$copy/analysis[test,fleet,tune,parquet]" \
+    # What is used of the packages is compiled when it is used first, which is little of them.
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-compile \
+        "$copy/analysis[test,fleet,tune,parquet]" \
         >>"$log" 2>&1 ||
         give_up "pip could not install the Python packages; is the package registry within reach?"
     mv "$stamp.new" "$stamp"

@@ -1,6 +1,8 @@
 #!/bin/sh
-# Sets up, builds, and runs every test of the fast tier: C unit tests, plain and under sanitizers,
-# then the tools themselves. Usage: ./test.sh [PYTEST OPTION...]
+# Sets up, builds, and runs the tests of the quick tier: C unit tests, plain and under the address and
+# undefined-behaviour sanitizers, then the tools themselves. With --all also those that are marked thorough, and the unit
+# tests under the thread sanitizer. (CONTRIBUTING.md, "Tests")
+# Usage: ./test.sh [--all] [PYTEST OPTION...]
 set -eu
 cd "$(dirname "$0")"
 
@@ -22,27 +24,38 @@ build() {
     run cmake --build --preset "$1" -- --quiet
 }
 
+labels="-L quick" tests="not slow and not thorough"
+if [ "${1:-}" = --all ]; then
+    labels="" tests="not slow"
+    shift
+fi
+
 step "Setting up: packages and a Python environment, where they are missing"
 run ./setup.sh --tests
 
-step "Unit tests of the release build"
-build release
-run ctest -j "$(nproc)" --preset release
+# shellcheck disable=SC2086  # an option and its word, or nothing
+{
+    step "Unit tests of the release build"
+    build release
+    run ctest -j "$(nproc)" --preset release $labels
 
-step "Unit tests under the address and undefined-behaviour sanitizers"
-build asan-ubsan
-run ctest -j "$(nproc)" --preset asan-ubsan
+    step "Unit tests under the address and undefined-behaviour sanitizers"
+    build asan-ubsan
+    run ctest -j "$(nproc)" --preset asan-ubsan $labels
+}
 
-step "Unit tests under the thread sanitizer"
-build tsan
-# gcc 12's thread sanitizer knows only the address layouts of older kernels: no randomisation for it.
-if setarch -R true 2>/dev/null; then
-    run setarch -R ctest -j "$(nproc)" --preset tsan
-else
-    run ctest -j "$(nproc)" --preset tsan
+if [ -z "$labels" ]; then
+    step "Unit tests under the thread sanitizer"
+    build tsan
+    # gcc 12's thread sanitizer knows only the address layouts of older kernels: no randomisation for it.
+    if setarch -R true 2>/dev/null; then
+        run setarch -R ctest -j "$(nproc)" --preset tsan
+    else
+        run ctest -j "$(nproc)" --preset tsan
+    fi
 fi
 
 step "Tests of the tools, end to end"
 # exec: pytest's summary is then the last line, whatever it says.
-echo '$ .venv/bin/python -m pytest -q -m "not slow" -n 2 --dist worksteal'
-exec .venv/bin/python -m pytest -q -m "not slow" -n 2 --dist worksteal "$@"
+echo "\$ .venv/bin/python -m pytest -q -m \"$tests\" -n 2 --dist worksteal"
+exec .venv/bin/python -m pytest -q -m "$tests" -n 2 --dist worksteal "$@"

@@ -9,6 +9,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 // clang-format on
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,6 +30,19 @@ static inline uint64_t unit_random(uint64_t *state) {
 static inline uint64_t unit_random_width(uint64_t *state) {
     unsigned bits = (unsigned)(unit_random(state) % 65);
     return bits ? unit_random(state) >> (64 - bits) : 0;
+}
+
+// Whether this is a run of the tier `thorough` (heaptape_thorough_test), which leaves nothing out.
+static inline bool unit_thorough(void) { return getenv("UNIT_THOROUGH") != NULL; }
+
+// How many of a long row of like cases the tier `thorough` runs for one that the quick one does; a sanitized build, which
+// takes several times as long for each, skips five times as many.
+static inline size_t unit_stride(size_t quick) {
+    if (unit_thorough()) return 1;
+#ifdef UNIT_SANITIZED
+    quick *= 5;
+#endif
+    return quick;
 }
 
 // A path of this process's own in the temporary folder.
