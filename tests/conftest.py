@@ -16,6 +16,8 @@ from any_parent import be_ordinary, kill_children, let_signals_act, mark_childre
 from tool_runner import Tools
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+# What the tests start keeps what it has compiled, or each of hundreds of processes would compile the package anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 SLOW_LIMIT_S = 2 * 60 * 60  # pytest.ini has the limit of the others
 
 

@@ -96,10 +96,18 @@ def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[li
     specification does. Where a slot could be told without its number, or by a birth of the thread, `literal` may decide
     to do otherwise, as a writer is free to."""
     stacks: dict[int, list[int]] = {}
-    births: list[tuple[int, int, int | None]] = []  # thread, slot, owner
+    births: list[tuple[int, int, int | None]] = []  # thread, number among its births, owner
+    born: dict[int, int] = {}  # thread: its births so far
+    latest: dict[int, int] = {}  # slot: the number of its latest birth, from 1
     codes: list[int] = []
     slots: list[int] = []
     across: list[int] = []
+
+    def bear(event: Event, owner: int | None) -> None:
+        born[event.thread] = born.get(event.thread, 0) + 1
+        births.append((event.thread, born[event.thread], owner))
+        latest[event.slot] = len(births)
+
     for event in events:
         if "S" not in CARRIES[event.function, event.variant]:
             codes.append(0)
@@ -114,23 +122,22 @@ def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[li
             else:
                 codes.append(1)
                 slots.append(event.slot)
-            births.append((event.thread, event.slot, owner))
+            bear(event, owner)
             continue
-        known = [number for number, (_, slot, _) in enumerate(births, start=1) if slot == event.slot]
-        if known and not plainly:
-            thread, _, owner = births[known[-1] - 1]
+        if event.slot in latest and not plainly:
+            thread, number, owner = births[latest[event.slot] - 1]
             if thread == event.thread and not (literal is not None and literal.random() < 0.2):
-                codes.append(3 + sum(later == thread for later, _, _ in births[known[-1] :]))
+                codes.append(3 + born[thread] - number)
             else:
                 codes.append(2)
-                across.append(len(births) - known[-1])
+                across.append(len(births) - latest[event.slot])
         else:
             nobody = literal is not None and literal.random() < 0.5
             codes.append(1 if nobody else 0)
             owner = None if nobody else owner
             slots.append(event.slot)
         if event.function in (3, 4) and event.variant == 0:
-            births.append((event.thread, event.slot, owner))
+            bear(event, owner)
         elif owner == event.thread:
             stack.append(event.slot)
     return codes, slots, across

@@ -34,7 +34,7 @@ def timeline(peak: float, live: float, points: int, rng: np.random.Generator) ->
 def run(name: str, pass_name: str, number: int, rng: np.random.Generator, **more: Any) -> dict[str, Any]:
     version, time_ratio, peak_ratio = TRUTH.get(name, ("1.0", 1.0, 1.0))
     time_ratio, peak_ratio = more.pop("time_ratio", time_ratio), more.pop("peak_ratio", peak_ratio)
-    points = more.pop("points", 400)
+    points = more.pop("points", 60)
     weather = 1 + 0.05 * np.sin(number)
     total = int(0.67e9 * time_ratio * weather * np.exp(rng.normal(0, more.pop("noise", 0.012))))
     row: dict[str, Any] = {

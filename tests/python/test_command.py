@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import results_factory
 import story
+from verbs_here import run_here as _run
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _run(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def _run_as_typed(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "analysis")}
     return subprocess.run([sys.executable, "-m", "heaptape", *map(str, arguments)], cwd=cwd, env=environment,
                           capture_output=True, text=True, timeout=120, check=False)
@@ -31,7 +32,7 @@ def _one_line(done: subprocess.CompletedProcess[str], status: int, words: str) -
 
 def test_report(tmp_path: Path) -> None:
     results, _ = story.write_story(tmp_path)
-    done = _run("report", results, "-o", "out.html", cwd=tmp_path)
+    done = _run_as_typed("report", results, "-o", "out.html", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "") and done.stderr.startswith("out.html: 0.")
     assert "mimalloc is fastest" in (tmp_path / "out.html").read_text()
     assert _run("report", results, "-q", cwd=tmp_path).stderr == "" and (tmp_path / "report.html").exists()
@@ -49,7 +50,7 @@ def test_report_finds_the_trace_beside_the_results_from_anywhere(tmp_path: Path)
 
 def test_compare(tmp_path: Path) -> None:
     results, _ = story.write_story(tmp_path)
-    done = _run("compare", results, cwd=tmp_path)
+    done = _run_as_typed("compare", results, cwd=tmp_path)
     assert done.returncode == 0 and done.stderr == ""
     assert "mimalloc is fastest" in done.stdout.splitlines()[-1]
     assert any(line.split()[0] == "tcmalloc" and "same within 1 %" in line for line in done.stdout.splitlines() if line)
@@ -161,7 +162,7 @@ def test_verification_alone_measures_nothing(tmp_path: Path, verb: str) -> None:
 @pytest.mark.parametrize("verb", ["report", "compare"])
 def test_bad_input(tmp_path: Path, verb: str) -> None:
     (tmp_path / "bad.jsonl").write_text('{"trace": {}\n')
-    _one_line(_run(verb, "bad.jsonl", cwd=tmp_path), 3, "bad.jsonl:1: expected one JSON object")
+    _one_line(_run_as_typed(verb, "bad.jsonl", cwd=tmp_path), 3, "bad.jsonl:1: expected one JSON object")
     _one_line(_run(verb, "absent.jsonl", cwd=tmp_path), 3, "absent.jsonl: can't read")
     assert [p.name for p in tmp_path.iterdir()] == ["bad.jsonl"]
 

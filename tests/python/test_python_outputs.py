@@ -13,6 +13,7 @@ import results_factory
 import story
 from heaptape.base.errors import HeaptapeError, UsageError
 from heaptape.base.files import appendable, output_file, write_whole
+from verbs_here import run_here
 
 ROOT = Path(__file__).resolve().parents[2]
 HTML = b"<!doctype html>"
@@ -25,9 +26,10 @@ def _run(*arguments: object, cwd: Path, **more: object) -> subprocess.CompletedP
                           check=False, **streams)
 
 
-def _refused(done: subprocess.CompletedProcess[bytes], status: int, words: str) -> None:
-    assert done.returncode == status and done.stderr.count(b"\n") == 1 and words in done.stderr.decode(), done.stderr
-    assert b"Traceback" not in done.stderr
+def _refused(done: subprocess.CompletedProcess[bytes] | subprocess.CompletedProcess[str], status: int, words: str) -> None:
+    said = done.stderr if isinstance(done.stderr, str) else done.stderr.decode()
+    assert done.returncode == status and said.count("\n") == 1 and words in said, said
+    assert "Traceback" not in said
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def test_a_report_does_not_replace_what_it_is_made_from(tmp_path: Path, results:
     before = victim.read_bytes()
     # The trace is refused where it is named, and where it is found by the results alone.
     for more in (["--trace", tmp_path / "job.bin"], []):
-        _refused(_run("report", results, *more, "-o", output, cwd=tmp_path), 2, "would overwrite")
+        _refused(run_here("report", results, *more, "-o", output, cwd=tmp_path), 2, "would overwrite")
         assert victim.read_bytes() == before
 
 
@@ -110,10 +112,10 @@ def test_tables_do_not_replace_the_trace(tmp_path: Path) -> None:
     _, trace = story.write_story(tmp_path, rounds=1)
     trace = trace.rename(tmp_path / "events.parquet")
     before = trace.read_bytes()
-    _refused(_run("export", trace, "-o", tmp_path, cwd=tmp_path), 2, "would overwrite")
+    _refused(run_here("export", trace, "-o", tmp_path, cwd=tmp_path), 2, "would overwrite")
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "threads.parquet").symlink_to(trace)
-    _refused(_run("export", trace, "-o", "t", cwd=tmp_path), 2, "would overwrite")
+    _refused(run_here("export", trace, "-o", "t", cwd=tmp_path), 2, "would overwrite")
     assert trace.read_bytes() == before and [path.name for path in (tmp_path / "t").iterdir()] == ["threads.parquet"]
     (tmp_path / "t" / "threads.parquet").unlink()
     (tmp_path / "t" / "samples.parquet").symlink_to("/dev/full")

@@ -1,0 +1,21 @@
+"""The Python verbs run in this process: what they print and how they end, without a second of imports for each."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+from pathlib import Path
+
+from heaptape.__main__ import main
+
+
+def run_here(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    out, said = io.StringIO(), io.StringIO()
+    words = [str(word) for word in arguments]
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        try:
+            status = main(words)
+        except SystemExit as end:  # argparse
+            status = int(end.code or 0)
+    return subprocess.CompletedProcess(words, status, out.getvalue(), said.getvalue())
