@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 
 from any_parent import be_ordinary, kill_children, let_signals_act, mark_children
+from dump_lines import Event, events_of
+from recorded_traces import record_traces, traces_in
+from shared_folder import shared_folder
 from tool_runner import Tools
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -92,3 +95,31 @@ def open_folder() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def tools(build: Path) -> Tools:
     return Tools(build)
+
+
+@pytest.fixture(scope="session")
+def recorded_folder(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What record_traces leaves: each trace, and the logs in a folder of its name. For reading only."""
+    return shared_folder(tmp_path_factory, "recorded", lambda folder: record_traces(tools, folder))
+
+
+@pytest.fixture(scope="session")
+def recorded(repository: Path, recorded_folder: Path) -> dict[str, Path]:
+    return traces_in(repository, recorded_folder)
+
+
+class Dumps(dict[str, list[Event]]):
+    """The events of each of the traces, read when they are asked for first."""
+
+    def __init__(self, tools: Tools, traces: dict[str, Path]) -> None:
+        super().__init__()
+        self.tools, self.traces = tools, traces
+
+    def __missing__(self, name: str) -> list[Event]:
+        self[name] = events_of(self.tools, self.traces[name])
+        return self[name]
+
+
+@pytest.fixture(scope="session")
+def dumped(tools: Tools, recorded: dict[str, Path]) -> Dumps:
+    return Dumps(tools, recorded)

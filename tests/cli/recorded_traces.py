@@ -9,27 +9,31 @@ from tool_runner import Tools
 NAMES = ("golden", "threads", "made", "python", "child")
 
 
-def record_traces(tools: Tools, repository: Path, folder: Path) -> dict[str, Path]:
+def record_traces(tools: Tools, folder: Path) -> None:
     """golden: sqlite3 as it always was. threads: four that free each other's blocks, as far as the
     machine lets them run at once. made: six that certainly do. python: reallocs and large blocks.
     child: a forked process, which begins with inherited blocks."""
-    traces = {"golden": repository / "tests" / "golden" / "sqlite3.bin"}
     command = [tools.target("threads_exchange"), folder / "counts", "30000", "4", "7"]
     exchange = tools.preload(command, folder / "threads")
-    traces["threads"] = tools.convert(exchange.logs[0], folder / "threads.bin")
-    traces["made"] = folder / "made.bin"
-    tools.succeed([tools.build / "bench" / "make_trace", traces["made"], "20000", "300", "6", "3"])
+    tools.convert(exchange.logs[0], folder / "threads.bin")
+    tools.succeed([tools.build / "bench" / "make_trace", folder / "made.bin", "20000", "300", "6", "3"])
     work = "import json; x = [json.loads(json.dumps({str(i): [i] * i})) for i in range(15)]; " \
            "b = bytearray(); [b.extend(bytes(5000)) for i in range(40)]"
     script = tools.preload(["/usr/bin/python3", "-c", work], folder / "python",
                            env={"PYTHONMALLOC": "malloc"})
-    traces["python"] = tools.convert(script.logs[0], folder / "python.bin")
+    tools.convert(script.logs[0], folder / "python.bin")
     fork = "import os, json; x = [str(i) * 9 for i in range(500)]\n" \
            "if os.fork(): os.wait()\n" \
            "else: y = json.dumps(x); del x; os._exit(0)"
     forked = tools.preload(["/usr/bin/python3", "-c", fork], folder / "child",
                            env={"PYTHONMALLOC": "malloc"})
-    by_name = {log: tools.convert(log, folder / f"{log.stem}.bin") for log in forked.logs}
-    traces["child"] = next(trace for trace in by_name.values()
-                           if tools.info(trace)["inherited_objects"] > 0)
-    return traces
+    for log in forked.logs:
+        trace = tools.convert(log, folder / f"{log.stem}.bin")
+        if tools.info(trace)["inherited_objects"] > 0:
+            trace.rename(folder / "child.bin")
+
+
+def traces_in(repository: Path, folder: Path) -> dict[str, Path]:
+    """What record_traces has made there, and the golden one, by name."""
+    golden = repository / "tests" / "golden" / "sqlite3.bin"
+    return {name: golden if name == "golden" else folder / f"{name}.bin" for name in NAMES}

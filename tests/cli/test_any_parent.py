@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from quick_tier import quick
 from waiting import alive, wait_until
 
 SIGNALS_OF_A_CHILD = """
@@ -50,7 +51,7 @@ def leave_no_signal() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
-@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["one", "workers"])
+@pytest.mark.parametrize("options", quick([[]], [[], ["-n", "2"]]), ids=["one", "workers"])
 def test_signals_act(repository: Path, tmp_path: Path, options: list[str]) -> None:
     done = run_tests(repository, tmp_path, SIGNALS_OF_A_CHILD, *options, preexec_fn=leave_no_signal)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from tool_runner import Tools, run
 
 QUICK = ["perl", "sqlite3", "sort"]
@@ -38,7 +39,7 @@ def check(tools: Tools, repository: Path, folder: Path, name: str, timeout: floa
         assert logs["processes"] > row["recorded"]["processes"]  # both ways of recording left logs
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", quick(["sqlite3"], QUICK))
 def test_quick_row(tools: Tools, repository: Path, tmp_path: Path, name: str) -> None:
     check(tools, repository, tmp_path, name, timeout=300)
 

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 import naive_writer  # noqa: E402
 from naive_writer import Event, TraceSpec  # noqa: E402
 
+from quick_tier import quick  # noqa: E402
 from tool_runner import Tools, clean_environment, run  # noqa: E402
 
 HOSTILE = "x\x1b]0;TITLE\x07\x1b[2J\r\x08\x7f\u009b31m\u202edesrever\u2066\u2028\u061cend"
@@ -50,18 +51,19 @@ def test_c_verbs(tools: Tools, tmp_path: Path) -> None:
         assert_harmless(run([tools.heaptape, words[0], trace, *words[1:]]), status)
 
 
-def test_error_lines(tools: Tools, tmp_path: Path) -> None:
+VERBS = ("info", "dump", "stats", "lint", "slice", "convert", "replay", "compare", "report")
+
+
+@pytest.mark.parametrize("verb", quick(VERBS[:-1], VERBS))
+def test_error_lines(tools: Tools, tmp_path: Path, verb: str) -> None:
     """One line each, whatever the file is called and holds."""
     empty, missing = tmp_path / NAME, tmp_path / ("no" + NAME)
     empty.write_bytes(b"")
-    for verb in ("info", "dump", "stats", "lint", "slice", "convert", "compare", "report"):
-        for path in (empty, missing):
-            more = ["-o", tmp_path / "o"] if verb in ("slice", "report") else []
-            done = run([tools.heaptape, verb, path, *more])
-            assert_harmless(done, 3)
-            assert done.stderr.count(b"\n") == 1, done.stderr
-    done = run([tools.replay_program, "--alloc", "null", empty])
-    assert_harmless(done, 3)
+    more = {"slice": ["-o", tmp_path / "o"], "report": ["-o", tmp_path / "o"], "replay": ["--alloc", "null"]}.get(verb, [])
+    for path in (empty, missing):
+        done = run([tools.heaptape, verb, path, *more])
+        assert_harmless(done, 3)
+        assert done.stderr.count(b"\n") == 1, done.stderr
 
 
 def test_names_that_are_no_text(tools: Tools, tmp_path: Path) -> None:
@@ -74,7 +76,11 @@ def test_names_that_are_no_text(tools: Tools, tmp_path: Path) -> None:
         assert rb"\xff\xc0\x80\xed\xa0\x80\xe2\x80.bin" in done.stderr
 
 
-def test_replay_and_what_reads_its_results(tools: Tools, tmp_path: Path) -> None:
+WAYS = {"text": ["compare"], "markdown": ["compare", "--markdown"], "csv": ["compare", "--csv"], "report": ["report"]}
+
+
+@pytest.mark.parametrize("way", quick(["text", "report"], WAYS))
+def test_replay_and_what_reads_its_results(tools: Tools, tmp_path: Path, way: str) -> None:
     trace, results = hostile_trace(tmp_path), tmp_path / ("r" + NAME + "l")
     assert_harmless(run([tools.replay_program, "--alloc", "glibc", "--rounds", "2", trace, "-o", results], timeout=300), 0)
     rows = [json.loads(line) for line in results.read_text().splitlines()]
@@ -82,11 +88,10 @@ def test_replay_and_what_reads_its_results(tools: Tools, tmp_path: Path) -> None
         if row["allocator"]["name"] == "glibc":
             row["allocator"] |= {"name": HOSTILE, "version": HOSTILE}
     results.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for more in ([], ["--markdown"], ["--csv"]):
-        assert_harmless(run([tools.heaptape, "compare", results, *more]), None)
     page = tmp_path / "page.html"
-    assert_harmless(run([tools.heaptape, "report", results, "-o", page, "--trace", trace]), 0)
-    assert not re.search(DANGEROUS, page.read_text())
+    more = ["-o", page, "--trace", trace] if way == "report" else []
+    assert_harmless(run([tools.heaptape, *WAYS[way], results, *more]), 0 if way == "report" else None)
+    assert way != "report" or not re.search(DANGEROUS, page.read_text())
 
 
 def test_recorded_names(tools: Tools, tmp_path: Path) -> None:

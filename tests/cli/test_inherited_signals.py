@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 import replay_traces
 from tool_runner import Argument, Tools, clean_environment
 
@@ -88,7 +89,7 @@ def test_replay_knows_how_a_child_ended(tools: Tools, trace: Path) -> None:
     assert done.returncode == 1 and b"killed by Aborted (SIGABRT)" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("verb", ["fleet", "tune"])
+@pytest.mark.parametrize("verb", quick(["tune"], ["fleet", "tune"]))
 def test_analysis_knows_how_a_child_ended(repository: Path, trace: Path, tmp_path: Path, verb: str) -> None:
     replay = tmp_path / "replay"
     replay.write_text("#!/bin/sh\necho 'replay: no such luck' >&2\nexit 3\n")

@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from dump_lines import events_of
+from dump_lines import Event
 from dump_model import follow
-from recorded_traces import NAMES, record_traces
+from recorded_traces import NAMES
 from tool_runner import Tools, run
 
 
@@ -94,12 +94,11 @@ def test_what_is_for_information_only(tools: Tools, tmp_path: Path, convert: boo
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_faithful_traces_have_no_defects(tools: Tools, repository: Path, tmp_path: Path,
-                                         name: str) -> None:
-    trace = record_traces(tools, repository, tmp_path)[name]
-    status, report = lint(tools, trace)
+def test_faithful_traces_have_no_defects(tools: Tools, recorded_folder: Path, recorded: dict[str, Path],
+                                         dumped: dict[str, list[Event]], name: str) -> None:
+    status, report = lint(tools, recorded[name])
     assert status == 0 and report["defects"] == 0
-    events = events_of(tools, trace)
+    events = dumped[name]
     live, _ = follow(events)
     leaks = report["leaks"]
     assert leaks["blocks"] + leaks["inherited_blocks"] == len(live)
@@ -109,7 +108,7 @@ def test_faithful_traces_have_no_defects(tools: Tools, repository: Path, tmp_pat
         sizes = Counter(live.values())
         assert [(r["size"], r["blocks"]) for r in leaks["by_size"]] == \
             sorted(sizes.items(), key=lambda item: (-item[1], item[0]))[:5]
-    logs = tmp_path / name
+    logs = recorded_folder / name
     if logs.is_dir():
         status, raw = lint(tools, next(iter(sorted(logs.glob("*.mraw")))))
         assert status == 0 and raw["defects"] == 0
@@ -119,10 +118,8 @@ def test_faithful_traces_have_no_defects(tools: Tools, repository: Path, tmp_pat
             assert raw["leaks"]["bytes"] == leaks["bytes"]
 
 
-def test_a_childs_log_is_checked_with_what_it_inherited(tools: Tools, repository: Path,
-                                                        tmp_path: Path) -> None:
-    record_traces(tools, repository, tmp_path)
-    reports = [lint(tools, log) for log in sorted((tmp_path / "child").glob("*.mraw"))]
+def test_a_childs_log_is_checked_with_what_it_inherited(tools: Tools, recorded_folder: Path) -> None:
+    reports = [lint(tools, log) for log in sorted((recorded_folder / "child").glob("*.mraw"))]
     assert [status for status, _ in reports] == [0, 0]
     assert all("foreign" not in counts(report) for _, report in reports)
     assert any(report["leaks"]["inherited_blocks"] > 100 for _, report in reports)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from safety_checks import (SIZE_LIMIT, STOPPED, Compared, compare, compare_mode, ending_of,
                            must_work, recorded_tallies)
 from tool_runner import (TALLY_SIZES, Argument, Tools, clean_environment, logs_in, read_tallies)
@@ -80,7 +81,7 @@ def test_memory_limit(tools: Tools, tmp_path: Path, limit: str) -> None:
     assert recorded >= 0.9 * alone
 
 
-@pytest.mark.parametrize("mode", ["mlockall", "mlockall_by_number"])
+@pytest.mark.parametrize("mode", quick(["mlockall_by_number"], ["mlockall", "mlockall_by_number"]))
 def test_locked_memory(tools: Tools, tmp_path: Path, mode: str) -> None:
     """A program that may lock 64 MiB locks all it has, and all it will have, by the C library or by
     syscall(). A recorder's reserve must not forbid that, nor be filled by it."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from safety_checks import Compared, compare, disk_bytes
 from tool_runner import Tools
 
@@ -22,7 +23,7 @@ def run_threads(tools: Tools, folder: Path, mode: str, status: int) -> Compared:
     return compared
 
 
-@pytest.mark.parametrize("mode,status", [("joined", 110), ("detached", 111)])
+@pytest.mark.parametrize("mode,status", quick(["detached"], [("joined", 110), ("detached", 111)]))
 def test_memory_and_disk(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
     """Resident memory of all kinds as the program itself reads it, and the blocks of the log."""
     compared = run_threads(tools, tmp_path, mode, status)

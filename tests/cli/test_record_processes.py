@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from safety_checks import (EXITED, RECORDING, compare_mode, ending_of, must_work, need_root,
                            recorded_tallies)
 from tool_runner import Tools, is_forked, logs_in, outcome_of, read_tallies, run
@@ -59,7 +60,7 @@ def test_record_ends_before_the_program(tools: Tools, tmp_path: Path, kind: str)
     assert recorded == read_tallies(tmp_path / "counts")
 
 
-@pytest.mark.parametrize("mode,status", [("limit", 45), ("exit", 46), ("no_counter", 47)])
+@pytest.mark.parametrize("mode,status", quick(["limit"], [("limit", 45), ("exit", 46), ("no_counter", 47)]))
 def test_child_of_vfork_limits_itself(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
     """What it does to itself is not done to its parent, whose memory and recording it runs on."""
     compared = compare_mode(tools, tmp_path, "vfork_limits", mode, status=status)

@@ -150,6 +150,7 @@ def go_program(folder: Path, source: str, cgo: bool) -> Path:
     return folder / "sample"
 
 
+@pytest.mark.thorough
 def test_go_without_c(tools: Tools, tmp_path: Path) -> None:
     assert_refused(tools, tmp_path, go_program(tmp_path, "package main\nfunc main() {}\n", False),
                    "is statically linked, so nothing can be preloaded into it")

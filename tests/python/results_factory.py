@@ -17,6 +17,7 @@ TRUTH = {  # allocator → version, time ratio, peak ratio
 }
 FUNCTIONS = {"malloc": (0.46, 3_020_000), "free": (0.33, 3_000_000), "realloc": (0.18, 330_000), "calloc": (0.03, 14_276)}
 SPAN_NS = 4_000_000_000
+POINTS = 60
 
 
 def timeline(peak: float, live: float, points: int, rng: np.random.Generator) -> dict[str, list[float]]:
@@ -34,7 +35,7 @@ def timeline(peak: float, live: float, points: int, rng: np.random.Generator) ->
 def run(name: str, pass_name: str, number: int, rng: np.random.Generator, **more: Any) -> dict[str, Any]:
     version, time_ratio, peak_ratio = TRUTH.get(name, ("1.0", 1.0, 1.0))
     time_ratio, peak_ratio = more.pop("time_ratio", time_ratio), more.pop("peak_ratio", peak_ratio)
-    points = more.pop("points", 60)
+    points = more.pop("points", POINTS)
     weather = 1 + 0.05 * np.sin(number)
     total = int(0.67e9 * time_ratio * weather * np.exp(rng.normal(0, more.pop("noise", 0.012))))
     row: dict[str, Any] = {

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import results_factory
 import story
+from quick_tier import quick
 from verbs_here import run_here as _run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,7 +189,7 @@ def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     _one_line(_run("report", results, "-o", "no/such/folder/r.html", cwd=tmp_path), 1, "can't write")
 
 
-@pytest.mark.parametrize("verb", [[], ["report"], ["compare"]])
+@pytest.mark.parametrize("verb", quick([[]], [[], ["report"], ["compare"]]))
 def test_help_goes_to_stdout(tmp_path: Path, verb: list[str]) -> None:
-    done = _run(*verb, "--help", cwd=tmp_path)
+    done = _run_as_typed(*verb, "--help", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith("usage: heaptape") and done.stderr == ""

@@ -35,6 +35,7 @@ def test_runs_on_results_and_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert text.count("<svg") >= 3
 
 
+@pytest.mark.thorough
 def test_runs_where_the_trace_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, trace = write_story(tmp_path)
     trace.unlink()

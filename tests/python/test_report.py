@@ -24,6 +24,7 @@ from heaptape.results.functions import function_table
 from heaptape.results.worth import worth
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quick_tier import quick
 
 
 class _Page(HTMLParser):
@@ -99,8 +100,9 @@ def test_a_browser_opens_it_without_a_request_and_nothing_is_wider_than_the_page
     assert f'data-found="hidden 0 fetched 0"' in done.stdout, done.stdout[:300] + done.stderr[-500:]
 
 
-def test_five_allocators_and_twenty_rounds_make_a_small_file(tmp_path: Path) -> None:
-    results, _ = story.write_story(tmp_path, rounds=20, points=20_000)
+@pytest.mark.parametrize("points", quick([2_000], [2_000, 20_000]))
+def test_five_allocators_and_twenty_rounds_make_a_small_file(tmp_path: Path, points: int) -> None:
+    results, _ = story.write_story(tmp_path, rounds=20, points=points)
     assert len(_report(tmp_path, results).encode()) < 1_000_000
 
 

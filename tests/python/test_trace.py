@@ -15,6 +15,7 @@ from heaptape.trace.live import live_chunks
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from naive_writer import CARRIES, ColumnSpec, Event, TraceSpec, inherits_first
+from quick_tier import quick
 
 U64_MAX = (1 << 64) - 1
 
@@ -196,11 +197,12 @@ def test_empty_trace(tmp_path: Path) -> None:
     assert trace.samples.empty and trace.threads.empty and list(live_chunks(trace)) == []
 
 
-def test_cut_short_at_every_byte(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", quick([7], [7, 1]))
+def test_cut_short_at_every_byte(tmp_path: Path, step: int) -> None:
     data, ends = naive_writer.build(_small())
     path = tmp_path / "t.bin"
     events_at = [e for e in ends[1:] if e]  # context, events (3), samples, residency, steps, threads, totals, index
-    for length in range(len(data)):
+    for length in range(0, len(data), step):
         path.write_bytes(data[:length])
         if length < 64:
             with pytest.raises(TraceError):
@@ -225,12 +227,13 @@ def _read_all(path: Path) -> None:
         _ = trace.samples, trace.residency, trace.residency_steps, trace.threads
 
 
-def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", quick([7], [7, 1]))
+def test_no_flipped_bit_goes_unnoticed(tmp_path: Path, step: int) -> None:
     """Every byte of the file is under some checksum, and any change is an error that names file and offset, or in the
     footer makes the file one that was cut short."""
     data, _ = naive_writer.build(_small())
     path = tmp_path / "t.bin"
-    for position in range(len(data)):
+    for position in range(0, len(data), step):
         path.write_bytes(data[:position] + bytes([data[position] ^ 1 << position % 8]) + data[position + 1 :])
         if position >= len(data) - 32:
             assert read_trace(path).truncated

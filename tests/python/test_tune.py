@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 import results_factory
+from quick_tier import quick
 
 pytest.importorskip("optuna")
 
@@ -100,6 +101,7 @@ def test_what_is_unresolved_stays_on_the_front(tmp_path: Path) -> None:
     assert [trial.number for trial in still_on_front(front[3:4], runs, compare(runs, "fake"), ["time"])] == []
 
 
+@pytest.mark.thorough
 def test_finds_the_front_and_prints_what_to_paste(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = trace.with_name("rows.jsonl")
     assert _tune(trace, "--trials", "16", "--rounds", "6", "-o", str(rows), "--json") == 0
@@ -180,7 +182,7 @@ def _text_file(trace: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", quick([signal.SIGKILL], [signal.SIGKILL, signal.SIGINT]))
 def test_goes_on_after_it_was_stopped(
     trace: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import subprocess
+import sys
 from pathlib import Path
 
-from heaptape.__main__ import main
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "analysis"))
+
+from heaptape.__main__ import main  # noqa: E402
 
 
 def run_here(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
