@@ -73,8 +73,9 @@ def test_phases(tools: Tools, tmp_path: Path) -> None:
     for log in logs:
         assert log.stat().st_size < 1 << 30  # cut to length
         info = tools.info(tools.convert(log, tmp_path / "t.bin"))
-        # What lived before a phase began is foreign where it is freed; what comes back is no anomaly.
-        assert info["anomalies"] == 0 and info["foreign_frees"] <= 32
+        # What lived before a phase began is foreign where it is freed: of each of two threads the 16 blocks that it
+        # keeps, and the one that it was about to free. What comes back is no anomaly.
+        assert info["anomalies"] == 0 and info["foreign_frees"] <= 2 * (16 + 1)
         assert info["threads"] == 2
         assert info["duration_ns"] > 100_000_000
         calls = calls_in(tools, log, tmp_path)
