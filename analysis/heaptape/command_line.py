@@ -234,8 +234,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except (MemoryError, OSError) as error:
         print(f"heaptape {options.verb}: {printable(str(error)) or type(error).__name__}", file=sys.stderr)
+        _drop_unwritten()
         return EXIT_FAILED
     return int(status or 0)
+
+
+def _drop_unwritten() -> None:
+    """What stdout could not take. The interpreter would try it once more at its end, and complain with a status of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Ended(BaseException):

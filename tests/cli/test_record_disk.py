@@ -239,6 +239,7 @@ def small_group() -> Iterator[Path]:
 
 def test_log_in_memory_under_a_limit(tools: Tools, tmp_path: Path, small_group: Path) -> None:
     """A log that would take what the program needs ends, and says why; the program goes on."""
+    must_work(["unshare", "-m", "true"], "nobody may mount here")
     place = SmallDisk(tmp_path, 'mount -t tmpfs -o size=1g none "$disk"', ["unshare", "-m"])
     command = [tools.target("vfork_limits"), tmp_path / "counts", "exit"]
     outcome = place.run(f'echo $$ >{small_group}/cgroup.procs && MALLOC_WRAP_OUT=$disk LD_PRELOAD=$1 "$2" "$3" "$4"',
