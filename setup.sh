@@ -5,7 +5,7 @@
 set -eu
 cd "$(dirname "$0")"
 
-for_build="gcc g++ cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
+for_build="gcc g++ make cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
     libssl-dev libcmocka-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev
     python3 python3-venv"
 # An allocator to replay against, and further versions of it for the tests, 40 MB each; taken where the release of
