@@ -55,7 +55,8 @@ def test_compare_says_what_replay_says(tools: Tools, trace: Path, tmp_path: Path
             assert mine["minimum"] == pytest.approx(row["minimum"], rel=1e-6)
             if allocator["baseline"]:
                 continue
-            assert mine["pairs"] == row["rounds"] == rounds
+            # A round in which so few calls took less time than without an allocator has no ratio.
+            assert mine["pairs"] == row["rounds"] <= rounds and (name == "time" or row["rounds"] == rounds)
             for key in ("ratio", "ci_low", "ci_high", "verdict_low", "verdict_high"):
                 assert (mine[key] is None) == (row[key] is None)
                 assert mine[key] is None or mine[key] == pytest.approx(row[key], rel=1e-5)
@@ -67,7 +68,7 @@ def test_compare_says_what_replay_says(tools: Tools, trace: Path, tmp_path: Path
     for name, measure in MEASURES.items():
         control = python["controls"][name]
         assert said["control"][measure.column]["ratio"] == pytest.approx(control["ratio"], rel=1e-5)
-        assert said["control"][measure.column]["pairs"] == control["rounds"] == rounds
+        assert said["control"][measure.column]["pairs"] == control["rounds"] <= rounds
 
 
 def test_every_line_that_replay_writes_is_read(tools: Tools, trace: Path, tmp_path: Path) -> None:

@@ -151,6 +151,16 @@ def test_rounds_without_a_partner_and_failed_runs_are_left_out(tmp_path: Path) -
     assert table.loc[("time", "mimalloc"), "rounds"] == 6
 
 
+def test_a_figure_that_is_not_above_zero_has_no_ratio(tmp_path: Path) -> None:
+    """Where the null replayer's run was slowed, both allocators' times may be below 0, and their ratio above it."""
+    rows = results_factory.schedule(rounds=8)
+    for row in rows:
+        if row["round"] == 3 and row["pass"] == "time":
+            row["alloc_time_ns"] = -1000
+    table = compare(_frame(tmp_path, rows)).set_index(["measure", "allocator"])
+    assert table.loc[("time", "jemalloc"), "rounds"] == 7 and table.loc[("rss_peak", "jemalloc"), "rounds"] == 8
+
+
 def test_one_round_resolves_nothing(tmp_path: Path) -> None:
     table = compare(_frame(tmp_path, results_factory.schedule(rounds=1)))
     others = table[table["allocator"] != "glibc"]

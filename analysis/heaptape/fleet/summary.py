@@ -24,6 +24,7 @@ from ..results.comparison import (
     Measure,
     bootstrap_medians,
     estimate_ratio,
+    paired_ratios,
 )
 from ..results.reader import NULL_ALLOCATOR
 from .plan import Configuration, Plan
@@ -86,7 +87,7 @@ def _paired(frame: pd.DataFrame, measure: Measure, baseline: str) -> dict[str, F
     table = rows.pivot(index=["host", "round"], columns="allocator", values="value")
     if baseline not in table:
         return {}
-    return {str(name): (table[name] / table[baseline]).dropna().to_numpy() for name in table if name != NULL_ALLOCATOR}
+    return {str(name): paired_ratios(table[name], table[baseline]) for name in table if name != NULL_ALLOCATOR}
 
 
 def summarise(plan: Plan, rows: list[dict[str, Any]], seed: int = SEED) -> list[Block]:

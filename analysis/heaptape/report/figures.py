@@ -70,6 +70,7 @@ def ratio_figure(
     if len(rows) < 2 or baseline not in set(rows["allocator"]):
         return None
     values = round_table(runs, measure)
+    values = values.where(values > 0)
     ratios = values.div(values[baseline], axis=0)
     rows = rows.sort_values("ratio", kind="stable")
     table = Table(

@@ -96,15 +96,23 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     Rows belong together by seed and round. A schedule that was run twice with one seed is told apart by order: the
     second time an allocator appears in the same round of the same seed, it belongs to the second schedule.
     """
-    rows = frame[(frame["pass"] == measure.pass_name) & (frame["allocator"] != NULL_ALLOCATOR)]
-    rows = rows[~is_control(rows)]
-    rows = rows[(rows["failures"] == 0) & rows[measure.column].notna()]
+    wanted = (frame["pass"] == measure.pass_name) & (frame["allocator"] != NULL_ALLOCATOR) & ~is_control(frame)
+    wanted &= (frame["failures"] == 0) & frame[measure.column].notna()
+    # A frame has hundreds of columns, each of which every selection of rows would copy.
+    rows = frame[["seed", "round", "allocator", measure.column]][wanted]
     repeat = rows.groupby(["seed", "round", "allocator"], sort=False).cumcount()
     keys = rows.assign(repeat=repeat)
     # Sorted, as unstack without sorting gives values to the wrong columns in some versions of pandas.
     table = keys.set_index(["seed", "round", "repeat", "allocator"])[measure.column].unstack("allocator")
     names = list(dict.fromkeys(rows["allocator"]))
     return table.reindex(columns=names).astype(float)
+
+
+def paired_ratios(values: pd.Series, base: pd.Series) -> Floats:
+    """One ratio for each round that has both figures, shape (rounds,). A round with a figure that is not above 0, such as the
+    time of few calls on a busy machine, has none: two of them would look like a good one."""
+    ratios = values.where(values > 0) / base.where(base > 0)
+    return ratios.dropna().to_numpy()
 
 
 def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:
@@ -230,14 +238,17 @@ def control_estimate(
     frame: pd.DataFrame, measure: Measure, seed: int = SEED, resamples: int = RESAMPLES
 ) -> Estimate | None:
     """The control's ratio to the first run of the same allocator in its round; None where no control ran."""
-    again = round_table(frame[is_control(frame)].assign(control=False), measure)
+    controls = is_control(frame)
+    if not controls.any():
+        return None
+    again = round_table(frame[controls].assign(control=False), measure)
     if again.empty:
         return None
     first = round_table(frame, measure)
-    pairs = [again[name] / first[name] for name in again if name in first]
+    pairs = [paired_ratios(again[name], first[name]) for name in again if name in first]
     if not pairs:
         return None
-    return estimate_ratio(pd.concat(pairs).dropna().to_numpy(), seed, resamples)
+    return estimate_ratio(np.concatenate(pairs), seed, resamples)
 
 
 def find_outliers(values: Floats) -> NDArray[np.bool_]:
@@ -340,7 +351,7 @@ def _compare_one(
     if base not in table:
         ratios = np.zeros(0)
     else:
-        ratios = (table[name] / table[base]).dropna().to_numpy()
+        ratios = paired_ratios(table[name], table[base])
     estimate = estimate_ratio(ratios, seed, resamples)
     widened = widen(estimate, control)
     words = verdict(widened, measure)

@@ -18,6 +18,7 @@ from .comparison import (
     Measure,
     control_estimate,
     estimate_ratio,
+    paired_ratios,
     round_table,
     verdict,
     widen,
@@ -60,7 +61,7 @@ class Pairs:
 
     def compare(self, one: str, other: str) -> tuple[Estimate, str]:
         """The ratio, and the verdict by what it is widened to."""
-        ratios = (self._table[one] / self._table[other]).dropna().to_numpy()
+        ratios = paired_ratios(self._table[one], self._table[other])
         estimate = estimate_ratio(ratios, self._seed, self._resamples)
         return estimate, verdict(widen(estimate, self._control), self.measure)
 

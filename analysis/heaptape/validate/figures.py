@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..results.comparison import SAME_WITHIN, Difference, estimate_ratio, estimate_saving
+from ..results.comparison import SAME_WITHIN, Difference, estimate_ratio, estimate_saving, paired_ratios
 from .allocators import RealAllocator
 from .prediction import (
     PredictedMemory,
@@ -207,7 +207,7 @@ def _extremes(table: pd.DataFrame, names: list[str], most: bool) -> list[str]:
     end = (max if most else min)(medians, key=medians.__getitem__)
     tied = []
     for name in names:
-        estimate = estimate_ratio((table[name] / table[end]).dropna().to_numpy())
+        estimate = estimate_ratio(paired_ratios(table[name], table[end]))
         equal = abs(medians[name] / medians[end] - 1) <= SAME_WITHIN or estimate.ci_low <= 1 <= estimate.ci_high
         tied += [name] if equal else []
     return tied
