@@ -36,7 +36,7 @@ _INTERVAL_MIN_S, _INTERVAL_MAX_S, _INTERVAL_SHARE = 0.0002, 0.01, 1000
 _MAPS_TRIES = 200
 _LOOKING_SHARE = 4
 _ENDING_S = 3.0
-_BRIEF_S = 0.1
+_FEW_READINGS = 300
 _WAITERS = ("sh", "dash", "bash", "busybox", "heaptape")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -174,9 +174,9 @@ class ObservedRun:
         item = self._known.get(self.pid)
         if item:
             item.cpu_ns = self.cpu_ns - item.cpu_before_ns
-            # Much may come after the last reading of so brief a run. Of a longer one the last thing that comes is pages of
-            # files, for what libraries do when they go, which would pass for anonymous ones.
-            if alone and self.wall_s < _BRIEF_S:
+            # Much may come after the last reading of a brief run, or of one on a busy machine. Else the last thing that comes
+            # is pages of files, for what libraries do when they go, which would pass for anonymous ones.
+            if alone and len(item.times_s) < _FEW_READINGS:
                 item.add_mark(usage.ru_maxrss, item.file_kb)
 
     def _sample(self, now_s: float) -> None:
