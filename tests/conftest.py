@@ -21,7 +21,7 @@ from tool_runner import Tools
 REPOSITORY = Path(__file__).resolve().parent.parent
 # What the tests start keeps what it has compiled, or each of hundreds of processes would compile the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-SLOW_LIMIT_S = 2 * 60 * 60  # pytest.ini has the limit of the others
+LIMITS_S = {"slow": 2 * 60 * 60, "thorough": 30 * 60}  # pytest.ini has the limit of the others
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,8 +34,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
-            item.add_marker(pytest.mark.timeout(SLOW_LIMIT_S))
+        for tier, limit_s in LIMITS_S.items():
+            if item.get_closest_marker(tier) and not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(limit_s))
 
 
 @pytest.hookimpl(hookwrapper=True)

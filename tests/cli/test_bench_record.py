@@ -62,6 +62,7 @@ def test_every_recorder_has_its_row(tools: Tools, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("needs_recorders")
+@pytest.mark.thorough
 def test_threads_are_compared_with_one(tools: Tools, tmp_path: Path) -> None:
     _, report = bench(tools, tmp_path, "--workload", "cross", "--pairs", "1")
     names = [workload["name"] for workload in report["workloads"]]

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from safety_checks import must_work
 from tool_runner import Argument, Tools, clean_environment, logs_in, run
 from waiting import wait_until
@@ -101,7 +102,7 @@ def assert_nothing_beside(trace: Path) -> None:
     assert not trace.with_name(trace.name + ".state").exists()
 
 
-@pytest.mark.parametrize("program", ["python", "threads", "churn"])
+@pytest.mark.parametrize("program", quick(["threads", "churn"], ["python", "threads", "churn"]))
 def test_same_as_converting_afterwards(tools: Tools, tmp_path: Path, program: str) -> None:
     counts = tmp_path / "counts"
     command, status = {
@@ -135,6 +136,7 @@ def follow_with_kills(tools: Tools, log: Path, trace: Path, seed: int, *more: Ar
     pytest.fail("no follower came to the end")
 
 
+@pytest.mark.thorough
 def test_killed_followers(tools: Tools, tmp_path: Path) -> None:
     """Whatever the moment, the next one goes on, and the trace is that of a single pass."""
     with running(tools, tmp_path / "logs", python_for(2)) as program:

@@ -70,7 +70,7 @@ def test_reader_beside_a_follower_that_punches_holes(tools: Tools, folder: Path,
 
 def test_second_follower_is_refused(tools: Tools, folder: Path) -> None:
     """Another trace of the same log: one line, and nothing changes for the first, whatever becomes of it."""
-    log = make_log(tools, folder / "log.mraw", 3_000_000)
+    log = make_log(tools, folder / "log.mraw", 1_500_000)
     whole = tools.convert(log, folder / "whole.bin")
     before_bytes = in_use_bytes(log)
     first = start_follower(tools, log, folder / "a.bin", "-q")

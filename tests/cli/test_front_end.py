@@ -81,7 +81,7 @@ def test_a_missing_package_is_named(tools: Tools, tmp_path: Path, missing: str, 
 
 
 @pytest.mark.parametrize("variables", quick([{"LC_ALL": "C"}], [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}, {"LC_ALL": "POSIX"}]))
-@pytest.mark.parametrize("form", [[], ["--markdown"]])
+@pytest.mark.parametrize("form", quick([["--markdown"]], [[], ["--markdown"]]))
 def test_terminals_of_ascii(tools: Tools, tmp_path: Path, variables: dict[str, str], form: list[str]) -> None:
     lines = [f'{{"trace": {{"path": "t.bin"}}, "allocator": {{"name": "{name}"}}, "pass": "time", "round": {number}, '
              f'"alloc_time_ns": {time + number}}}\n' for number in range(8) for name, time in (("a", 9000), ("b\u00e9", 5000))]

@@ -20,6 +20,7 @@ def test_the_program_is_alone_again(tools: Tools, tmp_path: Path, mode: str, sta
     compared.assert_whole(processes=1)
 
 
+@pytest.mark.thorough
 def test_the_program_is_alone_again_though_it_has_priority(tools: Tools, tmp_path: Path) -> None:
     """The other thread does not inherit it, and needs the processor to be gone."""
     must_work(["chrt", "--fifo", "10", "true"], "no such priority is granted")

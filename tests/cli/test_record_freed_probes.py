@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from quick_tier import quick
 from test_record_reach import compile_c
 from tool_runner import Tools, run
 
@@ -81,7 +80,8 @@ def test_frees_by_other_names_are_probed(tools: Tools, tmp_path: Path, deletes: 
     assert DELETES / 400 < info["freed_looked_at"] < DELETES / 10
 
 
-@pytest.mark.parametrize("large", quick([50], [0, 50]))
+@pytest.mark.thorough  # valgrind
+@pytest.mark.parametrize("large", [0, 50])
 def test_no_lock_is_taken_for_small_blocks(tools: Tools, tmp_path: Path, deletes: Path, large: int) -> None:
     """The table of large blocks, which has a lock, is asked only where a block may be one."""
     if not shutil.which("valgrind"):

@@ -29,7 +29,7 @@ def test_process(tools: Tools, tmp_path: Path, mode: str) -> None:
         assert sum(is_forked(log) for log in compared.recording.logs) == processes - 1
 
 
-@pytest.mark.parametrize("mode", ["daemon", "chdir", "fifty"])
+@pytest.mark.parametrize("mode", quick(["daemon", "chdir"], ["daemon", "chdir", "fifty"]))
 def test_folder_named_relatively(tools: Tools, tmp_path: Path, mode: str) -> None:
     """Logs go where the name pointed when the program began, wherever its children go."""
     status, processes = MODES[mode]

@@ -278,12 +278,12 @@ def test_one_that_writes_over_the_decoded_trace(tools: Tools, tmp_path: Path) ->
     """What becomes of its own run is chance: a crash, a hang, a result that can't be right."""
     trace = replay_traces.made(tools, tmp_path, events=400_000)
     results = tmp_path / "r.jsonl"
-    done = run_faulty(tools, "fill_trace", "glibc,", trace, "--rounds", "2", "--decoded-memory", "1",
-                      "--timeout", "20s", "-o", results)
+    done = run_faulty(tools, "fill_trace", "glibc,", trace, "--rounds", "1", "--decoded-memory", "1",
+                      "--timeout", "10s", "-o", results)
     rows = [row for row in replay_traces.rows(results) if not row["control"]]
     assert done.returncode == 1
     assert all((row["problem"] is None) == (row["allocator"]["name"] != "bad") for row in rows)
-    assert sum(row["allocator"]["name"] == "glibc" for row in rows) == 4
+    assert sum(row["allocator"]["name"] == "glibc" for row in rows) == 2
 
 
 @pytest.mark.parametrize("memory", quick(["64"], ["64", "1"]), ids=("held", "streamed"))
@@ -331,7 +331,7 @@ def test_no_process_is_left_behind(tools: Tools, trace: Path, tmp_path: Path) ->
     os.kill(sleeper, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("fault", ["hang", "spin"])
+@pytest.mark.parametrize("fault", quick(["hang"], ["hang", "spin"]))
 def test_timeout(tools: Tools, trace: Path, fault: str) -> None:
     done = run_faulty(tools, fault, "glibc,", trace, "--rounds", "1", "--timeout", "1s")
     assert done.returncode == 1

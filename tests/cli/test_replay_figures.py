@@ -186,6 +186,7 @@ def test_slop_counts_every_live_block(replayed: Replayed) -> None:
     assert replayed.memory["null"]["slop_bytes"] is None
 
 
+@pytest.mark.thorough
 def test_copies_have_as_much_of_everything(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     """Held and streamed, on one thread and side by side."""
     for number, more in enumerate((["--threads", "1"], [], ["--decoded-memory", "1"])):

@@ -9,6 +9,7 @@ import pytest
 from quick_tier import quick
 from dump_lines import Event, events_of
 from dump_model import follow, objects_named
+from heaptape import read_trace
 from recorded_traces import NAMES
 from tool_runner import Tools, run
 
@@ -159,7 +160,16 @@ def test_all_of_a_trace_is_the_trace(tools: Tools, traces: dict[str, Path],
     assert 0 <= old.get("duration_ns", new["duration_ns"]) - new["duration_ns"] < old["time_unit_ns"]
 
 
-def test_two_slices_are_the_whole(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
+def cpu_between(trace: Path, begin_ns: int, end_ns: int) -> float:
+    """What the samples say of the CPU time between two moments, by straight lines."""
+    with read_trace(trace) as opened:
+        samples = opened.samples
+    times, cpu = [0, *samples["time_ns"]], [0, *samples["cpu_ns"]]
+    return float(np.interp(end_ns, times, cpu) - np.interp(begin_ns, times, cpu))
+
+
+def test_two_slices_are_the_whole(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
+                                  tmp_path: Path) -> None:
     """Cut anywhere: each call is in one part, what the first leaves the second inherits, and the
     higher of the two peaks is the whole's."""
     for name, trace in traces.items():
@@ -179,12 +189,13 @@ def test_two_slices_are_the_whole(tools: Tools, traces: dict[str, Path], tmp_pat
             for peak in ("peak_live_bytes", "peak_live_objects", "recorded_rss_peak_bytes"):
                 higher = max(a[peak], b[peak])
                 assert higher == whole.get(peak, higher), f"{name}: {peak}"
-            # The CPU time of the pause at the cut is in neither.
+            # The CPU time of the pause at the cut is in neither. On a busy machine it may be most of a short program.
             cpu, whole_cpu = a["recorded_cpu_ns"] + b["recorded_cpu_ns"], whole["recorded_cpu_ns"]
-            assert 0.8 * whole_cpu <= cpu <= whole_cpu + 1
+            pause = cpu_between(trace, dumped[name][k - 1].time_ns, dumped[name][k].time_ns)
+            assert 0.98 * whole_cpu - pause <= cpu <= whole_cpu + 1, (name, share, cpu, whole_cpu, pause)
 
 
-@pytest.mark.parametrize("name", ["made", "threads", "python"])
+@pytest.mark.parametrize("name", quick(["made", "threads"], ["made", "threads", "python"]))
 def test_slices_by_time(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
                         tmp_path: Path, name: str) -> None:
     """The slice begins at the time that was given, not at its first event."""
@@ -235,11 +246,11 @@ def test_names_of_threads_stay(tools: Tools, traces: dict[str, Path], tmp_path: 
 
 def test_a_slice_of_a_slice(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
                             tmp_path: Path) -> None:
-    slice_of(tools, traces["python"], tmp_path / "a.bin", "--from-event", 1000)
+    slice_of(tools, traces["threads"], tmp_path / "a.bin", "--from-event", 1000)
     inherited = tools.info(tmp_path / "a.bin")["inherited_objects"]
     new = slice_of(tools, tmp_path / "a.bin", tmp_path / "b.bin", "--from-event", inherited + 500,
                    "--to-event", inherited + 900)
-    old = dumped["python"]
+    old = dumped["threads"]
     assert told(new) == Model(old, 1500, 1900, None, old[1500].time_ns).out
     context = tools.info(tmp_path / "b.bin")["context"]
     assert context["sliced_from"]["sliced_from"]["from_event"] == 1000

@@ -21,7 +21,7 @@ def traces(recorded: dict[str, Path]) -> dict[str, Path]:
     return recorded
 
 
-@pytest.fixture(scope="module", params=NAMES)
+@pytest.fixture(scope="module", params=quick(set(NAMES) - {"python"}, NAMES))
 def case(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]], request: pytest.FixtureRequest) \
         -> tuple[list[Event], dict]:
     trace = traces[request.param]
@@ -260,7 +260,7 @@ def churn_model(events: list[Event], step_ns: int) -> list[dict[str, int]]:
     return points
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(set(NAMES) - {"python"}, NAMES))
 @pytest.mark.parametrize("points", quick([7, 5000], [1, 7, 200, 5000]))
 def test_churn(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]], name: str, points: int) -> None:
     """Whether the trace says beforehand how long it is, or not (`made` does not)."""

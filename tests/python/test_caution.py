@@ -11,6 +11,7 @@ import results_factory
 from heaptape import read_results, write_report
 from heaptape.__main__ import main
 from heaptape.results.caution import HeapShare, caution, heap_share
+from quick_tier import quick
 
 SEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 84_000_000, "own_bytes": 100_000}
 UNSEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 12_000, "own_bytes": 83_200_000}
@@ -46,7 +47,7 @@ def test_the_report_leads_with_it(tmp_path: Path) -> None:
     assert "most of this program&#39;s memory does not come from malloc" in page.split("</h1>")[0]
 
 
-@pytest.mark.parametrize("of_trace", [SEEN, {}], ids=["seen", "not known"])
+@pytest.mark.parametrize("of_trace", quick([SEEN], [SEEN, {}]), ids=["seen", "not known"])
 def test_ordinary_programs_are_not_cautioned(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], of_trace: dict[str, int]
 ) -> None:

@@ -163,7 +163,7 @@ def test_verification_alone_measures_nothing(tmp_path: Path, verb: str) -> None:
 @pytest.mark.parametrize("verb", ["report", "compare"])
 def test_bad_input(tmp_path: Path, verb: str) -> None:
     (tmp_path / "bad.jsonl").write_text('{"trace": {}\n')
-    _one_line(_run_as_typed(verb, "bad.jsonl", cwd=tmp_path), 3, "bad.jsonl:1: expected one JSON object")
+    _one_line(_run(verb, "bad.jsonl", cwd=tmp_path), 3, "bad.jsonl:1: expected one JSON object")
     _one_line(_run(verb, "absent.jsonl", cwd=tmp_path), 3, "absent.jsonl: can't read")
     assert [p.name for p in tmp_path.iterdir()] == ["bad.jsonl"]
 

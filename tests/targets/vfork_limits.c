@@ -4,7 +4,7 @@
 
 #include "target_modes.h"
 
-enum { SIZE_AFTER = 7910, CALLS = 2000000 };
+enum { SIZE_AFTER = 7910, CALLS = 600000 };
 
 static int go_on(pid_t child, int status) {
     if (child_status(child) != 5) target_fail("the child did not end as it should");
