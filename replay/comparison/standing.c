@@ -1,6 +1,7 @@
 #include "standing.h"
 
 #include <math.h>
+#include <string.h>
 
 // One allocator's verdict against another: as the table has it where one of them is the baseline.
 static enum ht_verdict verdict_against(const struct ht_comparison *c, enum ht_figure figure, size_t choice,
@@ -13,16 +14,21 @@ static bool measured(const struct ht_comparison *c, enum ht_figure figure, size_
     return !isnan(ht_estimate_of(&c->allocators[choice], figure)->median);
 }
 
+// By name where ratios are equal: results, of which the Python package takes the leader, have no other order.
+static bool before(const struct ht_comparison *c, enum ht_figure figure, size_t one, size_t other) {
+    double mine = ht_estimate_of(&c->allocators[one], figure)->ratio.estimate;
+    double theirs = ht_estimate_of(&c->allocators[other], figure)->ratio.estimate;
+    const struct ht_choice *list = c->plan->choices.list;
+    return mine < theirs || (mine == theirs && strcmp(list[one].name, list[other].name) < 0);
+}
+
 static int leader_of(const struct ht_comparison *c, enum ht_figure figure) {
-    int leader = (int)c->baseline;
-    double least = INFINITY;
+    int leader = -1;
     for (size_t i = 0; i < c->count; i++) {
-        const struct ht_estimate *estimate = ht_estimate_of(&c->allocators[i], figure);
-        if (estimate->verdict != HT_VERDICT_LESS || !(estimate->ratio.estimate < least)) continue;
-        least = estimate->ratio.estimate;
-        leader = (int)i;
+        if (ht_estimate_of(&c->allocators[i], figure)->verdict != HT_VERDICT_LESS) continue;
+        if (leader < 0 || before(c, figure, i, (size_t)leader)) leader = (int)i;
     }
-    return leader;
+    return leader < 0 ? (int)c->baseline : leader;
 }
 
 struct ht_standing ht_standing_of(const struct ht_comparison *c, enum ht_figure figure) {

@@ -13,7 +13,7 @@ struct ht_standing {
 };
 
 // Where some allocator's verdict is that it has less than the baseline, the leader is the one of these with
-// the least ratio; else it is the baseline.
+// the least ratio, by name where two have it; else it is the baseline.
 struct ht_standing ht_standing_of(const struct ht_comparison *comparison, enum ht_figure figure);
 
 // What the leader has of what another one has, as a ratio. Its verdict is HT_VERDICT_LESS where it is shown to have

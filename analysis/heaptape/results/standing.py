@@ -70,14 +70,14 @@ def standing_of(
     frame: pd.DataFrame, comparison: pd.DataFrame, measure: Measure, seed: int = SEED, resamples: int = RESAMPLES
 ) -> Standing:
     """Where some allocator's verdict is that it has less than the baseline, the leader is the one of these with the least
-    ratio; else it is the baseline. `frame` has all runs, the control's too; `comparison` is that of `compare`."""
+    ratio, by name where two have it; else it is the baseline. `frame` has all runs, the control's too; `comparison` is that of `compare`."""
     rows = comparison[comparison["measure"] == measure.name].set_index("allocator")
     baseline = str(comparison["baseline"].iloc[0]) if len(comparison) else ""
     measured = [str(name) for name in rows.index]
     if baseline not in measured:
         return Standing(measure, baseline, None, [], measured, rows)
     less = rows[rows["verdict"] == measure.less]
-    leader = str(less["ratio"].idxmin()) if len(less) else baseline
+    leader = str(less["ratio"].sort_index().idxmin()) if len(less) else baseline
     tied = []
     pairs = None if leader == baseline else Pairs(frame, measure, seed, resamples)
     for name in measured:
