@@ -41,11 +41,11 @@ def run(name: str, pass_name: str, number: int, rng: np.random.Generator, **more
     row: dict[str, Any] = {
         "schema": 1, "trace": {"path": "job.bin", "sha256": "", "events": 6_364_276},
         "allocator": {"name": name, "path": f"/usr/lib/lib{name}.so", "version": version,
-                      "build_id": f"{abs(hash(name)):040x}"[:40], "knobs": ""},
+                      "build_id": f"{abs(hash(name)):040x}"[:40], "knobs": {}},
         "pass": pass_name, "round": number, "seed": 20_817, "threads": "trace", "touch": "recorded", "pace": "virtual",
         "failures": 0, "started_at": f"2025-11-20T10:{number:02d}:00Z",
         "machine": {"cpu": "Example CPU 3.1 GHz", "cores": 2, "kernel": "6.1.0", "libc": "glibc 2.36", "thp": "madvise",
-                    "load": [0.2, 0.3, 0.3]},
+                    "load": 0.5},
     }
     if pass_name == "time":
         row |= {

@@ -1,39 +1,42 @@
-"""What a line of results must be like. Whatever a reader counts on is checked here, once; all else may be missing, null or
-unknown, as versions differ."""
+"""What a line of results must be like: results.schema.json, beside this file, has the keys that `replay` writes and readers
+count on. All but a few may be null or missing, and there may be unknown ones, as versions differ."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+_Rule = dict[str, Any]
+
+LINE: _Rule = json.loads(Path(__file__).with_name("results.schema.json").read_text(encoding="utf-8"))
+"""JSON Schema of one line."""
+
 SCHEMA = 1
-PASSES = ("time", "memory", "verify")
 
 # Objects of a line that become columns of their own, `allocator.path` as allocator_path and so on. Others stay objects:
 # their keys differ from run to run.
 FLATTENED = ("trace", "allocator", "fragmentation")
-OBJECTS = ("calls", "timeline", "latency_ns", "allocator_stats", "decomposition", "machine", "perf", "syscalls")
-NUMBERS = (
-    "trace_events", "trace_rss_peak_bytes", "trace_explained_bytes", "trace_own_bytes", "round", "alloc_time_ns", "harness_time_ns", "touch_time_ns", "wait_time_ns", "wall_ns",
-    "ns_per_call", "rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes", "lazyfree_bytes", "live_peak_bytes",
-    "slop_bytes", "slop_mean_bytes", "slop_end_bytes", "rss_after_free_bytes", "rss_after_purge_bytes",
-    "anon_huge_bytes", "anon_huge_peak_bytes", "swap_bytes", "harness_share", "latency_floor_ns", "timed_calls", "timed_calls_dropped",
-    "voluntary_switches", "involuntary_switches", "minor_faults", "major_faults", "fragmentation_f1",
-    "fragmentation_f2", "fragmentation_f3", "fragmentation_f4", "repeats", "instructions",
-)
-# Of the objects in these, by function or by moment, the figures that are read.
-_INNER = {"calls": ("count", "time_ns", "touch_ns"), "latency_ns": ("count", "p50", "p90", "p99", "p999", "max"),
-          "decomposition": ("rss_bytes", "requested_bytes", "internal_bytes", "untouched_bytes", "other_bytes")}
-CURVES = ("time_ns", "event", "live_bytes", "rss_bytes")
 
 _MAGNITUDE_MAX = 2.0**64
 _WORDS = {type(None): "null", bool: "a truth value", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+_TYPES: dict[str, tuple[type, ...]] = {"null": (type(None),), "boolean": (bool,), "integer": (int,), "number": (int, float),
+                                       "string": (str,), "array": (list,), "object": (dict,)}
+_EXPECTED = {"boolean": "true or false", "integer": "a whole number", "number": "a number", "string": "a text", "array": "a list",
+             "object": "an object"}
+_NUMBERS_ONLY = {"type": ["number", "null"]}
+_NUMBERS_ONLY_TYPES = (int, float, type(None))
+_NOTHING = object()
 
 
 class SchemaError(ValueError):
     """What was expected and what was found, in a few words."""
+
+
+def flat_name(outer: str, inner: str) -> str:
+    """The column of a value of a flattened object."""
+    return "allocator" if (outer, inner) == ("allocator", "name") else f"{outer}_{inner}"
 
 
 def parse_line(line: bytes | str) -> dict[str, Any]:
@@ -46,9 +49,10 @@ def parse_line(line: bytes | str) -> dict[str, Any]:
         raise SchemaError(f"expected one JSON object, found {_in_words(value)}")
     try:
         _check_values("", value)
-        _check(value)
+        _check("", value, LINE)
     except RecursionError as error:
         raise SchemaError("expected one JSON object, found one that is nested too deeply") from error
+    _check_whole(value)
     return value
 
 
@@ -61,9 +65,8 @@ def is_whole(line: bytes) -> bool:
     return True
 
 
-def flat_name(outer: str, inner: str) -> str:
-    """The column of a value of a flattened object."""
-    return "allocator" if (outer, inner) == ("allocator", "name") else f"{outer}_{inner}"
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 def _first_line(error: BaseException) -> str:
@@ -75,6 +78,8 @@ def _no_constant(name: str) -> None:
 
 
 def _in_words(value: Any) -> str:
+    if value is _NOTHING:
+        return "nothing"
     words = _WORDS.get(type(value), type(value).__name__)
     if isinstance(value, (bool, int, float, str)):
         text = ascii(value)[1:-1] if isinstance(value, str) else str(value)
@@ -86,12 +91,16 @@ def _bad(where: str, expected: str, found: Any) -> SchemaError:
     return SchemaError(f'expected "{ascii(where)[1:-1]}" to be {expected}, found {_in_words(found)}')
 
 
+def _within(where: str, name: str) -> str:
+    return f"{where}.{name}" if where else name
+
+
 def _check_values(where: str, value: Any) -> None:
     """Of all that is in a line: numbers that can be reckoned with, and texts that can be printed."""
     if isinstance(value, dict):
         for key, item in value.items():
             _check_text(key, key)
-            _check_values(f"{where}.{key}" if where else key, item)
+            _check_values(_within(where, key), item)
     elif isinstance(value, list):
         for item in value:
             _check_values(where, item)
@@ -115,85 +124,68 @@ def _check_text(where: str, text: str) -> None:
         raise _bad(where, "a text of whole characters", text) from error
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _types(rule: _Rule) -> list[str]:
+    found = rule.get("type", [])
+    return [found] if isinstance(found, str) else found
 
 
-def is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+def _fits(value: Any, rule: _Rule) -> bool:
+    """Whether it is one of the rule's types and values, whatever is in it."""
+    if "enum" in rule and value not in rule["enum"]:
+        return False
+    types = {kind for name in _types(rule) for kind in _TYPES[name]}
+    if types and type(value) not in types:
+        return False
+    if type(value) in (int, float) and not rule.get("minimum", value) <= value <= rule.get("maximum", value):
+        return False
+    return not isinstance(value, str) or len(value) >= rule.get("minLength", 0)
 
 
-def _of_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(item is None or _is_number(item) for item in value)
+def _expected(rule: _Rule) -> str:
+    if "enum" in rule:
+        *first, last = (f'"{word}"' for word in rule["enum"])
+        return f"{', '.join(first)} or {last}"
+    words = _EXPECTED[_types(rule)[0]]
+    if rule.get("minLength"):
+        return f"{words} that is not empty"
+    return f"{words} of numbers" if rule.get("items") == _NUMBERS_ONLY else words
 
 
-def _or_null(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or test(value)
+def _check(where: str, value: Any, rule: _Rule) -> None:
+    """Holds a value to its rule, and what is in it to theirs."""
+    if not _fits(value, rule):
+        raise _bad(where, _expected(rule), value)
+    if isinstance(value, dict):
+        known, others = rule.get("properties", {}), rule.get("additionalProperties", {})
+        for name in rule.get("required", ()):
+            _check(_within(where, name), value.get(name, _NOTHING), known[name])
+        for name, item in value.items():
+            _check(_within(where, name), item, known.get(name, others))
+    elif isinstance(value, list) and rule.get("items") == _NUMBERS_ONLY:
+        if not all(type(item) in _NUMBERS_ONLY_TYPES for item in value):
+            raise _bad(where, _expected(rule), value)
+    elif isinstance(value, list):
+        for item in value:
+            _check(where, item, rule.get("items", {}))
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-_NUMBER, _TEXT = (_or_null(_is_number), "a number"), (_or_null(_is_text), "a text")
-_COUNT, _OBJECT = (_or_null(is_count), "a whole number"), (_or_null(lambda value: isinstance(value, dict)), "an object")
-_LIST, _TRUTH = (_or_null(_of_numbers), "a list of numbers"), (_or_null(lambda value: isinstance(value, bool)), "true or false")
-_Rule = tuple[Callable[[Any], bool], str]
-
-# Values of a line that are neither figures nor objects, and must be what they are, or null, or missing.
-_OTHERS: dict[str, _Rule] = {
-    "scale": _COUNT, "pollution_bytes": _COUNT, "control": _TRUTH, "problem": _TEXT, "started_at": _TEXT, "configuration": _TEXT,
-    "host": _TEXT, "thp": _TEXT, "touch": _TEXT, "touch_free": _TEXT, "wrap": _TEXT,
-}
-
-
-def _check(value: dict[str, Any]) -> None:
-    schema = value.get("schema")
-    if schema is not None and not is_count(schema):
-        raise _bad("schema", "a whole number", schema)
-    if schema is not None and schema > SCHEMA:
-        raise SchemaError(f"expected results of schema {SCHEMA}, found {schema}; a newer heaptape reads them")
-    for key in ("trace", "allocator"):
-        if not isinstance(value.get(key), dict):
-            raise SchemaError(f'expected an object "{key}", found {_in_words(value.get(key))}')
-    if not isinstance(value["allocator"].get("name"), str) or not value["allocator"]["name"]:
-        raise SchemaError(f'expected the allocator\'s "name", found {_in_words(value["allocator"].get("name"))}')
-    if value.get("pass") not in PASSES:
-        raise SchemaError(f'expected "pass" to be "time", "memory" or "verify", found {_in_words(value.get("pass"))}')
-    if not is_count(value.get("round")):
-        raise _bad("round", "a whole number", value.get("round"))
-    for where, item, (test, expected) in _rules(value):
-        if not test(item):
-            raise _bad(where, expected, item)
+def _check_whole(value: dict[str, Any]) -> None:
+    """What no rule of one value says."""
+    if value.get("schema", SCHEMA) not in (None, *range(SCHEMA + 1)):
+        raise SchemaError(f"expected results of schema {SCHEMA}, found {value['schema']}; a newer heaptape reads them")
     curve = value.get("timeline") or {}
     lengths = {len(curve[key]) for key in ("time_ns", "rss_bytes") if curve.get(key)}
     if len(lengths) > 1:
         raise SchemaError('expected "timeline.rss_bytes" to have a value for each of "timeline.time_ns", found another number')
 
 
-def _rules(value: dict[str, Any]) -> Iterator[tuple[str, Any, _Rule]]:
-    """Where, what is there, and what must be there. Objects come before what is in them."""
-    for key in ("fragmentation", *OBJECTS):
-        yield key, value.get(key), _OBJECT
-    for key in NUMBERS:
-        yield key, value.get(key), _NUMBER
-    for outer in FLATTENED:
-        for inner, item in (value.get(outer) or {}).items():
-            if flat_name(outer, inner) in NUMBERS:
-                yield f"{outer}.{inner}", item, _NUMBER
-    for key, rule in _OTHERS.items():
-        yield key, value.get(key), rule
-    for outer, keys in (("trace", ("path", "sha256")), ("allocator", ("path", "version", "build_id"))):
-        for key in keys:
-            yield f"{outer}.{key}", value[outer].get(key), _TEXT
-    yield "machine.thp", (value.get("machine") or {}).get("thp"), _TEXT
-    for key in CURVES:
-        yield f"timeline.{key}", (value.get("timeline") or {}).get(key), _LIST
-    for outer, known in _INNER.items():
-        for name, entry in (value.get(outer) or {}).items():
-            if outer == "decomposition" and name.endswith("_bytes"):  # a figure beside the moments
-                yield f"{outer}.{name}", entry, _NUMBER
-                continue
-            yield f"{outer}.{name}", entry, _OBJECT
-            for key in known:
-                yield f"{outer}.{name}.{key}", (entry or {}).get(key), _NUMBER
+def _of_line(kind: str) -> list[str]:
+    return [key for key, rule in LINE["properties"].items() if kind in _types(rule)[:1] and key not in FLATTENED]
+
+
+NUMBERS = tuple(_of_line("number") + [
+    flat_name(outer, key) for outer in FLATTENED for key, rule in LINE["properties"][outer]["properties"].items()
+    if "number" in _types(rule)])
+"""Columns of figures."""
+OBJECTS = tuple(_of_line("object"))
+"""Columns of objects."""
