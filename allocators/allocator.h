@@ -1,8 +1,9 @@
 // All that is known of one kind of allocator. There is a file for each kind in catalogue/, and a new file
-// there is all that a new kind takes: CMake makes the table from what is there, and reads from the same
+// there is all that a new kind takes: CMake makes the table from what is there, and is told by the same
 // initializers how each is found. Launcher and measured children link the whole table and none of the
 // libraries: what a kind calls of its allocator it looks up by name, in the object that serves malloc, so that
-// a library given by its path is asked like a linked one.
+// a library given by its path is asked like a linked one. So the files compile with any C library, which CMake
+// does before all else.
 #ifndef HEAPTAPE_ALLOCATOR_H
 #define HEAPTAPE_ALLOCATOR_H
 
@@ -62,6 +63,15 @@ struct ht_fault {
     const char *help;  // a sentence
 };
 
+// HT_TOLD(crate, "x") is `.crate = "x"`, and tells it to CMake, which finds these texts in a compiled file
+// (cmake/allocator_facts.cmake).
+#ifdef HEAPTAPE_TELLING
+#define HT_TOLD(field, text) .field = __FILE__ ":" #field "=" text
+#else
+#define HT_TOLD(field, text) .field = text
+#endif
+
+// Name, library, package, soname and all of a crate are by HT_TOLD.
 struct ht_allocator {
     const char *name;   // in --alloc, and of its replay-NAME
     const char *title;  // whose work it is, and what it is made for

@@ -66,8 +66,8 @@ function(heaptape_below folder words result)
 endfunction()
 
 # A source with the version of what we build, for allocators that can't tell it.
-function(heaptape_built_version file name result)
-  heaptape_fact(${file} crate_version version)
+function(heaptape_built_version stem name result)
+  set(version ${${stem}_crate_version})
   set(made ${CMAKE_CURRENT_BINARY_DIR}/version_of_${name}.c)
   file(CONFIGURE OUTPUT ${made} @ONLY CONTENT
        "__attribute__((visibility(\"default\"))) const char heaptape_built_version[] = \"@version@\";\n")
@@ -75,14 +75,11 @@ function(heaptape_built_version file name result)
 endfunction()
 
 # lib<NAME>.so, compiled as its authors say and not as we compile ourselves.
-function(heaptape_compiled_library file name folder)
-  foreach(field sources includes flags link_flags)
-    heaptape_fact(${file} crate_${field} ${field})
-  endforeach()
-  heaptape_below(${folder} "${sources}" sources)
-  heaptape_below(${folder} "${includes}" includes)
-  separate_arguments(flags)
-  separate_arguments(link_flags)
+function(heaptape_compiled_library stem name folder)
+  heaptape_below(${folder} "${${stem}_crate_sources}" sources)
+  heaptape_below(${folder} "${${stem}_crate_includes}" includes)
+  separate_arguments(flags UNIX_COMMAND "${${stem}_crate_flags}")
+  separate_arguments(link_flags UNIX_COMMAND "${${stem}_crate_link_flags}")
   foreach(flag ${flags})
     if(flag MATCHES "^-m")  # this processor's compiler may not have it
       string(MAKE_C_IDENTIFIER "HEAPTAPE_HAS${flag}" has)
@@ -92,7 +89,7 @@ function(heaptape_compiled_library file name folder)
       endif()
     endif()
   endforeach()
-  heaptape_built_version(${file} ${name} version)
+  heaptape_built_version(${stem} ${name} version)
   if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/own/${name}_glue.c)
     list(APPEND sources ${CMAKE_CURRENT_SOURCE_DIR}/own/${name}_glue.c)
   endif()
@@ -109,14 +106,12 @@ endfunction()
 
 # The same by the source's own configure and make: .crate_configure has the folder of the source, and the script
 # if that is elsewhere; .library, what make leaves below that folder.
-function(heaptape_configured_library file name crate)
-  foreach(field crate_configure crate_flags soname)
-    heaptape_fact(${file} ${field} ${field})
-  endforeach()
-  separate_arguments(crate_configure)
-  separate_arguments(crate_flags)
-  list(GET crate_configure 0 source)
-  list(GET crate_configure -1 script)
+function(heaptape_configured_library stem name crate)
+  separate_arguments(configure UNIX_COMMAND "${${stem}_crate_configure}")
+  separate_arguments(flags UNIX_COMMAND "${${stem}_crate_flags}")
+  list(GET configure 0 source)
+  list(GET configure -1 script)
+  set(soname ${${stem}_soname})
   set(folder ${CMAKE_CURRENT_BINARY_DIR}/${name})
   set(made ${CMAKE_BINARY_DIR}/${soname})
   find_program(HEAPTAPE_MAKE NAMES gmake make)
@@ -128,7 +123,7 @@ function(heaptape_configured_library file name crate)
     COMMAND ${CMAKE_COMMAND} -E copy_directory ${crate}/${source} ${folder}
     COMMAND ${CMAKE_COMMAND} -E copy ${crate}/${script} ${folder}/configure
     COMMAND ${CMAKE_COMMAND} -E chdir ${folder} ${CMAKE_COMMAND} -E env CC=${CMAKE_C_COMPILER}
-            CXX=${CMAKE_CXX_COMPILER} ./configure --quiet ${crate_flags} > ${folder}.log
+            CXX=${CMAKE_CXX_COMPILER} ./configure --quiet ${flags} > ${folder}.log
     COMMAND ${HEAPTAPE_MAKE} -s -C ${folder} -j${processors} build_lib_shared >> ${folder}.log
     COMMAND ${CMAKE_COMMAND} -E copy ${folder}/lib/${soname} ${made}
     DEPENDS ${crate}/${script}
@@ -140,11 +135,10 @@ function(heaptape_configured_library file name crate)
   install(PROGRAMS ${made} DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/heaptape)
 endfunction()
 
-# heaptape_extra_allocator(FILE NAME CRATE): builds the library and replay-NAME, if it is asked for and its
+# heaptape_extra_allocator(STEM NAME CRATE): builds the library and replay-NAME, if it is asked for and its
 # sources can be had.
-function(heaptape_extra_allocator file name crate)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})  # its flags are read here
-  heaptape_fact(${file} crate_switch switch)
+function(heaptape_extra_allocator stem name crate)
+  set(switch ${${stem}_crate_switch})
   if(NOT EXTRA_ALLOCATORS OR (switch AND NOT ${switch}))
     return()
   endif()
@@ -153,13 +147,12 @@ function(heaptape_extra_allocator file name crate)
     set_property(GLOBAL APPEND PROPERTY HEAPTAPE_LEFT_OUT "replay-${name} (${crate}: ${problem})")
     return()
   endif()
-  heaptape_fact(${file} crate_configure configured)
-  if(configured)
-    heaptape_configured_library(${file} ${name} ${folder})
+  if(${stem}_crate_configure)
+    heaptape_configured_library(${stem} ${name} ${folder})
   else()
-    heaptape_compiled_library(${file} ${name} ${folder})
+    heaptape_compiled_library(${stem} ${name} ${folder})
   endif()
-  heaptape_replayer(${file} ${name})
+  heaptape_replayer(${stem} ${name})
   set_target_properties(replay-${name} PROPERTIES BUILD_RPATH "$ORIGIN" INSTALL_RPATH "$ORIGIN")
 endfunction()
 

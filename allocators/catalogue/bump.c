@@ -8,9 +8,9 @@ static void version(const struct ht_server *server, char *text, size_t room) {
 }
 
 const struct ht_allocator ht_allocator_bump = {
-    .name = "bump",
+    HT_TOLD(name, "bump"),
     .title = "the least that real memory costs: hands out the next bytes, never takes any back",
-    .soname = "libheaptape_bump.so",
+    HT_TOLD(soname, "libheaptape_bump.so"),
     .known_by = "ht_bump_serves",
     .is_floor = true,
     .version = version,

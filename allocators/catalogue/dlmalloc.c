@@ -21,14 +21,14 @@ static void purge(const struct ht_server *server) {
 }
 
 const struct ht_allocator ht_allocator_dlmalloc = {
-    .name = "dlmalloc",
+    HT_TOLD(name, "dlmalloc"),
     .title = "Doug Lea's malloc under one lock: what ptmalloc3 and nedmalloc descend from",
-    .soname = "libdlmalloc.so",
+    HT_TOLD(soname, "libdlmalloc.so"),
     .known_by = "malloc_footprint",
-    .crate = "libffi-sys",
-    .crate_version = "2.8.6",
-    .crate_sources = "libffi/src/dlmalloc.c",
-    .crate_flags = "-O3 -DNDEBUG -D_GNU_SOURCE -DUSE_LOCKS=1 -fno-builtin-malloc",
+    HT_TOLD(crate, "libffi-sys"),
+    HT_TOLD(crate_version, "2.8.6"),
+    HT_TOLD(crate_sources, "libffi/src/dlmalloc.c"),
+    HT_TOLD(crate_flags, "-O3 -DNDEBUG -D_GNU_SOURCE -DUSE_LOCKS=1 -fno-builtin-malloc"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

@@ -1,8 +1,6 @@
 // The C library's own malloc; also what a library given by its path is preloaded into.
 #include <dlfcn.h>
-#include <gnu/libc-version.h>
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +9,7 @@
 #include "process_output.h"
 
 static void version(const struct ht_server *server, char *text, size_t room) {
-    (void)server;
-    snprintf(text, room, "%s", gnu_get_libc_version());
+    snprintf(text, room, "%s", ((const char *(*)(void))server->known)());
 }
 
 static const struct ht_statistic statistics[] = {
@@ -23,9 +20,16 @@ static const struct ht_statistic statistics[] = {
     {"top_bytes", "at the end of the heap, which malloc_trim could give back"},
     {0}};
 
+// Not by <malloc.h>, which has it in none but this C library.
 static void read_values(const struct ht_server *server, uint64_t *values) {
+    struct info {
+        size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+    };
+    struct info (*mallinfo2)(void) = (struct info(*)(void))dlsym(RTLD_DEFAULT, "mallinfo2");
     (void)server;
-    struct mallinfo2 info = mallinfo2();
+    values[0] = values[1] = values[2] = values[3] = values[4] = HT_FIGURE_UNKNOWN;
+    if (!mallinfo2) return;
+    struct info info = mallinfo2();
     values[0] = info.arena;
     values[1] = info.hblkhd;
     values[2] = info.uordblks;
@@ -35,7 +39,7 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
 
 static void purge(const struct ht_server *server) {
     (void)server;
-    malloc_trim(0);
+    ((int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim"))(0);
 }
 
 // The path of the loader that this process runs under, whoever named it.
@@ -167,9 +171,9 @@ static const struct ht_knob knobs[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_glibc = {
-    .name = "glibc",
+    HT_TOLD(name, "glibc"),
     .title = "the GNU C library's: ptmalloc, with thread caches",
-    .soname = "libc.so.6",
+    HT_TOLD(soname, "libc.so.6"),
     .known_by = "gnu_get_libc_version",  // others have mallinfo2, too
     .version = version,
     .statistics = statistics,

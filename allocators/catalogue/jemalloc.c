@@ -219,11 +219,11 @@ static const struct ht_fault faults[] = {{.since = "5.3.0",
                                          {0}};
 
 const struct ht_allocator ht_allocator_jemalloc = {
-    .name = "jemalloc",
+    HT_TOLD(name, "jemalloc"),
     .title = "jemalloc: arenas by processor, gives memory back as it ages",
-    .debian = "libjemalloc-dev",
-    .library = "jemalloc",
-    .soname = "libjemalloc.so",
+    HT_TOLD(debian, "libjemalloc-dev"),
+    HT_TOLD(library, "jemalloc"),
+    HT_TOLD(soname, "libjemalloc.so"),
     .known_by = "mallctl",
     .version = version,
     .statistics = statistics,

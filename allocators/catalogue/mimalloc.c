@@ -41,11 +41,11 @@ static const struct ht_fault faults[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_mimalloc = {
-    .name = "mimalloc",
+    HT_TOLD(name, "mimalloc"),
     .title = "mimalloc: free lists by page, of each thread",
-    .debian = "libmimalloc-dev",
-    .library = "mimalloc",
-    .soname = "libmimalloc.so",
+    HT_TOLD(debian, "libmimalloc-dev"),
+    HT_TOLD(library, "mimalloc"),
+    HT_TOLD(soname, "libmimalloc.so"),
     .known_by = "mi_process_info",
     .version = version,
     .statistics = statistics,

@@ -8,9 +8,9 @@ static void version(const struct ht_server *server, char *text, size_t room) {
 }
 
 const struct ht_allocator ht_allocator_null = {
-    .name = "null",
+    HT_TOLD(name, "null"),
     .title = "no allocator: hands out addresses, and so measures the harness",
-    .soname = "libheaptape_null.so",
+    HT_TOLD(soname, "libheaptape_null.so"),
     .known_by = "ht_null_replaying",
     .is_floor = true,
     .is_null = true,

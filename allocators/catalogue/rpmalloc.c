@@ -22,16 +22,17 @@ static const struct ht_fault faults[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_rpmalloc = {
-    .name = "rpmalloc",
+    HT_TOLD(name, "rpmalloc"),
     .title = "rpmalloc: spans of 64 KiB in caches of each thread, without locks",
-    .soname = "librpmalloc.so",
+    HT_TOLD(soname, "librpmalloc.so"),
     .known_by = "rpmalloc_global_statistics",
-    .crate = "rpmalloc-sys",
-    .crate_version = "1.4.3",
-    .crate_sources = "rpmalloc/rpmalloc/rpmalloc.c",
-    .crate_includes = "rpmalloc/rpmalloc",
-    .crate_flags = "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
-                   "-DENABLE_OVERRIDE=1",
+    HT_TOLD(crate, "rpmalloc-sys"),
+    HT_TOLD(crate_version, "1.4.3"),
+    HT_TOLD(crate_sources, "rpmalloc/rpmalloc/rpmalloc.c"),
+    HT_TOLD(crate_includes, "rpmalloc/rpmalloc"),
+    HT_TOLD(crate_flags,
+            "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
+            "-DENABLE_OVERRIDE=1"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

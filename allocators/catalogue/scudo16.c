@@ -1,10 +1,10 @@
 #include "scudo.h"
 
 const struct ht_allocator ht_allocator_scudo16 = {
-    .name = "scudo16",
+    HT_TOLD(name, "scudo16"),
     .title = "LLVM 16's scudo: hardened, checks what is freed",
-    .debian = "libclang-rt-16-dev",
-    .library = "llvm-16/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-<processor>.so",
+    HT_TOLD(debian, "libclang-rt-16-dev"),
+    HT_TOLD(library, "llvm-16/lib/clang/*/lib/linux/libclang_rt.scudo_standalone-<processor>.so"),
     .folder = "/llvm-16/",
     HT_SCUDO,
 };

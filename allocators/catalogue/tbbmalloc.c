@@ -19,11 +19,11 @@ static void purge(const struct ht_server *server) {
 }
 
 const struct ht_allocator ht_allocator_tbbmalloc = {
-    .name = "tbbmalloc",
+    HT_TOLD(name, "tbbmalloc"),
     .title = "oneTBB's scalable allocator: blocks of one size by thread, in slabs of 16 KiB",
-    .debian = "libtbb-dev",
-    .library = "tbbmalloc_proxy",
-    .soname = "libtbbmalloc_proxy.so",
+    HT_TOLD(debian, "libtbb-dev"),
+    HT_TOLD(library, "tbbmalloc_proxy"),
+    HT_TOLD(soname, "libtbbmalloc_proxy.so"),
     .known_by = "__TBB_malloc_proxy",
     .version = version,
     .purge_call = "scalable_allocation_command",

@@ -112,11 +112,11 @@ static const struct ht_knob knobs[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_tcmalloc = {
-    .name = "tcmalloc",
+    HT_TOLD(name, "tcmalloc"),
     .title = "gperftools' tcmalloc: size classes with thread caches, keeps what was freed",
-    .debian = "libgoogle-perftools-dev",
-    .library = "tcmalloc_minimal",
-    .soname = "libtcmalloc_minimal.so",
+    HT_TOLD(debian, "libgoogle-perftools-dev"),
+    HT_TOLD(library, "tcmalloc_minimal"),
+    HT_TOLD(soname, "libtcmalloc_minimal.so"),
     .known_by = "MallocExtension_GetNumericProperty",
     .version = version,
     .statistics = statistics,
