@@ -81,6 +81,11 @@ struct ht_allocator {
     const char *soname;  // how the file name of the object that must serve begins
     const char *folder;  // must be in its path, where several have the same file name; NULL: any
     const char *known_by;  // a function that only this kind has
+    // Functions of its own, as patterns for ht_fits_any. Linked into a program it may have lost all but those
+    // that the program calls, so that any of them is a sign of it. NULL: it is not looked for there.
+    const char *signs;
+    const char *message;      // what its messages leave in a program without symbols; NULL: unknown
+    const char *linked_name;  // what it is called there; NULL: name
     // Another build of this kind: what is not said of where it comes from is said there.
     const struct ht_allocator *build_of;
 
@@ -131,6 +136,9 @@ const struct ht_allocator *ht_allocator_named(const char *name);
 bool ht_allocator_is_file(const struct ht_allocator *kind, const char *path);
 // The same for a library, by its path; NULL if it is no kind's.
 const struct ht_allocator *ht_allocator_of_file(const char *path);
+// Whether a text fits one of the patterns, which have | between. One that ends in * stands for all that begin
+// so.
+bool ht_fits_any(const char *patterns, const char *text);
 // What is between since and last, NULL at either end being open.
 bool ht_version_within(const char *version, const char *since, const char *last);
 

@@ -31,6 +31,14 @@ const struct ht_allocator *ht_allocator_of_file(const char *path) {
     return kind_of(found);
 }
 
+bool ht_fits_any(const char *patterns, const char *text) {
+    for (const char *at = patterns; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
+        size_t length = strcspn(at, "*|");
+        if (!strncmp(at, text, length) && (at[length] == '*' || text[length] == 0)) return true;
+    }
+    return false;
+}
+
 bool ht_version_within(const char *version, const char *since, const char *last) {
     return (!since || strverscmp(version, since) >= 0) && (!last || strverscmp(version, last) <= 0);
 }

@@ -17,95 +17,43 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "allocator.h"
 #include "elf_file.h"
 
 // The kernel looks at no more of an interpreter line, and follows no more than a few interpreters.
 enum { LINE_BYTES = 256, SCRIPTS_MAX = 4 };
 
-// What tells of an allocator or of a heap beside malloc. A text that ends in * stands for all that begin so.
+// What tells of a sanitizer, of a heap beside malloc, or of an allocator that is not in the catalogue.
 enum sign_kind { SANITIZER, ALLOCATOR, RUNTIME };
 struct sign {
     enum sign_kind kind;
-    const char *text, *name;
+    const char *patterns, *name;  // for ht_fits_any
 };
 
 static const struct sign symbol_signs[] = {
-    {SANITIZER, "__asan_init", "address"},      {SANITIZER, "__hwasan_init", "address"},
-    {SANITIZER, "__lsan_init", "leak"},         {SANITIZER, "__msan_init", "memory"},
-    {SANITIZER, "__tsan_init", "thread"},       {RUNTIME, "_ZN2v8*", "JavaScript"},
-    {RUNTIME, "JNI_CreateJavaVM", "Java"},      {RUNTIME, "DotNetRuntimeInfo", ".NET"},
-    {RUNTIME, "PyObject_Malloc", "Python"},     {RUNTIME, "zend_mm_gc", "PHP"},
-};
-
-// An allocator that is linked in may have lost all functions but those that the program calls, so that any
-// function of its own is a sign. Not all of a prefix: MyISAM has functions that begin with mi_ and _mi_, too.
-static const struct sign allocator_signs[] = {
-    {ALLOCATOR, "_rjem_*", "jemalloc"},
-    {ALLOCATOR, "je_malloc*", "jemalloc"},
-    {ALLOCATOR, "je_mallctl*", "jemalloc"},
-    {ALLOCATOR, "je_calloc", "jemalloc"},
-    {ALLOCATOR, "je_realloc", "jemalloc"},
-    {ALLOCATOR, "je_rallocx", "jemalloc"},
-    {ALLOCATOR, "je_free", "jemalloc"},
-    {ALLOCATOR, "je_sdallocx", "jemalloc"},
-    {ALLOCATOR, "je_arena_*", "jemalloc"},
-    {ALLOCATOR, "je_tcache_*", "jemalloc"},
-    {ALLOCATOR, "mallctl", "jemalloc"},
-    {ALLOCATOR, "jemalloc_*", "jemalloc"},
-    {ALLOCATOR, "tc_malloc*", "tcmalloc"},
-    {ALLOCATOR, "tc_free*", "tcmalloc"},
-    {ALLOCATOR, "tc_new*", "tcmalloc"},
-    {ALLOCATOR, "tc_delete*", "tcmalloc"},
-    {ALLOCATOR, "TCMallocInternal*", "tcmalloc"},
-    {ALLOCATOR, "MallocExtension_*", "tcmalloc"},
-    {ALLOCATOR, "_ZN8tcmalloc*", "tcmalloc"},
-    {ALLOCATOR, "mi_malloc*", "mimalloc"},
-    {ALLOCATOR, "mi_zalloc*", "mimalloc"},
-    {ALLOCATOR, "mi_calloc*", "mimalloc"},
-    {ALLOCATOR, "mi_realloc*", "mimalloc"},
-    {ALLOCATOR, "mi_rezalloc*", "mimalloc"},
-    {ALLOCATOR, "mi_free*", "mimalloc"},
-    {ALLOCATOR, "mi_heap_*", "mimalloc"},
-    {ALLOCATOR, "mi_theap_*", "mimalloc"},
-    {ALLOCATOR, "_mi_malloc_*", "mimalloc"},
-    {ALLOCATOR, "_mi_heap_*", "mimalloc"},
-    {ALLOCATOR, "_mi_segment_*", "mimalloc"},
-    {ALLOCATOR, "_mi_arena*", "mimalloc"},
-    {ALLOCATOR, "rpmalloc*", "rpmalloc"},
-    {ALLOCATOR, "_rpmalloc_*", "rpmalloc"},
-    {ALLOCATOR, "rpaligned_*", "rpmalloc"},
-    {ALLOCATOR, "rpfree", "rpmalloc"},
-    {ALLOCATOR, "scudo_malloc*", "scudo"},
-    {ALLOCATOR, "__scudo_*", "scudo"},
-    {ALLOCATOR, "_ZN5scudo*", "scudo"},
-    {ALLOCATOR, "sn_malloc*", "snmalloc"},
-    {ALLOCATOR, "sn_rust_*", "snmalloc"},
-    {ALLOCATOR, "_ZN8snmalloc*", "snmalloc"},
-    {ALLOCATOR, "scalable_*", "tbbmalloc"},
-    {ALLOCATOR, "h_malloc*", "hardened_malloc"},
-    {ALLOCATOR, "_ZN5Hoard*", "Hoard"},
-    {ALLOCATOR, "getMainHoardHeap*", "Hoard"},
-    {ALLOCATOR, "_ZN14partition_alloc*", "PartitionAlloc"},
-    {ALLOCATOR, "_ZN4base13PartitionRoot*", "PartitionAlloc"},
+    {SANITIZER, "__asan_init|__hwasan_init", "address"},
+    {SANITIZER, "__lsan_init", "leak"},
+    {SANITIZER, "__msan_init", "memory"},
+    {SANITIZER, "__tsan_init", "thread"},
+    {RUNTIME, "_ZN2v8*", "JavaScript"},
+    {RUNTIME, "JNI_CreateJavaVM", "Java"},
+    {RUNTIME, "DotNetRuntimeInfo", ".NET"},
+    {RUNTIME, "PyObject_Malloc", "Python"},
+    {RUNTIME, "zend_mm_gc", "PHP"},
+    {ALLOCATOR, "_ZN5Hoard*|getMainHoardHeap*", "Hoard"},
+    {ALLOCATOR, "_ZN14partition_alloc*|_ZN4base13PartitionRoot*", "PartitionAlloc"},
     {ALLOCATOR, "GC_malloc*", "the Boehm collector"},
-    {ALLOCATOR, "dlmalloc", "dlmalloc"},
     {ALLOCATOR, "nedmalloc", "nedmalloc"},
 };
 
 static const struct sign library_signs[] = {
-    {SANITIZER, "libasan.so*", "address"},   {SANITIZER, "libclang_rt.asan*", "address"},
-    {SANITIZER, "libhwasan.so*", "address"}, {SANITIZER, "liblsan.so*", "leak"},
-    {SANITIZER, "libtsan.so*", "thread"},    {RUNTIME, "libjli.so*", "Java"},
-    {RUNTIME, "libjvm.so*", "Java"},         {RUNTIME, "libnode.so*", "JavaScript"},
-    {RUNTIME, "libv8.so*", "JavaScript"},    {RUNTIME, "libhostfxr.so*", ".NET"},
-    {RUNTIME, "libcoreclr.so*", ".NET"},     {RUNTIME, "libpython3*", "Python"},
-};
-
-// What an allocator's messages leave in an executable whose symbols were stripped.
-static const struct sign data_signs[] = {
-    {ALLOCATOR, "<jemalloc>: ", "jemalloc"},
-    {ALLOCATOR, "mimalloc: warning: ", "mimalloc"},
-    {ALLOCATOR, "tcmalloc: allocation failed", "tcmalloc"},
+    {SANITIZER, "libasan.so*|libclang_rt.asan*|libhwasan.so*", "address"},
+    {SANITIZER, "liblsan.so*", "leak"},
+    {SANITIZER, "libtsan.so*", "thread"},
+    {RUNTIME, "libjli.so*|libjvm.so*", "Java"},
+    {RUNTIME, "libnode.so*|libv8.so*", "JavaScript"},
+    {RUNTIME, "libhostfxr.so*|libcoreclr.so*", ".NET"},
+    {RUNTIME, "libpython3*", "Python"},
 };
 #define COUNT(table) (sizeof(table) / sizeof *(table))
 
@@ -130,24 +78,34 @@ struct findings {
     const char *sanitizer, *allocator, *runtime;
 };
 
-static bool fits(const char *pattern, const char *text) {
-    size_t length = strcspn(pattern, "*");
-    return !strncmp(pattern, text, length) && (pattern[length] == '*' || text[length] == 0);
+static void take_sign(struct findings *findings, enum sign_kind kind, const char *name) {
+    const char **of_kind[] = {&findings->sanitizer, &findings->allocator, &findings->runtime};
+    if (!*of_kind[kind]) *of_kind[kind] = name;
 }
 
-static void take_sign(struct findings *findings, const struct sign *sign) {
-    const char **of_kind[] = {&findings->sanitizer, &findings->allocator, &findings->runtime};
-    if (!*of_kind[sign->kind]) *of_kind[sign->kind] = sign->name;
+static void take_signs(struct findings *findings, const struct sign *signs, size_t count, const char *text) {
+    for (size_t i = 0; i < count; i++)
+        if (ht_fits_any(signs[i].patterns, text)) take_sign(findings, signs[i].kind, signs[i].name);
+}
+
+static void take_allocator(struct findings *findings, const struct ht_allocator *kind) {
+    take_sign(findings, ALLOCATOR, kind->linked_name ? kind->linked_name : kind->name);
 }
 
 static void take_symbol(void *context, const char *name) {
     struct findings *findings = context;
     if (!strcmp(name, "malloc")) findings->malloc = true;
     if (!strcmp(name, "free")) findings->free = true;
-    for (size_t i = 0; i < COUNT(symbol_signs); i++)
-        if (fits(symbol_signs[i].text, name)) take_sign(findings, &symbol_signs[i]);
-    for (size_t i = 0; i < COUNT(allocator_signs) && !findings->allocator; i++)
-        if (fits(allocator_signs[i].text, name)) take_sign(findings, &allocator_signs[i]);
+    take_signs(findings, symbol_signs, COUNT(symbol_signs), name);
+    for (size_t i = 0; ht_allocators[i] && !findings->allocator; i++)
+        if (ht_fits_any(ht_allocators[i]->signs, name)) take_allocator(findings, ht_allocators[i]);
+}
+
+static void take_messages(struct findings *findings, const struct elf_file *elf) {
+    for (size_t i = 0; ht_allocators[i]; i++) {
+        const char *message = ht_allocators[i]->message;
+        if (message && elf_file_data_holds(elf, message)) take_allocator(findings, ht_allocators[i]);
+    }
 }
 
 static const char *base_name(const char *path) {
@@ -166,8 +124,7 @@ static bool launches_dotnet(const char *path) {
 static void take_libraries(struct findings *findings, const struct elf_file *elf) {
     const char *needed;
     for (unsigned i = 0; (needed = elf_file_dynamic_string(elf, DT_NEEDED, i)); i++)
-        for (size_t k = 0; k < COUNT(library_signs); k++)
-            if (fits(library_signs[k].text, needed)) take_sign(findings, &library_signs[k]);
+        take_signs(findings, library_signs, COUNT(library_signs), needed);
 }
 
 static void verdict(struct reach *reach, enum reach_level level, const char *why, ...)
@@ -212,9 +169,7 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
         judge_runtime(reach, exported.runtime);
         return;
     }
-    if (!elf_file_each_symbol(elf, SHT_SYMTAB, take_symbol, &all))
-        for (size_t i = 0; i < COUNT(data_signs); i++)
-            if (elf_file_data_holds(elf, data_signs[i].text)) take_sign(&all, &data_signs[i]);
+    if (!elf_file_each_symbol(elf, SHT_SYMTAB, take_symbol, &all)) take_messages(&all, elf);
     const char *allocator = exported.allocator ? exported.allocator : all.allocator;
     reach->children = true;
     if (own)

@@ -25,6 +25,7 @@ const struct ht_allocator ht_allocator_dlmalloc = {
     .title = "Doug Lea's malloc under one lock: what ptmalloc3 and nedmalloc descend from",
     HT_TOLD(soname, "libdlmalloc.so"),
     .known_by = "malloc_footprint",
+    .signs = "dlmalloc",
     HT_TOLD(crate, "libffi-sys"),
     HT_TOLD(crate_version, "2.8.6"),
     HT_TOLD(crate_sources, "libffi/src/dlmalloc.c"),

@@ -21,6 +21,8 @@ const struct ht_allocator ht_allocator_hardened = {
     .title = "GrapheneOS' hardened_malloc, with its default defences: zeroes, checks, keeps in quarantine",
     HT_TOLD(soname, "libhardened.so"),
     .known_by = "malloc_object_size_fast",
+    .signs = "h_malloc*",
+    .linked_name = "hardened_malloc",
     HT_TOLD(crate, "hardened-malloc-sys"),
     HT_TOLD(crate_version, "16.0.2026071503"),
     HT_TOLD(crate_sources,

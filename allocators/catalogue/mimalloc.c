@@ -47,6 +47,10 @@ const struct ht_allocator ht_allocator_mimalloc = {
     HT_TOLD(library, "mimalloc"),
     HT_TOLD(soname, "libmimalloc.so"),
     .known_by = "mi_process_info",
+    // Not all that begin with mi_ and _mi_: MyISAM has such functions, too.
+    .signs = "mi_malloc*|mi_zalloc*|mi_calloc*|mi_realloc*|mi_rezalloc*|mi_free*|mi_heap_*|mi_theap_*|"
+             "_mi_malloc_*|_mi_heap_*|_mi_segment_*|_mi_arena*",
+    .message = "mimalloc: warning: ",
     .version = version,
     .statistics = statistics,
     .read = read_values,

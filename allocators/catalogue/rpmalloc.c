@@ -26,6 +26,7 @@ const struct ht_allocator ht_allocator_rpmalloc = {
     .title = "rpmalloc: spans of 64 KiB in caches of each thread, without locks",
     HT_TOLD(soname, "librpmalloc.so"),
     .known_by = "rpmalloc_global_statistics",
+    .signs = "rpmalloc*|_rpmalloc_*|rpaligned_*|rpfree",
     HT_TOLD(crate, "rpmalloc-sys"),
     HT_TOLD(crate_version, "1.4.3"),
     HT_TOLD(crate_sources, "rpmalloc/rpmalloc/rpmalloc.c"),

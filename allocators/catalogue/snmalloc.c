@@ -33,6 +33,7 @@ const struct ht_allocator ht_allocator_snmalloc = {
     .title = "snmalloc: frees of other threads' blocks are messages to them",
     HT_TOLD(soname, "libsnmalloc.so"),
     .known_by = "__malloc_end_pointer",
+    .signs = "sn_malloc*|sn_rust_*|_ZN8snmalloc*",
     HT_TOLD(crate, "snmalloc-sys"),
     HT_TOLD(crate_version, "0.7.6"),
     HT_TOLD(crate_sources,

@@ -118,6 +118,8 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     HT_TOLD(library, "tcmalloc_minimal"),
     HT_TOLD(soname, "libtcmalloc_minimal.so"),
     .known_by = "MallocExtension_GetNumericProperty",
+    .signs = "tc_malloc*|tc_free*|tc_new*|tc_delete*|TCMallocInternal*|MallocExtension_*|_ZN8tcmalloc*",
+    .message = "tcmalloc: allocation failed",
     .version = version,
     .statistics = statistics,
     .read = read_values,

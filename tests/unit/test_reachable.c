@@ -195,7 +195,8 @@ static void test_any_symbol_of_an_allocator(void **state) {
         {"sn_rust_dealloc", "snmalloc"},   {"rpaligned_alloc", "rpmalloc"},  {"rpmalloc_initialize", "rpmalloc"},
         {"tc_deletearray", "tcmalloc"},    {"_ZN8tcmalloc10CentralFreeList4InitEv", "tcmalloc"},
         {"_ZN5scudo9AllocatorE", "scudo"}, {"_ZN14partition_alloc13PartitionRoot4InitEv", "PartitionAlloc"},
-        {"GC_malloc_atomic", "Boehm"},     {"scalable_free", "tbbmalloc"}};
+        {"GC_malloc_atomic", "Boehm"},     {"scalable_free", "tbbmalloc"},
+        {"h_malloc_usable_size", "hardened_malloc"}};
     static const char *const others[] = {"mi_open", "mi_create", "_mi_read_cache", "je", "je_ne_sais_quoi", "free_tc_new",
                                          "rp", "GC", "scudo", "my_malloc"};
     struct image image;
