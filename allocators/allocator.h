@@ -71,7 +71,7 @@ struct ht_fault {
 #define HT_TOLD(field, text) .field = text
 #endif
 
-// Name, library, package, soname and all of a crate are by HT_TOLD.
+// Name, library, package, soname, all of a crate, and what the recorder is to know are by HT_TOLD.
 struct ht_allocator {
     const char *name;   // in --alloc, and of its replay-NAME
     const char *title;  // whose work it is, and what it is made for
@@ -86,6 +86,13 @@ struct ht_allocator {
     const char *signs;
     const char *message;      // what its messages leave in a program without symbols; NULL: unknown
     const char *linked_name;  // what it is called there; NULL: name
+    // For the shim, which names what serves malloc: a function from the same object that tells the version without
+    // allocating, and whether it does so as mallctl does, as a "number" (209 is 2.0.9, 20303 is 2.3.3) or as the
+    // "text" that it returns. NULL: there is none.
+    const char *version_symbol, *version_form;
+    // Variables of the environment that it heeds, with their values: patterns for ht_fits_any that all end in *.
+    // Logs and results have them. NULL: none.
+    const char *variables;
     // Another build of this kind: what is not said of where it comes from is said there.
     const struct ht_allocator *build_of;
 

@@ -1,6 +1,8 @@
-# What the files of allocators/catalogue/ tell CMake: HT_TOLD(crate, "x") in jemalloc.c is ${jemalloc_crate}. They are
-# compiled here and not run, so that it does for other machines; the texts are in the objects.
+# What the files of allocators/catalogue/ tell CMake: jemalloc.c makes jemalloc one of ${HEAPTAPE_KINDS}, and
+# HT_TOLD(debian, "x") in it sets ${jemalloc_debian}. They are compiled here and not run, so that it does for other
+# machines; the texts are in the objects.
 file(GLOB HEAPTAPE_CATALOGUE CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/allocators/catalogue/*.c)
+list(TRANSFORM HEAPTAPE_CATALOGUE REPLACE ".*/(.*)\\.c" "\\1" OUTPUT_VARIABLE HEAPTAPE_KINDS)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${HEAPTAPE_CATALOGUE})
 set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
 try_compile(told SOURCES ${HEAPTAPE_CATALOGUE} NO_CACHE OUTPUT_VARIABLE said COPY_FILE ${CMAKE_BINARY_DIR}/catalogue.a

@@ -175,6 +175,7 @@ const struct ht_allocator ht_allocator_glibc = {
     .title = "the GNU C library's: ptmalloc, with thread caches",
     HT_TOLD(soname, "libc.so.6"),
     .known_by = "gnu_get_libc_version",  // others have mallinfo2, too
+    HT_TOLD(variables, "GLIBC_TUNABLES=*|MALLOC_ARENA_*|MALLOC_MMAP_*|MALLOC_TOP_PAD_*|MALLOC_TRIM_*"),
     .version = version,
     .statistics = statistics,
     .read = read_values,

@@ -225,6 +225,9 @@ const struct ht_allocator ht_allocator_jemalloc = {
     HT_TOLD(library, "jemalloc"),
     HT_TOLD(soname, "libjemalloc.so"),
     .known_by = "mallctl",
+    HT_TOLD(version_symbol, "mallctl"),
+    HT_TOLD(version_form, "mallctl"),
+    HT_TOLD(variables, "MALLOC_CONF=*|JE_MALLOC_CONF=*|_RJEM_MALLOC_CONF=*"),
     .signs = "_rjem_*|je_malloc*|je_mallctl*|je_calloc|je_realloc|je_rallocx|je_free|je_sdallocx|je_arena_*|"
              "je_tcache_*|mallctl|jemalloc_*",
     .message = "<jemalloc>: ",

@@ -5,8 +5,7 @@
 #include "mimalloc_options.h"
 
 static void version(const struct ht_server *server, char *text, size_t room) {
-    int (*mi_version)(void) = dlsym(RTLD_DEFAULT, "mi_version");
-    (void)server;
+    int (*mi_version)(void) = dlsym(RTLD_DEFAULT, server->kind->version_symbol);
     if (!mi_version) return;
     int number = mi_version();  // 209 is 2.0.9, 20303 is 2.3.3
     if (number < 1000) snprintf(text, room, "%d.%d.%d", number / 100, number / 10 % 10, number % 10);
@@ -47,6 +46,9 @@ const struct ht_allocator ht_allocator_mimalloc = {
     HT_TOLD(library, "mimalloc"),
     HT_TOLD(soname, "libmimalloc.so"),
     .known_by = "mi_process_info",
+    HT_TOLD(version_symbol, "mi_version"),
+    HT_TOLD(version_form, "number"),
+    HT_TOLD(variables, "MIMALLOC_*"),
     // Not all that begin with mi_ and _mi_: MyISAM has such functions, too.
     .signs = "mi_malloc*|mi_zalloc*|mi_calloc*|mi_realloc*|mi_rezalloc*|mi_free*|mi_heap_*|mi_theap_*|"
              "_mi_malloc_*|_mi_heap_*|_mi_segment_*|_mi_arena*",

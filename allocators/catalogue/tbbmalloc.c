@@ -25,6 +25,7 @@ const struct ht_allocator ht_allocator_tbbmalloc = {
     HT_TOLD(library, "tbbmalloc_proxy"),
     HT_TOLD(soname, "libtbbmalloc_proxy.so"),
     .known_by = "__TBB_malloc_proxy",
+    HT_TOLD(variables, "TBB_MALLOC_*"),
     .signs = "scalable_*",
     .version = version,
     .purge_call = "scalable_allocation_command",

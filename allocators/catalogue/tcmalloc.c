@@ -8,8 +8,7 @@
 static void version(const struct ht_server *server, char *text, size_t room) {
     int major = 0, minor = 0;
     const char *patch = "";
-    const char *(*tc_version)(int *, int *, const char **) = dlsym(RTLD_DEFAULT, "tc_version");
-    (void)server;
+    const char *(*tc_version)(int *, int *, const char **) = dlsym(RTLD_DEFAULT, server->kind->version_symbol);
     if (!tc_version) return;
     tc_version(&major, &minor, &patch);
     snprintf(text, room, "%d.%d%s", major, minor, patch ? patch : "");
@@ -118,6 +117,9 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     HT_TOLD(library, "tcmalloc_minimal"),
     HT_TOLD(soname, "libtcmalloc_minimal.so"),
     .known_by = "MallocExtension_GetNumericProperty",
+    HT_TOLD(version_symbol, "tc_version"),
+    HT_TOLD(version_form, "text"),
+    HT_TOLD(variables, "TCMALLOC_*"),
     .signs = "tc_malloc*|tc_free*|tc_new*|tc_delete*|TCMallocInternal*|MallocExtension_*|_ZN8tcmalloc*",
     .message = "tcmalloc: allocation failed",
     .version = version,

@@ -48,9 +48,6 @@ static json_t *trace_json(const struct ht_run_result *line) {
 // Knobs in force, as the allocator tells them; those that were asked for and that it can't tell; and those
 // that the environment sets, which the child inherits.
 static json_t *knobs_json(const struct ht_choice *choice) {
-    static const char *const names[] = {"MALLOC_CONF",     "GLIBC_TUNABLES", "MALLOC_ARENA_", "MALLOC_MMAP_",
-                                        "MALLOC_TOP_PAD_", "MALLOC_TRIM_",   "TCMALLOC_",     "MIMALLOC_",
-                                        "SCUDO_OPTIONS",   "TBB_MALLOC_"};
     extern char **environ;
     json_t *knobs = json_object();
     const struct ht_knob *table = choice->kind ? choice->kind->knobs : NULL;
@@ -64,9 +61,9 @@ static json_t *knobs_json(const struct ht_choice *choice) {
         json_object_set_new(knobs, name, text_or_null(choice->knobs.list[i].value));
     }
     for (char **at = environ; *at; at++) {
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (size_t i = 0; ht_allocators[i]; i++) {
             const char *equals = strchr(*at, '=');
-            if (strncmp(*at, names[i], strlen(names[i])) || !equals) continue;
+            if (!ht_fits_any(ht_allocators[i]->variables, *at) || !equals) continue;
             char name[128];
             snprintf(name, sizeof name, "%.*s", (int)(equals - *at), *at);
             json_object_set_new(knobs, name, text_or_null(equals + 1));

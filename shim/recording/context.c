@@ -119,38 +119,44 @@ static void put_build_id(struct text *text, const char *key, uintptr_t base) {
     if (id.found) put(text, key, id.hex);
 }
 
-// The allocator's own word for its version, where it has one that can be asked without allocating.
-static void put_allocator_version(struct text *text) {
+// The allocator's own word for its version. The form says what function is: allocators/allocator.h.
+static void put_version(struct text *text, char form, void *function) {
+    const char *(*tell)(int *, int *, const char **) = function;
+    int (*mallctl)(const char *, void *, size_t *, void *, size_t) = function;
+    int (*number_of)(void) = function;
     char version[32] = "";
-    const char *(*tc_version)(int *, int *, const char **);
-    int (*mi_version)(void);
-    int (*mallctl)(const char *, void *, size_t *, void *, size_t);
-    tc_version = symbol_behind_us("tc_version");
-    mi_version = symbol_behind_us("mi_version");
-    mallctl = symbol_behind_us("mallctl");
-    if (mallctl) {
-        const char *own = NULL;
-        size_t bytes = sizeof own;
-        put(text, "allocator_name", "jemalloc");
-        // "5.3.0-0-g54ea…": what follows the number is the commit.
-        if (!mallctl("version", (void *)&own, &bytes, NULL, 0) && own) {
-            struct text number = {version, version + sizeof version - 1};
-            for (const char *c = own; *c && *c != '-'; c++) text_char(&number, *c);
-            put(text, "allocator_version", version);
-        }
-    } else if (tc_version) {
-        put(text, "allocator_name", "tcmalloc");
-        put(text, "allocator_version", tc_version(NULL, NULL, NULL));
-    } else if (mi_version) {
-        int number = mi_version();
-        struct text dotted = {version, version + sizeof version - 1};
-        text_number(&dotted, (uint64_t)number / 100);
-        text_char(&dotted, '.');
-        text_number(&dotted, (uint64_t)number / 10 % 10);
-        text_char(&dotted, '.');
-        text_number(&dotted, (uint64_t)number % 10);
-        put(text, "allocator_name", "mimalloc");
+    struct text number = {version, version + sizeof version - 1};
+    const char *own = NULL;
+    size_t bytes = sizeof own;
+    if (form == 't') {
+        put(text, "allocator_version", tell(NULL, NULL, NULL));
+    } else if (form == 'n') {
+        uint64_t whole = (uint64_t)number_of(), unit = whole < 1000 ? 10 : 100;
+        text_number(&number, whole / unit / unit);
+        text_char(&number, '.');
+        text_number(&number, whole / unit % unit);
+        text_char(&number, '.');
+        text_number(&number, whole % unit);
         put(text, "allocator_version", version);
+    } else if (!mallctl("version", (void *)&own, &bytes, NULL, 0) && own) {
+        // "5.3.0-0-g54ea…": what follows the number is the commit.
+        for (const char *c = own; *c && *c != '-'; c++) text_char(&number, *c);
+        put(text, "allocator_version", version);
+    }
+}
+
+// By the function that has it, as far as that is the one of what serves malloc.
+static void put_allocator_version(struct text *text, const void *base) {
+    static const struct {
+        const char *name, *symbol, *form;
+    } known[] = {HEAPTAPE_VERSIONS};
+    Dl_info info;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        void *function = symbol_behind_us(known[i].symbol);
+        if (!function || !dladdr(function, &info) || info.dli_fbase != base) continue;
+        put(text, "allocator_name", known[i].name);
+        put_version(text, *known[i].form, function);
+        return;
     }
 }
 
@@ -185,15 +191,12 @@ static void put_allocator(struct text *text) {
     if (is_libc(base_name(info.dli_fname))) {
         put_libc_allocator(text);
     } else {
-        put_allocator_version(text);
+        put_allocator_version(text, info.dli_fbase);
     }
 }
 
 static void put_environment(struct text *text) {
-    static const char *const prefixes[] = {
-        "MALLOC_",         "GLIBC_TUNABLES=",    "MIMALLOC_",   "TCMALLOC_",
-        "JE_MALLOC_CONF=", "_RJEM_MALLOC_CONF=", "LD_PRELOAD=", "PYTHONMALLOC=",
-        "SCUDO_OPTIONS=",  "TBB_MALLOC_"};
+    static const char *const prefixes[] = {"MALLOC_", "LD_PRELOAD=", "PYTHONMALLOC=", HEAPTAPE_VARIABLES};
     for (char **variable = environ; variable && *variable; variable++)
         for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
             if (strncmp(*variable, prefixes[i], strlen(prefixes[i])) ||
@@ -206,6 +209,7 @@ static void put_environment(struct text *text) {
             text_string(text, value);
             if (text->at == text->end) text->at--;
             text_char(text, 0);
+            break;
         }
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from safety_checks import compare, recorded_tallies
+from test_record_reach import compile_c
 from tool_runner import Argument, Tools, outcome_of, read_tallies, run
 
 ALLOCATORS = ["libjemalloc.so.2", "libtcmalloc_minimal.so.4", "libmimalloc.so.2"]
@@ -84,6 +85,17 @@ def test_allocator_preloaded_behind_the_recorder(tools: Tools, tmp_path: Path, a
     short = allocator.removeprefix("lib").partition(".")[0].partition("_")[0]
     assert tools.info(tmp_path / f"{compared.recording.logs[0].stem}.bin")[
         "recorded_allocator"].startswith(short)
+
+
+def test_allocator_is_named_by_what_serves(tools: Tools, tmp_path: Path) -> None:
+    """Its own word for its version counts, not that of an allocator that is loaded besides."""
+    serves = "void *__libc_malloc(unsigned long); void *malloc(unsigned long n) { return __libc_malloc(n); }"
+    [other, serving] = [compile_c(tmp_path, source, "-shared", "-fPIC", name=name) for name, source in (
+        ("libother.so", 'const char *tc_version(int *a, int *b, const char **c) { return "gperftools 2"; }'),
+        ("libserving.so", f"int mi_version(void) {{ return 20303; }} {serves}"))]
+    recording = tools.preload(["ls"], tmp_path / "logs", env=preloads(tools, other, serving))
+    context = tools.info(tools.convert(recording.logs[0], tmp_path / "t.bin"))["context"]
+    assert (context["allocator_name"], context["allocator_version"]) == ("mimalloc", "2.3.3")
 
 
 @pytest.mark.parametrize("allocator", ALLOCATORS)
