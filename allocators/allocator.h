@@ -152,5 +152,9 @@ bool ht_version_within(const char *version, const char *since, const char *last)
 // A version() for allocators that can't tell theirs: that of the sources, if the library is one that was built
 // here.
 void ht_built_version(const struct ht_server *server, char *text, size_t room);
+// One for this project's.
+void ht_own_version(const struct ht_server *server, char *text, size_t room);
+// A purge() by malloc_trim.
+void ht_trim(const struct ht_server *server);
 
 #endif

@@ -48,3 +48,14 @@ void ht_built_version(const struct ht_server *server, char *text, size_t room) {
     (void)server;
     if (version) snprintf(text, room, "%s", version);
 }
+
+void ht_own_version(const struct ht_server *server, char *text, size_t room) {
+    (void)server;
+    snprintf(text, room, "%s", HEAPTAPE_VERSION);
+}
+
+void ht_trim(const struct ht_server *server) {
+    int (*trim)(size_t) = (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim");
+    (void)server;
+    if (trim) trim(0);
+}

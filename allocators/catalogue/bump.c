@@ -1,11 +1,4 @@
-#include <stdio.h>
-
 #include "allocator.h"
-
-static void version(const struct ht_server *server, char *text, size_t room) {
-    (void)server;
-    snprintf(text, room, "%s", HEAPTAPE_VERSION);
-}
 
 const struct ht_allocator ht_allocator_bump = {
     HT_TOLD(name, "bump"),
@@ -13,5 +6,5 @@ const struct ht_allocator ht_allocator_bump = {
     HT_TOLD(soname, "libheaptape_bump.so"),
     .known_by = "ht_bump_serves",
     .is_floor = true,
-    .version = version,
+    .version = ht_own_version,
 };

@@ -14,12 +14,6 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
     values[1] = peak ? peak() : HT_FIGURE_UNKNOWN;
 }
 
-static void purge(const struct ht_server *server) {
-    (void)server;
-    int (*trim)(size_t) = (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim");
-    if (trim) trim(0);
-}
-
 const struct ht_allocator ht_allocator_dlmalloc = {
     HT_TOLD(name, "dlmalloc"),
     .title = "Doug Lea's malloc under one lock: what ptmalloc3 and nedmalloc descend from",
@@ -34,5 +28,5 @@ const struct ht_allocator ht_allocator_dlmalloc = {
     .statistics = statistics,
     .read = read_values,
     .purge_call = "malloc_trim(0)",
-    .purge = purge,
+    .purge = ht_trim,
 };

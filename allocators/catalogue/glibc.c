@@ -37,11 +37,6 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
     values[4] = info.keepcost;
 }
 
-static void purge(const struct ht_server *server) {
-    (void)server;
-    ((int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim"))(0);
-}
-
 // The path of the loader that this process runs under, whoever named it.
 static bool find_loader(char *path, size_t room) {
     uintptr_t inside = (uintptr_t)dlsym(RTLD_DEFAULT, "__tls_get_addr"), from, to;
@@ -180,7 +175,7 @@ const struct ht_allocator ht_allocator_glibc = {
     .statistics = statistics,
     .read = read_values,
     .purge_call = "malloc_trim(0)",
-    .purge = purge,
+    .purge = ht_trim,
     .knobs = knobs,
     .knobs_variable = "GLIBC_TUNABLES",
     .knobs_format = "glibc.malloc.%s=%s",

@@ -1,13 +1,5 @@
 // GrapheneOS' hardened_malloc. Its own counts are for builds with CONFIG_STATS, which is not the default.
-#include <dlfcn.h>
-
 #include "allocator.h"
-
-static void purge(const struct ht_server *server) {
-    (void)server;
-    int (*trim)(size_t) = (int (*)(size_t))dlsym(RTLD_DEFAULT, "malloc_trim");
-    if (trim) trim(0);
-}
 
 static const struct ht_fault faults[] = {
     {.help =
@@ -25,27 +17,24 @@ const struct ht_allocator ht_allocator_hardened = {
     .linked_name = "hardened_malloc",
     HT_TOLD(crate, "hardened-malloc-sys"),
     HT_TOLD(crate_version, "16.0.2026071503"),
-    HT_TOLD(crate_sources,
-            "vendor/hardened-malloc/chacha.c vendor/hardened-malloc/h_malloc.c "
-            "vendor/hardened-malloc/memory.c vendor/hardened-malloc/pages.c "
-            "vendor/hardened-malloc/random.c vendor/hardened-malloc/util.c"),
+    HT_TOLD(crate_sources, "vendor/hardened-malloc/chacha.c vendor/hardened-malloc/h_malloc.c "
+                           "vendor/hardened-malloc/memory.c vendor/hardened-malloc/pages.c "
+                           "vendor/hardened-malloc/random.c vendor/hardened-malloc/util.c"),
     HT_TOLD(crate_includes,
             "vendor/hardened-malloc vendor/hardened-malloc/include vendor/hardened-malloc/third_party"),
-    HT_TOLD(crate_flags,
-            "-std=gnu2x -include stdalign.h -O3 -D_GNU_SOURCE -fvisibility=hidden -fno-plt "
-            "-fstack-clash-protection "
-            "-fstack-protector-strong -DCONFIG_SEAL_METADATA=false -DZERO_ON_FREE=true "
-            "-DWRITE_AFTER_FREE_CHECK=true "
-            "-DSLOT_RANDOMIZE=true -DSLAB_CANARY=true -DSLAB_QUARANTINE_RANDOM_LENGTH=1 "
-            "-DSLAB_QUARANTINE_QUEUE_LENGTH=1 -DCONFIG_EXTENDED_SIZE_CLASSES=true "
-            "-DCONFIG_LARGE_SIZE_CLASSES=true "
-            "-DGUARD_SLABS_INTERVAL=1 -DGUARD_SIZE_DIVISOR=2 -DREGION_QUARANTINE_RANDOM_LENGTH=256 "
-            "-DREGION_QUARANTINE_QUEUE_LENGTH=1024 -DREGION_QUARANTINE_SKIP_THRESHOLD=33554432 "
-            "-DFREE_SLABS_QUARANTINE_RANDOM_LENGTH=32 -DCONFIG_CLASS_REGION_SIZE=34359738368 -DN_ARENA=4 "
-            "-DCONFIG_STATS=false -DCONFIG_SELF_INIT=true"),
+    HT_TOLD(crate_flags, "-std=gnu2x -include stdalign.h -O3 -D_GNU_SOURCE -fvisibility=hidden -fno-plt "
+                         "-fstack-clash-protection -fstack-protector-strong -DCONFIG_SEAL_METADATA=false "
+                         "-DZERO_ON_FREE=true -DWRITE_AFTER_FREE_CHECK=true -DSLOT_RANDOMIZE=true "
+                         "-DSLAB_CANARY=true -DSLAB_QUARANTINE_RANDOM_LENGTH=1 "
+                         "-DSLAB_QUARANTINE_QUEUE_LENGTH=1 -DCONFIG_EXTENDED_SIZE_CLASSES=true "
+                         "-DCONFIG_LARGE_SIZE_CLASSES=true -DGUARD_SLABS_INTERVAL=1 -DGUARD_SIZE_DIVISOR=2 "
+                         "-DREGION_QUARANTINE_RANDOM_LENGTH=256 -DREGION_QUARANTINE_QUEUE_LENGTH=1024 "
+                         "-DREGION_QUARANTINE_SKIP_THRESHOLD=33554432 "
+                         "-DFREE_SLABS_QUARANTINE_RANDOM_LENGTH=32 -DCONFIG_CLASS_REGION_SIZE=34359738368 "
+                         "-DN_ARENA=4 -DCONFIG_STATS=false -DCONFIG_SELF_INIT=true"),
     HT_TOLD(crate_link_flags, "-Wl,-z,now -Wl,-z,relro"),
     .version = ht_built_version,
     .purge_call = "malloc_trim(0)",
-    .purge = purge,
+    .purge = ht_trim,
     .faults = faults,
 };

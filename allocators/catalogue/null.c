@@ -1,11 +1,4 @@
-#include <stdio.h>
-
 #include "allocator.h"
-
-static void version(const struct ht_server *server, char *text, size_t room) {
-    (void)server;
-    snprintf(text, room, "%s", HEAPTAPE_VERSION);
-}
 
 const struct ht_allocator ht_allocator_null = {
     HT_TOLD(name, "null"),
@@ -14,5 +7,5 @@ const struct ht_allocator ht_allocator_null = {
     .known_by = "ht_null_replaying",
     .is_floor = true,
     .is_null = true,
-    .version = version,
+    .version = ht_own_version,
 };

@@ -31,9 +31,8 @@ const struct ht_allocator ht_allocator_rpmalloc = {
     HT_TOLD(crate_version, "1.4.3"),
     HT_TOLD(crate_sources, "rpmalloc/rpmalloc/rpmalloc.c"),
     HT_TOLD(crate_includes, "rpmalloc/rpmalloc"),
-    HT_TOLD(crate_flags,
-            "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
-            "-DENABLE_OVERRIDE=1"),
+    HT_TOLD(crate_flags, "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
+                         "-DENABLE_OVERRIDE=1"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

@@ -8,7 +8,8 @@
 static void version(const struct ht_server *server, char *text, size_t room) {
     int major = 0, minor = 0;
     const char *patch = "";
-    const char *(*tc_version)(int *, int *, const char **) = dlsym(RTLD_DEFAULT, server->kind->version_symbol);
+    const char *(*tc_version)(int *, int *, const char **) =
+        dlsym(RTLD_DEFAULT, server->kind->version_symbol);
     if (!tc_version) return;
     tc_version(&major, &minor, &patch);
     snprintf(text, room, "%d.%d%s", major, minor, patch ? patch : "");
