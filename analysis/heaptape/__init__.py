@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .trace.live import live_bytes_curve, live_chunks
     from .trace.reader import Trace, read_trace
 
-__version__ = "0.1.0"
+__version__ = Path(__file__).with_name("VERSION").read_text().strip()
 
 __all__ = [
     "HeaptapeError",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -43,12 +45,20 @@ def test_replay_under_its_own_name(tools: Tools) -> None:
     for option in ("-h", "--help"):
         done = run([tools.replay_program, option])
         assert done.returncode == 0 and done.stderr == b"" and done.stdout.startswith(b"Usage: replay ")
-    assert run([tools.replay_program, "--version"]).stdout.startswith(b"heaptape ")
 
 
-def test_the_package_says_the_same_version(tools: Tools) -> None:
-    whole = run([tools.heaptape, "--version"]).stdout
-    environment = clean_environment() | {"PYTHONPATH": str(Path(__file__).resolve().parents[2] / "analysis")}
+def test_one_version(tools: Tools, repository: Path, tmp_path: Path) -> None:
+    """Programs, the package, as it is here and as it is installed, logs and results."""
+    number = (repository / "analysis" / "heaptape" / "VERSION").read_text().strip()
+    whole = f"heaptape {number}\n".encode()
+    assert run([tools.heaptape, "--version"]).stdout == run([tools.replay_program, "--version"]).stdout == whole
+    assert metadata.version("heaptape") == number
+    [log] = tools.record(["ls"], tmp_path / "logs").logs
+    trace = tools.convert(log, tmp_path / "t.bin")
+    assert tools.info(trace)["context"]["shim_version"] == number
+    run([tools.replay_program, "--alloc", "null", "--rounds", "1", "-o", tmp_path / "results.jsonl", trace])
+    assert {json.loads(line)["heaptape"] for line in (tmp_path / "results.jsonl").open()} == {number}
+    environment = clean_environment() | {"PYTHONPATH": str(repository / "analysis")}
     for words in (["--version"], ["compare", "--version"]):
         assert run([sys.executable, "-m", "heaptape", *words], env=environment).stdout == whole
 
