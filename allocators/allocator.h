@@ -63,15 +63,15 @@ struct ht_fault {
     const char *help;  // a sentence
 };
 
-// HT_TOLD(crate, "x") is `.crate = "x"`, and tells it to CMake, which finds these texts in a compiled file
+// HT_BUILD_FACT(crate, "x") is `.crate = "x"`, and tells it to CMake, which finds these texts in a compiled file
 // (cmake/allocator_facts.cmake).
-#ifdef HEAPTAPE_TELLING
-#define HT_TOLD(field, text) .field = __FILE__ ":" #field "=" text
+#ifdef HEAPTAPE_BUILD_FACTS
+#define HT_BUILD_FACT(field, text) .field = __FILE__ ":" #field "=" text
 #else
-#define HT_TOLD(field, text) .field = text
+#define HT_BUILD_FACT(field, text) .field = text
 #endif
 
-// Name, library, package, soname, all of a crate, and what the recorder is to know are by HT_TOLD.
+// Name, library, package, soname, all of a crate, and what the recorder is to know are by HT_BUILD_FACT.
 struct ht_allocator {
     const char *name;   // in --alloc, and of its replay-NAME
     const char *title;  // whose work it is, and what it is made for

@@ -1,9 +1,9 @@
 #include "allocator.h"
 
 const struct ht_allocator ht_allocator_bump = {
-    HT_TOLD(name, "bump"),
+    HT_BUILD_FACT(name, "bump"),
     .title = "the least that real memory costs: hands out the next bytes, never takes any back",
-    HT_TOLD(soname, "libheaptape_bump.so"),
+    HT_BUILD_FACT(soname, "libheaptape_bump.so"),
     .known_by = "ht_bump_serves",
     .is_floor = true,
     .version = ht_own_version,

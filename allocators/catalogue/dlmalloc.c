@@ -15,15 +15,15 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
 }
 
 const struct ht_allocator ht_allocator_dlmalloc = {
-    HT_TOLD(name, "dlmalloc"),
+    HT_BUILD_FACT(name, "dlmalloc"),
     .title = "Doug Lea's malloc under one lock: what ptmalloc3 and nedmalloc descend from",
-    HT_TOLD(soname, "libdlmalloc.so"),
+    HT_BUILD_FACT(soname, "libdlmalloc.so"),
     .known_by = "malloc_footprint",
     .signs = "dlmalloc",
-    HT_TOLD(crate, "libffi-sys"),
-    HT_TOLD(crate_version, "2.8.6"),
-    HT_TOLD(crate_sources, "libffi/src/dlmalloc.c"),
-    HT_TOLD(crate_flags, "-O3 -DNDEBUG -D_GNU_SOURCE -DUSE_LOCKS=1 -fno-builtin-malloc"),
+    HT_BUILD_FACT(crate, "libffi-sys"),
+    HT_BUILD_FACT(crate_version, "2.8.6"),
+    HT_BUILD_FACT(crate_sources, "libffi/src/dlmalloc.c"),
+    HT_BUILD_FACT(crate_flags, "-O3 -DNDEBUG -D_GNU_SOURCE -DUSE_LOCKS=1 -fno-builtin-malloc"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

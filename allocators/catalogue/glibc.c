@@ -166,11 +166,11 @@ static const struct ht_knob knobs[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_glibc = {
-    HT_TOLD(name, "glibc"),
+    HT_BUILD_FACT(name, "glibc"),
     .title = "the GNU C library's: ptmalloc, with thread caches",
-    HT_TOLD(soname, "libc.so.6"),
+    HT_BUILD_FACT(soname, "libc.so.6"),
     .known_by = "gnu_get_libc_version",  // others have mallinfo2, too
-    HT_TOLD(variables, "GLIBC_TUNABLES=*|MALLOC_ARENA_*|MALLOC_MMAP_*|MALLOC_TOP_PAD_*|MALLOC_TRIM_*"),
+    HT_BUILD_FACT(variables, "GLIBC_TUNABLES=*|MALLOC_ARENA_*|MALLOC_MMAP_*|MALLOC_TOP_PAD_*|MALLOC_TRIM_*"),
     .version = version,
     .statistics = statistics,
     .read = read_values,

@@ -9,20 +9,20 @@ static const struct ht_fault faults[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_hardened = {
-    HT_TOLD(name, "hardened"),
+    HT_BUILD_FACT(name, "hardened"),
     .title = "GrapheneOS' hardened_malloc, with its default defences: zeroes, checks, keeps in quarantine",
-    HT_TOLD(soname, "libhardened.so"),
+    HT_BUILD_FACT(soname, "libhardened.so"),
     .known_by = "malloc_object_size_fast",
     .signs = "h_malloc*",
     .linked_name = "hardened_malloc",
-    HT_TOLD(crate, "hardened-malloc-sys"),
-    HT_TOLD(crate_version, "16.0.2026071503"),
-    HT_TOLD(crate_sources, "vendor/hardened-malloc/chacha.c vendor/hardened-malloc/h_malloc.c "
+    HT_BUILD_FACT(crate, "hardened-malloc-sys"),
+    HT_BUILD_FACT(crate_version, "16.0.2026071503"),
+    HT_BUILD_FACT(crate_sources, "vendor/hardened-malloc/chacha.c vendor/hardened-malloc/h_malloc.c "
                            "vendor/hardened-malloc/memory.c vendor/hardened-malloc/pages.c "
                            "vendor/hardened-malloc/random.c vendor/hardened-malloc/util.c"),
-    HT_TOLD(crate_includes,
+    HT_BUILD_FACT(crate_includes,
             "vendor/hardened-malloc vendor/hardened-malloc/include vendor/hardened-malloc/third_party"),
-    HT_TOLD(crate_flags, "-std=gnu2x -include stdalign.h -O3 -D_GNU_SOURCE -fvisibility=hidden -fno-plt "
+    HT_BUILD_FACT(crate_flags, "-std=gnu2x -include stdalign.h -O3 -D_GNU_SOURCE -fvisibility=hidden -fno-plt "
                          "-fstack-clash-protection -fstack-protector-strong -DCONFIG_SEAL_METADATA=false "
                          "-DZERO_ON_FREE=true -DWRITE_AFTER_FREE_CHECK=true -DSLOT_RANDOMIZE=true "
                          "-DSLAB_CANARY=true -DSLAB_QUARANTINE_RANDOM_LENGTH=1 "
@@ -32,7 +32,7 @@ const struct ht_allocator ht_allocator_hardened = {
                          "-DREGION_QUARANTINE_SKIP_THRESHOLD=33554432 "
                          "-DFREE_SLABS_QUARANTINE_RANDOM_LENGTH=32 -DCONFIG_CLASS_REGION_SIZE=34359738368 "
                          "-DN_ARENA=4 -DCONFIG_STATS=false -DCONFIG_SELF_INIT=true"),
-    HT_TOLD(crate_link_flags, "-Wl,-z,now -Wl,-z,relro"),
+    HT_BUILD_FACT(crate_link_flags, "-Wl,-z,now -Wl,-z,relro"),
     .version = ht_built_version,
     .purge_call = "malloc_trim(0)",
     .purge = ht_trim,

@@ -219,15 +219,15 @@ static const struct ht_fault faults[] = {{.since = "5.3.0",
                                          {0}};
 
 const struct ht_allocator ht_allocator_jemalloc = {
-    HT_TOLD(name, "jemalloc"),
+    HT_BUILD_FACT(name, "jemalloc"),
     .title = "jemalloc: arenas by processor, gives memory back as it ages",
-    HT_TOLD(debian, "libjemalloc-dev"),
-    HT_TOLD(library, "jemalloc"),
-    HT_TOLD(soname, "libjemalloc.so"),
+    HT_BUILD_FACT(debian, "libjemalloc-dev"),
+    HT_BUILD_FACT(library, "jemalloc"),
+    HT_BUILD_FACT(soname, "libjemalloc.so"),
     .known_by = "mallctl",
-    HT_TOLD(version_symbol, "mallctl"),
-    HT_TOLD(version_form, "mallctl"),
-    HT_TOLD(variables, "MALLOC_CONF=*|JE_MALLOC_CONF=*|_RJEM_MALLOC_CONF=*"),
+    HT_BUILD_FACT(version_symbol, "mallctl"),
+    HT_BUILD_FACT(version_form, "mallctl"),
+    HT_BUILD_FACT(variables, "MALLOC_CONF=*|JE_MALLOC_CONF=*|_RJEM_MALLOC_CONF=*"),
     .signs = "_rjem_*|je_malloc*|je_mallctl*|je_calloc|je_realloc|je_rallocx|je_free|je_sdallocx|je_arena_*|"
              "je_tcache_*|mallctl|jemalloc_*",
     .message = "<jemalloc>: ",

@@ -40,15 +40,15 @@ static const struct ht_fault faults[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_mimalloc = {
-    HT_TOLD(name, "mimalloc"),
+    HT_BUILD_FACT(name, "mimalloc"),
     .title = "mimalloc: free lists by page, of each thread",
-    HT_TOLD(debian, "libmimalloc-dev"),
-    HT_TOLD(library, "mimalloc"),
-    HT_TOLD(soname, "libmimalloc.so"),
+    HT_BUILD_FACT(debian, "libmimalloc-dev"),
+    HT_BUILD_FACT(library, "mimalloc"),
+    HT_BUILD_FACT(soname, "libmimalloc.so"),
     .known_by = "mi_process_info",
-    HT_TOLD(version_symbol, "mi_version"),
-    HT_TOLD(version_form, "number"),
-    HT_TOLD(variables, "MIMALLOC_*"),
+    HT_BUILD_FACT(version_symbol, "mi_version"),
+    HT_BUILD_FACT(version_form, "number"),
+    HT_BUILD_FACT(variables, "MIMALLOC_*"),
     // Not all that begin with mi_ and _mi_: MyISAM has such functions, too.
     .signs = "mi_malloc*|mi_zalloc*|mi_calloc*|mi_realloc*|mi_rezalloc*|mi_free*|mi_heap_*|mi_theap_*|"
              "_mi_malloc_*|_mi_heap_*|_mi_segment_*|_mi_arena*",

@@ -1,9 +1,9 @@
 #include "allocator.h"
 
 const struct ht_allocator ht_allocator_null = {
-    HT_TOLD(name, "null"),
+    HT_BUILD_FACT(name, "null"),
     .title = "no allocator: hands out addresses, and so measures the harness",
-    HT_TOLD(soname, "libheaptape_null.so"),
+    HT_BUILD_FACT(soname, "libheaptape_null.so"),
     .known_by = "ht_null_replaying",
     .is_floor = true,
     .is_null = true,

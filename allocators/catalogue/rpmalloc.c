@@ -22,16 +22,16 @@ static const struct ht_fault faults[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_rpmalloc = {
-    HT_TOLD(name, "rpmalloc"),
+    HT_BUILD_FACT(name, "rpmalloc"),
     .title = "rpmalloc: spans of 64 KiB in caches of each thread, without locks",
-    HT_TOLD(soname, "librpmalloc.so"),
+    HT_BUILD_FACT(soname, "librpmalloc.so"),
     .known_by = "rpmalloc_global_statistics",
     .signs = "rpmalloc*|_rpmalloc_*|rpaligned_*|rpfree",
-    HT_TOLD(crate, "rpmalloc-sys"),
-    HT_TOLD(crate_version, "1.4.3"),
-    HT_TOLD(crate_sources, "rpmalloc/rpmalloc/rpmalloc.c"),
-    HT_TOLD(crate_includes, "rpmalloc/rpmalloc"),
-    HT_TOLD(crate_flags, "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
+    HT_BUILD_FACT(crate, "rpmalloc-sys"),
+    HT_BUILD_FACT(crate_version, "1.4.3"),
+    HT_BUILD_FACT(crate_sources, "rpmalloc/rpmalloc/rpmalloc.c"),
+    HT_BUILD_FACT(crate_includes, "rpmalloc/rpmalloc"),
+    HT_BUILD_FACT(crate_flags, "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
                          "-DENABLE_OVERRIDE=1"),
     .version = ht_built_version,
     .statistics = statistics,

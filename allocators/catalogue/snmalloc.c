@@ -29,23 +29,23 @@ static const struct ht_fault faults[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_snmalloc = {
-    HT_TOLD(name, "snmalloc"),
+    HT_BUILD_FACT(name, "snmalloc"),
     .title = "snmalloc: frees of other threads' blocks are messages to them",
-    HT_TOLD(soname, "libsnmalloc.so"),
+    HT_BUILD_FACT(soname, "libsnmalloc.so"),
     .known_by = "__malloc_end_pointer",
     .signs = "sn_malloc*|sn_rust_*|_ZN8snmalloc*",
-    HT_TOLD(crate, "snmalloc-sys"),
-    HT_TOLD(crate_version, "0.7.6"),
-    HT_TOLD(crate_sources, "upstream/src/snmalloc/override/malloc.cc upstream/src/snmalloc/override/new.cc "
+    HT_BUILD_FACT(crate, "snmalloc-sys"),
+    HT_BUILD_FACT(crate_version, "0.7.6"),
+    HT_BUILD_FACT(crate_sources, "upstream/src/snmalloc/override/malloc.cc upstream/src/snmalloc/override/new.cc "
                            "upstream/src/snmalloc/override/malloc-extensions.cc"),
-    HT_TOLD(crate_includes, "upstream/src"),
-    HT_TOLD(crate_flags, "-std=c++20 -include stddef.h -O3 -DNDEBUG -mcx16 -mprfchw -fno-rtti "
+    HT_BUILD_FACT(crate_includes, "upstream/src"),
+    HT_BUILD_FACT(crate_flags, "-std=c++20 -include stddef.h -O3 -DNDEBUG -mcx16 -mprfchw -fno-rtti "
                          "-fomit-frame-pointer -ffunction-sections -ftls-model=initial-exec "
                          "-DSNMALLOC_USE_WAIT_ON_ADDRESS=1 -DSNMALLOC_HAS_LINUX_FUTEX_H "
                          "-DSNMALLOC_HAS_LINUX_RANDOM_H -DSNMALLOC_PLATFORM_HAS_GETENTROPY "
                          "-DSNMALLOC_PTHREAD_ATFORK_WORKS -DSNMALLOC_USE_CXX11_THREAD_ATEXIT_DIRECT "
                          "-DSNMALLOC_CHECK_LOADS=false -DSNMALLOC_PAGEID=false"),
-    HT_TOLD(crate_link_flags, "-static-libstdc++ -Wl,--exclude-libs,ALL"),
+    HT_BUILD_FACT(crate_link_flags, "-static-libstdc++ -Wl,--exclude-libs,ALL"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

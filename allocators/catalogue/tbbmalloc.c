@@ -19,13 +19,13 @@ static void purge(const struct ht_server *server) {
 }
 
 const struct ht_allocator ht_allocator_tbbmalloc = {
-    HT_TOLD(name, "tbbmalloc"),
+    HT_BUILD_FACT(name, "tbbmalloc"),
     .title = "oneTBB's scalable allocator: blocks of one size by thread, in slabs of 16 KiB",
-    HT_TOLD(debian, "libtbb-dev"),
-    HT_TOLD(library, "tbbmalloc_proxy"),
-    HT_TOLD(soname, "libtbbmalloc_proxy.so"),
+    HT_BUILD_FACT(debian, "libtbb-dev"),
+    HT_BUILD_FACT(library, "tbbmalloc_proxy"),
+    HT_BUILD_FACT(soname, "libtbbmalloc_proxy.so"),
     .known_by = "__TBB_malloc_proxy",
-    HT_TOLD(variables, "TBB_MALLOC_*"),
+    HT_BUILD_FACT(variables, "TBB_MALLOC_*"),
     .signs = "scalable_*",
     .version = version,
     .purge_call = "scalable_allocation_command",

@@ -112,15 +112,15 @@ static const struct ht_knob knobs[] = {
     {0}};
 
 const struct ht_allocator ht_allocator_tcmalloc = {
-    HT_TOLD(name, "tcmalloc"),
+    HT_BUILD_FACT(name, "tcmalloc"),
     .title = "gperftools' tcmalloc: size classes with thread caches, keeps what was freed",
-    HT_TOLD(debian, "libgoogle-perftools-dev"),
-    HT_TOLD(library, "tcmalloc_minimal"),
-    HT_TOLD(soname, "libtcmalloc_minimal.so"),
+    HT_BUILD_FACT(debian, "libgoogle-perftools-dev"),
+    HT_BUILD_FACT(library, "tcmalloc_minimal"),
+    HT_BUILD_FACT(soname, "libtcmalloc_minimal.so"),
     .known_by = "MallocExtension_GetNumericProperty",
-    HT_TOLD(version_symbol, "tc_version"),
-    HT_TOLD(version_form, "text"),
-    HT_TOLD(variables, "TCMALLOC_*"),
+    HT_BUILD_FACT(version_symbol, "tc_version"),
+    HT_BUILD_FACT(version_form, "text"),
+    HT_BUILD_FACT(variables, "TCMALLOC_*"),
     .signs = "tc_malloc*|tc_free*|tc_new*|tc_delete*|TCMallocInternal*|MallocExtension_*|_ZN8tcmalloc*",
     .message = "tcmalloc: allocation failed",
     .version = version,

@@ -27,7 +27,7 @@ def catalogue(tools: Tools) -> list[dict]:
 def test_every_file_of_the_catalogue_is_listed(catalogue: list[dict]) -> None:
     files = (ROOT / "allocators" / "catalogue").glob("*.c")
     named = {name for path in files
-             for name in re.findall(r'^    HT_TOLD\(name, "([^"]+)"\),$', path.read_text(), re.MULTILINE)}
+             for name in re.findall(r'^    HT_BUILD_FACT\(name, "([^"]+)"\),$', path.read_text(), re.MULTILINE)}
     assert named == {one["name"] for one in catalogue}
 
 
