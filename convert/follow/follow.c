@@ -388,12 +388,29 @@ static void close_all(struct follower *f) {
     free(f->state_path);
 }
 
-// The header names the trace in full: the log may be read from anywhere.
-static void name_trace(struct follower *f) {
-    char folder[PATH_MAX] = "";
+// The header names the trace in full: the log may be read from anywhere. A name that does not fit is none at all:
+// cut off, it could be another trace's.
+static bool name_trace(struct follower *f) {
     const char *output = f->request->output;
-    if (*output == '/' || !getcwd(folder, sizeof folder)) *folder = 0;
-    snprintf(f->punch.trace, sizeof f->punch.trace, "%s%s%s", folder, *folder ? "/" : "", output);
+    char *folder = *output == '/' ? strdup("") : getcwd(NULL, 0);
+    int length = !folder ? -1
+                         : snprintf(f->punch.trace, sizeof f->punch.trace, "%s%s%s", folder,
+                                    *folder ? "/" : "", output);
+    free(folder);
+    if (length >= 0 && (size_t)length < sizeof f->punch.trace) return true;
+    *f->punch.trace = 0;
+    return false;
+}
+
+// A log can only have holes where its other readers learn where the records went, and nobody else follows it.
+static void allow_holes(struct follower *f, bool locked) {
+    const char *why = NULL;
+    f->punch.log = &f->log;
+    if (!name_trace(f)) why = "its header has no room for the trace's path";
+    if (!locked) why = "this file system has no locks";
+    f->punch.impossible = why != NULL;
+    if (why && !f->request->keeps_raw && !f->request->quiet)
+        ht_print(stderr, "heaptape convert: warning: %s: %s: no holes are punched\n", f->log.path, why);
 }
 
 // A state whose trace has been put in place already: its writer was killed in between.
@@ -419,14 +436,7 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
         return ht_error_input(error, f->log.path, 56, "a clock of this machine expected");
     bool locked;
     if (consumed_log_lock(&f->log, &locked, error)) return -1;
-    // Where nobody can be kept from following it too, the log stays whole.
-    f->punch.impossible = !locked;
-    if (!locked && !f->request->keeps_raw && !f->request->quiet)
-        ht_print(stderr,
-                 "heaptape convert: warning: %s: this file system has no locks: no holes are punched\n",
-                 f->log.path);
-    f->punch.log = &f->log;
-    name_trace(f);
+    allow_holes(f, locked);
     if (asprintf(&f->state_path, "%s.state", f->request->output) < 0) {
         f->state_path = NULL;
         return ht_error_system(error, f->request->output, "cannot follow");

@@ -8,7 +8,7 @@ struct hole_punch {
     const struct ht_raw_log *log;
     char trace[HT_RAW_CONSUMER_BYTES];  // where what was in the holes can be read: goes into the log's header
     bool announced;                     // the header has it
-    bool impossible;                    // this file system makes no holes
+    bool impossible;                    // in this log there must be no holes, or its file system makes none
     uint64_t bytes;                     // punched so far
 };
 

@@ -201,6 +201,23 @@ def test_punches_holes(tools: Tools, disk_with_holes: Path) -> None:
     assert dump_digest(tools, trace) == digest
 
 
+def test_trace_path_too_long_for_the_header(tools: Tools, disk_with_holes: Path) -> None:
+    """No holes: the log could not say where the records went. Cut off, the paths of both traces would be the same."""
+    log = make_log(tools, disk_with_holes / "log.mraw", 300_000)
+    folder = disk_with_holes.joinpath(*["n" * 200] * 11)
+    folder.mkdir(parents=True)
+    whole = tools.convert(log, disk_with_holes / "whole.bin")
+    before = log.read_bytes(), in_use_bytes(log)
+    for name in ("first.bin", "second.bin"):
+        done = tools.succeed(follow_command(tools, log, folder / name))
+        assert f"{log}: its header has no room for the trace's path: no holes are punched" in done.stderr.decode()
+        assert dump_digest(tools, folder / name) == dump_digest(tools, whole)
+        assert (log.read_bytes(), in_use_bytes(log)) == before
+    # Nor does a name relative to such a folder fit.
+    done = run(follow_command(tools, log, "third.bin"), cwd=folder)
+    assert done.returncode == 0 and "no holes are punched" in done.stderr.decode()
+
+
 def test_output_is_no_file(tools: Tools, tmp_path: Path) -> None:
     log, pipe = make_log(tools, tmp_path / "log.mraw", 1000), tmp_path / "pipe"
     os.mkfifo(pipe)
