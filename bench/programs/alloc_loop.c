@@ -35,12 +35,17 @@ static uint64_t next_random(uint64_t *state) {
     return *state;
 }
 
+static _Noreturn void fail(const char *what) {
+    perror(what);
+    exit(1);
+}
+
 // Small sizes are the most frequent: the range is halved 0 to 7 times.
 static char *new_block(uint64_t random) {
     uint64_t range = (SIZE_MAX_BYTES - SIZE_MIN + 1) >> (random & 7);
     size_t size = SIZE_MIN + ((random >> 3 & 0xffff) * range >> 16);
     char *block = malloc(size);
-    if (!block) abort();
+    if (!block) fail("malloc");
     *block = (char)random;
     return block;
 }
@@ -93,7 +98,7 @@ int main(int count, char **arguments) {
     // The table is not malloc's business.
     _Atomic(char *) *table = mmap(NULL, live * threads * sizeof *table, PROT_READ | PROT_WRITE,
                                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (table == MAP_FAILED) abort();
+    if (table == MAP_FAILED) fail("mmap");
     for (uint64_t i = 0; i < threads; i++) {
         _Atomic(char *) *part = table + i * live;
         work[i] = (struct work){.filled = &filled,
@@ -107,7 +112,7 @@ int main(int count, char **arguments) {
     }
     // One thread is the program's first, as in a program without threads.
     for (uint64_t i = 1; i < threads; i++)
-        if (pthread_create(&work[i].thread, NULL, run, &work[i])) abort();
+        if ((errno = pthread_create(&work[i].thread, NULL, run, &work[i]))) fail("pthread_create");
     run(&work[0]);
     for (uint64_t i = 1; i < threads; i++) pthread_join(work[i].thread, NULL);
     return 0;

@@ -2,9 +2,11 @@
 // allocator's own (tcmalloc's, jemalloc's, mimalloc's) most forms never call malloc: those are recorded here.
 #include <dlfcn.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "ops.h"
 #include "state.h"
+#include "sys.h"
 #include "wrap.h"
 
 enum new_form {
@@ -103,13 +105,23 @@ static void resolve_late(void) {
     if (t) leave(t);
 }
 
+// A throwing form may not return NULL: its caller builds an object there. Where there is no C++ library, there is neither
+// a new-handler to ask nor a bad_alloc to throw, and the program ends, as it would by an exception that nobody catches:
+// the one line that the shim ever prints, and SIGABRT, of this thread. Who handles that ends by the trap.
+static _Noreturn void end_without_memory(void) {
+    static const char why[] = "libmalloc_wrap.so: operator new: out of memory, and no C++ library to throw bad_alloc\n";
+    sys_write(STDERR_FILENO, why, sizeof why - 1);
+    sys_tgkill(sys_getpid(), sys_gettid(), SIGABRT);
+    __builtin_trap();
+}
+
 static void *do_new(enum new_form form, size_t size, size_t second, const void *third, const void *caller) {
     if (unlikely(!real.new_[form])) {
         resolve_late();
         if (!real.new_[form]) {
-            // No C++ library anywhere: memory it is, and there is nobody who could catch an exception.
+            // No C++ library anywhere: memory it is.
             void *block = form < NEW_ALIGN ? malloc(size) : aligned_alloc(second, size);
-            if (!block && form % 4 < NEW_NOTHROW) abort();
+            if (!block && form % 4 < NEW_NOTHROW) end_without_memory();
             return block;
         }
     }

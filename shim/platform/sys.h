@@ -64,6 +64,9 @@ static inline void sys_close(int fd) { raw_syscall(SYS_close, fd, 0, 0, 0, 0, 0)
 static inline long sys_read(int fd, void *to, size_t bytes) {
     return raw_syscall(SYS_read, fd, (long)to, (long)bytes, 0, 0, 0);
 }
+static inline long sys_write(int fd, const void *from, size_t bytes) {
+    return raw_syscall(SYS_write, fd, (long)from, (long)bytes, 0, 0, 0);
+}
 static inline long sys_pread(int fd, void *to, size_t bytes, uint64_t offset) {
     return raw_syscall(SYS_pread64, fd, (long)to, (long)bytes, (long)offset, 0, 0);
 }
@@ -98,6 +101,9 @@ static inline long sys_getcwd(char *to, size_t room) {
 }
 static inline uint32_t sys_getpid(void) { return (uint32_t)raw_syscall(SYS_getpid, 0, 0, 0, 0, 0, 0); }
 static inline uint32_t sys_gettid(void) { return (uint32_t)raw_syscall(SYS_gettid, 0, 0, 0, 0, 0, 0); }
+static inline void sys_tgkill(uint32_t pid, uint32_t tid, int number) {
+    raw_syscall(SYS_tgkill, pid, tid, number, 0, 0, 0);
+}
 // Memory of this process that may be none: read by the kernel, which answers where a load would fault.
 static inline bool sys_read_own(const void *from, void *to, size_t bytes) {
     struct iovec ours = {to, bytes}, theirs = {(void *)(uintptr_t)from, bytes};

@@ -26,7 +26,6 @@ IMPORTED = {
     "dladdr", "dlopen",  # the start, of C++ alone: the library that serves new stays
     "pthread_key_create", "__register_atfork", "pthread_atfork",  # the start, once
     "pthread_setspecific",  # of our own key: no memory among the first 32 keys
-    "abort",  # operator new has no other way where the real one is missing
     "_Unwind_Resume", "__gcc_personality_v0", "__cxa_finalize",  # the compiler's
 }
 IMPORTED_FULL = IMPORTED | {"getenv", "realpath"}  # mi_dupenv_s and mi_realpath are these by another name
@@ -127,6 +126,13 @@ def test_file_names_are_unique(sources: dict[str, str]) -> None:
     catalogue = [path for path in sources if path.startswith("allocators/catalogue/")]
     names = Counter(Path(path).name for path in sources if path not in catalogue)
     assert [name for name, count in names.items() if count > 1] == []
+
+
+def test_no_file_aborts(repository: Path) -> None:
+    """What can't happen is an assertion, and what can is an error that is told. The tests' programs may."""
+    paths = [path for path in tracked(repository) if path.endswith((".c", ".h", ".cpp")) and not path.startswith("tests/")]
+    assert len(paths) > 300
+    assert [path for path in paths if re.search(r"\babort\s*\(", (repository / path).read_text())] == []
 
 
 def test_folders_are_small(repository: Path) -> None:

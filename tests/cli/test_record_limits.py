@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from quick_tier import quick
 from safety_checks import (SIZE_LIMIT, STOPPED, Compared, compare, compare_mode, ending_of,
                            must_work, recorded_tallies)
-from tool_runner import (TALLY_SIZES, Argument, Tools, clean_environment, logs_in, read_tallies)
+from tool_runner import (TALLY_SIZES, Argument, Tools, clean_environment, logs_in, read_tallies, run)
 from waiting import read_byte
 
 MIB = 1 << 20
@@ -49,6 +50,18 @@ def test_file_size_limit(tools: Tools, tmp_path: Path, limit: int) -> None:
         assert 0 < compared.recorded[SIZE_AFTER] < compared.counted[SIZE_AFTER]
     else:
         compared.assert_whole()
+
+
+def test_operator_new_without_memory_or_cxx(tools: Tools, tmp_path: Path) -> None:
+    """There is nobody who could throw: one line, and the end that an uncaught exception would be. Nothing is lost."""
+    command: list[Argument] = [tools.target("limit_kinds"), tmp_path / "counts", "new_without_cxx"]
+    assert run(command).returncode == 3  # without the recorder there is no operator new at all
+    recording = tools.preload(command, tmp_path / "logs", cwd=tmp_path)
+    assert recording.outcome.status == -signal.SIGABRT
+    assert recording.outcome.stderr == (b"libmalloc_wrap.so: operator new: out of memory, "
+                                        b"and no C++ library to throw bad_alloc\n")
+    recorded = recorded_tallies(tools, recording.logs, tmp_path)
+    assert recorded[SIZE_BEFORE] == read_tallies(tmp_path / "counts")[SIZE_BEFORE] == 1
 
 
 def test_record_tells_of_the_limit(tools: Tools, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 // Programs under limits, which a recorder shares with them. What a mode could allocate goes as one number
 // into the file REPORT, since it need not be the same to the last block. Usage: limit_kinds COUNTS MODE
 // [REPORT]
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -147,6 +148,21 @@ static int wait_for_word(char *unused) {
     return child_status(pid) == 4 ? 75 : 1;
 }
 
+// operator new without a C++ library: what there is comes from the recorder alone. Its throwing form can't answer
+// that there is no memory.
+static int new_without_cxx(char *unused) {
+    (void)unused;
+    void *(*new_nothrow)(size_t, const void *) =
+        (void *(*)(size_t, const void *))dlsym(RTLD_DEFAULT, "_ZnwmRKSt9nothrow_t");
+    void *(*new_throwing)(size_t) = (void *(*)(size_t))dlsym(RTLD_DEFAULT, "_Znwm");
+    if (!new_nothrow || !new_throwing) return 3;
+    free(new_throwing(SIZE_BEFORE));
+    tally_count(SIZE_BEFORE);
+    if (new_nothrow(PTRDIFF_MAX, NULL)) return 1;
+    new_throwing(PTRDIFF_MAX);
+    return 1;
+}
+
 int main(int argc, char **argv) {
     static const struct target_mode modes[] = {{"fsize", write_to_the_limit},
                                                {"fsize_later", write_nothing_more},
@@ -155,6 +171,7 @@ int main(int argc, char **argv) {
                                                {"mlockall_by_number", lock_all_by_number},
                                                {"little_stacks", little_stacks},
                                                {"wait", wait_for_word},
+                                               {"new_without_cxx", new_without_cxx},
                                                {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }
