@@ -6,8 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum { VARIABLES_MAX = 8192, WORDS_MAX = 16 };
 
 // Shares this process's memory until it executes: nothing but the kernel is called here.

@@ -26,7 +26,7 @@ struct block {
 };
 _Static_assert(sizeof(struct block) == 32, "block");
 _Static_assert(HT_THREADS_MAX <= 1 << 24, "a block names any thread");
-static const uint64_t EVENTS_MAX = UINT64_C(1) << 37;
+#define EVENTS_MAX (UINT64_C(1) << 37)
 
 uint64_t stats_class_upper(unsigned class) {
     if (class < 5) return class;
@@ -299,9 +299,9 @@ static inline const char *make_block(struct trace_stats *stats, struct block *bl
     *block = (struct block){.bytes = bytes,
                             .time_ns = row->time_ns,
                             .allocated_before = stats->allocated_bytes,
-                            .event = row->event,
+                            .event = row->event & (EVENTS_MAX - 1),
                             .live = 1,
-                            .thread = row->thread};
+                            .thread = row->thread & (HT_THREADS_MAX - 1)};
     live_more(stats, bytes);
     stats->live_objects++;
     if (__builtin_expect(row->what & PSEUDO, 0)) {

@@ -137,7 +137,7 @@ static inline void ht_append_long(struct ht_cursor *cursor, unsigned kind, const
 
 // Bytes of the record that begins with this head.
 static inline unsigned ht_record_bytes(uint16_t head) {
-    if ((head & 15) == HT_RAW_LONG) return 2 + 8 * (head >> 8);
+    if ((head & 15) == HT_RAW_LONG) return 2 + 8u * (head >> 8);
     unsigned fields = (head & 15) == HT_RAW_MODIFIER ? 2 : 3, bits = 16;
     for (unsigned i = 0; i < fields; i++) {
         unsigned code = head >> (4 + 4 * i) & 15;

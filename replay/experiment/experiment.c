@@ -385,8 +385,8 @@ static uint32_t allowed_cpus(const struct ht_experiment *x, int *cpus) {
     uint32_t count = 0;
     if (x->built->form->streams * x->built->side_by_side > 1 || sched_getaffinity(0, sizeof set, &set))
         return 0;
-    for (int i = 0; i < CPU_SETSIZE && count < HT_SCHEDULE_CPUS; i++) {
-        if (CPU_ISSET(i, &set)) cpus[count++] = i;
+    for (unsigned i = 0; i < CPU_SETSIZE && count < HT_SCHEDULE_CPUS; i++) {
+        if (CPU_ISSET(i, &set)) cpus[count++] = (int)i;
     }
     return count;
 }

@@ -3,8 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-extern char **environ;
+#include <unistd.h>
 
 enum { OWN_VARIABLES = 7 + HT_KNOB_CHOICES_MAX };
 

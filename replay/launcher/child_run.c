@@ -155,7 +155,7 @@ static void pin(int cpu) {
     cpu_set_t set;
     CPU_ZERO(&set);
     if (cpu < 0) return;
-    CPU_SET(cpu, &set);
+    CPU_SET((unsigned)cpu, &set);
     // A processor that has gone meanwhile is no reason not to run.
     sched_setaffinity(0, sizeof set, &set);
 }

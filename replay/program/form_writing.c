@@ -60,9 +60,9 @@ static int mark_timed(struct writing *writing, struct ht_stream_state *stream, c
                      (size_t)number + 1, sizeof *built->reading_points)) {
         return -1;
     }
-    uint64_t most = (1ull << 56) - 1;
-    built->reading_points[number] =
-        (struct ht_reading_point){.bytes = bytes < most ? bytes : most, .function = op->function};
+    const uint64_t most = (1ull << 56) - 1;
+    built->reading_points[number] = (struct ht_reading_point){
+        .bytes = (bytes < most ? bytes : most) & most, .function = (uint8_t)op->function};
     built->form->readings++;
     ht_stream_put(stream, ht_word_mark(HT_MARK_TIMED, number));
     return 0;

@@ -48,7 +48,6 @@ static json_t *trace_json(const struct ht_run_result *line) {
 // Knobs in force, as the allocator tells them; those that were asked for and that it can't tell; and those
 // that the environment sets, which the child inherits.
 static json_t *knobs_json(const struct ht_choice *choice) {
-    extern char **environ;
     json_t *knobs = json_object();
     const struct ht_knob *table = choice->kind ? choice->kind->knobs : NULL;
     for (size_t i = 0; table && table[i].name; i++) {

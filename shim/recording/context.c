@@ -3,6 +3,7 @@
 #include <link.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
@@ -12,8 +13,6 @@
 #include "real.h"
 #include "sys.h"
 #include "text.h"
-
-extern char **environ;
 
 // The strings end with a zero byte each; a value that does not fit is cut.
 static void put(struct text *text, const char *key, const char *value) {

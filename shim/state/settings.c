@@ -3,13 +3,12 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 #include "file_systems.h"
 #include "real.h"
 #include "stamp.h"
 #include "sys.h"
-
-extern char **environ;
 
 struct settings settings;
 

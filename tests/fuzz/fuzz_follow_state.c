@@ -116,7 +116,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     while (input.left >= 3) {
         uint8_t edit[3];
         fuzz_take(&input, edit, sizeof edit);
-        edited[(edit[0] | edit[1] << 8) % count] ^= edit[2];
+        edited[(edit[0] | (size_t)edit[1] << 8) % count] ^= edit[2];
     }
     uint64_t checksum = XXH64(edited, count - sizeof checksum, 0);
     memcpy(edited + count - sizeof checksum, &checksum, sizeof checksum);

@@ -1,13 +1,12 @@
 // The recorder's settings, from an environment that anybody may have set: lines NAME=VALUE.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fuzz_input.h"
 #include "settings.h"
 
 enum { VARIABLES_MAX = 8, TEXT_BYTES_MAX = 1 << 16 };
-
-extern char **environ;
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     char *variable[VARIABLES_MAX + 1] = {NULL}, **kept = environ;

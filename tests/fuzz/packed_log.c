@@ -46,7 +46,7 @@ void packed_log_unpack(struct fuzz_input *input, int fd) {
         uint32_t pages = 1 + fuzz_take_byte(input) % CHUNK_PAGES_MAX, bytes = pages * HT_CHUNK_ALIGN;
         uint32_t count = fuzz_take_byte(input);
         count |= (uint32_t)fuzz_take_byte(input) << 8;
-        count %= bytes - sizeof chunk + 1;
+        count %= bytes - (uint32_t)sizeof chunk + 1;
         fuzz_take(input, &chunk, sizeof chunk);
         if (count > input->left) count = (uint32_t)input->left;
         fuzz_take(input, records, count);

@@ -31,14 +31,14 @@ static void read_cell(struct ht_cell *cell) {
 static void print_figure(const struct ht_comparison *c, enum ht_figure figure) {
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_estimate *e = ht_estimate_of(&c->allocators[i], figure);
-        printf("estimate %d %zu %.17g %.17g %zu %.17g %.17g %.17g %.17g %.17g %d %.17g %zu\n", figure, i, e->median, e->minimum,
+        printf("estimate %u %zu %.17g %.17g %zu %.17g %.17g %.17g %.17g %.17g %u %.17g %zu\n", figure, i, e->median, e->minimum,
                e->ratio.count, e->ratio.estimate, e->ratio.low, e->ratio.high, e->widened.low, e->widened.high, e->verdict,
                e->more_rounds, e->outliers_count);
     }
     const struct ht_interval *control = &c->controls[figure];
-    printf("control %d %.17g %.17g %.17g %zu\n", figure, control->estimate, control->low, control->high, control->count);
+    printf("control %u %.17g %.17g %.17g %zu\n", figure, control->estimate, control->low, control->high, control->count);
     struct ht_standing standing = ht_standing_of(c, figure);
-    printf("leader %d %d", figure, standing.leader);
+    printf("leader %u %d", figure, standing.leader);
     for (size_t i = 0; i < c->count; i++) {
         if (standing.tied[i]) printf(" %zu", i);
     }

@@ -15,7 +15,7 @@ static void seal(void) {
     filter_install_by_prctl(&filter);
 }
 
-static void work(int size) {
+static void work(size_t size) {
     tally_churn(size, 2000);
     free(malloc(1 << 20));
 }

@@ -23,7 +23,7 @@ static void one_call(void) {
 
 // Many chunks of the log begin.
 static void many_calls(void) {
-    for (int i = 0; i < 300000; i++) {
+    for (unsigned i = 0; i < 300000; i++) {
         kept = malloc(100 + i % 3000);
         *(volatile char *)kept = 1;
         free(kept);

@@ -8,7 +8,7 @@ enum { SIZE_MAIN = 7950, SIZE_THREAD };
 
 static const char *file;
 
-static void go_on(int size) {
+static void go_on(size_t size) {
     void *kept[16] = {NULL};
     for (int i = 0; !access(file, F_OK); i = (i + 1) % 16) {
         free(kept[i]);  // blocks live across every pause

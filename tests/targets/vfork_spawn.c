@@ -7,8 +7,6 @@
 
 enum { SIZE_PARENT = 7300, SIZE_IMAGE, SIZE_BORROWED };
 
-extern char **environ;
-
 static int wait_for(pid_t pid) {
     int status;
     if (waitpid(pid, &status, 0) != pid || !WIFEXITED(status)) target_fail("a child is lost");

@@ -42,6 +42,8 @@ static int lease_noticed(int fd, int command, long argument) {
     }
     return (int)result;
 }
+int __wrap_fcntl(int fd, int command, long argument);
+int __wrap_fcntl64(int fd, int command, long argument);
 int __wrap_fcntl(int fd, int command, long argument) { return lease_noticed(fd, command, argument); }
 int __wrap_fcntl64(int fd, int command, long argument) { return lease_noticed(fd, command, argument); }
 

@@ -61,7 +61,7 @@ static void every_bucket_holds_its_own_values(void **state) {
     for (unsigned bit = 0; bit < 47; bit++) {
         for (int around = -1; around <= 1; around++) {
             struct ht_histogram histogram = {0};
-            uint64_t value = (1ull << bit) + (uint64_t)around;
+            uint64_t value = (UINT64_C(1) << bit) + (uint64_t)around;
             ht_histogram_add(&histogram, value, 1);
             ht_histogram_add(&histogram, UINT64_MAX, 1);
             double told = ht_histogram_quantile(&histogram, 0.5);

@@ -33,9 +33,10 @@ static bool in_vdso(uintptr_t address) {
     return trap.vdso && address >= trap.vdso && address - trap.vdso < VDSO_BYTES_MAX;
 }
 
+extern const char __executable_start, etext;  // the linker's
+
 // The harness's own code is the executable's.
 static bool is_ours(uintptr_t address) {
-    extern const char __executable_start, etext;
     return address >= (uintptr_t)&__executable_start && address < (uintptr_t)&etext;
 }
 
