@@ -61,7 +61,7 @@ def versions(recipe: Recipe) -> str:
     try:
         asked = subprocess.run(
             ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", recipe.package, *recipe.more],
-            capture_output=True, text=True)
+            capture_output=True, text=True, check=False)
     except FileNotFoundError:
         return "of an unknown version"
     return ", ".join(asked.stdout.splitlines()) or f"{recipe.package} is not installed as a package"

@@ -30,9 +30,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.compatibility.programs import ONE_SHOT, SERVERS, Program  # noqa: E402
-from bench.compatibility.run import (  # noqa: E402
-    REPOSITORY, TIMEOUT_S, Bench, Run, find_program, orphans_become_ours)
+from bench.compatibility.programs import ONE_SHOT, SERVERS, Program
+from bench.compatibility.run import (
+    REPOSITORY,
+    TIMEOUT_S,
+    Bench,
+    Run,
+    find_program,
+    orphans_become_ours,
+)
 
 PROGRAMS = [*ONE_SHOT, *SERVERS]
 HEADER_FIELDS = {"parent_pid": 32, "state": 128, "stop_reason": 132}  # docs/raw-log-format.md
@@ -131,7 +137,7 @@ def describe_difference(plain: Run, other: Run, how: str) -> str:
         return f"{other.left_running} left running under {how}, {plain.left_running} without"
     if other.status != plain.status:
         return f"status {other.status} under {how}, {plain.status} without"
-    lines = zip(plain.output.splitlines() + [b""], other.output.splitlines() + [b""])
+    lines = zip(plain.output.splitlines() + [b""], other.output.splitlines() + [b""], strict=False)
     first = next(((a, b) for a, b in lines if a != b), (b"", b""))
     return f"output under {how}: {first[1][:80]!r}, without: {first[0][:80]!r}"
 
@@ -169,7 +175,7 @@ def judge(row: Row, program: Program, runs: Sequence[tuple[str, Run]]) -> None:
     row.same_output = all(run.output == first.output for _, run in runs)
     row.same_status = all(run.status == first.status for _, run in runs)
     under = [run for way, run in runs if way == "preload"]
-    row.slowdown = statistics.median(b.cpu_s / max(a.cpu_s, 0.01) for a, b in zip(alone, under))
+    row.slowdown = statistics.median(b.cpu_s / max(a.cpu_s, 0.01) for a, b in zip(alone, under, strict=True))
     logs, remarks = row.all_logs, []
     if different := [(way, run) for way, run in runs if run.outcome() != first.outcome()]:
         remarks.append(describe_difference(first, different[0][1], f"'{different[0][0]}'"))

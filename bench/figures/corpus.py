@@ -22,9 +22,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.compatibility.compatibility import PROGRAMS  # noqa: E402
-from bench.compatibility.run import REPOSITORY, Bench, find_program, orphans_become_ours  # noqa: E402
-from bench.programs.workloads import FULL, make_group  # noqa: E402
+from bench.compatibility.compatibility import PROGRAMS
+from bench.compatibility.run import REPOSITORY, Bench, find_program, orphans_become_ours
+from bench.programs.workloads import FULL, make_group
 
 RECIPES = REPOSITORY / "bench" / "figures" / "encoding_corpus.toml"
 

@@ -25,6 +25,7 @@ sys.path.insert(0, str(REPOSITORY / "analysis"))
 
 import encoding_candidates as ways  # noqa: E402
 from encoding_blocks import WAYS, Block, code_slots, read_blocks  # noqa: E402
+
 from heaptape import read_trace  # noqa: E402
 from heaptape.trace.sections import DIRECTORY, SECTION, Kind  # noqa: E402
 

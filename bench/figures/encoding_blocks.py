@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from heaptape import ops, read_trace
 from numpy.typing import NDArray
+
+from heaptape import ops, read_trace
 
 Ints = NDArray[np.int64]
 EXPLICIT, OWN = 1, 0  # a birth whose slot is told, a name whose slot is told

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import zstandard
 from encoding_blocks import THREAD, Block, Codes, Ints
-from heaptape import ops
 from numpy.typing import NDArray
+
+from heaptape import ops
 
 STORED_BYTES_MAX = 24  # below that a frame costs more than it saves
 TOKENS = 256

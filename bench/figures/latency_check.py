@@ -38,7 +38,7 @@ def every_call(build: Path, text: Path, into: Measured) -> None:
                           check=True)
     for line in done.stdout.splitlines():
         function, _, *values = line.split()
-        for name, value in zip(PERCENTILES, values):
+        for name, value in zip(PERCENTILES, values, strict=True):
             into[function][name].append(float(value))
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "analysis"))
 
-from heaptape import read_trace  # noqa: E402
-from heaptape.trace.reader import EVENT_COLUMNS  # noqa: E402
+from heaptape import read_trace
+from heaptape.trace.reader import EVENT_COLUMNS
 
 
 def main() -> int:

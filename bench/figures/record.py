@@ -27,14 +27,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from bench.figures import recorders as all_recorders  # noqa: E402
-from bench.figures.cost_table import (  # noqa: E402
-    figures, print_table, print_thread_ratios, thread_ratios)
-from bench.figures.recorders import Recorder  # noqa: E402
-from bench.figures.runs import (  # noqa: E402
-    COUNTED_WORKLOADS, Runner, count_group, measure_group, talk)
-from bench.programs import workloads as all_workloads  # noqa: E402
-from bench.programs.workloads import Unavailable, Workload  # noqa: E402
+from bench.figures import recorders as all_recorders
+from bench.figures.cost_table import figures, print_table, print_thread_ratios, thread_ratios
+from bench.figures.recorders import Recorder
+from bench.figures.runs import COUNTED_WORKLOADS, Runner, count_group, measure_group, talk
+from bench.programs import workloads as all_workloads
+from bench.programs.workloads import Unavailable, Workload
 
 
 def file_system(folder: Path) -> str:

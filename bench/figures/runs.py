@@ -79,8 +79,7 @@ class Runner:
         recorder.before_run(output)
         done = subprocess.run([self.build / "bench" / "measure_run",
                                *settings(workload, recorder, output), *workload.command],
-                              env=clean_environment(), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, check=True)
+                              env=clean_environment(), capture_output=True, check=True)
         used = json.loads(done.stdout)
         if used["status"]:
             sys.exit(f"record: {workload.command[0]} ended with status {used['status']} under "

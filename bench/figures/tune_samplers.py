@@ -23,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "analysis"))
 
 import optuna
+
 from heaptape.tune.front import hypervolume
 from heaptape.tune.space import Config, searched_knobs
 from heaptape.tune.study import SCREENED_SHARE, Study, make_sampler

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from heaptape.base.files import write_whole
 from heaptape.report.svg import Drawing, nice_ticks
 from heaptape.results.curves import thin

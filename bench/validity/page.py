@@ -6,8 +6,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+from bench.validity.totals import (
+    Result,
+    Totals,
+    Worst,
+    baseline_ns,
+    differences,
+    measured,
+    ranks_agree,
+    totals,
+)
+
 from heaptape.base.units import MISSING, byte_count, count, decimal, nanoseconds, percent
-from bench.validity.totals import Result, Totals, Worst, baseline_ns, differences, measured, ranks_agree, totals
 
 GOALS = {"peak": (0.025, 0.10), "mean": (0.05, 0.15)}  # median and worst
 RANKS_GOAL, SIGNS_GOAL, SPEARMAN_GOAL, SAVING_GOAL, CURVE_GOAL = 0.9, 0.9, 0.9, 0.25, 0.05

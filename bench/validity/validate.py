@@ -26,11 +26,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
-from heaptape.base.files import write_whole  # noqa: E402
-
 from bench.validity.curves import draw_curves, few_points  # noqa: E402
 from bench.validity.page import page, readme_table, totals_table  # noqa: E402
 from bench.validity.run import Failed, PassedOver, validate_one  # noqa: E402
+
+from heaptape.base.files import write_whole  # noqa: E402
 
 PROGRAMS = ROOT / "bench" / "validity" / "programs.toml"
 KEYS = {"does", "needs", "setup", "command", "start", "ready", "load", "stop", "process", "unprivileged", "env", "note"}

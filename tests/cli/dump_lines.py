@@ -43,7 +43,7 @@ class Event:
 
     @property
     def ends(self) -> bool:
-        return self.variant == "released" or self.is_free and self.variant == "plain"
+        return self.variant == "released" or (self.is_free and self.variant == "plain")
 
     @property
     def resizes(self) -> bool:

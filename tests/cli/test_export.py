@@ -269,10 +269,10 @@ def every_op() -> bytes:
     frees = {5, 11, 12, 13, 30, *range(18, 26)}
     for number in range(4_000):
         function, variant = source.choice(kinds)
-        needs = (function in frees or function in (3, 4)) and variant == 0 or variant == 3
+        needs = ((function in frees or function in (3, 4)) and variant == 0) or variant == 3
         if needs and not live:
             continue
-        ends = function in frees and variant == 0 or variant == 3
+        ends = (function in frees and variant == 0) or variant == 3
         slot = live[source.randrange(len(live))] if needs else number + 1
         if ends:
             live.remove(slot)

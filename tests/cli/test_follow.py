@@ -398,8 +398,8 @@ def test_interrupted_conversion_leaves_nothing(tools: Tools, tmp_path: Path) -> 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         command = [tools.heaptape, "convert", "-q", log, "-o", tmp_path / "t.bin"]
         converter = subprocess.Popen(command, env=clean_environment())
-        wait_until(lambda: list(tmp_path.glob("t.bin.partial.*")) or converter.poll() is not None, "a partial file",
-                   every_s=0.001)
+        wait_until(lambda ended=converter.poll: list(tmp_path.glob("t.bin.partial.*")) or ended() is not None,
+                   "a partial file", every_s=0.001)
         converter.send_signal(number)
         assert converter.wait(60) == -number
         assert sorted(p.name for p in tmp_path.iterdir()) == ["log.mraw"]

@@ -12,11 +12,11 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
-import naive_writer  # noqa: E402
-from naive_writer import Event, TraceSpec  # noqa: E402
+import naive_writer
+from naive_writer import Event, TraceSpec
 
-from quick_tier import quick  # noqa: E402
-from tool_runner import Tools, clean_environment, run  # noqa: E402
+from quick_tier import quick
+from tool_runner import Tools, clean_environment, run
 
 HOSTILE = "x\x1b]0;TITLE\x07\x1b[2J\r\x08\x7f\u009b31m\u202edesrever\u2066\u2028\u061cend"
 DANGEROUS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -32,8 +32,7 @@ def assert_harmless(done: subprocess.CompletedProcess[bytes], status: int | None
 
 
 def hostile_trace(folder: Path) -> Path:
-    context = {key: HOSTILE for key in ("command", "executable", "allocator_name", "allocator_version", "stopped", "source",
-                                        "source_format", "run", "bypassed_by", "env.LD_LIBRARY_PATH")}
+    context = dict.fromkeys(("command", "executable", "allocator_name", "allocator_version", "stopped", "source", "source_format", "run", "bypassed_by", "env.LD_LIBRARY_PATH"), HOSTILE)
     events = [Event(1, 0, 0, 0, 1, 100), Event(2, 0, 0, 10, 2, 3, 5), Event(5, 0, 0, 50, 1), Event(18, 0, 1, 60, 2)]
     spec = TraceSpec(events, context | {"page_bytes": 4096, "pid": 7, "time": "nominal", "sliced_from": {"trace": HOSTILE}},
                      threads=[(7, 0, 0, 3, 60, 0, "\x1b[31mEV\u202e"), (8, 3, 60, 1, 60, 0, "\x9b\r\x07")])

@@ -76,7 +76,7 @@ def test_recorded_time_and_residency(tools: Tools, tmp_path: Path) -> None:
         ends = opened.threads["end_ns"].tolist()
         ended = opened.threads["ended"].tolist()
     # Event 2 ended with 8,192 resident bytes, event 0 with 4,097; small blocks do not matter.
-    assert sorted(zip(rows["birth_event"], rows["pages_at_end"])) == [(0, 2), (2, 2)]
+    assert sorted(zip(rows["birth_event"], rows["pages_at_end"], strict=True)) == [(0, 2), (2, 2)]
     assert ended == [False, True] and ends[1] == 5000009000 - 5000000190
 
 

@@ -127,7 +127,7 @@ def test_an_ignored_signal_is_ignored(tools: Tools, tmp_path: Path) -> None:
     """Under nohup, say."""
     program = subprocess.Popen([tools.heaptape, "convert", "-q", "-", "-o", tmp_path / "out"],
                                stdin=subprocess.PIPE, env=clean_environment(),
-                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+                               preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))  # noqa: PLW1509  no thread is running
     assert program.stdin is not None
     program.stdin.write(ENOUGH)
     program.stdin.flush()

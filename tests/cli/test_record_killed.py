@@ -79,7 +79,7 @@ def assert_nothing_lost(tools: Tools, folder: Path, log: Path) -> None:
     read_trace = pytest.importorskip("heaptape.trace.reader").read_trace
     tools.convert_clean(log, folder / "t.bin")
     with read_trace(folder / "t.bin") as trace:
-        recorded = dict(zip(trace.threads["tid"], trace.threads["calls"]))
+        recorded = dict(zip(trace.threads["tid"], trace.threads["calls"], strict=True))
     for tid, counted in calls_of_writers(folder / "counts").items():
         # The one call in flight may be in the log and not yet counted. A thread may have done nothing yet.
         calls = recorded.get(tid, 0)

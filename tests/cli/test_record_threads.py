@@ -74,7 +74,7 @@ def test_threads_keep_their_kernel_ids(tools: Tools, tmp_path: Path) -> None:
     record_and_compare(tools, tmp_path, "threads_exchange", 100_000, 4)
     counted = json.loads((tmp_path / "counted.json").read_text())["threads"]
     with read_trace(tmp_path / "t.bin") as trace:
-        recorded = dict(zip(trace.threads["tid"], trace.threads["calls"]))
+        recorded = dict(zip(trace.threads["tid"], trace.threads["calls"], strict=True))
     own = {thread["tid"]: sum(thread["calls"].values()) for thread in counted}
     assert set(recorded) == set(own)
     # The markers make four calls; libc makes some when a thread begins and ends.

@@ -34,7 +34,7 @@ class Bench:
         return [row for row in replay_traces.rows(results) if row["allocator"]["name"] != "null"]
 
     def row(self, pass_name: str, *options: Argument, **more) -> Row:
-        row, = [row for row in self.rows("--pass", pass_name, *options, **more)]
+        [row] = self.rows("--pass", pass_name, *options, **more)
         return row
 
     def said(self, *options: Argument) -> tuple[str, str]:

@@ -38,7 +38,7 @@ def whole_runs(tools: Tools, trace: Path, alloc: str, results: Path, *more: str)
     results.unlink(missing_ok=True)
     runs = tools.replay(trace, alloc, results, *more)
     once = [r for r in runs if not r["control"]]
-    assert len(once) == 2 * len(set(r["allocator"]["name"] for r in once)), "a run of each pass"
+    assert len(once) == 2 * len({r["allocator"]["name"] for r in once}), "a run of each pass"
     for one in runs:
         assert (one["failures"], one["problem"]) == (0, None)
         assert one["trace"]["events"] == events

@@ -100,7 +100,7 @@ def holds_all(form: Format, events: list[Event]) -> bool:
     functions = {*form.functions, "realloc", "free"}
     return (all(event.function in functions and event.function not in PSEUDO for event in events)
             and (form.threads or {event.thread for event in events} == {0})
-            and (form.null_operands and form.name != "rep"
+            and ((form.null_operands and form.name != "rep")
                  or all(event.variant != "null" for event in events))
             and not any(event.variant in ("foreign", "failed", "released") for event in events)
             and not (form.count_is_one and any(event.extra != 1 for event in events

@@ -87,7 +87,7 @@ class Model:
         self.follow(event)
 
     def emit(self, event: Event, thread: int, inside: bool) -> None:
-        if event.makes or event.resizes and not inside:
+        if event.makes or (event.resizes and not inside):
             self.born += 1
             self.name[event.slot], self.owner[event.slot] = self.born, thread
             self.put(event, thread, self.born, "foreign" if event.resizes else None)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "analysis"))
 
-from heaptape.__main__ import main  # noqa: E402
+from heaptape.__main__ import main
 
 
 def run_here(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
 
-import naive_writer as writer  # noqa: E402
-import xxhash  # noqa: E402
-import zstandard  # noqa: E402
-from naive_writer import ColumnSpec, Event  # noqa: E402
+import naive_writer as writer
+import xxhash
+import zstandard
+from naive_writer import ColumnSpec, Event
 
 CONTEXT, EVENTS, SAMPLES, TOTALS, INDEX = 1, 2, 3, 6, 7
 TOKEN, THREAD, LENGTH, TIME, LONG, OP, CODE, WHOLE_SIZE, WHOLE_EXTRA, NAMED, SLOT, SIZE, EXTRA = range(1, 14)
@@ -167,7 +167,7 @@ def others() -> dict[str, bytes]:
     """Texts, the rare facts, and what only a replay can find."""
     good, nothing = two_events(), writer.encode_json(CONTEXT, {})
     bomb = writer.encode_section(CONTEXT, [ColumnSpec(1, [0] * ((1 << 20) + 1), width=0)], 0)
-    hollow = writer.encode_section(SAMPLES, [entry for entry in (ColumnSpec(i, []) for i in range(1, 7))], 65_536)
+    hollow = writer.encode_section(SAMPLES, [ColumnSpec(i, []) for i in range(1, 7)], 65_536)
     for column in range(1, 7):
         hollow = sealed(patched(hollow, SECTION_BYTES + ENTRY_BYTES * (column - 1) + 4, struct.pack("<I", 65_536)))
     return {

@@ -62,10 +62,10 @@ def _sound_events(count: int) -> list[Event]:
     kinds = sorted(key for key in CARRIES if key[0] != 31)
     for number in range(count):
         function, variant = source.choice(kinds)
-        needs = function in _FREES and variant == 0 or function in _REALLOCS and variant in (0, 3)
+        needs = (function in _FREES and variant == 0) or (function in _REALLOCS and variant in (0, 3))
         if needs and not live:
             continue
-        ends = function in _FREES and variant == 0 or variant == 3
+        ends = (function in _FREES and variant == 0) or variant == 3
         slot = live[source.randrange(len(live))] if needs else number + 1
         if ends:
             live.remove(slot)

@@ -97,7 +97,7 @@ def test_a_browser_opens_it_without_a_request_and_nothing_is_wider_than_the_page
         [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files", "--window-size=1400,1000",
          f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", (tmp_path / "frame.html").as_uri()],
         capture_output=True, text=True, timeout=120, check=False)
-    assert f'data-found="hidden 0 fetched 0"' in done.stdout, done.stdout[:300] + done.stderr[-500:]
+    assert 'data-found="hidden 0 fetched 0"' in done.stdout, done.stdout[:300] + done.stderr[-500:]
 
 
 @pytest.mark.parametrize("points", quick([2_000], [2_000, 20_000]))

@@ -98,7 +98,7 @@ def _every_op(count: int) -> list[Event]:
         realloc, ends = function in (3, 4), variant == 3
         frees = function in (5, 11, 12, 13, *range(18, 26))
         needs = (frees or realloc) and variant in (0, 3) and "S" in shape
-        ends = ends or needs and frees
+        ends = ends or (needs and frees)
         if needs and not live:
             continue
         slot = source.choice(live) if needs else len(events) + 1 if "S" in shape else 0

@@ -94,9 +94,9 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
     placed = [0.0] * len(wanted)
     for centre, members in groups:
         half = gap * (len(members) - 1) / 2
-        centre = max(low + half, min(high - half, centre)) if high - low >= 2 * half else (low + high) / 2
+        middle = max(low + half, min(high - half, centre)) if high - low >= 2 * half else (low + high) / 2
         for place, index in enumerate(members):
-            placed[index] = centre - half + place * gap
+            placed[index] = middle - half + place * gap
     return _push_apart(placed, order, gap, high)
 
 

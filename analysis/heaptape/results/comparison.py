@@ -111,8 +111,8 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 def paired_ratios(values: pd.Series, base: pd.Series) -> Floats:
     """One ratio for each round that has both figures, shape (rounds,). A round with a figure that is not above 0, such as the
     time of few calls on a busy machine, has none: two of them would look like a good one."""
-    ratios = values.where(values > 0) / base.where(base > 0)
-    return ratios.dropna().to_numpy()
+    ratios: Floats = (values.where(values > 0) / base.where(base > 0)).dropna().to_numpy()
+    return ratios
 
 
 def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:

@@ -138,7 +138,7 @@ def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _as_text(value: Any) -> str:
-    if value is None or isinstance(value, float) and math.isnan(value):
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, dict):
         return ", ".join(f"{key}={item}" for key, item in value.items())

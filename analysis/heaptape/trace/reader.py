@@ -113,7 +113,7 @@ class Trace:
             raise self._file.fail(offset, "expected an index with offsets")
         count = columns[1].size
         rows = [_required(self._file, index, columns, id_, count) for id_ in range(1, _INDEX_COLUMNS + 1)]
-        if rows[0].size and int(rows[0].max()) >= offset or rows[1].size and int(rows[1].max()) > KIND_MAX:
+        if (rows[0].size and int(rows[0].max()) >= offset) or (rows[1].size and int(rows[1].max()) > KIND_MAX):
             raise self._file.fail(offset, "expected an index of sections before it")
         return [Section(*(int(value) for value in row)) for row in zip(*rows, strict=True)]
 

@@ -315,7 +315,7 @@ def _refuse_foreign(path: Path) -> None:
             studies = [name for (name,) in plain.execute("SELECT study_name FROM studies")] if "studies" in tables else []
     except sqlite3.Error as error:
         raise StudyError(f"{path}: expected a study of heaptape tune: {error}") from error
-    if studies and _NAME not in studies or tables and not {"studies", "trials", "version_info"} <= tables:
+    if (studies and _NAME not in studies) or (tables and not {"studies", "trials", "version_info"} <= tables):
         found = f"studies named {', '.join(map(ascii, studies[:3]))}" if studies else f"tables named {', '.join(map(ascii, sorted(tables)[:3]))}"
         raise StudyError(f"{path}: expected a study of heaptape tune, found a database with {found}")
 

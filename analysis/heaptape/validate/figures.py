@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..results.comparison import SAME_WITHIN, Difference, estimate_ratio, estimate_saving, paired_ratios
+from ..results.comparison import (
+    SAME_WITHIN,
+    Difference,
+    estimate_ratio,
+    estimate_saving,
+    paired_ratios,
+)
 from .allocators import RealAllocator
 from .prediction import (
     PredictedMemory,
