@@ -319,14 +319,14 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
     sigprocmask(SIG_SETMASK, &none, NULL);  // SIGTERM stops followers
     watch->names = opendir(watch->folder);
     if (!watch->names || pipe2(watch->endings, O_CLOEXEC | O_NONBLOCK)) _exit(1);
-    double ended_s = 0;
+    double ended_s = 0;  // 0: it has not
     bool by_itself = true;
     for (;;) {
-        if (!ended_s && has_ended(run, &by_itself)) ended_s = ht_now_s();
+        if (ended_s == 0 && has_ended(run, &by_itself)) ended_s = ht_now_s();
         reap(watch);
         scan(watch);
         start_waiting(watch);
-        if (!ended_s) continue;
+        if (ended_s == 0) continue;
         if (all_done(watch)) break;
         // Where heaptape record was killed, the program may run on: so do its followers.
         if (by_itself && ht_now_s() - ended_s > GRACE_S) stop_running(watch);

@@ -24,12 +24,14 @@ PYTHON
 }
 
 figures_of() {
+    # shellcheck disable=SC2012  # by size; the names are ours
     name=$1 raw=$(ls -S "$folder/$name"/*.mraw | head -n 1) trace=$folder/$name.bin
-    for i in 1 2 3 4 5; do convert_once "$raw" "$trace"; done >"$folder/rounds"
+    for _ in 1 2 3 4 5; do convert_once "$raw" "$trace"; done >"$folder/rounds"
     cpu=$(sort -n "$folder/rounds" | awk 'NR == 1 { print $1, $3 }')
     clock=$(awk '{ print $2 }' "$folder/rounds" | sort -n | head -n 1)
     "$build/replay" --alloc glibc --rounds 3 --pass memory --json "$trace" >"$folder/comparison.json" 2>/dev/null
     "$build/heaptape" info "$trace" --json >"$folder/info.json"
+    # shellcheck disable=SC2086  # two words
     python3 - "$name" "$raw" "$folder" $cpu "$clock" <<'PYTHON'
 import json, os, sys
 name, raw, folder, cpu_s, kilobytes, clock_s = sys.argv[1:]

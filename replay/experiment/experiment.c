@@ -364,7 +364,7 @@ static bool is_open(const struct ht_experiment *x, enum ht_figure figure) {
         // What was never measured, because it failed, will not be by more rounds.
         if (estimate.ratio.count == 0) continue;
         if (figure <= HT_FIGURE_PEAK && estimate.verdict == HT_VERDICT_UNRESOLVED) return true;
-        if (ht_fail_if_open(&plan->conditions, figure, &estimate.widened)) return true;
+        if (ht_fail_if_open(&plan->conditions, (int)figure, &estimate.widened)) return true;
     }
     return false;
 }

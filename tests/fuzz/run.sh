@@ -72,6 +72,7 @@ keep() {
 what=$1
 shift
 [ "$what" = keep ] || [ "$what" -gt 0 ] 2>/dev/null || give_up "a number of minutes or 'keep' expected, not '$what'"
+# shellcheck disable=SC2046  # words
 [ $# -gt 0 ] || set -- $(cd "$here" && printf '%s\n' fuzz_*.c | sed -n 's/^fuzz_\(.*\)\.c$/\1/p' | grep -v '^input$')
 mkdir -p "$campaign"
 "$build/tests/fuzz/make_seeds" "$campaign/seeds" || give_up "no seeds"

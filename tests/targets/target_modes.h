@@ -18,7 +18,6 @@ static inline int run_target_mode(const struct target_mode *modes, int argc, cha
     for (; modes->name; modes++)
         if (!strcmp(modes->name, argv[2])) return modes->run(argc > 3 ? argv[3] : NULL);
     target_fail("there is no such mode");
-    return 99;
 }
 
 // The exit status of a child that must end by itself.

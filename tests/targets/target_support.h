@@ -24,7 +24,7 @@ enum { TALLY_FIRST = 7000, TALLY_SIZES = 1000 };
 // an exec'd image all add to the same counters, and the test reads the file afterwards.
 static volatile uint64_t *tally_counts;
 
-static inline void target_fail(const char *what) {
+__attribute__((noreturn)) static inline void target_fail(const char *what) {
     ssize_t ignored = write(2, what, strlen(what));
     ignored = write(2, "\n", 1);
     (void)ignored;
