@@ -21,6 +21,9 @@ from tool_runner import Tools
 REPOSITORY = Path(__file__).resolve().parent.parent
 # What the tests start keeps what it has compiled, or each of hundreds of processes would compile the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Hypothesis keeps its examples in the working directory unless told otherwise; the tree is to stay as it is.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "heaptape-hypothesis"))
+SMALL_BYTES = 100_000
 LIMITS_S = {"slow": 2 * 60 * 60, "thorough": 30 * 60}  # pytest.ini has the limit of the others
 
 
@@ -124,3 +127,24 @@ class Dumps(dict[str, list[Event]]):
 @pytest.fixture(scope="session")
 def dumped(tools: Tools, recorded: dict[str, Path]) -> Dumps:
     return Dumps(tools, recorded)
+
+
+@pytest.fixture(scope="session")
+def heaptape_binary() -> Path:
+    """The built front end; tests that need it are skipped, with the reason, where it was not built."""
+    binary = Path(os.environ.get("HEAPTAPE_BUILD", REPOSITORY / "build")) / "heaptape"
+    if not binary.is_file():
+        pytest.skip(f"{binary} was not built")
+    return binary
+
+
+@pytest.fixture(scope="session")
+def recorded_traces() -> list[Path]:
+    """Real traces of the repository, with those that HEAPTAPE_TEST_TRACES names (separated by colons). What goes
+    through them event by event takes a second for 100,000, so of the repository's only the small ones."""
+    named = [Path(name) for name in os.environ.get("HEAPTAPE_TEST_TRACES", "").split(":") if name]
+    shipped = sorted([*(REPOSITORY / "traces").glob("*.bin"), *(REPOSITORY / "tests/golden").glob("*.bin")])
+    found = named + [path for path in shipped if path.stat().st_size < SMALL_BYTES]
+    if not found:
+        pytest.skip("there is no small trace in traces/ and HEAPTAPE_TEST_TRACES names none")
+    return found

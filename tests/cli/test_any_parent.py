@@ -37,7 +37,7 @@ def run_tests(repository: Path, folder: Path, text: str, *options: str, **more) 
     """As a suite of its own, with the settings of this one."""
     (folder / "test_inner.py").write_text(text)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    folders = [repository / "tests", repository / "tests/cli", *filter(None, [os.environ.get("PYTHONPATH")])]
+    folders = [repository / "tests", repository / "tests/support", *filter(None, [os.environ.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(map(str, folders))
     command = [sys.executable, "-m", "pytest", "-q", "-c", repository / "pytest.ini", "--rootdir", folder,
                "-p", "conftest", "-p", "no:cacheprovider", *options, folder / "test_inner.py"]
@@ -104,4 +104,4 @@ def test_every_wait_has_a_deadline(repository: Path) -> None:
     paths = sorted((repository / "tests").rglob("*.py"))
     found = [f"{path.relative_to(repository)}:{line}" for path in paths
              for line in [*endless_waits(path), *(polls(path) if path.name != "waiting.py" else [])]]
-    assert not found, "waits without a deadline, or in a way of their own (tests/cli/waiting.py): " + " ".join(found)
+    assert not found, "waits without a deadline, or in a way of their own (tests/support/waiting.py): " + " ".join(found)

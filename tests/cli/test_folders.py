@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md's table of folders against the C sources (tests/python/test_arrows.py: Python's): includes run downward,
+"""CONTRIBUTING.md's table of folders against the C sources (tests/analysis/test_arrows.py: Python's): includes run downward,
 a file is compiled once, the preloaded library imports what it may."""
 
 from __future__ import annotations

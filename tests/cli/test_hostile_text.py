@@ -8,13 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "python"))
-
 import naive_writer
+import pytest
 from naive_writer import Event, TraceSpec
-
 from quick_tier import quick
 from tool_runner import Tools, clean_environment, run
 

@@ -12,12 +12,10 @@ import pytest
 
 from dump_lines import ALIGNED, PSEUDO, REALLOCS, Event, events_of
 from foreign_writers import FORMATS, Call, Format, expected_of, named_by_birth
+from heaptape import read_trace
 from tool_runner import Tools
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "analysis"))
-
-from heaptape import read_trace  # noqa: E402
 
 PAGE_BYTES = 4096
 RESIDENCY_FROM_BYTES = 65_536

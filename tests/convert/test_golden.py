@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
+import refresh  # the program that writes the damaged files also says how they are judged
 from tool_runner import Tools, run
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
-sys.path.insert(0, str(GOLDEN))
-
-import refresh  # noqa: E402  the program that writes the damaged files also says how they are judged
 
 
 def test_the_old_trace_is_read_as_ever(tools: Tools) -> None:
@@ -55,7 +52,7 @@ READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/tra
            "replay/program/form_counting.c", "replay/program/form_writing.c"]
 # No file makes these appear: what they tell of is memory, the machine, or another's hand on the file meanwhile.
 WITHOUT_A_FILE = {
-    "this is not a regular file",  # tests/cli/test_bad_input.py has a folder
+    "this is not a regular file",  # test_bad_input.py has a folder
     "bytes of a chunk expected, but the file ends",  # the file shrank while it was read
     "at most %d ancestors expected",  # 65 logs
     "fewer slots expected for so many copies",  # 2^29 blocks live at once in all copies

@@ -28,9 +28,8 @@ from heaptape.tune.space import searched_knobs
 from heaptape.tune.study import Trial
 from waiting import wait_until
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-FAKE = str(HERE / "fake_replay.py")
+ROOT = Path(__file__).resolve().parents[2]
+FAKE = str(ROOT / "tests/support/fake_replay.py")
 
 
 @pytest.fixture(autouse=True)

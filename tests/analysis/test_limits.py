@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import struct
-import sys
 from pathlib import Path
 
+import broken_traces
 import naive_writer
 import pytest
+import refresh
 from naive_writer import ColumnSpec, Event
 
 from heaptape.base.errors import TraceError
@@ -15,10 +16,6 @@ from heaptape.trace.live import live_bytes_curve
 from heaptape.trace.reader import read_trace
 
 GOLDEN = Path(__file__).resolve().parent.parent / "golden"
-sys.path.insert(0, str(GOLDEN))
-
-import broken_traces  # noqa: E402
-import refresh  # noqa: E402
 
 SECTION_BYTES, ENTRY_BYTES = 48, 16
 

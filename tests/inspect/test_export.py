@@ -11,16 +11,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import naive_writer
 import pytest
 
 from dump_lines import ALIGNED, PSEUDO, Event, events_of
+from heaptape import Trace, read_trace
 from tool_runner import Tools, run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY / "analysis"), str(REPOSITORY / "tests" / "python")]
-
-import naive_writer  # noqa: E402
-from heaptape import Trace, read_trace  # noqa: E402
 
 FORMATS = ["malloc_wrap", "android", "rep"]
 PAGE_BYTES = 4096

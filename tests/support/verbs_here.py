@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import io
 import subprocess
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "analysis"))
 
 from heaptape.__main__ import main
 
