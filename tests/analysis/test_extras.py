@@ -12,6 +12,7 @@ from pathlib import Path
 
 import heaptape
 import pytest
+from quick_tier import quick
 import story
 from heaptape.base import environment
 
@@ -64,8 +65,10 @@ def test_the_extras_named_are_those_of_the_project() -> None:
     assert not environment.EXTRAS.keys() & _packages(PROJECT["dependencies"])
 
 
-@pytest.mark.parametrize("way", [["compare", "r.jsonl"], ["compare", "--json", "r.jsonl"], ["report", "r.jsonl", "-o", "r.html"]],
-                         ids=["compare", "compare --json", "report"])
+WAYS = [["compare", "r.jsonl"], ["compare", "--json", "r.jsonl"], ["report", "r.jsonl", "-o", "r.html"]]
+
+
+@pytest.mark.parametrize("way", quick(WAYS[2:], WAYS), ids=["compare", "compare --json", "report"])
 def test_comparing_and_reporting_need_no_extra(tmp_path: Path, way: list[str]) -> None:
     results, _ = story.write_story(tmp_path)
     results.rename(tmp_path / "r.jsonl")

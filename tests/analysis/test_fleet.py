@@ -117,6 +117,7 @@ def _done(plan: Plan, path: Path, units: list[Unit]) -> None:
             results.add(unit, run_unit(unit, "w"))
 
 
+@pytest.mark.thorough
 def test_a_worker_is_killed_midway(tmp_path: Path, fake: Path) -> None:
     plan = _plan_file(tmp_path, {"a": "kill the worker", "b": "b"})
     done = _run(tmp_path, plan, "--workers", 2, "-o", "r.jsonl", "--json")
@@ -363,6 +364,7 @@ def test_outcomes_of_nothing_are_not_written(tmp_path: Path, fake: Path) -> None
         assert results.done == {} and (tmp_path / "r.jsonl").read_bytes() == b""
 
 
+@pytest.mark.thorough
 def test_no_scheduler(tmp_path: Path, fake: Path) -> None:
     plan = _plan_file(tmp_path, {"a": "a"})
     done = _run(tmp_path, plan, "--scheduler", "tcp://127.0.0.1:1", "--workers", 2)

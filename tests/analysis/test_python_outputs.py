@@ -57,6 +57,7 @@ def test_a_report_does_not_replace_what_it_is_made_from(tmp_path: Path, results:
         assert victim.read_bytes() == before
 
 
+@pytest.mark.thorough
 def test_a_report_follows_links(tmp_path: Path, results: Path) -> None:
     (tmp_path / "real.html").write_text("old")
     (tmp_path / "link.html").symlink_to("real.html")
@@ -72,6 +73,7 @@ def test_a_report_to_standard_output(tmp_path: Path, results: Path) -> None:
     assert again.returncode == 0 and again.stdout == done.stdout and (tmp_path / "stdout").is_symlink()
 
 
+@pytest.mark.thorough
 def test_a_report_to_a_pipe(tmp_path: Path, results: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     read: list[bytes] = []

@@ -145,6 +145,7 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert "<b>x" not in text and "&lt;b&gt;x" in text
 
 
+@pytest.mark.thorough
 def test_two_experiments_make_two_chapters(tmp_path: Path) -> None:
     rows = results_factory.schedule(rounds=6) + results_factory.schedule(rounds=6, touch="none")
     page = _Page(_report(tmp_path, results_factory.write(tmp_path / "r.jsonl", rows)))
@@ -166,6 +167,7 @@ def test_least_lines_and_single_allocator(tmp_path: Path) -> None:
     assert "Only a was measured" in text and _Page(text).open == []
 
 
+@pytest.mark.thorough
 def test_many_allocators_keep_their_colours_apart(tmp_path: Path) -> None:
     names = ("glibc", *(f"allocator-{n}:with=a,long=name" for n in range(11)))
     text = _report(tmp_path, results_factory.write(tmp_path / "r.jsonl", results_factory.schedule(6, names)))
@@ -188,6 +190,7 @@ def test_warnings(tmp_path: Path) -> None:
         assert words in text
 
 
+@pytest.mark.thorough
 def test_what_was_inherited_is_told(tmp_path: Path) -> None:
     results, trace = story.write_story(tmp_path)
     assert "inherited at a fork" not in _report(tmp_path, results)

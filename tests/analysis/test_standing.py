@@ -96,6 +96,7 @@ def test_more_rounds_than_anybody_waits_for_are_not_counted() -> None:
     assert in_words(row.replace(20_601.0, 35.0)) == "unresolved (about 35 more rounds needed)"
 
 
+@pytest.mark.thorough
 def test_the_report_says_what_compare_says(tmp_path: Path) -> None:
     """One headline, one set of warnings and one sentence each on what malloc is worth."""
     from heaptape.report.html import write_report

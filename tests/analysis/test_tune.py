@@ -129,6 +129,7 @@ def test_finds_the_front_and_prints_what_to_paste(trace: Path, capsys: pytest.Ca
     assert sum(line.startswith("trial-") for line in text) % 2 == 0
 
 
+@pytest.mark.thorough
 def test_one_objective_and_chosen_knobs(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ("--objective", "rss_peak", "--knobs", "haste,risky", "--trials", "6", "--rounds", "2", "--json")
     assert _tune(trace, *options) == 0
@@ -206,6 +207,7 @@ def test_goes_on_after_it_was_stopped(
     assert len(set(values)) == 6  # nothing was tried twice
 
 
+@pytest.mark.thorough
 def test_a_budget_ends_the_search(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # On a busy machine not one trial may have ended within the least budget.
     assert any(_tune(trace, "--trials", "1000", "--budget", budget, "--rounds", "2", "--json") == 0 for budget in ("1s", "30s"))

@@ -126,6 +126,7 @@ def test_follower_that_kept_the_log_comes_back_to_holes(tools: Tools, folder: Pa
     assert not (folder / "a.bin").exists()
 
 
+@pytest.mark.thorough
 def test_moved_with_its_trace(tools: Tools, folder: Path) -> None:
     """The log names its trace by the place where it was; a state that gave space back knows better."""
     old, new = folder / "old", folder / "new"

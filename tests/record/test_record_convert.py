@@ -114,6 +114,7 @@ def test_children_inherit(tools: Tools, tmp_path: Path) -> None:
     assert inherited[0] == 0 and inherited[1] > 4000
 
 
+@pytest.mark.thorough
 def test_process_that_stays(tools: Tools, tmp_path: Path) -> None:
     """A daemon is not waited for: its trace can be resumed, and the line that says so is true."""
     script = ("import os, sys, time\n"

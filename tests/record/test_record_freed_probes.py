@@ -96,6 +96,7 @@ def test_no_lock_is_taken_for_small_blocks(tools: Tools, tmp_path: Path, deletes
     assert sum(map(int, calls)) == 2 * large
 
 
+@pytest.mark.thorough
 def test_a_slice_keeps_what_was_seen(tools: Tools, tmp_path: Path) -> None:
     trace, whole = recorded(tools, tmp_path, "warm")
     part = tmp_path / "part.bin"

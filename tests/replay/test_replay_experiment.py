@@ -71,6 +71,7 @@ def test_compare_says_what_replay_says(tools: Tools, trace: Path, tmp_path: Path
         assert said["control"][measure.column]["pairs"] == control["rounds"] <= rounds
 
 
+@pytest.mark.thorough
 def test_every_line_that_replay_writes_is_read(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """By the report, too, which reads the most of it; and by all ways to replay."""
     results, page = tmp_path / "r.jsonl", tmp_path / "r.html"
@@ -141,6 +142,7 @@ def test_the_budget_ends_what_nothing_resolves(tools: Tools, trace: Path, tmp_pa
     assert "budget" in {warning["kind"] for warning in said["warnings"]}
 
 
+@pytest.mark.thorough
 def test_a_budget_that_will_not_do_is_told_at_once(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """The warm-up knows nothing of what --wrap costs, so it is the first round that shows it."""
     slow = tmp_path / "slow.sh"

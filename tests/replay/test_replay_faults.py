@@ -226,6 +226,7 @@ def test_one_that_crashes(tools: Tools, trace: Path, tmp_path: Path, fault: str,
     assert [row["problem"] for row in rows if row["failures"]] == [words] * 3
 
 
+@pytest.mark.thorough
 def test_the_comparison_says_what_is_missing(tools: Tools, trace: Path, tmp_path: Path) -> None:
     results = tmp_path / "r.jsonl"
     done = run_faulty(tools, "crash", "glibc,", trace, "--rounds", "3", "--json", "-o", results)
@@ -274,6 +275,7 @@ def test_one_that_writes_over_what_it_shares(tools: Tools, tmp_path: Path, fault
         assert all(row["problem"] is None for row in rows)
 
 
+@pytest.mark.thorough
 def test_one_that_writes_over_the_decoded_trace(tools: Tools, tmp_path: Path) -> None:
     """What becomes of its own run is chance: a crash, a hang, a result that can't be right."""
     trace = replay_traces.made(tools, tmp_path, events=400_000)

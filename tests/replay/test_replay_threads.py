@@ -169,6 +169,7 @@ def test_copies(tools: Tools, tmp_path: Path, threads: str, more: tuple[str, ...
         assert three["fragmentation"][figure] == pytest.approx(one["fragmentation"][figure], rel=0.1)
 
 
+@pytest.mark.thorough
 def test_copies_inherit(tools: Tools, tmp_path: Path) -> None:
     """What was there at the start is there for each copy before anything else runs."""
     whole = make_trace(tools, tmp_path / "whole.bin", 50_000, 5_000, 3, 1, 1_000)
