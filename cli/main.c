@@ -17,6 +17,7 @@ struct verb {
 };
 
 static const struct verb verbs[] = {
+    {"try", "record a program, replay it, and say what another allocator would change", ht_verb_python},
     {"record", "run a program and record its heap calls", ht_verb_record},
     {"ctl", "pause, resume, stop or query a recording", ht_verb_ctl},
     {"convert", "turn raw logs and other recorders' traces into traces", ht_verb_convert},

@@ -1,4 +1,4 @@
-"""The verbs `report`, `compare`, `export`, `fleet`, `tune` and `validate`: what `heaptape report` and its like run.
+"""The verbs `try`, `report`, `compare`, `export`, `fleet`, `tune` and `validate`: what `heaptape report` and its like run.
 
 Exit status: 0 done; 1 the run failed; 2 bad usage; 3 bad input; 4 a condition of --fail-if holds; 5 one stayed undecided,
 and none holds. Results go to stdout, talk to stderr.
@@ -40,6 +40,7 @@ from .results.conditions import (
 from .results.reader import ResultsWarning, read_results
 from .results.summary import Summary, summarise, tell_apart
 from .trace.reader import read_trace
+from .trial import verb as trial_verb
 from .tune import verb as tune_verb
 from .validate import verb as validate_verb
 
@@ -76,6 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("-q", "--quiet", action="store_true", help="print nothing on success")
 
     fleet_verb.add_parser(verbs)
+    trial_verb.add_parser(verbs)
     tune_verb.add_parser(verbs)
     validate_verb.add_parser(verbs)
     for verb in verbs.choices.values():

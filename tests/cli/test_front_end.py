@@ -13,9 +13,9 @@ import pytest
 from quick_tier import quick
 from tool_runner import Tools, clean_environment, run
 
-VERBS = ("record", "ctl", "convert", "info", "dump", "slice", "stats", "lint", "replay", "compare", "report", "export", "fleet", "tune",
+VERBS = ("try", "record", "ctl", "convert", "info", "dump", "slice", "stats", "lint", "replay", "compare", "report", "export", "fleet", "tune",
          "validate")
-PYTHON_VERBS = VERBS[9:]
+PYTHON_VERBS = ("try", *VERBS[10:])
 
 
 def test_the_table_is_whole(tools: Tools) -> None:

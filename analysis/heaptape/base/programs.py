@@ -31,6 +31,15 @@ def find_replay() -> str:
     return found
 
 
+def find_heaptape(replay: str) -> str:
+    """The front end beside the replayer."""
+    beside = Path(shutil.which(replay) or replay).parent / "heaptape"
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("heaptape")
+    if not found:
+        raise HeaptapeError(f"heaptape was not found beside {replay}, nor in PATH")
+    return found
+
+
 def run_tool(command: list[str]) -> str:
     """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone."""
     try:

@@ -22,7 +22,7 @@ from ..base.arguments import duration, positive, seed_number, several
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import refuse_inputs, write_whole
 from ..base.printable import printable
-from ..base.programs import ToolFailed, find_replay, run_tool
+from ..base.programs import ToolFailed, find_heaptape, find_replay, run_tool
 from ..base.progress import ProgressLine
 from ..results.reader import read_results
 from ..trace.reader import read_trace
@@ -128,15 +128,6 @@ def _program(options: argparse.Namespace) -> Program:
         raise UsageError(f"--keep {options.keep}: is there already")
     return Program(options.command, scripts["start"], scripts["load"], scripts["stop"], scripts["ready"],
                    Path(options.stdin) if options.stdin else None, dict(os.environ))
-
-
-def find_heaptape(replay: str) -> str:
-    """The front end beside the replayer."""
-    beside = Path(shutil.which(replay) or replay).parent / "heaptape"
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("heaptape")
-    if not found:
-        raise HeaptapeError(f"heaptape was not found beside {replay}, nor in PATH")
-    return found
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""The verb `try`: from a command to the answer."""

@@ -1,0 +1,140 @@
+"""The verb `try`: records a program, replays what it did under other allocators, and says what would change."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from ..base.arguments import duration
+from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
+from ..base.printable import printable
+from ..base.programs import find_heaptape, find_replay
+from ..report.html import write_report
+from ..results.comparison import experiments
+from ..results.reader import ResultsWarning, read_results
+from ..results.summary import Summary, summarise
+from .allocators import choose, listed, use_lines
+from .answer import leaders, table, variables_of
+from .recorded import Recorded, record
+
+
+def add_parser(verbs: Any) -> None:
+    """Adds the verb and its options."""
+    trial = verbs.add_parser("try", help="say what another allocator would change for a program",
+                             usage="heaptape try [OPTION...] -- COMMAND [ARGUMENT...]")
+    trial.set_defaults(run=run_try)
+    trial.add_argument("command", nargs="+", metavar="COMMAND", help="the program, with its arguments")
+    trial.add_argument("--alloc", "--allocs", dest="alloc", metavar="LIST",
+                       help="allocators as for replay, with commas between (the usual ones, as far as built)")
+    trial.add_argument("--budget", type=duration, metavar="TIME", help="for the replays, such as 5m (1m)")
+    trial.add_argument("--seconds", type=duration, metavar="TIME",
+                       help="end the program by SIGTERM after TIME, as a server has to be (else: until it ends, or Ctrl-C)")
+    trial.add_argument("--process", metavar="NAME", help="of several processes, the one of this executable "
+                       "(the one with the largest log)")
+    trial.add_argument("-o", "--output", metavar="DIR", help="folder to make, for trace, results and report "
+                       "(heaptape-COMMAND, with a number where that is there)")
+    trial.add_argument("-q", "--quiet", action="store_true", help="print the answer only")
+
+
+def _folder(options: argparse.Namespace) -> Path:
+    """Makes the folder."""
+    if options.output:
+        path = Path(options.output)
+        if os.path.lexists(path):
+            raise UsageError(f"-o {path}: is there already")
+        try:
+            path.mkdir()
+        except OSError as error:
+            raise UsageError(f"-o {path}: can't be made: {error.strerror}") from error
+        return path
+    name = f"heaptape-{Path(options.command[0]).name}"
+    for number in range(1, 10_000):
+        path = Path(name if number == 1 else f"{name}-{number}")
+        try:
+            path.mkdir()
+            return path
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise HeaptapeError(f"{path}: can't be made: {error.strerror}; name a folder with -o") from error
+    raise HeaptapeError(f"{name}: is there already, and so are 9,998 others")
+
+
+def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, options: argparse.Namespace) -> str:
+    """Its progress, on a terminal, is that of replay itself. What went wrong without ending all, or ""."""
+    command = [replay, "--alloc", alloc, "--baseline", baseline, "-o", str(results), "--json"]
+    command += ["--budget", f"{max(round(options.budget), 1)}s"] if options.budget else []
+    command += ["-q"] if options.quiet or not sys.stderr.isatty() else []
+    done = subprocess.run([*command, "--", str(trace)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+    if not results.exists() or not results.stat().st_size:
+        raise HeaptapeError(f"the replay failed with status {done.returncode}")
+    return f"the replay ended with status {done.returncode}: not all runs succeeded" if done.returncode else ""
+
+
+def _say(options: argparse.Namespace, words: str) -> None:
+    if not options.quiet:
+        print(f"heaptape try: {printable(words)}", file=sys.stderr, flush=True)
+
+
+def _summary(folder: Path, baseline: str) -> Summary:
+    """Of the results, whose report is written beside them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResultsWarning)
+        frame = read_results(folder / "results.jsonl")
+    write_report(frame, folder / "report.html", [folder / "trace.bin"], baseline)
+    return summarise(experiments(frame)[0], baseline, traces=[folder / "trace.bin"])
+
+
+def _use(summary: Summary, found: dict[str, Any], command: list[str]) -> list[str]:
+    lines = []
+    for name in leaders(summary):
+        how = use_lines(found[name], variables_of(summary.experiment.runs, name), command) if name in found else []
+        lines += ["", f"To use {name}:", *how] if how else []
+    return lines
+
+
+def _answer(summary: Summary, recorded: Recorded, why_baseline: str, found: dict[str, Any], command: list[str], folder: Path) -> str:
+    lines = [summary.caution] if summary.caution else []
+    lines += [summary.headline.removeprefix(summary.caution).strip()]
+    lines += [why_baseline] if why_baseline else []
+    lines += ["", *table(summary), "", *summary.missing, *summary.worth_lines]
+    use = _use(summary, found, command)
+    lines += use or ["", f"Nothing was shown to be better than {summary.baseline}: there is nothing to change."]
+    if recorded.others:
+        lines += ["", f"{recorded.executable} was compared, one of {recorded.others + 1} recorded processes; --process NAME takes another."]
+    lines += ["", f"{folder}/report.html has the curves; {folder}/trace.bin and results.jsonl what they were made from."]
+    return "\n".join(printable(line) for line in lines)
+
+
+def run_try(options: argparse.Namespace) -> int:
+    """heaptape try"""
+    replay = find_replay()
+    heaptape = find_heaptape(replay)
+    if not shutil.which(options.command[0]):
+        raise UsageError(f"{options.command[0]}: no such program")
+    if options.alloc:
+        listed(replay, options.alloc)  # refused before the program runs
+    folder = _folder(options)
+    try:
+        _say(options, f"recording {' '.join(options.command)}")
+        recorded = record(heaptape, options.command, folder, options.process, options.seconds)
+    except HeaptapeError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if recorded.exit_status:
+        _say(options, f"the program ended with status {recorded.exit_status}")
+    alloc, baseline, why_baseline = choose(replay, options.alloc, recorded.context)
+    _say(options, f"replaying {recorded.info['events']:,} calls under {alloc.replace(',', ', ')}")
+    problem = _replay(replay, alloc, baseline, recorded.trace, folder / "results.jsonl", options)
+    summary = _summary(folder, baseline)
+    found = {item.name: item for item in listed(replay, alloc)}
+    print(_answer(summary, recorded, why_baseline, found, options.command, folder))
+    if problem:
+        print(f"heaptape try: {problem}", file=sys.stderr)
+    return EXIT_FAILED if problem else 0

@@ -1,0 +1,97 @@
+"""`heaptape try`: a program, the answer, and what is left in the folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import results_factory
+from heaptape import read_results
+from heaptape.results.comparison import experiments
+from heaptape.results.summary import summarise
+from heaptape.trial.allocators import Found, use_lines
+from heaptape.trial.answer import table
+from waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = os.path.realpath(sys.executable)
+WORK = "x = [bytes(i % 3000) for i in range(20000)]; print('the program', len(x), flush=True)"
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "analysis"), "PYTHONMALLOC": "malloc"}
+
+
+def _try(binary: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([binary, "try", *arguments], capture_output=True, text=True, cwd=folder, env=_environment(), timeout=200)
+
+
+def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> None:
+    done = _try(heaptape_binary, tmp_path, "--alloc", "glibc,bump", "--budget", "1s", "--", PYTHON, "-S", "-c", WORK)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "the program 20000" and re.match(r"\w+ (is fastest|is .*as fast)|No allocator was shown", lines[1])
+    first = next(i for i, line in enumerate(lines) if line.startswith("allocator "))
+    assert lines[first + 1].startswith("glibc") or lines[first + 2].startswith("glibc")
+    folder = tmp_path / f"heaptape-{Path(PYTHON).name}"
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "results.jsonl", "trace.bin"]
+    assert f"{folder.name}/report.html" in lines[-1]
+    assert "LD_PRELOAD=" in done.stdout or "there is nothing to change" in done.stdout
+    # A second trial leaves the first one alone.
+    again = _try(heaptape_binary, tmp_path, "-q", "--alloc", "glibc,bump", "--budget", "1s", "--", PYTHON, "-S", "-c", WORK)
+    assert again.returncode == 0 and again.stderr == "" and f"{folder.name}-2/report.html" in again.stdout
+
+
+@pytest.mark.parametrize(("status", "words", "arguments"), [
+    (2, "COMMAND", []),
+    (2, "no such program", ["--", "no-such-program"]),
+    (2, "is there already", ["-o", ".", "--", "true"]),
+    (2, "can't be made", ["-o", "no/such/folder", "--", "true"]),
+    (2, "no-such-allocator", ["--alloc", "glibc,no-such-allocator", "--", "true"]),
+    (1, "nothing was recorded", ["--", "/sbin/ldconfig", "--version"]),
+    (1, "no such process was recorded; there were", ["--process", "other", "--", "sort", "--version"]),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else None)
+def test_what_can_not_be_done(heaptape_binary: Path, tmp_path: Path, status: int, words: str, arguments: list[str]) -> None:
+    done = _try(heaptape_binary, tmp_path, "-q", *arguments)
+    assert done.returncode == status and words in done.stderr.splitlines()[-1], done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("how", ["seconds", "interrupt"])
+def test_a_server_is_ended(heaptape_binary: Path, tmp_path: Path, how: str) -> None:
+    mark = tmp_path / "mark"
+    script = f"{WORK}; import time; open({str(mark)!r}, 'w'); time.sleep(1000)"
+    options = ["--seconds", "3s"] if how == "seconds" else []
+    with subprocess.Popen([heaptape_binary, "try", *options, "--alloc", "glibc,bump", "--budget", "1s", "-o", "out", "--",
+                           PYTHON, "-S", "-c", script], cwd=tmp_path, env=_environment(), text=True, start_new_session=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_until(mark.exists, "the program's work", process=process)
+        if how == "interrupt":
+            os.killpg(process.pid, signal.SIGINT)
+        printed, said = process.communicate(timeout=200)
+    assert process.returncode == 0, said
+    assert "the program ended with status" in said and "peak RSS" in printed and (tmp_path / "out" / "report.html").exists()
+
+
+def test_the_table_has_at_most_eight_lines(tmp_path: Path) -> None:
+    names = ("glibc", *(f"a{number}" for number in range(9)))
+    rows = [row | {"allocator": row["allocator"] | {"name": name}} for name in names
+            for row in results_factory.schedule(rounds=3, names=("glibc",))]
+    summary = summarise(experiments(read_results(results_factory.write(tmp_path / "r.jsonl", rows)))[0], "glibc")
+    lines = table(summary)
+    assert len(lines) == 8 and lines[1].startswith("glibc") and "vs glibc" in lines[0]
+
+
+def test_how_to_use_one() -> None:
+    found = Found("jemalloc", "jemalloc", "/usr/lib/libjemalloc.so.2", "libjemalloc2")
+    shell, systemd, docker = use_lines(found, ["MALLOC_CONF=narenas:2"], ["./app", "a b"])
+    assert shell.split(maxsplit=1)[1] == "LD_PRELOAD=/usr/lib/libjemalloc.so.2 MALLOC_CONF=narenas:2 ./app 'a b'"
+    assert systemd.endswith('Environment="LD_PRELOAD=/usr/lib/libjemalloc.so.2" "MALLOC_CONF=narenas:2"')
+    assert "apt-get install -y libjemalloc2" in docker
+    assert use_lines(Found("x", "x", "/opt/replay-x", ""), [], ["./app"]) == []
+    assert use_lines(Found("glibc", "glibc", "/lib/libc.so.6", ""), [], ["./app"]) == []
