@@ -15,8 +15,8 @@
 
 // The object that serves a measured child's calls.
 struct ht_server {
-    const struct ht_allocator *kind;  // NULL: of no kind that is known
-    void *known;                      // the kind's known_by, from that object
+    const struct ht_allocator *kind;       // NULL: of no kind that is known
+    void *known;                           // the kind's known_by, from that object
     uint64_t (*usable_size)(void *block);  // NULL: it has none
 };
 
@@ -73,13 +73,13 @@ struct ht_fault {
 
 // Name, library, package, soname, all of a crate, and what the recorder is to know are by HT_BUILD_FACT.
 struct ht_allocator {
-    const char *name;   // in --alloc, and of its replay-NAME
-    const char *title;  // whose work it is, and what it is made for
-    const char *debian;   // the package that brings it, NULL: none
+    const char *name;    // in --alloc, and of its replay-NAME
+    const char *title;   // whose work it is, and what it is made for
+    const char *debian;  // the package that brings it, NULL: none
     // As the linker knows it, or a path below /usr/lib with wildcards and <processor>; NULL: ours or libc.
     const char *library;
-    const char *soname;  // how the file name of the object that must serve begins
-    const char *folder;  // must be in its path, where several have the same file name; NULL: any
+    const char *soname;    // how the file name of the object that must serve begins
+    const char *folder;    // must be in its path, where several have the same file name; NULL: any
     const char *known_by;  // a function that only this kind has
     // Functions of its own, as patterns for ht_fits_any. Linked into a program it may have lost all but those
     // that the program calls, so that any of them is a sign of it. NULL: it is not looked for there.
@@ -106,8 +106,8 @@ struct ht_allocator {
     const char *crate_flags;       // of the compiler, or of configure
     const char *crate_link_flags;  // of the linker
     const char *crate_configure;   // folder with a configure of its own, and where that script is
-    bool is_floor;         // no allocator to use, but what others are held against: `all` has none of them
-    bool is_null;          // hands out addresses only: every block is the same page
+    bool is_floor;  // no allocator to use, but what others are held against: `all` has none of them
+    bool is_null;   // hands out addresses only: every block is the same page
     bool usable_is_requested;  // its malloc_usable_size tells what was asked for, not what there is
 
     // Leaves text empty if it can't tell.
@@ -120,9 +120,9 @@ struct ht_allocator {
     const char *purge_call;  // gives memory back to the kernel; NULL: there is none
     void (*purge)(const struct ht_server *server);
 
-    const struct ht_knob *knobs;  // one without a name ends them
-    const char *knobs_variable;   // environment variable of those that have none of their own
-    const char *knobs_format;     // of one of them, such as "%s:%s"
+    const struct ht_knob *knobs;        // one without a name ends them
+    const char *knobs_variable;         // environment variable of those that have none of their own
+    const char *knobs_format;           // of one of them, such as "%s:%s"
     const char *const *knobs_booleans;  // two words for no and yes in it; NULL: 0 and 1
     char knobs_separator;
     const char *knobs_always;  // in that list whenever there is one, such as "abort_conf:true"
@@ -130,8 +130,8 @@ struct ht_allocator {
     enum ht_knob_state (*read_knob)(const struct ht_server *server, const struct ht_knob *knob, char *text,
                                     size_t room);
 
-    const char *environment;       // VARIABLE=value that it needs to be what it is; NULL: none
-    const char *clock;             // where it takes the time from for giving memory back; NULL: from nowhere
+    const char *environment;        // VARIABLE=value that it needs to be what it is; NULL: none
+    const char *clock;              // where it takes the time from for giving memory back; NULL: from nowhere
     const struct ht_fault *faults;  // one without a sentence ends them
 };
 

@@ -12,10 +12,10 @@ void ht_scudo_purge(const struct ht_server *server);
 
 // For the initializer of a version's kind.
 #define HT_SCUDO                                                                                             \
-    .usable_is_requested = true, HT_BUILD_FACT(soname, "libclang_rt.scudo_standalone"),                            \
+    .usable_is_requested = true, HT_BUILD_FACT(soname, "libclang_rt.scudo_standalone"),                      \
     .known_by = "__scudo_print_stats", .version = ht_scudo_version, .statistics = ht_scudo_statistics,       \
     .read = ht_scudo_read, .purge_call = "mallopt(M_PURGE)", .purge = ht_scudo_purge,                        \
-    .clock = "clock_gettime", .signs = "scudo_malloc*|__scudo_*|_ZN5scudo*", .linked_name = "scudo",  \
+    .clock = "clock_gettime", .signs = "scudo_malloc*|__scudo_*|_ZN5scudo*", .linked_name = "scudo",         \
     HT_BUILD_FACT(variables, "SCUDO_OPTIONS=*")
 
 #endif

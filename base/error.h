@@ -15,7 +15,7 @@ enum ht_exit {
 };
 
 struct ht_error {
-    int status;         // the exit status this error deserves: HT_EXIT_FAILED or HT_EXIT_INPUT
+    int status;          // the exit status this error deserves: HT_EXIT_FAILED or HT_EXIT_INPUT
     char message[1024];  // without a trailing newline
 };
 

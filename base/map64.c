@@ -41,8 +41,8 @@ bool map64_grow(struct map64 *map) {
     size_t waiting_bytes = map->count * sizeof *map->entry;
     // Half grown there is no way back: so there is room for all of them from the start. Only what is used of it
     // becomes memory.
-    struct map64_entry *waits = mmap(NULL, waiting_bytes, PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    struct map64_entry *waits =
+        mmap(NULL, waiting_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (waits == MAP_FAILED) return false;
     void *larger = mremap(map->entry, old_bytes, 2 * old_bytes, MREMAP_MAYMOVE);
     if (larger == MAP_FAILED) {

@@ -58,16 +58,26 @@ static bool with_unit(const char *text, const struct unit *units, size_t count, 
 bool ht_parse_bytes(const char *text, uint64_t plain_bytes, uint64_t *bytes) {
     static const struct unit units[] = {
         {"B", 1},
-        {"k", UINT64_C(1) << 10},   {"M", UINT64_C(1) << 20},   {"G", UINT64_C(1) << 30},   {"T", UINT64_C(1) << 40},
-        {"KiB", UINT64_C(1) << 10}, {"MiB", UINT64_C(1) << 20}, {"GiB", UINT64_C(1) << 30}, {"TiB", UINT64_C(1) << 40},
-        {"kB", 1000},               {"MB", 1000000},            {"GB", 1000000000},         {"TB", 1000000000000},
+        {"k", UINT64_C(1) << 10},
+        {"M", UINT64_C(1) << 20},
+        {"G", UINT64_C(1) << 30},
+        {"T", UINT64_C(1) << 40},
+        {"KiB", UINT64_C(1) << 10},
+        {"MiB", UINT64_C(1) << 20},
+        {"GiB", UINT64_C(1) << 30},
+        {"TiB", UINT64_C(1) << 40},
+        {"kB", 1000},
+        {"MB", 1000000},
+        {"GB", 1000000000},
+        {"TB", 1000000000000},
     };
     return with_unit(text, units, sizeof units / sizeof *units, plain_bytes, bytes);
 }
 
 bool ht_parse_duration(const char *text, uint64_t *ns) {
     static const uint64_t second = 1000000000;
-    static const struct unit units[] = {{"ns", 1},         {"us", 1000},       {"ms", 1000000},    {"s", 1000000000},
-                                        {"m", 60000000000}, {"min", 60000000000}, {"h", 3600000000000}};
+    static const struct unit units[] = {{"ns", 1},           {"us", 1000},       {"ms", 1000000},
+                                        {"s", 1000000000},   {"m", 60000000000}, {"min", 60000000000},
+                                        {"h", 3600000000000}};
     return with_unit(text, units, sizeof units / sizeof *units, second, ns);
 }

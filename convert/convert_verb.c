@@ -138,9 +138,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case OPTION_FROM: read_format(state, options, value); return 0;
     case OPTION_FOLLOW: request->follow = true; return 0;
     case OPTION_KEEP_RAW: request->keeps_raw = true; return 0;
-    case OPTION_CHECKPOINT:
-        request->checkpoint_bytes = read_checkpoint(state, value);
-        return 0;
+    case OPTION_CHECKPOINT: request->checkpoint_bytes = read_checkpoint(state, value); return 0;
     case OPTION_TO: read_export(state, options, value); return 0;
     case OPTION_LENIENT: request->lenient = true; return 0;
     case OPTION_PID:

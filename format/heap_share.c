@@ -24,9 +24,10 @@ const char *ht_heap_share_words(char text[HT_HEAP_SHARE_TEXT_BYTES], const struc
     if (share->own_bytes >= share->anon_bytes / 2)
         snprintf(own, sizeof own, "; %.1f MB are in mappings, stacks and data of its own",
                  (double)share->own_bytes / 1e6);
-    snprintf(text, HT_HEAP_SHARE_TEXT_BYTES,
-             "the recorded heap explains %.*f of %.1f MB of anonymous memory: most of this program's memory does "
-             "not come from malloc%s",
-             explained < 0.095 ? 2 : 1, explained, anon, own);
+    snprintf(
+        text, HT_HEAP_SHARE_TEXT_BYTES,
+        "the recorded heap explains %.*f of %.1f MB of anonymous memory: most of this program's memory does "
+        "not come from malloc%s",
+        explained < 0.095 ? 2 : 1, explained, anon, own);
     return text;
 }

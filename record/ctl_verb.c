@@ -175,7 +175,8 @@ static const char *why_not(int number) {
     switch (number) {
     case ENOENT: return "it is not there, or the recorder is not in it";
     case ESTALE: return "its log was removed, and with it the way to control it";
-    case EXDEV: return "its log lies in a file system that can't be reached from here; run heaptape ctl beside it";
+    case EXDEV:
+        return "its log lies in a file system that can't be reached from here; run heaptape ctl beside it";
     default: return strerror(number);
     }
 }

@@ -12,9 +12,9 @@ struct found_log {
     char *path;
     uint64_t bytes, calls;  // bytes: what the file takes on disk
     uint32_t threads;
-    double append_ns;  // CPU time that its appends took at least; 0: unknown
-    double upkeep_ns;  // and the most that all else did
-    char *bypassed_by;            // objects that go past the recorder, or NULL
+    double append_ns;   // CPU time that its appends took at least; 0: unknown
+    double upkeep_ns;   // and the most that all else did
+    char *bypassed_by;  // objects that go past the recorder, or NULL
     struct ht_raw_header header;
     struct ht_heap_share share;
 };

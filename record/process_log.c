@@ -16,8 +16,8 @@ struct mapped_file {
 };
 
 static bool read_line(const char *line, struct mapped_file *file) {
-    return sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %x:%x %" SCNu64 " %4095[^\n]", &file->start, &file->end,
-                  &file->major, &file->minor, &file->inode, file->path) == 6;
+    return sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %x:%x %" SCNu64 " %4095[^\n]", &file->start,
+                  &file->end, &file->major, &file->minor, &file->inode, file->path) == 6;
 }
 
 static FILE *open_maps(const char *process) {
@@ -113,7 +113,8 @@ int process_log_open(struct process_log *found, pid_t pid, struct ht_error *erro
     char by_root[PATH_MAX + 64], by_mapping[96];
     if (find_mapping(pid, &file)) return -1;
     snprintf(by_root, sizeof by_root, "/proc/%d/root%s", (int)pid, file.path);
-    snprintf(by_mapping, sizeof by_mapping, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, file.start, file.end);
+    snprintf(by_mapping, sizeof by_mapping, "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid, file.start,
+             file.end);
     const char *const ways[] = {file.path, by_root, by_mapping};
     snprintf(found->name, sizeof found->name, "%s", file.path);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {

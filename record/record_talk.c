@@ -112,7 +112,8 @@ static void say_what_is_there(const struct record_talk *talk, const struct found
                  found->count - 1);
 }
 
-void record_say_logs(const struct record_talk *talk, const struct found_logs *found, const struct ending *ending) {
+void record_say_logs(const struct record_talk *talk, const struct found_logs *found,
+                     const struct ending *ending) {
     struct unseen unseen = {0};
     for (size_t i = 0; i < found->count; i++) take_share(&unseen, &found->log[i].share, found->log[i].path);
     warn_about_unseen(&unseen);
@@ -142,7 +143,8 @@ void record_say_nothing_recorded(const char *name, const struct found_logs *foun
 
 // ---- where logs became traces ----
 
-static void say_what_is_complete(const struct record_talk *talk, const struct converted *result, size_t complete) {
+static void say_what_is_complete(const struct record_talk *talk, const struct converted *result,
+                                 size_t complete) {
     char text[32], size[32];
     uint64_t calls = 0;
     for (size_t i = 0; i < complete; i++) calls += result[i].events;

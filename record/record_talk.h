@@ -14,7 +14,8 @@ struct record_talk {
 void record_say_directory(const struct record_talk *talk, const char *directory);
 
 // Of a run that left logs.
-void record_say_logs(const struct record_talk *talk, const struct found_logs *found, const struct ending *ending);
+void record_say_logs(const struct record_talk *talk, const struct found_logs *found,
+                     const struct ending *ending);
 // Of one whose logs became traces beside it: those that did not say how to go on.
 void record_say_traces(const struct record_talk *talk, const struct converted *result, size_t count);
 // Of one in which no call was recorded.

@@ -7,8 +7,7 @@
 #include "talk.h"
 
 // The bytes that the replay makes resident at once, before anything that the allocator adds.
-static uint64_t resident_peak_bytes(const struct ht_plan *plan,
-                                    const struct ht_built_form *built) {
+static uint64_t resident_peak_bytes(const struct ht_plan *plan, const struct ht_built_form *built) {
     bool all = plan->touch == HT_TOUCH_PAGES || plan->touch == HT_TOUCH_ALL ||
                plan->touch_free == HT_TOUCH_FREE_WRITE;
     if (all) return built->live_peak_bytes;
@@ -27,8 +26,7 @@ static uint64_t usual_limit_bytes(const struct ht_built_form *built) {
     return bytes / 4 * 3;
 }
 
-int ht_live_guard(const struct ht_plan *plan, const struct ht_built_form *built,
-                  struct ht_error *error) {
+int ht_live_guard(const struct ht_plan *plan, const struct ht_built_form *built, struct ht_error *error) {
     char peak[32], limit[32];
     uint64_t peak_bytes = resident_peak_bytes(plan, built);
     uint64_t limit_bytes = plan->max_live_bytes ? plan->max_live_bytes : usual_limit_bytes(built);

@@ -8,7 +8,6 @@
 
 // Called once the form is built, so that its memory is among what is taken already. Returns 0, or -1 with
 // error.
-int ht_live_guard(const struct ht_plan *plan, const struct ht_built_form *built,
-                  struct ht_error *error);
+int ht_live_guard(const struct ht_plan *plan, const struct ht_built_form *built, struct ht_error *error);
 
 #endif

@@ -178,7 +178,8 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case 'o': options->plan.results_path = text; break;
     case KEY_ROUNDS:
-        options->plan.rounds = strcmp(text, "auto") ? (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX) : 0;
+        options->plan.rounds =
+            strcmp(text, "auto") ? (uint32_t)number(state, text, "rounds", 1, ROUNDS_MAX) : 0;
         break;
     case KEY_BUDGET: options->plan.budget_ns = budget_value(state, text); break;
     case KEY_REPEATS:
@@ -214,7 +215,8 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_POLLUTE:
         options->plan.pollution_bytes = size_value(state, text, "pollute", 1 << 10, 0);
-        if (options->plan.pollution_bytes > UINT64_C(1) << 40) argp_error(state, "--pollute: %s: at most 1T expected", text);
+        if (options->plan.pollution_bytes > UINT64_C(1) << 40)
+            argp_error(state, "--pollute: %s: at most 1T expected", text);
         break;
     case KEY_DECODED_MEMORY:
         options->plan.decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);

@@ -31,8 +31,7 @@ static int complain(const struct ht_error *error) {
 }
 
 // Takes those out that can't prove who serves them: there must be no figures of them.
-static size_t describe_all(struct ht_experiment *x, struct ht_plan *plan,
-                           struct ht_choice *null_choice) {
+static size_t describe_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
     if (!ht_experiment_describe(x, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
@@ -95,8 +94,8 @@ struct loaded_trace {
     char sha256[HT_DIGEST_TEXT_BYTES];
 };
 
-static int read_trace(const struct ht_plan *plan, struct ht_trace_reader *reader,
-                      struct loaded_trace *trace, struct ht_error *error) {
+static int read_trace(const struct ht_plan *plan, struct ht_trace_reader *reader, struct loaded_trace *trace,
+                      struct ht_error *error) {
     if (ht_trace_truncated(reader)) {
         // The peak may be in what is missing: better no figures than those of half a program.
         return ht_error_input(
@@ -108,20 +107,19 @@ static int read_trace(const struct ht_plan *plan, struct ht_trace_reader *reader
     if (plan->scale > 1) ht_recorded_program_other(&trace->program);
     uint64_t memory_bytes = plan->decoded_memory_bytes;
     if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;
-    trace->form_options = (struct ht_form_options){
-        .one_thread = plan->one_thread,
-        .initial_tid = trace->program.pid,
-        .timed_one_in = plan->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
-        .seed = plan->seed,
-        .samples = plan->points,
-        .end_ns = trace->program.end_ns,
-        .scale = plan->scale,
-        .held_bytes_max = memory_bytes};
+    trace->form_options =
+        (struct ht_form_options){.one_thread = plan->one_thread,
+                                 .initial_tid = trace->program.pid,
+                                 .timed_one_in = plan->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
+                                 .seed = plan->seed,
+                                 .samples = plan->points,
+                                 .end_ns = trace->program.end_ns,
+                                 .scale = plan->scale,
+                                 .held_bytes_max = memory_bytes};
     return ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error);
 }
 
-static int load_trace(const struct ht_plan *plan, struct loaded_trace *trace,
-                      struct ht_error *error) {
+static int load_trace(const struct ht_plan *plan, struct loaded_trace *trace, struct ht_error *error) {
     trace->reader = ht_trace_open(plan->trace_path, error);
     if (!trace->reader) return -1;
     int failed = read_trace(plan, trace->reader, trace, error);
@@ -234,8 +232,7 @@ static void caution(struct ht_experiment *x) {
     ht_warnings_print(stderr, &x->warnings, 0);
 }
 
-static int replay_all(struct ht_experiment *x, struct ht_plan *plan,
-                      struct ht_choice *null_choice) {
+static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_choice *null_choice) {
     static struct loaded_trace trace;
     struct ht_error error = {0};
     ht_machine_read(&x->machine);

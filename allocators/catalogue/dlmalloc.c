@@ -9,8 +9,8 @@ static const struct ht_statistic statistics[] = {
     {0}};
 
 static void read_values(const struct ht_server *server, uint64_t *values) {
-    size_t (*peak)(void) = (size_t(*)(void))dlsym(RTLD_DEFAULT, "malloc_max_footprint");
-    values[0] = ((size_t(*)(void))server->known)();
+    size_t (*peak)(void) = (size_t (*)(void))dlsym(RTLD_DEFAULT, "malloc_max_footprint");
+    values[0] = ((size_t (*)(void))server->known)();
     values[1] = peak ? peak() : HT_FIGURE_UNKNOWN;
 }
 

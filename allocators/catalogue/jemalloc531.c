@@ -10,6 +10,7 @@ const struct ht_allocator ht_allocator_jemalloc531 = {
     HT_BUILD_FACT(crate, "tikv-jemalloc-sys"),
     HT_BUILD_FACT(crate_switch, "EXTRA_JEMALLOC"),
     HT_BUILD_FACT(crate_configure, "jemalloc configure/configure"),
-    HT_BUILD_FACT(crate_flags, "--with-version=5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8 --disable-doc "
-                         "--disable-static --with-install-suffix=531"),
+    HT_BUILD_FACT(crate_flags,
+                  "--with-version=5.3.1-0-g81034ce1f1373e37dc865038e1bc8eeecf559ce8 --disable-doc "
+                  "--disable-static --with-install-suffix=531"),
 };

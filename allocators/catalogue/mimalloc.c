@@ -17,8 +17,8 @@ static const struct ht_statistic statistics[] = {
 
 // Its statistics of blocks are kept by debug builds only, and what it says of residency is the kernel's.
 static void read_values(const struct ht_server *server, uint64_t *values) {
-    typedef void info_function(size_t * elapsed, size_t * user, size_t * system, size_t * rss,
-                               size_t * rss_peak, size_t * commit, size_t * commit_peak, size_t * faults);
+    typedef void info_function(size_t *elapsed, size_t *user, size_t *system, size_t *rss, size_t *rss_peak,
+                               size_t *commit, size_t *commit_peak, size_t *faults);
     size_t commit = 0, peak = 0;
     ((info_function *)server->known)(NULL, NULL, NULL, NULL, NULL, &commit, &peak, NULL);
     values[0] = commit;

@@ -11,6 +11,6 @@ const struct ht_allocator ht_allocator_mimalloc2 = {
     HT_BUILD_FACT(crate_sources, "c_src/mimalloc/v2/src/static.c"),
     HT_BUILD_FACT(crate_includes, "c_src/mimalloc/v2/include c_src/mimalloc/v2/src"),
     HT_BUILD_FACT(crate_flags, "-O3 -DNDEBUG -DMI_BUILD_RELEASE -DMI_DEBUG=0 -DMI_MALLOC_OVERRIDE "
-                         "-DMI_SHARED_LIB -DMI_SHARED_LIB_EXPORT -fvisibility=hidden "
-                         "-ftls-model=initial-exec -fno-builtin-malloc"),
+                               "-DMI_SHARED_LIB -DMI_SHARED_LIB_EXPORT -fvisibility=hidden "
+                               "-ftls-model=initial-exec -fno-builtin-malloc"),
 };

@@ -31,8 +31,9 @@ const struct ht_allocator ht_allocator_rpmalloc = {
     HT_BUILD_FACT(crate_version, "1.4.3"),
     HT_BUILD_FACT(crate_sources, "rpmalloc/rpmalloc/rpmalloc.c"),
     HT_BUILD_FACT(crate_includes, "rpmalloc/rpmalloc"),
-    HT_BUILD_FACT(crate_flags, "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
-                         "-DENABLE_OVERRIDE=1"),
+    HT_BUILD_FACT(crate_flags,
+                  "-std=gnu11 -O3 -DNDEBUG -fomit-frame-pointer -D_GNU_SOURCE=1 -DENABLE_PRELOAD=1 "
+                  "-DENABLE_OVERRIDE=1"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

@@ -52,7 +52,7 @@ const struct ht_allocator ht_allocator_tcmalloc_google = {
     HT_BUILD_FACT(crate_sources, "build.rs"),
     HT_BUILD_FACT(crate_includes, "c_src/abseil-cpp c_src/tcmalloc"),
     HT_BUILD_FACT(crate_flags,
-            "-std=c++17 -O2 -DNDEBUG -DNOMINMAX -DTCMALLOC_INTERNAL_8K_PAGES -fno-omit-frame-pointer"),
+                  "-std=c++17 -O2 -DNDEBUG -DNOMINMAX -DTCMALLOC_INTERNAL_8K_PAGES -fno-omit-frame-pointer"),
     .version = ht_built_version,
     .statistics = statistics,
     .read = read_values,

@@ -17,7 +17,9 @@ struct head {
 
 // Thread-local, so that threads never wait for each other. Interposition forces these globals: malloc has no
 // argument to carry state in.
-static __thread struct { uintptr_t next, end; } chunk __attribute__((tls_model("initial-exec")));
+static __thread struct {
+    uintptr_t next, end;
+} chunk __attribute__((tls_model("initial-exec")));
 
 static void *place(uintptr_t address, size_t bytes) {
     ((struct head *)address)[-1].bytes = bytes;

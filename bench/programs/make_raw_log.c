@@ -151,7 +151,7 @@ static uint32_t random_size(uint64_t random) {
 
 static unsigned class_of(uint32_t size) { return size <= 1024 ? (size + 15) / 16 : 65 + (size - 1) / 4096; }
 static uint64_t class_bytes(unsigned class) {
-    return class <= 64 ? (uint64_t) class * 16 + 16 : (uint64_t)(class - 64) * 4096 + 16;
+    return class <= 64 ? (uint64_t)class * 16 + 16 : (uint64_t)(class - 64) * 4096 + 16;
 }
 
 static uint64_t take_address(struct thread *t, uint32_t size) {

@@ -117,9 +117,9 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
 json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t skipped) {
     const struct ht_raw_log none = {.fd = -1};
     json_t *object = trace_json_totals(totals, &none);
-    const char *const unknown[] = {"recorded_rss_peak_bytes", "recorded_own_peak_bytes",
-                                   "recorded_heap_rss_peak_bytes", "recorded_explained_bytes",
-                                   "recorded_cpu_ns", "lost_calls"};
+    const char *const unknown[] = {
+        "recorded_rss_peak_bytes",  "recorded_own_peak_bytes", "recorded_heap_rss_peak_bytes",
+        "recorded_explained_bytes", "recorded_cpu_ns",         "lost_calls"};
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         json_object_set_new(object, unknown[i], json_null());
     json_set_number(object, "skipped", skipped);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGES_BITS = 24 };              // a birth packs its event above and the pages resident then below
+enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages resident then below
 // What was seen of it last packs its time of birth, in these units, and the pages resident since.
 enum { BORN_SHIFT = 17 };
 static const uint64_t STEPS_FROM_AGE_NS = 1000000;  // shorter lives matter little while they are filled
@@ -103,10 +103,10 @@ void heap_model_step_residency(struct heap_model *heap, uint32_t slot, uint32_t 
     uint64_t *seen = &heap->seen.entry[k].value, known = pages < PAGES_MASK ? pages : PAGES_MASK;
     if (known <= (*seen & PAGES_MASK)) return;
     *seen = (*seen & ~PAGES_MASK) | known;
-    ht_trace_put_residency_step(heap->writer,
-                                &(struct ht_residency_step){.event = heap->births.entry[i].value >> PAGES_BITS,
-                                                            .time_ns = time_ns,
-                                                            .pages = pages});
+    ht_trace_put_residency_step(
+        heap->writer, &(struct ht_residency_step){.event = heap->births.entry[i].value >> PAGES_BITS,
+                                                  .time_ns = time_ns,
+                                                  .pages = pages});
 }
 
 void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns) {

@@ -14,7 +14,7 @@ struct heap_model {
     uint64_t op_count[256];          // events so far
     struct map64 addresses;          // live address -> slot
     struct map64 births;             // slot of a large block -> its birth event and pages resident then
-    struct map64 seen;               // the same slot -> when that was, and pages that are known to be resident
+    struct map64 seen;  // the same slot -> when that was, and pages that are known to be resident
     struct slots slots;
     uint64_t live_bytes;
     uint64_t last_time_ns;

@@ -52,9 +52,9 @@ struct merge {
     uint64_t wait_limit_stamps;
     uint64_t last_sample_ns;
     struct sample_line samples;
-    uint64_t horizon;       // no record beyond it is looked at; UINT64_MAX but in a growing log
-    uint64_t late_records;  // of a growing log: those that came when the others were beyond them
-    uint64_t bytes_limit;   // merge_run returns when it has read so much
+    uint64_t horizon;         // no record beyond it is looked at; UINT64_MAX but in a growing log
+    uint64_t late_records;    // of a growing log: those that came when the others were beyond them
+    uint64_t bytes_limit;     // merge_run returns when it has read so much
     uint64_t bytes_reported;  // of the progress
     // Called at each fork record, if set. False ends the merge: whoever returned it knows why.
     bool (*at_fork)(struct merge *m, uint64_t stamp);

@@ -28,9 +28,9 @@ struct merge_totals {
 
 static inline struct ht_heap_share merge_heap_share(const struct merge_totals *totals) {
     return (struct ht_heap_share){.anon_bytes = totals->rss_peak_bytes,
-                                  .explained_bytes = ht_heap_explained(totals->heap_rss_first_bytes,
-                                                                       totals->heap_rss_peak_bytes,
-                                                                       totals->allocated_bytes),
+                                  .explained_bytes =
+                                      ht_heap_explained(totals->heap_rss_first_bytes,
+                                                        totals->heap_rss_peak_bytes, totals->allocated_bytes),
                                   .own_bytes = totals->own_peak_bytes};
 }
 

@@ -8,7 +8,8 @@ static const uint64_t START_CPU_NS = 5000000;
 
 void sample_line_count(struct merge_totals *totals, const struct ht_sample *sample) {
     uint64_t rss = sample->rss_anon_bytes, own = sample->own_rss_bytes, heap = rss > own ? rss - own : 0;
-    bool late = totals->began_late || totals->inherited_objects || sample->cpu_ns > sample->time_ns + START_CPU_NS;
+    bool late =
+        totals->began_late || totals->inherited_objects || sample->cpu_ns > sample->time_ns + START_CPU_NS;
     if (totals->samples++ == 0 && late) totals->heap_rss_first_bytes = heap;
     totals->rss_peak_bytes = larger(totals->rss_peak_bytes, rss);
     totals->own_peak_bytes = larger(totals->own_peak_bytes, own);

@@ -22,16 +22,16 @@ struct stream_chunk {
 
 // A place between two records.
 struct stream_place {
-    uint64_t chunk;   // offset of the chunk in the file
-    uint32_t at;      // bytes into it
+    uint64_t chunk;  // offset of the chunk in the file
+    uint32_t at;     // bytes into it
     uint64_t stamp, address;
 };
 
 struct stream {
     uint32_t tid;
-    uint32_t outer;                // number of the stream that this one is nested in, plus one; 0: none
-    uint64_t first_stamp;          // no record is stamped earlier
-    struct stream_chunk *chunk;    // in order
+    uint32_t outer;              // number of the stream that this one is nested in, plus one; 0: none
+    uint64_t first_stamp;        // no record is stamped earlier
+    struct stream_chunk *chunk;  // in order
     uint32_t chunks, chunks_room, next_chunk;
     // What is being decoded.
     uint8_t *buffer;

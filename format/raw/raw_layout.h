@@ -5,8 +5,8 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define HT_RAW_MAGIC    "HTAPERAW"
-#define HT_CHUNK_MAGIC  0x4e575448u  // "HTWN"
+#define HT_RAW_MAGIC   "HTAPERAW"
+#define HT_CHUNK_MAGIC 0x4e575448u  // "HTWN"
 
 enum {
     HT_RAW_VERSION = 1,

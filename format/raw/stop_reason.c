@@ -23,9 +23,10 @@ const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_
                  "program; MALLOC_WRAP_OUT or -o names another");
         break;
     case HT_STOP_MEMORY:
-        snprintf(text, HT_STOP_TEXT_BYTES,
-                 "its folder is in memory, and the program needs the memory that is left; a folder on a disk has "
-                 "more room");
+        snprintf(
+            text, HT_STOP_TEXT_BYTES,
+            "its folder is in memory, and the program needs the memory that is left; a folder on a disk has "
+            "more room");
         break;
     case HT_STOP_CONTROL: snprintf(text, HT_STOP_TEXT_BYTES, "ended by heaptape ctl"); break;
     default: snprintf(text, HT_STOP_TEXT_BYTES, "reason %u, which is unknown here", header->stop_reason);

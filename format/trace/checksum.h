@@ -6,7 +6,7 @@
 // does. With the first two settings it reads them by memcpy, as bytes, at no cost.
 
 #define XXH_FORCE_MEMORY_ACCESS 0
-#define XXH_FORCE_ALIGN_CHECK 0
+#define XXH_FORCE_ALIGN_CHECK   0
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 

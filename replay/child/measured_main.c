@@ -133,8 +133,8 @@ static void prepare_verify(struct measured *run, size_t slots) {
         refuse(&exchange->outcome, "too many slots to verify");
     }
     void *memory = shared_table(ht_verify_bytes((uint32_t)slots), &exchange->outcome);
-    run->verify = ht_verify_prepare(memory, &run->server, run->table, (uint32_t)slots,
-                                    run->job.known, &exchange->findings);
+    run->verify = ht_verify_prepare(memory, &run->server, run->table, (uint32_t)slots, run->job.known,
+                                    &exchange->findings);
 }
 
 // Copies of the trace share its words, and have slots and threads of their own.
@@ -431,7 +431,8 @@ static void describe(struct measured *run) {
         assert(i < HT_KNOBS_MAX);
         struct ht_knob_report *report = &run->exchange->figures.knobs[i];
         if (kind->read_knob) {
-            report->state = kind->read_knob(&run->server, &kind->knobs[i], report->value, sizeof report->value);
+            report->state =
+                kind->read_knob(&run->server, &kind->knobs[i], report->value, sizeof report->value);
         }
     }
 }

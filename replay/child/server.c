@@ -29,7 +29,7 @@ static bool is_kind(const struct ht_allocator *kind, struct ht_server *server) {
 }
 
 struct ht_server ht_server_find(const struct ht_allocator *likely, bool any) {
-    struct ht_server found = {.usable_size = (uint64_t(*)(void *))of_server("malloc_usable_size")};
+    struct ht_server found = {.usable_size = (uint64_t (*)(void *))of_server("malloc_usable_size")};
     if (likely && is_kind(likely->build_of ? likely->build_of : likely, &found)) return found;
     for (size_t i = 0; any && ht_allocators[i] && !found.kind; i++) {
         if (!ht_allocators[i]->build_of) is_kind(ht_allocators[i], &found);

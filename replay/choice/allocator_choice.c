@@ -149,15 +149,18 @@ static int add_knob(struct ht_choices *choices, const char *text, struct ht_erro
     char problem[HT_KNOB_PROBLEM_BYTES];
     size_t used = strlen(choice->name), room = sizeof choice->name - used;
     if (!choice->knobs.kind) {
-        return fail(error, HT_EXIT_USAGE,
-                    "--alloc: %s: the knobs of this library are not known: its file name begins like that of no "
-                    "allocator of --list%s",
-                    choice->name, "");
+        return fail(
+            error, HT_EXIT_USAGE,
+            "--alloc: %s: the knobs of this library are not known: its file name begins like that of no "
+            "allocator of --list%s",
+            choice->name, "");
     }
     const char *before = choice->knobs.count ? "," : ":";
     if (!choice->labelled && (size_t)snprintf(choice->name + used, room, "%s%s", before, text) >= room) {
-        return fail(error, HT_EXIT_USAGE, "--alloc: %s: a label (LABEL=NAME:KNOB=VALUE) expected: so many "
-                    "knobs are no name%s", choice->name, "");
+        return fail(error, HT_EXIT_USAGE,
+                    "--alloc: %s: a label (LABEL=NAME:KNOB=VALUE) expected: so many "
+                    "knobs are no name%s",
+                    choice->name, "");
     }
     if (ht_knob_choices_add(&choice->knobs, text, problem)) return 0;
     return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");

@@ -43,7 +43,7 @@ struct ht_comparison {
     uint32_t repeats;            // of the trace in each flat run
     const double *instructions;  // by allocator, NaN where not counted
     const struct ht_warnings *warnings;
-    const char *thp;  // transparent huge pages of all runs, empty if not known
+    const char *thp;                        // transparent huge pages of all runs, empty if not known
     const struct ht_failing_runs *failing;  // by allocator
 };
 

@@ -64,8 +64,8 @@ static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the lo
 // alone.
 #define HT_CALLOC_LEFT_BYTES 65536u
 
-#define HT_SLOTS_LIMIT     (1u << HT_WORD_SLOT_BITS)
-#define HT_TIME_LIMIT_NS   (1ull << (HT_WORD_SLOT_BITS + 32))
+#define HT_SLOTS_LIMIT       (1u << HT_WORD_SLOT_BITS)
+#define HT_TIME_LIMIT_NS     (1ull << (HT_WORD_SLOT_BITS + 32))
 #define HT_PAGES_BY_RULE     UINT64_MAX
 #define HT_DEPENDENCY_NUMBER (UINT32_MAX >> 1)  // dependencies of a slot are numbered modulo this and one
 

@@ -210,9 +210,9 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     bool own = turn->who == HT_WHO_NULL;
     struct ht_cell *cell = ht_cell_of(&x->measurements, turn->round, turn->who);
     struct ht_run_result line = {.repeats = 1,
-                                   .instructions = NAN,
-                                   .load = ht_machine_load(),
-                                   .started_realtime_ns = now_ns(CLOCK_REALTIME)};
+                                 .instructions = NAN,
+                                 .load = ht_machine_load(),
+                                 .started_realtime_ns = now_ns(CLOCK_REALTIME)};
     cell->memory_ok = run_child(x, turn, problem, sizeof problem);
     struct ht_outcome outcome = x->channel.exchange->outcome;
     line.outcome = &outcome;

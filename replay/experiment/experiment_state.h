@@ -35,9 +35,9 @@ struct ht_experiment {
     size_t baseline;
     const char *trace_sha256;
     const struct ht_heap_share *share;  // how much of its memory the trace accounts for
-    uint64_t end_ns;  // of the trace
+    uint64_t end_ns;                    // of the trace
     double freed_warm_share;
-    int results_fd;   // -1: results are not kept
+    int results_fd;  // -1: results are not kept
     struct ht_machine machine;
     struct ht_huge_pages huge_pages;  // of all runs
     struct ht_child_channel channel;
@@ -54,7 +54,7 @@ struct ht_experiment {
     struct ht_round_run runs[HT_CHOICES_MAX + 2];
     struct ht_outcome null_memory;
     uint64_t *null_rss_bytes;
-    uint64_t fastest_cpu_ns;  // of the warm-up, 0 if not known
+    uint64_t fastest_cpu_ns;                             // of the warm-up, 0 if not known
     uint64_t begun_ns, rounds_begun_ns, round_begun_ns;  // the warm-up, the first round, this round
     uint64_t readings_taken, readings_dropped;
     struct ht_progress progress;

@@ -145,15 +145,15 @@ static void warn_of_rounds(const struct ht_experiment *x, const struct ht_compar
     if (c->count < 2) return;
     if (c->rounds < HT_BOOTSTRAP_ROUNDS_MIN) {
         snprintf(remedy, sizeof remedy,
-                 x->plan->rounds ? "--rounds auto, or %d and more" : "a larger --budget",
-                 SUGGESTED_ROUNDS);
+                 x->plan->rounds ? "--rounds auto, or %d and more" : "a larger --budget", SUGGESTED_ROUNDS);
         ht_warn(warnings, HT_WARNING_FEW_ROUNDS, remedy,
                 "%zu round%s too few to resample: intervals assume that ratios scatter log-normally",
                 c->rounds, c->rounds == 1 ? " is" : "s are");
     }
     if (x->end == HT_END_BUDGET && more > 0) {
         double minutes = ceil(x->spent_s / (double)c->rounds * (double)(c->rounds + more) / 60);
-        if (more <= HT_MORE_ROUNDS_MAX && minutes <= 24 * 60) snprintf(remedy, sizeof remedy, "--budget %.0fm should do", minutes);
+        if (more <= HT_MORE_ROUNDS_MAX && minutes <= 24 * 60)
+            snprintf(remedy, sizeof remedy, "--budget %.0fm should do", minutes);
         else snprintf(remedy, sizeof remedy, "the difference is too small for this trace and machine");
         ht_warn(warnings, HT_WARNING_BUDGET, remedy, "the budget was spent before all verdicts were clear");
     }

@@ -27,7 +27,7 @@ struct ht_memory_figures {
     double rss_peak_bytes, rss_mean_bytes, rss_end_bytes, rss_start_bytes;
     double fragmentation[4];  // Johnstone & Wilson's F1 to F4
     double wait_time_ns, wall_ns;
-    uint64_t *rss_bytes;  // by sample point, the null replayer's taken off
+    uint64_t *rss_bytes;        // by sample point, the null replayer's taken off
     size_t count, peak_sample;  // where RSS is most, and of several such points most is live
 };
 

@@ -119,7 +119,8 @@ bool ht_child_answer_check(struct ht_exchange *answer, const struct ht_job *job,
     const char *wrong = what_is_wrong(answer, job, built, rss_bytes);
     if (!wrong) return true;
     snprintf(problem, room,
-             "its answer can't be right (%s): something in it wrote over memory that belongs to replay", wrong);
+             "its answer can't be right (%s): something in it wrote over memory that belongs to replay",
+             wrong);
     answer->job = *job;
     answer->outcome = (struct ht_outcome){0};
     answer->figures = (struct ht_child_figures){.repeats = 1};

@@ -64,8 +64,8 @@ static bool share(struct ht_child_channel *channel) {
         fcntl(channel->exchange_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
         return false;
     }
-    void *map = mmap(NULL, channel->exchange_bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
-                     channel->exchange_fd, 0);
+    void *map =
+        mmap(NULL, channel->exchange_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, channel->exchange_fd, 0);
     if (map != MAP_FAILED) channel->shared = map;
     return map != MAP_FAILED;
 }
@@ -74,8 +74,8 @@ int ht_child_channel_open(struct ht_child_channel *channel, const struct ht_buil
                           struct ht_error *error) {
     uint32_t samples = built ? built->form->samples : 0, readings = built ? built->form->readings : 0;
     size_t live_bytes = built ? (built->form->slots / 64 + 1) * sizeof(uint64_t) : 0;
-    *channel = (struct ht_child_channel){
-        .built = built, .exchange_fd = -1, .adopts = ht_left_processes_adopt()};
+    *channel =
+        (struct ht_child_channel){.built = built, .exchange_fd = -1, .adopts = ht_left_processes_adopt()};
     channel->answer_bytes =
         HT_EXCHANGE_RSS_OFFSET + 2ull * samples * sizeof(uint64_t) + readings * sizeof(struct ht_reading);
     channel->exchange_bytes = channel->answer_bytes + live_bytes;
@@ -227,7 +227,8 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
         snprintf(problem, room, "%llu calls failed that did not when recorded; the first: %s",
                  (unsigned long long)outcome->failures, outcome->first_failure);
     } else if (channel->left) {
-        snprintf(problem, room, "started %" PRIu32 " process%s that outlived it: its figures lack what they take",
+        snprintf(problem, room,
+                 "started %" PRIu32 " process%s that outlived it: its figures lack what they take",
                  channel->left, channel->left > 1 ? "es" : "");
     } else {
         return true;

@@ -18,7 +18,7 @@ struct ht_child_channel {
     const struct ht_built_form *built;  // NULL while only describing
     int exchange_fd;
     uint64_t exchange_bytes, answer_bytes;  // the answer comes first; what follows is the launcher's
-    struct ht_exchange *shared;  // children write it as they please: only ht_child_run looks there
+    struct ht_exchange *shared;             // children write it as they please: only ht_child_run looks there
     struct ht_exchange *exchange;
     const uint64_t *rss_bytes;          // the samples of the last memory pass
     const uint64_t *untouched_bytes;    // of the last accounting pass, by sample

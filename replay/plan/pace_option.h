@@ -15,9 +15,7 @@ struct ht_paces {
 };
 
 #define HT_PACES_VIRTUAL                                                                                     \
-    (struct ht_paces) {                                                                                      \
-        {"virtual", true, 0}, { "virtual", true, 0 }                                                         \
-    }
+    (struct ht_paces) { {"virtual", true, 0}, {"virtual", true, 0} }
 
 // PACE for both passes, or time=PACE or memory=PACE or both with a comma between. False if it is none of
 // these.

@@ -41,10 +41,10 @@ static_assert(sizeof(struct ht_reading_point) == 8, "reading point");
 
 struct ht_built_form {
     int fd;  // what children map, not closed on exec: a held form, which nobody can change, or a pool
-    struct ht_form *form;   // of a streamed one the header alone, of which the pool has a copy
-    struct ht_form *pool;   // NULL: the form is held
-    uint64_t mapped_bytes;  // by each child
-    struct ht_sample_point *points;           // form->samples of them
+    struct ht_form *form;            // of a streamed one the header alone, of which the pool has a copy
+    struct ht_form *pool;            // NULL: the form is held
+    uint64_t mapped_bytes;           // by each child
+    struct ht_sample_point *points;  // form->samples of them
     struct ht_reading_point *reading_points;  // form->readings of them
     uint64_t calls[HT_FUNCTIONS];             // replayed calls by function
     uint64_t calls_total;

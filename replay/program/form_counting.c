@@ -7,8 +7,7 @@ int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *event
     for (uint32_t i = 0; i < events->rows; i++)
         if (events->slot[i] > highest) highest = events->slot[i];
     if (highest < form->slots_count) return 0;
-    if (ht_form_grow(form, &form->slots, &form->slots_room, (size_t)highest + 1,
-                     sizeof *form->slots)) {
+    if (ht_form_grow(form, &form->slots, &form->slots_room, (size_t)highest + 1, sizeof *form->slots)) {
         return -1;
     }
     while (form->slots_count <= highest) {
@@ -20,8 +19,7 @@ int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *event
 
 static int know_stream(struct ht_form_state *form, uint32_t thread) {
     if (thread < form->streams_count) return 0;
-    if (ht_form_grow(form, &form->streams, &form->streams_room, (size_t)thread + 1,
-                     sizeof *form->streams)) {
+    if (ht_form_grow(form, &form->streams, &form->streams_room, (size_t)thread + 1, sizeof *form->streams)) {
         return -1;
     }
     form->streams_count = thread + 1;

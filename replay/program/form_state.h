@@ -24,9 +24,9 @@ static_assert(sizeof(struct ht_slot_state) == 16, "slots of a cache line");
 
 // A stream while it is written: what has been written since its last segment was linked.
 struct ht_stream_state {
-    uint64_t events_all;     // known from the first pass
-    uint64_t events;         // that are still to come; a block that is being filled counts as one
-    uint32_t fillings;       // of them
+    uint64_t events_all;         // known from the first pass
+    uint64_t events;             // that are still to come; a block that is being filled counts as one
+    uint32_t fillings;           // of them
     struct ht_segment *segment;  // the words follow it; NULL: nothing is written
     uint32_t used, room;         // in words
     bool begun;

@@ -151,8 +151,8 @@ static int make_room(struct ht_touching *touching, uint32_t slot) {
     struct ht_form_state *form = touching->form;
     return ht_form_grow(form, &touching->filling, &touching->room, touching->count + 1,
                         sizeof *touching->filling) ||
-                   ht_form_grow(form, &touching->place_of_slot, &touching->slots_room,
-                                (size_t)slot + 1, sizeof *touching->place_of_slot)
+                   ht_form_grow(form, &touching->place_of_slot, &touching->slots_room, (size_t)slot + 1,
+                                sizeof *touching->place_of_slot)
                ? -1
                : 0;
 }

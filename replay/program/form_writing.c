@@ -56,13 +56,13 @@ static int mark_timed(struct writing *writing, struct ht_stream_state *stream, c
     if (event < writing->timed_event || op->function >= HT_DROP) return 0;
     writing->timed_event = event + timed_distance(writing);
     uint32_t number = built->form->readings;
-    if (ht_form_grow(writing->form, &built->reading_points, &writing->reading_points_room,
-                     (size_t)number + 1, sizeof *built->reading_points)) {
+    if (ht_form_grow(writing->form, &built->reading_points, &writing->reading_points_room, (size_t)number + 1,
+                     sizeof *built->reading_points)) {
         return -1;
     }
     const uint64_t most = (1ull << 56) - 1;
-    built->reading_points[number] = (struct ht_reading_point){
-        .bytes = (bytes < most ? bytes : most) & most, .function = (uint8_t)op->function};
+    built->reading_points[number] = (struct ht_reading_point){.bytes = (bytes < most ? bytes : most) & most,
+                                                              .function = (uint8_t)op->function};
     built->form->readings++;
     ht_stream_put(stream, ht_word_mark(HT_MARK_TIMED, number));
     return 0;

@@ -134,12 +134,13 @@ static json_t *recorded_json(const struct ht_comparison *c) {
     const struct ht_heap_share *share = &c->program->share;
     int served = ht_comparison_recorded(c);
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command", text(c->program->command), "allocator",
-                     text(c->program->allocator), "allocator_version", text(c->program->allocator_version),
-                     "rss_peak_bytes", figure(c->program->rss_peak_bytes), "heap_peak_bytes",
-                     figure(c->program->heap_peak_bytes), "explained_bytes",
-                     share->anon_bytes ? json_integer((json_int_t)share->explained_bytes) : json_null(), "cpu_ns", figure(c->program->cpu_ns),
-                     "malloc_share", figure(malloc_ns / c->program->cpu_ns));
+    return json_pack(
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command", text(c->program->command), "allocator",
+        text(c->program->allocator), "allocator_version", text(c->program->allocator_version),
+        "rss_peak_bytes", figure(c->program->rss_peak_bytes), "heap_peak_bytes",
+        figure(c->program->heap_peak_bytes), "explained_bytes",
+        share->anon_bytes ? json_integer((json_int_t)share->explained_bytes) : json_null(), "cpu_ns",
+        figure(c->program->cpu_ns), "malloc_share", figure(malloc_ns / c->program->cpu_ns));
 }
 
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {

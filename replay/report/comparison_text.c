@@ -234,7 +234,8 @@ static void print_lead(FILE *out, const struct ht_comparison *c, const struct le
     fputc('.', out);
 }
 
-static void print_best(FILE *out, const struct ht_comparison *c, const struct ht_standing standings[HT_FIGURES]) {
+static void print_best(FILE *out, const struct ht_comparison *c,
+                       const struct ht_standing standings[HT_FIGURES]) {
     static const struct lead_words words[] = {{HT_FIGURE_TIME, "fastest", "faster"},
                                               {HT_FIGURE_PEAK, "smallest peak", "smaller"}};
     const char *between = ht_heap_share_is_small(&c->program->share) ? "of malloc's part alone: " : "";

@@ -25,9 +25,7 @@ static const char *grouped(double value, char *text) {
     return text;
 }
 
-static const char *name_of(const struct ht_comparison *c, size_t i) {
-    return c->plan->choices.list[i].name;
-}
+static const char *name_of(const struct ht_comparison *c, size_t i) { return c->plan->choices.list[i].name; }
 
 static const struct ht_choice_figures *figures_of(const struct ht_comparison *c, size_t i) {
     return &c->measurements->of_choices[i + 1];

@@ -33,14 +33,15 @@ static json_t *trace_json(const struct ht_run_result *line) {
     uint32_t copies = line->plan->scale;  // it is one of these that the file holds
     char *absolute = realpath(line->plan->trace_path, NULL);
     json_t *trace = json_pack(
-        "{s:o, s:s, s:I, s:I}", "path", text_or_null(absolute ? absolute : line->plan->trace_path),
-        "sha256", line->trace_sha256, "events",
+        "{s:o, s:s, s:I, s:I}", "path", text_or_null(absolute ? absolute : line->plan->trace_path), "sha256",
+        line->trace_sha256, "events",
         (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
     const struct ht_heap_share *share = line->share;
     json_object_set_new(trace, "rss_peak_bytes", whole(share->anon_bytes ? (double)share->anon_bytes : NAN));
-    json_object_set_new(trace, "explained_bytes", whole(share->anon_bytes ? (double)share->explained_bytes : NAN));
+    json_object_set_new(trace, "explained_bytes",
+                        whole(share->anon_bytes ? (double)share->explained_bytes : NAN));
     json_object_set_new(trace, "own_bytes", whole(share->anon_bytes ? (double)share->own_bytes : NAN));
     return trace;
 }
@@ -94,11 +95,12 @@ static json_t *allocator_json(const struct ht_run_result *line) {
 
 static json_t *machine_json(const struct ht_run_result *line) {
     const struct ht_machine *machine = line->machine;
-    json_t *made = json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores",
-                             machine->cores, "kernel", text_or_null(machine->kernel), "libc",
-                             text_or_null(machine->libc), "thp", text_or_null(machine->thp), "load",
-                             figure(line->load));
-    json_object_set_new(made, "governor", machine->governor[0] ? json_string(machine->governor) : json_null());
+    json_t *made =
+        json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores",
+                  machine->cores, "kernel", text_or_null(machine->kernel), "libc",
+                  text_or_null(machine->libc), "thp", text_or_null(machine->thp), "load", figure(line->load));
+    json_object_set_new(made, "governor",
+                        machine->governor[0] ? json_string(machine->governor) : json_null());
     json_object_set_new(made, "turbo", machine->turbo < 0 ? json_null() : json_boolean(machine->turbo));
     return made;
 }

@@ -37,7 +37,7 @@ struct ht_run_result {
     const struct ht_counter_figures *counters;
     const struct ht_latencies *latencies;
     const struct ht_leftover_figures *leftovers;
-    const struct ht_decomposition *decomposition;  // NULL: not known
+    const struct ht_decomposition *decomposition;   // NULL: not known
     const struct ht_child_figures *memory_figures;  // of the memory pass
     const struct ht_choice_figures *of_choice;      // in the first lines of an allocator, else NULL
     const struct ht_verify_report *verified;        // of a pass that measures nothing, else NULL

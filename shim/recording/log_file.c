@@ -203,7 +203,8 @@ void log_refuse(struct recording *recording) {
     recording->header->stop_reason = HT_STOP_FOLDER;
     // Growing a file past RLIMIT_FSIZE would raise SIGXFSZ in the program.
     int fd = sys_limit(RLIMIT_FSIZE) < HT_RAW_HEADER_BYTES ? -EFBIG : reopen(recording);
-    bool written = fd >= 0 && sys_pwrite(fd, recording->header, HT_RAW_HEADER_BYTES, 0) == HT_RAW_HEADER_BYTES;
+    bool written =
+        fd >= 0 && sys_pwrite(fd, recording->header, HT_RAW_HEADER_BYTES, 0) == HT_RAW_HEADER_BYTES;
     if (fd >= 0) sys_close(fd);
     if (!written) sys_unlink(recording->path);
     sys_munmap(recording->header, HT_RAW_HEADER_BYTES);

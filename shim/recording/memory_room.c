@@ -28,8 +28,7 @@ static bool read_text(const char *name) {
     int fd = sys_open(name, O_RDONLY | O_CLOEXEC, 0);
     size_t used = 0;
     long got = 0;
-    while (fd >= 0 && used < sizeof text - 1 &&
-           (got = sys_read(fd, text + used, sizeof text - 1 - used)) > 0)
+    while (fd >= 0 && used < sizeof text - 1 && (got = sys_read(fd, text + used, sizeof text - 1 - used)) > 0)
         used += (size_t)got;
     if (fd >= 0) sys_close(fd);
     text[used] = 0;

@@ -47,9 +47,7 @@ static bool end_key_made;
 // Of the fork under way in this thread: the child, which runs on a copy of it, learns its birth here.
 static __thread uint64_t fork_stamp __attribute__((tls_model("initial-exec")));
 
-struct recording *recorder_current(void) {
-    return atomic_load_explicit(&current, memory_order_acquire);
-}
+struct recording *recorder_current(void) { return atomic_load_explicit(&current, memory_order_acquire); }
 
 static void set_epoch(uint32_t epoch) {
     atomic_store_explicit(&epoch_page.epoch, epoch, memory_order_release);

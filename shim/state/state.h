@@ -67,12 +67,12 @@ struct recording {
     _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
     bool refused, in_memory;
     _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
-    _Atomic bool pair_taken;  // a thread writes a clock pair into the header
+    _Atomic bool pair_taken;      // a thread writes a clock pair into the header
     _Atomic uint64_t most_resident_bytes;  // when it was last checked for a peak
     uint64_t device, inode;
     uint32_t epoch, pid, sequence;
     struct ht_raw_chunk *_Atomic ended_chunk;  // of the thread that ended last
-    uint32_t main_stream;                    // the main thread's, plus one
+    uint32_t main_stream;                      // the main thread's, plus one
     char path[4096];
 };
 

@@ -102,9 +102,7 @@ static void allocate(struct making *m) {
     case 0: put(m, HT_CALLOC, HT_PLAIN, fresh_slot(m, m->thread), size, 1 + below(m, 3)); break;
     case 1: put(m, HT_REALLOC, HT_NULL, fresh_slot(m, m->thread), size, 0); break;
     case 2: put(m, HT_ALIGNED_ALLOC, HT_PLAIN, fresh_slot(m, m->thread), size, 16u << below(m, 9)); break;
-    default:
-        put(m, HT_MALLOC, HT_PLAIN, fresh_slot(m, m->thread), size, 0);
-        fill(m, event, size);
+    default: put(m, HT_MALLOC, HT_PLAIN, fresh_slot(m, m->thread), size, 0); fill(m, event, size);
     }
 }
 

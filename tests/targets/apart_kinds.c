@@ -87,7 +87,8 @@ static int with_queue(char *unused) {
     if (mq_notify(queue, &event)) target_fail("not to be told");
     long disturbed = count_disturbed(has_no_child_to_wait_for);
     if (mq_send(queue, "x", 1, 0)) target_fail("no message");
-    for (int tries = 0; !signals_seen && tries < 1000; tries++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int tries = 0; !signals_seen && tries < 1000; tries++)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     return say_disturbed(disturbed + !signals_seen, 84);
 }
 

@@ -31,12 +31,13 @@ static void read_cell(struct ht_cell *cell) {
 static void print_figure(const struct ht_comparison *c, enum ht_figure figure) {
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_estimate *e = ht_estimate_of(&c->allocators[i], figure);
-        printf("estimate %u %zu %.17g %.17g %zu %.17g %.17g %.17g %.17g %.17g %u %.17g %zu\n", figure, i, e->median, e->minimum,
-               e->ratio.count, e->ratio.estimate, e->ratio.low, e->ratio.high, e->widened.low, e->widened.high, e->verdict,
-               e->more_rounds, e->outliers_count);
+        printf("estimate %u %zu %.17g %.17g %zu %.17g %.17g %.17g %.17g %.17g %u %.17g %zu\n", figure, i,
+               e->median, e->minimum, e->ratio.count, e->ratio.estimate, e->ratio.low, e->ratio.high,
+               e->widened.low, e->widened.high, e->verdict, e->more_rounds, e->outliers_count);
     }
     const struct ht_interval *control = &c->controls[figure];
-    printf("control %u %.17g %.17g %.17g %zu\n", figure, control->estimate, control->low, control->high, control->count);
+    printf("control %u %.17g %.17g %.17g %zu\n", figure, control->estimate, control->low, control->high,
+           control->count);
     struct ht_standing standing = ht_standing_of(c, figure);
     printf("leader %u %d", figure, standing.leader);
     for (size_t i = 0; i < c->count; i++) {
@@ -52,10 +53,12 @@ int main(int argc, char **argv) {
     struct ht_plan *plan = calloc(1, sizeof *plan);
     measurements.cells = calloc(measurements.rounds * (measurements.choices + 2), sizeof *measurements.cells);
     if (!comparison || !plan || !measurements.cells) return 2;
-    for (int i = 2; i < argc; i++) strncpy(plan->choices.list[i - 2].name, argv[i], sizeof plan->choices.list->name - 1);
+    for (int i = 2; i < argc; i++)
+        strncpy(plan->choices.list[i - 2].name, argv[i], sizeof plan->choices.list->name - 1);
     comparison->plan = plan;
     for (uint32_t round = 0; round < measurements.rounds; round++) {
-        for (size_t who = 1; who < measurements.choices + 2; who++) read_cell(ht_cell_of(&measurements, round, who));
+        for (size_t who = 1; who < measurements.choices + 2; who++)
+            read_cell(ht_cell_of(&measurements, round, who));
     }
     if (!ht_compare(&measurements, comparison)) return 1;
     for (int figure = 0; figure < HT_FIGURES; figure++) print_figure(comparison, (enum ht_figure)figure);

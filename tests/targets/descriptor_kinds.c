@@ -54,8 +54,7 @@ static int none_left(char *unused) {
 }
 
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {{"numbers", print_numbers},
-                                               {"none_left", none_left},
-                                               {NULL, NULL}};
+    static const struct target_mode modes[] = {
+        {"numbers", print_numbers}, {"none_left", none_left}, {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }

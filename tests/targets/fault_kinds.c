@@ -9,7 +9,14 @@
 
 #include "target_modes.h"
 
-enum { SIZE_MAIN = 7750, SIZE_DEEP, SIZE_HANDLER, PAGE = 4096, STACK_BYTES = 64 << 10, ALTERNATE_BYTES = 64 << 10 };
+enum {
+    SIZE_MAIN = 7750,
+    SIZE_DEEP,
+    SIZE_HANDLER,
+    PAGE = 4096,
+    STACK_BYTES = 64 << 10,
+    ALTERNATE_BYTES = 64 << 10
+};
 
 static char *stack;
 static volatile long faults;

@@ -232,7 +232,7 @@ void *aligned_alloc(size_t alignment, size_t size) { return __libc_memalign(alig
 void *memalign(size_t alignment, size_t size) { return __libc_memalign(alignment, size); }
 
 static size_t usable(const void *block) {
-    size_t (*libc_usable)(void *) = (size_t(*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
+    size_t (*libc_usable)(void *) = (size_t (*)(void *))dlsym(RTLD_NEXT, "malloc_usable_size");
     return libc_usable((void *)block);
 }
 

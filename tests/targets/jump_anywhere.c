@@ -10,7 +10,16 @@
 #include "target_support.h"
 
 // Little blocks: an instruction that fills one traps for every byte.
-enum { SIZE_AFTER = 7900, SIZE_HANDLER, SIZE_WITHIN, SIZE_LEFT = 40, SIZE_RESIZED = 56, SIZE_FREED = 24, STRIDE = 8, TRIES_MAX = 20000 };
+enum {
+    SIZE_AFTER = 7900,
+    SIZE_HANDLER,
+    SIZE_WITHIN,
+    SIZE_LEFT = 40,
+    SIZE_RESIZED = 56,
+    SIZE_FREED = 24,
+    STRIDE = 8,
+    TRIES_MAX = 20000
+};
 
 extern volatile int signal_safe_malloc_inside;
 
@@ -22,8 +31,7 @@ static void *volatile block;
 #ifdef __x86_64__
 // Past the red zone, which the compiler may use.
 #define SET_FLAGS(change)                                                                                    \
-    __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" change                                           \
-                     "\n\tpopfq\n\tlea 128(%%rsp), %%rsp" ::                                                 \
+    __asm__ volatile("lea -128(%%rsp), %%rsp\n\tpushfq\n\t" change "\n\tpopfq\n\tlea 128(%%rsp), %%rsp" ::   \
                          : "memory", "cc")
 static void begin_steps(void) { SET_FLAGS("orq $0x100, (%%rsp)"); }
 static void end_steps(void) { SET_FLAGS("andq $~0x100, (%%rsp)"); }

@@ -7,7 +7,15 @@
 
 #include "target_modes.h"
 
-enum { SIZE_MAIN = 7720, SIZE_CHILD, SIZE_CHILD_GOES_ON, SIZE_AFTER, FORKS = 60, JUMPS = 200, THREADS = 2000 };
+enum {
+    SIZE_MAIN = 7720,
+    SIZE_CHILD,
+    SIZE_CHILD_GOES_ON,
+    SIZE_AFTER,
+    FORKS = 60,
+    JUMPS = 200,
+    THREADS = 2000
+};
 
 extern volatile int signal_safe_malloc_inside, signal_safe_malloc_raises;
 

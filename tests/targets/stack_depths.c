@@ -115,7 +115,8 @@ static void on_fiber(void) {
 }
 
 static long depth_of(void (*wanted)(void)) {
-    unsigned char *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unsigned char *stack =
+        mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (stack == MAP_FAILED) target_fail("no stack");
     memset(stack, PAINT, STACK_BYTES);
     calls = wanted;
@@ -152,7 +153,8 @@ static int first_call_of_a_thread(char *unused) {
     pthread_t thread;
     (void)unused;
     tally_churn(SIZE_MAIN, 10);
-    if (pthread_create(&thread, NULL, in_thread, NULL) || pthread_join(thread, NULL)) target_fail("no thread");
+    if (pthread_create(&thread, NULL, in_thread, NULL) || pthread_join(thread, NULL))
+        target_fail("no thread");
     return 75;
 }
 

@@ -37,7 +37,7 @@ void freed_probe(struct ht_raw_header *header, const void *block) {
     probes++;
 }
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
-    (void)t, (void)stamp, (void)final;
+    (void)t, (void)stamp, (void) final;
     fail_msg("a sample was taken");
 }
 
@@ -52,8 +52,7 @@ static int begin(void **state) {
     recording = (struct recording){
         .header = (void *)file, .reserve_bytes = sizeof file, .real_bytes = sizeof file, .epoch = 1};
     recording.header->chunks_end = HT_RAW_HEADER_BYTES;
-    thread =
-        (struct thread_state){.epoch = 1, .recording = &recording, .sample_due_stamp = UINT64_MAX};
+    thread = (struct thread_state){.epoch = 1, .recording = &recording, .sample_due_stamp = UINT64_MAX};
     stamp = 1000;
     probes = 0;
     return !recorder_next_chunk(&thread);
@@ -147,9 +146,9 @@ static void a_long_record_not_passed(void) {
 // own, although there is room and a probe may be due.
 static void a_jump_begins_a_chunk(void **state) {
     (void)state;
-    static void (*const left[])(void) = {nothing_yet,           modifiers,         steps,
-                                         a_tail,                a_modifier_not_passed, a_call_not_passed,
-                                         a_wide_call_not_passed};
+    static void (*const left[])(void) = {
+        nothing_yet,           modifiers, steps, a_tail, a_modifier_not_passed, a_call_not_passed,
+        a_wide_call_not_passed};
     uint64_t size[8];
     for (size_t i = 0; i < sizeof left / sizeof *left; i++) {
         begin(NULL);

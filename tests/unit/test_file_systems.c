@@ -34,6 +34,7 @@ static void pages_that_may_go(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_that_stay_real), cmocka_unit_test(pages_that_may_go)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pages_that_stay_real),
+                                       cmocka_unit_test(pages_that_may_go)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

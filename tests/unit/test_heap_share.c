@@ -10,9 +10,9 @@ static const uint64_t MIB = UINT64_C(1) << 20;
 static void test_what_calls_can_have_taken(void **state) {
     (void)state;
     assert_int_equal(ht_heap_explained(0, 0, 0), 0);
-    assert_int_equal(ht_heap_explained(0, 100, 1000), 100);      // no more than was there
-    assert_int_equal(ht_heap_explained(0, 1000, 100), 100);      // nor than was asked for
-    assert_int_equal(ht_heap_explained(300, 1000, 100), 400);    // beside what was there at first
+    assert_int_equal(ht_heap_explained(0, 100, 1000), 100);    // no more than was there
+    assert_int_equal(ht_heap_explained(0, 1000, 100), 100);    // nor than was asked for
+    assert_int_equal(ht_heap_explained(300, 1000, 100), 400);  // beside what was there at first
     assert_int_equal(ht_heap_explained(1, 1000, UINT64_MAX), 1000);
 }
 
@@ -22,10 +22,10 @@ static void test_which_share_is_small(void **state) {
         uint64_t anon_mib, explained_mib;
         bool small;
     } cases[] = {
-        {0, 0, false},      // not known
-        {7, 0, false},      // a small program
-        {8, 0, true},       {80, 15, true}, {80, 16, false},  // a fifth
-        {84, 84, false},    {9, 1, true},   {9, 2, false},
+        {0, 0, false},                                          // not known
+        {7, 0, false},                                          // a small program
+        {8, 0, true},        {80, 15, true},  {80, 16, false},  // a fifth
+        {84, 84, false},     {9, 1, true},    {9, 2, false},
         {10000, 1999, true}, {10, 40, false},  // a heap that was never touched
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -39,19 +39,22 @@ static void test_words(void **state) {
     (void)state;
     char text[HT_HEAP_SHARE_TEXT_BYTES];
     struct ht_heap_share share = {.anon_bytes = 84100000, .explained_bytes = 200000, .own_bytes = 83200000};
-    assert_string_equal(ht_heap_share_words(text, &share),
-                        "the recorded heap explains 0.2 of 84.1 MB of anonymous memory: most of this program's "
-                        "memory does not come from malloc; 83.2 MB are in mappings, stacks and data of its own");
+    assert_string_equal(
+        ht_heap_share_words(text, &share),
+        "the recorded heap explains 0.2 of 84.1 MB of anonymous memory: most of this program's "
+        "memory does not come from malloc; 83.2 MB are in mappings, stacks and data of its own");
     share = (struct ht_heap_share){.anon_bytes = 84100000, .explained_bytes = 12000, .own_bytes = 300000};
-    assert_string_equal(ht_heap_share_words(text, &share),
-                        "the recorded heap explains 0.01 of 84.1 MB of anonymous memory: most of this program's "
-                        "memory does not come from malloc");
+    assert_string_equal(
+        ht_heap_share_words(text, &share),
+        "the recorded heap explains 0.01 of 84.1 MB of anonymous memory: most of this program's "
+        "memory does not come from malloc");
     share = (struct ht_heap_share){UINT64_MAX, UINT64_MAX / 6, UINT64_MAX};
     assert_true(strlen(ht_heap_share_words(text, &share)) < sizeof text - 1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_calls_can_have_taken),
-                                       cmocka_unit_test(test_which_share_is_small), cmocka_unit_test(test_words)};
+                                       cmocka_unit_test(test_which_share_is_small),
+                                       cmocka_unit_test(test_words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,8 @@
 #include "converted_log.h"
 #include "raw_log_builder.h"
 
-#define LINES(lines) lines, sizeof(lines) / sizeof *(lines)
-#define MARK(stream, stamp)                                                                                  \
-    { stream, HT_RAW_LONG, stamp, 0, HT_LONG_FORK }
+#define LINES(lines)        lines, sizeof(lines) / sizeof *(lines)
+#define MARK(stream, stamp) {stream, HT_RAW_LONG, stamp, 0, HT_LONG_FORK}
 
 enum { PARENT = 10, CHILD = 11, GRANDCHILD = 12, FORKED = 1000, CHILD_BEGAN = 1100 };
 

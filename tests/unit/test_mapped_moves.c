@@ -42,7 +42,7 @@ static void note(uintptr_t start, size_t bytes, bool value) {
 void own_map(uintptr_t start, size_t bytes) { note(start, bytes, true); }
 void own_unmap(uintptr_t start, size_t bytes) { note(start, bytes, false); }
 bool own_has(uintptr_t address) { return *page_at(address); }
-void memory_sample(struct thread_state *t, uint64_t stamp, bool final) { (void)t, (void)stamp, (void)final; }
+void memory_sample(struct thread_state *t, uint64_t stamp, bool final) { (void)t, (void)stamp, (void) final; }
 
 // The kernel's part: where the memory went, and how much was still noted by then.
 static void *volatile result;

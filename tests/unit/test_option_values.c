@@ -21,7 +21,8 @@ static void test_examples(void **state) {
         assert_int_equal(sscanf(line, "%7s", kind), 1);
         uint64_t wanted = 0, got = 12345;
         bool sound = sscanf(end + 1, " %" SCNu64, &wanted) == 1;
-        bool taken = strcmp(kind, "size") ? ht_parse_duration(text + 1, &got) : ht_parse_bytes(text + 1, 1, &got);
+        bool taken =
+            strcmp(kind, "size") ? ht_parse_duration(text + 1, &got) : ht_parse_bytes(text + 1, 1, &got);
         if (taken != sound || (sound && got != wanted)) fail_msg("%s '%s': %" PRIu64, kind, text + 1, got);
         if (!taken) assert_int_equal(got, 12345);  // left alone
         examples++;

@@ -190,15 +190,25 @@ static void test_own_malloc(void **state) {
 static void test_any_symbol_of_an_allocator(void **state) {
     (void)state;
     static const char *const telltale[][2] = {
-        {"mi_malloc_aligned", "mimalloc"}, {"mi_free", "mimalloc"},          {"mi_heap_collect", "mimalloc"},
-        {"_rjem_sdallocx", "jemalloc"},    {"je_arena_boot", "jemalloc"},    {"jemalloc_constructor", "jemalloc"},
-        {"sn_rust_dealloc", "snmalloc"},   {"rpaligned_alloc", "rpmalloc"},  {"rpmalloc_initialize", "rpmalloc"},
-        {"tc_deletearray", "tcmalloc"},    {"_ZN8tcmalloc10CentralFreeList4InitEv", "tcmalloc"},
-        {"_ZN5scudo9AllocatorE", "scudo"}, {"_ZN14partition_alloc13PartitionRoot4InitEv", "PartitionAlloc"},
-        {"GC_malloc_atomic", "Boehm"},     {"scalable_free", "tbbmalloc"},
+        {"mi_malloc_aligned", "mimalloc"},
+        {"mi_free", "mimalloc"},
+        {"mi_heap_collect", "mimalloc"},
+        {"_rjem_sdallocx", "jemalloc"},
+        {"je_arena_boot", "jemalloc"},
+        {"jemalloc_constructor", "jemalloc"},
+        {"sn_rust_dealloc", "snmalloc"},
+        {"rpaligned_alloc", "rpmalloc"},
+        {"rpmalloc_initialize", "rpmalloc"},
+        {"tc_deletearray", "tcmalloc"},
+        {"_ZN8tcmalloc10CentralFreeList4InitEv", "tcmalloc"},
+        {"_ZN5scudo9AllocatorE", "scudo"},
+        {"_ZN14partition_alloc13PartitionRoot4InitEv", "PartitionAlloc"},
+        {"GC_malloc_atomic", "Boehm"},
+        {"scalable_free", "tbbmalloc"},
         {"h_malloc_usable_size", "hardened_malloc"}};
-    static const char *const others[] = {"mi_open", "mi_create", "_mi_read_cache", "je", "je_ne_sais_quoi", "free_tc_new",
-                                         "rp", "GC", "scudo", "my_malloc"};
+    static const char *const others[] = {
+        "mi_open", "mi_create", "_mi_read_cache", "je",       "je_ne_sais_quoi", "free_tc_new",
+        "rp",      "GC",        "scudo",          "my_malloc"};
     struct image image;
     for (unsigned i = 0; i < sizeof telltale / sizeof *telltale; i++) {
         begin(&image, glibc_loader, SHT_SYMTAB);
@@ -334,7 +344,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_plain_program),
         cmocka_unit_test(test_loading),
-        cmocka_unit_test(test_own_malloc), cmocka_unit_test(test_any_symbol_of_an_allocator),
+        cmocka_unit_test(test_own_malloc),
+        cmocka_unit_test(test_any_symbol_of_an_allocator),
         cmocka_unit_test(test_sanitizers_and_runtimes),
         cmocka_unit_test(test_runtime_that_hands_over),
         cmocka_unit_test(test_scripts),

@@ -193,8 +193,10 @@ static void rss_is_taken_apart(void **state) {
     struct ht_built_form built = {.fd = -1, .form = &form, .points = points};
     const uint64_t slop[] = {20, 60, 10}, untouched[] = {0, 90, 0}, rss[] = {120, 150, 150};
     struct ht_outcome outcome = {.rss_end_bytes = 40};
-    struct ht_leftover_figures left = {
-        .lazyfree_peak_bytes = 3, .lazyfree_bytes = 2, .rss_after_free_bytes = 30, .rss_after_purge_bytes = NAN};
+    struct ht_leftover_figures left = {.lazyfree_peak_bytes = 3,
+                                       .lazyfree_bytes = 2,
+                                       .rss_after_free_bytes = 30,
+                                       .rss_after_purge_bytes = NAN};
     struct ht_memory_figures memory;
     struct ht_accounting_figures accounting;
     struct ht_decomposition parts;

@@ -199,8 +199,10 @@ static void what_is_left_is_found(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats_are_all_of_them_whole), cmocka_unit_test(one_thread_repeats_too),
-        cmocka_unit_test(copies_repeat_together),        cmocka_unit_test(nothing_else_repeats),
+        cmocka_unit_test(repeats_are_all_of_them_whole),
+        cmocka_unit_test(one_thread_repeats_too),
+        cmocka_unit_test(copies_repeat_together),
+        cmocka_unit_test(nothing_else_repeats),
         cmocka_unit_test(what_was_given_up_is_decoded_anew),
         cmocka_unit_test(what_is_left_is_found),
     };

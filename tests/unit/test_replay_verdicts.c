@@ -163,10 +163,9 @@ static void conditions_are_read(void **state) {
     assert_true(conditions.list[0].above && !conditions.list[0].inclusive &&
                 conditions.list[0].limit == 1.05);
     assert_true(!conditions.list[1].above && conditions.list[1].inclusive && conditions.list[1].figure == 1);
-    static const char *const bad[] = {"",        "time",     "time>",    "time>x",  "time>1.05x",
-                                      "time=1",  "tim>1",    "timer>1",  ">1",      "time>0",
-                                      "time>-1", "time>nan", "time>inf", "time>>1", "1>time",
-                                      "time>0x2", "time>0x1p1", "time>\t2"};
+    static const char *const bad[] = {"",         "time",    "time>",  "time>x",   "time>1.05x", "time=1",
+                                      "tim>1",    "timer>1", ">1",     "time>0",   "time>-1",    "time>nan",
+                                      "time>inf", "time>>1", "1>time", "time>0x2", "time>0x1p1", "time>\t2"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_non_null(ht_fail_if_add(&conditions, bad[i]));
     assert_int_equal(conditions.count, 2);
@@ -209,7 +208,8 @@ static void rounds_that_would_decide(void **state) {
     assert_true(isnan(ht_fail_if_more_rounds(conditions.list, &one)));
     assert_string_equal(ht_more_rounds_text(35, text), "about 35 more rounds needed");
     assert_string_equal(ht_more_rounds_text(20601, text), "over 1,000 more rounds needed: not within reason");
-    assert_string_equal(ht_more_rounds_text(INFINITY, text), "over 1,000 more rounds needed: not within reason");
+    assert_string_equal(ht_more_rounds_text(INFINITY, text),
+                        "over 1,000 more rounds needed: not within reason");
 }
 
 int main(void) {

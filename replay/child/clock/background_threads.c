@@ -28,7 +28,8 @@
 
 enum { BACKGROUND_MAX = 64 };
 static const uint64_t PATIENCE_NS = 100000000, POLL_NS = 1000000, WORK_NS = 5000000;
-static const uint32_t POLLS_MAX = 60000;  // for one that never gets a processor, behind threads of real-time priority
+static const uint32_t POLLS_MAX =
+    60000;  // for one that never gets a processor, behind threads of real-time priority
 static const uint32_t COMINGS_MAX = 10000;
 
 enum state { NOBODY, AWAKE, ASLEEP, WOKEN };
@@ -36,10 +37,11 @@ enum state { NOBODY, AWAKE, ASLEEP, WOKEN };
 struct ht_background {
     _Atomic uint32_t state;  // futex of those that nap
     pid_t tid;
-    bool due;                      // woken because its deadline has come
-    bool late;                     // awake, but not waited for any more
-    uint32_t polls, waiting_polls;  // of it since it slept last, while it was awaited; and those that found it waiting
-    uint64_t awake_cpu_ns;          // its CPU clock at the first of these polls
+    bool due;   // woken because its deadline has come
+    bool late;  // awake, but not waited for any more
+    uint32_t polls,
+        waiting_polls;  // of it since it slept last, while it was awaited; and those that found it waiting
+    uint64_t awake_cpu_ns;         // its CPU clock at the first of these polls
     uint64_t deadline_ns;          // in trace time
     uint64_t place_ns, worked_ns;  // at the last poll: the trace's time, and the process's CPU clock
     pthread_cond_t *cond;

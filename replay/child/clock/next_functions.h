@@ -27,6 +27,8 @@
     X(sem_clockwait)
 
 #define HT_NEXT_POINTER(NAME) __typeof__(&NAME) NAME;
-extern struct ht_next { HT_NEXT_FUNCTIONS(HT_NEXT_POINTER) } ht_next;
+extern struct ht_next {
+    HT_NEXT_FUNCTIONS(HT_NEXT_POINTER)
+} ht_next;
 
 #endif

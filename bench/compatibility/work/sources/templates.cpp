@@ -14,8 +14,12 @@
 template <int N> struct chain {
     using type = std::tuple<typename chain<N - 1>::type, std::integral_constant<int, N>>;
 };
-template <> struct chain<0> { using type = std::tuple<>; };
-template <typename... T> struct visitor : T... { using T::operator()...; };
+template <> struct chain<0> {
+    using type = std::tuple<>;
+};
+template <typename... T> struct visitor : T... {
+    using T::operator()...;
+};
 template <typename... T> visitor(T...) -> visitor<T...>;
 int main() {
     std::map<std::string, std::vector<std::variant<int, std::string, double>>> table;
