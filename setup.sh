@@ -88,9 +88,13 @@ python_fingerprint() {
         ! -name '*.ipynb' -print0 | sort -z | xargs -0 sha256sum
 }
 
+# install_python [CHECK]: CHECK is the extra with the tools of check.sh, or nothing. Once there, they are kept up.
 install_python() {
     stamp=.venv/heaptape-stamp
-    if [ -f "$stamp" ] && python_fingerprint 2>/dev/null | cmp -s - "$stamp"; then return; fi
+    check=${1:-}
+    if [ -x .venv/bin/clang-tidy ]; then check=check; fi
+    if [ -f "$stamp" ] && python_fingerprint 2>/dev/null | cmp -s - "$stamp" &&
+        { [ -z "$check" ] || [ -x .venv/bin/clang-tidy ]; }; then return; fi
     echo "setup.sh: making the Python environment .venv"
     if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
         python=$(find_python)
@@ -102,7 +106,7 @@ install_python() {
     cp -r analysis "$copy/"
     # What is used of the packages is compiled when it is used first, which is little of them.
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-compile \
-        "$copy/analysis[test,fleet,tune,parquet]" \
+        "$copy/analysis[test,fleet,tune,parquet${check:+,$check}]" \
         >>"$log" 2>&1 ||
         give_up "pip could not install the Python packages; is the package registry within reach?"
     mv "$stamp.new" "$stamp"
@@ -112,8 +116,9 @@ install_python() {
 if [ "${1:-}" = --tests ]; then
     install_packages $for_build $for_tests
     install_if_known $for_build_if_known $for_tests_if_known
+    install_python check
 else
     install_packages $for_build
     install_if_known $for_build_if_known
+    install_python
 fi
-install_python

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sets up, builds, and runs the tests of the quick tier: C unit tests, plain and under the address and
+# Sets up, reads the sources, builds, and runs the tests of the quick tier: C unit tests, plain and under the address and
 # undefined-behaviour sanitizers, then the tools themselves. With --all also those that are marked thorough, and the unit
 # tests under the thread sanitizer. (CONTRIBUTING.md, "Tests")
 # Usage: ./test.sh [--all] [PYTEST OPTION...]
@@ -20,7 +20,7 @@ stop() {
 }
 
 build() {
-    run cmake --preset "$1" --log-level=WARNING
+    run cmake --preset "$1" -DHEAPTAPE_WERROR=ON --log-level=WARNING
     run cmake --build --preset "$1" -- --quiet
 }
 
@@ -32,6 +32,9 @@ fi
 
 step "Setting up: packages and a Python environment, where they are missing"
 run ./setup.sh --tests
+
+step "Reading the sources"
+run ./check.sh
 
 # shellcheck disable=SC2086  # an option and its word, or nothing
 {
