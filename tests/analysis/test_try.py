@@ -28,7 +28,7 @@ def _environment() -> dict[str, str]:
 
 
 def _try(binary: Path, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([binary, "try", *arguments], capture_output=True, text=True, cwd=folder, env=_environment(), timeout=200)
+    return subprocess.run([binary, "try", *arguments], capture_output=True, text=True, cwd=folder, env=_environment(), timeout=200, check=False)
 
 
 def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> None:
