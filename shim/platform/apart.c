@@ -21,8 +21,7 @@ enum {
     POLL_NS = 20000000,
     GONE_YIELDS_MAX = 64,
     GONE_NAP_NS = 20000,
-    GONE_NAPS_MAX = 1 << 10,
-    UNUSED_TRIES_MAX = 1 << 14
+    GONE_NAPS_MAX = 1 << 10
 };
 
 // Those of libc's threads, because filters of system calls and emulators know these and may refuse others.
@@ -84,7 +83,7 @@ void apart_after_fork(void) {
 
 void apart_in_processes(void) {
     atomic_store(&in_processes, true);
-    for (unsigned tries = 0; tries < UNUSED_TRIES_MAX && under_way; tries++) sys_yield();
+    for (unsigned step = 0; step < SYS_WAIT_STEPS && under_way; step++) sys_wait_step(step);
 }
 
 // All that the thread does. A program that watches its own writes forbids itself our stack, too: its handler
@@ -160,14 +159,13 @@ static long ask_after(long tid) { return raw_syscall(SYS_tgkill, sys_getpid(), t
 // may do what those of several may not (unshare, setns). Where its priority is below ours, it may need us to
 // sleep.
 static void await_gone(long tid) {
-    const struct timespec nap = {.tv_nsec = GONE_NAP_NS};
     for (unsigned tries = 0; tries < GONE_YIELDS_MAX + GONE_NAPS_MAX; tries++) {
         long answer = ask_after(tid);
         bool yields = tries < GONE_YIELDS_MAX;
         // Where the kernel does not wake us, a sleep at each sample would be too much.
         if (answer == -ESRCH || (answer && !yields)) return;
         if (yields) sys_yield();
-        else raw_syscall(SYS_nanosleep, (long)&nap, 0, 0, 0, 0, 0);
+        else sys_nap(GONE_NAP_NS);
     }
 }
 

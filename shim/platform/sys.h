@@ -16,6 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <time.h>
 
 static inline long raw_syscall(long number, long a, long b, long c, long d, long e, long f) {
 #if defined(__x86_64__)
@@ -111,6 +112,18 @@ static inline bool sys_read_own(const void *from, void *to, size_t bytes) {
            (long)bytes;
 }
 static inline void sys_yield(void) { raw_syscall(SYS_sched_yield, 0, 0, 0, 0, 0, 0); }
+static inline void sys_nap(long ns) {
+    const struct timespec nap = {.tv_nsec = ns};
+    raw_syscall(SYS_nanosleep, (long)&nap, 0, 0, 0, 0, 0);
+}
+
+// The steps of a wait for other threads, of which the last comes after a second or two: a busy machine may leave a
+// thread without a processor for a tenth of one, while yielding on another processor takes no time at all.
+enum { SYS_WAIT_YIELDS = 64, SYS_WAIT_STEPS = SYS_WAIT_YIELDS + (1 << 13), SYS_WAIT_NAP_NS = 100000 };
+static inline void sys_wait_step(unsigned step) {
+    if (step < SYS_WAIT_YIELDS) sys_yield();
+    else sys_nap(SYS_WAIT_NAP_NS);
+}
 
 // NULL where it fails.
 static inline void *sys_mmap(void *hint, size_t bytes, int protection, int flags, int fd) {

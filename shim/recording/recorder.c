@@ -247,7 +247,9 @@ bool recorder_seal(void) {
     if (recording && epoch_now() == recording->epoch) log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
     // Also where nothing is recorded any more: a forked child must not begin.
     atomic_store(&recorder_sealed, true);
-    for (unsigned tries = 0; tries < START_TRIES_MAX && callers; tries++) sys_yield();
+    // The filter may fall on other threads as well, and kills for what they are about to call. A call of ours that
+    // a handler of this thread interrupted does not end before the wait does.
+    for (unsigned step = 0; step < SYS_WAIT_STEPS && callers; step++) sys_wait_step(step);
     set_gate(&self, gate);
     return true;
 }

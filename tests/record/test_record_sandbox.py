@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +96,24 @@ def test_seccomp(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
         assert ending_of(log).state != STOPPED
     if mode not in ("mode_strict", "no_counter"):  # without its clock it may stop at once
         assert sum(compared.recorded[size] for size in in_sandbox) > 1000
+
+
+@pytest.mark.thorough
+def test_filter_on_a_thread_without_a_processor(tools: Tools, tmp_path: Path) -> None:
+    """One processor has much to do, so that a thread there may have to wait within a call of the recorder's."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one processor")
+    script = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\nwhile True: pass"
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", script], start_new_session=True) for _ in range(8)]
+    try:
+        for number in range(20):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            compare_mode(tools, folder, "seccomp_kinds", "all_threads", status=94, same_counts=False)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 @pytest.mark.parametrize("mode,status,processes", [("before_the_first", 112, 1),
