@@ -104,7 +104,7 @@ def test_filter_on_a_thread_without_a_processor(tools: Tools, tmp_path: Path) ->
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one processor")
     script = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\nwhile True: pass"
-    busy = [subprocess.Popen([sys.executable, "-S", "-c", script], start_new_session=True) for _ in range(8)]
+    busy = [subprocess.Popen([sys.executable, "-S", "-c", script]) for _ in range(8)]
     try:
         for number in range(20):
             folder = tmp_path / str(number)
