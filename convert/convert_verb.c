@@ -48,7 +48,7 @@ static const struct argp_option option_table[] = {
      ".bin for .mraw)",
      0},
     {"level", 'l', "LEVEL", 0, "Compression: fast, default or max", 0},
-    {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default 32)", 0},
+    {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default: 32)", 0},
     {"parent", 'p', "FILE", 0,
      "For the log of a forked process: its parent's log, which tells what it inherited (default: looked for "
      "beside RAW)",

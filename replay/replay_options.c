@@ -28,7 +28,7 @@ static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "LIST", 0,
      "Allocators, with commas between: names that --list shows, all, the path of a shared library, "
      "LABEL=PATH, LABEL=NAME, NAME@LOADER (NAME under the C library of that ld.so), or null, which takes part "
-     "anyway; each but null may have knobs behind it, as in NAME:KNOB=VALUE,KNOB=VALUE. Default: all", 0},
+     "anyway; each but null may have knobs behind it, as in NAME:KNOB=VALUE,KNOB=VALUE. Default: all of them", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON per run to FILE", 0},
     {"rounds", KEY_ROUNDS, "N", 0,
      "Replay each allocator N times, in random order within each round. auto: until every verdict is clear or "
@@ -44,7 +44,7 @@ static const struct argp_option table[] = {
     {"verify", KEY_VERIFY, NULL, 0,
      "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
     {"threads", KEY_THREADS, "HOW", 0,
-     "trace: a thread for each recorded one. 1: the whole trace in order on one thread. Default: trace", 0},
+     "trace: a thread for each recorded one. 1: the whole trace, in order, on one thread. Default: trace", 0},
     {"scale", KEY_SCALE, "N", 0,
      "Replay N copies of the trace side by side in one process, as if the load grew; with --threads 1 "
      "interleaved, event by event. Default: 1", 0},

@@ -113,7 +113,7 @@ def test_filter_on_a_thread_without_a_processor(tools: Tools, tmp_path: Path) ->
     finally:
         for process in busy:
             process.kill()
-            process.wait()
+            process.wait(60)
 
 
 @pytest.mark.parametrize("mode,status,processes", [("before_the_first", 112, 1),

@@ -124,7 +124,7 @@ def aged(calls: Calls) -> None:
 def leavers(calls: Calls) -> None:
     """Threads that end, and leave blocks among free ones behind."""
     left = []
-    for tid in range(2, 8):
+    for tid in range(2, 42):
         calls.block(100)
         blocks = calls.blocks(200, 3000, tid)
         calls.free([one for one in blocks if one not in blocks[::20]], tid)
