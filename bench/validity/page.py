@@ -1,4 +1,4 @@
-"""docs/validity.md and the README's table, from the results of bench/validity/validate.py."""
+"""docs/validity.md and the tables of docs/predictions.md, from the results of bench/validity/validate.py."""
 
 from __future__ import annotations
 

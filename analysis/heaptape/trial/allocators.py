@@ -62,7 +62,6 @@ def use_lines(found: Found, variables: Iterable[str], command: list[str]) -> lis
     if not assigned:
         return []
     words = " ".join(f"{name}={shlex.quote(value)}" for name, _, value in (item.partition("=") for item in assigned))
-    docker = f"RUN apt-get update && apt-get install -y {found.package}; " if found.package and preload else ""
-    return [f"  shell    {words} {shlex.join(command)}",
-            "  systemd  Environment=" + " ".join(f'"{item}"' for item in assigned),
-            f"  Docker   {docker}ENV {words}"]
+    docker = [f"RUN apt-get update && apt-get install -y {found.package}"] if found.package and preload else []
+    shown = [f"  shell    {words} {shlex.join(command)}", "  systemd  Environment=" + " ".join(f'"{item}"' for item in assigned)]
+    return shown + [f"  {'' if number else 'Docker':7}  {line}" for number, line in enumerate([*docker, f"ENV {words}"])]

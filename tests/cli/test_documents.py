@@ -1,0 +1,59 @@
+"""The documents: every link within the tree leads somewhere, and the README is short."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+README_LINES_MAX = 90
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def documents(repository: Path) -> list[Path]:
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", "*.md"], cwd=repository, text=True, capture_output=True,
+                          check=False, timeout=60)
+    if done.returncode:
+        pytest.skip("this is no checkout of git, which knows what belongs to the tree")
+    return [repository / name for name in done.stdout.splitlines() if (repository / name).exists()]
+
+
+def anchors(text: str) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ +(.+?) *$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.replace("`", "").lower()).replace(" ", "-") for head in heads}
+
+
+def test_links_lead_somewhere(repository: Path) -> None:
+    wrong = []
+    for document in documents(repository):
+        for link in LINK.findall(re.sub(r"```.*?```", "", document.read_text(), flags=re.DOTALL)):
+            if re.match(r"[a-z]+:", link):
+                continue
+            name, _, anchor = link.partition("#")
+            target = (document.parent / name).resolve() if name else document
+            if not target.exists():
+                wrong.append(f"{document.relative_to(repository)}: {link}")
+            elif anchor and target.suffix == ".md" and anchor not in anchors(target.read_text()):
+                wrong.append(f"{document.relative_to(repository)}: {link}: no such heading")
+    assert not wrong
+
+
+def test_every_page_is_reached(repository: Path) -> None:
+    """From the README, by links."""
+    seen, to_read = set(), [repository / "README.md"]
+    while to_read:
+        document = to_read.pop()
+        if document in seen or document.suffix != ".md" or not document.exists():
+            continue
+        seen.add(document)
+        to_read += [(document.parent / link.partition("#")[0]).resolve() for link in LINK.findall(document.read_text())
+                    if not re.match(r"[a-z]+:|#", link)]
+    pages = {path for path in documents(repository) if path.is_relative_to(repository / "docs")}
+    assert pages <= seen, sorted(str(path) for path in pages - seen)
+
+
+def test_the_readme_is_short(repository: Path) -> None:
+    assert len((repository / "README.md").read_text().splitlines()) <= README_LINES_MAX
