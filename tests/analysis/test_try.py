@@ -89,9 +89,10 @@ def test_the_table_has_at_most_eight_lines(tmp_path: Path) -> None:
 
 def test_how_to_use_one() -> None:
     found = Found("jemalloc", "jemalloc", "/usr/lib/libjemalloc.so.2", "libjemalloc2")
-    shell, systemd, install, docker = use_lines(found, ["MALLOC_CONF=narenas:2"], ["./app", "a b"])
+    shell, systemd, install, docker = use_lines(found, ["MALLOC_CONF=narenas:2"], ["./app", "a b"], "glibc")
     assert shell.split(maxsplit=1)[1] == "LD_PRELOAD=/usr/lib/libjemalloc.so.2 MALLOC_CONF=narenas:2 ./app 'a b'"
     assert systemd.endswith('Environment="LD_PRELOAD=/usr/lib/libjemalloc.so.2" "MALLOC_CONF=narenas:2"')
     assert install.endswith("RUN apt-get update && apt-get install -y libjemalloc2") and docker.lstrip().startswith("ENV LD_PRELOAD=")
-    assert use_lines(Found("x", "x", "/opt/replay-x", ""), [], ["./app"]) == []
-    assert use_lines(Found("glibc", "glibc", "/lib/libc.so.6", ""), [], ["./app"]) == []
+    assert use_lines(Found("x", "x", "/opt/replay-x", ""), [], ["./app"], "glibc") == []
+    assert use_lines(Found("glibc", "glibc", "/lib/libc.so.6", ""), [], ["./app"], "glibc") == []
+    assert "LD_PRELOAD=/lib/libc.so.6" in use_lines(Found("glibc", "glibc", "/lib/libc.so.6", ""), [], ["./app"], "jemalloc")[0]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from .errors import HeaptapeError
 
@@ -29,6 +31,16 @@ def find_replay() -> str:
     if not found:
         raise HeaptapeError("replay was not found: build it, or name it by $HEAPTAPE_REPLAY")
     return found
+
+
+def list_allocators(replay: str, specification: str | None) -> list[dict[str, Any]]:
+    """What `replay --list --json` says of all allocators, or of those of an --alloc."""
+    command = [replay, "--list", "--json", *(["--alloc", specification] if specification else [])]
+    try:
+        found = json.loads(run_tool(command))
+    except ValueError as error:
+        raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
+    return [item for item in found if isinstance(item, dict)]
 
 
 def find_heaptape(replay: str) -> str:

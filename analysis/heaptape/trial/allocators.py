@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import HeaptapeError
-from ..base.programs import run_tool
+from ..base.programs import list_allocators
 
 USUAL = ("glibc", "jemalloc", "tcmalloc", "mimalloc", "tbbmalloc", "scudo19")
 """Compared where they are built in and nothing else is asked for: with a line of titles a table of seven lines."""
@@ -28,13 +26,8 @@ class Found:
 
 def listed(replay: str, specification: str | None) -> list[Found]:
     """Those that are built in, or those of an --alloc."""
-    command = [replay, "--list", "--json", *(["--alloc", specification] if specification else [])]
-    try:
-        items: list[dict[str, Any]] = json.loads(run_tool(command))
-    except ValueError as error:
-        raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
     return [Found(str(item["name"]), str(item["kind"] or ""), str(item["path"] or ""), str(item["debian"] or ""))
-            for item in items if item.get("built", True) and not item.get("problem")]
+            for item in list_allocators(replay, specification) if item.get("built", True) and not item.get("problem")]
 
 
 def choose(replay: str, specification: str | None, context: dict[str, Any]) -> tuple[str, str, str]:
@@ -53,9 +46,10 @@ def choose(replay: str, specification: str | None, context: dict[str, Any]) -> t
     return ",".join(chosen), "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {own}."
 
 
-def use_lines(found: Found, variables: Iterable[str], command: list[str]) -> list[str]:
-    """How to run the command under an allocator: for a shell, for systemd and for Docker. Empty where it can't be preloaded."""
-    preload = [] if found.kind == "glibc" else [f"LD_PRELOAD={found.path}"]
+def use_lines(found: Found, variables: Iterable[str], command: list[str], recorded_kind: str) -> list[str]:
+    """How to run the command under an allocator: for a shell, for systemd and for Docker. Empty where it can't be preloaded. A
+    program that ran under another gets the C library itself in front of that."""
+    preload = [] if found.kind == recorded_kind == "glibc" else [f"LD_PRELOAD={found.path}"]
     if preload and ".so" not in Path(found.path).name:
         return []
     assigned = [*preload, *variables]

@@ -19,7 +19,7 @@ from ..report.html import write_report
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
-from .allocators import choose, listed, use_lines
+from .allocators import Found, choose, listed, use_lines
 from .answer import leaders, table, variables_of
 from .recorded import Recorded, record
 
@@ -91,21 +91,21 @@ def _summary(folder: Path, baseline: str) -> Summary:
     return summarise(experiments(frame)[0], baseline, traces=[folder / "trace.bin"])
 
 
-def _use(summary: Summary, found: dict[str, Any], command: list[str]) -> list[str]:
+def _use(summary: Summary, found: dict[str, Found], command: list[str], recorded_kind: str) -> list[str]:
+    better = leaders(summary)
     lines = []
-    for name in leaders(summary):
-        how = use_lines(found[name], variables_of(summary.experiment.runs, name), command) if name in found else []
-        lines += ["", f"To use {name}:", *how] if how else []
-    return lines
+    for name in better:
+        how = use_lines(found[name], variables_of(summary.experiment.runs, name), command, recorded_kind)
+        lines += ["", f"To use {name}:", *how] if how else ["", f"{name} is no library that could be preloaded ({found[name].path})."]
+    return lines if better else ["", f"Nothing was shown to be better than {summary.baseline}: there is nothing to change."]
 
 
-def _answer(summary: Summary, recorded: Recorded, why_baseline: str, found: dict[str, Any], command: list[str], folder: Path) -> str:
+def _answer(summary: Summary, recorded: Recorded, why_baseline: str, found: dict[str, Found], command: list[str], folder: Path) -> str:
     lines = [summary.caution] if summary.caution else []
     lines += [summary.headline.removeprefix(summary.caution).strip()]
     lines += [why_baseline] if why_baseline else []
     lines += ["", *table(summary), "", *summary.missing, *summary.worth_lines]
-    use = _use(summary, found, command)
-    lines += use or ["", f"Nothing was shown to be better than {summary.baseline}: there is nothing to change."]
+    lines += _use(summary, found, command, str(recorded.context.get("allocator_name") or ""))
     if recorded.others:
         lines += ["", f"{recorded.executable} was compared, one of {recorded.others + 1} recorded processes; --process NAME takes another."]
     lines += ["", f"{folder}/report.html has the curves; {folder}/trace.bin and results.jsonl what they were made from."]

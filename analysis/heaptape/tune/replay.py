@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import pandas as pd
 
 from ..base.errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
 from ..base.printable import printable
-from ..base.programs import ToolFailed, run_tool
+from ..base.programs import ToolFailed, list_allocators, run_tool
 from ..results.comparison import MEASURES, Measure, is_control, round_table
 from ..results.reader import read_results
 from .space import Config, config_text
@@ -44,10 +43,7 @@ def find_allocator(replay: str, spec: str) -> TunedAllocator:
     """Raises UsageError where it is not one that can be tuned."""
     if any(mark in spec for mark in ",:=") or spec in ("all", "null", ""):
         raise UsageError(f"--alloc {spec}: one allocator expected, by its name or path, without knobs")
-    try:
-        listed = json.loads(run_tool([replay, "--list", "--json", "--alloc", spec]))
-    except ValueError as error:
-        raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
+    listed = list_allocators(replay, spec)
     found = next((item for item in listed if item.get("built", True) and not item.get("problem")), None)
     if found is None:
         why = listed[0].get("problem") if listed else None

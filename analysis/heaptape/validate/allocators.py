@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import HeaptapeError, UsageError
-from ..base.programs import run_tool
+from ..base.errors import UsageError
+from ..base.programs import list_allocators
 
 DEFAULT_NAMES = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
@@ -23,21 +22,12 @@ class RealAllocator:
     path: str
 
 
-def _listed(replay: str, alloc: str | None) -> list[dict[str, Any]]:
-    command = [replay, "--list", "--json", *(["--alloc", alloc] if alloc else [])]
-    try:
-        found = json.loads(run_tool(command))
-    except ValueError as error:
-        raise HeaptapeError(f"{replay} --list --json: expected JSON: {error}") from error
-    return [item for item in found if isinstance(item, dict)]
-
-
 def find_allocators(replay: str, alloc: str | None) -> tuple[str, list[RealAllocator]]:
     """What --alloc is for replay, and who that is. Raises UsageError where one of them is not there or can't be preloaded."""
     if alloc is None:
-        built = {item["name"] for item in _listed(replay, None) if item.get("built")}
+        built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
         alloc = ",".join(name for name in DEFAULT_NAMES if name in built)
-    found = _listed(replay, alloc)
+    found = list_allocators(replay, alloc)
     for item in found:
         _check(item)
     if len(found) < 2:
