@@ -97,7 +97,7 @@ def _use(summary: Summary, found: dict[str, Found], command: list[str], recorded
     for name in better:
         how = use_lines(found[name], variables_of(summary.experiment.runs, name), command, recorded_kind)
         lines += ["", f"To use {name}:", *how] if how else ["", f"{name} is no library that could be preloaded ({found[name].path})."]
-    return lines if better else ["", f"Nothing was shown to be better than {summary.baseline}: there is nothing to change."]
+    return lines if better else ["", f"No allocator was shown to be better than {summary.baseline}: this gives no reason to change."]
 
 
 def _answer(summary: Summary, recorded: Recorded, why_baseline: str, found: dict[str, Found], command: list[str], folder: Path) -> str:
