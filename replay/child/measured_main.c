@@ -2,6 +2,7 @@
 // calls, replays, answers in the exchange and ends. It calls no malloc of its own.
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +75,14 @@ static void *shared_table(size_t bytes, struct ht_outcome *outcome) {
 }
 
 // The descriptor is not needed any more then, and nobody can write through it by mistake.
+// Ends with whoever started us, which ends with the launcher. Under a wrapper both may have ended before: then the
+// launcher's lock on the exchange is gone.
+static void end_with_launcher(const char *exchange_fd) {
+    struct flock lock = {.l_type = F_WRLCK};
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!fcntl(atoi(exchange_fd), F_GETLK, &lock) && lock.l_type == F_UNLCK) _exit(1);
+}
+
 static void *map_fd(const char *text, int protection, size_t *bytes) {
     int fd = atoi(text);
     struct stat status;
@@ -440,11 +449,11 @@ static void describe(struct measured *run) {
 int main(int argc, char **argv) {
     static struct measured run;
     size_t form_bytes = 0, exchange_bytes = 0;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whoever started us may have died of the launcher's end
     if (argc != 3) {
         fprintf(stderr, "%s: started by `replay`, which passes it what to replay\n", argv[0]);
         return 2;
     }
+    end_with_launcher(argv[2]);
     run.exchange = map_fd(argv[2], PROT_READ | PROT_WRITE, &exchange_bytes);
     if (!run.exchange || exchange_bytes < HT_EXCHANGE_RSS_OFFSET) {
         fprintf(stderr, "%s: no exchange with the launcher\n", argv[0]);

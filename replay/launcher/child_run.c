@@ -57,11 +57,13 @@ static int failed_channel(struct ht_child_channel *channel, struct ht_error *err
     return -1;
 }
 
-// Children write there, but its size is for nobody to change.
+// Children write there, but its size is for nobody to change. The lock is this process's, and ends with it: a child that a
+// wrapper starts late finds out by that (measured_main.c).
 static bool share(struct ht_child_channel *channel) {
     channel->exchange_fd = memfd_create("heaptape-exchange", MFD_ALLOW_SEALING);
     if (channel->exchange_fd < 0 || ftruncate(channel->exchange_fd, (off_t)channel->exchange_bytes) ||
-        fcntl(channel->exchange_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) {
+        fcntl(channel->exchange_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ||
+        fcntl(channel->exchange_fd, F_SETLK, &(struct flock){.l_type = F_WRLCK})) {
         return false;
     }
     void *map =

@@ -644,6 +644,19 @@ def test_wrapped_children_do_not_outlive_the_launcher(tools: Tools, trace: Path,
     wait_until(lambda: not any(alive(pid) for pid in children))  # type: ignore[attr-defined]
 
 
+def test_a_child_that_a_wrapper_starts_too_late_ends(tools: Tools, trace: Path,
+                                                     tmp_path: Path) -> None:
+    """After the launcher's end there is nobody whose end it could follow."""
+    wrapper, ended = tmp_path / "wrapper", tmp_path / "ended"
+    wrapper.write_text(f'#!/bin/sh\n(sleep 0.3; "$@"; echo $? >{ended}.new; mv {ended}.new {ended}) &\n'
+                       f": >{tmp_path}/started\nwait\n")
+    wrapper.chmod(0o755)
+    with Running(tools, tmp_path, trace, "--alloc", "glibc", "--wrap", wrapper):
+        wait_until((tmp_path / "started").exists)
+    wait_until(ended.exists)
+    assert ended.read_text() == "1\n"
+
+
 def test_heartbeat_on_a_terminal(tools: Tools, trace: Path) -> None:
     """Whoever waits sees which child has run for how long."""
     done = run(["script", "-qec", f"{tools.replay_program} --alloc {faulty(tools)} --rounds 1 "
