@@ -9,6 +9,7 @@ random numbers (replay/figures/ratio_interval.c), and docs/replay-experiment.md 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,13 +100,16 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     wanted = (frame["pass"] == measure.pass_name) & (frame["allocator"] != NULL_ALLOCATOR) & ~is_control(frame)
     wanted &= (frame["failures"] == 0) & frame[measure.column].notna()
     # A frame has hundreds of columns, each of which every selection of rows would copy.
-    rows = frame[["seed", "round", "allocator", measure.column]][wanted]
-    repeat = rows.groupby(["seed", "round", "allocator"], sort=False).cumcount()
-    keys = rows.assign(repeat=repeat)
-    # Sorted, as unstack without sorting gives values to the wrong columns in some versions of pandas.
-    table = keys.set_index(["seed", "round", "repeat", "allocator"])[measure.column].unstack("allocator")
-    names = list(dict.fromkeys(rows["allocator"]))
-    return table.reindex(columns=names).astype(float)
+    columns = [frame[name][wanted].tolist() for name in ("seed", "round", "allocator", measure.column)]
+    times: Counter[tuple[object, ...]] = Counter()
+    values: dict[tuple[object, ...], dict[str, float]] = {}
+    for seed, number, name, value in zip(*columns, strict=True):
+        key = (seed, number, times[seed, number, name])
+        times[seed, number, name] += 1
+        values.setdefault(key, {})[name] = float(value)
+    index = pd.MultiIndex.from_tuples(sorted(values), names=["seed", "round", "repeat"])
+    names = dict.fromkeys(columns[2])
+    return pd.DataFrame({name: [values[key].get(name, math.nan) for key in index] for name in names}, index=index, dtype=float)
 
 
 def paired_ratios(values: pd.Series, base: pd.Series) -> Floats:

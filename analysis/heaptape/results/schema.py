@@ -4,7 +4,6 @@ count on. All but a few may be null or missing, and there may be unknown ones, a
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,10 @@ def _within(where: str, name: str) -> str:
 
 def _check_values(where: str, value: Any) -> None:
     """Of all that is in a line: numbers that can be reckoned with, and texts that can be printed."""
-    if isinstance(value, dict):
+    if isinstance(value, (int, float)):
+        if not -_MAGNITUDE_MAX <= value <= _MAGNITUDE_MAX:  # nor where it is no number
+            raise _bad(where, "a number of at most 2^64", value)
+    elif isinstance(value, dict):
         for key, item in value.items():
             _check_text(key, key)
             _check_values(_within(where, key), item)
@@ -106,15 +108,6 @@ def _check_values(where: str, value: Any) -> None:
             _check_values(where, item)
     elif isinstance(value, str):
         _check_text(where, value)
-    elif isinstance(value, (int, float)) and not (math.isfinite(_magnitude(value)) and _magnitude(value) <= _MAGNITUDE_MAX):
-        raise _bad(where, "a number of at most 2^64", value)
-
-
-def _magnitude(value: float) -> float:
-    try:
-        return abs(float(value))
-    except OverflowError:
-        return math.inf
 
 
 def _check_text(where: str, text: str) -> None:
