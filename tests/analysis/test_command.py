@@ -39,6 +39,7 @@ def test_report(tmp_path: Path) -> None:
     assert _run("report", results, "-q", cwd=tmp_path).stderr == "" and (tmp_path / "report.html").exists()
 
 
+@pytest.mark.thorough
 def test_report_finds_the_trace_beside_the_results_from_anywhere(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     results, trace = story.write_story(tmp_path / "deep")
@@ -67,6 +68,7 @@ def test_compare_json(tmp_path: Path) -> None:
     assert {"measure", "allocator", "rounds", "value", "unit", "ratio", "ci_low", "ci_high", "verdict"} <= set(row)
 
 
+@pytest.mark.thorough
 def test_same_seed_same_output(tmp_path: Path) -> None:
     results, _ = story.write_story(tmp_path)
     one, other = (_run("compare", results, "--seed", "7", cwd=tmp_path).stdout for _ in range(2))
@@ -184,6 +186,7 @@ def test_bad_usage(tmp_path: Path) -> None:
         assert done.returncode == 2 and done.stdout == "" and "usage: heaptape" in done.stderr
 
 
+@pytest.mark.thorough
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:
     results, _ = story.write_story(tmp_path)
     _one_line(_run("report", results, "-o", "no/such/folder/r.html", cwd=tmp_path), 1, "can't write")

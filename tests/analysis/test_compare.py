@@ -283,6 +283,7 @@ def test_the_control_is_kept_apart(tmp_path: Path) -> None:
     assert len(experiment.all_runs) == len(experiment.runs) + 24 == len(rows) + 24
 
 
+@pytest.mark.thorough
 def test_a_control_that_is_off_leaves_small_differences_unresolved(tmp_path: Path) -> None:
     """The baseline is 20 % slower than itself: nothing smaller means anything, and what is larger still does."""
     rows = [row for row in results_factory.schedule(rounds=12) if row["allocator"]["name"] != "other"]

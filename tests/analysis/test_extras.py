@@ -87,10 +87,10 @@ def test_the_package_needs_no_extra(tmp_path: Path) -> None:
     assert done.returncode == 0 and len(modules) > 50, done.stderr
 
 
-@pytest.mark.parametrize(("verb", "missing", "extra"), [
+@pytest.mark.parametrize(("verb", "missing", "extra"), quick([["export", "t.bin"]], [
     (["export", "t.bin"], "pyarrow", "parquet"), (["tune", "t.bin", "--alloc", "fake"], "optuna", "tune"),
     (["tune", "t.bin", "--alloc", "fake"], "sqlalchemy", "tune"), (["fleet", "plan.toml"], "dask", "fleet"),
-], ids=["export", "tune", "tune without sqlalchemy", "fleet"])
+]), ids=["export", "tune", "tune without sqlalchemy", "fleet"])
 def test_a_verb_names_the_extra_that_it_lacks(tmp_path: Path, verb: list[str], missing: str, extra: str) -> None:
     (tmp_path / "t.bin").write_bytes(b"good")
     (tmp_path / "plan.toml").write_text('traces = ["t.bin"]\nallocators = ["glibc"]\nrounds = 1\n')

@@ -143,6 +143,7 @@ def test_the_same_command_runs_nothing_twice(tmp_path: Path, fake: Path) -> None
     assert "geometric means" in done.stdout and set(_runs(results).values()) == {1}
 
 
+@pytest.mark.thorough
 def test_a_file_that_was_cut_goes_on(tmp_path: Path, fake: Path) -> None:
     plan = _plan(tmp_path, {"a": "a", "b": "b"})
     units, results = units_of(plan), tmp_path / "r.jsonl"

@@ -149,6 +149,7 @@ def test_a_device_without_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
+@pytest.mark.thorough
 def test_a_run_that_is_there_twice_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A file and its copy, by `compare *.jsonl` say: taken for more rounds they would resolve what is not."""
     results, copied, both = (results_factory.write(tmp_path / name, _rows()) for name in ("r.jsonl", "copy.jsonl", "both.jsonl"))

@@ -65,6 +65,7 @@ def test_a_report_follows_links(tmp_path: Path, results: Path) -> None:
     assert (tmp_path / "link.html").is_symlink() and (tmp_path / "real.html").read_bytes().startswith(HTML)
 
 
+@pytest.mark.thorough
 def test_a_report_to_standard_output(tmp_path: Path, results: Path) -> None:
     done = _run("report", results, "-o", "-", cwd=tmp_path)
     assert done.returncode == 0 and done.stdout.startswith(HTML) and not (tmp_path / "-").exists()

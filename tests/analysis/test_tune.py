@@ -138,12 +138,14 @@ def test_one_objective_and_chosen_knobs(trace: Path, capsys: pytest.CaptureFixtu
     assert len(found["front"]) == 1 and set(found["front"][0]["objectives"]) == {"rss_peak"}
 
 
+@pytest.mark.thorough
 def test_nothing_better_than_the_default(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _tune(trace, "--objective", "rss", "--knobs", "waste", "--trials", "9", "--rounds", "2") == 0
     text = capsys.readouterr().out
     assert "1 trial of 1 knob," in text and "leave it as it is" in text  # there is one value to try, and no more
 
 
+@pytest.mark.thorough
 def test_a_study_of_something_else_is_refused(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     study = ("--study", str(trace.with_name("s")), "--trials", "1", "--rounds", "2", "--knobs", "haste,waste")
     assert _tune(trace, *study) == 0
@@ -182,6 +184,7 @@ def _text_file(trace: Path) -> Path:
     return path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", quick([signal.SIGKILL], [signal.SIGKILL, signal.SIGINT]))
 def test_goes_on_after_it_was_stopped(
     trace: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals

@@ -59,7 +59,7 @@ def _word(code: float, less: str, more: str) -> str:
     return ["", less, more, SAME, UNRESOLVED][int(code)]
 
 
-@pytest.mark.parametrize("seed", quick([0, 1], range(8)))
+@pytest.mark.parametrize("seed", quick([0], range(8)))
 @pytest.mark.parametrize(("rounds", "noise"), [(1, 0.05), (2, 0.001), (5, 0.01), (6, 0.02), (13, 0.0), (40, 0.05)])
 def test_both_make_the_same_of_the_same_figures(heaptape_binary: Path, rounds: int, noise: float, seed: int) -> None:
     made = _figures(np.random.default_rng([seed, rounds]), rounds, noise)

@@ -39,6 +39,7 @@ def check(tools: Tools, repository: Path, folder: Path, name: str, timeout: floa
         assert logs["processes"] > row["recorded"]["processes"]  # both ways of recording left logs
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", quick(["sqlite3"], QUICK))
 def test_quick_row(tools: Tools, repository: Path, tmp_path: Path, name: str) -> None:
     check(tools, repository, tmp_path, name, timeout=300)

@@ -92,6 +92,7 @@ def test_a_missing_package_is_named(tools: Tools, tmp_path: Path, missing: str, 
     assert f"heaptape {verb}: the Python package {missing} is missing: ".encode() in done.stderr and b"pip install" in done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("variables", quick([{"LC_ALL": "C"}], [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C"}, {"LC_ALL": "POSIX"}]))
 @pytest.mark.parametrize("form", quick([["--markdown"]], [[], ["--markdown"]]))
 def test_terminals_of_ascii(tools: Tools, tmp_path: Path, variables: dict[str, str], form: list[str]) -> None:

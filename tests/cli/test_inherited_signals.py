@@ -89,6 +89,7 @@ def test_replay_knows_how_a_child_ended(tools: Tools, trace: Path) -> None:
     assert done.returncode == 1 and b"killed by Aborted (SIGABRT)" in done.stderr, done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", quick(["tune"], ["fleet", "tune"]))
 def test_analysis_knows_how_a_child_ended(repository: Path, trace: Path, tmp_path: Path, verb: str) -> None:
     replay = tmp_path / "replay"

@@ -354,6 +354,7 @@ def test_two_followers(tools: Tools, tmp_path: Path) -> None:
         assert first.wait(60) == 128 + signal.SIGTERM
 
 
+@pytest.mark.thorough
 def test_damaged_state(tools: Tools, tmp_path: Path) -> None:
     log, trace = make_log(tools, tmp_path / "log.mraw", 1_000_000), tmp_path / "f.bin"
     state = tmp_path / "f.bin.state"

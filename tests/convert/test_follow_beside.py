@@ -51,6 +51,7 @@ def stopped_in_the_middle(command: list[Argument], log: Path) -> Iterator[subpro
         reader.communicate(timeout=60)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("verb", quick([["convert", "-o", "peek.bin"]], [
     ["convert", "-o", "peek.bin"], ["convert", "--to", "rep", "-o", "peek.rep"], ["lint"]]), ids=["convert", "export", "lint"])
 def test_reader_beside_a_follower_that_punches_holes(tools: Tools, folder: Path, verb: list[str]) -> None:
@@ -68,6 +69,7 @@ def test_reader_beside_a_follower_that_punches_holes(tools: Tools, folder: Path,
     assert sorted(path.name for path in folder.iterdir()) == ["f.bin", "log.mraw"]
 
 
+@pytest.mark.thorough
 def test_second_follower_is_refused(tools: Tools, folder: Path) -> None:
     """Another trace of the same log: one line, and nothing changes for the first, whatever becomes of it."""
     log = make_log(tools, folder / "log.mraw", 1_500_000)

@@ -320,6 +320,7 @@ def test_odd_ends_of_lines(tools: Tools, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_lines_across_every_buffer_end(tools: Tools, tmp_path: Path) -> None:
     lines = [
         Call("malloc", 1, i, thread=1) if i % 2 else Call("free", 1, thread=1)

@@ -44,6 +44,7 @@ def test_record_of_an_ordinary_program(tools: Tools, tmp_path: Path, program: li
     assert WORDS not in tools.succeed([tools.heaptape, "info", trace]).stdout.decode()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("program", quick(UNSEEN[:1], UNSEEN), ids=" ".join)
 def test_all_that_reads_the_trace(tools: Tools, tmp_path: Path, program: list[str]) -> None:
     (recorded,) = said_by_record(tools, tmp_path, program=program)

@@ -65,6 +65,7 @@ def python_json(tools: Tools, repository: Path, folder: Path, scale: str, events
                           env={"PYTHONMALLOC": "malloc", "PYTHONHASHSEED": "0"})
 
 
+@pytest.mark.thorough
 def test_python_json(tools: Tools, repository: Path, tmp_path: Path) -> None:
     python_json(tools, repository, tmp_path, "0.05", 250_000, ALLOCATORS)
 

@@ -29,6 +29,7 @@ def test_the_program_is_alone_again_though_it_has_priority(tools: Tools, tmp_pat
     compared.assert_whole(processes=1)
 
 
+@pytest.mark.thorough
 def test_message_queue(tools: Tools, tmp_path: Path) -> None:
     """Who is to be told of a message is told: no thread of the process has closed the queue. The
     samples go on."""

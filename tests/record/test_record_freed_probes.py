@@ -57,6 +57,7 @@ def test_warm_and_cold_blocks_are_told_apart(tools: Tools, tmp_path: Path) -> No
     assert shares["cold"] < shares["warm"] - 0.25
 
 
+@pytest.mark.thorough
 def test_replay_reads_what_was_warm(tools: Tools, tmp_path: Path) -> None:
     trace = recorded(tools, tmp_path, "warm")[0]
     results = tmp_path / "r.jsonl"

@@ -205,6 +205,7 @@ def test_memory_of_its_own_is_sampled(tools: Tools, tmp_path: Path) -> None:
     assert info["peak_live_bytes"] >= 32 << 20
 
 
+@pytest.mark.thorough
 def test_full_disk(tools: Tools, tmp_path: Path) -> None:
     """On a full disk the program goes on as if nothing were; what was recorded until then is good."""
     disk = tmp_path / "disk"

@@ -60,6 +60,7 @@ def test_record_ends_before_the_program(tools: Tools, tmp_path: Path, kind: str)
     assert recorded == read_tallies(tmp_path / "counts")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode,status", quick(["limit"], [("limit", 45), ("exit", 46), ("no_counter", 47)]))
 def test_child_of_vfork_limits_itself(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
     """What it does to itself is not done to its parent, whose memory and recording it runs on."""

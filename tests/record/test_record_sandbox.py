@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from safety_checks import STOPPED, compare_mode, ending_of, must_work, need_root
 from tool_runner import Outcome, Tools, is_forked
 
@@ -75,10 +76,10 @@ def test_folder_that_is_gone(tools: Tools, tmp_path: Path) -> None:
     compared.assert_whole(processes=2)
 
 
-@pytest.mark.parametrize("mode,status", [
+@pytest.mark.parametrize("mode,status", quick(["opening_syscall", "strict_prctl", "all_threads", "no_counter"], [
     ("opening_prctl", 90), ("opening_syscall", 91), ("strict_prctl", 92), ("strict_syscall", 93),
     ("all_threads", 94), ("mode_strict", 95), ("no_counter", 96),
-])
+]))
 def test_seccomp(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
     """The kernel kills for the first unforeseen system call. The recorder makes none: it goes on
     as long as it has room, and says that it stopped when it has none."""

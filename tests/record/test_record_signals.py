@@ -44,6 +44,7 @@ def test_fork_in_a_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
         assert compared.recorded[size] == compared.counted[size], f"size {size}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", quick(["jump_first"], ["jump", "jump_first"]))
 def test_jump_out_of_a_handler_within_malloc(tools: Tools, tmp_path: Path, mode: str) -> None:
     """The calls that were left are nobody's; those that come afterwards are recorded again."""

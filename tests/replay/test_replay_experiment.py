@@ -40,6 +40,7 @@ def rows_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounds", quick([4], [1, 4, 9]))
 def test_compare_says_what_replay_says(tools: Tools, trace: Path, tmp_path: Path, rounds: int) -> None:
     results = tmp_path / "r.jsonl"

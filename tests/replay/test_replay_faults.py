@@ -351,6 +351,7 @@ def test_one_that_hangs(tools: Tools, trace: Path) -> None:
     assert b"hangs: it took no CPU time for 60 s" in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_trace_is_cut_while_it_streams(tools: Tools, tmp_path: Path) -> None:
     """The decoder beside the child fails: nobody waits for the rest for ever."""
     trace = replay_traces.made(tools, tmp_path, events=1_000_000)

@@ -414,6 +414,7 @@ def test_harness_share(replayed: Replayed) -> None:
     assert replayed.time["null"]["harness_share"] is None
 
 
+@pytest.mark.thorough
 def test_points(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     lengths = {}
     for points in (2, 50, 2000, 30000):

@@ -84,6 +84,7 @@ def kept_blocks(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "kept.bin"
 
 
+@pytest.mark.thorough
 def test_what_is_touched_when_freed(tools: Tools, kept_blocks: Path, tmp_path: Path) -> None:
     faults = {}
     for how in ("none", "read", "write"):

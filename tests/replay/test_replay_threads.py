@@ -62,7 +62,7 @@ def test_order_of_recorded_threads(tools: Tools, exchange: Path, tmp_path: Path,
     assert {one["replay_threads"] for one in runs} == {5 * copies}
 
 
-@pytest.mark.parametrize("seed,events,live,threads,step_ns", quick([1, 4, 6], [
+@pytest.mark.parametrize("seed,events,live,threads,step_ns", quick([1, 4], [
     (1, 5_000, 2, 2, 100),  # two threads, and nearly every op on a block that the other had last
     (2, 20_000, 3, 30, 1_000),
     (3, 20_000, 40, 30, 0),  # all at the same moment
@@ -149,7 +149,7 @@ def values(run_: dict) -> tuple[int, int, list[int]]:
 
 
 @pytest.mark.parametrize("threads", quick(["trace"], ["trace", "1"]))
-@pytest.mark.parametrize("more", [(), ("--decoded-memory", "1")])
+@pytest.mark.parametrize("more", [(), pytest.param(("--decoded-memory", "1"), marks=pytest.mark.thorough)])
 def test_copies(tools: Tools, tmp_path: Path, threads: str, more: tuple[str, ...]) -> None:
     """N copies are N times the calls and the live bytes, and about N times the memory."""
     trace = make_trace(tools, tmp_path / "t.bin", 50_000, 20_000, 3, 1, 1_000)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from tool_runner import Tools
 
@@ -17,8 +18,7 @@ REALLOCS = ("realloc", "reallocarray")
 PSEUDO = ("drop", "inherit")
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One event. `slot` is the object's that is made, resized or ended, 0 if there is none."""
 
     number: int
@@ -101,6 +101,12 @@ def parse(lines: Iterable[str]) -> Iterator[Event]:
     return (_event(line) for line in lines)
 
 
+@lru_cache(maxsize=8)
+def _events(tools: Tools, trace: Path, more: tuple[str, ...], _version: tuple[int, ...]) -> tuple[Event, ...]:
+    return tuple(parse(tools.succeed([tools.heaptape, "dump", trace, *more]).stdout.decode().splitlines()))
+
+
 def events_of(tools: Tools, trace: Path, *more: str) -> list[Event]:
-    done = tools.succeed([tools.heaptape, "dump", trace, *more])
-    return list(parse(done.stdout.decode().splitlines()))
+    """Of a trace that many tests ask for, parsed once."""
+    status = trace.stat()
+    return list(_events(tools, trace, more, (status.st_ino, status.st_size, status.st_mtime_ns)))
