@@ -41,7 +41,7 @@ from bench.compatibility.run import (
 )
 
 PROGRAMS = [*ONE_SHOT, *SERVERS]
-HEADER_FIELDS = {"parent_pid": 32, "state": 128, "stop_reason": 132}  # docs/raw-log-format.md
+HEADER_FIELDS = {"parent_pid": 32, "state": 128, "stop_reason": 132}  # docs/reference/raw-log-format.md
 STATE_STOPPED = 2
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/allocators.md from what `replay --list --json` knows.
+"""Writes docs/reference/allocators.md from what `replay --list --json` knows.
 
 The catalogue (allocators/catalogue/) is the source: what is built here, and in which version, does not show in the page.
 """
@@ -24,9 +24,9 @@ it has: it is asked and purged like that.
 `--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs; each such configuration is an allocator of its own in every table. An unknown knob, a value out of its range, a knob that this version does not
 have, and one that the allocator did not heed, where it can tell, are errors.
 
-- A **statistic** is what the allocator says of itself: see `allocator_stats` in [replay-figures.md](replay-figures.md).
+- A **statistic** is what the allocator says of itself: see `allocator_stats` in [figures.md](../method/figures.md).
 - The **purge call** gives memory back to the kernel once everything has been freed (`rss_after_purge_bytes`).
-- The **clock** is where it takes the time from by which it gives memory back: see [replay-time.md](replay-time.md).
+- The **clock** is where it takes the time from by which it gives memory back: see [time.md](../method/time.md).
 
 | allocator | what it is | library from | purge call | clock | knobs |
 | --- | --- | --- | --- | --- | ---: |

@@ -1,4 +1,4 @@
-"""docs/validity.md and the tables of docs/predictions.md, from the results of bench/validity/validate.py."""
+"""docs/method/validity.md and the tables of docs/method/predictions.md, from the results of bench/validity/validate.py."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ RANKS_GOAL, SIGNS_GOAL, SPEARMAN_GOAL, SAVING_GOAL, CURVE_GOAL = 0.9, 0.9, 0.9, 
 
 HEAD = """# Predicted and real
 
-What replay predicts of {programs} real programs, beside what they really do under each allocator. It is written by `bench/validity/validate.py`, which runs `heaptape validate` ([validate.md](validate.md)) for each program of
+What replay predicts of {programs} real programs, beside what they really do under each allocator. It is written by `bench/validity/validate.py`, which runs `heaptape validate` ([validate.md](../reference/validate.md)) for each program of
 `bench/validity/programs.toml`: recorded once, under its own allocator and no other, replayed under each, then run for real under each, in {rounds} rounds of random order. Nothing is fitted to any of them.
 
 ```sh
-bench/validity/validate.py -o validity.jsonl --page docs/validity.md{curves}
+bench/validity/validate.py -o validity.jsonl --page docs/method/validity.md{curves}
 ```
 
 ## All together
@@ -167,7 +167,7 @@ def _notes(results: list[Result], programs: dict[str, dict[str, Any]]) -> list[s
 def page(results: list[Result], programs: dict[str, dict[str, Any]], drawings: dict[str, Path], folder: Path) -> str:
     """The whole page; `folder` is where it will lie."""
     rounds = " or ".join(map(str, sorted({result["validation"]["rounds"] for result in results})))
-    option = f" --curves docs/{next(iter(drawings.values())).parent.name}" if drawings else ""
+    option = f" --curves docs/method/{next(iter(drawings.values())).parent.name}" if drawings else ""
     reading = READING.format(peak=percent(GOALS["peak"][0]), mean=percent(GOALS["mean"][0]), saving=percent(SAVING_GOAL))
     parts = [HEAD.format(programs=len(results), rounds=rounds, curves=option) + "\n" + totals_table(results),
              reading.rstrip(), PROGRAMS_HEAD, table(PROGRAM_COLUMNS, _program_rows(results, programs), 2),

@@ -2,7 +2,7 @@
 """Holds replays against many real programs: runs `heaptape validate` for each that programs.toml lists.
 
     bench/validity/validate.py [--build B] [--only NAME,...] [--alloc LIST] [--rounds N] [-o results.jsonl] [--again]
-    bench/validity/validate.py -o results.jsonl --no-run [--page docs/validity.md] [--curves DIR] [--readme]
+    bench/validity/validate.py -o results.jsonl --no-run [--page docs/method/validity.md] [--curves DIR] [--readme]
 
 Appends a line of JSON for each program to the results; one that is there already is passed over, unless --again, so
 that what was interrupted goes on. A program that is not installed is named and passed over. Then prints, of all that

@@ -127,5 +127,5 @@ def test_the_page_is_what_the_catalogue_says(tools: Tools) -> None:
     program = ROOT / "bench" / "figures" / "allocators_page.py"
     done = subprocess.run([sys.executable, program, "--replay", tools.replay_program],
                           capture_output=True, check=True, timeout=120, env=clean_environment())
-    expected = (ROOT / "docs" / "allocators.md").read_text()
-    assert done.stdout.decode() == expected, f"run {program.relative_to(ROOT)} -o docs/allocators.md"
+    expected = (ROOT / "docs" / "reference" / "allocators.md").read_text()
+    assert done.stdout.decode() == expected, f"run {program.relative_to(ROOT)} -o docs/reference/allocators.md"

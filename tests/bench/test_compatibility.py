@@ -1,4 +1,4 @@
-"""Real programs do the same with and without the recorder: rows of docs/compatibility.md."""
+"""Real programs do the same with and without the recorder: rows of docs/reference/compatibility.md."""
 
 from __future__ import annotations
 

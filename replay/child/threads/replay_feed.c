@@ -1,4 +1,4 @@
-// Why a streamed form can't deadlock: docs/replay-threads.md has the argument. What it needs of this file: a
+// Why a streamed form can't deadlock: docs/method/threads.md has the argument. What it needs of this file: a
 // segment is left as soon as the next one's name is known; a starving thread's place is complete_ns, and it
 // polls again every millisecond, so that it holds up nobody.
 #include "replay_feed.h"
