@@ -14,22 +14,14 @@ from pathlib import Path
 
 HEAD = """# Allocators
 
-One of the pages about [replay](replay.md). It is written by `bench/figures/allocators_page.py` from the files in `allocators/catalogue/`: change those.
+`bench/figures/allocators_page.py` writes this page from `allocators/catalogue/`. `replay --list` prints which allocators are built, with version and file; `--verbose` and `--json` print all of this page too, with each knob's range, its variable and the value in force.
+A library given by path (`--alloc /path/libfoo.so`) is of the kind whose function (*known by*) it has.
 
-What `replay` knows of each kind of allocator. `replay --list` says which are built here, in which version and from which file; `replay --list --verbose` says all of this page, too, and
-`--json` the same for programs: an array of objects with `name`, `built`, `version`, `path`, `knobs`, `statistics`, `purge_call`, `clock`, `faults` and more, each knob with `name`, `type`,
-`lowest`, `highest`, `words`, `default`, `setting`, `says` and, where the allocator tells it, its `value` now. A library given by its path (`--alloc /path/libfoo.so`) is of the kind whose function, named below,
-it has: it is asked and purged like that.
+`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs ([replay.md](replay.md#knobs)); in brackets: the default, and versions that have it. Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is where the allocator takes the time from by which
+it returns memory ([time.md](../method/time.md)).
 
-`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs; each such configuration is an allocator of its own in every table. An unknown knob, a value out of its range, a knob that this version does not
-have, and one that the allocator did not heed, where it can tell, are errors.
-
-- A **statistic** is what the allocator says of itself: see `allocator_stats` in [figures.md](../method/figures.md).
-- The **purge call** gives memory back to the kernel once everything has been freed (`rss_after_purge_bytes`).
-- The **clock** is where it takes the time from by which it gives memory back: see [time.md](../method/time.md).
-
-| allocator | what it is | library from | purge call | clock | knobs |
-| --- | --- | --- | --- | --- | ---: |
+| allocator | what it is | library from | known by | purge call | clock |
+| --- | --- | --- | --- | --- | --- |
 """
 
 
@@ -39,16 +31,18 @@ def cell(text: str | None) -> str:
 
 
 def code(text: str | None) -> str:
-    return f"`{cell(text)}`" if text else "none"
+    if not text:
+        return "–"
+    return cell(text) if " " in text else f"`{cell(text)}`"
 
 
 def versions(of: dict) -> str:
     since, last = of["since"], of["last"]
     if since and last:
-        return f"versions {since} to {last}"
+        return f"{since} to {last}"
     if since:
-        return f"since version {since}"
-    return f"up to version {last}" if last else ""
+        return f"since {since}"
+    return f"up to {last}" if last else ""
 
 
 def origin(allocator: dict) -> str:
@@ -58,61 +52,51 @@ def origin(allocator: dict) -> str:
     return f"Debian's {allocator['debian']}" if allocator["debian"] else ""
 
 
-def sentence(text: str) -> str:
-    """Names of allocators stay as they are."""
-    capital = text.split()[0] in ("a", "an", "the", "no")
-    return (text[0].upper() if capital else text[0]) + text[1:] + "."
+def setting(allocator: dict) -> str:
+    """How all knobs are set, as far as their variables have names in common."""
+    settings = [knob["setting"] for knob in allocator["knobs"]]
+    pattern = next((one.replace(name, "KNOB") for one, name in zip(settings, (knob["name"] for knob in allocator["knobs"]), strict=True)
+                    if name in one), None)
+    return f"`{pattern}`" if pattern else f"`{settings[0].replace(allocator['knobs'][0]['name'].upper(), 'KNOB')}`"
 
 
-def values(knob: dict) -> str:
-    if knob["type"] == "boolean":
-        return "0 or 1"
-    if knob["type"] == "word":
-        return ", ".join(f"`{word}`" for word in knob["words"])
-    return f"{knob['lowest']} to {knob['highest']}"
-
-
-def knob_row(knob: dict) -> str:
-    says = knob["says"]
-    if knob["rounded"]:
-        says += "; the allocator may round it"
-    if versions(knob):
-        says += f" ({versions(knob)})"
-    return (f"| `{knob['name']}` | {cell(values(knob))} | {cell(knob['default'])} "
-            f"| {code(knob['setting'])} | {cell(says)} |\n")
+def knob_line(knob: dict) -> str:
+    facts = "; ".join(filter(None, [knob["default"], versions(knob), "may be rounded" if knob["rounded"] else ""]))
+    words = f" {', '.join(f'`{word}`' for word in knob['words'])}:" if knob["type"] == "word" else ""
+    return f"- `{knob['name']}` ({facts}):{words} {knob['says']}\n"
 
 
 def fault_line(fault: dict) -> str:
-    text = fault["says"]
-    if versions(fault):
-        text += f" ({versions(fault)})"
-    if fault["alignment_lowest"]:
-        text += f" Alignments: {fault['alignment_lowest']} to {fault['alignment_highest']} bytes."
-    return f"- {text}\n"
+    only = f" ({versions(fault)})" if versions(fault) else ""
+    alignments = f" Alignments: {fault['alignment_lowest']} to {fault['alignment_highest']} bytes." if fault["alignment_lowest"] else ""
+    return f"- {fault['says']}{only}{alignments}\n"
 
 
-def section(allocator: dict) -> str:
-    if allocator["kind"] != allocator["name"]:
-        return (f"\n## {allocator['name']}\n{sentence(allocator['title'])} All else is as of "
-                f"[{allocator['kind']}](#{allocator['kind']}).\n")
-    text = f"\n## {allocator['name']}\n{sentence(allocator['title'])} Known by the function `{allocator['known_by']}`.\n"
+def facts(allocator: dict) -> str:
+    text = ""
     if allocator["knobs"]:
-        text += "\n| knob | values | default | set by | what it does |\n| --- | --- | --- | --- | --- |\n"
-        text += "".join(knob_row(knob) for knob in allocator["knobs"])
+        text += f"\nKnobs, set by {setting(allocator)}:\n\n" + "".join(map(knob_line, allocator["knobs"]))
     if allocator["statistics"]:
-        text += "\n| statistic | what it says it is |\n| --- | --- |\n"
-        text += "".join(f"| `{one['name']}` | {cell(one['says'])} |\n"
-                        for one in allocator["statistics"])
+        text += "\nStatistics, in bytes:\n\n" + "".join(
+            f"- `{one['name']}`: {one['says']}\n" for one in allocator["statistics"])
     if allocator["faults"]:
         text += "\nKnown faults:\n\n" + "".join(map(fault_line, allocator["faults"]))
     return text
 
 
+def sections(allocators: list[dict]) -> str:
+    """Allocators with the same facts share one."""
+    names: dict[str, list[str]] = {}
+    for one in allocators:
+        same = next((other for other in allocators if other["name"] == one["kind"]), one)
+        names.setdefault(facts(same), []).append(one["name"])
+    return "".join(f"\n## {', '.join(those)}\n{text.lstrip()}" for text, those in names.items() if text)
+
+
 def page(allocators: list[dict]) -> str:
-    rows = "".join(f"| [{one['name']}](#{one['name'].lower().replace('.', '')}) | {cell(one['title'])} | {origin(one)} "
-                   f"| {code(one['purge_call'])} | {code(one['clock'])} | {len(one['knobs'])} |\n"
-                   for one in allocators)
-    return HEAD + rows + "".join(map(section, allocators))
+    rows = "".join(f"| {one['name']} | {cell(one['title'])} | {origin(one)} "
+                   f"| {code(one['known_by'])} | {code(one['purge_call'])} | {code(one['clock'])} |\n" for one in allocators)
+    return HEAD + rows + sections(allocators)
 
 
 def main() -> None:
