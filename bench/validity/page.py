@@ -36,8 +36,8 @@ bench/validity/validate.py -o validity.jsonl --page docs/method/validity.md --ta
 """
 
 READING = """## Each program
-Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent; bold above {peak} and {mean}. CPU: the difference to the baseline in ms, predicted/real;
-in brackets where the 95 % interval of the real difference includes 0 (unresolved)."""
+Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent; bold above {peak} and {mean}. CPU: the difference to the baseline in ms, predicted/real, where the 95 % interval
+of the real one excludes 0 (resolved)."""
 
 TABLES = """## All figures
 {links}. `peak_own_percent` is the share of the predicted peak that the program mapped for itself, the same under every allocator. `ends_agree`: the allocators with the least and the most memory
@@ -96,20 +96,15 @@ def _worst_error(result: Result, figure: str) -> str:
     return f"**{_signed(worst, 100)}**" if abs(worst) > GOALS[figure][1] else _signed(worst, 100)
 
 
-def _difference(cpu: dict[str, Any]) -> str:
-    pair = f"{_signed(cpu['predicted_difference_ns'], 1e-6)}/{_signed(cpu['real_difference_ns'], 1e-6)}"
-    return pair if cpu["resolved"] else f"({pair})"
+def _resolved(result: Result) -> str:
+    return ", ".join(f"{name} {_signed(cpu['predicted_difference_ns'], 1e-6)}/{_signed(cpu['real_difference_ns'], 1e-6)}"
+                     for name, cpu in differences(result) if cpu["resolved"])
 
 
 def program_table(results: list[Result]) -> str:
     """A line for each program: its worst predictions of memory, and its differences of CPU time."""
-    names = list(dict.fromkeys(name for result in results for name, _ in differences(result)))
-    rows = []
-    for result in results:
-        found = {name: _difference(cpu) for name, cpu in differences(result)}
-        rows.append([result["name"], _worst_error(result, "peak"), _worst_error(result, "mean"),
-                     *(found.get(name, MISSING) for name in names)])
-    return table(["program", "peak RSS", "mean RSS", *(f"CPU: {name}" for name in names)], rows)
+    return table(["program", "peak RSS", "mean RSS", "CPU"],
+                 [[result["name"], _worst_error(result, "peak"), _worst_error(result, "mean"), _resolved(result)] for result in results])
 
 
 def _number(value: float | None, scale: float = 1) -> str:
