@@ -37,7 +37,7 @@ bench/validity/validate.py -o validity.jsonl --page docs/method/validity.md --ta
 
 READING = """## Each program
 Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent; bold above {peak} and {mean}. CPU: the difference to the baseline in ms, predicted/real, where the 95 % interval
-of the real one excludes 0 (resolved)."""
+of the real one excludes 0 (resolved). Where single runs differ much, few differences are resolved, and the rank correlation of all of them is mostly that of noise."""
 
 TABLES = """## All figures
 {links}. `peak_own_percent` is the share of the predicted peak that the program mapped for itself, the same under every allocator. `ends_agree`: the allocators with the least and the most memory
