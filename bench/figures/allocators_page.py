@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/allocators.md from what `replay --list --json` knows.
+"""Writes docs/reference/allocators.md and a page for each kind in allocators/ from what `replay --list --json` knows.
 
-The catalogue (allocators/catalogue/) is the source: what is built here, and in which version, does not show in the page.
+The catalogue (allocators/catalogue/) is the source: what is built here, and in which version, does not show in the pages.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 HEAD = """# Allocators
 
-`bench/figures/allocators_page.py` writes this page from `allocators/catalogue/`. `replay --list` prints which allocators are built, with version and file; `--verbose` and `--json` print all of this page too, with each knob's range, its variable and the value in force.
-A library given by path (`--alloc /path/libfoo.so`) is of the kind whose function (*known by*) it has.
+`bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `replay --list` prints which are built, with version and file; `--verbose` and `--json` print all that is here, and the value of each knob in force. A library given by path
+(`--alloc /path/libfoo.so`) is of the kind whose function (*known by*) it has.
 
-`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs ([replay.md](replay.md#knobs)); in brackets: the default, and versions that have it. Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is where the allocator takes the time from by which
-it returns memory ([time.md](../method/time.md)).
+`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is the source of time by which memory is returned
+([time.md](../method/time.md)).
 
 | allocator | what it is | library from | known by | purge call | clock |
 | --- | --- | --- | --- | --- | --- |
@@ -39,10 +38,10 @@ def code(text: str | None) -> str:
 def versions(of: dict) -> str:
     since, last = of["since"], of["last"]
     if since and last:
-        return f"{since} to {last}"
+        return f"versions {since} to {last}"
     if since:
-        return f"since {since}"
-    return f"up to {last}" if last else ""
+        return f"since version {since}"
+    return f"up to version {last}" if last else ""
 
 
 def origin(allocator: dict) -> str:
@@ -52,18 +51,17 @@ def origin(allocator: dict) -> str:
     return f"Debian's {allocator['debian']}" if allocator["debian"] else ""
 
 
-def setting(allocator: dict) -> str:
-    """How all knobs are set, as far as their variables have names in common."""
-    settings = [knob["setting"] for knob in allocator["knobs"]]
-    pattern = next((one.replace(name, "KNOB") for one, name in zip(settings, (knob["name"] for knob in allocator["knobs"]), strict=True)
-                    if name in one), None)
-    return f"`{pattern}`" if pattern else f"`{settings[0].replace(allocator['knobs'][0]['name'].upper(), 'KNOB')}`"
+def values(knob: dict) -> str:
+    if knob["type"] == "boolean":
+        return "0 or 1"
+    if knob["type"] == "word":
+        return ", ".join(f"`{word}`" for word in knob["words"])
+    return f"{knob['lowest']} to {knob['highest']}"
 
 
-def knob_line(knob: dict) -> str:
-    facts = "; ".join(filter(None, [knob["default"], versions(knob), "may be rounded" if knob["rounded"] else ""]))
-    words = f" {', '.join(f'`{word}`' for word in knob['words'])}:" if knob["type"] == "word" else ""
-    return f"- `{knob['name']}` ({facts}):{words} {knob['says']}\n"
+def knob_row(knob: dict) -> str:
+    says = knob["says"] + ("; the allocator may round it" if knob["rounded"] else "") + (f" ({versions(knob)})" if versions(knob) else "")
+    return f"| `{knob['name']}` | {cell(values(knob))} | {cell(knob['default'])} | {code(knob['setting'])} | {cell(says)} |\n"
 
 
 def fault_line(fault: dict) -> str:
@@ -75,43 +73,42 @@ def fault_line(fault: dict) -> str:
 def facts(allocator: dict) -> str:
     text = ""
     if allocator["knobs"]:
-        text += f"\nKnobs, set by {setting(allocator)}:\n\n" + "".join(map(knob_line, allocator["knobs"]))
+        text += "\n## Knobs\n| knob | values | default | set by | what it does |\n| --- | --- | --- | --- | --- |\n"
+        text += "".join(map(knob_row, allocator["knobs"]))
     if allocator["statistics"]:
-        text += "\nStatistics, in bytes:\n\n" + "".join(
-            f"- `{one['name']}`: {one['says']}\n" for one in allocator["statistics"])
+        text += "\n## Statistics\n| statistic | what it is |\n| --- | --- |\n"
+        text += "".join(f"| `{one['name']}` | {cell(one['says'])} |\n" for one in allocator["statistics"])
     if allocator["faults"]:
-        text += "\nKnown faults:\n\n" + "".join(map(fault_line, allocator["faults"]))
+        text += "\n## Known faults\n" + "".join(map(fault_line, allocator["faults"]))
     return text
 
 
-def sections(allocators: list[dict]) -> str:
-    """Allocators with the same facts share one."""
-    names: dict[str, list[str]] = {}
+def pages(allocators: list[dict]) -> dict[str, str]:
+    """By path. Allocators with the same facts share a page."""
+    shared: dict[str, list[str]] = {}
     for one in allocators:
         same = next((other for other in allocators if other["name"] == one["kind"]), one)
-        names.setdefault(facts(same), []).append(one["name"])
-    return "".join(f"\n## {', '.join(those)}\n{text.lstrip()}" for text, those in names.items() if text)
-
-
-def page(allocators: list[dict]) -> str:
-    rows = "".join(f"| {one['name']} | {cell(one['title'])} | {origin(one)} "
-                   f"| {code(one['known_by'])} | {code(one['purge_call'])} | {code(one['clock'])} |\n" for one in allocators)
-    return HEAD + rows + sections(allocators)
+        shared.setdefault(facts(same), []).append(one["name"])
+    named = {name: f"allocators/{names[0]}.md" for text, names in shared.items() if text for name in names}
+    rows = []
+    for one in allocators:
+        name = f"[{one['name']}]({named[one['name']]})" if one["name"] in named else one["name"]
+        rows.append(f"| {name} | {cell(one['title'])} | {origin(one)} | {code(one['known_by'])} | {code(one['purge_call'])} | {code(one['clock'])} |\n")
+    return {"allocators.md": HEAD + "".join(rows)} | {
+        f"allocators/{names[0]}.md": f"# {', '.join(names)}\n{text}" for text, names in shared.items() if text}
 
 
 def main() -> None:
     root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replay", type=Path, default=root / "build" / "replay")
-    parser.add_argument("-o", "--output", type=Path, help="instead of printing it")
+    parser.add_argument("-o", "--output", type=Path, default=root / "docs" / "reference", metavar="DIR", help="where the pages go")
     options = parser.parse_args()
     # An allocator that is built but does not run here is in the catalogue all the same.
     listed = subprocess.run([options.replay, "--list", "--json"], stdout=subprocess.PIPE, check=False)
-    text = page(json.loads(listed.stdout))
-    if options.output:
-        options.output.write_text(text)
-    else:
-        sys.stdout.write(text)
+    (options.output / "allocators").mkdir(exist_ok=True)
+    for name, text in pages(json.loads(listed.stdout)).items():
+        (options.output / name).write_text(text)
 
 
 if __name__ == "__main__":
