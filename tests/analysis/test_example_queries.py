@@ -44,10 +44,3 @@ def test_polars(tables: Path) -> None:
     names: dict[str, Any] = {}
     exec(_blocks("In Polars", "python")[0], names)
     assert names["busiest"]["len"].sum() == 2213 + 2198 + 40 and names["busiest"]["len"].is_sorted(descending=True)
-
-
-def test_spark(tables: Path) -> None:
-    pytest.importorskip("pyspark")
-    names: dict[str, Any] = {}
-    exec(_blocks("In Spark", "python")[0], names)
-    assert names["largest"].first()["calls"] > 2000
