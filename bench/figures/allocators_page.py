@@ -13,14 +13,13 @@ from pathlib import Path
 
 HEAD = """# Allocators
 
-`bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `replay --list` prints which are built, with version and file; `--verbose` and `--json` print all that is here, and the value of each knob in force. A library given by path
-(`--alloc /path/libfoo.so`) is of the kind whose function (*known by*) it has.
+`bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `replay --list` prints which are built, with version and file; `--verbose` and `--json` print all that is here, and the value of each knob in force.
 
 `--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is the source of time by which memory is returned
-([time.md](../method/time.md)).
+([time.md](../method/time.md)). A library given by path (`--alloc /path/libfoo.so`) is known by a function that it has.
 
-| allocator | what it is | library from | known by | purge call | clock |
-| --- | --- | --- | --- | --- | --- |
+| allocator | what it is | library from |
+| --- | --- | --- |
 """
 
 
@@ -31,8 +30,8 @@ def cell(text: str | None) -> str:
 
 def code(text: str | None) -> str:
     if not text:
-        return "–"
-    return cell(text) if " " in text else f"`{cell(text)}`"
+        return "none"
+    return text if " " in text else f"`{cell(text)}`"
 
 
 def versions(of: dict) -> str:
@@ -71,7 +70,7 @@ def fault_line(fault: dict) -> str:
 
 
 def facts(allocator: dict) -> str:
-    text = ""
+    text = f"Known by the function {code(allocator['known_by'])}. Purge call: {code(allocator['purge_call'])}. Clock: {code(allocator['clock'])}.\n"
     if allocator["knobs"]:
         text += "\n## Knobs\n| knob | values | default | set by | what it does |\n| --- | --- | --- | --- | --- |\n"
         text += "".join(map(knob_row, allocator["knobs"]))
@@ -89,13 +88,9 @@ def pages(allocators: list[dict]) -> dict[str, str]:
     for one in allocators:
         same = next((other for other in allocators if other["name"] == one["kind"]), one)
         shared.setdefault(facts(same), []).append(one["name"])
-    named = {name: f"allocators/{names[0]}.md" for text, names in shared.items() if text for name in names}
-    rows = []
-    for one in allocators:
-        name = f"[{one['name']}]({named[one['name']]})" if one["name"] in named else one["name"]
-        rows.append(f"| {name} | {cell(one['title'])} | {origin(one)} | {code(one['known_by'])} | {code(one['purge_call'])} | {code(one['clock'])} |\n")
-    return {"allocators.md": HEAD + "".join(rows)} | {
-        f"allocators/{names[0]}.md": f"# {', '.join(names)}\n{text}" for text, names in shared.items() if text}
+    page_of = {name: f"allocators/{names[0]}.md" for names in shared.values() for name in names}
+    rows = [f"| [{one['name']}]({page_of[one['name']]}) | {cell(one['title'])} | {origin(one)} |\n" for one in allocators]
+    return {"allocators.md": HEAD + "".join(rows)} | {page_of[names[0]]: f"# {', '.join(names)}\n\n{text}" for text, names in shared.items()}
 
 
 def main() -> None:
