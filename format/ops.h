@@ -1,4 +1,4 @@
-// The malloc family by number: the functions and variants that docs/trace-format.md tables.
+// The malloc family by number: the functions and variants that docs/reference/trace-format.md tables.
 // Everything that knows "which event has a slot, a size, an extra" asks here.
 #ifndef HEAPTAPE_OPS_H
 #define HEAPTAPE_OPS_H

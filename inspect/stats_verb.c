@@ -42,7 +42,7 @@ static const struct argp parser = {
     "TRACE",
     "Say what the program of TRACE does with its heap: sizes, lifetimes, threads, reallocs, churn.\v"
     "Lifetimes and quantiles are counted in classes, four to a power of two, and reported by a class's upper "
-    "bound; docs/tools.md explains every figure.",
+    "bound; docs/reference/tools.md explains every figure.",
     NULL,
     NULL,
     NULL};

@@ -12,6 +12,7 @@ program is missing, its row says so; --packages lists the Debian packages that b
 from __future__ import annotations
 
 import argparse
+import csv
 import dataclasses
 import hashlib
 import json
@@ -41,7 +42,7 @@ from bench.compatibility.run import (
 )
 
 PROGRAMS = [*ONE_SHOT, *SERVERS]
-HEADER_FIELDS = {"parent_pid": 32, "state": 128, "stop_reason": 132}  # docs/raw-log-format.md
+HEADER_FIELDS = {"parent_pid": 32, "state": 128, "stop_reason": 132}  # docs/reference/raw-log-format.md
 STATE_STOPPED = 2
 
 
@@ -194,53 +195,51 @@ def judge(row: Row, program: Program, runs: Sequence[tuple[str, Run]]) -> None:
         row.verdict, row.note = "differs", f"{logs.anomalies} anomalies"
 
 
-COLUMNS = "program | version | what it does | verdict | output | status | processes | calls | " \
-          "anomalies | foreign frees | in forked children | stopped, truncated | CPU time | note"
-
-
-def table_line(row: Row) -> str:
-    if row.verdict == "not installed":
-        return f"| {row.name} | – | {row.does} | not installed |{' – |' * 9} {row.note} |"
+def figures(row: Row) -> dict[str, object]:
+    """A line of the table of figures."""
     logs, recorded = row.all_logs, row.recorded
-    cells = [row.name, row.version, row.does, row.verdict, "same" if row.same_output else "differs",
-             f"{row.status}, same" if row.same_status else "differs", str(recorded.processes),
-             f"{recorded.calls:,}", str(logs.anomalies), str(logs.foreign),
-             str(logs.foreign_forked), f"{logs.stopped}, {logs.truncated}",
-             f"× {row.slowdown:.2f}", row.note]
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    line: dict[str, object] = {"program": row.name, "version": row.version, "what": row.does, "verdict": row.verdict}
+    if row.verdict != "not installed":
+        line |= {"output": "same" if row.same_output else "differs", "status": row.status if row.same_status else "differs",
+                 "processes": recorded.processes, "calls": recorded.calls, "anomalies": logs.anomalies,
+                 "foreign_frees": logs.foreign, "in_forked_children": logs.foreign_forked, "stopped": logs.stopped,
+                 "truncated": logs.truncated, "cpu_time_ratio": f"{row.slowdown:.2f}"}
+    return line | {"note": row.note}
+
+
+COLUMNS = ["program", "version", "what", "verdict", "output", "status", "processes", "calls", "anomalies", "foreign_frees",
+           "in_forked_children", "stopped", "truncated", "cpu_time_ratio", "note"]
+
+
+def write_figures(path: Path, rows: Sequence[Row]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(map(figures, rows))
 
 
 def libc_version() -> str:
     return " ".join(platform.libc_ver())
 
 
-def document(rows: Sequence[Row], pairs: int) -> str:
-    green = sum(row.verdict == "green" for row in rows)
+def document(rows: Sequence[Row], pairs: int, table: str) -> str:
+    green = [row for row in rows if row.verdict == "green"]
     present = sum(row.verdict != "not installed" for row in rows)
-    names = COLUMNS.split(" | ")
     lines = [
         "# Compatibility", "",
-        f"{green} of {present} programs are green. Written by `bench/compatibility/compatibility.py` on Linux "
+        f"{len(green)} of {present} programs are green. Written by `bench/compatibility/compatibility.py` on Linux "
         f"{'.'.join(platform.release().split('.')[:2])}, {libc_version()}, "
-        f"{os.cpu_count()} cores.", "",
+        f"{os.cpu_count()} cores; [{table}]({table}) has all figures.", "",
         "Each program runs once through `heaptape record`, and "
-        f"{pairs} times each without and with the bare shim in `LD_PRELOAD`, in turns, every time "
-        "in an empty folder. Every log of every process of every recorded run is converted.", "",
-        "- **green**: output (standard output and error) and exit status are the same in all runs, "
-        "every log converts, and none has an anomaly. Programs print checksums of their results; "
-        "no time, process id or random key is in the output.",
-        "- **in part**, **out of reach**: some or all of the program's calls cannot be seen; the "
-        "note says why. It runs as it should all the same.",
-        "- **processes** and **calls**: of the run through `heaptape record`. How many processes "
-        "there are depends on timing in some programs.",
-        "- **anomalies**, **foreign frees** (of blocks that nothing explains), **stopped, "
-        "truncated** logs: of all recorded runs together. A forked child's log is converted with "
-        "what the child inherited, from its parent's log; its foreign frees are counted apart.",
-        f"- **CPU time**: of all processes under the bare shim, against without: the median of "
-        f"{pairs} pairs, for orientation only. What consists of many short processes (git, tmux, "
-        "shell scripts) pays mostly for the making of their logs.", "",
-        "| " + " | ".join(names) + " |", "|" + " --- |" * len(names),
-        *map(table_line, rows), ""]
+        f"{pairs} times each without and with the bare shim in `LD_PRELOAD`, in turns, in an empty folder. Every log is converted.", "",
+        "- **green**: output (stdout, stderr) and exit status are the same in all runs; no log has an anomaly. Programs print checksums of their results.",
+        "- **in part**, **out of reach**: some or all of the program's calls cannot be seen. It runs as it should.",
+        "- `processes` and `calls` are of the run through `record`; other counts are of all recorded runs. `foreign_frees` are of blocks that nothing explains.",
+        f"- In brackets: CPU time under the bare shim over that without, the median of {pairs} pairs (`cpu_time_ratio`). Short processes (git, tmux, shell scripts) "
+        "pay mostly for making their logs.", "",
+        "**Green**: " + ", ".join(f"{row.name} {row.version} (×{row.slowdown:.2f})" for row in green) + ".", "",
+        "| program | verdict | note |", "| --- | --- | --- |",
+        *(f"| {row.name} | {row.verdict} | {row.note.replace('|', chr(92) + '|')} |" for row in rows if row.note or row.verdict != "green"), ""]
     return "\n".join(lines)
 
 
@@ -249,7 +248,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--build", type=Path, default=REPOSITORY / "build")
     parser.add_argument("--only", help="names of programs, separated by commas")
     parser.add_argument("--pairs", type=int, default=3, help="runs without and with the bare shim")
-    parser.add_argument("-o", "--output", type=Path, help="write the table here as Markdown")
+    parser.add_argument("-o", "--output", type=Path, help="write the page here, and the figures beside it as CSV")
     parser.add_argument("--json", type=Path, help="write all figures here")
     parser.add_argument("--keep", type=Path, help="keep logs with anything odd in this folder")
     parser.add_argument("--packages", action="store_true",
@@ -277,14 +276,15 @@ def main() -> None:
         for program in options.programs:
             row = measure(program, options.build, options.pairs, options.keep)
             rows.append(row)
-            print(table_line(row), flush=True)
+            print(*figures(row).values(), sep=", ", flush=True)
             for line in row.all_logs.complaints[:10]:
                 print(f"    {line}", file=sys.stderr)
     if options.output:
-        options.output.write_text(document(rows, options.pairs))
+        table = options.output.with_suffix(".csv")
+        write_figures(table, rows)
+        options.output.write_text(document(rows, options.pairs, table.name))
     if options.json:
-        figures = [dataclasses.asdict(row) for row in rows]
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        options.json.write_text(json.dumps([dataclasses.asdict(row) for row in rows], indent=1) + "\n")
     sys.exit(any(row.verdict == "differs" for row in rows))
 
 

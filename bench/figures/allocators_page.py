@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes docs/allocators.md from what `replay --list --json` knows.
+"""Writes docs/reference/allocators.md and a page for each kind in allocators/ from what `replay --list --json` knows.
 
-The catalogue (allocators/catalogue/) is the source: what is built here, and in which version, does not show in the page.
+The catalogue (allocators/catalogue/) is the source: what is built here, and in which version, does not show in the pages.
 """
 
 from __future__ import annotations
@@ -9,27 +9,17 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 HEAD = """# Allocators
 
-One of the pages about [replay](replay.md). It is written by `bench/figures/allocators_page.py` from the files in `allocators/catalogue/`: change those.
+`bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `replay --list` prints which are built, with version and file; `--verbose` and `--json` print all that is here, and the value of each knob in force.
 
-What `replay` knows of each kind of allocator. `replay --list` says which are built here, in which version and from which file; `replay --list --verbose` says all of this page, too, and
-`--json` the same for programs: an array of objects with `name`, `built`, `version`, `path`, `knobs`, `statistics`, `purge_call`, `clock`, `faults` and more, each knob with `name`, `type`,
-`lowest`, `highest`, `words`, `default`, `setting`, `says` and, where the allocator tells it, its `value` now. A library given by its path (`--alloc /path/libfoo.so`) is of the kind whose function, named below,
-it has: it is asked and purged like that.
+`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is the source of time by which memory is returned
+([time.md](../method/time.md)). A library given by path (`--alloc /path/libfoo.so`) is known by a function that it has.
 
-`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs; each such configuration is an allocator of its own in every table. An unknown knob, a value out of its range, a knob that this version does not
-have, and one that the allocator did not heed, where it can tell, are errors.
-
-- A **statistic** is what the allocator says of itself: see `allocator_stats` in [replay-figures.md](replay-figures.md).
-- The **purge call** gives memory back to the kernel once everything has been freed (`rss_after_purge_bytes`).
-- The **clock** is where it takes the time from by which it gives memory back: see [replay-time.md](replay-time.md).
-
-| allocator | what it is | library from | purge call | clock | knobs |
-| --- | --- | --- | --- | --- | ---: |
+| allocator | what it is | library from |
+| --- | --- | --- |
 """
 
 
@@ -39,7 +29,9 @@ def cell(text: str | None) -> str:
 
 
 def code(text: str | None) -> str:
-    return f"`{cell(text)}`" if text else "none"
+    if not text:
+        return "none"
+    return text if " " in text else f"`{cell(text)}`"
 
 
 def versions(of: dict) -> str:
@@ -58,12 +50,6 @@ def origin(allocator: dict) -> str:
     return f"Debian's {allocator['debian']}" if allocator["debian"] else ""
 
 
-def sentence(text: str) -> str:
-    """Names of allocators stay as they are."""
-    capital = text.split()[0] in ("a", "an", "the", "no")
-    return (text[0].upper() if capital else text[0]) + text[1:] + "."
-
-
 def values(knob: dict) -> str:
     if knob["type"] == "boolean":
         return "0 or 1"
@@ -73,61 +59,51 @@ def values(knob: dict) -> str:
 
 
 def knob_row(knob: dict) -> str:
-    says = knob["says"]
-    if knob["rounded"]:
-        says += "; the allocator may round it"
-    if versions(knob):
-        says += f" ({versions(knob)})"
-    return (f"| `{knob['name']}` | {cell(values(knob))} | {cell(knob['default'])} "
-            f"| {code(knob['setting'])} | {cell(says)} |\n")
+    says = knob["says"] + ("; the allocator may round it" if knob["rounded"] else "") + (f" ({versions(knob)})" if versions(knob) else "")
+    return f"| `{knob['name']}` | {cell(values(knob))} | {cell(knob['default'])} | {code(knob['setting'])} | {cell(says)} |\n"
 
 
 def fault_line(fault: dict) -> str:
-    text = fault["says"]
-    if versions(fault):
-        text += f" ({versions(fault)})"
-    if fault["alignment_lowest"]:
-        text += f" Alignments: {fault['alignment_lowest']} to {fault['alignment_highest']} bytes."
-    return f"- {text}\n"
+    only = f" ({versions(fault)})" if versions(fault) else ""
+    alignments = f" Alignments: {fault['alignment_lowest']} to {fault['alignment_highest']} bytes." if fault["alignment_lowest"] else ""
+    return f"- {fault['says']}{only}{alignments}\n"
 
 
-def section(allocator: dict) -> str:
-    if allocator["kind"] != allocator["name"]:
-        return (f"\n## {allocator['name']}\n{sentence(allocator['title'])} All else is as of "
-                f"[{allocator['kind']}](#{allocator['kind']}).\n")
-    text = f"\n## {allocator['name']}\n{sentence(allocator['title'])} Known by the function `{allocator['known_by']}`.\n"
+def facts(allocator: dict) -> str:
+    text = f"Known by the function {code(allocator['known_by'])}. Purge call: {code(allocator['purge_call'])}. Clock: {code(allocator['clock'])}.\n"
     if allocator["knobs"]:
-        text += "\n| knob | values | default | set by | what it does |\n| --- | --- | --- | --- | --- |\n"
-        text += "".join(knob_row(knob) for knob in allocator["knobs"])
+        text += "\n## Knobs\n| knob | values | default | set by | what it does |\n| --- | --- | --- | --- | --- |\n"
+        text += "".join(map(knob_row, allocator["knobs"]))
     if allocator["statistics"]:
-        text += "\n| statistic | what it says it is |\n| --- | --- |\n"
-        text += "".join(f"| `{one['name']}` | {cell(one['says'])} |\n"
-                        for one in allocator["statistics"])
+        text += "\n## Statistics\n| statistic | what it is |\n| --- | --- |\n"
+        text += "".join(f"| `{one['name']}` | {cell(one['says'])} |\n" for one in allocator["statistics"])
     if allocator["faults"]:
-        text += "\nKnown faults:\n\n" + "".join(map(fault_line, allocator["faults"]))
+        text += "\n## Known faults\n" + "".join(map(fault_line, allocator["faults"]))
     return text
 
 
-def page(allocators: list[dict]) -> str:
-    rows = "".join(f"| [{one['name']}](#{one['name'].lower().replace('.', '')}) | {cell(one['title'])} | {origin(one)} "
-                   f"| {code(one['purge_call'])} | {code(one['clock'])} | {len(one['knobs'])} |\n"
-                   for one in allocators)
-    return HEAD + rows + "".join(map(section, allocators))
+def pages(allocators: list[dict]) -> dict[str, str]:
+    """By path. Allocators with the same facts share a page."""
+    shared: dict[str, list[str]] = {}
+    for one in allocators:
+        same = next((other for other in allocators if other["name"] == one["kind"]), one)
+        shared.setdefault(facts(same), []).append(one["name"])
+    page_of = {name: f"allocators/{names[0]}.md" for names in shared.values() for name in names}
+    rows = [f"| [{one['name']}]({page_of[one['name']]}) | {cell(one['title'])} | {origin(one)} |\n" for one in allocators]
+    return {"allocators.md": HEAD + "".join(rows)} | {page_of[names[0]]: f"# {', '.join(names)}\n\n{text}" for text, names in shared.items()}
 
 
 def main() -> None:
     root = Path(__file__).resolve().parents[2]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--replay", type=Path, default=root / "build" / "replay")
-    parser.add_argument("-o", "--output", type=Path, help="instead of printing it")
+    parser.add_argument("-o", "--output", type=Path, default=root / "docs" / "reference", metavar="DIR", help="where the pages go")
     options = parser.parse_args()
     # An allocator that is built but does not run here is in the catalogue all the same.
     listed = subprocess.run([options.replay, "--list", "--json"], stdout=subprocess.PIPE, check=False)
-    text = page(json.loads(listed.stdout))
-    if options.output:
-        options.output.write_text(text)
-    else:
-        sys.stdout.write(text)
+    (options.output / "allocators").mkdir(exist_ok=True)
+    for name, text in pages(json.loads(listed.stdout)).items():
+        (options.output / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Blocks of events as encodings see them: a trace's arrays, and the codes of its slots anew.
 
 A block decodes alone: names and stacks start empty in each. The loops here are plain Python, for
-any block size and any way of naming; docs/trace-format.md ("Slots") has the one in use.
+any block size and any way of naming; docs/reference/trace-format.md ("Slots") has the one in use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""docs/validity.md and the tables of docs/predictions.md, from the results of bench/validity/validate.py."""
+"""docs/method/validity.md, and the tables of figures beside it, from the results of bench/validity/validate.py."""
 
 from __future__ import annotations
 
+import csv
 import os
 from pathlib import Path
 from typing import Any
@@ -17,44 +18,31 @@ from bench.validity.totals import (
     totals,
 )
 
-from heaptape.base.units import MISSING, byte_count, count, decimal, nanoseconds, percent
+from heaptape.base.units import MISSING, decimal, percent
 
 GOALS = {"peak": (0.025, 0.10), "mean": (0.05, 0.15)}  # median and worst
 RANKS_GOAL, SIGNS_GOAL, SPEARMAN_GOAL, SAVING_GOAL, CURVE_GOAL = 0.9, 0.9, 0.9, 0.25, 0.05
 
 HEAD = """# Predicted and real
 
-What replay predicts of {programs} real programs, beside what they really do under each allocator. It is written by `bench/validity/validate.py`, which runs `heaptape validate` ([validate.md](validate.md)) for each program of
-`bench/validity/programs.toml`: recorded once, under its own allocator and no other, replayed under each, then run for real under each, in {rounds} rounds of random order. Nothing is fitted to any of them.
+`bench/validity/validate.py` ran `heaptape validate` ([validate.md](../reference/validate.md)) for {programs} real programs ([programs.toml](../../bench/validity/programs.toml)). Each was recorded once, under its own allocator,
+replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Nothing is fitted to any of them. The program writes this page:
 
 ```sh
-bench/validity/validate.py -o validity.jsonl --page docs/validity.md{curves}
+bench/validity/validate.py -o validity.jsonl --page docs/method/validity.md --tables docs/method/validity
 ```
 
-## All together
+## All programs
 """
 
-READING = """- **Error**: predicted over real, less 1; the median over the rounds. Peak and mean RSS are those of the whole process: what the allocator holds in replay and what the program has mapped for
-  itself, measured in the recording. *Of it own* is the share of the latter, where the allocator can't be wrong.
-- **Bold**: more than {peak} off for a peak, more than {mean} for a mean; a wrong sign; a difference of CPU time that is more than {saving} off.
-- **Least, most**: whether the allocators with the least and the most memory are those predicted. Who can't be told apart, within the interval or 1 %, counts as equal.
-- **CPU**: what the program takes more (+) or less (−) under an allocator than under the baseline, predicted and real, with the 95 % interval of the real one. *Ratio* is predicted over real, only where
-  the real difference is resolved, that is where its interval does not include 0.
-"""
+READING = """## Programs that were missed, or resolved
+Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent, where it is above {peak} and {mean}; bold above the goal for the worst. CPU: the difference to the baseline in ms, predicted/real, where the 95 % interval of the real one excludes 0 (resolved).
+Other programs have none of these. Where single runs differ much, few differences are resolved, and the rank correlation of all of them is mostly that of noise."""
 
-PROGRAMS_HEAD = """## The programs
-
-*Curve* is the time-weighted mean difference between the recorded RSS and that of the replay of the same allocator."""
-REQUESTS_HEAD = """## Requests
-
-The latencies that the load tells, under each allocator for real, beside those of single calls in the replay."""
-PROGRAM_COLUMNS = ["program", "what it does", "calls", "threads", "lasts", "CPU", "curve"]
-MEMORY_COLUMNS = ["program", "allocator", "peak: predicted", "real", "error", "of it own", "least, most",
-                  "mean: predicted", "real", "error", "least, most"]
-CPU_COLUMNS = ["program", "CPU under the baseline", "allocator", "predicted", "real", "95 %", "sign", "ratio"]
-README_READING = ("Program by program: the worst error among the allocators of peak and of mean RSS, then CPU time less glibc's, "
-                  "predicted / real; in brackets where the real difference is not resolved.")
-REQUEST_COLUMNS = ["server", "allocator", "requests p50", "p99", "malloc p99", "free p99"]
+TABLES = """## All figures
+{links}. `peak_own_percent` is the share of the predicted peak that the program mapped for itself, the same under every allocator. `ends_agree`: the allocators with the least and the most memory
+are those predicted; allocators within the interval or 1 % of each other are equal. `curve_percent` is the time-weighted mean difference between the recorded RSS and the replay of the same allocator. Request
+latencies are those that the load generator reports in the real runs; `malloc_p99_us` and `free_p99_us` are those of single calls in the replay."""
 
 
 def totals_rows(found: Totals) -> list[tuple[str, str, str]]:
@@ -72,10 +60,10 @@ def totals_rows(found: Totals) -> list[tuple[str, str, str]]:
             rows.append((f"{title}: programs whose least and most allocator are as predicted",
                          f"{agreed} of {of}, {percent(agreed / of)}", f"≥ {percent(RANKS_GOAL)}"))
     right, resolved = found.signs
-    told = f"{right} of {resolved}, {percent(right / resolved)}" if resolved else MISSING
+    signs = f"{right} of {resolved}, {percent(right / resolved)}" if resolved else MISSING
     return [
         *rows,
-        (f"CPU time: sign of the difference right, of those resolved at 95 % ({found.pairs} in all)", told,
+        (f"CPU time: sign of the difference right, of those resolved at 95 % ({found.pairs} in all)", signs,
          f"≥ {percent(SIGNS_GOAL)}"),
         ("CPU time: Spearman's rank correlation of all differences, as shares of the program's time",
          decimal(found.spearman), f"≥ {SPEARMAN_GOAL:.1f}"),
@@ -96,62 +84,81 @@ def totals_table(results: list[Result]) -> str:
     return table(["over all programs", "found", "goal"], [list(row) for row in totals_rows(totals(results))])
 
 
-def _signed(value: float | None, beyond: float) -> str:
-    if value is None:
-        return MISSING
-    told = f"{100 * value:+.1f} %".replace("-", "−")
-    return f"**{told}**" if abs(value) > beyond else told
+def _signed(value: float, scale: float) -> str:
+    return f"{scale * value:+,.1f}".replace("-", "−")
 
 
-def _milliseconds(value_ns: float | None) -> str:
-    return MISSING if value_ns is None else f"{value_ns / 1e6:+,.1f}".replace("-", "−")
+def _worst_error(result: Result, figure: str) -> str:
+    """Empty where every allocator's is within the goal for the median."""
+    errors = [error for item in measured(result) if (error := item["memory"][figure]["error"]) is not None]
+    worst = max(errors, key=abs, default=0)
+    middle, most = GOALS[figure]
+    if abs(worst) <= middle:
+        return ""
+    return f"**{_signed(worst, 100)}**" if abs(worst) > most else _signed(worst, 100)
 
 
-def _memory_rows(result: Result) -> list[list[str]]:
-    rows = []
-    for number, item in enumerate(measured(result)):
-        cells = [result["name"] if number == 0 else "", item["name"]]
-        for figure in ("peak", "mean"):
-            it = item["memory"][figure]
-            cells += [byte_count(it["predicted_bytes"]), byte_count(it["real_bytes"]),
-                      _signed(it["error"], GOALS[figure][0])]
-            cells += [percent(it["own_bytes"] / it["predicted_bytes"])] if figure == "peak" else []
-            agrees = ranks_agree(result, figure) if number == 0 else None
-            cells.append({None: "", True: "yes", False: "**no**"}[agrees])
-        rows.append(cells)
-    return rows
+def _resolved(result: Result) -> str:
+    return ", ".join(f"{name} {_signed(cpu['predicted_difference_ns'], 1e-6)}/{_signed(cpu['real_difference_ns'], 1e-6)}"
+                     for name, cpu in differences(result) if cpu["resolved"])
 
 
-def _cpu_rows(result: Result) -> list[list[str]]:
-    base_ns = baseline_ns(result)
-    rows = []
-    for number, (name, cpu) in enumerate(differences(result)):
-        ratio = cpu["predicted_over_real"] if cpu["resolved"] else None
-        told = decimal(ratio).replace("-", "−") if cpu["resolved"] else "unresolved"
-        if ratio is not None and abs(ratio - 1) > SAVING_GOAL:
-            told = f"**{told}**"
-        first = [result["name"], nanoseconds(base_ns)] if number == 0 else ["", ""]
-        rows.append([*first, name, _milliseconds(cpu["predicted_difference_ns"]), _milliseconds(cpu["real_difference_ns"]),
-                     f"[{_milliseconds(cpu['real_low_ns'])}, {_milliseconds(cpu['real_high_ns'])}]",
-                     {True: "right", False: "**wrong**", None: ""}[cpu["sign_agrees"]], told])
-    return rows
+def program_table(results: list[Result]) -> str:
+    rows = [[result["name"], _worst_error(result, "peak"), _worst_error(result, "mean"), _resolved(result)] for result in results]
+    return table(["program", "peak RSS", "mean RSS", "CPU"], [row for row in rows if any(row[1:])])
 
 
-def _request_rows(result: Result) -> list[list[str]]:
-    keys = ("request_p50_ns", "request_p99_ns", "malloc_p99_ns", "free_p99_ns")
-    return [[result["name"] if number == 0 else "", item["name"], *(nanoseconds(item["latency"][key]) for key in keys)]
-            for number, item in enumerate(measured(result))]
+def _number(value: float | None, scale: float = 1) -> str:
+    """Of three digits."""
+    return "" if value is None else f"{float(f'{value * scale:.3g}'):g}"
 
 
-def _program_rows(results: list[Result], programs: dict[str, dict[str, Any]]) -> list[list[str]]:
-    rows = []
+def _tenths(value: float | None, scale: float) -> str:
+    return "" if value is None else f"{value * scale:.1f}"
+
+
+def figures(results: list[Result], programs: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """All figures, by file."""
+    rows: dict[str, list[dict[str, Any]]] = {"programs.csv": [], "memory.csv": [], "cpu.csv": [], "requests.csv": []}
     for result in results:
-        recorded = result["validation"]["recorded"]
-        curve = result["validation"]["curve"]
-        rows.append([result["name"], programs[result["name"]]["does"], count(recorded["calls"]), count(recorded["threads"]),
-                     nanoseconds(recorded["duration_ns"]), nanoseconds(recorded["cpu_ns"]),
-                     percent(curve["difference"]) if curve else MISSING])
-    return rows
+        name, recorded, curve = result["name"], result["validation"]["recorded"], result["validation"]["curve"]
+        rows["programs.csv"].append({
+            "program": name, "what": programs[name]["does"], "calls": recorded["calls"], "threads": recorded["threads"],
+            "lasts_s": _number(recorded["duration_ns"], 1e-9), "cpu_s": _number(recorded["cpu_ns"], 1e-9),
+            "curve_percent": _tenths(curve and curve["difference"], 100),
+            **{f"{figure}_ends_agree": {True: "yes", False: "no", None: ""}[ranks_agree(result, figure)] for figure in GOALS}})
+        for item in measured(result):
+            rows["memory.csv"].append({"program": name, "allocator": item["name"]} | {
+                f"{figure}_{key}": cell for figure in GOALS for key, cell in _memory(item["memory"][figure], figure).items()})
+            if result["validation"]["server"]:
+                rows["requests.csv"].append({"program": name, "allocator": item["name"]} | {
+                    f"{key}_us": _number(item["latency"][f"{key}_ns"], 1e-3)
+                    for key in ("request_p50", "request_p99", "malloc_p99", "free_p99")})
+        for allocator, cpu in differences(result):
+            rows["cpu.csv"].append({
+                "program": name, "baseline_cpu_s": _number(baseline_ns(result), 1e-9), "allocator": allocator,
+                **{f"{key}_ms": _tenths(cpu[f"{key}_ns"], 1e-6)
+                   for key in ("predicted_difference", "real_difference", "real_low", "real_high")},
+                "resolved": "yes" if cpu["resolved"] else "no",
+                "predicted_over_real": f"{cpu['predicted_over_real']:.2f}" if cpu["resolved"] else ""})
+    return {file: lines for file, lines in rows.items() if lines}
+
+
+def _memory(of: dict[str, Any], figure: str) -> dict[str, str]:
+    cells = {"predicted_mb": _number(of["predicted_bytes"], 1e-6), "real_mb": _number(of["real_bytes"], 1e-6),
+             "error_percent": _tenths(of["error"], 100)}
+    if figure == "peak":
+        cells["own_percent"] = _number(of["own_bytes"] / of["predicted_bytes"], 100)
+    return cells
+
+
+def write_figures(rows: dict[str, list[dict[str, Any]]], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, lines in rows.items():
+        with (folder / file).open("w", newline="") as output:
+            writer = csv.DictWriter(output, list(lines[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(lines)
 
 
 def _notes(results: list[Result], programs: dict[str, dict[str, Any]]) -> list[str]:
@@ -164,42 +171,18 @@ def _notes(results: list[Result], programs: dict[str, dict[str, Any]]) -> list[s
     return lines
 
 
-def page(results: list[Result], programs: dict[str, dict[str, Any]], drawings: dict[str, Path], folder: Path) -> str:
-    """The whole page; `folder` is where it will lie."""
+def page(results: list[Result], programs: dict[str, dict[str, Any]], drawings: dict[str, Path], tables: Path | None, folder: Path) -> str:
+    """The whole page, which is written into `folder`; drawings and tables of figures are in `tables`."""
     rounds = " or ".join(map(str, sorted({result["validation"]["rounds"] for result in results})))
-    option = f" --curves docs/{next(iter(drawings.values())).parent.name}" if drawings else ""
-    reading = READING.format(peak=percent(GOALS["peak"][0]), mean=percent(GOALS["mean"][0]), saving=percent(SAVING_GOAL))
-    parts = [HEAD.format(programs=len(results), rounds=rounds, curves=option) + "\n" + totals_table(results),
-             reading.rstrip(), PROGRAMS_HEAD, table(PROGRAM_COLUMNS, _program_rows(results, programs), 2),
-             "## Memory", table(MEMORY_COLUMNS, [row for result in results for row in _memory_rows(result)], 2),
-             "## CPU time\n\nDifferences to the baseline, in ms.",
-             table(CPU_COLUMNS, [row for result in results for row in _cpu_rows(result)], 3)]
-    if servers := [result for result in results if result["validation"]["server"]]:
-        parts += [REQUESTS_HEAD, table(REQUEST_COLUMNS, [row for result in servers for row in _request_rows(result)], 2)]
+    parts = [HEAD.format(programs=len(results), rounds=rounds) + "\n" + totals_table(results),
+             READING.format(**{figure: percent(middle) for figure, (middle, _) in GOALS.items()}),
+             program_table(results)]
     if notes := _notes(results, programs):
-        parts += ["## What explains the misses\n\nOnly what is known to be so.", "\n".join(notes)]
+        parts += ["## What explains the misses", "\n".join(notes)]
+    if tables:
+        where = os.path.relpath(tables.resolve(), folder)
+        parts += [TABLES.format(links=", ".join(f"[{file}]({where}/{file})" for file in figures(results, programs)))]
     if drawings:
-        parts += ["## Memory along time\n\nUnder glibc. What was recorded runs longer, because recording takes time.",
-                  *(f"![{name}]({os.path.relpath(path.resolve(), folder)})" for name, path in drawings.items())]
+        parts += ["## Memory over time\nUnder glibc. The recording takes longer, because it costs time.",
+                  "\n".join(f"![{name}]({os.path.relpath(path.resolve(), folder)})" for name, path in drawings.items())]
     return "\n\n".join(parts) + "\n"
-
-
-def readme_table(results: list[Result]) -> str:
-    """The totals, then a line for each program: its worst predictions of memory, and its differences of CPU time."""
-    names = list(dict.fromkeys(name for result in results for name, _ in differences(result)))
-    rows = []
-    for result in results:
-        cells = [result["name"]]
-        for figure in ("peak", "mean"):
-            errors = [item["memory"][figure]["error"] for item in measured(result)]
-            known = [error for error in errors if error is not None]
-            cells.append(_signed(max(known, key=abs), GOALS[figure][1]) if known else MISSING)
-        told = {name: _difference(cpu) for name, cpu in differences(result)}
-        rows.append([*cells, *(told.get(name, MISSING) for name in names)])
-    heads = ["program", "peak RSS", "mean RSS", *(f"CPU, ms: {name}" for name in names)]
-    return totals_table(results) + "\n\n" + README_READING + "\n\n" + table(heads, rows)
-
-
-def _difference(cpu: dict[str, Any]) -> str:
-    told = f"{_milliseconds(cpu['predicted_difference_ns'])} / {_milliseconds(cpu['real_difference_ns'])}"
-    return told if cpu["resolved"] else f"({told})"

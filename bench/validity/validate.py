@@ -2,11 +2,11 @@
 """Holds replays against many real programs: runs `heaptape validate` for each that programs.toml lists.
 
     bench/validity/validate.py [--build B] [--only NAME,...] [--alloc LIST] [--rounds N] [-o results.jsonl] [--again]
-    bench/validity/validate.py -o results.jsonl --no-run [--page docs/validity.md] [--curves DIR] [--readme]
+    bench/validity/validate.py -o results.jsonl --no-run [--page docs/method/validity.md] [--tables DIR]
 
 Appends a line of JSON for each program to the results; one that is there already is passed over, unless --again, so
 that what was interrupted goes on. A program that is not installed is named and passed over. Then prints, of all that
-the results hold, the totals; --page writes the page, --curves a drawing for each program, --readme prints a short table.
+the results hold, the totals; --page writes the page, --tables a drawing for each program and tables of all figures.
 Wants a quiet machine: CPU times are compared.
 """
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
 from bench.validity.curves import draw_curves, few_points  # noqa: E402
-from bench.validity.page import page, readme_table, totals_table  # noqa: E402
+from bench.validity.page import figures, page, totals_table, write_figures  # noqa: E402
 from bench.validity.run import Failed, PassedOver, validate_one  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
@@ -108,8 +108,7 @@ def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser.add_argument("--again", action="store_true", help="measure also what the results have already")
     parser.add_argument("--no-run", action="store_true", help="only print and write what the results hold")
     parser.add_argument("--page", type=Path, metavar="FILE.md", help="write the page about it")
-    parser.add_argument("--curves", type=Path, metavar="DIR", help="write a drawing for each program, for the page too")
-    parser.add_argument("--readme", action="store_true", help="print a short table")
+    parser.add_argument("--tables", type=Path, metavar="DIR", help="write drawings and CSV files of all figures, for the page too")
     options = parser.parse_args()
     options.names = options.only.split(",") if options.only else list(programs)
     if unknown := set(options.names) - set(programs):
@@ -130,10 +129,12 @@ def main() -> int:
     if not shown:
         print("validate: there are no results", file=sys.stderr)
         return 1
-    drawings = draw_curves(shown, options.curves) if options.curves else {}
+    drawings = draw_curves(shown, options.tables) if options.tables else {}
+    if options.tables:
+        write_figures(figures(shown, programs), options.tables)
     if options.page:
-        write_whole(options.page, page(shown, programs, drawings, options.page.resolve().parent))
-    print(readme_table(shown) if options.readme else totals_table(shown))
+        write_whole(options.page, page(shown, programs, drawings, options.tables, options.page.resolve().parent))
+    print(totals_table(shown))
     return 0 if fine else 1
 
 

@@ -1,5 +1,5 @@
 // What a follower must know to go on where another has stopped, or was killed: TRACE.state beside
-// TRACE.partial (docs/following.md). It grows with the live blocks and with the threads, not with the log.
+// TRACE.partial (docs/reference/following.md). It grows with the live blocks and with the threads, not with the log.
 #ifndef HEAPTAPE_FOLLOW_STATE_H
 #define HEAPTAPE_FOLLOW_STATE_H
 

@@ -6,7 +6,7 @@
 
 // Refuses a log with holes, and names its trace. Returns 0 or -1 with error.
 //
-// A follower marks the log before it makes the first hole (docs/raw-log-format.md, "Consumed logs"), and what
+// A follower marks the log before it makes the first hole (docs/reference/raw-log-format.md, "Consumed logs"), and what
 // is read here is read in order. So a reader that finds no mark after the last byte that it has read has read
 // no hole. A check before the first byte is not enough.
 int consumed_log_check(const struct ht_raw_log *log, struct ht_error *error);

@@ -2,7 +2,7 @@
 //
 //  bit  0    4    8    12   16
 //       +----+----+----+----+-----------+--------------+---------+
-//       | op | nt | na | ns | time      | address      | size    |     example: docs/raw-log-format.md
+//       | op | nt | na | ns | time      | address      | size    |     example: docs/reference/raw-log-format.md
 //       +----+----+----+----+-----------+--------------+---------+
 //
 // A process may be killed between any two instructions. Each record therefore becomes visible by one store of

@@ -1,4 +1,4 @@
-// The on-disk structs and record numbers of the raw log (docs/raw-log-format.md).
+// The on-disk structs and record numbers of the raw log (docs/reference/raw-log-format.md).
 #ifndef HEAPTAPE_RAW_LAYOUT_H
 #define HEAPTAPE_RAW_LAYOUT_H
 

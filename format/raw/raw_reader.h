@@ -1,4 +1,4 @@
-// Reads a raw log: header, context, chunks, records (docs/raw-log-format.md). Everything is checked; nothing
+// Reads a raw log: header, context, chunks, records (docs/reference/raw-log-format.md). Everything is checked; nothing
 // is trusted.
 #ifndef HEAPTAPE_RAW_READER_H
 #define HEAPTAPE_RAW_READER_H

@@ -1,4 +1,4 @@
-// Columns of integers as byte planes, optionally as differences, compressed by zstd (docs/trace-format.md).
+// Columns of integers as byte planes, optionally as differences, compressed by zstd (docs/reference/trace-format.md).
 // The array operations here are the whole encoding: no state crosses a column.
 #ifndef HEAPTAPE_COLUMNS_H
 #define HEAPTAPE_COLUMNS_H

@@ -1,4 +1,4 @@
-// Tokens: what a section's events consist of, one byte each (docs/trace-format.md, "Tokens").
+// Tokens: what a section's events consist of, one byte each (docs/reference/trace-format.md, "Tokens").
 //
 // A program does the same few things over and over: it allocates 24 bytes in the slot that it has just freed,
 // it frees what was born two births ago. Each such pattern of op, slot code, size and extra that is common in

@@ -1,4 +1,4 @@
-// Names objects within one section of a trace: what the slot columns hold, and back (docs/trace-format.md,
+// Names objects within one section of a trace: what the slot columns hold, and back (docs/reference/trace-format.md,
 // "Slots").
 //
 // Two observations make slots nearly free. An allocation mostly gets the slot that its thread freed last, so

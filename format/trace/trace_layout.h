@@ -1,4 +1,4 @@
-// The on-disk structs of trace.bin and their limits (docs/trace-format.md).
+// The on-disk structs of trace.bin and their limits (docs/reference/trace-format.md).
 #ifndef HEAPTAPE_TRACE_LAYOUT_H
 #define HEAPTAPE_TRACE_LAYOUT_H
 
@@ -18,7 +18,7 @@ enum {
     HT_THREADS_MAX = 1 << 24,
     HT_TOKENS_MAX = 256,
     HT_SHORT_TIMES = 15,  // times of so many units and more have a part in the long time column
-    // What a file may make a reader keep in memory (docs/trace-format.md, "Limits").
+    // What a file may make a reader keep in memory (docs/reference/trace-format.md, "Limits").
     HT_TEXT_BYTES_MAX = 1 << 20,
     HT_FACT_ROWS_FREE = 1 << 20,
     HT_FACT_ROWS_PER_BYTE = 4,

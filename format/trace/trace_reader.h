@@ -1,4 +1,4 @@
-// Reads trace.bin: section by section, checked, with array operations only (docs/trace-format.md).
+// Reads trace.bin: section by section, checked, with array operations only (docs/reference/trace-format.md).
 #ifndef HEAPTAPE_TRACE_READER_H
 #define HEAPTAPE_TRACE_READER_H
 

@@ -1,4 +1,4 @@
-// Writes trace.bin (docs/trace-format.md) beside its final name and puts it in place when it is complete.
+// Writes trace.bin (docs/reference/trace-format.md) beside its final name and puts it in place when it is complete.
 #ifndef HEAPTAPE_TRACE_WRITER_H
 #define HEAPTAPE_TRACE_WRITER_H
 

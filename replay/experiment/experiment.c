@@ -17,7 +17,7 @@
 #include "round_time.h"
 
 // A hundred times what reading the clock costs. Not more: repeats find the heap warm, which is not what the
-// program paid, and of two runs of 5 ms one learns more than of one of 100 ms (docs/replay-experiment.md).
+// program paid, and of two runs of 5 ms one learns more than of one of 100 ms (docs/method/experiment.md).
 static const uint64_t run_cpu_ns = 100000;
 
 static uint64_t now_ns(clockid_t clock) {

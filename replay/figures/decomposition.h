@@ -1,4 +1,4 @@
-// What the resident memory of a run is made of (docs/replay-figures.md), the same for every allocator.
+// What the resident memory of a run is made of (docs/method/figures.md), the same for every allocator.
 #ifndef HEAPTAPE_DECOMPOSITION_H
 #define HEAPTAPE_DECOMPOSITION_H
 

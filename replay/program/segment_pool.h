@@ -8,7 +8,7 @@ struct ht_form_state;
 
 // Makes the pool, as large as there is memory for, and puts it into form->built; the header that is there
 // becomes one of the pool, and stays the launcher's own. Returns 0, or -1 with error: not even the least pool
-// that keeps every thread going (docs/replay-threads.md) can be had.
+// that keeps every thread going (replay_feed.c) can be had.
 int ht_pool_prepare(struct ht_form_state *form);
 
 // Bytes of a segment of the pool, and of what comes before the first.

@@ -1,4 +1,4 @@
-"""The queries that docs/exporting.md shows run on a shipped trace; each is skipped where its engine is not installed."""
+"""The queries that docs/reference/exporting.md shows run on a shipped trace; each is skipped where its engine is not installed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _blocks(heading: str, language: str) -> list[str]:
-    """The code below a heading of docs/exporting.md."""
-    text = (ROOT / "docs" / "exporting.md").read_text()
+    """The code below a heading of docs/reference/exporting.md."""
+    text = (ROOT / "docs" / "reference" / "exporting.md").read_text()
     section = re.split(r"^### ", text, flags=re.MULTILINE)
     body = next(part for part in section if part.startswith(heading))
     return re.findall(rf"```{language}\n(.*?)```", body, flags=re.DOTALL)
@@ -44,10 +44,3 @@ def test_polars(tables: Path) -> None:
     names: dict[str, Any] = {}
     exec(_blocks("In Polars", "python")[0], names)
     assert names["busiest"]["len"].sum() == 2213 + 2198 + 40 and names["busiest"]["len"].is_sorted(descending=True)
-
-
-def test_spark(tables: Path) -> None:
-    pytest.importorskip("pyspark")
-    names: dict[str, Any] = {}
-    exec(_blocks("In Spark", "python")[0], names)
-    assert names["largest"].first()["calls"] > 2000

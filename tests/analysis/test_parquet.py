@@ -99,11 +99,11 @@ def test_recorded_traces(tmp_path: Path, recorded_traces: list[Path]) -> None:
 def test_every_column_says_its_unit(tmp_path: Path, recorded_traces: list[Path]) -> None:
     with read_trace(recorded_traces[0]) as trace:
         paths = parquet.export_parquet(trace, tmp_path)
-    text = (ROOT / "docs" / "exporting.md").read_text()
+    text = (ROOT / "docs" / "reference" / "exporting.md").read_text()
     for path in paths:
         for field in pq.read_schema(path):
             assert field.metadata[b"unit"] and field.metadata[b"description"]
-            assert f"`{field.name}`" in text, f"docs/exporting.md does not tell {field.name}"
+            assert f"`{field.name}`" in text, f"docs/reference/exporting.md does not tell {field.name}"
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 FILES_MAX = 30
 # A folder whose files nobody opens one by one: inputs, drawings and documents that programs make.
-DATA = re.compile(r"(tests|traces|docs/validity)(/|$)")
+DATA = re.compile(r"(tests|traces|docs/method/validity)(/|$)")
 
 # What the preloaded library takes from the C library, and why that is safe where a program may call malloc: none of
 # these allocates, prints, locks what a program may hold, or may be the program's own version of itself.

@@ -1,4 +1,4 @@
-"""Small raw logs, one field of which is wrong (docs/raw-log-format.md)."""
+"""Small raw logs, one field of which is wrong (docs/reference/raw-log-format.md)."""
 
 from __future__ import annotations
 

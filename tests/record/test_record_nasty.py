@@ -28,7 +28,7 @@ TARGETS = {
     "setlocale_first": 1,
     "thread_forks_first": 9,
 }
-CHUNKS_END_OFFSET = 112  # docs/raw-log-format.md
+CHUNKS_END_OFFSET = 112  # docs/reference/raw-log-format.md
 
 
 def command_of(tools: Tools, name: str, counts: Path) -> list[Path]:

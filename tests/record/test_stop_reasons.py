@@ -9,7 +9,7 @@ import pytest
 
 from tool_runner import Tools, run
 
-CHUNKS_END, STATE = 112, 128  # offsets in the header, docs/raw-log-format.md
+CHUNKS_END, STATE = 112, 128  # offsets in the header, docs/reference/raw-log-format.md
 HEADER_BYTES = 16384
 STOPPED, EXITED, PAUSED = 2, 3, 4
 

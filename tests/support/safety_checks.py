@@ -13,7 +13,7 @@ import pytest
 
 from tool_runner import (Argument, Recording, Tools, outcome_of, read_tallies, run, tallies_in)
 
-# docs/raw-log-format.md
+# docs/reference/raw-log-format.md
 HEADER_BYTES = 16384
 STATE_OFFSET = 128
 RECORDING, STOPPED, EXITED = 1, 2, 3

@@ -18,7 +18,7 @@ from any_parent import kill_children
 
 TALLY_FIRST = 7000  # tests/targets/target_support.h
 TALLY_SIZES = 1000
-PARENT_PID_OFFSET = 32  # docs/raw-log-format.md
+PARENT_PID_OFFSET = 32  # docs/reference/raw-log-format.md
 MARKER_BEGIN = "malloc(54321) = "
 MARKER_END = "malloc(54323) = "
 

@@ -1,4 +1,4 @@
-"""The plan of a fleet: which traces, allocators and configurations, how many rounds (docs/fleet.md)."""
+"""The plan of a fleet: which traces, allocators and configurations, how many rounds (docs/reference/fleet.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb `fleet`: traces, allocators and configurations in rounds over machines (docs/fleet.md)."""
+"""The verb `fleet`: traces, allocators and configurations in rounds over machines (docs/reference/fleet.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_parser(verbs: Any) -> None:
     """Add the verb to the table of verbs."""
     fleet = verbs.add_parser("fleet", help="replay many traces over many machines, and take means over all")
     fleet.set_defaults(run=run_fleet)
-    fleet.add_argument("plan", metavar="PLAN", help="plan.toml: traces, allocators, configurations (docs/fleet.md)")
+    fleet.add_argument("plan", metavar="PLAN", help="plan.toml: traces, allocators, configurations (docs/reference/fleet.md)")
     fleet.add_argument("-o", "--output", metavar="FILE",
                        help="append lines of results to FILE, and skip the rounds that it has (PLAN's name.results.jsonl)")
     fleet.add_argument("--workers", type=positive, metavar="N",

@@ -3,7 +3,7 @@
 In every round each allocator runs once, so what disturbs a round disturbs all of it. Ratios are therefore taken within
 rounds, and only then summarised: median ratio with a 95 % interval. The baseline runs twice, and what its second run, the
 control, shows to differ from its first widens the interval by which verdicts go. `replay` does the same sums with the same
-random numbers (replay/figures/ratio_interval.c), and docs/replay-experiment.md defines them.
+random numbers (replay/figures/ratio_interval.c), and docs/method/experiment.md defines them.
 """
 
 from __future__ import annotations

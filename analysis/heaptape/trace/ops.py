@@ -1,4 +1,4 @@
-"""The functions of a trace and which values their events carry (docs/trace-format.md, "Events sections").
+"""The functions of a trace and which values their events carry (docs/reference/trace-format.md, "Events sections").
 
 An op byte holds the function in its low five bits and the variant in its high three. The lookup tables below are indexed
 by the whole byte, so that a column of ops is classified by one array access.

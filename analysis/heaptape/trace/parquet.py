@@ -1,4 +1,4 @@
-"""A trace as Parquet tables, for DuckDB, Polars, Spark and whatever else reads them (docs/exporting.md).
+"""A trace as Parquet tables, for DuckDB, Polars, Spark and whatever else reads them (docs/reference/exporting.md).
 
 Four files in one folder: events, threads, samples and residency. Every column says its unit in its metadata; the events'
 own metadata hold the trace's context and totals. Memory is bounded by a row group, whatever the trace's length.

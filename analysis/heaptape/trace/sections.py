@@ -1,4 +1,4 @@
-"""Bytes of a trace: header, section headers, columns, footer (docs/trace-format.md). No meaning of events here.
+"""Bytes of a trace: header, section headers, columns, footer (docs/reference/trace-format.md). No meaning of events here.
 
 Written from the specification alone, so that it checks the C reader. Every length is checked before it is believed, and
 every checksum before a value is used.
@@ -39,7 +39,7 @@ ROWS_MAX = 65_536
 PAYLOAD_BYTES_MAX = 64 << 20
 COLUMNS_MAX = 16
 TIME_LIMIT_NS = 1 << 63
-# What a file may make a reader keep in memory (docs/trace-format.md, "Limits").
+# What a file may make a reader keep in memory (docs/reference/trace-format.md, "Limits").
 TEXT_BYTES_MAX = 1 << 20
 VALUES_MAX = 1 << 20
 FACT_ROWS_FREE = 1 << 20

@@ -1,4 +1,4 @@
-"""Which slot each event of a section names (docs/trace-format.md, "Slots"), by array operations.
+"""Which slot each event of a section names (docs/reference/trace-format.md, "Slots"), by array operations.
 
 The specification describes a machine that walks through the events with one stack per thread. Here the same is told by
 *sources*: an event takes its slot either from the slot column or from an earlier event, which is

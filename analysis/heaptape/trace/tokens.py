@@ -1,4 +1,4 @@
-"""What the tokens of an events section say of its events (docs/trace-format.md, "Tokens")."""
+"""What the tokens of an events section say of its events (docs/reference/trace-format.md, "Tokens")."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def add_parser(verbs: Any) -> None:
     trial.add_argument("--seconds", type=duration, metavar="TIME",
                        help="end the program by SIGTERM after TIME, as a server has to be (else: until it ends, or Ctrl-C)")
     trial.add_argument("--process", metavar="NAME", help="of several processes, the one of this executable "
-                       "(the one with the largest log)")
+                       "(the one with the most calls)")
     trial.add_argument("-o", "--output", metavar="DIR", help="folder to make, for trace, results and report "
                        "(heaptape-COMMAND, with a number where that is there)")
     trial.add_argument("-q", "--quiet", action="store_true", help="print the answer only")

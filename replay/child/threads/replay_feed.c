@@ -1,6 +1,24 @@
-// Why a streamed form can't deadlock: docs/replay-threads.md has the argument. What it needs of this file: a
-// segment is left as soon as the next one's name is known; a starving thread's place is complete_ns, and it
-// polls again every millisecond, so that it holds up nobody.
+// Why a streamed form can't deadlock. It has n streams (one for each thread, one for what is inherited)
+// and a pool of P segments, at least 4n + 16.
+// - The launcher writes events in trace order, each into its stream's open segment, and links a full one.
+//   After a link more than n segments are free; or it links all open ones (at most n), sets complete_ns
+//   (every event before is linked), ends `filling`, and waits until P - n are free (beside the replay: a
+//   quarter of them, but at least n + 1). It waits for nothing else, and comes to that after a bounded
+//   number of events.
+// - A lane leaves a segment as soon as it knows the name of the next one, or that there is none. It waits
+//   for its slot, the window, its next segment, and at one that was not there yet for the end of
+//   `filling`. While it starves its place is complete_ns; it polls every millisecond, so that it holds up
+//   nobody.
+// Suppose that the launcher waits. Let e, at time T in lane t, be the first linked op that was not
+// executed.
+// - t does not wait for a slot, since all before e was executed, nor for a segment, since e's is linked.
+// - t does not wait for the window for ever: every other lane has ended, or has a pending op behind e and
+//   so a place beyond T less a step (replay_window.c), or starves at complete_ns, from which T is less
+//   than a step. A lane that is not started has its first op's time as its place, and starts once that is
+//   a step away.
+// - When all linked ops were executed, no lane holds more than the last segment that was linked for it: P
+//   - n are free. One that waits for its recorded end, later than complete_ns, holds that segment and no
+//   other.
 #include "replay_feed.h"
 
 #include <time.h>
