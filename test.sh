@@ -59,6 +59,7 @@ if [ -z "$labels" ]; then
 fi
 
 step "Tests of the tools, end to end"
-# exec: pytest's summary is then the last line, whatever it says.
-echo "\$ .venv/bin/python -m pytest -q -m \"$tests\" -n 2 --dist worksteal"
-exec .venv/bin/python -m pytest -q -m "$tests" -n 2 --dist worksteal "$@"
+# One more than there are processors, as many tests wait. exec: pytest's summary is then the last line, whatever it says.
+workers=$(($(nproc) + 1))
+echo "\$ .venv/bin/python -m pytest -q -m \"$tests\" -n $workers --dist worksteal"
+exec .venv/bin/python -m pytest -q -m "$tests" -n "$workers" --dist worksteal "$@"

@@ -16,6 +16,7 @@ from heaptape.results.comparison import experiments
 from heaptape.results.summary import summarise
 from heaptape.trial.allocators import Found, use_lines
 from heaptape.trial.answer import table
+from quick_tier import quick
 from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,12 @@ def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> 
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "results.jsonl", "trace.bin"]
     assert f"{folder.name}/report.html" in lines[-1]
     assert "LD_PRELOAD=" in done.stdout or "this gives no reason to change" in done.stdout
-    # A second trial leaves the first one alone.
+
+
+@pytest.mark.thorough
+def test_a_second_trial_leaves_the_first_one_alone(heaptape_binary: Path, tmp_path: Path) -> None:
+    folder = tmp_path / f"heaptape-{Path(PYTHON).name}"
+    folder.mkdir()
     again = _try(heaptape_binary, tmp_path, "-q", "--alloc", "glibc,bump", "--budget", "1s", "--", PYTHON, "-S", "-c", WORK)
     assert again.returncode == 0 and again.stderr == "" and f"{folder.name}-2/report.html" in again.stdout
 
@@ -62,7 +68,7 @@ def test_what_can_not_be_done(heaptape_binary: Path, tmp_path: Path, status: int
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("how", ["seconds", "interrupt"])
+@pytest.mark.parametrize("how", quick(["interrupt"], ["seconds", "interrupt"]))
 def test_a_server_is_ended(heaptape_binary: Path, tmp_path: Path, how: str) -> None:
     mark = tmp_path / "mark"
     script = f"{WORK}; import time; open({str(mark)!r}, 'w'); time.sleep(1000)"
