@@ -161,6 +161,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
 
 // What a user does next, as a command to copy.
 static void say_next(const struct ht_plan *plan) {
+    if (plan->json) return;  // a program reads this
     if (plan->results_path) {
         ht_print(stderr, "next: heaptape report %s --trace %s -o report.html\n", plan->results_path,
                  plan->trace_path);

@@ -302,7 +302,6 @@ static void draw_progress(void *context, double seconds) {
     char name[160];
     snprintf(name, sizeof name, seconds >= 2 ? "%s for %.0f s" : "%s", choice_of(x, turn->who)->name,
              seconds);
-    double spent_s = ht_seconds_since(x->begun_ns);
     if (turn->warm_up) {
         ht_progress_draw(&x->progress, "warming up: %s", name);
     } else if (plan->rounds) {
@@ -312,8 +311,8 @@ static void draw_progress(void *context, double seconds) {
                          isnan(left_s) ? "round %u of %u: %s" : "round %u of %u: %s, about %.0f s left",
                          turn->round + 1, plan->rounds, name, left_s);
     } else {
-        ht_progress_draw(&x->progress, "round %u: %s, %.0f s; ends by itself, or after about %.0f",
-                         turn->round + 1, name, spent_s, fmax(spent_s, ht_least_s(x, turn->round)));
+        double left_s = fmax(ht_least_s(x, turn->round) - ht_seconds_since(x->begun_ns), 0);
+        ht_progress_draw(&x->progress, "round %u: %s, at most about %.0f s left", turn->round + 1, name, left_s);
     }
 }
 
