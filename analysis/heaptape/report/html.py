@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,12 @@ import pandas as pd
 from ..base import units
 from ..base.files import refuse_inputs, write_whole
 from ..base.printable import printable
-from ..results.caution import caution, cautioned
 from ..results.comparison import (
     MEASURES,
     SEED,
+    UNRESOLVED,
     Experiment,
     allocator_order,
-    choose_baseline,
-    compare,
     experiments,
 )
 from ..results.curves import recorded_curves, replayed_curves
@@ -28,8 +29,10 @@ from ..results.found_trace import FoundTrace, find_trace
 from ..results.functions import function_table
 from ..results.memory_parts import fragmentation
 from ..results.reader import NULL_ALLOCATOR
-from ..results.verdicts import headline, in_words
-from ..results.worth import MemoryWorth, Worth, memory_worth, worth
+from ..results.standing import Standing
+from ..results.summary import Summary, summary_of
+from ..results.use import Use, no_reason, uses
+from ..results.verdicts import in_words
 from ..trace.profile import profile_trace
 from ..trace.reader import Trace, read_trace
 from . import provenance
@@ -37,33 +40,49 @@ from .bars import distribution_figures, parts_figures
 from .figures import (
     Figure,
     Table,
+    breakable,
     colour_classes,
+    key_markup,
     memory_curves,
     memory_figure,
-    ratio_figures,
+    ratio_figure,
     stylesheet,
 )
 from .latencies import latency_figures
 from .pareto import pareto_figure
+from .table import control_line
 
 LIVE_POINTS = 4_000
 """Points kept of the live-bytes curve: more than any screen shows, peaks kept exactly."""
 
 
 @dataclass(frozen=True)
+class Gain:
+    """What the leader by one measure saves, for the first screen; and all that the measure's own screen has."""
+
+    measure: str
+    title: str
+    leader: str
+    amount: str
+    words: list[str]
+    lead: str
+    figure: Figure | None
+    table: Table
+
+
+@dataclass(frozen=True)
 class Chapter:
     """Everything that the template says about one experiment."""
 
-    headline: str
+    summary: Summary
     subject: str
-    baseline: str
-    comparison: list[dict[str, str]]
-    worth: Worth | None
-    memory_worth: MemoryWorth | None
-    worth_unknown: str
-    ratio_figures: list[Figure]
-    pareto_figure: Figure | None
+    classes: dict[str, str]
+    gains: list[Gain]
+    certainty: list[str]
+    uses: list[Use]
+    no_reason: str
     memory_figure: Figure | None
+    pareto_figure: Figure | None
     latency_figures: list[Figure]
     parts_figures: list[Figure]
     distribution_figures: list[Figure]
@@ -72,7 +91,7 @@ class Chapter:
     harness: str
     trace_facts: provenance.Facts
     replay_facts: provenance.Facts
-    allocators: list[dict[str, str]]
+    allocators: Table
     warnings: list[str]
 
 
@@ -80,15 +99,12 @@ def build_chapter(
     experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, remarks: Sequence[str] = ()
 ) -> Chapter:
     """All figures and words about one experiment; remarks are sentences of `read_results`."""
-    runs = experiment.runs
-    base = choose_baseline(runs, baseline)
-    comparison = compare(experiment.all_runs, base, seed)
-    allocators = allocator_order(runs, base)
-    classes = colour_classes(allocators, base)
-    trace = found.trace
-    # The recorded program is not to be set beside several copies of it.
+    runs, trace = experiment.runs, found.trace
+    summary = summary_of(experiment, baseline, seed, found)
+    comparison = summary.comparison
+    allocators = allocator_order(runs, summary.baseline)
+    classes = colour_classes(allocators, summary.baseline)
     program = trace if "scale" not in experiment.settings else None
-    value = worth(experiment.all_runs, program.context, program.totals, comparison, seed) if program else None
     profile = profile_trace(program, LIVE_POINTS) if program else None
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
@@ -99,27 +115,27 @@ def build_chapter(
     else:
         warnings.insert(0, f"The trace was not read ({found.why_not}), so the recorded program's own memory and CPU time "
                            f"are missing here. Name it with --trace.")
+    subject = _subject(experiment, trace)
+    context = trace.context if trace else {}
     return Chapter(
-        headline=cautioned(headline(experiment.all_runs, comparison, seed),
-                           caution(runs, trace.totals if trace else None)),
-        subject=_subject(experiment, trace),
-        baseline=base,
-        comparison=comparison_rows(runs, comparison, allocators, classes, base),
-        worth=value,
-        memory_worth=memory_worth(experiment.all_runs, program, comparison, seed) if program else None,
-        worth_unknown="" if value else _why_unknown(experiment, trace, found),
-        ratio_figures=ratio_figures(runs, comparison, classes),
-        pareto_figure=pareto_figure(experiment.all_runs, comparison, classes, seed),
+        summary=summary,
+        subject=subject,
+        classes=classes,
+        gains=[_gain(summary, standing, classes) for standing in summary.standings],
+        certainty=_certainty(summary),
+        uses=uses(runs, summary.standings, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or "")),
+        no_reason=no_reason(summary.baseline),
         memory_figure=memory_figure(curves),
+        pareto_figure=pareto_figure(experiment.all_runs, comparison, classes, seed),
         latency_figures=latency_figures(runs, allocators, classes),
-        parts_figures=parts_figures(fragmentation(runs), allocators),
+        parts_figures=parts_figures(fragmentation(runs), classes),
         distribution_figures=distribution_figures(profile) if profile else [],
         threads=threads_table(program) if program else None,
         functions=_function_tables(runs, allocators),
         harness=_harness(runs),
         trace_facts=provenance.trace_facts(trace, experiment),
         replay_facts=provenance.replay_facts(experiment, seed),
-        allocators=provenance.allocator_rows(runs, allocators),
+        allocators=provenance.allocator_table(runs, allocators),
         warnings=warnings,
     )
 
@@ -129,58 +145,83 @@ def _subject(experiment: Experiment, trace: Trace | None) -> str:
     return command or Path(experiment.trace_path).name or "a trace"
 
 
-def _why_unknown(experiment: Experiment, trace: Trace | None, found: FoundTrace) -> str:
-    if "scale" in experiment.settings:
-        return f"unknown, as {experiment.settings['scale']} copies of the program were replayed"
-    if trace is None:
-        return f"unknown, as the trace was not read ({found.why_not})"
-    if not (trace.totals or {}).get("recorded_cpu_ns"):
-        return "unknown, as the recording does not know how much CPU time the program used"
-    return "unknown, as the time pass was not run"
+def _certainty(summary: Summary) -> list[str]:
+    """How sure the answer is, in a line each."""
+    rows = summary.comparison[summary.comparison["measure"].isin(["time", "rss_peak"]) & (summary.comparison["allocator"] != summary.baseline)]
+    if rows.empty:
+        return ["Nothing was compared."]
+    least, most = int(rows["rounds"].min()), int(rows["rounds"].max())
+    lines = [f"Brackets are 95 % intervals over {most if least == most else f'{least} to {most}'} round{'' if most == 1 else 's'}."]
+    unresolved = int((rows["verdict"] == UNRESOLVED).sum())
+    lines.append(f"{unresolved} of {len(rows)} differences from {summary.baseline} {'is' if unresolved == 1 else 'are'} unresolved." if unresolved else
+                 f"{'All ' if len(rows) > 1 else ''}{len(rows)} comparison{'s' if len(rows) > 1 else ''} with {summary.baseline} resolved.")
+    control = control_line(summary.controls)
+    return [*lines, *([f"{control} (1 is perfect)."] if control else [])]
 
 
-def comparison_rows(
-    runs: pd.DataFrame, comparison: pd.DataFrame, allocators: list[str], classes: dict[str, str], baseline: str
-) -> list[dict[str, str]]:
-    """One row of text cells per allocator for the main table."""
-    by_key = {(row["measure"], row["allocator"]): row for _, row in comparison.iterrows()}
-    others = _other_medians(runs)
+def _gain(summary: Summary, standing: Standing, classes: dict[str, str]) -> Gain:
+    measure, runs = standing.measure, summary.experiment.runs
+    cost = summary.worth if measure.name == "time" else summary.memory_worth
+    leader, amount, words = "", "not measured", []
+    if len(standing.measured) == 1 or (standing.measured and standing.leader is None):
+        amount = "nothing to compare"
+    elif standing.leader == standing.baseline:
+        amount = "none shown"
+        words = [f"{standing.baseline}: {units.figure(standing.row(standing.baseline)['value'], measure.unit)}"]
+    elif standing.leader is not None:
+        row = standing.row(standing.leader)
+        amount = f"−{units.percent(1 - row['ratio'])}"
+        base = standing.rows["value"].get(standing.baseline)
+        leader = standing.leader
+        words = [f"{units.figure(row['value'], measure.unit)} instead of {units.figure(base, measure.unit)}",
+                 f"ratio {row['ratio']:.2f} {units.interval(row['ci_low'], row['ci_high'])}".rstrip()]
+        if cost and cost.saving.allocator:
+            words.append(f"saves {units.percent(cost.saving.share)} of the program’s {'CPU time' if measure.name == 'time' else 'memory'}")
+    figure = ratio_figure(runs, summary.comparison, measure, classes)
+    table = _measure_table(summary, measure.name)
+    return Gain(measure.name, f"{measure.title[0].upper()}{measure.title[1:]}", leader, amount, words, cost.sentence() if cost else "",
+                replace(figure, table=table) if figure else None, table)
+
+
+_MORE = {"time": (("ns/call", "ns_per_call", 1), ("instructions", "instructions", 0), ("page faults", "minor_faults", 0)), "rss_peak": (("fragmentation F4", "fragmentation_f4", 2),)}
+_BESIDE = {"time": (), "rss_peak": ("rss_mean", "rss_end")}
+
+
+def _measure_table(summary: Summary, name: str) -> Table:
+    """All that is known of one measure; empty where it was not measured."""
+    runs, measure = summary.experiment.runs, MEASURES[name]
+    valid = runs[(runs["failures"] == 0) & (runs["pass"] == measure.pass_name)]
+    more = [item for item in _MORE[name] if item[1] in valid and valid[item[1]].notna().any()]
+    medians = valid.groupby("allocator")[[column for _, column, _ in more]].median()
+    by_key = {(row["measure"], row["allocator"]): row for _, row in summary.comparison.iterrows()}
+    cost = summary.worth if name == "time" else summary.memory_worth
+    savings = cost.rows.set_index("allocator")["saving"] if cost else {}
+    columns = ["allocator", measure.title, f"vs {summary.baseline}", "95 % interval", "verdict", "rounds"]
+    columns += [cell for beside in _BESIDE[name] for cell in (MEASURES[beside].title, "vs")] + [title for title, _, _ in more]
+    columns += ["of the program’s"] if cost else []
     rows = []
-    for name in allocators:
-        row = {"name": name, "css": classes[name], "baseline": "yes" if name == baseline else ""}
-        row["version"] = str(runs.loc[runs["allocator"] == name, "allocator_version"].iloc[0])
-        for measure in MEASURES.values():
-            row |= _measure_cells(measure.name, by_key.get((measure.name, name)))
-        row["ns_per_call"] = units.decimal(others["ns_per_call"].get(name), 1)
-        row["faults"] = units.count(others["minor_faults"].get(name))
-        row["f4"] = units.decimal(others["fragmentation_f4"].get(name))
-        rows.append(row)
-    return rows
+    for allocator in dict.fromkeys(summary.comparison["allocator"]):
+        row = by_key.get((name, allocator))
+        if row is None:
+            continue
+        cells = [allocator, units.figure(row["value"], row["unit"]), units.decimal(row["ratio"], 3),
+                 "" if row["verdict"] == "baseline" else units.interval(row["ci_low"], row["ci_high"], 3), in_words(row), str(row["rounds"])]
+        for beside in _BESIDE[name]:
+            other = by_key.get((beside, allocator))
+            cells += [units.MISSING, ""] if other is None else [units.figure(other["value"], other["unit"]), units.decimal(other["ratio"])]
+        cells += [units.count(medians[column].get(allocator)) if digits == 0 else units.decimal(medians[column].get(allocator), digits)
+                  for _, column, digits in more]
+        if cost:
+            cells.append(_saved(savings.get(allocator)))
+        rows.append(cells)
+    return Table(columns, rows)
 
 
-def _measure_cells(measure: str, row: Any) -> dict[str, str]:
-    """Value, ratio, interval and verdict of one measure, all n/a where it was not measured."""
-    if row is None:
-        return {measure: units.MISSING} | {f"{measure}_{key}": "" for key in ("ratio", "ci", "words", "verdict")}
-    baseline = row["verdict"] == "baseline"
-    return {
-        measure: units.figure(row["value"], row["unit"]),
-        f"{measure}_ratio": "1.00" if baseline else units.decimal(row["ratio"]),
-        f"{measure}_ci": "" if baseline else units.interval(row["ci_low"], row["ci_high"]),
-        f"{measure}_words": in_words(row),
-        f"{measure}_verdict": str(row["verdict"]).split()[0],
-    }
-
-
-def _other_medians(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Median over the rounds of figures that are shown beside the compared ones: column → allocator → value."""
-    valid = runs[runs["failures"] == 0]
-    timed, measured = (valid[valid["pass"] == name] for name in ("time", "memory"))
-    # Faults belong to the time that they cost; the memory pass has its own, shown only where nothing was timed.
-    sources = {
-        "ns_per_call": timed, "minor_faults": measured if timed.empty else timed, "fragmentation_f4": measured,
-    }
-    return {column: rows.groupby("allocator")[column].median().to_dict() for column, rows in sources.items()}
+def _saved(saving: float | None) -> str:
+    """As a share of the program's."""
+    if saving is None or not units.known(saving):
+        return "not shown to differ"
+    return f"{'saves' if saving > 0 else 'costs'} {units.percent(abs(saving))}" if saving else "–"
 
 
 def _function_tables(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, Any]]:
@@ -235,11 +276,22 @@ def render(chapters: list[Chapter]) -> str:
         loader=jinja2.PackageLoader(__package__), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )
-    environment.globals["nanoseconds"] = units.nanoseconds
-    environment.globals["percent"] = units.percent
+    environment.globals["key_markup"] = key_markup
+    environment.filters["breakable"] = lambda words: environment.filters["safe"](breakable(str(words)))
+    style, script = (_template(name) for name in ("report.css", "report.js"))
+    style = stylesheet() + style
     made = environment.get_template("report.html.j2").render(
-        chapters=chapters, figure_style=stylesheet(), title=chapters[0].subject)
+        chapters=chapters, style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), title=chapters[0].subject)
     return printable(made, keep="\n\t")
+
+
+def _template(name: str) -> str:
+    return files(__package__).joinpath(f"templates/{name}").read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """By which the page's policy lets the browser use this text and no other."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def write_report(
