@@ -217,9 +217,9 @@ def memory_figure(curves: list[Curve]) -> Figure | None:
           nanoseconds(float(item.time_ns[int(item.bytes_.argmax())])), byte_count(time_mean(item)),
           byte_count(float(item.bytes_[-1])), f"{item.time_ns.size:,}"] for item in curves],
     )
-    caption = "Resident anonymous memory in the trace's own time. Replayed curves are each allocator's median run, less the replayer's own memory."
+    caption = "Resident anonymous memory. Replayed: each allocator's median run, less the replayer's own memory."
     if any(item.name.startswith("recorded") for item in curves):
-        caption += " “Recorded heap” is what malloc held when the program itself ran, “recorded whole” all its anonymous memory."
+        caption += " Recorded heap: what malloc held when the program itself ran; recorded whole: all its anonymous memory."
     return Figure("Memory over time", caption, _draw_memory(curves), table, [(item.name, item.css) for item in curves])
 
 
