@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,7 @@ from ..base import units
 from ..base.files import refuse_inputs, write_whole
 from ..base.printable import printable
 from ..results.comparison import (
-    MEASURES,
     SEED,
-    UNRESOLVED,
     Experiment,
     allocator_order,
     experiments,
@@ -29,13 +27,12 @@ from ..results.found_trace import FoundTrace, find_trace
 from ..results.functions import function_table
 from ..results.memory_parts import fragmentation
 from ..results.reader import NULL_ALLOCATOR
-from ..results.standing import Standing
 from ..results.summary import Summary, summary_of
 from ..results.use import Use, no_reason, uses
-from ..results.verdicts import in_words
 from ..trace.profile import profile_trace
 from ..trace.reader import Trace, read_trace
 from . import provenance
+from .answer import Gain, certainty, gain_of
 from .bars import distribution_figures, parts_figures
 from .figures import (
     Figure,
@@ -45,29 +42,13 @@ from .figures import (
     key_markup,
     memory_curves,
     memory_figure,
-    ratio_figure,
     stylesheet,
 )
 from .latencies import latency_figures
 from .pareto import pareto_figure
-from .table import control_line
 
 LIVE_POINTS = 4_000
 """Points kept of the live-bytes curve: more than any screen shows, peaks kept exactly."""
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What the leader by one measure saves, for the first screen; and all that the measure's own screen has."""
-
-    measure: str
-    title: str
-    leader: str
-    amount: str
-    words: list[str]
-    lead: str
-    figure: Figure | None
-    table: Table
 
 
 @dataclass(frozen=True)
@@ -121,8 +102,8 @@ def build_chapter(
         summary=summary,
         subject=subject,
         classes=classes,
-        gains=[_gain(summary, standing, classes) for standing in summary.standings],
-        certainty=_certainty(summary),
+        gains=[gain_of(summary, standing, classes) for standing in summary.standings],
+        certainty=certainty(summary),
         uses=uses(runs, summary.standings, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or "")),
         no_reason=no_reason(summary.baseline),
         memory_figure=memory_figure(curves),
@@ -143,85 +124,6 @@ def build_chapter(
 def _subject(experiment: Experiment, trace: Trace | None) -> str:
     command = str(trace.context.get("command", "")) if trace else ""
     return command or Path(experiment.trace_path).name or "a trace"
-
-
-def _certainty(summary: Summary) -> list[str]:
-    """How sure the answer is, in a line each."""
-    rows = summary.comparison[summary.comparison["measure"].isin(["time", "rss_peak"]) & (summary.comparison["allocator"] != summary.baseline)]
-    if rows.empty:
-        return ["Nothing was compared."]
-    least, most = int(rows["rounds"].min()), int(rows["rounds"].max())
-    lines = [f"Brackets are 95 % intervals over {most if least == most else f'{least} to {most}'} round{'' if most == 1 else 's'}."]
-    unresolved = int((rows["verdict"] == UNRESOLVED).sum())
-    lines.append(f"{unresolved} of {len(rows)} differences from {summary.baseline} {'is' if unresolved == 1 else 'are'} unresolved." if unresolved else
-                 f"{'All ' if len(rows) > 1 else ''}{len(rows)} comparison{'s' if len(rows) > 1 else ''} with {summary.baseline} resolved.")
-    control = control_line(summary.controls)
-    return [*lines, *([f"{control} (1 is perfect)."] if control else [])]
-
-
-def _gain(summary: Summary, standing: Standing, classes: dict[str, str]) -> Gain:
-    measure, runs = standing.measure, summary.experiment.runs
-    cost = summary.worth if measure.name == "time" else summary.memory_worth
-    leader, amount, words = "", "not measured", []
-    if len(standing.measured) == 1 or (standing.measured and standing.leader is None):
-        amount = "nothing to compare"
-    elif standing.leader == standing.baseline:
-        amount = "none shown"
-        words = [f"{standing.baseline}: {units.figure(standing.row(standing.baseline)['value'], measure.unit)}"]
-    elif standing.leader is not None:
-        row = standing.row(standing.leader)
-        amount = f"−{units.percent(1 - row['ratio'])}"
-        base = standing.rows["value"].get(standing.baseline)
-        leader = standing.leader
-        words = [f"{units.figure(row['value'], measure.unit)} instead of {units.figure(base, measure.unit)}",
-                 f"ratio {row['ratio']:.2f} {units.interval(row['ci_low'], row['ci_high'])}".rstrip()]
-        if cost and cost.saving.allocator:
-            words.append(f"saves {units.percent(cost.saving.share)} of the program’s {'CPU time' if measure.name == 'time' else 'memory'}")
-    figure = ratio_figure(runs, summary.comparison, measure, classes)
-    table = _measure_table(summary, measure.name)
-    return Gain(measure.name, f"{measure.title[0].upper()}{measure.title[1:]}", leader, amount, words, cost.sentence() if cost else "",
-                replace(figure, table=table) if figure else None, table)
-
-
-_MORE = {"time": (("ns/call", "ns_per_call", 1), ("instructions", "instructions", 0), ("page faults", "minor_faults", 0)), "rss_peak": (("fragmentation F4", "fragmentation_f4", 2),)}
-_BESIDE = {"time": (), "rss_peak": ("rss_mean", "rss_end")}
-
-
-def _measure_table(summary: Summary, name: str) -> Table:
-    """All that is known of one measure; empty where it was not measured."""
-    runs, measure = summary.experiment.runs, MEASURES[name]
-    valid = runs[(runs["failures"] == 0) & (runs["pass"] == measure.pass_name)]
-    more = [item for item in _MORE[name] if item[1] in valid and valid[item[1]].notna().any()]
-    medians = valid.groupby("allocator")[[column for _, column, _ in more]].median()
-    by_key = {(row["measure"], row["allocator"]): row for _, row in summary.comparison.iterrows()}
-    cost = summary.worth if name == "time" else summary.memory_worth
-    savings = cost.rows.set_index("allocator")["saving"] if cost else {}
-    columns = ["allocator", measure.title, f"vs {summary.baseline}", "95 % interval", "verdict", "rounds"]
-    columns += [cell for beside in _BESIDE[name] for cell in (MEASURES[beside].title, "vs")] + [title for title, _, _ in more]
-    columns += ["of the program’s"] if cost else []
-    rows = []
-    for allocator in dict.fromkeys(summary.comparison["allocator"]):
-        row = by_key.get((name, allocator))
-        if row is None:
-            continue
-        cells = [allocator, units.figure(row["value"], row["unit"]), units.decimal(row["ratio"], 3),
-                 "" if row["verdict"] == "baseline" else units.interval(row["ci_low"], row["ci_high"], 3), in_words(row), str(row["rounds"])]
-        for beside in _BESIDE[name]:
-            other = by_key.get((beside, allocator))
-            cells += [units.MISSING, ""] if other is None else [units.figure(other["value"], other["unit"]), units.decimal(other["ratio"])]
-        cells += [units.count(medians[column].get(allocator)) if digits == 0 else units.decimal(medians[column].get(allocator), digits)
-                  for _, column, digits in more]
-        if cost:
-            cells.append(_saved(savings.get(allocator)))
-        rows.append(cells)
-    return Table(columns, rows)
-
-
-def _saved(saving: float | None) -> str:
-    """As a share of the program's."""
-    if saving is None or not units.known(saving):
-        return "not shown to differ"
-    return f"{'saves' if saving > 0 else 'costs'} {units.percent(abs(saving))}" if saving else "–"
 
 
 def _function_tables(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, Any]]:
