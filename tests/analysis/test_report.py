@@ -193,10 +193,11 @@ def test_a_trace_cut_short_is_used_and_named(tmp_path: Path) -> None:
 
 
 def test_names_are_escaped(tmp_path: Path) -> None:
-    name = "<b>x</b>&amp;"
+    name = "<b>x</b>&amp;\" onclick=\"y"
     rows = results_factory.schedule(rounds=6, names=("glibc", name))
     text = _report(tmp_path, results_factory.write(tmp_path / "r.jsonl", rows))
     assert "<b>x" not in text and "&lt;b&gt;x" in text
+    assert not [attributes for _, attributes in _Page(text).elements if "onclick" in attributes]
 
 
 @pytest.mark.thorough

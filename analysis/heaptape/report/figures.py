@@ -60,7 +60,7 @@ def stylesheet() -> str:
 
 def breakable(words: str) -> str:
     """As markup. Names of knobs have no blanks, and are shown in full: a line may end within."""
-    return re.sub(r"([:=/]|,(?!\d)|(?<!\d),)(?=\w)", r"\1<wbr>", escape(words, quote=False))
+    return re.sub(r"([:=/]|,(?!\d)|(?<!\d),)(?=\w)", r"\1<wbr>", escape(words, quote=False).replace('"', "&quot;"))
 
 
 def key_markup(key: list[tuple[str, str]]) -> str:
