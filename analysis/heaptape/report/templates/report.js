@@ -40,7 +40,7 @@ function showTip(event, lines) {
   tip.hidden = false;
   const left = event.pageX + 16 + tip.offsetWidth > scrollX + document.documentElement.clientWidth ? event.pageX - 16 - tip.offsetWidth : event.pageX + 16;
   tip.style.left = `${Math.max(scrollX + 4, left)}px`;
-  tip.style.top = `${event.pageY + 16}px`;
+  tip.style.top = `${Math.max(scrollY + 4, Math.min(event.pageY + 16, scrollY + innerHeight - tip.offsetHeight - 4))}px`;
 }
 
 // What a tool tip of the drawing says, at once.
