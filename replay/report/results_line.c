@@ -86,11 +86,14 @@ static json_t *environment_json(const struct ht_choice *choice) {
 
 static json_t *allocator_json(const struct ht_run_result *line) {
     const struct ht_choice *choice = line->choice;
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
+    const struct ht_allocator *kind = choice->kind;
+    // A library that was named by its path came from elsewhere.
+    const char *debian = kind && kind->debian && !choice->preload[0] ? kind->debian : "";
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
                      text_or_null(choice->path), "version", text_or_null(choice->version), "build_id",
                      text_or_null(choice->build_id), "knobs", knobs_json(choice), "kind",
-                     text_or_null(choice->kind ? choice->kind->name : ""), "environment",
-                     environment_json(choice));
+                     text_or_null(kind ? kind->name : ""), "environment", environment_json(choice), "debian",
+                     text_or_null(debian));
 }
 
 static json_t *machine_json(const struct ht_run_result *line) {

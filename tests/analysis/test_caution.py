@@ -44,7 +44,7 @@ def test_for_machines_and_wikis(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_the_report_leads_with_it(tmp_path: Path) -> None:
     page = write_report(read_results(_results(tmp_path, UNSEEN)), tmp_path / "r.html").read_text(encoding="utf-8")
-    assert "most of this program&#39;s memory does not come from malloc" in page.split("</h1>")[0]
+    assert "most of this program's memory does not come from malloc" in page.split("</h1>")[0]
 
 
 @pytest.mark.parametrize("of_trace", quick([SEEN], [SEEN, {}]), ids=["seen", "not known"])

@@ -14,7 +14,7 @@ import results_factory
 from heaptape import read_results
 from heaptape.results.comparison import experiments
 from heaptape.results.summary import summarise
-from heaptape.trial.allocators import Found, use_lines
+from heaptape.results.use import use_lines
 from heaptape.trial.answer import table
 from quick_tier import quick
 from waiting import wait_until
@@ -36,7 +36,7 @@ def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> 
     done = _try(heaptape_binary, tmp_path, "--alloc", "glibc,bump", "--budget", "1s", "--", PYTHON, "-S", "-c", WORK)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert lines[0] == "the program 20000" and re.match(r"\w+ (is fastest|is .*as fast)|No allocator was shown", lines[1])
+    assert lines[0] == "the program 20000" and re.match(r"\w+ (is fastest|is .*as fast|has .*peak RSS)|No allocator was shown", lines[1])
     first = next(i for i, line in enumerate(lines) if line.startswith("allocator "))
     assert lines[first + 1].startswith("glibc") or lines[first + 2].startswith("glibc")
     folder = tmp_path / f"heaptape-{Path(PYTHON).name}"
@@ -94,11 +94,12 @@ def test_the_table_has_at_most_eight_lines(tmp_path: Path) -> None:
 
 
 def test_how_to_use_one() -> None:
-    found = Found("jemalloc", "jemalloc", "/usr/lib/libjemalloc.so.2", "libjemalloc2")
-    shell, systemd, install, docker = use_lines(found, ["MALLOC_CONF=narenas:2"], ["./app", "a b"], "glibc")
-    assert shell.split(maxsplit=1)[1] == "LD_PRELOAD=/usr/lib/libjemalloc.so.2 MALLOC_CONF=narenas:2 ./app 'a b'"
-    assert systemd.endswith('Environment="LD_PRELOAD=/usr/lib/libjemalloc.so.2" "MALLOC_CONF=narenas:2"')
-    assert install.endswith("RUN apt-get update && apt-get install -y libjemalloc2") and docker.lstrip().startswith("ENV LD_PRELOAD=")
-    assert use_lines(Found("x", "x", "/opt/replay-x", ""), [], ["./app"], "glibc") == []
-    assert use_lines(Found("glibc", "glibc", "/lib/libc.so.6", ""), [], ["./app"], "glibc") == []
-    assert "LD_PRELOAD=/lib/libc.so.6" in use_lines(Found("glibc", "glibc", "/lib/libc.so.6", ""), [], ["./app"], "jemalloc")[0]
+    library = ("jemalloc", "/usr/lib/libjemalloc.so.2")
+    shell, systemd, install, docker = use_lines(*library, "libjemalloc2", ["MALLOC_CONF=narenas:2"], "./app 'a b'", "glibc")
+    assert shell == ("shell", "LD_PRELOAD=/usr/lib/libjemalloc.so.2 MALLOC_CONF=narenas:2 ./app 'a b'")
+    assert systemd == ("systemd", 'Environment="LD_PRELOAD=/usr/lib/libjemalloc.so.2" "MALLOC_CONF=narenas:2"')
+    assert install == ("Docker", "RUN apt-get update && apt-get install -y libjemalloc2") and docker[1].startswith("ENV LD_PRELOAD=")
+    assert use_lines(*library, "", [], "./app", "glibc")[-1] == ("Docker", "ENV LD_PRELOAD=/usr/lib/libjemalloc.so.2")
+    assert use_lines("x", "/opt/replay-x", "", [], "./app", "glibc") == []
+    assert use_lines("glibc", "/lib/libc.so.6", "", [], "./app", "glibc") == []
+    assert "LD_PRELOAD=/lib/libc.so.6" in use_lines("glibc", "/lib/libc.so.6", "", [], "./app", "jemalloc")[0][1]

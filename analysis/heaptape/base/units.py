@@ -7,8 +7,8 @@ import math
 MISSING = "n/a"
 """Stands wherever a figure is not known: an unknown is never shown as 0."""
 
-_TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-_BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 
 
 def known(value: float | None) -> bool:
@@ -39,12 +39,12 @@ def _scaled(value: float | None, steps: tuple[tuple[float, str], ...]) -> str:
 
 def nanoseconds(value: float | None) -> str:
     """A time in ns with the unit that fits: 671 ms."""
-    return _scaled(value, _TIME_STEPS)
+    return _scaled(value, TIME_STEPS)
 
 
 def byte_count(value: float | None) -> str:
     """A size in bytes with the unit that fits: 63.2 MB."""
-    return _scaled(value, _BYTE_STEPS)
+    return _scaled(value, BYTE_STEPS)
 
 
 def seconds(value_ns: float | None) -> str:

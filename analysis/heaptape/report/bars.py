@@ -7,49 +7,46 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from ..base.units import MISSING, byte_count, count, percent
+from ..base.units import BYTE_STEPS, MISSING, byte_count, count, percent
 from ..trace.profile import TraceProfile
-from .figures import Figure, Table
-from .svg import Drawing, nice_ticks, shorten, text_width
+from .figures import STRIP_PX, Figure, Row, Table, rows_markup
+from .svg import Drawing, framed, nice_ticks, scaled_ticks, share, text_width
 
-_PARTS = (("live", "part-live"), ("internal fragmentation", "part-internal"), ("the rest", "part-other"))
-_LEFT = (("at the end", "part-live"), ("all freed", "part-internal"), ("purged", "part-other"))
-_WIDTH = 440
-_ROW_PX = 50
+_PARTS = (("live", "part-live"), ("internal fragmentation", "part-internal"), ("external fragmentation", "part-other"))
+_LEFT = (("at the end", "part-end"), ("all freed", "part-freed"), ("purged", "part-purged"))
 
 
-def parts_figures(fragmentation: pd.DataFrame, allocators: list[str]) -> list[Figure]:
+def parts_figures(fragmentation: pd.DataFrame, classes: dict[str, str]) -> list[Figure]:
     """What RSS is made of where it is most, and what is left once everything was freed; `fragmentation` as the function of
     that name gives it."""
     known = fragmentation.set_index("allocator")
-    rows = known.reindex([name for name in allocators if name in known.index])
+    rows = known.reindex([name for name in classes if name in known.index])
     made = []
     if rows["peak_requested_bytes"].notna().any():
-        made.append(_peak_figure(rows))
+        made.append(_peak_figure(rows, classes))
     if rows[["after_free_bytes", "after_purge_bytes"]].notna().any().any():
-        made.append(_left_figure(rows))
+        made.append(_left_figure(rows, classes))
     return made
 
 
-def _peak_figure(rows: pd.DataFrame) -> Figure:
+def _peak_figure(rows: pd.DataFrame, classes: dict[str, str]) -> Figure:
     values = []
     for _, row in rows.iterrows():
         untouched = 0.0 if math.isnan(row["peak_untouched_bytes"]) else row["peak_untouched_bytes"]
         # A rest below 0 says that some of what is live was not resident after all.
         live = row["peak_requested_bytes"] - untouched + min(row["peak_other_bytes"], 0.0)
         values.append([live, row["peak_internal_bytes"], row["peak_other_bytes"]])
-    table = Table(["allocator", "peak RSS", "requested", "internal", "untouched", "the rest", "F1", "F2", "F3", "F4"], [
+    table = Table(["allocator", "peak RSS", "requested", "internal", "untouched", "external", "F1", "F2", "F3", "F4"], [
         [str(name), *(byte_count(row[f"peak_{part}_bytes"]) for part in ("rss", "requested", "internal", "untouched", "other")),
          *(MISSING if math.isnan(row[key]) else f"{row[key]:.2f}" for key in ("f1", "f2", "f3", "f4"))]
         for name, row in rows.iterrows()])
-    caption = ("What resident memory is made of where it is most. Live: what the program asked for and touched. Internal: what "
-               "rounding up to size classes adds. The rest: free blocks in caches and gaps, the allocator's tables.")
-    drawing = _draw_rows("What peak RSS is made of", [str(name) for name in rows.index], values,
-                         [byte_count(value) for value in rows["peak_rss_bytes"]], [css for _, css in _PARTS], stacked=True)
-    return Figure("At the peak", caption, drawing.markup(), "", table, list(_PARTS))
+    caption = ("What resident memory is made of where it is most. Live: what the program asked for and touched. Internal fragmentation: what "
+               "rounding up to size classes adds. External fragmentation: free blocks in caches and gaps, and the allocator's tables.")
+    return Figure("Fragmentation at the peak", caption, _bars(rows, values, [byte_count(value) for value in rows["peak_rss_bytes"]], _PARTS, classes),
+                  table, list(_PARTS))
 
 
-def _left_figure(rows: pd.DataFrame) -> Figure:
+def _left_figure(rows: pd.DataFrame, classes: dict[str, str]) -> Figure:
     columns = ["end_rss_bytes", "after_free_bytes", "after_purge_bytes"]
     table = Table(["allocator", "RSS at the end", "all freed", "purged", "live at the end"], [
         [str(name), *(byte_count(row[key]) for key in [*columns, "end_requested_bytes"])] for name, row in rows.iterrows()])
@@ -57,40 +54,32 @@ def _left_figure(rows: pd.DataFrame) -> Figure:
                "asked to give back what it can.")
     values = rows[columns].to_numpy(dtype=float).tolist()
     words = [f"{byte_count(row[0])} → {byte_count(row[1])} → {byte_count(row[2])}" for row in values]
-    drawing = _draw_rows("What is left", [str(name) for name in rows.index], values, words, [css for _, css in _LEFT],
-                         stacked=False)
-    return Figure("What it keeps", caption, drawing.markup(), "", table, list(_LEFT))
+    return Figure("What it keeps", caption, _bars(rows, values, words, _LEFT, classes), table, list(_LEFT))
 
 
-def _draw_rows(
-    label: str, names: list[str], values: list[list[float]], words: list[str], css: list[str], stacked: bool
-) -> Drawing:
-    """A strip for each name: one bar of parts beside each other, or thin bars below each other. Parts below 0 or unknown have
-    no length; the table has their figures."""
-    drawing = Drawing(_WIDTH, len(names) * _ROW_PX + 28, label)
+def _bars(
+    rows: pd.DataFrame, values: list[list[float]], words: list[str], parts: tuple[tuple[str, str], ...], classes: dict[str, str]
+) -> str:
+    """A strip for each name: one bar of parts beside each other, or, of what is left, thin bars below each other. Parts below 0 or
+    unknown have no length; the table has their figures."""
+    stacked = parts is _PARTS
     lengths = [[max(value, 0.0) if math.isfinite(value) else 0.0 for value in row] for row in values]
     greatest = max((sum(row) if stacked else max(row) for row in lengths), default=0.0) or 1.0
-    left, right = 8.0, _WIDTH - 8.0
-    for number, (name, row, text) in enumerate(zip(names, lengths, words, strict=True)):
-        top = number * _ROW_PX
-        space = _WIDTH - 30 - text_width([text], 13)
-        drawing.text(left, top + 17, shorten(name, max(8, int(space / 8.4))), "name")
-        drawing.text(right, top + 17, text, "value", "end")
-        x, thin = left, 18.0 / len(row)
-        for place, (length, style) in enumerate(zip(row, css, strict=True)):
-            width = length / greatest * (right - left)
+    made = []
+    for name, row, text in zip(rows.index, lengths, words, strict=True):
+        strip, at, thin = Drawing(None, STRIP_PX, ""), 0.0, STRIP_PX / len(row)
+        for place, (length, (part, css)) in enumerate(zip(row, parts, strict=True)):
+            tip = f"{name}, {part}: {byte_count(length)}"
             if stacked:
-                drawing.rect(x, top + 25, width, 18, style)
-                x += width
+                strip.rect(share(at / greatest), 1, share(length / greatest), STRIP_PX - 2, css, tip)
+                at += length
             else:
-                drawing.rect(left, top + 25 + place * thin, width, thin - 1, style)
-    unit, size = next(((u, s) for u, s in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)) if greatest >= 2 * s), ("B", 1.0))
-    ticks = nice_ticks(greatest / size, 5)
-    for tick in ticks:
-        drawing.text(left + tick * size / greatest * (right - left), len(names) * _ROW_PX + 16,
-                     f"{tick:g}" + (f" {unit}" if tick == ticks[-1] else ""), "tick",
-                     "start" if tick == 0 else "end" if tick * size > 0.96 * greatest else "middle")
-    return drawing
+                strip.rect(0, place * thin, share(length / greatest), thin - 1, css, tip)
+        made.append(Row(str(name), classes[str(name)], text, strip))
+    return rows_markup(made, scaled_ticks(greatest, 4, BYTE_STEPS), "bars")
+
+
+_COLUMNS_PX, _NARROWEST_PX = 220, 290
 
 
 def distribution_figures(profile: TraceProfile) -> list[Figure]:
@@ -127,28 +116,20 @@ def _distribution(
     table = Table([bound, counted, "share", "bytes", "share"], [
         [words, count(row[counted]), percent(of_count), byte_count(row["bytes"]), percent(of_bytes)]
         for words, (_, row), of_count, of_bytes in zip(bounds, rows.iterrows(), *shares, strict=True)])
-    return Figure(title, caption, _draw_columns(title, bounds, shares).markup(), "", table,
-                  [(f"share of the {counted}", "part-live"), ("share of the bytes", "part-internal")])
+    key = [f"share of the {counted}", "share of the bytes"]
+    return Figure(title, caption, _draw_columns(title, bounds, shares, key), table, list(zip(key, ("part-live", "part-internal"), strict=True)))
 
 
-def _draw_columns(label: str, bounds: list[str], shares: Sequence[list[float]]) -> Drawing:
+def _draw_columns(label: str, bounds: list[str], shares: Sequence[list[float]], key: Sequence[str]) -> str:
     """Two columns for each class, side by side."""
-    height = 260
-    drawing = Drawing(_WIDTH, height, label)
-    left, right, top, bottom = 44.0, _WIDTH - 8.0, 12.0, height - 34.0
-    greatest = max(max(share) for share in shares) * 1.05 or 1.0
-    for tick in nice_ticks(100 * greatest, 5):
-        y = bottom - tick / 100 / greatest * (bottom - top)
-        drawing.line(left, y, right, y, "axis" if tick == 0 else "grid")
-        drawing.text(left - 6, y + 4.5, f"{tick:g} %", "tick", "end")
-    step = (right - left) / len(bounds)
-    width = min(step * 0.4, 24.0)
-    skip = max(1, math.ceil((text_width(bounds, 12) + 10) / step))
+    greatest = max(max(part) for part in shares) * 1.05 or 1.0
+    drawing = Drawing(None, _COLUMNS_PX, f"{label}: {' and '.join(key)}, by class, as in the table")
+    step = 1 / len(bounds)
     for number, words in enumerate(bounds):
-        middle = left + (number + 0.5) * step
-        for side, (share, css) in enumerate(zip(shares, ("part-live", "part-internal"), strict=True)):
-            length = share[number] / greatest * (bottom - top)
-            drawing.rect(middle - width + side * width, bottom - length, width - 0.6, length, css)
-        if (len(bounds) - 1 - number) % skip == 0:
-            drawing.text(middle, bottom + 19, words, "tick", "middle")
-    return drawing
+        for side, (part, css, what) in enumerate(zip(shares, ("part-live", "part-internal"), key, strict=True)):
+            height = part[number] / greatest
+            drawing.rect(share((number + 0.1 + 0.4 * side) * step), share(1 - height), share(0.38 * step), share(height), css,
+                         f"up to {words}: {percent(part[number])}, {what}")
+    skip = max(1, math.ceil((text_width(bounds, 12) + 10) / (_NARROWEST_PX * step)))
+    across = [((number + 0.5) * step, words) for number, words in enumerate(bounds) if (len(bounds) - 1 - number) % skip == 0]
+    return framed(drawing, [(tick / 100 / greatest, f"{tick:g} %") for tick in nice_ticks(100 * greatest, 5)], across)

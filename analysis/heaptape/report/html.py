@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,10 @@ import pandas as pd
 from ..base import units
 from ..base.files import refuse_inputs, write_whole
 from ..base.printable import printable
-from ..results.caution import caution, cautioned
 from ..results.comparison import (
-    MEASURES,
     SEED,
     Experiment,
     allocator_order,
-    choose_baseline,
-    compare,
     experiments,
 )
 from ..results.curves import recorded_curves, replayed_curves
@@ -28,19 +27,21 @@ from ..results.found_trace import FoundTrace, find_trace
 from ..results.functions import function_table
 from ..results.memory_parts import fragmentation
 from ..results.reader import NULL_ALLOCATOR
-from ..results.verdicts import headline, in_words
-from ..results.worth import MemoryWorth, Worth, memory_worth, worth
+from ..results.summary import Summary, summary_of
+from ..results.use import Use, no_reason, uses
 from ..trace.profile import profile_trace
 from ..trace.reader import Trace, read_trace
 from . import provenance
+from .answer import Gain, certainty, gain_of
 from .bars import distribution_figures, parts_figures
 from .figures import (
     Figure,
     Table,
+    breakable,
     colour_classes,
+    key_markup,
     memory_curves,
     memory_figure,
-    ratio_figures,
     stylesheet,
 )
 from .latencies import latency_figures
@@ -54,16 +55,15 @@ LIVE_POINTS = 4_000
 class Chapter:
     """Everything that the template says about one experiment."""
 
-    headline: str
+    summary: Summary
     subject: str
-    baseline: str
-    comparison: list[dict[str, str]]
-    worth: Worth | None
-    memory_worth: MemoryWorth | None
-    worth_unknown: str
-    ratio_figures: list[Figure]
-    pareto_figure: Figure | None
+    classes: dict[str, str]
+    gains: list[Gain]
+    certainty: list[str]
+    uses: list[Use]
+    no_reason: str
     memory_figure: Figure | None
+    pareto_figure: Figure | None
     latency_figures: list[Figure]
     parts_figures: list[Figure]
     distribution_figures: list[Figure]
@@ -72,7 +72,7 @@ class Chapter:
     harness: str
     trace_facts: provenance.Facts
     replay_facts: provenance.Facts
-    allocators: list[dict[str, str]]
+    allocators: Table
     warnings: list[str]
 
 
@@ -80,15 +80,12 @@ def build_chapter(
     experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, remarks: Sequence[str] = ()
 ) -> Chapter:
     """All figures and words about one experiment; remarks are sentences of `read_results`."""
-    runs = experiment.runs
-    base = choose_baseline(runs, baseline)
-    comparison = compare(experiment.all_runs, base, seed)
-    allocators = allocator_order(runs, base)
-    classes = colour_classes(allocators, base)
-    trace = found.trace
-    # The recorded program is not to be set beside several copies of it.
+    runs, trace = experiment.runs, found.trace
+    summary = summary_of(experiment, baseline, seed, found)
+    comparison = summary.comparison
+    allocators = allocator_order(runs, summary.baseline)
+    classes = colour_classes(allocators, summary.baseline)
     program = trace if "scale" not in experiment.settings else None
-    value = worth(experiment.all_runs, program.context, program.totals, comparison, seed) if program else None
     profile = profile_trace(program, LIVE_POINTS) if program else None
     curves = memory_curves(
         replayed_curves(runs, allocators), recorded_curves(program) if program else {}, profile.live if profile else None,
@@ -99,27 +96,27 @@ def build_chapter(
     else:
         warnings.insert(0, f"The trace was not read ({found.why_not}), so the recorded program's own memory and CPU time "
                            f"are missing here. Name it with --trace.")
+    subject = _subject(experiment, trace)
+    context = trace.context if trace else {}
     return Chapter(
-        headline=cautioned(headline(experiment.all_runs, comparison, seed),
-                           caution(runs, trace.totals if trace else None)),
-        subject=_subject(experiment, trace),
-        baseline=base,
-        comparison=comparison_rows(runs, comparison, allocators, classes, base),
-        worth=value,
-        memory_worth=memory_worth(experiment.all_runs, program, comparison, seed) if program else None,
-        worth_unknown="" if value else _why_unknown(experiment, trace, found),
-        ratio_figures=ratio_figures(runs, comparison, classes),
-        pareto_figure=pareto_figure(experiment.all_runs, comparison, classes, seed),
+        summary=summary,
+        subject=subject,
+        classes=classes,
+        gains=[gain_of(summary, standing, classes) for standing in summary.standings],
+        certainty=certainty(summary),
+        uses=uses(runs, summary.standings, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or "")),
+        no_reason=no_reason(summary.baseline),
         memory_figure=memory_figure(curves),
+        pareto_figure=pareto_figure(experiment.all_runs, comparison, classes, seed),
         latency_figures=latency_figures(runs, allocators, classes),
-        parts_figures=parts_figures(fragmentation(runs), allocators),
+        parts_figures=parts_figures(fragmentation(runs), classes),
         distribution_figures=distribution_figures(profile) if profile else [],
         threads=threads_table(program) if program else None,
         functions=_function_tables(runs, allocators),
         harness=_harness(runs),
         trace_facts=provenance.trace_facts(trace, experiment),
         replay_facts=provenance.replay_facts(experiment, seed),
-        allocators=provenance.allocator_rows(runs, allocators),
+        allocators=provenance.allocator_table(runs, allocators),
         warnings=warnings,
     )
 
@@ -127,60 +124,6 @@ def build_chapter(
 def _subject(experiment: Experiment, trace: Trace | None) -> str:
     command = str(trace.context.get("command", "")) if trace else ""
     return command or Path(experiment.trace_path).name or "a trace"
-
-
-def _why_unknown(experiment: Experiment, trace: Trace | None, found: FoundTrace) -> str:
-    if "scale" in experiment.settings:
-        return f"unknown, as {experiment.settings['scale']} copies of the program were replayed"
-    if trace is None:
-        return f"unknown, as the trace was not read ({found.why_not})"
-    if not (trace.totals or {}).get("recorded_cpu_ns"):
-        return "unknown, as the recording does not know how much CPU time the program used"
-    return "unknown, as the time pass was not run"
-
-
-def comparison_rows(
-    runs: pd.DataFrame, comparison: pd.DataFrame, allocators: list[str], classes: dict[str, str], baseline: str
-) -> list[dict[str, str]]:
-    """One row of text cells per allocator for the main table."""
-    by_key = {(row["measure"], row["allocator"]): row for _, row in comparison.iterrows()}
-    others = _other_medians(runs)
-    rows = []
-    for name in allocators:
-        row = {"name": name, "css": classes[name], "baseline": "yes" if name == baseline else ""}
-        row["version"] = str(runs.loc[runs["allocator"] == name, "allocator_version"].iloc[0])
-        for measure in MEASURES.values():
-            row |= _measure_cells(measure.name, by_key.get((measure.name, name)))
-        row["ns_per_call"] = units.decimal(others["ns_per_call"].get(name), 1)
-        row["faults"] = units.count(others["minor_faults"].get(name))
-        row["f4"] = units.decimal(others["fragmentation_f4"].get(name))
-        rows.append(row)
-    return rows
-
-
-def _measure_cells(measure: str, row: Any) -> dict[str, str]:
-    """Value, ratio, interval and verdict of one measure, all n/a where it was not measured."""
-    if row is None:
-        return {measure: units.MISSING} | {f"{measure}_{key}": "" for key in ("ratio", "ci", "words", "verdict")}
-    baseline = row["verdict"] == "baseline"
-    return {
-        measure: units.figure(row["value"], row["unit"]),
-        f"{measure}_ratio": "1.00" if baseline else units.decimal(row["ratio"]),
-        f"{measure}_ci": "" if baseline else units.interval(row["ci_low"], row["ci_high"]),
-        f"{measure}_words": in_words(row),
-        f"{measure}_verdict": str(row["verdict"]).split()[0],
-    }
-
-
-def _other_medians(runs: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Median over the rounds of figures that are shown beside the compared ones: column → allocator → value."""
-    valid = runs[runs["failures"] == 0]
-    timed, measured = (valid[valid["pass"] == name] for name in ("time", "memory"))
-    # Faults belong to the time that they cost; the memory pass has its own, shown only where nothing was timed.
-    sources = {
-        "ns_per_call": timed, "minor_faults": measured if timed.empty else timed, "fragmentation_f4": measured,
-    }
-    return {column: rows.groupby("allocator")[column].median().to_dict() for column, rows in sources.items()}
 
 
 def _function_tables(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, Any]]:
@@ -235,11 +178,22 @@ def render(chapters: list[Chapter]) -> str:
         loader=jinja2.PackageLoader(__package__), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )
-    environment.globals["nanoseconds"] = units.nanoseconds
-    environment.globals["percent"] = units.percent
+    environment.globals["key_markup"] = key_markup
+    environment.filters["breakable"] = lambda words: environment.filters["safe"](breakable(str(words)))
+    style, script = (_template(name) for name in ("report.css", "report.js"))
+    style = stylesheet() + style
     made = environment.get_template("report.html.j2").render(
-        chapters=chapters, figure_style=stylesheet(), title=chapters[0].subject)
+        chapters=chapters, style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), title=chapters[0].subject)
     return printable(made, keep="\n\t")
+
+
+def _template(name: str) -> str:
+    return files(__package__).joinpath(f"templates/{name}").read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    """By which the page's policy lets the browser use this text and no other."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def write_report(

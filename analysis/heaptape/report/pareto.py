@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import combinations, pairwise
 
 import pandas as pd
 
-from ..base.units import byte_count, interval, nanoseconds, three_digits
+from ..base.units import BYTE_STEPS, TIME_STEPS, byte_count, interval, listing, nanoseconds
 from ..results.comparison import MEASURES, RESAMPLES, UNRESOLVED
 from ..results.standing import Pairs
 from .figures import Figure, Table
-from .svg import Drawing, nice_ticks, shorten, spread_labels, text_width
+from .svg import Drawing, framed, scaled_ticks, share, spread_labels, text_width
 
-_TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
-_BYTE_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 _LABEL_GAP_PX = 16.0
+_SHORT_PX = 160
 
 
 def pareto_front(points: pd.DataFrame) -> list[str]:
@@ -85,47 +85,36 @@ def pareto_figure(runs: pd.DataFrame, comparison: pd.DataFrame, classes: dict[st
          beaten[row["allocator"]]] for _, row in points.iterrows()])
     caption = ("Down and to the left is better; axes need not begin at 0. Dots are the baseline's median times the ratio to it, crosses its 95 % interval; the "
                "line joins the dots that have no other below and to the left. Whether that is more than noise, the last column says.")
-    wide, narrow = (_draw(points, front, classes, *size) for size in ((940, 400), (400, 360)))
-    return Figure("Time against memory", caption, wide.markup(), narrow.markup(), table, [])
+    return Figure("Time against memory", caption, _draw(points, front, classes), table, [(str(name), classes[str(name)]) for name in points["allocator"]])
 
 
-def _draw(points: pd.DataFrame, front: list[str], classes: dict[str, str], width: int, height: int) -> Drawing:
-    drawing = Drawing(width, height, "Time in malloc against peak RSS, one dot per allocator")
-    left, right, top, bottom = 62.0, width - 14.0, 26.0, height - 52.0
+_HEIGHT_PX = 360
+
+
+def _draw(points: pd.DataFrame, front: list[str], classes: dict[str, str]) -> str:
+    drawing = Drawing(None, _HEIGHT_PX, f"Time in malloc against peak RSS, a dot for each allocator; down and to the left lie {listing(front)}")
     time_min, time_max = _span(points, "time")
     memory_min, memory_max = _span(points, "memory")
 
     def x_of(time: float) -> float:
-        return left + (time - time_min) / (time_max - time_min) * (right - left)
+        return (time - time_min) / (time_max - time_min)
 
     def y_of(memory: float) -> float:
-        return bottom - (memory - memory_min) / (memory_max - memory_min) * (bottom - top)
+        return _HEIGHT_PX * (1 - (memory - memory_min) / (memory_max - memory_min))
 
-    time_unit, memory_unit = _unit(time_max, _TIME_UNITS), _unit(memory_max, _BYTE_UNITS)
-    drawing.line(left, bottom, right, bottom, "axis")
-    for tick in _ticks(memory_min / memory_unit[0], memory_max / memory_unit[0], 5):
-        y = y_of(tick * memory_unit[0])
-        drawing.line(left, y, right, y, "grid")
-        drawing.text(left - 8, y + 4.5, _words(tick), "tick", "end")
-    for tick in _ticks(time_min / time_unit[0], time_max / time_unit[0], 8 if width > 500 else 4):
-        x = x_of(tick * time_unit[0])
-        drawing.line(x, bottom, x, bottom + 4, "axis")
-        drawing.text(x, bottom + 20, _words(tick), "tick", "middle")
-    drawing.text(left - 8, top - 10, memory_unit[1], "tick", "end")
-    drawing.text(left, top - 10, "peak RSS", "tick")
-    drawing.text(right, bottom + 40, f"time in malloc, {time_unit[1]}", "tick", "end")
-    by_name = points.set_index("allocator")
-    _draw_front(drawing, [(x_of(by_name.loc[n, "time"]), y_of(by_name.loc[n, "memory"])) for n in front])
+    dots = {str(row["allocator"]): (x_of(row["time"]), y_of(row["memory"])) for _, row in points.iterrows()}
+    for (x1, y1), (x2, y2) in pairwise(dots[name] for name in front):
+        drawing.line(share(x1), y1, share(x2), y2, "front")
     for _, row in points.iterrows():
-        css, x, y = classes[row["allocator"]], x_of(row["time"]), y_of(row["memory"])
+        css, (x, y) = classes[row["allocator"]], dots[row["allocator"]]
         if math.isfinite(row["time_low"]) and row["time_low"] < row["time_high"]:
-            drawing.line(x_of(row["time_low"]), y, x_of(row["time_high"]), y, f"whisker {css}")
+            drawing.line(share(x_of(row["time_low"])), y, share(x_of(row["time_high"])), y, f"whisker {css}")
         if math.isfinite(row["memory_low"]) and row["memory_low"] < row["memory_high"]:
-            drawing.line(x, y_of(row["memory_low"]), x, y_of(row["memory_high"]), f"whisker {css}")
-        drawing.dot(x, y, 6, f"median {css}", f"{row['allocator']}: {nanoseconds(row['time'])}, {byte_count(row['memory'])}")
-    _draw_names(drawing, points, classes, [(x_of(r["time"]), y_of(r["memory"])) for _, r in points.iterrows()],
-                (left, right, top, bottom))
-    return drawing
+            drawing.line(share(x), y_of(row["memory_low"]), share(x), y_of(row["memory_high"]), f"whisker {css}")
+        drawing.dot(share(x), y, 6, f"median {css}", f"{row['allocator']}: {nanoseconds(row['time'])}, {byte_count(row['memory'])}")
+    _draw_names(drawing, dots, classes)
+    up = _ticks(memory_min, memory_max, 5, BYTE_STEPS)
+    return f'<p class="axis-title">peak RSS</p>{framed(drawing, up, _ticks(time_min, time_max, 5, TIME_STEPS))}<p class="axis-title right">time in malloc</p>'
 
 
 def _span(points: pd.DataFrame, key: str) -> tuple[float, float]:
@@ -137,37 +126,18 @@ def _span(points: pd.DataFrame, key: str) -> tuple[float, float]:
     return least - margin, greatest + margin
 
 
-def _ticks(low: float, high: float, number: int) -> list[float]:
-    return [tick for tick in nice_ticks(high, max(1, round(number * high / (high - low)))) if tick >= low]
+def _ticks(low: float, high: float, number: int, steps: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """As parts of the way from low to high."""
+    found = scaled_ticks(high, max(1, round(number * high / (high - low))), steps)
+    return [((part * high - low) / (high - low), words) for part, words in found if part * high >= low]
 
 
-def _unit(greatest: float, units: tuple[tuple[float, str], ...]) -> tuple[float, str]:
-    return next((unit for unit in units if greatest >= 2 * unit[0]), units[-1])
-
-
-def _words(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:g}" if value == round(value, 6) else three_digits(value)
-
-
-def _draw_front(drawing: Drawing, corners: list[tuple[float, float]]) -> None:
-    for (x1, y1), (x2, y2) in pairwise(corners):
-        drawing.line(x1, y1, x2, y2, "front")
-
-
-def _draw_names(
-    drawing: Drawing, points: pd.DataFrame, classes: dict[str, str], dots: list[tuple[float, float]],
-    frame: tuple[float, float, float, float],
-) -> None:
-    """Beside the dots, to the left of those that are far to the right; names of one side never overlap."""
-    _, right, top, bottom = frame
-    names = [shorten(str(name), 24) for name in points["allocator"]]
-    to_left = [x + 14 + text_width([name], 13) > right for (x, _), name in zip(dots, names, strict=True)]
-    for side in (False, True):
-        chosen = [i for i, flag in enumerate(to_left) if flag is side]
-        heights = spread_labels([dots[i][1] - 12 for i in chosen], _LABEL_GAP_PX, top, bottom - 8)
-        for i, height in zip(chosen, heights, strict=True):
-            x, y = dots[i]
-            if abs(height - (y - 12)) > 4:
-                drawing.line(x, y, x + (-9 if side else 9), height, f"leader {classes[str(points['allocator'].iloc[i])]}")
-            drawing.text(x + (-10 if side else 10), height + 4, names[i],
-                         f"label tag {classes[str(points['allocator'].iloc[i])]}", "end" if side else "start")
+def _draw_names(drawing: Drawing, dots: dict[str, tuple[float, float]], classes: dict[str, str]) -> None:
+    """Those that are short, beside the dots, on the side that has more room; no two overlap. The key has all names in full."""
+    short = [name for name in dots if text_width([name], 13) <= _SHORT_PX]
+    for names in ([name for name in short if (dots[name][0] > 0.5) is side] for side in (False, True)):
+        heights = spread_labels([dots[name][1] - 12 for name in names], _LABEL_GAP_PX, 8, _HEIGHT_PX - 8)
+        for name, height in zip(names, heights, strict=True):
+            left = dots[name][0] > 0.5
+            drawing.text(share(dots[name][0]), height + 4, name, f"label tag {classes[name]}", "end" if left else "start",
+                         (-10 if left else 10, 0))

@@ -22,6 +22,7 @@ from ..results.comparison import (
 from ..results.missing import missing_lines, mixed_lines
 from ..results.reader import NULL_ALLOCATOR
 from ..trace.reader import Trace
+from .figures import Table
 
 _CONTEXT_TITLES = {
     "command": "command", "executable": "executable", "build_id": "build id", "allocator_name": "recorded under",
@@ -101,15 +102,13 @@ def _plain(value: Any) -> str:
     return " ".join(str(item) for item in value) if isinstance(value, list) else str(value)
 
 
-def allocator_rows(runs: pd.DataFrame, allocators: list[str]) -> list[dict[str, str]]:
-    """One row per allocator, the null replayer last where it ran: name, version, path, build_id, knobs."""
-    keys = ("version", "path", "build_id", "knobs")
+def allocator_table(runs: pd.DataFrame, allocators: list[str]) -> Table:
+    """What was measured, the null replayer last where it ran."""
     names = [*allocators, NULL_ALLOCATOR] if (runs["allocator"] == NULL_ALLOCATOR).any() else allocators
-    rows = []
-    for name in names:
-        first = runs[runs["allocator"] == name].iloc[0]
-        rows.append({"name": name} | {key: str(first[f"allocator_{key}"]) or "–" for key in keys})
-    return rows
+    keys = ("version", "path", "build_id", "knobs")
+    first = runs.groupby("allocator").first()
+    return Table(["allocator", "version", "library", "build id", "knobs"],
+                 [[name, *(str(first.loc[name, f"allocator_{key}"]) or "–" for key in keys)] for name in names])
 
 
 def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:

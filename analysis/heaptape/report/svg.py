@@ -13,33 +13,49 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+Place = float | str
+"""Pixels, or a part of the whole as `share` writes it, which fits any page without a script."""
+
+
+def share(part: float) -> str:
+    """A part of the width or of the height."""
+    return f"{100 * part:.2f}%"
+
+
+def _at(place: Place) -> str:
+    return place if isinstance(place, str) else f"{place:.1f}"
+
 
 @dataclass
 class Drawing:
-    """An SVG of fixed coordinates (px) that scales with the page."""
+    """An SVG that scales with the page, or, where `width` is None, is as wide as the page lets it and never scales. Without a
+    label it is decoration: the words beside it say the same."""
 
-    width: float
+    width: float | None
     height: float
     label: str
     parts: list[str] = field(default_factory=list)
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, css: str) -> None:
+    def line(self, x1: Place, y1: Place, x2: Place, y2: Place, css: str) -> None:
         """A straight stroke."""
-        self.parts.append(f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>')
+        self.parts.append(f'<line class="{css}" x1="{_at(x1)}" y1="{_at(y1)}" x2="{_at(x2)}" y2="{_at(y2)}"/>')
 
-    def rect(self, x: float, y: float, width: float, height: float, css: str) -> None:
-        """A filled box."""
-        self.parts.append(
-            f'<rect class="{css}" x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{height:.1f}"/>')
+    def rect(self, x: Place, y: Place, width: Place, height: Place, css: str, tip: str = "") -> None:
+        """A filled box, with a tool tip where one is given."""
+        self.parts.append(f'<rect class="{css}" x="{_at(x)}" y="{_at(y)}" width="{_at(width)}" height="{_at(height)}">{_title(tip)}</rect>')
 
-    def dot(self, x: float, y: float, radius: float, css: str, tip: str = "") -> None:
+    def dot(self, x: Place, y: Place, radius: float, css: str, tip: str = "") -> None:
         """A disc, with a tool tip where one is given."""
-        title = f"<title>{escape(tip)}</title>" if tip else ""
-        self.parts.append(f'<circle class="{css}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{title}</circle>')
+        self.parts.append(f'<circle class="{css}" cx="{_at(x)}" cy="{_at(y)}" r="{radius}">{_title(tip)}</circle>')
 
-    def text(self, x: float, y: float, words: str, css: str = "", anchor: str = "start") -> None:
-        """One line of text; anchor as in SVG (start, middle, end)."""
-        self.parts.append(f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>')
+    def text(self, x: Place, y: Place, words: str, css: str = "", anchor: str = "start", aside: tuple[float, float] = (0, 0)) -> None:
+        """One line of text, so many px beside and below its place; anchor as in SVG (start, middle, end)."""
+        moved = f' dx="{aside[0]:g}" dy="{aside[1]:g}"' if any(aside) else ""
+        self.parts.append(f'<text class="{css}" x="{_at(x)}" y="{_at(y)}"{moved} text-anchor="{anchor}">{escape(words)}</text>')
+
+    def plot(self, curves: Iterable[str]) -> None:
+        """Curves of `curve`, stretched over the whole drawing: a script zooms by another viewBox."""
+        self.parts.append(f'<svg class="plot" viewBox="0 0 {PLOT} {PLOT}" preserveAspectRatio="none">{"".join(curves)}</svg>')
 
     def path(self, x: Floats, y: Floats, css: str, floor: float | None = None) -> None:
         """A polyline, or, with `floor`, the area between it and that height. Not drawn when empty."""
@@ -51,8 +67,49 @@ class Drawing:
 
     def markup(self) -> str:
         """The whole element."""
-        return (f'<svg viewBox="0 0 {self.width:.0f} {self.height:.0f}" role="img" aria-label="{escape(self.label)}" '
-                f'xmlns="http://www.w3.org/2000/svg">{"".join(self.parts)}</svg>')
+        size = f'viewBox="0 0 {self.width:.0f} {self.height:.0f}"' if self.width else f'width="100%" height="{self.height:.0f}"'
+        name = f'role="img" aria-label="{escape(self.label)}"' if self.label else 'aria-hidden="true"'
+        return f'<svg {size} {name} xmlns="http://www.w3.org/2000/svg">{"".join(self.parts)}</svg>'
+
+
+def _title(tip: str) -> str:
+    return f"<title>{escape(tip)}</title>" if tip else ""
+
+
+PLOT = 10_000
+
+
+def curve(x: Floats, y: Floats, css: str, area: bool = False) -> str:
+    """A polyline through parts of the width and of the height, from the lower left corner on; or the area below it. "" when empty."""
+    if x.size == 0:
+        return ""
+    across, down = np.rint(PLOT * x).astype(int), np.rint(PLOT * (1 - y)).astype(int)
+    # Steps are a few digits each, places four or five.
+    steps = " ".join(f"{a} {b}" for a, b in zip(np.diff(across), np.diff(down), strict=True))
+    close = f"L{across[-1]} {PLOT}L{across[0]} {PLOT}Z" if area else ""
+    return f'<path class="curve {css}" d="M{across[0]} {down[0]}l{steps or "0 0"}{close}"/>'
+
+
+def framed(area: Drawing, up: list[tuple[float, str]], across: list[tuple[float, str]], data: str = "") -> str:
+    """A drawing of any width between its axes: places as parts of height and width, from the lower left corner on, and words."""
+    left, below = Drawing(None, area.height, ""), Drawing(None, 24, "")
+    grid = Drawing(None, area.height, "")
+    for part, words in up:
+        y = share(1 - part)
+        left.text("100%", y, words, "tick", "end", (0, 4.5))
+        grid.line(0, y, "100%", y, "grid")
+    for part, words in across:
+        below.text(share(part), 18, words, "tick", "end" if part > 0.985 else "start" if part < 0.01 else "middle")
+    grid.line(0, "100%", "100%", "100%", "axis")
+    area.parts[:0] = grid.parts
+    return f'<div class="chart"{data}>{left.markup()}{area.markup()}{below.markup()}</div>'
+
+
+def scaled_ticks(greatest: float, count: int, steps: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Round numbers from 0 to at most `greatest`, as parts of it; the last one says the unit."""
+    size, unit = next((step for step in steps if greatest >= 2 * step[0]), steps[-1])
+    ticks = nice_ticks(greatest / size, count)
+    return [(tick * size / greatest, f"{tick:,.10g}" + (f" {unit}" if tick == ticks[-1] else "")) for tick in ticks]
 
 
 def nice_ticks(high: float, count: int) -> list[float]:
@@ -117,11 +174,6 @@ def _push_apart(placed: list[float], order: list[int], gap: float, high: float) 
         placed[index] = min(placed[index], limit)
         limit = placed[index] - gap
     return placed
-
-
-def shorten(words: str, length: int) -> str:
-    """The words, or their beginning with an ellipsis where they are longer than `length` characters."""
-    return words if len(words) <= length else f"{words[: length - 1]}…"
 
 
 def text_width(words: Iterable[str], size: float) -> float:

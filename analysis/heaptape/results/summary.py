@@ -18,9 +18,10 @@ from .comparison import (
     compare,
     control_estimate,
 )
-from .found_trace import find_trace
+from .found_trace import FoundTrace, find_trace
 from .missing import missing_lines, mixed_lines
-from .verdicts import headline
+from .standing import Standing
+from .verdicts import headline_of, ranked_standings
 from .worth import MemoryWorth, Worth, memory_worth, worth
 
 
@@ -35,6 +36,7 @@ class Summary:
     seed: int
     comparison: pd.DataFrame
     controls: dict[str, Estimate]
+    standings: list[Standing]
     worth: Worth | None
     memory_worth: MemoryWorth | None
     worth_lines: list[str]
@@ -69,40 +71,39 @@ def summarise(
 ) -> Summary:
     """Compare, and look for the trace to say what it is worth. Raises UsageError, and TraceError for a trace that is named
     and can't be read."""
+    found = FoundTrace(None, "") if "scale" in experiment.settings else find_trace(experiment, traces)
+    try:
+        return summary_of(experiment, baseline, seed, found)
+    finally:
+        if found.trace:
+            found.trace.close()
+
+
+def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: FoundTrace) -> Summary:
+    """The same, where the trace has been looked for."""
     base = choose_baseline(experiment.runs, baseline)
     comparison = compare(experiment.all_runs, base, seed)
     controls = {name: control for name, measure in MEASURES.items()
                 if (control := control_estimate(experiment.all_runs, measure, seed)) is not None}
-    time, memory, lines, about = _worth(experiment, comparison, seed, traces)
+    standings = ranked_standings(experiment.all_runs, comparison, seed)
+    # The recorded program is not to be set beside several copies of it.
+    trace = None if "scale" in experiment.settings else found.trace
+    time = worth(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace else None
+    memory = memory_worth(experiment.all_runs, trace, comparison, seed) if trace else None
+    sentences = {"time": time.sentence() if time else "", "rss_peak": memory.sentence() if memory else ""}
+    lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
+    about = caution(experiment.runs, trace.totals if trace else None)
     return Summary(
-        experiment, base, seed, comparison, controls, time, memory, lines, missing_lines(experiment.runs), mixed_lines(experiment.runs),
-        cautioned(headline(experiment.all_runs, comparison, seed), about), about)
+        experiment, base, seed, comparison, controls, standings, time, memory, lines or [why_worth_unknown(experiment, found)],
+        missing_lines(experiment.runs), mixed_lines(experiment.runs), cautioned(headline_of(standings), about), about)
 
 
-def _worth(
-    experiment: Experiment, comparison: pd.DataFrame, seed: int, traces: Sequence[Path]
-) -> tuple[Worth | None, MemoryWorth | None, list[str], str]:
-    about = caution(experiment.runs)
-    if "scale" in experiment.settings:
-        return None, None, [why_worth_unknown(experiment, "")], about
-    found = find_trace(experiment, traces)
-    if found.trace is None:
-        return None, None, [why_worth_unknown(experiment, found.why_not)], about
-    with found.trace as trace:
-        time = worth(experiment.all_runs, trace.context, trace.totals, comparison, seed)
-        memory = memory_worth(experiment.all_runs, trace, comparison, seed)
-        lines = [time.sentence()] if time else []
-        lines += [memory.sentence()] if memory else []
-        knows_cpu = bool((trace.totals or {}).get("recorded_cpu_ns"))
-        about = caution(experiment.runs, trace.totals)
-    return time, memory, lines or [why_worth_unknown(experiment, "", knows_cpu)], about
-
-
-def why_worth_unknown(experiment: Experiment, why_not: str, knows_cpu: bool = False) -> str:
-    """One sentence; `why_not` says why there is no trace."""
+def why_worth_unknown(experiment: Experiment, found: FoundTrace) -> str:
+    """One sentence."""
+    knows_cpu = found.trace is not None and bool((found.trace.totals or {}).get("recorded_cpu_ns"))
     reason = "its time was not measured" if knows_cpu else "the recording does not know what the program used"
     if "scale" in experiment.settings:
         reason = f"{experiment.settings['scale']} copies of the program were replayed"
-    elif why_not:
-        reason = f"the trace was not read: {why_not}"
+    elif found.trace is None:
+        reason = f"the trace was not read: {found.why_not}"
     return f"What malloc is worth to this program is unknown ({reason})."

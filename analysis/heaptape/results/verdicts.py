@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -56,15 +57,30 @@ def memory_sentence(standing: Standing) -> str:
     return f"{standing.leader} has the smallest peak RSS, {ratio}."
 
 
+def ranked_standings(runs: pd.DataFrame, comparison: pd.DataFrame, seed: int = SEED) -> list[Standing]:
+    """Time and peak RSS, the one first that gives more reason to choose. `runs` has the control's, too."""
+    found = [standing_of(runs, comparison, MEASURES[name], seed) for name in ("time", "rss_peak")]
+    return sorted(found, key=_reason_to_choose, reverse=True)
+
+
+def _reason_to_choose(standing: Standing) -> tuple[float, float]:
+    """By resolved verdicts alone: what the leader saves, then how far from the baseline any other is."""
+    if not standing.measured or standing.leader is None:
+        return -1.0, 0.0
+    resolved = standing.rows[standing.rows["verdict"].isin([standing.measure.less, standing.measure.more])]
+    furthest = max((abs(math.log(ratio)) for ratio in resolved["ratio"]), default=0.0)
+    return 1 - float(standing.row(standing.leader)["ratio"]), furthest
+
+
 def headline(runs: pd.DataFrame, comparison: pd.DataFrame, seed: int = SEED) -> str:
-    """Time, then memory: one or two sentences. `runs` has the control's, too."""
-    time, peak = (standing_of(runs, comparison, MEASURES[name], seed) for name in ("time", "rss_peak"))
-    return headline_of(time, peak)
+    """One or two sentences. `runs` has the control's, too."""
+    return headline_of(ranked_standings(runs, comparison, seed))
 
 
-def headline_of(time: Standing, peak: Standing) -> str:
+def headline_of(standings: Sequence[Standing]) -> str:
     """The same of standings that are known."""
-    return " ".join(part for part in (time_sentence(time), memory_sentence(peak)) if part)
+    sentences = [(time_sentence if standing.measure.name == "time" else memory_sentence)(standing) for standing in standings]
+    return " ".join(filter(None, sentences))
 
 
 def in_words(row: pd.Series) -> str:

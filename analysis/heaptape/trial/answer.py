@@ -1,25 +1,17 @@
-"""What `heaptape try` prints: the answer in two sentences, a table, and the lines that put it to use."""
+"""The table that `heaptape try` prints."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import pandas as pd
 
 from ..base.units import decimal, figure, interval
 from ..results.comparison import BASELINE, MEASURES, UNRESOLVED
-from ..results.standing import standing_of
 from ..results.summary import Summary
 
 ROWS_MAX = 7
 _SHOWN = ("time", "rss_peak")
-
-
-def leaders(summary: Summary) -> list[str]:
-    """Who is shown to be faster, then who is shown to be smaller than the baseline; none where nobody is."""
-    found = [standing_of(summary.experiment.all_runs, summary.comparison, MEASURES[name], summary.seed).leader for name in _SHOWN]
-    return [name for name in dict.fromkeys(found) if name is not None and name != summary.baseline]
 
 
 def table(summary: Summary) -> list[str]:
@@ -52,9 +44,3 @@ def _cells(row: pd.Series) -> list[str]:
 def _versions(runs: pd.DataFrame) -> dict[str, str]:
     return {str(name): str(group["allocator_version"].iloc[0]) for name, group in runs.groupby("allocator")} \
         if "allocator_version" in runs else {}
-
-
-def variables_of(runs: pd.DataFrame, name: str) -> list[str]:
-    """NAME=value: what an allocator had besides being preloaded."""
-    found: Any = runs[runs["allocator"] == name].get("allocator_environment", pd.Series(dtype=object))
-    return [str(item) for item in found.iloc[0]] if len(found) and isinstance(found.iloc[0], list) else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from ..report.html import write_report
 from ..results.comparison import experiments
 from ..results.reader import ResultsWarning, read_results
 from ..results.summary import Summary, summarise
-from .allocators import Found, choose, listed, use_lines
-from .answer import leaders, table, variables_of
+from ..results.use import no_reason, uses
+from .allocators import choose, listed
+from .answer import table
 from .recorded import Recorded, record
 
 
@@ -91,21 +93,20 @@ def _summary(folder: Path, baseline: str) -> Summary:
     return summarise(experiments(frame)[0], baseline, traces=[folder / "trace.bin"])
 
 
-def _use(summary: Summary, found: dict[str, Found], command: list[str], recorded_kind: str) -> list[str]:
-    better = leaders(summary)
+def _use(summary: Summary, command: list[str], recorded_kind: str) -> list[str]:
     lines = []
-    for name in better:
-        how = use_lines(found[name], variables_of(summary.experiment.runs, name), command, recorded_kind)
-        lines += ["", f"To use {name}:", *how] if how else ["", f"{name} is no library that could be preloaded ({found[name].path})."]
-    return lines if better else ["", f"No allocator was shown to be better than {summary.baseline}: this gives no reason to change."]
+    for use in uses(summary.experiment.runs, summary.standings, shlex.join(command), recorded_kind):
+        lines += ["", f"To use {use.allocator}:", *(f"  {what:7}  {line}" for what, line in use.lines)] if use.lines else \
+            ["", f"{use.allocator} is no library that could be preloaded ({use.path})."]
+    return lines or ["", no_reason(summary.baseline)]
 
 
-def _answer(summary: Summary, recorded: Recorded, why_baseline: str, found: dict[str, Found], command: list[str], folder: Path) -> str:
+def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: list[str], folder: Path) -> str:
     lines = [summary.caution] if summary.caution else []
     lines += [summary.headline.removeprefix(summary.caution).strip()]
     lines += [why_baseline] if why_baseline else []
     lines += ["", *table(summary), "", *summary.missing, *summary.worth_lines]
-    lines += _use(summary, found, command, str(recorded.context.get("allocator_name") or ""))
+    lines += _use(summary, command, str(recorded.context.get("allocator_name") or ""))
     if recorded.others:
         lines += ["", f"{recorded.executable} was compared, one of {recorded.others + 1} recorded processes; --process NAME takes another."]
     lines += ["", f"{folder}/report.html has the curves; {folder}/trace.bin and results.jsonl what they were made from."]
@@ -133,8 +134,7 @@ def run_try(options: argparse.Namespace) -> int:
     _say(options, f"replaying {recorded.info['events']:,} calls under {alloc.replace(',', ', ')}")
     problem = _replay(replay, alloc, baseline, recorded.trace, folder / "results.jsonl", options)
     summary = _summary(folder, baseline)
-    found = {item.name: item for item in listed(replay, alloc)}
-    print(_answer(summary, recorded, why_baseline, found, options.command, folder))
+    print(_answer(summary, recorded, why_baseline, options.command, folder))
     if problem:
         print(f"heaptape try: {problem}", file=sys.stderr)
     return EXIT_FAILED if problem else 0

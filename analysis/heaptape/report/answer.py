@@ -1,0 +1,107 @@
+"""What the report's first screen answers: what is gained by each measure, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..base import units
+from ..results.comparison import MEASURES, UNRESOLVED
+from ..results.standing import Standing
+from ..results.summary import Summary
+from ..results.verdicts import in_words
+from .figures import Figure, Table, ratio_figure
+from .table import control_line
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What the leader by one measure saves, for the first screen; and all that the measure's own screen has."""
+
+    measure: str
+    title: str
+    leader: str
+    amount: str
+    words: list[str]
+    lead: str
+    figure: Figure | None
+    table: Table
+
+
+def certainty(summary: Summary) -> list[str]:
+    """How sure the answer is, in a line each."""
+    rows = summary.comparison[summary.comparison["measure"].isin(["time", "rss_peak"]) & (summary.comparison["allocator"] != summary.baseline)]
+    if rows.empty:
+        return ["Nothing was compared."]
+    least, most = int(rows["rounds"].min()), int(rows["rounds"].max())
+    lines = [f"Brackets are 95 % intervals over {most if least == most else f'{least} to {most}'} round{'' if most == 1 else 's'}."]
+    unresolved = int((rows["verdict"] == UNRESOLVED).sum())
+    lines.append(f"{unresolved} of {len(rows)} differences from {summary.baseline} {'is' if unresolved == 1 else 'are'} unresolved." if unresolved else
+                 f"{'All ' if len(rows) > 1 else ''}{len(rows)} comparison{'s' if len(rows) > 1 else ''} with {summary.baseline} resolved.")
+    control = control_line(summary.controls)
+    return [*lines, *([f"{control} (1 is perfect)."] if control else [])]
+
+
+def gain_of(summary: Summary, standing: Standing, classes: dict[str, str]) -> Gain:
+    """By the measure of the standing."""
+    measure, runs = standing.measure, summary.experiment.runs
+    cost = summary.worth if measure.name == "time" else summary.memory_worth
+    leader, amount, words = "", "not measured", []
+    if len(standing.measured) == 1 or (standing.measured and standing.leader is None):
+        amount = "nothing to compare"
+    elif standing.leader == standing.baseline:
+        amount = "none shown"
+        words = [f"{standing.baseline}: {units.figure(standing.row(standing.baseline)['value'], measure.unit)}"]
+    elif standing.leader is not None:
+        row = standing.row(standing.leader)
+        amount = f"−{units.percent(1 - row['ratio'])}"
+        base = standing.rows["value"].get(standing.baseline)
+        leader = standing.leader
+        words = [f"{units.figure(row['value'], measure.unit)} instead of {units.figure(base, measure.unit)}",
+                 f"ratio {row['ratio']:.2f} {units.interval(row['ci_low'], row['ci_high'])}".rstrip()]
+        if cost and cost.saving.allocator:
+            words.append(f"saves {units.percent(cost.saving.share)} of the program’s {'CPU time' if measure.name == 'time' else 'memory'}")
+    figure = ratio_figure(runs, summary.comparison, measure, classes)
+    table = _measure_table(summary, measure.name)
+    return Gain(measure.name, f"{measure.title[0].upper()}{measure.title[1:]}", leader, amount, words, cost.sentence() if cost else "",
+                replace(figure, table=table) if figure else None, table)
+
+
+_MORE = {"time": (("ns/call", "ns_per_call", 1), ("instructions", "instructions", 0), ("page faults", "minor_faults", 0)), "rss_peak": (("fragmentation F4", "fragmentation_f4", 2),)}
+_BESIDE = {"time": (), "rss_peak": ("rss_mean", "rss_end")}
+
+
+def _measure_table(summary: Summary, name: str) -> Table:
+    """All that is known of one measure; empty where it was not measured."""
+    runs, measure = summary.experiment.runs, MEASURES[name]
+    valid = runs[(runs["failures"] == 0) & (runs["pass"] == measure.pass_name)]
+    more = [item for item in _MORE[name] if item[1] in valid and valid[item[1]].notna().any()]
+    medians = valid.groupby("allocator")[[column for _, column, _ in more]].median()
+    by_key = {(row["measure"], row["allocator"]): row for _, row in summary.comparison.iterrows()}
+    cost = summary.worth if name == "time" else summary.memory_worth
+    savings = cost.rows.set_index("allocator")["saving"] if cost else {}
+    columns = ["allocator", measure.title, f"vs {summary.baseline}", "95 % interval", "verdict", "rounds"]
+    columns += [cell for beside in _BESIDE[name] for cell in (MEASURES[beside].title, "vs")] + [title for title, _, _ in more]
+    columns += ["of the program’s"] if cost else []
+    rows = []
+    for allocator in dict.fromkeys(summary.comparison["allocator"]):
+        row = by_key.get((name, allocator))
+        if row is None:
+            continue
+        cells = [allocator, units.figure(row["value"], row["unit"]), units.decimal(row["ratio"], 3),
+                 "" if row["verdict"] == "baseline" else units.interval(row["ci_low"], row["ci_high"], 3), in_words(row), str(row["rounds"])]
+        for beside in _BESIDE[name]:
+            other = by_key.get((beside, allocator))
+            cells += [units.MISSING, ""] if other is None else [units.figure(other["value"], other["unit"]), units.decimal(other["ratio"])]
+        cells += [units.count(medians[column].get(allocator)) if digits == 0 else units.decimal(medians[column].get(allocator), digits)
+                  for _, column, digits in more]
+        if cost:
+            cells.append(_saved(savings.get(allocator)))
+        rows.append(cells)
+    return Table(columns, rows)
+
+
+def _saved(saving: float | None) -> str:
+    """As a share of the program's."""
+    if saving is None or not units.known(saving):
+        return "not shown to differ"
+    return f"{'saves' if saving > 0 else 'costs'} {units.percent(abs(saving))}" if saving else "–"
