@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -172,17 +173,22 @@ def _harness(runs: pd.DataFrame) -> str:
             f"{units.nanoseconds(float(timed.median()))}; it is already subtracted.")
 
 
-def render(chapters: list[Chapter]) -> str:
-    """The HTML of a report."""
+@cache
+def _page() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader(__package__), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )
     environment.globals["key_markup"] = key_markup
     environment.filters["breakable"] = lambda words: environment.filters["safe"](breakable(str(words)))
+    return environment.get_template("report.html.j2")
+
+
+def render(chapters: list[Chapter]) -> str:
+    """The HTML of a report."""
     style, script = (_template(name) for name in ("report.css", "report.js"))
     style = stylesheet() + style
-    made = environment.get_template("report.html.j2").render(
+    made = _page().render(
         chapters=chapters, style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), title=chapters[0].subject)
     return printable(made, keep="\n\t")
 
