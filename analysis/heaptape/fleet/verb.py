@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.arguments import positive
 from ..base.errors import HeaptapeError, UsageError
 from ..base.printable import printable
 
@@ -18,25 +17,6 @@ if TYPE_CHECKING:
     from .plan import Plan
     from .results import FleetResults
     from .unit import Outcome, Unit
-
-
-def add_parser(verbs: Any) -> None:
-    """Add the verb to the table of verbs."""
-    fleet = verbs.add_parser("fleet", help="replay many traces over many machines, and take means over all")
-    fleet.set_defaults(run=run_fleet)
-    fleet.add_argument("plan", metavar="PLAN", help="plan.toml: traces, allocators, configurations (docs/reference/fleet.md)")
-    fleet.add_argument("-o", "--output", metavar="FILE",
-                       help="append lines of results to FILE, and skip the rounds that it has (PLAN's name.results.jsonl)")
-    fleet.add_argument("--workers", type=positive, metavar="N",
-                       help="replays side by side on this machine (1, as more disturb each other's times)")
-    fleet.add_argument("--scheduler", metavar="ADDRESS",
-                       help="of a Dask cluster, whose workers that may measure have the resource replay=1")
-    fleet.add_argument("--rounds", type=positive, metavar="N", help="instead of the plan's")
-    fleet.add_argument("--retry-failed", action="store_true", help="run rounds with failed runs again")
-    form = fleet.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the summary as JSON")
-    form.add_argument("--markdown", action="store_true", help="print the summary as Markdown")
-    fleet.add_argument("-q", "--quiet", action="store_true", help="say only what went wrong")
 
 
 def run_fleet(options: argparse.Namespace) -> None:
