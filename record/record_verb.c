@@ -112,7 +112,7 @@ static const struct argp parser = {
     .args_doc = "[--] PROGRAM [ARGUMENT...]",
     .doc =
         "Run PROGRAM and record every call of the malloc family that it and its children make."
-        "\vLD_PRELOAD=libmalloc_wrap.so PROGRAM records as well. Where a program calls jemalloc or mimalloc by names "
+        "\vLD_PRELOAD=libmalloc_wrap.so PROGRAM records as well, where the loader finds the library: after ldconfig, or by its full path. Where a program calls jemalloc or mimalloc by names "
         "of their own (mallocx, mi_malloc), preload libmalloc_wrap_full.so, which record chooses by itself."};
 
 const struct ht_page ht_page_record = {
