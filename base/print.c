@@ -28,6 +28,12 @@ static bool is_dangerous(uint32_t character) {
            (character >= 0x2066 && character <= 0x2069);
 }
 
+// Who asks for the C locale by name gets ASCII, as from the Python verbs.
+static bool is_ascii_only(void) {
+    const char *locale = getenv("LC_ALL");
+    return locale && (!strcmp(locale, "C") || !strcmp(locale, "POSIX"));
+}
+
 // Standard error has no buffer: each character would be a write of its own, and another process's line could come in
 // between.
 struct piece {
@@ -59,12 +65,16 @@ static void put_escaped(struct piece *piece, char kind, unsigned digits, uint32_
 static void put(FILE *out, const char *text, bool has_marks, bool ends) {
     struct piece piece = {.out = out, .used = 0};
     const unsigned char *at = (const unsigned char *)text;
+    bool ascii_only = is_ascii_only();
     while (*at) {
         unsigned bytes;
         uint32_t character = character_at(at, &bytes);
         if (has_marks && *at == NEWLINE) put_byte(&piece, '\n');
         else if (!bytes || (bytes == 1 && is_dangerous(character))) put_escaped(&piece, 'x', 2, *at);
         else if (is_dangerous(character)) put_escaped(&piece, 'u', 4, character);
+        else if (ascii_only && character > 0xffff) put_escaped(&piece, 'U', 8, character);
+        else if (ascii_only && character > 0xff) put_escaped(&piece, 'u', 4, character);
+        else if (ascii_only && character > 0x7f) put_escaped(&piece, 'x', 2, character);
         else memcpy(room_for(&piece, bytes), at, bytes);
         at += bytes ? bytes : 1;
     }

@@ -5,13 +5,12 @@ base/verb_page.c does for the verbs in C. Man pages, completion and the referenc
 from __future__ import annotations
 
 import argparse
-import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from .environment import terminal_columns
 from .printable import printable
 
 Facts = Sequence[tuple[str, str]]
@@ -63,13 +62,6 @@ class VerbParser(argparse.ArgumentParser):
         print(f"{self.prog}: {printable(message)}\nTry `{self.prog} --help' or `{self.prog} --usage' for more information.",
               file=sys.stderr)
         sys.exit(2)
-
-
-def terminal_columns(stream: Any) -> int:
-    """How wide what is printed there may be: $COLUMNS, else the terminal's width; 0 where nothing is to be folded."""
-    if os.environ.get("COLUMNS", "").isdigit() and int(os.environ["COLUMNS"]):
-        return int(os.environ["COLUMNS"])
-    return shutil.get_terminal_size((0, 0)).columns if stream.isatty() else 0
 
 
 def _dicts(facts: Facts) -> list[dict[str, str]]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from ..base.environment import terminal_columns
 from ..base.printable import printable
 from ..base.units import decimal, figure, interval
-from ..base.verb_parser import terminal_columns
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
 from ..results.summary import Summary
 from ..results.verdicts import in_words
