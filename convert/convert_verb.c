@@ -14,6 +14,7 @@
 #include "import_run.h"
 #include "option_values.h"
 #include "print.h"
+#include "shell_log.h"
 #include "talk.h"
 #include "verbs.h"
 
@@ -259,6 +260,7 @@ static int convert_one(const struct options *options, const char *input, const c
     if (request.follow) return follow_run(&request);
     int status = options->to ? export_through_trace(options, &request, raw, &error)
                              : convert_to_trace(options, &request, raw, &error);
+    if (!status && raw && options->count == 1 && !request.quiet) shell_log_say_better(input);
     return status ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "idle_ends.h"
 #include "print.h"
 #include "talk.h"
 #include "trace_argument.h"
@@ -145,6 +146,9 @@ int ht_verb_info(int argc, char **argv) {
     if (!reader) return ht_complain("heaptape info", &error);
     json_t *info = trace_json_info(reader, &error);
     bool truncated = info && ht_trace_truncated(reader);
+    char idle[HT_IDLE_ENDS_BYTES];
+    bool is_idle = info && !options.json && !truncated &&
+                   ht_idle_ends(reader, options.trace, number(info, "duration_ns"), idle);
     if (truncated) ht_trace_tell_truncated(reader, &error);
     ht_trace_close(reader);
     if (!info) return ht_complain("heaptape info", &error);
@@ -153,6 +157,7 @@ int ht_verb_info(int argc, char **argv) {
         putchar('\n');
     } else {
         print_for_people(info);
+        if (is_idle) ht_print(stdout, "%s\n", idle);
     }
     json_decref(info);
     return ht_stdout_status("heaptape info", truncated ? ht_complain("heaptape info", &error) : HT_EXIT_DONE);
