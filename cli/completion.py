@@ -67,9 +67,9 @@ _heaptape_argument() {
 
 # What a value may be: fills COMPREPLY.
 _heaptape_value() {
-    local sort=$1 value=$2 before=''
+    local sort=$1 value=$2 before='' all=''
     if [[ $sort == *, ]]; then
-        sort=${sort%,} before=${value%"${value##*,}"} value=${value##*,}
+        all=all sort=${sort%,} before=${value%"${value##*,}"} value=${value##*,}
     fi
     case $sort in
     '') ;;
@@ -82,7 +82,7 @@ _heaptape_value() {
             mapfile -t COMPREPLY < <(compgen -P "$before${value%%:*}:" -S = -W "$(_heaptape_knobs "${value%%:*}")" -- "${value#*:}")
         else
             [[ $1 == *, ]] && compopt -o nospace
-            mapfile -t COMPREPLY < <(compgen -P "$before" -W "$(_heaptape_allocators)" -- "$value")
+            mapfile -t COMPREPLY < <(compgen -P "$before" -W "$(_heaptape_allocators) $all" -- "$value")
         fi
         ;;
     *) mapfile -t COMPREPLY < <(compgen -P "$before" -W "$sort" -- "$value") ;;
@@ -101,7 +101,9 @@ _heaptape() {
     COMPREPLY=()
     verb=${words[1]-}
     if ((${#words[@]} == 1)) || [[ $verb == help ]]; then
-        mapfile -t COMPREPLY < <(compgen -W "@VERBS@ help --help --version --json" -- "$cur")
+        word='help --help --version'
+        [[ $verb == help ]] && word=--json
+        mapfile -t COMPREPLY < <(compgen -W "@VERBS@ $word" -- "$cur")
         return
     fi
     for word in "${words[@]:2}"; do
@@ -177,7 +179,7 @@ _heaptape_allocators() {
         compset -P '*:'
         compadd -S = -- ${=knobs[$name]}
     else
-        compadd -q -S , -- $names
+        compadd -q -S , -- $names all
     fi
 }
 
@@ -263,6 +265,7 @@ function __heaptape_allocators
     for file in $folder/replay-* $folder/@CHILDREN@/replay-*
         test -x $file; and string replace -r '.*/replay-' '' -- $file
     end
+    echo all
 end
 
 complete -c heaptape -f
@@ -294,7 +297,8 @@ def _fish(tables: list[Table], children: str) -> str:
             lines.append(f"{when} {letter}-l {option['long']}{values} -d {_fish_quoted(brief(option['help']))}")
         sorts = [kind(word)[0] for word in operands(table)]
         if sorts[:1] == ["program"]:
-            lines.append(f"{when} -a '(__fish_complete_subcommand --fcs-skip=2)'")
+            taking = " ".join(flag for option in table["options"] if "argument" in option for flag in _flags(option))
+            lines.append(f"{when} -a '(__fish_complete_subcommand --fcs-skip=2 {taking})'")
         elif sorts[:1] == ["file"]:
             lines.append(f"{when} -F")
         lines += [f"{when} -a '{sort}'" for sort in sorts if " " in sort]

@@ -57,10 +57,10 @@ def _page(table: dict[str, Any], version: str, date: str) -> str:
                 for line in (".br", f"\\fB{_code(name.replace('-', ' ', 1))}\\fR [\\fIOPTION\\fR...] {_argument(usage)}")][1:]
     options = [line for option in table["options"] for line in (".TP", _head(option), _text(option["help"]))]
     examples = [line for example in table["examples"]
-                for line in (".PP", f"{_text(example['help'])}:", ".PP", ".RS 4", ".nf", _code(example["name"]), ".fi", ".RE")][1:]
+                for line in (".PP", _text(example["help"] + ":" * (example["help"][-1] != "?")), ".PP", ".RS 4", ".nf", _code(example["name"]), ".fi", ".RE")][1:]
     others = [f"heaptape-{verb}" for verb in table["see_also"]] or []
     see_also = sorted({"heaptape", *others} - {name})
-    lines = [f'.TH {name.upper()} 1 {date} "heaptape {version}" "User Commands"',
+    lines = [f'.TH {name.upper()} 1 {date} "heaptape {version}" "User Commands"', ".nh", ".ad l",
              ".SH NAME", f"{_code(name)} \\- {table['summary']}", *_section("SYNOPSIS", synopsis),
              *_section("DESCRIPTION", _paragraphs(table["description"], table["notes"])),
              *_section("VERBS", _items(table.get("commands", []))), *_section("OPTIONS", options),

@@ -63,7 +63,7 @@ static const struct argp_option table[] = {
      "for its recorded time; xN: N times as fast, and the allocator's clock shows the trace's time; or a pace for each "
      "pass (default: virtual)", 0},
     {"thp", KEY_THP, "never|madvise|always", 0,
-     "Use transparent huge pages so, as far as the kernel lets one process choose (default: as the system has it)", 0},
+     "Set the mode of transparent huge pages for what is measured, as far as the kernel lets one process choose (default: as the system has it)", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "Let a thread be so far ahead of the slowest, in trace time, 100000 at least (default: 10000000 in the time pass, "
      "1000000 in the memory pass)", 0},
@@ -130,7 +130,7 @@ const struct ht_page ht_page_replay = {
     .statuses = (const struct ht_fact[]){{"0", "Done"},
                                          {"1", "A run failed"},
                                          {"2", "Wrong usage"},
-                                         {"3", "The trace is damaged, cut short, or none"},
+                                         {"3", "The trace is damaged, cut short, or of another format"},
                                          {"4", "A condition of --fail-if holds"},
                                          {"5", "A condition stayed undecided, and none holds"},
                                          {0}},
