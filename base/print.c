@@ -1,5 +1,6 @@
 #include "print.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -88,14 +89,17 @@ static size_t count(const char *text, int byte) {
     return found;
 }
 
-void ht_print_with(FILE *out, const char *format, va_list arguments) {
+void ht_print(FILE *out, const char *format, ...) {
+    va_list arguments;
     char *marked = strdup(format), *text = NULL;
     if (!marked) return;
     for (char *at = marked; *at; at++)
         if (*at == '\n') *at = (char)NEWLINE;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    va_start(arguments, format);
     int length = vasprintf(&text, marked, arguments);
+    va_end(arguments);
 #pragma GCC diagnostic pop
     // Where an argument has that byte too, only the last line ends.
     bool has_marks = length >= 0 && count(text, NEWLINE) == count(format, '\n');
@@ -104,11 +108,4 @@ void ht_print_with(FILE *out, const char *format, va_list arguments) {
     if (length >= 0) put(out, text, has_marks, ends);
     if (length >= 0) free(text);
     free(marked);
-}
-
-void ht_print(FILE *out, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    ht_print_with(out, format, arguments);
-    va_end(arguments);
 }

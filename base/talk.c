@@ -69,11 +69,15 @@ bool ht_progress_due(struct ht_progress *progress) {
 }
 
 void ht_progress_draw(struct ht_progress *progress, const char *format, ...) {
+    // What goes on in a second line could not be erased.
+    char text[256];
+    size_t columns = (size_t)ht_terminal_columns(stderr);
     va_list arguments;
     va_start(arguments, format);
-    fputs("\r\033[K", stderr);
-    ht_print_with(stderr, format, arguments);
+    vsnprintf(text, columns && columns < sizeof text ? columns : sizeof text, format, arguments);
     va_end(arguments);
+    fputs("\r\033[K", stderr);
+    ht_print(stderr, "%s", text);
     fflush(stderr);
     progress->drawn = true;
     progress->drawn_s = ht_now_s();

@@ -28,8 +28,8 @@ def _code(words: str) -> str:
 
 
 def _argument(words: str) -> str:
-    """Words in capitals are to be replaced."""
-    return re.sub(r"[A-Z][A-Z_]+|\bN\b", lambda found: f"\\fI{found[0]}\\fR", _code(words))
+    """Words in capitals are to be replaced; a line may end behind |."""
+    return re.sub(r"[A-Z][A-Z_]+|\bN\b", lambda found: f"\\fI{found[0]}\\fR", _code(words)).replace("|", "|\\:")
 
 
 def _head(option: dict[str, str]) -> str:

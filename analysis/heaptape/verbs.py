@@ -15,6 +15,7 @@ import pandas as pd
 
 from .base.errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
 from .base.printable import printable
+from .base.progress import ProgressLine
 from .report.html import write_report
 from .report.table import comparison_csv, comparison_markdown, comparison_object, print_comparison
 from .results.comparison import experiments
@@ -109,24 +110,18 @@ def _say_conditions(summaries: list[Summary], judged: list[list[Judged]], failed
     return EXIT_HOLDS if HOLDS in outcomes else EXIT_UNDECIDED if UNDECIDED in outcomes else 0
 
 
-class _Progress:
-    """A line on stderr, redrawn about six times a second from the first second on, and only on a terminal."""
+class _Progress(ProgressLine):
+    """Redrawn about six times a second from the first second on."""
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: bool) -> None:
+        super().__init__(wanted)
         self._due = time.monotonic() + 1
-        self._drawn = False
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
-        if now < self._due or not sys.stderr.isatty():
-            return
-        print(f"\r\x1b[K{100 * done // max(total, 1):3d} %  {done:,} events", end="", file=sys.stderr, flush=True)
-        self._due, self._drawn = now + 1 / 6, True
-
-    def end(self) -> None:
-        """Leave the line empty."""
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        if now >= self._due:
+            self.show(f"{100 * done // max(total, 1):3d} %  {done:,} events")
+            self._due = now + 1 / 6
 
 
 def run_export(options: argparse.Namespace) -> None:
@@ -137,9 +132,9 @@ def run_export(options: argparse.Namespace) -> None:
 
     folder = options.output or str(Path(options.trace).with_suffix(".parquet"))
     with read_trace(options.trace) as trace:
-        progress = _Progress()
+        progress = _Progress(not options.quiet)
         try:
-            paths = export_parquet(trace, folder, None if options.quiet else progress)
+            paths = export_parquet(trace, folder, progress)
         finally:
             progress.end()
         if trace.truncated:

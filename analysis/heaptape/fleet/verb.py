@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base.errors import HeaptapeError, UsageError
 from ..base.printable import printable
+from ..base.progress import ProgressLine
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -90,7 +91,7 @@ class _Talk:
     def __init__(self, total: int, quiet: bool) -> None:
         self._total, self._quiet, self._done = total, quiet, 0
         self._start = time.monotonic()
-        self._drawn = False
+        self._line = ProgressLine(not quiet)
 
     def say(self, text: str) -> None:
         """Say what is good to know."""
@@ -105,15 +106,9 @@ class _Talk:
     def advance(self, unit: Unit) -> None:
         """A unit has ended."""
         self._done += 1
-        if self._quiet or not sys.stderr.isatty():
-            return
         left_s = (time.monotonic() - self._start) / self._done * (self._total - self._done)
-        print(f"\r\x1b[K{self._done} of {self._total} rounds ({printable(str(unit))}); about {left_s / 60:.0f} min left", end="",
-              file=sys.stderr, flush=True)
-        self._drawn = True
+        self._line.show(f"{self._done} of {self._total} rounds ({unit}); about {left_s / 60:.0f} min left")
 
     def end(self) -> None:
         """Leave the line of progress empty."""
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        self._drawn = False
+        self._line.end()
