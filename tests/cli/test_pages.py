@@ -59,6 +59,7 @@ def test_tables_need_no_package(repository: Path, tables: list[Table]) -> None:
 
 def test_texts_are_alike(tables: list[Table]) -> None:
     for table in tables:
+        assert json.dumps(table, ensure_ascii=False).isascii()  # whatever the terminal
         assert table["examples"] and table["statuses"] and table["description"].endswith(".")
         for option in table["options"]:
             text = option["help"]
