@@ -35,29 +35,30 @@ def read_tables(heaptape: list[str]) -> list[dict[str, Any]]:
     return [front_end, *sorted(verbs, key=lambda verb: order.index(verb["name"]))]
 
 
-def _rows(heads: tuple[str, str], rows: list[tuple[str, str]]) -> str:
-    cells = [(f"`{name}`".replace("|", "\\|"), words.replace("|", "\\|").replace("<", "\\<").replace("*", "\\*")) for name, words in rows]
-    return f"\n| {heads[0]} | {heads[1]} |\n| --- | --- |\n" + "".join(f"| {name} | {words} |\n" for name, words in cells)
+def _items(title: str, facts: list[dict[str, str]]) -> str:
+    marks = str.maketrans({mark: f"\\{mark}" for mark in "*<_"})
+    return f"\n{title}:\n\n" * bool(facts) + "".join(f"- `{fact['name']}`: {fact['help'].translate(marks)}\n" for fact in facts)
 
 
-def _section(table: dict[str, Any]) -> str:
+def _section(table: dict[str, Any], usual: dict[str, Any]) -> str:
     name = f"heaptape {table['name']}".rstrip()
+    options = [{"name": man_pages.option_head(option), "help": option["help"]} for option in table["options"]
+               if table is usual or option not in usual["options"]]
+    statuses = [fact for fact in table["statuses"] if table is usual or fact not in usual["statuses"]]
     text = f"\n## {name}\n" + "".join(f"    {name} [OPTION...] {line}\n" for line in table["usage"])
     text += "".join(f"\n{paragraph}\n" for part in ("description", "notes") for paragraph in table[part].split("\n") if paragraph)
-    text += _rows(("option", "meaning"), [(man_pages.option_head(option), option["help"]) for option in table["options"]])
-    for title, key in (("file", "files"), ("variable", "environment"), ("exit status", "statuses")):
-        text += _rows((title, "meaning"), [(fact["name"], fact["help"]) for fact in table[key]]) if table[key] else ""
+    text += _items("Options", options) + _items("Files", table["files"]) + _items("Environment", table["environment"])
     links = ", ".join(f"[{verb}](#heaptape-{verb})" for verb in table["see_also"])
-    return text + (f"\nSee also {links}.\n" if links else "")
+    return text + _items("Exit status", statuses) + f"\nSee also {links}.\n" * bool(links)
 
 
 def markdown(tables: list[dict[str, Any]]) -> str:
-    """The reference, one page."""
-    links = "".join(f"| [{table['name']}](#heaptape-{table['name']}) | {table['summary']} |\n" for table in tables[1:])
+    """The reference, one page. What all verbs have is in the program's own section alone."""
+    links = "".join(f"- [{table['name']}](#heaptape-{table['name']}): {table['summary']}\n" for table in tables[1:])
     examples = "".join(f"{example['name']}   # {example['help']}\n" for table in tables[1:] for example in table["examples"])
-    return ("# Commands\n\nWhat `heaptape VERB --help` prints. Written by `cli/pages.py --markdown docs/reference/commands.md` from the option "
-            f"tables: change those.\n\n| verb | what it is for |\n| --- | --- |\n{links}"
-            f"\n## By example\n```sh\n{examples}```\n" + "".join(map(_section, tables)))
+    return ("# Commands\n\nWhat `heaptape VERB --help` prints, but for the options and exit statuses that all verbs have: they are "
+            "[heaptape's](#heaptape). `cli/pages.py --markdown docs/reference/commands.md` writes this page from the option tables.\n"
+            f"\n{links}\n## By example\n```sh\n{examples}```\n{''.join(_section(table, tables[0]) for table in tables)}")
 
 
 def main() -> None:

@@ -25,8 +25,14 @@ NO_DEFAULT = {"--pid", "--member", "--wrap", "--fail-if", "--start", "--load", "
 
 
 @pytest.fixture(scope="module")
-def tables(tools: Tools) -> list[Table]:
-    done = run([tools.heaptape, "help", "--json"])
+def package(repository: Path) -> dict[str, str]:
+    """The tree's, not the one that is installed."""
+    return {"PYTHONPATH": str(repository / "analysis")}
+
+
+@pytest.fixture(scope="module")
+def tables(tools: Tools, package: dict[str, str]) -> list[Table]:
+    done = run([tools.heaptape, "help", "--json"], env=package)
     assert done.returncode == 0 and done.stderr == b""
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -44,16 +50,16 @@ def test_a_table_for_each_verb(tables: list[Table]) -> None:
     assert tables[0]["knobs"]["glibc"]
 
 
-def test_help_is_printed_from_the_tables(tools: Tools, tables: list[Table]) -> None:
+def test_help_is_printed_from_the_tables(tools: Tools, package: dict[str, str], tables: list[Table]) -> None:
     """In C as in Python, so that both look alike, and that the tables have all of it."""
     for number, table in enumerate(tables):
         name, columns = f"heaptape {table['name']}".rstrip(), (80, 47, 131)[number % 3]
-        done = run([tools.heaptape, *name.split()[1:], "--help"], env={"COLUMNS": str(columns)})
+        done = run([tools.heaptape, *name.split()[1:], "--help"], env=package | {"COLUMNS": str(columns)})
         assert done.stdout.decode() == help_text(table, name, columns)
 
 
-def test_tables_need_no_package(repository: Path, tables: list[Table]) -> None:
-    done = run([sys.executable, "-S", "-m", "heaptape", "help", "--json"], env={"PYTHONPATH": str(repository / "analysis")})
+def test_tables_need_no_package(package: dict[str, str], tables: list[Table]) -> None:
+    done = run([sys.executable, "-S", "-m", "heaptape", "help", "--json"], env=package)
     assert [json.loads(line) for line in done.stdout.splitlines()] == tables[-7:]
 
 
@@ -75,12 +81,12 @@ def test_every_option_is_everywhere(repository: Path, tables: list[Table], pages
     for table in tables[1:]:
         verb = table["name"]
         man = (pages / "man" / f"heaptape-{verb}.1").read_text()
-        section = reference.partition(f"\n## heaptape {verb}\n")[2].partition("\n## ")[0]
+        section, usual = (reference.partition(f"\n## {name}\n")[2].partition("\n## ")[0] for name in (f"heaptape {verb}", "heaptape"))
         case = {"bash": re.findall(rf"^ +{verb}\) .*", bash, re.MULTILINE)[0],
                 "zsh": zsh.partition(f"\n    {verb}) _arguments")[2].partition(";;\n")[0]}
         for option in table["options"]:
             long = option["long"]
-            assert f"`{option_head(option).strip()}`".replace("|", "\\|") in section
+            assert f"- `{option_head(option).strip()}`: " in (usual if option in tables[0]["options"] else section)
             assert "\\fB\\-\\-" + long.replace("-", "\\-") + "\\fR" in man
             assert all(f"--{long}" in text for text in case.values())
             assert re.search(rf"__fish_seen_subcommand_from {verb}' (-s . )?-l {long}\b", fish)

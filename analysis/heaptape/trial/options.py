@@ -19,7 +19,7 @@ def parser() -> VerbParser:
         see_also=["record", "replay", "report"],
         examples=[("heaptape try -- ./app --its options", "A program that ends by itself"),
                   ("heaptape try --seconds 60 -- ./server", "A server, for a minute"),
-                  ("heaptape try --alloc glibc,/opt/lib/libfoo.so -- ./app", "Under allocators of one's choice")],
+                  ("heaptape try --alloc glibc,/opt/lib/libfoo.so -- ./app", "Under chosen allocators")],
         statuses=[("0", "There is an answer"), ("1", "The recording or a replay failed"), ("2", "Wrong usage")])
     trial.add_argument("command", nargs="+", metavar="COMMAND")
     for name, words in (("--alloc", "Compare these, as replay --alloc does (default: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc and "
