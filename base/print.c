@@ -72,9 +72,9 @@ static void put(FILE *out, const char *text, bool has_marks, bool ends) {
         uint32_t character = character_at(at, &bytes);
         if (has_marks && *at == NEWLINE) put_byte(&piece, '\n');
         else if (!bytes || (bytes == 1 && is_dangerous(character))) put_escaped(&piece, 'x', 2, *at);
-        else if (is_dangerous(character)) put_escaped(&piece, 'u', 4, character);
         else if (ascii_only && character > 0xffff) put_escaped(&piece, 'U', 8, character);
-        else if (ascii_only && character > 0xff) put_escaped(&piece, 'u', 4, character);
+        else if (is_dangerous(character) || (ascii_only && character > 0xff))
+            put_escaped(&piece, 'u', 4, character);
         else if (ascii_only && character > 0x7f) put_escaped(&piece, 'x', 2, character);
         else memcpy(room_for(&piece, bytes), at, bytes);
         at += bytes ? bytes : 1;

@@ -11,7 +11,8 @@ enum {
     HELP_COLUMN = 29,
     WIDTH_MAX = 100,
     COMMAND_COLUMN = 13,
-    LIST_COLUMN = 6, STATUS_COLUMN = 9,
+    LIST_COLUMN = 6,
+    STATUS_COLUMN = 9,
     HEAD_BYTES = 200
 };
 

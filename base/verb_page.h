@@ -24,8 +24,8 @@ struct ht_page {
     const char *see_also;  // verbs, with blanks between
 };
 
-#define HT_USUAL_STATUSES                                 \
-    {"0", "Done"}, {"1", "Failed"}, {"2", "Wrong usage"}, \
+#define HT_USUAL_STATUSES                                                                                    \
+    {"0", "Done"}, {"1", "Failed"}, {"2", "Wrong usage"},                                                    \
         {"3", "The input is damaged, cut short, or of another format"}
 
 // -h, --usage and -V, which every verb has behind its own.

@@ -39,9 +39,10 @@ bool ht_idle_ends(struct ht_trace_reader *reader, const char *path, uint64_t end
     double begin_s = (double)begin_ns / 1e9, rest_s = (double)(end_ns - last_ns) / 1e9;
     if (first && last) snprintf(idle, sizeof idle, "first %.1f s and the last %.1f s", begin_s, rest_s);
     else snprintf(idle, sizeof idle, "%s %.1f s", first ? "first" : "last", first ? begin_s : rest_s);
+    uint64_t from_ms = begin_ns / millisecond_ns, to_ms = last_ns / millisecond_ns + 1;
     // To the millisecond, so that no call of the busy time is lost.
-    if (first) snprintf(from, sizeof from, " --from-time %.3fs", (double)(begin_ns / millisecond_ns) / 1e3);
-    if (last) snprintf(to, sizeof to, " --to-time %.3fs", (double)(last_ns / millisecond_ns + 1) / 1e3);
+    if (first) snprintf(from, sizeof from, " --from-time %.3fs", (double)from_ms / 1e3);
+    if (last) snprintf(to, sizeof to, " --to-time %.3fs", (double)to_ms / 1e3);
     snprintf(words, HT_IDLE_ENDS_BYTES,
              "the %s of %.1f s have hardly any calls; without them: heaptape slice %s -o busy.bin%s%s", idle,
              (double)end_ns / 1e9, path, from, to);
