@@ -31,8 +31,9 @@ struct ht_knob {
     const char *standard;     // its value when nobody sets it, as the allocator's documentation says it
     // The environment variable that sets it; NULL: one of those that go into the kind's knobs_variable.
     const char *variable;
-    const char *spelled;       // in its variable or in that list; NULL: as name
-    const char *ending;        // behind its value there, such as K for values that count KiB; NULL: nothing
+    const char *spelled;  // in its variable or in that list; NULL: as name
+    const char *ending;   // behind its value there, such as K for values that count KiB; NULL: nothing
+    const char *also;     // variables that older versions or manuals name for it, with | between; NULL: none
     const char *since, *last;  // versions that have it; NULL: any
     bool rounded;              // the allocator may make another value of it
     // Where a search for good values goes; both 0: all of the range.

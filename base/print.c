@@ -1,5 +1,6 @@
 #include "print.h"
 
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -26,6 +27,12 @@ static bool is_dangerous(uint32_t character) {
     return character < 0x20 || (character >= 0x7f && character < 0xa0) || character == 0x61c ||
            character == 0x200e || character == 0x200f || (character >= 0x2028 && character <= 0x202e) ||
            (character >= 0x2066 && character <= 0x2069);
+}
+
+// Who asks for the C locale by name gets ASCII, as from the Python verbs.
+static bool is_ascii_only(void) {
+    const char *locale = getenv("LC_ALL");
+    return locale && (!strcmp(locale, "C") || !strcmp(locale, "POSIX"));
 }
 
 // Standard error has no buffer: each character would be a write of its own, and another process's line could come in
@@ -59,12 +66,16 @@ static void put_escaped(struct piece *piece, char kind, unsigned digits, uint32_
 static void put(FILE *out, const char *text, bool has_marks, bool ends) {
     struct piece piece = {.out = out, .used = 0};
     const unsigned char *at = (const unsigned char *)text;
+    bool ascii_only = is_ascii_only();
     while (*at) {
         unsigned bytes;
         uint32_t character = character_at(at, &bytes);
         if (has_marks && *at == NEWLINE) put_byte(&piece, '\n');
         else if (!bytes || (bytes == 1 && is_dangerous(character))) put_escaped(&piece, 'x', 2, *at);
-        else if (is_dangerous(character)) put_escaped(&piece, 'u', 4, character);
+        else if (ascii_only && character > 0xffff) put_escaped(&piece, 'U', 8, character);
+        else if (is_dangerous(character) || (ascii_only && character > 0xff))
+            put_escaped(&piece, 'u', 4, character);
+        else if (ascii_only && character > 0x7f) put_escaped(&piece, 'x', 2, character);
         else memcpy(room_for(&piece, bytes), at, bytes);
         at += bytes ? bytes : 1;
     }
@@ -78,14 +89,17 @@ static size_t count(const char *text, int byte) {
     return found;
 }
 
-void ht_print_with(FILE *out, const char *format, va_list arguments) {
+void ht_print(FILE *out, const char *format, ...) {
+    va_list arguments;
     char *marked = strdup(format), *text = NULL;
     if (!marked) return;
     for (char *at = marked; *at; at++)
         if (*at == '\n') *at = (char)NEWLINE;
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    va_start(arguments, format);
     int length = vasprintf(&text, marked, arguments);
+    va_end(arguments);
 #pragma GCC diagnostic pop
     // Where an argument has that byte too, only the last line ends.
     bool has_marks = length >= 0 && count(text, NEWLINE) == count(format, '\n');
@@ -94,11 +108,4 @@ void ht_print_with(FILE *out, const char *format, va_list arguments) {
     if (length >= 0) put(out, text, has_marks, ends);
     if (length >= 0) free(text);
     free(marked);
-}
-
-void ht_print(FILE *out, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    ht_print_with(out, format, arguments);
-    va_end(arguments);
 }

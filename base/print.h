@@ -4,13 +4,12 @@
 #ifndef HEAPTAPE_PRINT_H
 #define HEAPTAPE_PRINT_H
 
-#include <stdarg.h>
 #include <stdio.h>
 
 // Prints like fprintf, but that only the format itself can begin a new line. What else could lead a terminal
 // or a reader astray is printed in letters: control characters as \x1b, those beyond ASCII, those that turn
-// the text's direction and the ends of lines and paragraphs as \u202e, bytes that are no UTF-8 as \xff.
+// the text's direction and the ends of lines and paragraphs as \u202e, bytes that are no UTF-8 as \xff;
+// under LC_ALL=C all that is beyond ASCII.
 void ht_print(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void ht_print_with(FILE *out, const char *format, va_list arguments) __attribute__((format(printf, 2, 0)));
 
 #endif

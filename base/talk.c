@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,6 +32,14 @@ const char *ht_bytes(char text[32], double bytes) {
     }
     snprintf(text, 32, unit == 0 ? "%.0f %s" : bytes < 9.95 ? "%.2f %s" : "%.1f %s", bytes, units[unit]);
     return text;
+}
+
+int ht_terminal_columns(FILE *out) {
+    const char *text = getenv("COLUMNS");
+    struct winsize size;
+    int columns = text ? atoi(text) : 0;
+    if (columns > 0) return columns;
+    return isatty(fileno(out)) && !ioctl(fileno(out), TIOCGWINSZ, &size) ? size.ws_col : 0;
 }
 
 int ht_complain(const char *program, const struct ht_error *error) {
@@ -59,11 +69,15 @@ bool ht_progress_due(struct ht_progress *progress) {
 }
 
 void ht_progress_draw(struct ht_progress *progress, const char *format, ...) {
+    // What goes on in a second line could not be erased.
+    char text[256];
+    size_t columns = (size_t)ht_terminal_columns(stderr);
     va_list arguments;
     va_start(arguments, format);
-    fputs("\r\033[K", stderr);
-    ht_print_with(stderr, format, arguments);
+    vsnprintf(text, columns && columns < sizeof text ? columns : sizeof text, format, arguments);
     va_end(arguments);
+    fputs("\r\033[K", stderr);
+    ht_print(stderr, "%s", text);
     fflush(stderr);
     progress->drawn = true;
     progress->drawn_s = ht_now_s();

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "error.h"
 
@@ -12,6 +13,9 @@
 const char *ht_grouped(char text[32], uint64_t number);
 // "5.4 MB": decimal units, three figures.
 const char *ht_bytes(char text[32], double bytes);
+
+// How wide what is printed there may be: $COLUMNS, else the terminal's width; 0 where nothing is to be folded.
+int ht_terminal_columns(FILE *out);
 
 // Prints "PROGRAM: MESSAGE" and returns the error's status.
 int ht_complain(const char *program, const struct ht_error *error);

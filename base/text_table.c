@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "print.h"
+#include "talk.h"
+
+// Columns for what is folded; where there are fewer, nothing is.
+enum { FOLDED_MIN = 12 };
 
 void ht_table_add(struct ht_text_table *table, const char *const *cells) {
     assert(table->rows < HT_TABLE_ROWS_MAX);
@@ -20,6 +24,25 @@ static size_t used_columns(const struct ht_text_table *table, size_t row) {
     return used;
 }
 
+// Where the terminal ends, the words of a last cell go on in the next line, below its beginning. room: columns for it; 0:
+// any number.
+static void print_last(FILE *out, const char *cell, int indent, int room) {
+    int used = 0;
+    for (const char *at = cell; *at; at += *at == ' ') {
+        int length = (int)strcspn(at, " ");
+        if (used && room && used + 1 + length > room) {
+            fprintf(out, "\n%*s", indent, "");
+            used = 0;
+        } else if (at > cell) {
+            fputc(' ', out);
+            used++;
+        }
+        ht_print(out, "%.*s", length, at);
+        used += length;
+        at += length;
+    }
+}
+
 void ht_table_print(FILE *out, const struct ht_text_table *table) {
     int widths[HT_TABLE_COLUMNS_MAX] = {0};
     for (size_t row = 0; row < table->rows; row++) {
@@ -28,6 +51,10 @@ void ht_table_print(FILE *out, const struct ht_text_table *table) {
             if (width > widths[i]) widths[i] = width;
         }
     }
+    size_t columns = strlen(table->alignments);
+    int before = 2 * (int)(columns - 1), room;
+    for (size_t i = 0; i + 1 < columns; i++) before += widths[i];
+    room = ht_terminal_columns(out) - before;
     for (size_t row = 0; row < table->rows; row++) {
         size_t used = used_columns(table, row);
         for (size_t i = 0; i < used; i++) {
@@ -35,7 +62,7 @@ void ht_table_print(FILE *out, const struct ht_text_table *table) {
             if (i) fputs("  ", out);
             if (table->alignments[i] == 'r') ht_print(out, "%*s", widths[i], cell);
             else if (i + 1 < used) ht_print(out, "%-*s", widths[i], cell);
-            else fputs(cell, out);
+            else print_last(out, cell, before, i + 1 == columns && room >= FOLDED_MIN ? room : 0);
         }
         fputc('\n', out);
     }

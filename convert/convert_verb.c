@@ -14,6 +14,7 @@
 #include "import_run.h"
 #include "option_values.h"
 #include "print.h"
+#include "shell_log.h"
 #include "talk.h"
 #include "verbs.h"
 
@@ -44,39 +45,31 @@ static const char RAW_FORMAT[] = "heaptape";
 
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0,
-     "Write the trace to FILE, or into the folder FILE; - is standard output (default: beside the input, "
-     ".bin for .mraw)",
+     "Write the trace to FILE, or into the folder FILE; - is standard output (default: beside the input, .bin for "
+     ".mraw)",
      0},
-    {"level", 'l', "LEVEL", 0, "Compression: fast, default or max", 0},
+    {"level", 'l', "fast|default|max", 0, "Compress so much (default: default)", 0},
     {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default: 32)", 0},
     {"parent", 'p', "FILE", 0,
-     "For the log of a forked process: its parent's log, which tells what it inherited (default: looked for "
-     "beside RAW)",
-     0},
-    {"no-parent", OPTION_NO_PARENT, NULL, 0, "Go without the parent's log: inherited blocks are unknown", 0},
+     "The log of the parent, which has what a forked process inherited (default: looked for beside RAW)", 0},
+    {"no-parent", OPTION_NO_PARENT, NULL, 0, "Use no parent's log: inherited blocks are unknown", 0},
     {"follow", OPTION_FOLLOW, NULL, 0,
-     "Convert a raw log beside the program that writes it, punching holes where it was read; goes on where "
-     "an earlier "
-     "one "
+     "Convert a raw log while the program writes it, and punch holes where it was read; continues a conversion that "
      "was stopped",
      0},
-    {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: leave the log as it is", 0},
+    {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: punch no holes", 0},
     {"checkpoint", OPTION_CHECKPOINT, "SIZE", 0,
-     "With --follow: keep what another process needs to go on, and punch holes, every SIZE of the log, in "
-     "MiB "
-     "unless it says otherwise (default 64M)",
+     "With --follow: keep what is needed to continue, and punch holes, every SIZE of the log, in MiB without a unit "
+     "(default: 64M)",
      0},
-    {"from", OPTION_FROM, "FORMAT", 0,
-     "What the input is (default: by its first bytes): heaptape, malloc_wrap, malloc_wrap_raw, android, "
-     "logalloc, trace_utils, wl, rep or mtrace",
-     0},
-    {"to", OPTION_TO, "FORMAT", 0,
-     "Write FORMAT instead of a trace: " EXPORT_NAMES "; the input may be a trace", 0},
-    {"lenient", OPTION_LENIENT, NULL, 0,
-     "Pass over and count what does not parse in another recorder's trace", 0},
+    {"from", OPTION_FROM, "heaptape|malloc_wrap|malloc_wrap_raw|android|logalloc|trace_utils|wl|rep|mtrace",
+     0, "The format of the input (default: by its first bytes)", 0},
+    {"to", OPTION_TO, "malloc_wrap|android|rep", 0,
+     "Write this format instead of a trace; the input may be a trace (default: a trace)", 0},
+    {"lenient", OPTION_LENIENT, NULL, 0, "Skip and count what does not parse in another recorder's trace", 0},
     {"pid", OPTION_PID, "PID", 0, "Of a trace of several processes, take this one", 0},
     {"member", OPTION_MEMBER, "NAME", 0, "Of a zip with several files, take this one", 0},
-    {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
+    {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
 
 static uint64_t read_number(struct argp_state *state, const char *option, const char *value, uint64_t least,
@@ -168,15 +161,28 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    option_table,
-    parse_option,
-    "RAW...",
-    "Turn the raw log RAW into a trace; or another recorder's trace, packed or in a zip as it may be. - is "
-    "standard input. Each RAW makes a trace of its own.\v"
-    "The trace of a forked process begins with the blocks that it inherited, if its parent's log is there.",
-    NULL,
-    NULL,
-    NULL};
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "RAW...",
+    .doc =
+        "Turn the raw log RAW into a trace; or another recorder's trace, compressed or in a zip. - is standard "
+        "input. Each RAW makes a trace of its own."
+        "\vThe trace of a forked process begins with the blocks that it inherited, if its parent's log is there."};
+
+const struct ht_page ht_page_convert = {
+    .name = "convert",
+    .argp = &parser,
+    .examples =
+        (const struct ht_fact[]){
+            {"heaptape convert logs/malloc-footprint.4711.mraw -o app.bin", "Make a trace of a raw log"},
+            {"heaptape convert --follow logs/malloc-footprint.4711.mraw",
+             "While the program runs, with little disk"},
+            {"heaptape convert systemui.zip", "Another recorder's trace; writes systemui.bin"},
+            {"heaptape convert app.bin --to android", "For another replayer"},
+            {0}},
+    .environment = (const struct ht_fact[]){{"TMPDIR", "For what is unpacked meanwhile"}, {0}},
+    .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
+    .see_also = "record info replay"};
 
 static int complain(const char *path, const char *what) {
     ht_print(stderr, "heaptape convert: %s: %s\n", path, what);
@@ -254,6 +260,7 @@ static int convert_one(const struct options *options, const char *input, const c
     if (request.follow) return follow_run(&request);
     int status = options->to ? export_through_trace(options, &request, raw, &error)
                              : convert_to_trace(options, &request, raw, &error);
+    if (!status && raw && options->count == 1 && !request.quiet) shell_log_say_better(input);
     return status ? ht_complain("heaptape convert", &error) : HT_EXIT_DONE;
 }
 
@@ -278,7 +285,7 @@ static int choose_outputs(const struct options *options, char **outputs) {
 
 int ht_verb_convert(int argc, char **argv) {
     struct options options = {0};
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    ht_page_parse(&ht_page_convert, argc, argv, 0, &options);
     char **outputs = calloc(options.count, sizeof *outputs);
     if (!outputs) {
         ht_print(stderr, "heaptape convert: %s\n", strerror(ENOMEM));

@@ -32,14 +32,24 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 static const struct argp_child children[] = {{&trace_range_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
-    option_table,
-    parse_option,
-    "TRACE",
-    "Print every event of TRACE on a line: EVENT TIME_NS tTHREAD CALL. Objects are named by slot, as #N.\v"
-    "The second operand of an aligned allocation is the size, the first the alignment.",
-    children,
-    NULL,
-    NULL};
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "TRACE",
+    .doc =
+        "Print every event of TRACE on a line: EVENT TIME_NS tTHREAD CALL. Objects are named by slot, as #N."
+        "\vThe second operand of an aligned allocation is the size, the first the alignment.",
+    .children = children};
+
+const struct ht_page ht_page_dump = {
+    .name = "dump",
+    .argp = &parser,
+    .examples =
+        (const struct ht_fact[]){{"heaptape dump --to-event 100 app.bin", "Print the first hundred calls"},
+                                 {"heaptape dump --no-time --threads 0 app.bin > old.txt",
+                                  "Print what another dump can be compared with"},
+                                 {0}},
+    .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
+    .see_also = "slice stats"};
 
 static void print_object(const char *name, unsigned variant, uint32_t slot) {
     if (variant == HT_NULL) printf("%s(NULL", name);
@@ -123,7 +133,7 @@ static int dump(struct ht_trace_reader *reader, struct options *options, bool *w
 int ht_verb_dump(int argc, char **argv) {
     struct options options = {0};
     struct ht_error error;
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    ht_page_parse(&ht_page_dump, argc, argv, 0, &options);
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
     if (!reader) return ht_complain("heaptape dump", &error);
     bool whole;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "idle_ends.h"
 #include "print.h"
 #include "talk.h"
 #include "trace_argument.h"
@@ -24,8 +25,19 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     }
 }
 
-static const struct argp parser = {option_table, parse_option, "TRACE", "Say what TRACE holds.",
-                                   NULL,         NULL,         NULL};
+static const struct argp parser = {.options = option_table,
+                                   .parser = parse_option,
+                                   .args_doc = "TRACE",
+                                   .doc = "Print what TRACE holds: the program, its calls, its peaks."};
+
+const struct ht_page ht_page_info = {
+    .name = "info",
+    .argp = &parser,
+    .examples = (const struct ht_fact[]){{"heaptape info app.bin", "Print what was recorded"},
+                                         {"heaptape info --json app.bin", "The same for programs"},
+                                         {0}},
+    .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
+    .see_also = "stats slice dump"};
 
 static uint64_t number(const json_t *info, const char *key) {
     return (uint64_t)json_integer_value(json_object_get(info, key));
@@ -129,11 +141,14 @@ static void print_for_people(const json_t *info) {
 int ht_verb_info(int argc, char **argv) {
     struct options options = {0};
     struct ht_error error;
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    ht_page_parse(&ht_page_info, argc, argv, 0, &options);
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
     if (!reader) return ht_complain("heaptape info", &error);
     json_t *info = trace_json_info(reader, &error);
     bool truncated = info && ht_trace_truncated(reader);
+    char idle[HT_IDLE_ENDS_BYTES];
+    bool is_idle = info && !options.json && !truncated &&
+                   ht_idle_ends(reader, options.trace, number(info, "duration_ns"), idle);
     if (truncated) ht_trace_tell_truncated(reader, &error);
     ht_trace_close(reader);
     if (!info) return ht_complain("heaptape info", &error);
@@ -142,6 +157,7 @@ int ht_verb_info(int argc, char **argv) {
         putchar('\n');
     } else {
         print_for_people(info);
+        if (is_idle) ht_print(stdout, "%s\n", idle);
     }
     json_decref(info);
     return ht_stdout_status("heaptape info", truncated ? ht_complain("heaptape info", &error) : HT_EXIT_DONE);

@@ -20,7 +20,7 @@ struct options {
 
 static const struct argp_option option_table[] = {
     {"json", 'j', NULL, 0, "Print one JSON object", 0},
-    {"examples", 'n', "N", 0, "Show at most N examples of each finding (default 5)", 0},
+    {"examples", 'n', "N", 0, "Show at most N examples of each finding (default: 5)", 0},
     {0}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
@@ -40,20 +40,31 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    option_table,
-    parse_option,
-    "FILE",
-    "Look for defects in FILE, a trace or a raw log (.mraw).\v"
-    "Defects, which make the exit status 1: live blocks whose address was handed out again, blocks that go "
-    "back by another family than they came from (malloc, new, new[]), sized and aligned frees that give "
-    "another size or alignment than was asked for, alignments that are no power of two; in raw logs, which "
-    "have the addresses, also double frees, frees inside a live block, and blocks that overlap.\n"
-    "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, and what is live at "
-    "the "
-    "end.",
-    NULL,
-    NULL,
-    NULL};
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "FILE",
+    .doc =
+        "Look for defects in FILE, a trace or a raw log (.mraw)."
+        "\vDefects: live blocks whose address was handed out again, blocks that go back by another family than they "
+        "came from (malloc, new, new[]), sized and aligned frees that give another size or alignment than was asked "
+        "for, alignments that are no power of two; in raw logs, which have the addresses, also double frees, frees "
+        "inside a live block, and blocks that overlap.\n"
+        "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, and what is live at the "
+        "end."};
+
+const struct ht_page ht_page_lint = {
+    .name = "lint",
+    .argp = &parser,
+    .examples = (const struct ht_fact[]){{"heaptape lint logs/malloc-footprint.4711.mraw",
+                                          "Look for double frees and the like"},
+                                         {"heaptape lint --examples 20 app.bin", "Show more of each finding"},
+                                         {0}},
+    .statuses = (const struct ht_fact[]){{"0", "No defect was found"},
+                                         {"1", "Defects were found, or it failed"},
+                                         {"2", "Wrong usage"},
+                                         {"3", "The input is damaged, cut short, or of another format"},
+                                         {0}},
+    .see_also = "stats dump"};
 
 static int check_raw(struct lint *lint, const char *path, struct ht_error *error) {
     struct ht_raw_log log;
@@ -96,7 +107,7 @@ int ht_verb_lint(int argc, char **argv) {
     struct ht_error error;
     struct lint lint;
     bool cut = false;
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    ht_page_parse(&ht_page_lint, argc, argv, 0, &options);
     bool raw = convert_is_raw_log(options.file);
     if (!lint_init(&lint, raw, options.limit)) {
         ht_print(stderr, "heaptape lint: not enough memory\n");

@@ -20,8 +20,8 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"output", 'o', "FILE", 0, "Write the slice to FILE; - is standard output", 0},
-    {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0},
+    {"output", 'o', "FILE", 0, "Write the slice to FILE; - is standard output (required)", 0},
+    {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
@@ -40,16 +40,26 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 static const struct argp_child children[] = {{&trace_range_argp, 0, NULL, 0}, {0}};
 
 static const struct argp parser = {
-    option_table,
-    parse_option,
-    "TRACE",
-    "Cut a part out of TRACE, which is a trace again.\v"
-    "What is live at its start comes first, as inherited blocks; threads, slots, samples and totals are made "
-    "anew, and time begins at 0. With --threads, blocks that a left-out thread frees or reallocates end "
-    "there without a call, and those that come from a left-out thread are foreign.",
-    children,
-    NULL,
-    NULL};
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "TRACE",
+    .doc =
+        "Cut a part out of TRACE, which is a trace again."
+        "\vWhat is live at its start comes first, as inherited blocks; threads, slots, samples and totals are made "
+        "anew, and time begins at 0. With --threads, blocks that a left-out thread frees or reallocates end there "
+        "without a call, and those that come from a left-out thread are foreign.",
+    .children = children};
+
+const struct ht_page ht_page_slice = {
+    .name = "slice",
+    .argp = &parser,
+    .examples = (const struct ht_fact[]){{"heaptape slice app.bin -o part.bin --from-time 2s --to-time 3s",
+                                          "Cut out a second, with what is live at its start"},
+                                         {"heaptape slice app.bin -o workers.bin --threads 3-6",
+                                          "Cut out the calls of some threads"},
+                                         {0}},
+    .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
+    .see_also = "info stats"};
 
 static void show_progress(void *context, uint64_t done, uint64_t total) {
     struct ht_progress *shown = context;
@@ -159,7 +169,7 @@ static int write_slice(struct options *options, struct ht_trace_reader *reader, 
 int ht_verb_slice(int argc, char **argv) {
     struct options options = {0};
     struct ht_error error;
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    ht_page_parse(&ht_page_slice, argc, argv, 0, &options);
     const char *wrong = convert_overwrites(options.output, options.trace, NULL, 0);
     if (wrong) {
         ht_print(stderr, "heaptape slice: %s: %s\n", options.output, wrong);

@@ -6,6 +6,7 @@
 #include "print.h"
 #include "stats_report.h"
 #include "talk.h"
+#include "text_table.h"
 
 enum { HOT_SIZES = 10, SHOWN_THREADS = 8 };
 
@@ -71,11 +72,20 @@ static void print_functions(const struct trace_stats *stats) {
                  ht_bytes(b, (double)stats->failed_largest_bytes));
 }
 
+// Its columns are as wide as what is in them, so that a terminal of 80 columns has room.
+static struct ht_text_table table;
+
+static void begin_table(const char *alignments, const char *const *heading) {
+    table = (struct ht_text_table){.alignments = alignments};
+    ht_table_add(&table, heading);
+    putchar('\n');
+}
+
 // Four classes to a line: one power of two.
 static void print_sizes(const struct trace_stats *stats) {
     char a[32], b[32], c[32], d[32], e[32], f[32];
-    ht_print(stdout, "\n%-22s %16s %8s %10s %8s %16s %10s\n", "size", "requests", "share", "bytes", "share",
-             "live at peak", "bytes");
+    begin_table("lrrrrrr",
+                (const char *[]){"size", "requests", "share", "bytes", "share", "at peak", "bytes"});
     for (unsigned first = 0; first < STATS_CLASSES; first += first ? 4 : 1) {
         struct stats_size_class sum = {0};
         unsigned last = first ? first + 3 : 0;
@@ -88,57 +98,69 @@ static void print_sizes(const struct trace_stats *stats) {
             sum.live_bytes += live_bytes;
         }
         if (!sum.requests && !sum.live) continue;
-        char span[64];
+        char span[80] = "  0";
         if (first)
-            snprintf(span, sizeof span, "%s to %s", ht_grouped(a, stats_class_lower(first)),
+            snprintf(span, sizeof span, "  %s to %s", ht_grouped(a, stats_class_lower(first)),
                      ht_grouped(b, stats_class_upper(last)));
-        else snprintf(span, sizeof span, "0");
-        ht_print(stdout, "  %-20s %16s %8s %10s %8s %16s %10s\n", span, ht_grouped(a, sum.requests),
-                 share(b, sum.requests, stats->requests), ht_bytes(c, (double)sum.bytes),
-                 share(d, sum.bytes, stats->allocated_bytes), ht_grouped(e, sum.live),
-                 ht_bytes(f, (double)sum.live_bytes));
+        ht_table_add(&table, (const char *[]){
+                                 span, ht_grouped(a, sum.requests), share(b, sum.requests, stats->requests),
+                                 ht_bytes(c, (double)sum.bytes), share(d, sum.bytes, stats->allocated_bytes),
+                                 ht_grouped(e, sum.live), ht_bytes(f, (double)sum.live_bytes)});
     }
+    ht_table_print(stdout, &table);
 }
 
 static void print_hot(const struct trace_stats *stats) {
     struct stats_hot_size hot[2][HOT_SIZES];
-    char a[32], b[32], c[32], d[32], e[32];
+    char a[32], b[32], c[32], d[32], e[32], f[32];
     size_t count = stats_hot_sizes(stats, false, hot[0], HOT_SIZES);
     if (!count || stats_hot_sizes(stats, true, hot[1], HOT_SIZES) != count) return;
-    ht_print(stdout, "\n%-16s %16s %8s     %-16s %10s %8s\n", "hottest sizes", "requests", "share",
-             "by bytes", "bytes", "share");
+    begin_table("rrrrrr",
+                (const char *[]){"hottest sizes", "requests", "share", "by bytes", "bytes", "share"});
     for (size_t i = 0; i < count; i++)
-        ht_print(stdout, "  %14s %16s %8s     %14s   %10s %8s\n", ht_grouped(a, hot[0][i].size),
-                 ht_grouped(b, hot[0][i].requests), share(c, hot[0][i].requests, stats->requests),
-                 ht_grouped(d, hot[1][i].size), ht_bytes(e, (double)(hot[1][i].size * hot[1][i].requests)),
-                 share((char[32]){0}, hot[1][i].size * hot[1][i].requests, stats->allocated_bytes));
+        ht_table_add(&table, (const char *[]){
+                                 ht_grouped(a, hot[0][i].size), ht_grouped(b, hot[0][i].requests),
+                                 share(c, hot[0][i].requests, stats->requests), ht_grouped(d, hot[1][i].size),
+                                 ht_bytes(e, (double)(hot[1][i].size * hot[1][i].requests)),
+                                 share(f, hot[1][i].size * hot[1][i].requests, stats->allocated_bytes)});
+    ht_table_print(stdout, &table);
     if (stats->uncounted_large)
         ht_print(stdout, "  %s requests of more than %d distinct large sizes are not among them\n",
                  ht_grouped(a, stats->uncounted_large), STATS_LARGE_SIZES_MAX);
 }
 
-static void print_lifetimes(const struct trace_stats *stats) {
-    char a[32], b[32], c[32], d[32], e[32], f[32], g[32];
-    if (stats->lifetimes) {
-        ht_print(stdout, "\n%-16s %16s   %s\n", "lifetime", "blocks",
-                 "in events: median, p90      in bytes asked for            in time");
-        for (unsigned band = 0; band < STATS_BANDS; band++) {
-            uint64_t blocks = 0;
-            for (unsigned i = 0; i < STATS_CLASSES; i++) blocks += stats->lifetime[STATS_EVENTS][band][i];
-            if (!blocks) continue;
-            bool open = band + 1 == STATS_BANDS;
-            ht_print(stdout, "  %-5s %9s %15s   ", open ? "above" : "up to",
-                     ht_grouped(a, stats_band_upper[open ? band - 1 : band]), ht_grouped(b, blocks));
-            ht_print(stdout, "%12s %12s   %11s %11s   %9s %9s\n",
-                     ht_grouped(a, stats_quantile(stats->lifetime[STATS_EVENTS][band], 0.5)),
-                     ht_grouped(b, stats_quantile(stats->lifetime[STATS_EVENTS][band], 0.9)),
-                     ht_bytes(c, (double)stats_quantile(stats->lifetime[STATS_BYTES][band], 0.5)),
-                     ht_bytes(d, (double)stats_quantile(stats->lifetime[STATS_BYTES][band], 0.9)),
-                     duration(e, stats_quantile(stats->lifetime[STATS_TIME][band], 0.5)),
-                     duration(f, stats_quantile(stats->lifetime[STATS_TIME][band], 0.9)));
+static void print_lifetime_bands(const struct trace_stats *stats) {
+    char upper[32], count[32], median[STATS_UNITS][32], high[STATS_UNITS][32];
+    begin_table("lrrrrrrr", (const char *[]){"lifetime", "blocks", "events", "", "bytes", "", "time", ""});
+    for (unsigned band = 0; band < STATS_BANDS; band++) {
+        uint64_t blocks = 0, quantile[STATS_UNITS][2];
+        for (unsigned i = 0; i < STATS_CLASSES; i++) blocks += stats->lifetime[STATS_EVENTS][band][i];
+        if (!blocks) continue;
+        for (unsigned unit = 0; unit < STATS_UNITS; unit++) {
+            quantile[unit][0] = stats_quantile(stats->lifetime[unit][band], 0.5);
+            quantile[unit][1] = stats_quantile(stats->lifetime[unit][band], 0.9);
         }
-        ht_print(stdout, "  %s of them ended within %d events\n",
-                 share(g, stats->short_lived, stats->lifetimes), STATS_SHORT_EVENTS);
+        bool open = band + 1 == STATS_BANDS;
+        char label[64];
+        snprintf(label, sizeof label, "  %s %s", open ? "above" : "up to",
+                 ht_grouped(upper, stats_band_upper[open ? band - 1 : band]));
+        ht_table_add(&table, (const char *[]){label, ht_grouped(count, blocks),
+                                              ht_grouped(median[STATS_EVENTS], quantile[STATS_EVENTS][0]),
+                                              ht_grouped(high[STATS_EVENTS], quantile[STATS_EVENTS][1]),
+                                              ht_bytes(median[STATS_BYTES], (double)quantile[STATS_BYTES][0]),
+                                              ht_bytes(high[STATS_BYTES], (double)quantile[STATS_BYTES][1]),
+                                              duration(median[STATS_TIME], quantile[STATS_TIME][0]),
+                                              duration(high[STATS_TIME], quantile[STATS_TIME][1])});
+    }
+    ht_table_print(stdout, &table);
+}
+
+static void print_lifetimes(const struct trace_stats *stats) {
+    char a[32], b[32];
+    if (stats->lifetimes) {
+        print_lifetime_bands(stats);
+        ht_print(stdout, "  (median and p90); %s of them ended within %d events\n",
+                 share(a, stats->short_lived, stats->lifetimes), STATS_SHORT_EVENTS);
     }
     ht_print(stdout, "%s%s blocks, %s, live at the end\n", stats->lifetimes ? "  " : "\n",
              ht_grouped(a, stats->live_objects), ht_bytes(b, (double)stats->live_bytes));
@@ -154,7 +176,11 @@ static const char *thread_label(char text[32], const struct trace_stats *stats, 
 static void print_threads(const struct trace_stats *stats) {
     char a[32], b[32];
     if (stats->facts.threads_count < 2) return;
+    enum { LABELS = 30, COLUMN = 12 };
+    int columns = ht_terminal_columns(stdout);
     unsigned shown = stats->columns - 1 < SHOWN_THREADS ? stats->columns - 1 : SHOWN_THREADS;
+    // With one more for all others.
+    while (columns && shown > 1 && LABELS + (int)(shown + 1) * COLUMN > columns) shown--;
     bool others = stats->others || stats->columns - 1 > shown;
     uint64_t frees[SHOWN_THREADS + 1][SHOWN_THREADS + 1] = {0};
     for (unsigned by = 0; by < stats->columns; by++)
@@ -182,11 +208,11 @@ static void print_ratios(const struct stats_reallocs *reallocs) {
         "half or less", "smaller",   "same",      "up to 1.125 x", "up to 1.25 x",
         "up to 1.5 x",  "up to 2 x", "up to 4 x", "up to 16 x",    "more"};
     char a[32], b[32], c[32], d[32];
-    ht_print(stdout, "  %-20s %16s %8s   %16s %8s\n", "new size to old", "reallocs", "share",
+    ht_print(stdout, "  %-20s %14s %8s   %16s %8s\n", "new size to old", "reallocs", "share",
              "last to first, blocks", "share");
     for (unsigned i = 0; i < STATS_RATIOS; i++)
         if (reallocs->ratio[i] || reallocs->chain_growth[i])
-            ht_print(stdout, "    %-18s %16s %8s   %21s %8s\n", name[i], ht_grouped(a, reallocs->ratio[i]),
+            ht_print(stdout, "    %-18s %14s %8s   %21s %8s\n", name[i], ht_grouped(a, reallocs->ratio[i]),
                      share(b, reallocs->ratio[i], reallocs->resized),
                      ht_grouped(c, reallocs->chain_growth[i]),
                      share(d, reallocs->chain_growth[i], reallocs->chains));
@@ -222,20 +248,28 @@ static void print_alignments(const struct trace_stats *stats) {
 }
 
 static void print_churn(const struct trace_stats *stats) {
-    char a[32], b[32], c[32], d[32], e[32], f[32];
-    ht_print(stdout, "\n%-12s %16s %16s %10s %10s %10s %10s\n", "from", "calls", "calls a second",
-             "allocated", "freed", "live, end", "peak");
+    char a[32], b[32], c[32], d[32], e[32], f[32], g[32], from[40];
+    begin_table("rrrrrrr", (const char *[]){"from", "calls", "calls a second", "allocated", "freed",
+                                            "live, end", "peak"});
     for (uint32_t i = 0; i < stats->points_used; i++) {
         const struct stats_point *point = &stats->point[i];
         uint64_t ns = stats->point_ns;
         if (i + 1 == stats->points_used && stats->duration_ns + 1 - i * ns < ns)
             ns = stats->duration_ns + 1 - i * ns;
-        ht_print(stdout, "  %10s %16s", duration(a, i * stats->point_ns), ht_grouped(b, point->calls));
-        ht_print(stdout, " %16s %10s %10s %10s %10s\n",
-                 ht_grouped(b, (uint64_t)((double)point->calls * 1e9 / (double)ns)),
-                 ht_bytes(c, (double)point->allocated_bytes), ht_bytes(d, (double)point->freed_bytes),
-                 ht_bytes(e, (double)point->live_end_bytes), ht_bytes(f, (double)point->live_peak_bytes));
+        if (table.rows == HT_TABLE_ROWS_MAX) {  // the next ones are aligned by themselves
+            ht_table_print(stdout, &table);
+            table.rows = 0;
+        }
+        snprintf(from, sizeof from, "  %s", duration(a, i * stats->point_ns));
+        ht_table_add(&table,
+                     (const char *[]){from, ht_grouped(b, point->calls),
+                                      ht_grouped(c, (uint64_t)((double)point->calls * 1e9 / (double)ns)),
+                                      ht_bytes(d, (double)point->allocated_bytes),
+                                      ht_bytes(e, (double)point->freed_bytes),
+                                      ht_bytes(f, (double)point->live_end_bytes),
+                                      ht_bytes(g, (double)point->live_peak_bytes)});
     }
+    ht_table_print(stdout, &table);
 }
 
 void stats_report_text(const struct trace_stats *stats, const json_t *context) {

@@ -17,7 +17,7 @@ enum { POINTS_TEXT = 20, POINTS_JSON = 200 };
 
 static const struct argp_option option_table[] = {
     {"json", 'j', NULL, 0, "Print one JSON object", 0},
-    {"points", 'p', "N", 0, "Tell at most N stretches of time apart (default 20; with --json 200)", 0},
+    {"points", 'p', "N", 0, "Divide the time into at most N parts (default: 20; 200 with --json)", 0},
     {0}};
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
@@ -37,15 +37,23 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    option_table,
-    parse_option,
-    "TRACE",
-    "Say what the program of TRACE does with its heap: sizes, lifetimes, threads, reallocs, churn.\v"
-    "Lifetimes and quantiles are counted in classes, four to a power of two, and reported by a class's upper "
-    "bound; docs/reference/tools.md explains every figure.",
-    NULL,
-    NULL,
-    NULL};
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "TRACE",
+    .doc =
+        "Print what the program of TRACE does with its heap: sizes, lifetimes, threads, reallocs, churn."
+        "\vLifetimes and quantiles are counted in classes, four to a power of two, and reported by a class's upper "
+        "bound."};
+
+const struct ht_page ht_page_stats = {
+    .name = "stats",
+    .argp = &parser,
+    .examples = (const struct ht_fact[]){{"heaptape stats app.bin", "Print tables"},
+                                         {"heaptape stats --json --points 1000 app.bin",
+                                          "For programs, in more steps of time"},
+                                         {0}},
+    .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
+    .see_also = "info slice lint"};
 
 // How long the trace is, from its totals; 0 if it has none.
 static uint64_t duration_of(struct ht_trace_reader *reader) {
@@ -83,7 +91,7 @@ static int report(struct ht_trace_reader *reader, const struct options *options,
 int ht_verb_stats(int argc, char **argv) {
     struct options options = {0};
     struct ht_error error;
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    ht_page_parse(&ht_page_stats, argc, argv, 0, &options);
     struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
     if (!reader) return ht_complain("heaptape stats", &error);
     int status = report(reader, &options, &error) ? ht_complain("heaptape stats", &error) : HT_EXIT_DONE;

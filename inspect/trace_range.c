@@ -10,11 +10,12 @@
 enum { FROM_TIME = 512, TO_TIME, FROM_EVENT, TO_EVENT, THREADS };
 
 static const struct argp_option option_table[] = {
-    {"from-time", FROM_TIME, "TIME", 0, "Begin at TIME since the trace's start, such as 1.5s or 250ms", 0},
-    {"to-time", TO_TIME, "TIME", 0, "End before TIME", 0},
-    {"from-event", FROM_EVENT, "N", 0, "Begin at event number N, as dump numbers them", 0},
-    {"to-event", TO_EVENT, "N", 0, "End before event number N", 0},
-    {"threads", THREADS, "LIST", 0, "Only the calls of these threads, such as 0,3-5", 0},
+    {"from-time", FROM_TIME, "TIME", 0,
+     "Begin at TIME since the trace's start, such as 1.5s or 250ms (default: 0)", 0},
+    {"to-time", TO_TIME, "TIME", 0, "End before TIME (default: the trace's end)", 0},
+    {"from-event", FROM_EVENT, "N", 0, "Begin at event number N, as dump numbers them (default: 0)", 0},
+    {"to-event", TO_EVENT, "N", 0, "End before event number N (default: the trace's end)", 0},
+    {"threads", THREADS, "LIST", 0, "Take only the calls of these threads, such as 0,3-5 (default: all)", 0},
     {0}};
 
 static uint64_t parse_time(const char *text, struct argp_state *state) {

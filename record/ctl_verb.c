@@ -26,8 +26,8 @@ struct options {
     bool quiet;
 };
 
-static const struct argp_option option_table[] = {
-    {"quiet", 'q', NULL, 0, "Say nothing unless something is wrong", 0}, {0}};
+static const struct argp_option option_table[] = {{"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
+                                                  {0}};
 
 static bool is_action(const char *word) {
     static const char *const actions[] = {"pause", "resume", "stop", "status"};
@@ -61,15 +61,27 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 }
 
 static const struct argp parser = {
-    option_table,
-    parse_option,
-    "PID pause|resume|stop|status",
-    "Control the recording of the running process PID.\v"
-    "Each time from a start to a pause makes a log of its own. A process notices "
-    "when it next allocates; stop is for good.",
-    NULL,
-    NULL,
-    NULL};
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "PID pause|resume|stop|status",
+    .doc =
+        "Control the recording of the running process PID."
+        "\vEach time from a start to a pause makes a log of its own. A process notices when it next allocates; stop "
+        "is for good."};
+
+const struct ht_page ht_page_ctl = {
+    .name = "ctl",
+    .argp = &parser,
+    .examples = (const struct ht_fact[]){{"heaptape record --start paused -- ./server",
+                                          "Start a server, not recorded yet"},
+                                         {"heaptape ctl 4711 resume", "Begin a log, once the load has begun"},
+                                         {"heaptape ctl 4711 pause", "End that log"},
+                                         {0}},
+    .statuses = (const struct ht_fact[]){{"0", "Done"},
+                                         {"1", "The process is not recorded, or not in such a state"},
+                                         {"2", "Wrong usage"},
+                                         {0}},
+    .see_also = "record"};
 
 static const char *state_words(const struct ht_raw_header *header, char text[HT_STOP_TEXT_BYTES + 32]) {
     char why[HT_STOP_TEXT_BYTES];
@@ -185,7 +197,7 @@ int ht_verb_ctl(int argc, char **argv) {
     struct options options = {0};
     static struct process_log found;
     struct ht_error error;
-    argp_parse(&parser, argc, argv, 0, NULL, &options);
+    ht_page_parse(&ht_page_ctl, argc, argv, 0, &options);
     if (process_log_open(&found, options.pid, &error)) {
         if (!errno) return ht_complain("heaptape ctl", &error);
         ht_print(stderr, "heaptape ctl: process %d: %s\n", (int)options.pid, why_not(errno));

@@ -13,6 +13,7 @@
 
 #include "log_share.h"
 #include "raw_in_use.h"
+#include "shell_log.h"
 #include "talk.h"
 
 void found_log_trim(const struct ht_raw_log *log) {
@@ -82,6 +83,7 @@ static void count(struct found_logs *found, struct found_log *entry, const struc
     if (!fstat(log->fd, &status)) entry->bytes = (uint64_t)status.st_blocks * 512;
     const char *bypassed_by = ht_raw_context(log, "bypassed_by");
     entry->bypassed_by = bypassed_by ? strdup(bypassed_by) : NULL;
+    entry->shell = shell_log_name(log);
     entry->header = log->header;
     entry->share = log_share_read(log);
     find_cost(entry, log);

@@ -14,6 +14,7 @@ struct found_log {
     uint32_t threads;
     double append_ns;   // CPU time that its appends took at least; 0: unknown
     double upkeep_ns;   // and the most that all else did
+    const char *shell;  // the shell that it is of, or NULL
     char *bypassed_by;  // objects that go past the recorder, or NULL
     struct ht_raw_header header;
     struct ht_heap_share share;

@@ -93,6 +93,19 @@ static void say_cost(const struct found_logs *found, const struct ending *ending
              cost.calls_ns / 1e9, cost.calls_ns / (double)found->calls, cost.rest_ns / 1e9);
 }
 
+// Of a shell around the program, so that nobody takes its log for the program's.
+static void say_shell(const struct found_logs *found, const struct ending *ending) {
+    const struct found_log *most = &found->log[0];
+    char text[32];
+    for (size_t i = 1; i < found->count && !most->shell; i++) {
+        const struct found_log *log = &found->log[i];
+        if (!log->shell || (pid_t)log->header.pid != ending->pid || log->calls > most->calls / 10) continue;
+        ht_print(stderr, "  %s, the shell around it, made %s calls (%s)\n", log->shell,
+                 ht_grouped(text, log->calls), log->path);
+        return;
+    }
+}
+
 static void say_what_is_there(const struct record_talk *talk, const struct found_logs *found,
                               const struct ending *ending) {
     uint64_t threads = 0;
@@ -110,6 +123,7 @@ static void say_what_is_there(const struct record_talk *talk, const struct found
     if (found->count > 1 && !talk->verbose)
         ht_print(stderr, "  and %zu more in the same folder (-v lists them); this one has the most calls\n",
                  found->count - 1);
+    say_shell(found, ending);
 }
 
 void record_say_logs(const struct record_talk *talk, const struct found_logs *found,

@@ -40,23 +40,25 @@ struct options {
 enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER };
 static const struct argp_option option_table[] = {
     {"output", 'o', "DIR", 0,
-     "Write the raw logs into DIR, which is made if need be (default: $MALLOC_WRAP_OUT; or /tmp, or /dev/shm where "
-     "/tmp is no place for them)",
+     "Write the raw logs into DIR, which is made if need be (default: $MALLOC_WRAP_OUT, else /tmp, else /dev/shm "
+     "where the file system of /tmp is unfit)",
      0},
     {"only", KEY_ONLY, "NAME,...", 0,
-     "Record only processes of these names; * and ? stand for any characters", 0},
-    {"start", KEY_START, "WHEN", 0,
-     "Begin after the time WHEN, such as 10s, in each process; or 'paused', until heaptape ctl PID resume",
+     "Record only processes of these names; * and ? stand for any characters (default: all)", 0},
+    {"start", KEY_START, "paused|TIME", 0,
+     "Begin TIME after each process's start, such as 10s; paused: when heaptape ctl PID resume says so "
+     "(default: at once)",
      0},
     {"max-size", KEY_MAX_SIZE, "SIZE", 0,
-     "End a process's recording when its log has SIZE, such as 512M or 8G (1024-based; MB, GB are 1000-based)",
+     "End a process's recording when its log has SIZE, such as 512M or 8G (default: when the disk is full)",
      0},
     {"convert", KEY_CONVERT, NULL, 0,
-     "Make traces while the program runs, in the same folder; raw logs go when their trace is complete", 0},
+     "Make traces while the program runs, in the same folder, and remove each raw log whose trace is complete",
+     0},
     {"any-folder", KEY_ANY_FOLDER, NULL, 0,
      "Record also where a full disk or a lost server would end PROGRAM: on btrfs, ZFS, network file systems",
      0},
-    {"quiet", 'q', NULL, 0, "Say nothing but what went wrong or was not recorded", 0},
+    {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
     {0}};
 
@@ -104,13 +106,43 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     }
 }
 
-static const struct argp parser = {option_table,
-                                   parse_option,
-                                   "[--] PROGRAM [ARGUMENT...]",
-                                   "Run PROGRAM and record every call of the malloc family that it makes.",
-                                   NULL,
-                                   NULL,
-                                   NULL};
+static const struct argp parser = {
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "[--] PROGRAM [ARGUMENT...]",
+    .doc =
+        "Run PROGRAM and record every call of the malloc family that it and its children make."
+        "\vLD_PRELOAD=libmalloc_wrap.so PROGRAM records as well, where the loader finds the library: after ldconfig, or by its full path. Where a program calls jemalloc or mimalloc by names "
+        "of their own (mallocx, mi_malloc), preload libmalloc_wrap_full.so, which record chooses by itself."};
+
+const struct ht_page ht_page_record = {
+    .name = "record",
+    .argp = &parser,
+    .examples =
+        (const struct ht_fact[]){
+            {"heaptape record -o logs -- ./app", "Record a program and its children"},
+            {"heaptape record --only 'cc1*' --max-size 2G -- make",
+             "Record some processes only, in logs of bounded size"},
+            {"heaptape record --convert -o traces -- ./app", "Make traces while the program runs"},
+            {0}},
+    .files =
+        (const struct ht_fact[]){{"malloc-footprint.PID.mraw", "The raw log of a process; .PID.N after exec"},
+                                 {0}},
+    .environment =
+        (const struct ht_fact[]){{"MALLOC_WRAP_OUT", "The folder for logs where there is no -o"},
+                                 {"MALLOC_WRAP_ONLY", "For a bare LD_PRELOAD: as --only"},
+                                 {"MALLOC_WRAP_START", "For a bare LD_PRELOAD: as --start, in seconds"},
+                                 {"MALLOC_WRAP_MAX_BYTES", "For a bare LD_PRELOAD: as --max-size, in bytes"},
+                                 {"MALLOC_WRAP_ANY_FOLDER", "1: as --any-folder"},
+                                 {0}},
+    .statuses =
+        (const struct ht_fact[]){{"2", "Wrong usage"},
+                                 {"125", "The recording failed, or recorded nothing"},
+                                 {"126", "PROGRAM cannot be run"},
+                                 {"127", "PROGRAM was not found"},
+                                 {"other", "As PROGRAM; 128 and the signal's number where a signal ended it"},
+                                 {0}},
+    .see_also = "ctl convert try"};
 
 // The shims stand beside this program in the build tree, and in the library folder once installed.
 static bool find_library(const char *name, char path[PATH_MAX]) {
@@ -233,7 +265,7 @@ int ht_verb_record(int argc, char **argv) {
     struct reach reach;
     struct ending ending;
     uint64_t random[2] = {0};
-    argp_parse(&parser, argc, argv, ARGP_IN_ORDER, NULL, &options);
+    ht_page_parse(&ht_page_record, argc, argv, ARGP_IN_ORDER, &options);
     const char *any_folder = getenv("MALLOC_WRAP_ANY_FOLDER");
     options.any_folder |= any_folder && !strcmp(any_folder, "1");
     char **command = argv + options.command_at;

@@ -43,6 +43,7 @@ static void print_knob(const struct ht_listed *listed, size_t number) {
     else printf("%" PRId64 " to %" PRId64, knob->lowest, knob->highest);
     printf("; default: %s; set by %s", knob->standard, setting);
     if (value) printf("; in force: %s", value);
+    if (knob->also) printf("; also called %s", knob->also);
     printf("%s\n", knob->rounded ? "; the allocator may round it" : "");
 }
 

@@ -41,6 +41,10 @@ static json_t *knob_json(const struct ht_listed *listed, size_t number) {
                              text(knob->standard));
     json_object_set_new(made, "variable", text(knob->variable ? knob->variable : kind->knobs_variable));
     json_object_set_new(made, "setting", text(setting));
+    char full_name[HT_KNOB_NAME_BYTES];
+    json_t *also = words_json(knob->also);
+    json_array_append_new(also, text(ht_knob_full_name(kind, knob, full_name)));
+    json_object_set_new(made, "also", also);
     json_object_set_new(made, "since", text(knob->since));
     json_object_set_new(made, "last", text(knob->last));
     json_object_set_new(made, "rounded", json_boolean(knob->rounded));

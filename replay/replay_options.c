@@ -11,6 +11,7 @@
 #include "form_builder.h"
 #include "option_values.h"
 #include "print.h"
+#include "verbs.h"
 
 // clang-format off
 enum key {
@@ -25,80 +26,115 @@ enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
 static const uint64_t budget_default_ns = 60000000000;
 
 static const struct argp_option table[] = {
-    {"alloc", KEY_ALLOC, "LIST", 0,
-     "Allocators, with commas between: names that --list shows, all, the path of a shared library, "
-     "LABEL=PATH, LABEL=NAME, NAME@LOADER (NAME under the C library of that ld.so), or null, which takes part "
-     "anyway; each but null may have knobs behind it, as in NAME:KNOB=VALUE,KNOB=VALUE. Default: all of them", 0},
-    {"output", 'o', "FILE", 0, "Append one line of JSON per run to FILE", 0},
-    {"rounds", KEY_ROUNDS, "N", 0,
-     "Replay each allocator N times, in random order within each round. auto: until every verdict is clear or "
-     "the budget is spent. Default: auto", 0},
+    {"alloc", KEY_ALLOC, "ALLOCATOR,...", 0,
+     "Replay under these: names that --list shows, all, the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
+     "(NAME under the C library of that ld.so), or null, which takes part anyway; each but null may have knobs behind "
+     "it, as in NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's (default: all)", 0},
+    {"output", 'o', "FILE", 0, "Append one line of JSON for each run to FILE", 0},
+    {"rounds", KEY_ROUNDS, "auto|N", 0,
+     "Replay each allocator N times, in random order within each round; auto: until every verdict is clear or the "
+     "budget is spent (default: auto)", 0},
     {"budget", KEY_BUDGET, "TIME", 0,
-     "Begin no round that would end later than TIME (such as 90s, 5m, 1h) from now; 3 rounds always run. "
-     "Default: 1m for --rounds auto, else none", 0},
-    {"repeats", KEY_REPEATS, "N", 0,
-     "Replay the trace N times, one after the other, in each process of the time pass, and tell their mean: what "
-     "it costs once the heap is warm. auto: only as often as a run takes to last 0.1 ms. Default: auto", 0},
-    {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run. Default: random, and printed", 0},
-    {"pass", KEY_PASS, "PASS", 0, "time, memory or both; verify: nothing is measured. Default: both", 0},
+     "Begin no round that would end later than TIME from now, such as 90s, 5m, 1h; 3 rounds always run "
+     "(default: 1m with --rounds auto, else none)", 0},
+    {"repeats", KEY_REPEATS, "auto|N", 0,
+     "Replay the trace N times, one after the other, in each process of the time pass, and report their mean: what "
+     "it costs once the heap is warm; auto: only as often as a run takes to last 0.1 ms (default: auto)", 0},
+    {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run (default: random, and printed)", 0},
+    {"pass", KEY_PASS, "time|memory|both|verify", 0, "Measure time, memory or both; verify: nothing (default: both)", 0},
     {"verify", KEY_VERIFY, NULL, 0,
      "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
-    {"threads", KEY_THREADS, "HOW", 0,
-     "trace: a thread for each recorded one. 1: the whole trace, in order, on one thread. Default: trace", 0},
+    {"threads", KEY_THREADS, "trace|1", 0,
+     "trace: a thread for each recorded one; 1: the whole trace, in order, on one thread (default: trace)", 0},
     {"scale", KEY_SCALE, "N", 0,
      "Replay N copies of the trace side by side in one process, as if the load grew; with --threads 1 "
-     "interleaved, event by event. Default: 1", 0},
-    {"touch", KEY_TOUCH, "WHAT", 0,
-     "Which memory is written once allocated: recorded, none, first (byte), pages (a byte of each), all. "
-     "Default: recorded", 0},
-    {"touch-free", KEY_TOUCH_FREE, "HOW", 0,
-     "What is done to a block's memory just before it is freed: recorded (its first byte is read, of as many blocks "
-     "as the program had just used), none, read, write (all of it). Default: recorded; none with --touch none", 0},
+     "interleaved, event by event (default: 1)", 0},
+    {"touch", KEY_TOUCH, "recorded|none|first|pages|all", 0,
+     "Write this of the memory once it is allocated: what was recorded, nothing, the first byte, a byte of each page, "
+     "all (default: recorded)", 0},
+    {"touch-free", KEY_TOUCH_FREE, "recorded|none|read|write", 0,
+     "Do this to a block's memory just before it is freed: read its first byte, of as many blocks as the program had "
+     "just used; nothing; read the first byte of each; write all of it (default: recorded; none with --touch none)", 0},
     {"pollute", KEY_POLLUTE, "SIZE", 0,
-     "Time calls with cold caches: run through a working set of SIZE, in KiB unless it says otherwise (such as "
-     "4M), before each timed call, and tell the total from the timed calls alone. Default: 0, caches as the replay "
-     "leaves them", 0},
-    {"pace", KEY_PACE, "PACE", 0,
-     "none: without waiting. virtual: the same, but the allocator's clock shows the trace's time. real: every "
-     "call waits for its recorded time. xN: N times as fast, and the allocator's clock shows the trace's time. "
-     "time=PACE,memory=PACE for the passes one by one. Default: virtual", 0},
-    {"thp", KEY_THP, "MODE", 0,
-     "Transparent huge pages of what is measured: never, madvise or always, as far as the kernel lets one process "
-     "choose. Default: as the system has it", 0},
+     "Time calls with cold caches: run through a working set of SIZE, in KiB without a unit, before each timed call, "
+     "and compute the total from the timed calls alone (default: 0, caches as the replay leaves them)", 0},
+    {"pace", KEY_PACE, "none|virtual|real|xN|time=PACE,memory=PACE", 0,
+     "none: do not wait; virtual: the same, but the allocator's clock shows the trace's time; real: every call waits "
+     "for its recorded time; xN: N times as fast, and the allocator's clock shows the trace's time; or a pace for each "
+     "pass (default: virtual)", 0},
+    {"thp", KEY_THP, "never|madvise|always", 0,
+     "Set the mode of transparent huge pages for what is measured, as far as the kernel lets one process choose (default: as the system has it)", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
-     "How far in trace time a thread may be ahead of the slowest, 100000 at least. Default: 10000000 in the "
-     "time pass, 1000000 in the memory pass", 0},
-    {"max-live", KEY_MAX_LIVE, "SIZE", 0,
-     "Refuse a trace whose blocks take more memory than SIZE (such as 8G) at once; none: try it. "
-     "Default: three quarters of what machine, control group and RLIMIT_AS leave", 0},
-    {"timeout", KEY_TIMEOUT, "TIME", 0,
-     "Kill a run that takes longer than TIME (such as 90s or 5m), which then has failed. Default: none, but "
-     "a run that takes no CPU time for a minute is killed", 0},
+     "Let a thread be so far ahead of the slowest, in trace time, 100000 at least (default: 10000000 in the time pass, "
+     "1000000 in the memory pass)", 0},
+    {"max-live", KEY_MAX_LIVE, "none|SIZE", 0,
+     "Refuse a trace whose blocks take more memory than SIZE, such as 8G, at once; none: try it "
+     "(default: three quarters of what machine, control group and RLIMIT_AS leave)", 0},
+    {"timeout", KEY_TIMEOUT, "none|TIME", 0,
+     "Kill a run that takes longer than TIME, such as 90s or 5m, which then has failed (default: none, but a run that "
+     "takes no CPU time for a minute is killed)", 0},
     {"wrap", KEY_WRAP, "COMMAND", 0,
-     "Run what is measured under COMMAND, such as 'perf record -o $HEAPTAPE_ALLOCATOR.data'. The figures "
-     "then include it", 0},
+     "Run what is measured under COMMAND, such as 'perf record -o $HEAPTAPE_ALLOCATOR.data'; the figures then include "
+     "it", 0},
     {"decoded-memory", KEY_DECODED_MEMORY, "SIZE", 0,
-     "Memory for the decoded trace, in MiB unless it says otherwise (such as 2G); of a longer one the "
-     "decoding runs along with each replay. Default: a "
-     "quarter of what machine, control group and RLIMIT_AS leave", 0},
+     "Use so much memory for the decoded trace, in MiB without a unit; a longer one is decoded during each replay "
+     "(default: a quarter of what machine, control group and RLIMIT_AS leave)", 0},
     {"points", KEY_POINTS, "N", 0,
-     "Points of the curves of memory in the results; above 10000, RSS is also read so many times. "
-     "Default: 2000", 0},
-    {"baseline", KEY_BASELINE, "NAME", 0,
-     "Compare with this allocator. Default: glibc if it takes part, else the first", 0},
+     "Put N points into the curves of memory in the results; above 10000, RSS is also read so many times "
+     "(default: 2000)", 0},
+    {"baseline", KEY_BASELINE, "ALLOCATOR", 0,
+     "Compare with this allocator (default: glibc if it takes part, else the first)", 0},
     {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
-     "Exit with status 4 where a ratio to the baseline is shown to be so, such as 'time>1.05', with 5 where "
-     "that stays undecided. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
+     "Exit with status 4 where a ratio to the baseline is shown to be so, such as 'time>1.05', with 5 where that stays "
+     "undecided. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
      "Count instructions exactly, too, in one more run of each allocator under valgrind", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
-    {"list", KEY_LIST, NULL, 0, "Print the allocators that are built, with version and library, and end; with -v or "
-     "--json all that is known of each, built or not", 0},
-    {"quiet", 'q', NULL, 0, "Say only what went wrong; results are printed all the same", 0},
-    {"verbose", 'v', NULL, 0, "Print times by function, latencies, counters, system calls, what RSS is made of, slop and outliers, and "
-     "more of what --verify finds, too", 0},
+    {"list", KEY_LIST, NULL, 0,
+     "Print the allocators that are built, with version and library, and end; with -v or --json all that is known of "
+     "each, built or not", 0},
+    {"quiet", 'q', NULL, 0, "Print only results, and what went wrong", 0},
+    {"verbose", 'v', NULL, 0,
+     "Also print times by function, latencies, counters, system calls, what RSS is made of, slop and outliers, and more "
+     "of what --verify finds", 0},
     {0},
 };
+
+static error_t parse_one(int key, char *text, struct argp_state *state);
+
+static const struct argp parser = {
+    .options = table,
+    .parser = parse_one,
+    .args_doc = "TRACE\n--list",
+    .doc = "Replay a recorded trace against allocators, each in a process of its own, and compare them in time and memory."
+           "\vThe comparison goes to standard output, all else to standard error."};
+
+const struct ht_page ht_page_replay = {
+    .name = "replay",
+    .argp = &parser,
+    .examples = (const struct ht_fact[]){
+        {"heaptape replay --alloc all app.bin -o results.jsonl", "Until every verdict is clear, or the minute is over"},
+        {"heaptape replay --alloc glibc,glibc:MALLOC_ARENA_MAX=2,jemalloc app.bin", "Some allocators, one also with a knob"},
+        {"heaptape replay --alloc old=/a.so,new=/b.so --fail-if 'time>1.05' app.bin", "For CI: is the new one slower?"},
+        {"heaptape replay --alloc /path/libfoo.so --verify app.bin", "Is it correct?"},
+        {"heaptape replay --alloc all --scale 4 app.bin", "What if the load grew?"},
+        {"heaptape replay --list -v", "Every allocator's knobs, statistics, faults"},
+        {0}},
+    .files = (const struct ht_fact[]){{"replay-NAME", "The program that measures under NAME: beside replay, or in libexec/heaptape"},
+                                      {0}},
+    .environment = (const struct ht_fact[]){
+        {"MALLOC_CONF, GLIBC_TUNABLES, ...", "As for any program: what an allocator finds there, it heeds"},
+        {"TMPDIR", "For what --instructions writes meanwhile"},
+        {"COLUMNS", "The width of tables (default: the terminal's)"},
+        {0}},
+    .statuses = (const struct ht_fact[]){{"0", "Done"},
+                                         {"1", "A run failed"},
+                                         {"2", "Wrong usage"},
+                                         {"3", "The trace is damaged, cut short, or of another format"},
+                                         {"4", "A condition of --fail-if holds"},
+                                         {"5", "A condition stayed undecided, and none holds"},
+                                         {0}},
+    .see_also = "convert compare report tune validate"};
 // clang-format on
 
 static uint64_t number(struct argp_state *state, const char *text, const char *option, uint64_t lowest,
@@ -261,16 +297,6 @@ static uint64_t random_seed(void) {
 }
 
 void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *options) {
-    static const struct argp parser = {
-        .options = table,
-        .parser = parse_one,
-        .args_doc = "TRACE",
-        .doc =
-            "Replays a recorded trace against allocators, each in a process of its own, and compares them in "
-            "time and memory."
-            "\vThe comparison goes to stdout, everything else to stderr. Exit status: 0 done, 1 a run "
-            "failed, "
-            "2 bad usage, 3 bad trace, 4 a condition of --fail-if holds, 5 one stayed undecided and none holds."};
     *options = (struct ht_replay_options){.plan = {.seed = random_seed(),
                                                    .points = 2000,
                                                    .scale = 1,
@@ -280,7 +306,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
                                                    .touch_free = HT_TOUCH_FREES,
                                                    .paces = HT_PACES_VIRTUAL}};
     argp_err_exit_status = HT_EXIT_USAGE;
-    argp_parse(&parser, argc, argv, 0, NULL, options);
+    ht_page_parse(&ht_page_replay, argc, argv, 0, options);
     struct ht_plan *plan = &options->plan;
     if (!plan->rounds && !plan->budget_ns) plan->budget_ns = budget_default_ns;
     if (plan->touch_free == HT_TOUCH_FREES)

@@ -13,6 +13,7 @@
 #include "experiment.h"
 #include "experiment_warnings.h"
 #include "fail_if_text.h"
+#include "idle_ends.h"
 #include "live_guard.h"
 #include "machine_memory.h"
 #include "print.h"
@@ -224,6 +225,13 @@ static void say_waiting(const struct ht_plan *plan, uint64_t end_ns) {
     fputc('\n', stderr);
 }
 
+// While there is time to replay what matters instead.
+static void say_idle_ends(const struct ht_plan *plan, const struct loaded_trace *trace) {
+    char words[HT_IDLE_ENDS_BYTES];
+    if (!plan->quiet && ht_idle_ends(trace->reader, plan->trace_path, trace->program.end_ns, words))
+        ht_print(stderr, "replay: %s\n", words);
+}
+
 // At once, and not only after a minute: what comes is about little of the program.
 static void caution(struct ht_experiment *x) {
     char words[HT_HEAP_SHARE_TEXT_BYTES];
@@ -246,6 +254,7 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     x->trace_sha256 = trace.sha256;
     x->share = &trace.program.share;
     caution(x);
+    say_idle_ends(plan, &trace);
     x->end_ns = trace.program.end_ns;
     x->freed_warm_share = trace.program.freed_warm_share;
     if (ht_child_channel_open(&x->channel, &trace.built, &error)) return complain(&error);

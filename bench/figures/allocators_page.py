@@ -15,7 +15,7 @@ HEAD = """# Allocators
 
 `bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `replay --list` prints which are built, with version and file; `--verbose` and `--json` print all that is here, and the value of each knob in force.
 
-`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is the source of time by which memory is returned
+`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs, by these names or those of the environment, as in `glibc:MALLOC_ARENA_MAX=2` ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is the source of time by which memory is returned
 ([time.md](../method/time.md)). A library given by path (`--alloc /path/libfoo.so`) is known by a function that it has.
 
 | allocator | what it is | library from |
@@ -60,7 +60,8 @@ def values(knob: dict) -> str:
 
 def knob_row(knob: dict) -> str:
     says = knob["says"] + ("; the allocator may round it" if knob["rounded"] else "") + (f" ({versions(knob)})" if versions(knob) else "")
-    return f"| `{knob['name']}` | {cell(values(knob))} | {cell(knob['default'])} | {code(knob['setting'])} | {cell(says)} |\n"
+    names = [knob["setting"], *(name for name in knob["also"] if name not in knob["setting"] and name != knob["name"])]
+    return f"| `{knob['name']}` | {cell(values(knob))} | {cell(knob['default'])} | {' or '.join(map(code, names))} | {cell(says)} |\n"
 
 
 def fault_line(fault: dict) -> str:

@@ -144,9 +144,12 @@ static int add_library(struct ht_choices *choices, const char *name, const char 
 }
 
 // Adds a KNOB=VALUE to the choice that was added last; its name says so, unless it has one of its own.
-static int add_knob(struct ht_choices *choices, const char *text, struct ht_error *error) {
+static int add_knob(struct ht_choices *choices, const char *given, struct ht_error *error) {
     struct ht_choice *choice = &choices->list[choices->count - 1];
-    char problem[HT_KNOB_PROBLEM_BYTES];
+    const struct ht_knob *knob = ht_knob_named(choice->knobs.kind, given);
+    char problem[HT_KNOB_PROBLEM_BYTES], text[sizeof choice->name + HT_KNOB_NAME_BYTES];
+    // One name for it in all results, whatever it was called here.
+    snprintf(text, sizeof text, "%s%s", knob ? knob->name : "", knob ? given + strcspn(given, "=") : given);
     size_t used = strlen(choice->name), room = sizeof choice->name - used;
     if (!choice->knobs.kind) {
         return fail(
@@ -219,6 +222,11 @@ static int add_one(struct ht_choices *choices, char *spec, struct ht_error *erro
     bool labelled = *spec != '/' && equals && equals > spec && !memchr(spec, ':', (size_t)(equals - spec));
     if (!labelled) return add_what(choices, NULL, spec, error);
     *equals = 0;
+    char executable[4096], meant[HT_KNOB_NAME_BYTES];
+    bool other = !strpbrk(equals + 1, "/@:") && !find_executable(equals + 1, executable, sizeof executable);
+    if (other && ht_knob_meant(NULL, spec, meant)) {
+        return fail(error, HT_EXIT_USAGE, "--alloc: %s is a knob: did you mean %s=...?", spec, meant);
+    }
     if (!strcmp(spec, "null")) {
         return fail(error, HT_EXIT_USAGE,
                     "--alloc: null=%s: null is the harness's own name, another expected%s", equals + 1, "");
@@ -237,7 +245,7 @@ static bool is_knob(const struct ht_choices *choices, const char *part) {
     const struct ht_choice *last = choices->count ? &choices->list[choices->count - 1] : NULL;
     const char *equals = strchr(part, '=');
     if (!last || !last->knobs.count || !equals) return false;
-    if (ht_knob_known(last->kind, part)) return true;
+    if (ht_knob_named(last->kind, part)) return true;
     return !strpbrk(part, "/:@") && !find_executable(equals + 1, executable, sizeof executable);
 }
 

@@ -1,5 +1,6 @@
 #include "knob_choice.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,15 +9,70 @@
 
 enum { KNOWN_BYTES = 800 };
 
-static const struct ht_knob *find(const struct ht_allocator *kind, const char *name, size_t length) {
-    for (const struct ht_knob *knob = kind->knobs; knob && knob->name; knob++) {
-        if (strlen(knob->name) == length && !memcmp(knob->name, name, length)) return knob;
+const char *ht_knob_full_name(const struct ht_allocator *kind, const struct ht_knob *knob,
+                              char text[HT_KNOB_NAME_BYTES]) {
+    const char *spelled = knob->spelled ? knob->spelled : knob->name;
+    if (knob->variable) return knob->variable;
+    snprintf(text, HT_KNOB_NAME_BYTES, "%.*s%s", (int)strcspn(kind->knobs_format, "%"), kind->knobs_format,
+             spelled);
+    return text;
+}
+
+const struct ht_knob *ht_knob_named(const struct ht_allocator *kind, const char *text) {
+    char name[HT_KNOB_NAME_BYTES], full[HT_KNOB_NAME_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    for (const struct ht_knob *knob = kind ? kind->knobs : NULL; knob && knob->name; knob++) {
+        if (!strcmp(knob->name, name) || !strcmp(ht_knob_full_name(kind, knob, full), name) ||
+            ht_fits_any(knob->also, name))
+            return knob;
     }
     return NULL;
 }
 
-bool ht_knob_known(const struct ht_allocator *kind, const char *text) {
-    return kind && find(kind, text, strcspn(text, "="));
+// How many letters of one differ from the other, capitals and marks such as _ aside.
+static size_t distance(const char *a, const char *b) {
+    size_t row[HT_KNOB_NAME_BYTES] = {0}, count = 0;
+    for (const char *at = b; *at; at++) {
+        if (!isalnum((unsigned char)*at) || count + 1 == HT_KNOB_NAME_BYTES) continue;
+        count++;
+        row[count] = count;
+    }
+    for (; *a; a++) {
+        if (!isalnum((unsigned char)*a)) continue;
+        size_t diagonal = row[0]++, column = 0;
+        for (const char *at = b; *at && column < count; at++) {
+            if (!isalnum((unsigned char)*at)) continue;
+            size_t above = row[++column],
+                   best = diagonal + (tolower((unsigned char)*a) != tolower((unsigned char)*at));
+            if (above + 1 < best) best = above + 1;
+            if (row[column - 1] + 1 < best) best = row[column - 1] + 1;
+            diagonal = above;
+            row[column] = best;
+        }
+    }
+    return row[count];
+}
+
+bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant[HT_KNOB_NAME_BYTES]) {
+    enum { SLIPS_MAX = 2 };
+    char name[HT_KNOB_NAME_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text, "="), text);
+    size_t least = SLIPS_MAX + 1;
+    for (const struct ht_knob *knob = kind ? kind->knobs : NULL; knob && knob->name; knob++) {
+        size_t slips = distance(name, knob->name);
+        if (knob->also && distance(name, knob->also) < slips) slips = distance(name, knob->also);
+        if (slips >= least) continue;
+        least = slips;
+        snprintf(meant, HT_KNOB_NAME_BYTES, "%s:%s", kind->name, knob->name);
+    }
+    // What is another allocator's by its full name is meant so, and what is only like one of this one's is not.
+    for (size_t i = 0; ht_allocators[i] && least; i++) {
+        const struct ht_knob *knob = ht_knob_named(ht_allocators[i], name);
+        if (!knob) continue;
+        least = 0;
+        snprintf(meant, HT_KNOB_NAME_BYTES, "%s:%s", ht_allocators[i]->name, knob->name);
+    }
+    return least <= SLIPS_MAX;
 }
 
 // reports: of the knobs that an allocator has, NULL: all of its kind.
@@ -132,7 +188,7 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
                          char problem[HT_KNOB_PROBLEM_BYTES]) {
     const struct ht_allocator *kind = choices->kind;
     size_t length = strcspn(text, "=");
-    const struct ht_knob *knob = find(kind, text, length);
+    const struct ht_knob *knob = ht_knob_named(kind, text);
     if (!kind->knobs) {
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s has no knobs", kind->name);
         return false;
@@ -141,11 +197,19 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%.60s: KNOB=VALUE expected", *text ? text : kind->name);
         return false;
     }
+    if (!knob && kind->knobs_variable && !strncmp(text, kind->knobs_variable, length) &&
+        !kind->knobs_variable[length]) {
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s holds several knobs: name each, as in %s:%s=VALUE",
+                 kind->knobs_variable, kind->name, kind->knobs->name);
+        return false;
+    }
     if (!knob) {
-        char known[KNOWN_BYTES];
+        char known[KNOWN_BYTES], meant[HT_KNOB_NAME_BYTES];
         list_knobs(kind, NULL, known, sizeof known);
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s has no knob %.*s; it has %s", kind->name,
-                 length < 60 ? (int)length : 60, text, known);
+        bool guessed = ht_knob_meant(kind, text, meant);
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s has no knob %.*s%s%s%s; it has %s", kind->name,
+                 length < 60 ? (int)length : 60, text, guessed ? " (did you mean " : "", guessed ? meant : "",
+                 guessed ? "?)" : "", known);
         return false;
     }
     for (size_t i = 0; i < choices->count; i++) {

@@ -9,7 +9,12 @@
 #include "allocator.h"
 #include "child_figures.h"
 
-enum { HT_KNOB_CHOICES_MAX = 12, HT_KNOB_VARIABLE_BYTES = 512, HT_KNOB_PROBLEM_BYTES = 950 };
+enum {
+    HT_KNOB_CHOICES_MAX = 12,
+    HT_KNOB_VARIABLE_BYTES = 512,
+    HT_KNOB_PROBLEM_BYTES = 1000,
+    HT_KNOB_NAME_BYTES = 96
+};
 
 struct ht_knob_choices {
     const struct ht_allocator *kind;  // NULL: its knobs are not known
@@ -22,8 +27,16 @@ struct ht_knob_choices {
     char variables[HT_KNOB_CHOICES_MAX][HT_KNOB_VARIABLE_BYTES];  // of the environment, as NAME=value
 };
 
-// Whether the kind has a knob of the name that text, a KNOB=VALUE, begins with.
-bool ht_knob_known(const struct ht_allocator *kind, const char *text);
+// The knob whose name text, a KNOB=VALUE, begins with: its own name, or one that the environment has for it. NULL: there
+// is none.
+const struct ht_knob *ht_knob_named(const struct ht_allocator *kind, const char *text);
+
+// As the environment has it: MIMALLOC_PURGE_DELAY, glibc.malloc.arena_max.
+const char *ht_knob_full_name(const struct ht_allocator *kind, const struct ht_knob *knob,
+                              char text[HT_KNOB_NAME_BYTES]);
+
+// What was meant by a name that the kind does not know, as KIND:KNOB: one of its own but for a slip, or another kind's.
+bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant[HT_KNOB_NAME_BYTES]);
 
 // Adds a KNOB=VALUE. What the environment has already in a variable of several knobs stays, before ours.
 // False, with a problem that names what was expected.

@@ -312,7 +312,8 @@ static void draw_progress(void *context, double seconds) {
                          turn->round + 1, plan->rounds, name, left_s);
     } else {
         double left_s = fmax(ht_least_s(x, turn->round) - ht_seconds_since(x->begun_ns), 0);
-        ht_progress_draw(&x->progress, "round %u: %s, at most about %.0f s left", turn->round + 1, name, left_s);
+        ht_progress_draw(&x->progress, "round %u: %s, at most about %.0f s left", turn->round + 1, name,
+                         left_s);
     }
 }
 

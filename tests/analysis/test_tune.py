@@ -73,6 +73,11 @@ def test_values_that_are_tried() -> None:
     assert unknown[0] is None and unknown[1] == "1" and unknown[-1] == "4094"
 
 
+def test_knobs_by_their_other_names() -> None:
+    knob = _knob(also=["MALLOC_ARENA_MAX"])
+    assert searched_knobs([knob], ["MALLOC_ARENA_MAX", str(knob["name"])]) == searched_knobs([knob], None)
+
+
 def test_front() -> None:
     points = [(1.0, 1.0), (0.5, 2.0), (0.5, 1.5), (2.0, 0.5), (0.5, 1.5), (2.0, 2.0)]
     assert front_of(points) == [0, 2, 3]

@@ -74,6 +74,15 @@ def test_installed_record_finds_its_shim(tools: Tools, prefix: Path, tmp_path: P
     assert tools.convert_clean(log, tmp_path / "t.bin")["events"] >= 2000
 
 
+def test_installed_pages(tools: Tools, prefix: Path) -> None:
+    if not (tools.build / "pages").is_dir():
+        pytest.skip("this build has no man pages: no python3, or a cross build")
+    share = prefix / "share"
+    for name in ("man/man1/heaptape.1", "man/man1/heaptape-replay.1", "man/man1/replay.1", "bash-completion/completions/heaptape",
+                 "bash-completion/completions/replay", "zsh/site-functions/_heaptape", "fish/vendor_completions.d/heaptape.fish"):
+        assert (share / name).stat().st_size > 20, name
+
+
 def test_installed_tree_does_not_need_the_build(prefix: Path, build: Path) -> None:
     """No file that was installed may name the build folder as a place to load things from."""
     for program in prefix.rglob("*"):

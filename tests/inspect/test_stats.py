@@ -284,7 +284,8 @@ def test_text_says_the_same(tools: Tools, traces: dict[str, Path]) -> None:
                        for line in text.splitlines()), function
         if stats["threads"]["count"] > 1:
             assert f"{stats['threads']['cross_frees']:,} frees" in text
-        assert max(map(len, text.splitlines()[1:])) <= 130
+        narrow = tools.succeed([tools.heaptape, "stats", trace], env={"COLUMNS": "80"}).stdout.decode()
+        assert max(map(len, narrow.splitlines()[1:])) <= 80
 
 
 def test_more_threads_than_columns(tools: Tools, tmp_path: Path) -> None:

@@ -384,6 +384,10 @@ def refusal(replays: Replays, spec: str, **options) -> tuple[int, list[str]]:
 
 @pytest.mark.parametrize(("spec", "said"), [
     ("glibc:nope=1", r"glibc has no knob nope; it has arena_max, .*, hugetlb"),
+    ("glibc:arenamax=1", r"glibc has no knob arenamax \(did you mean glibc:arena_max\?\); it has .*"),
+    ("jemalloc:MALLOC_ARENA_MAX=1", r"jemalloc has no knob MALLOC_ARENA_MAX \(did you mean glibc:arena_max\?\); it has .*"),
+    ("jemalloc:MALLOC_CONF=narenas:2", r"MALLOC_CONF holds several knobs: name each, as in jemalloc:narenas=VALUE"),
+    ("glibc:arena_max=1,glibc:MALLOC_ARENA_MAX=1", r"glibc:arena_max=1 is named twice"),
     ("glibc:arena_max=0", r"arena_max=0: a whole number from 1 to \d+ expected"),
     ("glibc:tcache_max=2000", r"tcache_max=2000: a whole number from 0 to 1032 expected"),
     ("glibc:arena_max=many", r"arena_max=many: a whole number from 1 to \d+ expected"),
@@ -439,3 +443,19 @@ def test_no_knob_is_untested(replays: Replays, allocator: str) -> None:
     assert tested <= table
     # Of mimalloc's, most belong to other versions.
     assert (told if allocator == "mimalloc" else table) <= tested
+
+
+def test_names_of_the_environment(tools: Tools) -> None:
+    """Each knob may be called what users know it by, and has one name in results."""
+    for kind in ("glibc", "tcmalloc", "mimalloc", "jemalloc"):
+        [listed] = json.loads(run([tools.replay_program, "--list", "--json", "--alloc", kind]).stdout)
+        for knob in listed["knobs"][:3]:
+            names = [knob["name"], *knob["also"]]
+            value = "1" if knob["type"] == "boolean" else (knob["words"] or [str(max(knob["lowest"], 1))])[0]
+            assert any(name in knob["setting"] for name in names)
+            said = run([tools.replay_program, "--list", "--alloc", ",".join(f"l{i}={kind}:{name}={value},l{i}x={kind}:{name}={value}"
+                                                                          for i, name in enumerate(names))])
+            assert b"has no knob" not in said.stderr
+    assert run([tools.replay_program, "--list", "--alloc", "glibc:MALLOC_ARENA_MAX=2"]).stdout.startswith(b"glibc:arena_max=2 ")
+    meant = run([tools.replay_program, "--list", "--alloc", "MALLOC_ARENA_MAX=2"])
+    assert meant.returncode == 2 and b"MALLOC_ARENA_MAX is a knob: did you mean glibc:arena_max=...?" in meant.stderr

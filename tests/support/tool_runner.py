@@ -25,7 +25,7 @@ MARKER_END = "malloc(54323) = "
 # Left out of every environment: what the person who runs the tests happens to have set would
 # otherwise record the tests, or change the allocators.
 FOREIGN_VARIABLES = ("LD_PRELOAD", "MALLOC_WRAP_OUT", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES",
-                     "PYTHONMALLOC", "MALLOC_CONF")
+                     "PYTHONMALLOC", "MALLOC_CONF", "COLUMNS", "NO_COLOR")
 
 Argument = str | Path
 

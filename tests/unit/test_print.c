@@ -1,6 +1,7 @@
 // Lines for people: what is printed in letters, and that a line is one write.
 #include "unit_support.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -47,6 +48,15 @@ static void what_leads_astray_is_in_letters(void **state) {
     assert_string_equal(written, "a\\xff: 7\n");
 }
 
+static void the_c_locale_has_ascii(void **state) {
+    (void)state;
+    char written[ROOM];
+    setenv("LC_ALL", "C", 1);
+    say("é €\xf0\x9f\x98\x80\xff", written);
+    unsetenv("LC_ALL");
+    assert_string_equal(written, "\\xe9 \\u20ac\\U0001f600\\xff: 7\n");
+}
+
 static void long_lines_are_whole(void **state) {
     (void)state;
     char text[3001], written[ROOM];
@@ -62,6 +72,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_line_is_one_write),
         cmocka_unit_test(what_leads_astray_is_in_letters),
+        cmocka_unit_test(the_c_locale_has_ascii),
         cmocka_unit_test(long_lines_are_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

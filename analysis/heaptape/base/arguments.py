@@ -22,6 +22,17 @@ def several(text: str) -> int:
     return value
 
 
+BOOTSTRAP_SEED = 20_817
+
+
+def bootstrap_seed(text: str) -> int:
+    """Of any size."""
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("a seed is not negative")
+    return value
+
+
 def seed_number(text: str) -> int:
     """Of a random sequence."""
     value = int(text)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import shutil
 import sys
 from importlib import metadata
+from typing import Any
 
 PLAIN = {
     "µ": "u", "×": "x", "–": "-", "—": "-", "−": "-", "“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "≥": ">=", "≤": "<=", "±": "+-",
@@ -41,6 +43,13 @@ def _to_install(name: str) -> str:
     except metadata.PackageNotFoundError:
         return f"{' '.join(package for package in EXTRAS if EXTRAS[package] == extra)} (the extra heaptape[{extra}])"
     return f"'heaptape[{extra}]'"
+
+
+def terminal_columns(stream: Any) -> int:
+    """How wide what is printed there may be: $COLUMNS, else the terminal's width; 0 where nothing is to be folded."""
+    if os.environ.get("COLUMNS", "").isdigit() and int(os.environ["COLUMNS"]):
+        return int(os.environ["COLUMNS"])
+    return shutil.get_terminal_size((0, 0)).columns if stream.isatty() else 0
 
 
 def speak_plainly() -> None:

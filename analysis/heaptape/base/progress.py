@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
+from .environment import terminal_columns
 from .printable import printable
 
 
@@ -17,7 +17,7 @@ class ProgressLine:
     def show(self, words: str) -> None:
         """Replaces what is there."""
         if self._wanted:
-            room = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            room = terminal_columns(sys.stderr) or 80
             print(f"\r\x1b[K{printable(words)[: room - 1]}", end="", file=sys.stderr, flush=True)
             self._drawn = True
 

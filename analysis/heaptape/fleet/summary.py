@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..base.text_table import table_lines
 from ..base.units import interval
 from ..results.comparison import (
     BOOTSTRAP_ROUNDS_MIN,
@@ -193,9 +194,7 @@ def summary_text(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], no
     for block in blocks:
         lines += ["", _heading(plan, block, rows)]
         for title, cells in _tables(plan, block):
-            widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-            lines += ["", f"{title}:"]
-            lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+            lines += ["", f"{title}:", *table_lines(cells)]
     return "\n".join([*lines[1:], *_closing(blocks), *notes])
 
 

@@ -10,33 +10,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.arguments import positive
 from ..base.errors import HeaptapeError, UsageError
 from ..base.printable import printable
+from ..base.progress import ProgressLine
 
 if TYPE_CHECKING:
     from .plan import Plan
     from .results import FleetResults
     from .unit import Outcome, Unit
-
-
-def add_parser(verbs: Any) -> None:
-    """Add the verb to the table of verbs."""
-    fleet = verbs.add_parser("fleet", help="replay many traces over many machines, and take means over all")
-    fleet.set_defaults(run=run_fleet)
-    fleet.add_argument("plan", metavar="PLAN", help="plan.toml: traces, allocators, configurations (docs/reference/fleet.md)")
-    fleet.add_argument("-o", "--output", metavar="FILE",
-                       help="append lines of results to FILE, and skip the rounds that it has (PLAN's name.results.jsonl)")
-    fleet.add_argument("--workers", type=positive, metavar="N",
-                       help="replays side by side on this machine (1, as more disturb each other's times)")
-    fleet.add_argument("--scheduler", metavar="ADDRESS",
-                       help="of a Dask cluster, whose workers that may measure have the resource replay=1")
-    fleet.add_argument("--rounds", type=positive, metavar="N", help="instead of the plan's")
-    fleet.add_argument("--retry-failed", action="store_true", help="run rounds with failed runs again")
-    form = fleet.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print the summary as JSON")
-    form.add_argument("--markdown", action="store_true", help="print the summary as Markdown")
-    fleet.add_argument("-q", "--quiet", action="store_true", help="say only what went wrong")
 
 
 def run_fleet(options: argparse.Namespace) -> None:
@@ -110,7 +91,7 @@ class _Talk:
     def __init__(self, total: int, quiet: bool) -> None:
         self._total, self._quiet, self._done = total, quiet, 0
         self._start = time.monotonic()
-        self._drawn = False
+        self._line = ProgressLine(not quiet)
 
     def say(self, text: str) -> None:
         """Say what is good to know."""
@@ -125,15 +106,9 @@ class _Talk:
     def advance(self, unit: Unit) -> None:
         """A unit has ended."""
         self._done += 1
-        if self._quiet or not sys.stderr.isatty():
-            return
         left_s = (time.monotonic() - self._start) / self._done * (self._total - self._done)
-        print(f"\r\x1b[K{self._done} of {self._total} rounds ({printable(str(unit))}); about {left_s / 60:.0f} min left", end="",
-              file=sys.stderr, flush=True)
-        self._drawn = True
+        self._line.show(f"{self._done} of {self._total} rounds ({unit}); about {left_s / 60:.0f} min left")
 
     def end(self) -> None:
         """Leave the line of progress empty."""
-        if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
-        self._drawn = False
+        self._line.end()

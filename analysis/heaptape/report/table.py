@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-import shutil
+import os
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
 
+from ..base.environment import terminal_columns
 from ..base.printable import printable
 from ..base.units import decimal, figure, interval
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
@@ -80,17 +81,20 @@ _STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "re
            BASELINE: "dim"}
 
 
-def print_comparison(summary: Summary) -> None:
+def print_comparison(summary: Summary, color: str = "auto") -> None:
     """What malloc is worth, the tables, and the answer last, where the eye is after a long output. On a terminal as wide as
-    that, and with colour."""
+    that, and with colour; color: auto, always or never."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     on_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if on_terminal else PIPED_COLUMNS
-    console = Console(file=sys.stdout, width=width, highlight=False, soft_wrap=not on_terminal)
+    columns = terminal_columns(sys.stdout)
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    coloured = color == "always" or (color == "auto" and on_terminal and not plain)
+    console = Console(file=sys.stdout, width=columns or PIPED_COLUMNS, highlight=False, soft_wrap=not columns,
+                      force_terminal=coloured, color_system="standard" if coloured else None, no_color=not coloured)
 
     def say(words: str, style: str = "") -> None:
         console.print(Text(printable(words), style=style))

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..base.arguments import BOOTSTRAP_SEED
 from ..base.errors import UsageError
 from ..base.units import listing
 from .reader import NULL_ALLOCATOR
@@ -23,7 +24,7 @@ from .reader import NULL_ALLOCATOR
 SAME_WITHIN = 0.01
 CONFIDENCE = 0.95
 RESAMPLES = 9_999
-SEED = 20_817
+SEED = BOOTSTRAP_SEED
 PREFERRED_BASELINE = "glibc"
 
 BOOTSTRAP_ROUNDS_MIN = 6

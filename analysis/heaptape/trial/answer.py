@@ -6,6 +6,7 @@ import math
 
 import pandas as pd
 
+from ..base.text_table import table_lines
 from ..base.units import decimal, figure, interval
 from ..results.comparison import BASELINE, MEASURES, UNRESOLVED
 from ..results.summary import Summary
@@ -25,9 +26,7 @@ def table(summary: Summary) -> list[str]:
         for measure in _SHOWN:
             line += _cells(rows.loc[(measure, name)]) if (measure, name) in rows.index else ["n/a", ""]
         cells.append(line)
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    return ["  ".join(cell.rjust(width) if i in (1, 3) else cell.ljust(width)
-                      for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip() for row in cells]
+    return table_lines(cells, right=(1, 3))
 
 
 def _cells(row: pd.Series) -> list[str]:

@@ -10,9 +10,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
 
-from ..base.arguments import duration
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.printable import printable
 from ..base.programs import find_heaptape, find_replay
@@ -24,24 +22,6 @@ from ..results.use import no_reason, uses
 from .allocators import choose, listed
 from .answer import table
 from .recorded import Recorded, record
-
-
-def add_parser(verbs: Any) -> None:
-    """Adds the verb and its options."""
-    trial = verbs.add_parser("try", help="say what another allocator would change for a program",
-                             usage="heaptape try [OPTION...] -- COMMAND [ARGUMENT...]")
-    trial.set_defaults(run=run_try)
-    trial.add_argument("command", nargs="+", metavar="COMMAND", help="the program, with its arguments")
-    trial.add_argument("--alloc", "--allocs", dest="alloc", metavar="LIST",
-                       help="allocators as for replay, with commas between (the usual ones, as far as built)")
-    trial.add_argument("--budget", type=duration, metavar="TIME", help="for the replays, such as 5m (1m)")
-    trial.add_argument("--seconds", type=duration, metavar="TIME",
-                       help="end the program by SIGTERM after TIME, as a server has to be (else: until it ends, or Ctrl-C)")
-    trial.add_argument("--process", metavar="NAME", help="of several processes, the one of this executable "
-                       "(the one with the most calls)")
-    trial.add_argument("-o", "--output", metavar="DIR", help="folder to make, for trace, results and report "
-                       "(heaptape-COMMAND, with a number where that is there)")
-    trial.add_argument("-q", "--quiet", action="store_true", help="print the answer only")
 
 
 def _folder(options: argparse.Namespace) -> Path:

@@ -16,11 +16,10 @@ from ..base.printable import printable
 from ..base.programs import ToolFailed, list_allocators, run_tool
 from ..results.comparison import MEASURES, Measure, is_control, round_table
 from ..results.reader import read_results
+from .options import MEASURES_BY_OBJECTIVE
 from .space import Config, config_text
 
-OBJECTIVES: dict[str, Measure] = {
-    "time": MEASURES["time"], "rss": MEASURES["rss_mean"], "rss_peak": MEASURES["rss_peak"], "rss_end": MEASURES["rss_end"],
-}
+OBJECTIVES: dict[str, Measure] = {name: MEASURES[measure] for name, measure in MEASURES_BY_OBJECTIVE.items()}
 
 
 class BadTrace(HeaptapeError):

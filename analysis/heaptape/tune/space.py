@@ -40,10 +40,11 @@ def searched_knobs(knobs: list[dict[str, Any]], wanted: list[str] | None) -> lis
     """From the knobs of an allocator as `replay --list --json` tells them: those wanted, or all that can be searched.
     Raises UsageError if none is left, or one that is wanted is not there."""
     by_name = {str(knob["name"]): knob for knob in knobs}
+    called = {also: name for name, knob in by_name.items() for also in [*knob.get("also", []), name]}
     for name in wanted or []:
-        if name not in by_name:
+        if name not in called:
             raise UsageError(f"--knobs: no knob {name!r}; there are {', '.join(by_name) or 'none'}")
-    chosen = [by_name[name] for name in dict.fromkeys(wanted)] if wanted else \
+    chosen = [by_name[name] for name in dict.fromkeys(called[name] for name in wanted)] if wanted else \
         [knob for knob in knobs if knob.get("search", True)]
     made = [SearchedKnob(str(knob["name"]), knob["type"] == "integer", _values(knob)) for knob in chosen]
     made = [knob for knob in made if len(knob.values) > 1]

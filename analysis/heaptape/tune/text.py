@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from typing import Any
 
+from ..base.text_table import table_lines
 from ..base.units import figure, interval
 from ..results.comparison import control_estimate
 from .replay import OBJECTIVES
@@ -74,10 +75,8 @@ def front_text(tuned: Tuned) -> str:
     if tuned.front:
         cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), "knobs"], _default_cells(tuned)]
         cells += [_trial_cells(tuned, trial) for trial in tuned.front]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-        lines += ["", *("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)]
-        lines += ["", "to use one, write its line before the command:"]
-        lines += [f"{trial.label.ljust(widths[0])}  {paste_line(trial)}" for trial in tuned.front]
+        lines += ["", *table_lines(cells), "", "to use one, write its line before the command:"]
+        lines += table_lines([[trial.label, paste_line(trial)] for trial in tuned.front], columns=0)
     else:
         shown = "was shown to be" if tuned.dropped else "looked"
         lines += ["", f"no configuration that was tried {shown} better than the default in any of these: leave it as it is"]

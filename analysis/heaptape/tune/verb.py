@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..base.arguments import duration, positive, seed_number, several
 from ..base.errors import HeaptapeError, TraceError
 from ..base.files import appendable, refuse_inputs
 from ..base.printable import printable
@@ -34,46 +33,8 @@ if TYPE_CHECKING:
 FRONT_MAX = 8
 """So many configurations are measured again at most: those that together dominate the most."""
 
-ROUNDS = 12
 _UNIT_RUNS = 6
 """Runs that the replay of a trial consists of: the null replayer, the default twice, the trial's, and a warm-up of two."""
-
-
-def add_parser(verbs: Any) -> None:
-    """Adds the verb and its options."""
-    tune = verbs.add_parser("tune", help="search an allocator's knobs for a trace")
-    tune.set_defaults(run=run_tune)
-    tune.add_argument("trace", metavar="TRACE", help="trace.bin as convert writes it")
-    tune.add_argument("--alloc", required=True, metavar="NAME", help="the allocator, as replay --list names it, or its path")
-    tune.add_argument("--trials", type=positive, default=60, metavar="N",
-                      help="configurations tried in all, those of earlier runs of the study counted (60)")
-    tune.add_argument("--objective", type=_objectives, default=["time", "rss"], metavar="LIST",
-                      help="what is to be small, with commas between: time, rss (mean), rss_peak, rss_end (time,rss)")
-    tune.add_argument("--knobs", type=_names, metavar="LIST", help="search only these, with commas between")
-    tune.add_argument("--study", metavar="FILE", help="where the search is kept (TRACE.NAME.OBJECTIVES.study beside the trace)")
-    tune.add_argument("--rounds", type=several, default=ROUNDS, metavar="N",
-                      help=f"of the measurement at the end of the best against the default ({ROUNDS})")
-    tune.add_argument("--budget", type=duration, metavar="TIME",
-                      help="try no more than leaves time to measure the best within TIME, such as 90s, 5m, 1h")
-    tune.add_argument("--sampler", choices=("tpe", "nsga2"), default="tpe", help="of Optuna's (tpe)")
-    tune.add_argument("--seed", type=seed_number, metavar="N", help="of the search (random, and printed)")
-    tune.add_argument("--json", action="store_true", help="print JSON for machines")
-    tune.add_argument("-o", "--output", metavar="FILE", help="append a line of JSON for each run of the replayer")
-    tune.add_argument("-q", "--quiet", action="store_true", help="show no progress")
-
-
-def _names(text: str) -> list[str]:
-    return [name for name in text.split(",") if name]
-
-
-def _objectives(text: str) -> list[str]:
-    names = text.split(",")
-    for name in names:
-        if name not in OBJECTIVES:
-            raise argparse.ArgumentTypeError(f"{name!r}: some of {', '.join(OBJECTIVES)} expected")
-    if len(set(names)) != len(names):
-        raise argparse.ArgumentTypeError("the same objective twice")
-    return names
 
 
 def _sha256(path: Path) -> str:

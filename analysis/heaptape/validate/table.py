@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.text_table import table_lines
 from ..base.units import MISSING, byte_count, count, decimal, known, nanoseconds
-
-_GAP = "  "
 
 
 def _table(columns: list[str], rows: list[list[str]], left: frozenset[int] = frozenset({0})) -> list[str]:
-    widths = [max(len(row[i]) for row in [columns, *rows]) for i in range(len(columns))]
-    return [_GAP.join(cell.ljust(width) if i in left else cell.rjust(width)
-                      for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip() for row in [columns, *rows]]
+    return table_lines([columns, *rows], right=set(range(len(columns))) - left)
 
 
 def _share(value: float | None) -> str:

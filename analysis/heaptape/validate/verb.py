@@ -18,7 +18,6 @@ from typing import Any
 
 import pandas as pd
 
-from ..base.arguments import duration, positive, seed_number, several
 from ..base.errors import EXIT_FAILED, HeaptapeError, UsageError
 from ..base.files import refuse_inputs, write_whole
 from ..base.printable import printable
@@ -41,45 +40,12 @@ from .rounds import Contender, RealRun, RealRunFailed, run_real, shuffled
 from .startup import recorder_memory_bytes, startup_costs
 from .table import validation_text
 
-ROUNDS, ROUNDS_MIN = 8, 2
+ROUNDS_MIN = 2
 READINGS_MIN = 50
 _REPLAY_POINTS = 10_000
 _BLOCKS = 4
 """Replays and real runs take turns so often: a machine that is slower for some minutes is so for both."""
 _RECORDING_LIMIT_S = 3600.0
-
-
-def add_parser(verbs: Any) -> None:
-    """Adds the verb and its options."""
-    validate = verbs.add_parser(
-        "validate", help="hold a replay's predictions against the real program",
-        usage="heaptape validate [OPTION...] -- COMMAND [ARGUMENT...]\n"
-              "       heaptape validate [OPTION...] --start CMD --load CMD [--stop CMD] [--ready CMD]")
-    validate.set_defaults(run=run_validate)
-    validate.add_argument("command", nargs="*", metavar="COMMAND", help="the program, with its arguments")
-    validate.add_argument("--start", metavar="CMD", help="start a server, in the foreground (by sh -c, like the other three)")
-    validate.add_argument("--load", metavar="CMD", help="what the server is to serve; what it prints of latencies is read")
-    validate.add_argument("--stop", metavar="CMD", help="end the server (else: SIGTERM)")
-    validate.add_argument("--ready", metavar="CMD", help="repeated until it succeeds, then the load begins (else: after 1 s)")
-    validate.add_argument("--alloc", metavar="LIST", help="allocators as for replay, with commas between "
-                          "(glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
-    validate.add_argument("--baseline", metavar="NAME", help="allocator to compare with (glibc, else the first)")
-    validate.add_argument("--rounds", type=several, default=ROUNDS, metavar="N", help=f"of real runs ({ROUNDS})")
-    validate.add_argument("--replay-rounds", type=positive, default=ROUNDS, metavar="N", help=f"of replays ({ROUNDS})")
-    validate.add_argument("--process", metavar="NAME", help="of several processes, the one of this executable "
-                          "(the one with the most calls)")
-    validate.add_argument("--stdin", metavar="FILE", help="what the program reads in each run (/dev/null)")
-    validate.add_argument("--timeout", type=duration, metavar="TIME",
-                          help="a run that takes longer has failed (1h for the recording, then ten times that and a minute)")
-    validate.add_argument("--budget", type=duration, metavar="TIME",
-                          help="begin no round that would end later than TIME from now, such as 5m; 2 rounds always run")
-    validate.add_argument("--seed", type=seed_number, metavar="N", help="of the order of the runs (random, and printed)")
-    validate.add_argument("--keep", metavar="DIR", help="keep the trace and the replay's results in DIR")
-    validate.add_argument("-o", "--output", metavar="FILE", help="write a line of JSON for each curve of memory")
-    validate.add_argument("--json", action="store_true", help="print JSON for machines")
-    talk = validate.add_mutually_exclusive_group()
-    talk.add_argument("-q", "--quiet", action="store_true", help="show no progress")
-    talk.add_argument("-v", "--verbose", action="store_true", help="say on stderr what is done, and what each run measured")
 
 
 class _Talk:

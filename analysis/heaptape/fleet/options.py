@@ -1,0 +1,32 @@
+"""The option table of the verb `fleet`."""
+
+from __future__ import annotations
+
+from ..base.arguments import positive
+from ..base.verb_parser import VerbParser
+
+
+def parser() -> VerbParser:
+    """Needs no package but ours, as --help does."""
+    fleet = VerbParser(
+        "fleet", ["PLAN"],
+        "Replay the traces of PLAN under its allocators and configurations, in rounds over machines, and print means over all.",
+        notes="PLAN is a TOML file. What was measured is kept: the same command goes on where it was ended. Needs the extra "
+              "heaptape[fleet].",
+        see_also=["replay", "compare"],
+        examples=[("heaptape fleet plan.toml", "On this machine"),
+                  ("heaptape fleet plan.toml --scheduler tcp://host:8786", "On the workers of a Dask cluster")])
+    fleet.add_argument("plan", metavar="PLAN")
+    fleet.add_argument("-o", "--output", metavar="FILE",
+                       help="Append lines of results to FILE, and skip the rounds that it has (default: PLAN's name and .results.jsonl)")
+    fleet.add_argument("--workers", type=positive, metavar="N",
+                       help="Run N replays side by side on this machine (default: 1, as more disturb each other's times)")
+    fleet.add_argument("--scheduler", metavar="ADDRESS",
+                       help="Use a Dask cluster, whose workers that may measure have the resource replay=1 (default: this machine)")
+    fleet.add_argument("--rounds", type=positive, metavar="N", help="Run N rounds (default: the plan's)")
+    fleet.add_argument("--retry-failed", action="store_true", help="Run rounds with failed runs again")
+    form = fleet.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="Print the summary as JSON")
+    form.add_argument("--markdown", action="store_true", help="Print the summary as Markdown")
+    fleet.add_argument("-q", "--quiet", action="store_true", help="Print only results, and what went wrong")
+    return fleet

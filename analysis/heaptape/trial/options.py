@@ -1,0 +1,37 @@
+"""The option table of the verb `try`."""
+
+from __future__ import annotations
+
+from ..base.arguments import duration
+from ..base.verb_parser import VerbParser
+
+
+def parser() -> VerbParser:
+    """Needs no package but ours, as --help does."""
+    trial = VerbParser(
+        "try", ["-- COMMAND [ARGUMENT...]"],
+        "Record the program COMMAND, replay what it did under other allocators, and print which is faster and which smaller, what "
+        "that is of the program, and the lines that put the better one to use.",
+        notes="The answer goes to standard output, behind what the program prints. The baseline is the allocator that the program "
+              "was recorded under.",
+        files=[("DIR/trace.bin", "The trace"), ("DIR/results.jsonl", "The results of the replays"), ("DIR/report.html", "The report"),
+               ("DIR/logs", "Where several processes were recorded: the raw logs")],
+        see_also=["record", "replay", "report"],
+        examples=[("heaptape try -- ./app --its options", "A program that ends by itself"),
+                  ("heaptape try --seconds 60 -- ./server", "A server, for a minute"),
+                  ("heaptape try --alloc glibc,/opt/lib/libfoo.so -- ./app", "Under chosen allocators")],
+        statuses=[("0", "There is an answer"), ("1", "The recording or a replay failed"), ("2", "Wrong usage")])
+    trial.add_argument("command", nargs="+", metavar="COMMAND")
+    for name, words in (("--alloc", "Compare these, as replay --alloc does (default: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc and "
+                                    "scudo, as far as they are built)"), ("--allocs", "The same as --alloc")):
+        trial.add_argument(name, dest="alloc", metavar="ALLOCATOR,...", help=words)
+    trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for so long, such as 5m (default: 1m)")
+    trial.add_argument("--seconds", type=duration, metavar="TIME",
+                       help="End the program by SIGTERM after TIME, as a server has to be (default: it ends by itself, or by Ctrl-C)")
+    trial.add_argument("--process", metavar="NAME",
+                       help="Of several processes, take the one of this executable (default: the one with the most calls)")
+    trial.add_argument("-o", "--output", metavar="DIR",
+                       help="Make the folder DIR for trace, results and report (default: heaptape-COMMAND, with a number where that is "
+                            "there)")
+    trial.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")
+    return trial

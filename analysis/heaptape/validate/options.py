@@ -1,0 +1,47 @@
+"""The option table of the verb `validate`."""
+
+from __future__ import annotations
+
+from ..base.arguments import duration, positive, seed_number, several
+from ..base.verb_parser import VerbParser
+
+_ROUNDS = 8
+
+
+def parser() -> VerbParser:
+    """Needs no package but ours, as --help does."""
+    validate = VerbParser(
+        "validate", ["-- COMMAND [ARGUMENT...]", "--start=CMD --load=CMD [--stop=CMD] [--ready=CMD]"],
+        "Compare what a replay predicts of the program COMMAND, or of a server under a load, with what the real program does under "
+        "each allocator.",
+        see_also=["try", "replay"],
+        examples=[("heaptape validate -- ./app", "Predictions beside the real program"),
+                  ("heaptape validate --start 'redis-server --port 7777' --load 'redis-benchmark -p 7777 -n 100000'", "Of a server")])
+    validate.add_argument("command", nargs="*", metavar="COMMAND")
+    validate.add_argument("--start", metavar="CMD", help="Start a server by CMD, in the foreground, by sh -c like the other three")
+    validate.add_argument("--load", metavar="CMD", help="Make the server work; what CMD prints of latencies is read")
+    validate.add_argument("--stop", metavar="CMD", help="End the server by CMD (default: SIGTERM)")
+    validate.add_argument("--ready", metavar="CMD", help="Repeat CMD until it succeeds, then begin the load (default: wait 1 s)")
+    validate.add_argument("--alloc", metavar="ALLOCATOR,...",
+                          help="Compare these, as replay --alloc does (default: glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
+    validate.add_argument("--baseline", metavar="ALLOCATOR", help="Compare with this allocator (default: glibc, else the first)")
+    validate.add_argument("--rounds", type=several, default=_ROUNDS, metavar="N", help=f"Run the program N times under each "
+                          f"allocator (default: {_ROUNDS})")
+    validate.add_argument("--replay-rounds", type=positive, default=_ROUNDS, metavar="N",
+                          help=f"Replay in N rounds (default: {_ROUNDS})")
+    validate.add_argument("--process", metavar="NAME",
+                          help="Of several processes, take the one of this executable (default: the one with the most calls)")
+    validate.add_argument("--stdin", metavar="FILE", help="Give the program FILE to read in each run (default: /dev/null)")
+    validate.add_argument("--timeout", type=duration, metavar="TIME",
+                          help="Fail a run that takes longer (default: 1h for the recording, then ten times that and a minute)")
+    validate.add_argument("--budget", type=duration, metavar="TIME",
+                          help="Begin no round that would end later than TIME from now, such as 5m; 2 rounds always run "
+                               "(default: no limit)")
+    validate.add_argument("--seed", type=seed_number, metavar="N", help="Repeat an order of runs (default: random, and printed)")
+    validate.add_argument("--keep", metavar="DIR", help="Keep the trace and the replay's results in DIR")
+    validate.add_argument("-o", "--output", metavar="FILE", help="Write a line of JSON for each curve of memory to FILE")
+    validate.add_argument("--json", action="store_true", help="Print JSON")
+    talk = validate.add_mutually_exclusive_group()
+    talk.add_argument("-q", "--quiet", action="store_true", help="Show no progress")
+    talk.add_argument("-v", "--verbose", action="store_true", help="Print each step to standard error, and what each run measured")
+    return validate

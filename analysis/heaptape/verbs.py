@@ -1,0 +1,145 @@
+"""The verbs `compare`, `report` and `export`. Results go to stdout, talk to stderr."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from .base.errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
+from .base.printable import printable
+from .base.progress import ProgressLine
+from .report.html import write_report
+from .report.table import comparison_csv, comparison_markdown, comparison_object, print_comparison
+from .results.comparison import experiments
+from .results.conditions import (
+    HOLDS,
+    REFUTED,
+    UNDECIDED,
+    Condition,
+    Judged,
+    judge,
+    judged_object,
+    parse_condition,
+)
+from .results.reader import ResultsWarning, read_results
+from .results.summary import Summary, summarise, tell_apart
+from .trace.reader import read_trace
+
+
+def _read(verb: str, paths: Sequence[str]) -> pd.DataFrame:
+    """The results, with a line on stderr for each file that is cut short, or has what another has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResultsWarning)
+        frame = read_results(paths)
+    for sentence in frame.attrs["cut_short"] + frame.attrs["repeated"]:
+        print(f"heaptape {verb}: warning: {printable(sentence)}", file=sys.stderr)
+    return frame
+
+
+def run_report(options: argparse.Namespace) -> None:
+    """heaptape report"""
+    frame = _read("report", options.results)
+    path = write_report(frame, options.output, options.trace, options.baseline, options.seed)
+    if not options.quiet:
+        size = f"{path.stat().st_size / 1e6:.2f} MB, " if path.is_file() else ""
+        print(f"{printable(str(path))}: {size}{len(frame):,} runs", file=sys.stderr)
+
+
+def run_compare(options: argparse.Namespace) -> int:
+    """heaptape compare"""
+    conditions = [parse_condition(text) for text in options.fail_if]
+    traces = [Path(path) for path in options.trace]
+    for path in traces:
+        read_trace(path).close()
+    found = experiments(_read("compare", options.results))
+    summaries = tell_apart([summarise(item, options.baseline, options.seed, traces) for item in found])
+    failed = bool(conditions) and any(summary.missing for summary in summaries)
+    judged = [_judged(summary, conditions, failed) for summary in summaries]
+    if options.json:
+        print(json.dumps([comparison_object(summary) | ({"fail_if": judged_object(items)} if conditions else {})
+                          for summary, items in zip(summaries, judged, strict=True)], indent=1))
+    elif options.csv:
+        print(comparison_csv(summaries), end="")
+    elif options.markdown:
+        print("\n\n".join(comparison_markdown(summary) for summary in summaries))
+    else:
+        for number, summary in enumerate(summaries):
+            print("\n" if number else "", end="")
+            print_comparison(summary, options.color)
+    sys.stdout.flush()
+    return _say_conditions(summaries, judged, failed)
+
+
+def _judged(summary: Summary, conditions: list[Condition], failed: bool) -> list[Judged]:
+    """Where runs failed, what they leave may not suffice for a condition; that they failed is told anyway."""
+    try:
+        return judge(summary.comparison, conditions)
+    except UsageError:
+        if failed:
+            return []
+        raise
+
+
+def _names(summaries: list[Summary]) -> dict[int, str]:
+    """Of each the trace, and how it was replayed where that trace was replayed in several ways."""
+    paths = Counter(summary.trace_name for summary in summaries)
+    return {id(summary): summary.trace_name if paths[summary.trace_name] == 1 else summary.title for summary in summaries}
+
+
+def _say_conditions(summaries: list[Summary], judged: list[list[Judged]], failed: bool) -> int:
+    """A line for all that is not refuted; the exit status: what failed may have hidden anything, and comes first."""
+    outcomes, names = set(), _names(summaries)
+    for summary, items in zip(summaries, judged, strict=True):
+        for line in summary.missing if failed else []:
+            print(f"heaptape compare: {printable(names[id(summary)])}: {printable(line.rstrip('.'))}",
+                  file=sys.stderr)
+        for item in items:
+            outcomes.add(item.outcome)
+            if item.outcome != REFUTED:
+                print(f"heaptape compare: {printable(item.sentence(names[id(summary)]))}", file=sys.stderr)
+    if failed:
+        return EXIT_FAILED
+    return EXIT_HOLDS if HOLDS in outcomes else EXIT_UNDECIDED if UNDECIDED in outcomes else 0
+
+
+class _Progress(ProgressLine):
+    """Redrawn about six times a second from the first second on."""
+
+    def __init__(self, wanted: bool) -> None:
+        super().__init__(wanted)
+        self._due = time.monotonic() + 1
+
+    def __call__(self, done: int, total: int) -> None:
+        now = time.monotonic()
+        if now >= self._due:
+            self.show(f"{100 * done // max(total, 1):3d} %  {done:,} events")
+            self._due = now + 1 / 6
+
+
+def run_export(options: argparse.Namespace) -> None:
+    """heaptape export"""
+    from .trace.parquet import (
+        export_parquet,  # here, because the other verbs need not load that library
+    )
+
+    folder = options.output or str(Path(options.trace).with_suffix(".parquet"))
+    with read_trace(options.trace) as trace:
+        progress = _Progress(not options.quiet)
+        try:
+            paths = export_parquet(trace, folder, progress)
+        finally:
+            progress.end()
+        if trace.truncated:
+            print(f"heaptape export: warning: {printable(options.trace)}: cut short after {trace.whole_bytes} bytes of whole "
+                  "sections; the tables hold what comes before", file=sys.stderr)
+        if not options.quiet:
+            size = sum(path.stat().st_size for path in paths)
+            print(f"{printable(folder)}: {trace.records:,} events, {size / 1e6:.2f} MB in {len(paths)} tables", file=sys.stderr)
