@@ -69,7 +69,7 @@ def test_guide(request: pytest.FixtureRequest, repository: Path, build: Path, op
     assert page.commands
     missing = [missing_of(command.text) for command in page.commands]
     runs = next((number for number, names in enumerate(missing) if names), len(missing))
-    lacks = ", ".join(sum(missing, []))
+    lacks = ", ".join(dict.fromkeys(sum(missing, [])))
     del page.commands[runs:]
     as_user = None
     if os.getuid() == 0 and any("initdb" in command.text for command in page.commands):
