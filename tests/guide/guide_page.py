@@ -18,7 +18,8 @@ MASKS = [
     # Who leads, and who ties with whom: sentences of heaptape/results/verdicts.py and replay/report.
     (re.compile(r"^.*(^fastest:|is fastest|× as fast as|shown to be faster).*$"), "<who is fastest, who is smallest>"),
     (re.compile(r"(\S+ would save about \S+ %|[Nn]o other [\w ]*shown to save any of it)"), "<what is saved>"),
-    (re.compile(r"at most \S+ \w*B were live, so that \S+ % is the most that could be gained|as it never touched .* is not known"), "<what could be gained>"),
+    # Of time and memory that comes first which differs.
+    (re.compile(r"^(The program used .* of CPU time|At its peak the program held).*$"), "<what could be gained>"),
     (re.compile(r" unresolved( \([^)]*\))?| (faster|slower|smaller|larger|same)$"), ""),
     (re.compile(r"\b(glibc|jemalloc|tcmalloc|mimalloc|tbbmalloc|scudo\d*)( \d[\w.]*)?"), "<allocator>"),
     (re.compile(r"(?<![\w<])(/[\w.+-]+)+"), "<path>"),
