@@ -20,7 +20,7 @@ MASKS = [
     (re.compile(r"(\S+ would save about \S+ %|[Nn]o other [\w ]*shown to save any of it)"), "<what is saved>"),
     # Of time and memory that comes first which differs.
     (re.compile(r"^(The program used .* of CPU time|At its peak the program held).*$"), "<what could be gained>"),
-    (re.compile(r" unresolved( \([^)]*\))?| (faster|slower|smaller|larger|same)$"), ""),
+    (re.compile(r" unresolved( \([^)]*\))?| (faster|slower|smaller|larger|same within 1 %)$"), ""),
     (re.compile(r"\b(glibc|jemalloc|tcmalloc|mimalloc|tbbmalloc|scudo\d*)( \d[\w.]*)?"), "<allocator>"),
     (re.compile(r"(?<![\w<])(/[\w.+-]+)+"), "<path>"),
     (re.compile(r" ?\[<?[−-]?[\d.,]+, [\d.,]+\]"), ""),
