@@ -88,7 +88,8 @@ python_fingerprint() {
         ! -name '*.ipynb' -print0 | sort -z | xargs -0 sha256sum
 }
 
-# install_python [CHECK]: CHECK is the extra with the tools of check.sh, or nothing. Once there, they are kept up.
+# install_python [CHECK]: CHECK is the extra with the tools of check.sh, which brings mkdocs along, or nothing. Once there,
+# they are kept up.
 install_python() {
     stamp=.venv/heaptape-stamp
     check=${1:-}
@@ -106,7 +107,7 @@ install_python() {
     cp -r analysis "$copy/"
     # What is used of the packages is compiled when it is used first, which is little of them.
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-compile \
-        "$copy/analysis[test,fleet,tune,parquet${check:+,$check}]" \
+        "$copy/analysis[test,fleet,tune,parquet${check:+,$check,docs}]" \
         >>"$log" 2>&1 ||
         give_up "pip could not install the Python packages; is the package registry within reach?"
     mv "$stamp.new" "$stamp"

@@ -77,9 +77,10 @@ static void print_heading(FILE *out, const struct ht_comparison *c) {
         ht_print(out, ", recorded under %s%s%s", program->allocator, program->allocator_version[0] ? " " : "",
                  program->allocator_version);
     }
-    if (c->plan->scale > 1) ht_print(out, "\n%u copies side by side, together", c->plan->scale);
-    ht_print(out, "%s%s calls, %zu round%s, seed %" PRIu64, c->plan->scale > 1 ? " " : "\n",
-             ht_grouped(calls, c->built->calls_total), c->rounds, c->rounds == 1 ? "" : "s", c->plan->seed);
+    fputc('\n', out);
+    if (c->plan->scale > 1) ht_print(out, "%u copies side by side, together ", c->plan->scale);
+    ht_print(out, "%s calls, %zu round%s, seed %" PRIu64, ht_grouped(calls, c->built->calls_total), c->rounds,
+             c->rounds == 1 ? "" : "s", c->plan->seed);
     if (c->built->inherited_objects) {
         ht_print(out, "; %s blocks inherited", ht_grouped(calls, c->built->inherited_objects));
     }
