@@ -16,7 +16,6 @@ import pandas as pd
 from .base.errors import EXIT_FAILED, EXIT_HOLDS, EXIT_UNDECIDED, UsageError
 from .base.printable import printable
 from .base.progress import ProgressLine
-from .report.html import write_report
 from .report.table import comparison_csv, comparison_markdown, comparison_object, print_comparison
 from .results.comparison import experiments
 from .results.conditions import (
@@ -46,6 +45,8 @@ def _read(verb: str, paths: Sequence[str]) -> pd.DataFrame:
 
 def run_report(options: argparse.Namespace) -> None:
     """heaptape report"""
+    from .report.html import write_report  # what compare has no use for
+
     frame = _read("report", options.results)
     path = write_report(frame, options.output, options.trace, options.baseline, options.seed)
     if not options.quiet:
