@@ -1,0 +1,79 @@
+// libheaptape: reads the traces that `heaptape convert` writes. Link with -lheaptape (pkg-config heaptape).
+//
+//     struct heaptape_reader *reader = heaptape_open("app.bin");
+//     const struct heaptape_event *event;
+//     while ((event = heaptape_next(reader))) ...
+//     if (heaptape_error(reader)) fprintf(stderr, "%s\n", heaptape_error(reader));
+//     heaptape_close(reader);
+//
+// The library prints nothing and never ends the program. A reader belongs to one thread at a time; two readers share
+// nothing. Memory: about 10 MB for each reader, whatever the length of the trace.
+#ifndef HEAPTAPE_READER_H
+#define HEAPTAPE_READER_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct heaptape_reader;
+
+// What an event does to the object in its slot.
+enum heaptape_effect {
+    HEAPTAPE_NONE,  // a call that failed, free(NULL), a free of a block from before the recording; it has no slot
+    HEAPTAPE_MAKES,    // a new object, of `size` bytes
+    HEAPTAPE_RESIZES,  // the object has `size` bytes from now on
+    HEAPTAPE_ENDS      // the object is freed, and its slot with it
+};
+
+// The columns of docs/trace-format.md, "Ops".
+enum heaptape_variant {
+    HEAPTAPE_PLAIN,
+    HEAPTAPE_NULL,      // free(NULL), realloc(NULL, n)
+    HEAPTAPE_FAILED,    // returned NULL, nothing changed
+    HEAPTAPE_RELEASED,  // realloc(p, 0) that freed the block and returned NULL
+    HEAPTAPE_FOREIGN    // the block was allocated before the recording began
+};
+
+// One call of the malloc family. Later versions may add members at the end.
+struct heaptape_event {
+    uint64_t number;   // from 0, in the order of the trace
+    uint64_t time_ns;  // since the recording began; never decreases
+    uint64_t
+        size;  // bytes, as the caller gave them; of calloc and reallocarray the size of one element. Else 0
+    uint64_t
+        count;  // of calloc and reallocarray the number of elements, of other events with a size 1. Else 0
+    uint64_t alignment;  // of the functions that take one. Else 0
+    uint32_t slot;       // names the object from the event that makes it to the event that ends it; 0: none
+    uint32_t thread;     // from 0, in the order of first events
+    uint8_t function;    // docs/trace-format.md, "Ops"; heaptape_function_name() has its name
+    uint8_t variant;     // enum heaptape_variant
+    uint8_t effect;      // enum heaptape_effect
+};
+
+// Opens a trace. Where that fails, heaptape_error() says why, and heaptape_next() has no event. NULL where there is not
+// enough memory; every function below accepts NULL.
+struct heaptape_reader *heaptape_open(const char *path);
+void heaptape_close(struct heaptape_reader *reader);
+
+// The next event, valid until the next call with this reader; NULL after the last one and where reading failed.
+const struct heaptape_event *heaptape_next(struct heaptape_reader *reader);
+
+// What failed, as one line without a line break: "FILE: offset N: ... expected". NULL: nothing did. A trace that was cut
+// short is read as far as it is whole; that it is cut short is an error after its last event.
+const char *heaptape_error(const struct heaptape_reader *reader);
+
+// The circumstances of the recording (command, allocator, machine) and the totals of the trace, as JSON texts that last
+// as long as the reader; docs/trace-format.md has their keys. NULL where the trace has none, and where reading failed.
+const char *heaptape_context(struct heaptape_reader *reader);
+const char *heaptape_totals(struct heaptape_reader *reader);
+
+// Such as "malloc"; NULL for a number that no function has.
+const char *heaptape_function_name(unsigned function);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
