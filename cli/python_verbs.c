@@ -1,6 +1,7 @@
-// The verbs that are written in Python: finds an interpreter that has the package, and becomes it.
+// The verbs that are written in Python: finds an interpreter and the package, and becomes them.
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +10,9 @@
 #include "error.h"
 #include "verbs.h"
 
-// In order: $HEAPTAPE_PYTHON, the virtual environment of the source tree that this was built in, python3 from
-// PATH with the installed package.
-static void choose(const char *folder, char python[PATH_MAX]) {
+// In order: $HEAPTAPE_PYTHON, the virtual environment of the source tree that this was built in, what was named when it
+// was built.
+static void choose_interpreter(const char *folder, char python[PATH_MAX]) {
     const char *given = getenv("HEAPTAPE_PYTHON");
     if (given && *given) {
         snprintf(python, PATH_MAX, "%s", given);
@@ -19,16 +20,17 @@ static void choose(const char *folder, char python[PATH_MAX]) {
     }
     int length = snprintf(python, PATH_MAX, "%s/../.venv/bin/python3", folder);
     if (length < PATH_MAX && !access(python, X_OK)) return;
-    char package[PATH_MAX];
-    snprintf(package, sizeof package, "%.3900s/../share/heaptape/python", folder);
-    if (!access(package, R_OK)) {
-        const char *others = getenv("PYTHONPATH");
-        char *path = NULL;
-        if (others && *others && asprintf(&path, "%s:%s", package, others) < 0) path = NULL;
-        setenv("PYTHONPATH", path ? path : package, 1);
-        free(path);
+    snprintf(python, PATH_MAX, "%s", HEAPTAPE_PYTHON);
+}
+
+// The package that was installed with this program, or that of the source tree. False: it is one of the interpreter's.
+static bool find_package(const char *folder, char script[PATH_MAX]) {
+    static const char *const places[] = {"../share/heaptape/python", "../analysis"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int length = snprintf(script, PATH_MAX, "%s/%s/run_verb.py", folder, places[i]);
+        if (length < PATH_MAX && !access(script, R_OK)) return true;
     }
-    snprintf(python, PATH_MAX, "python3");
+    return false;
 }
 
 // The verbs that replay take the replayer beside us, unless given otherwise.
@@ -39,20 +41,25 @@ static void name_replay(const char *folder) {
 }
 
 int ht_verb_python(int argc, char **argv) {
-    char self[PATH_MAX], python[PATH_MAX];
+    char self[PATH_MAX], python[PATH_MAX], script[PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
     if (length < 0) length = 0;
     self[length] = 0;
     char *slash = strrchr(self, '/');
     if (slash) *slash = 0;
-    choose(self, python);
+    choose_interpreter(self, python);
     name_replay(self);
-    char **arguments = calloc((size_t)argc + 4, sizeof *arguments);
+    char **arguments = calloc((size_t)argc + 5, sizeof *arguments), **next = arguments;
     if (!arguments) return HT_EXIT_FAILED;
-    arguments[0] = python;
-    arguments[1] = (char *)"-m";
-    arguments[2] = (char *)"heaptape";
-    for (int i = 0; i < argc; i++) arguments[3 + i] = argv[i];
+    *next++ = python;
+    if (find_package(self, script)) {
+        *next++ = script;
+    } else {
+        *next++ = (char *)"-P";  // no modules of the current folder
+        *next++ = (char *)"-m";
+        *next++ = (char *)"heaptape";
+    }
+    for (int i = 0; i < argc; i++) *next++ = argv[i];
     execvp(python, arguments);
     fprintf(stderr, "heaptape %s: cannot run %s: %s\n", argv[0], python, strerror(errno));
     free(arguments);

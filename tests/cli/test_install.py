@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from tool_runner import Tools, logs_in, outcome_of, run
+
+GOLDEN = Path(__file__).resolve().parent.parent / "golden"
 
 
 def walk_the_path(heaptape: Path, replay: Path, shim: str, program: Path, folder: Path,
@@ -81,6 +86,36 @@ def test_installed_pages(tools: Tools, prefix: Path) -> None:
     for name in ("man/man1/heaptape.1", "man/man1/heaptape-replay.1", "man/man1/replay.1", "bash-completion/completions/heaptape",
                  "bash-completion/completions/replay", "zsh/site-functions/_heaptape", "fish/vendor_completions.d/heaptape.fish"):
         assert (share / name).stat().st_size > 20, name
+
+
+def test_the_reader_example(tools: Tools, prefix: Path, repository: Path, tmp_path: Path) -> None:
+    """The program of docs/reference/reader.md, compiled as the page says, in strict C."""
+    if not shutil.which("pkg-config"):
+        pytest.skip("pkg-config is not installed")
+    page = (repository / "docs" / "reference" / "reader.md").read_text()
+    [code] = re.findall(r"```c\n(.*?)```", page, re.DOTALL)
+    [command] = re.findall(r"^cc .*", page, re.MULTILINE)
+    assert len(code.splitlines()) <= 30
+    (tmp_path / "peak.c").write_text(code)
+    [settings] = prefix.rglob("heaptape.pc")
+    strict = command.replace("cc ", "cc -std=c11 -pedantic -Wall -Wextra -Werror ").replace("pkg-config", "pkg-config --define-prefix")
+    done = run(["sh", "-c", strict], cwd=tmp_path, env={"PKG_CONFIG_PATH": str(settings.parent)})
+    assert done.returncode == 0, done.stderr
+    library_path = {"LD_LIBRARY_PATH": str(settings.parent.parent)}
+    trace = GOLDEN / "sqlite3.bin"
+    info = json.loads(run([tools.heaptape, "info", "--json", trace]).stdout)
+    done = run([tmp_path / "peak", trace], env=library_path)
+    assert done.stdout.decode() == f"{info['events']} events, {info['peak_live_bytes']} bytes live at the peak\n" and not done.returncode
+    (tmp_path / "cut.bin").write_bytes(trace.read_bytes()[:4000])
+    done = run([tmp_path / "peak", tmp_path / "cut.bin"], env=library_path)
+    assert done.returncode == 1 and b"cut.bin: offset" in done.stderr
+
+
+def test_verbs_in_python_when_installed(prefix: Path, tmp_path: Path) -> None:
+    """They take the installed package, and nothing of the folder that they are called in."""
+    (tmp_path / "json.py").write_text("raise SystemExit('the module of somebody else')")
+    done = run([prefix / "bin" / "heaptape", "compare", "none.jsonl"], cwd=tmp_path, env={"HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": ""})
+    assert done.returncode == 3 and b"heaptape compare: none.jsonl" in done.stderr, done.stderr
 
 
 def test_installed_tree_does_not_need_the_build(prefix: Path, build: Path) -> None:

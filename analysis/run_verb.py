@@ -1,0 +1,8 @@
+"""Runs a verb with the package beside this file, by any interpreter that has what the package needs. `python -m heaptape`
+would find modules of the current folder first."""
+
+import sys
+
+from heaptape.__main__ import run
+
+sys.exit(run())
