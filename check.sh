@@ -20,7 +20,7 @@ sources() {
 
 # What is compiled, but for what the build itself writes.
 compiled() {
-    cmake --preset release -DHEAPTAPE_WERROR=ON --log-level=WARNING >&2 || return 1
+    cmake --preset release -DBUILD_TESTING=ON -DHEAPTAPE_WERROR=ON --log-level=WARNING >&2 || return 1
     "$tools/python" -c '
 import json, os
 files = {entry["file"] for entry in json.load(open("build/compile_commands.json"))}

@@ -19,7 +19,7 @@ stop() {
 
 # A version manager's python3 is a shell script, and the shell would be recorded beside it.
 elf_python() {
-    for python in /usr/bin/python3 "$(.venv/bin/python -c 'import os, sys; print(os.path.realpath(sys.executable))')"
+    for python in /usr/bin/python3 "$(python3 -c 'import os, sys; print(os.path.realpath(sys.executable))')"
     do
         if [ "$(head -c 4 "$python" 2>/dev/null | tail -c 3)" = ELF ]; then
             echo "$python"
@@ -29,12 +29,8 @@ elf_python() {
     stop "no Python interpreter was found that can be recorded"
 }
 
-step "Setting up: packages and a Python environment, where they are missing"
-run ./setup.sh
-
-step "Building"
-run cmake --preset release --log-level=WARNING
-run cmake --build --preset release -- --quiet
+step "Setting up and building"
+run ./build.sh
 
 step "Recording a Python program that works on JSON"
 python=$(elf_python)

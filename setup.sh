@@ -1,20 +1,22 @@
 #!/bin/sh
-# Installs what the build needs, and with --tests what the tests need besides: Debian packages, and
-# a Python environment in .venv. A second run finds everything there and ends at once.
-# Usage: ./setup.sh [--tests]
+# Installs what is missing: Debian packages for the build and for the verbs in Python. With --extras also a Python
+# environment in .venv with what fleet, tune and export need; with --tests that, and what the tests need. A second run
+# finds everything there and ends at once.
+# Usage: ./setup.sh [--extras | --tests]
 set -eu
 cd "$(dirname "$0")"
 
+# make: gcc optimizes across files on all cores by it.
 for_build="gcc g++ make cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
-    libssl-dev libcmocka-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev
-    python3 python3-venv"
+    libssl-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev
+    python3 python3-jinja2 python3-pandas python3-rich python3-xxhash python3-zstandard"
 # An allocator to replay against, and further versions of it for the tests, 40 MB each; taken where the release of
 # Debian has them.
 for_build_if_known="libclang-rt-19-dev"
 for_tests_if_known="libclang-rt-14-dev libclang-rt-16-dev"
 # redis-tools has the server too (redis-check-rdb is the same file); the package redis-server would
 # only add a daemon that starts by itself.
-for_tests="sqlite3 ruby redis-tools valgrind util-linux binutils libcap2-bin"
+for_tests="python3-venv libcmocka-dev sqlite3 ruby redis-tools valgrind util-linux binutils libcap2-bin"
 
 log=$(mktemp)
 trap 'rm -rf "$log" "${copy:-}"' EXIT
@@ -35,8 +37,12 @@ missing_packages() {
 }
 
 as_root() {
-    if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo $sudo_option "$@"; fi
 }
+
+# sudo asks for a password only where somebody can answer.
+sudo_option=-n
+if [ -t 0 ]; then sudo_option=; fi
 
 apt() {
     as_root env DEBIAN_FRONTEND=noninteractive \
@@ -50,7 +56,7 @@ install_packages() {
     fi
     missing=$(missing_packages "$@")
     [ -n "$missing" ] || return 0
-    if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
+    if [ "$(id -u)" != 0 ] && ! as_root true 2>>"$log"; then
         give_up "packages are missing and only root may install them; run: sudo apt-get install -y $missing"
     fi
     echo "setup.sh: installing $missing"
@@ -81,21 +87,24 @@ find_python() {
     give_up "no Python of version 3.11 or later was found"
 }
 
-# What the environment was made from: the package's files and the interpreter.
+# What the environment was made from: the extras, the interpreter and the package's files.
 python_fingerprint() {
+    echo "$extras"
     .venv/bin/python -V
     find analysis -type f ! -path '*/__pycache__/*' ! -path '*.egg-info/*' ! -path '*/build/*' \
         ! -name '*.ipynb' -print0 | sort -z | xargs -0 sha256sum
 }
 
-# install_python [CHECK]: CHECK is the extra with the tools of check.sh, which brings mkdocs along, or nothing. Once there,
-# they are kept up.
+# install_python [EXTRA,...]: the environment, with these extras of the package. What is there already is kept up.
 install_python() {
     stamp=.venv/heaptape-stamp
-    check=${1:-}
-    if [ -x .venv/bin/clang-tidy ]; then check=check; fi
-    if [ -f "$stamp" ] && python_fingerprint 2>/dev/null | cmp -s - "$stamp" &&
-        { [ -z "$check" ] || [ -x .venv/bin/clang-tidy ]; }; then return; fi
+    extras=${1:-}
+    if [ -x .venv/bin/clang-tidy ]; then
+        extras=$for_all_tests
+    elif [ -x .venv/bin/dask ] && [ -z "$extras" ]; then
+        extras=$for_all_verbs
+    fi
+    if [ -f "$stamp" ] && python_fingerprint 2>/dev/null | cmp -s - "$stamp"; then return; fi
     echo "setup.sh: making the Python environment .venv"
     if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
         python=$(find_python)
@@ -106,20 +115,39 @@ install_python() {
     copy=$(mktemp -d)
     cp -r analysis "$copy/"
     # What is used of the packages is compiled when it is used first, which is little of them.
-    .venv/bin/python -m pip install -q --disable-pip-version-check --no-compile \
-        "$copy/analysis[test,fleet,tune,parquet${check:+,$check,docs}]" \
+    .venv/bin/python -m pip install -q --disable-pip-version-check --no-compile "$copy/analysis${extras:+[$extras]}" \
         >>"$log" 2>&1 ||
         give_up "pip could not install the Python packages; is the package registry within reach?"
     mv "$stamp.new" "$stamp"
 }
 
+# Whether the interpreter that heaptape takes where there is no .venv has what its verbs import.
+python_suffices() {
+    python3 -c '
+import importlib.util, sys
+needed = ("jinja2", "numpy", "pandas", "rich", "xxhash", "zstandard")
+sys.exit(sys.version_info < (3, 11) or not all(importlib.util.find_spec(name) for name in needed))' 2>/dev/null
+}
+
+for_all_verbs=fleet,tune,parquet
+for_all_tests=$for_all_verbs,test,check,docs
 # shellcheck disable=SC2086  # lists of words
-if [ "${1:-}" = --tests ]; then
+case ${1:-} in
+--tests)
     install_packages $for_build $for_tests
     install_if_known $for_build_if_known $for_tests_if_known
-    install_python check
-else
+    install_python $for_all_tests
+    ;;
+--extras)
+    install_packages $for_build python3-venv
+    install_python $for_all_verbs
+    ;;
+*)
     install_packages $for_build
     install_if_known $for_build_if_known
-    install_python
-fi
+    if [ -e .venv ] || ! python_suffices; then
+        install_packages python3-venv
+        install_python
+    fi
+    ;;
+esac

@@ -20,7 +20,7 @@ stop() {
 }
 
 build() {
-    run cmake --preset "$1" -DHEAPTAPE_WERROR=ON --log-level=WARNING
+    run cmake --preset "$1" -DBUILD_TESTING=ON -DHEAPTAPE_WERROR=ON --log-level=WARNING
     run cmake --build --preset "$1" -- --quiet
 }
 
