@@ -115,6 +115,14 @@ def test_pip_is_not_sent_for_a_package_that_it_does_not_know(monkeypatch: pytest
     assert "pip install numpy; " in environment.missing_package(ModuleNotFoundError("No module named 'numpy'", name="numpy"))
 
 
+def test_pip_is_not_sent_where_the_distribution_forbids_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "EXTERNALLY-MANAGED").touch()
+    monkeypatch.setattr(environment.sys, "prefix", sys.base_prefix)
+    monkeypatch.setattr(environment.sysconfig, "get_path", lambda name: str(tmp_path))
+    said = environment.missing_package(ModuleNotFoundError("No module named 'optuna'", name="optuna"))
+    assert " -m venv --system-site-packages " in said and "/bin/pip install optuna sqlalchemy; then HEAPTAPE_PYTHON=" in said
+
+
 def test_the_script_is_there_and_hides_no_command() -> None:
     """`heaptape` is the C program."""
     assert list(PROJECT["scripts"]) == ["heaptape-analysis"]

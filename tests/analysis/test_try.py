@@ -16,6 +16,7 @@ from heaptape.results.comparison import experiments
 from heaptape.results.summary import summarise
 from heaptape.results.use import use_lines
 from heaptape.trial.answer import table
+from heaptape.trial.recorded import Recorded
 from quick_tier import quick
 from waiting import wait_until
 
@@ -43,6 +44,7 @@ def test_from_a_command_to_the_answer(heaptape_binary: Path, tmp_path: Path) -> 
     assert sorted(path.name for path in folder.iterdir()) == ["report.html", "results.jsonl", "trace.bin"]
     assert f"{folder.name}/report.html" in lines[-1]
     assert "LD_PRELOAD=" in done.stdout or "this gives no reason to change" in done.stdout
+    assert "PYTHONMALLOC" not in done.stdout
 
 
 @pytest.mark.thorough
@@ -91,6 +93,14 @@ def test_the_table_has_at_most_eight_lines(tmp_path: Path) -> None:
     summary = summarise(experiments(read_results(results_factory.write(tmp_path / "r.jsonl", rows)))[0], "glibc")
     lines = table(summary)
     assert len(lines) == 8 and lines[1].startswith("glibc") and "vs glibc" in lines[0]
+
+
+@pytest.mark.parametrize(("executable", "chosen", "keeps"), [
+    ("/usr/bin/python3.11", None, True), ("/usr/bin/python3.11", "pymalloc", True), ("/usr/bin/python3.11", "malloc_debug", False),
+    ("/usr/bin/ruby3.1", None, False)])
+def test_python_keeps_small_objects(executable: str, chosen: str | None, keeps: bool) -> None:
+    context = {"executable": executable, **({"env.PYTHONMALLOC": chosen} if chosen else {})}
+    assert Recorded(Path("t.bin"), {"context": context}, 0, 0).keeps_small_objects == keeps
 
 
 def test_how_to_use_one() -> None:

@@ -7,7 +7,9 @@ import io
 import os
 import shutil
 import sys
+import sysconfig
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 PLAIN = {
@@ -26,10 +28,23 @@ def missing_package(error: ImportError) -> str:
     """One line that says what to do."""
     name = (error.name or "").split(".")[0]
     if isinstance(error, ModuleNotFoundError) and name and name != "heaptape":
-        return (f"the Python package {name} is missing: {sys.executable} -m pip install {_to_install(name)}; "
-                "or name another interpreter by $HEAPTAPE_PYTHON")
+        return f"the Python package {name} is missing: {_how_to_install(name)}"
     what = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return f"{sys.executable} can't load {name or 'a package'}: {what}; name another interpreter by $HEAPTAPE_PYTHON"
+
+
+def _how_to_install(name: str) -> str:
+    """Where the distribution forbids pip in its own folders: an environment that sees what is there."""
+    if sys.prefix == sys.base_prefix and Path(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED").exists():
+        folder = "~/.local/share/heaptape-python"
+        return (f"{sys.executable} -m venv --system-site-packages {folder} && {folder}/bin/pip install {' '.join(_brought_with(name))}; "
+                f"then HEAPTAPE_PYTHON={folder}/bin/python3")
+    return f"{sys.executable} -m pip install {_to_install(name)}; or name another interpreter by $HEAPTAPE_PYTHON"
+
+
+def _brought_with(name: str) -> list[str]:
+    """The packages of the same extra."""
+    return [package for package in EXTRAS if EXTRAS[package] == EXTRAS.get(name)] or [name]
 
 
 def _to_install(name: str) -> str:
@@ -41,7 +56,7 @@ def _to_install(name: str) -> str:
     try:
         metadata.distribution("heaptape")
     except metadata.PackageNotFoundError:
-        return f"{' '.join(package for package in EXTRAS if EXTRAS[package] == extra)} (the extra heaptape[{extra}])"
+        return f"{' '.join(_brought_with(name))} (the extra heaptape[{extra}])"
     return f"'heaptape[{extra}]'"
 
 

@@ -39,6 +39,12 @@ class Recorded:
         """The base name of what was executed."""
         return os.path.basename(str(self.context.get("executable") or ""))
 
+    @property
+    def keeps_small_objects(self) -> bool:
+        """Whether it is a CPython that serves small objects itself, so that malloc sees few of its calls."""
+        chosen = str(self.context.get("env.PYTHONMALLOC") or "")
+        return self.executable.startswith("python") and not chosen.startswith("malloc")
+
 
 def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float | None) -> int:
     """The exit status of the program, which has our terminal. A Ctrl-C is the program's: it ends as it does alone, and what it

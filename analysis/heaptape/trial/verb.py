@@ -86,6 +86,9 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines += [summary.headline.removeprefix(summary.caution).strip()]
     lines += [why_baseline] if why_baseline else []
     lines += ["", *table(summary), "", *summary.missing, *summary.worth_lines]
+    if recorded.keeps_small_objects:
+        lines += ["Python serves objects of up to 512 bytes itself: they are not compared. To compare them too: "
+                  f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
     lines += _use(summary, command, str(recorded.context.get("allocator_name") or ""))
     if recorded.others:
         lines += ["", f"{recorded.executable} was compared, one of {recorded.others + 1} recorded processes; --process NAME takes another."]
