@@ -27,7 +27,7 @@ enum heaptape_effect {
     HEAPTAPE_ENDS      // the object is freed, and its slot with it
 };
 
-// The columns of docs/trace-format.md, "Ops".
+// The columns of docs/reference/trace-format.md, "Ops".
 enum heaptape_variant {
     HEAPTAPE_PLAIN,
     HEAPTAPE_NULL,      // free(NULL), realloc(NULL, n)
@@ -47,7 +47,7 @@ struct heaptape_event {
     uint64_t alignment;  // of the functions that take one. Else 0
     uint32_t slot;       // names the object from the event that makes it to the event that ends it; 0: none
     uint32_t thread;     // from 0, in the order of first events
-    uint8_t function;    // docs/trace-format.md, "Ops"; heaptape_function_name() has its name
+    uint8_t function;    // docs/reference/trace-format.md, "Ops"; heaptape_function_name() has its name
     uint8_t variant;     // enum heaptape_variant
     uint8_t effect;      // enum heaptape_effect
 };
@@ -65,7 +65,7 @@ const struct heaptape_event *heaptape_next(struct heaptape_reader *reader);
 const char *heaptape_error(const struct heaptape_reader *reader);
 
 // The circumstances of the recording (command, allocator, machine) and the totals of the trace, as JSON texts that last
-// as long as the reader; docs/trace-format.md has their keys. NULL where the trace has none, and where reading failed.
+// as long as the reader; docs/reference/trace-format.md has their keys. NULL where the trace has none, and where reading failed.
 const char *heaptape_context(struct heaptape_reader *reader);
 const char *heaptape_totals(struct heaptape_reader *reader);
 

@@ -57,3 +57,10 @@ def test_every_page_is_reached(repository: Path) -> None:
 
 def test_the_readme_is_short(repository: Path) -> None:
     assert len((repository / "README.md").read_text().splitlines()) <= README_LINES_MAX
+
+
+def test_news_and_packages_have_the_version(repository: Path) -> None:
+    version = (repository / "analysis" / "heaptape" / "VERSION").read_text().strip()
+    news = re.search(r"^## ([\d.]+)", (repository / "NEWS.md").read_text(), re.MULTILINE)
+    package = re.match(r"heaptape \(([\d.]+)\) ", (repository / "debian" / "changelog").read_text())
+    assert news and package and {news[1], package[1]} == {version}
