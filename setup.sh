@@ -113,7 +113,7 @@ install_python() {
     python_fingerprint >"$stamp.new"  # before the copy: what changes meanwhile is installed by the next run
     # Installed from a copy, because setuptools would leave its build folders in the tree.
     copy=$(mktemp -d)
-    cp -r analysis "$copy/"
+    cp -rL analysis "$copy/"
     # What is used of the packages is compiled when it is used first, which is little of them.
     .venv/bin/python -m pip install -q --disable-pip-version-check --no-compile "$copy/analysis${extras:+[$extras]}" \
         >>"$log" 2>&1 ||

@@ -34,6 +34,7 @@ LD_PRELOAD=libmalloc_wrap.so MALLOC_WRAP_OUT=. MALLOC_WRAP_ANY_FOLDER=1 python3 
 ls malloc-footprint.*.mraw >/dev/null || stop "a bare LD_PRELOAD recorded nothing"
 
 apt-get -q -y install --no-install-recommends "$debs"/libheaptape*.deb gcc libc6-dev pkgconf
+# shellcheck disable=SC2016  # the backticks are the page's
 sed -n '/^```c$/,/^```$/p' "$tree/docs/reference/reader.md" | sed '1d;$d' >peak.c
 sh -c "$(grep '^cc ' "$tree/docs/reference/reader.md")"
 ./peak heaptape-python3/trace.bin
