@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,6 +32,9 @@ PARSERS: dict[str, Callable[[], VerbParser]] = {
 
 def _verb(name: str) -> Callable[[Any], int | None]:
     import numpy  # noqa: F401  # pandas would not say by name that it is missing
+
+    # pandas before 2 says so, on standard error, where all values of a column are missing.
+    warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
 
     if name == "try":
         from .trial.verb import run_try
