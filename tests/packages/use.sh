@@ -21,6 +21,7 @@ state() {
 }
 
 apt-get -q update
+touch /etc/hosts  # netbase, which comes with Python's packages, makes one and leaves it
 state >before
 
 apt-get -q -y install --no-install-recommends "$debs"/heaptape_*.deb
