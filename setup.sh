@@ -40,6 +40,7 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo $sudo_option "$@"; fi
 }
 
+lists_are_fresh=
 # sudo asks for a password only where somebody can answer.
 sudo_option=-n
 if [ -t 0 ]; then sudo_option=; fi
@@ -60,7 +61,8 @@ install_packages() {
         give_up "packages are missing and only root may install them; run: sudo apt-get install -y $missing"
     fi
     echo "setup.sh: installing $missing"
-    apt update || give_up "apt-get update failed; is the network there?"
+    [ -n "$lists_are_fresh" ] || apt update || give_up "apt-get update failed; is the network there?"
+    lists_are_fresh=yes
     # shellcheck disable=SC2086  # a list of words
     apt install --no-install-recommends $missing ||
         give_up "apt-get could not install: $missing"
