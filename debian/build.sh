@@ -11,7 +11,8 @@ trap 'rm -rf "$work"' EXIT
 export DEBIAN_FRONTEND=noninteractive DEB_BUILD_OPTIONS=noautodbgsym
 apt-get -q update
 apt-get -q -y install --no-install-recommends build-essential lintian
-cp -r . "$work/heaptape"
+mkdir "$work/heaptape"
+tar -cf - --exclude=./.git --exclude=./.venv --exclude=./build --exclude='./build-*' . | tar -xf - -C "$work/heaptape"
 cd "$work/heaptape"
 sed -i "1s/)/${2:-})/" debian/changelog
 apt-get -q -y build-dep --no-install-recommends .
