@@ -1,6 +1,6 @@
 #!/bin/sh
 # Reads the sources without running them: clang's warnings and likely mistakes, types, shell scripts, format. test.sh
-# begins with it. (CONTRIBUTING.md, "What is checked")
+# runs it. (CONTRIBUTING.md, "What is checked")
 # Usage: ./check.sh, after ./setup.sh --tests
 set -eu
 cd "$(dirname "$0")"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what is missing: Debian packages for the build and for the verbs in Python. With --extras also a Python
-# environment in .venv with what fleet, tune and export need; with --tests that, and what the tests need. A second run
-# finds everything there and ends at once.
-# Usage: ./setup.sh [--extras | --tests]
+# environment in .venv with what fleet, tune and export need; with --tests that, and what the tests need, of which
+# --test-packages has the Debian packages alone. A second run finds everything there and ends at once.
+# Usage: ./setup.sh [--extras | --tests | --test-packages]
 set -eu
 cd "$(dirname "$0")"
 
@@ -135,10 +135,10 @@ for_all_verbs=fleet,tune,parquet
 for_all_tests=$for_all_verbs,test,check,docs
 # shellcheck disable=SC2086  # lists of words
 case ${1:-} in
---tests)
+--tests | --test-packages)
     install_packages $for_build $for_tests
     install_if_known $for_build_if_known $for_tests_if_known
-    install_python $for_all_tests
+    if [ "$1" = --tests ]; then install_python $for_all_tests; fi
     ;;
 --extras)
     install_packages $for_build python3-venv

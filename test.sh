@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sets up, reads the sources, builds, and runs the tests of the quick tier: C unit tests, plain and under the address and
+# Sets up, builds, reads the sources, and runs the tests of the quick tier: C unit tests, plain and under the address and
 # undefined-behaviour sanitizers, then the tools themselves. With --all also those that are marked thorough, and the unit
 # tests under the thread sanitizer. (CONTRIBUTING.md, "Tests")
 # Usage: ./test.sh [--all] [PYTEST OPTION...]
@@ -30,8 +30,12 @@ if [ "${1:-}" = --all ]; then
     shift
 fi
 
-step "Setting up: packages and a Python environment, where they are missing"
-run ./setup.sh --tests
+step "Setting up, where something is missing: packages, then a Python environment while the release is built"
+run ./setup.sh --test-packages
+echo "\$ ./setup.sh --tests &"
+./setup.sh --tests &
+build release
+wait $! || stop "./setup.sh failed with status $?"
 
 step "Reading the sources"
 run ./check.sh
@@ -39,7 +43,6 @@ run ./check.sh
 # shellcheck disable=SC2086  # an option and its word, or nothing
 {
     step "Unit tests of the release build"
-    build release
     run ctest -j "$(nproc)" --preset release $labels
 
     step "Unit tests under the address and undefined-behaviour sanitizers"
