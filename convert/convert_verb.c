@@ -269,7 +269,7 @@ static int choose_outputs(const struct options *options, char **outputs) {
     for (unsigned i = 0; i < options->count; i++) {
         const char *input = options->inputs[i];
         if (!strcmp(input, "-") && (!options->wanted || convert_is_folder(options->wanted)))
-            return complain(import_input_name(input), "a name for the trace expected: -o FILE");
+            return complain(import_input_name(input), "expected a name for the trace (-o FILE)");
         outputs[i] = convert_output_path(input, options->wanted,
                                          options->to ? export_suffix(options->to) : CONVERT_TRACE_ENDING);
         if (!outputs[i]) {

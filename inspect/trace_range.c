@@ -21,7 +21,7 @@ static const struct argp_option option_table[] = {
 static uint64_t parse_time(const char *text, struct argp_state *state) {
     uint64_t ns;
     if (ht_parse_duration(text, &ns)) return ns;
-    argp_error(state, "a time such as 250ms or 1.5s expected, not '%s'", text);
+    argp_error(state, "expected a time such as 250ms or 1.5s, found '%s'", text);
     return 0;
 }
 
@@ -30,7 +30,7 @@ static uint64_t parse_event(const char *text, struct argp_state *state) {
     errno = 0;
     uint64_t value = strtoull(text, &end, 10);
     if (end == text || *end || errno || *text == '-')
-        argp_error(state, "an event's number expected, not '%s'", text);
+        argp_error(state, "expected an event's number, found '%s'", text);
     return value;
 }
 

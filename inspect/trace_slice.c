@@ -256,12 +256,12 @@ static void drop(struct slicing *s, const struct old_event *event, uint64_t time
 static const char *look(const struct slicing *s, const struct old_event *event, bool *in_slice) {
     const struct ht_op_shape shape = s->shape[event->op];
     *in_slice = false;
-    if (event->thread >= s->facts.threads_count) return "a thread that the threads section has expected";
-    if (event->time_ns < s->last_ns) return "times in order expected";
+    if (event->thread >= s->facts.threads_count) return "expected a thread that the threads section has";
+    if (event->time_ns < s->last_ns) return "expected times in order";
     if (!shape.slot) return NULL;
     const struct old_block *block = block_at(s, event->slot);
     if (shape.makes_object == block->live)
-        return block->live ? "an allocation into a free slot expected" : "a slot with a live object expected";
+        return block->live ? "expected an allocation into a free slot" : "expected a slot with a live object";
     *in_slice = block->live && block->kept;
     return NULL;
 }

@@ -45,12 +45,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         if (state->arg_num == 0) {
             long pid = strtol(value, &end, 10);
             if (end == value || *end || pid < 1 || pid > INT_MAX)
-                argp_error(state, "a process id expected, not '%s'", value);
+                argp_error(state, "expected a process id, found '%s'", value);
             options->pid = (pid_t)pid;
         } else if (state->arg_num == 1 && is_action(value)) {
             options->action = value;
         } else {
-            argp_error(state, "pause, resume, stop or status expected, not '%s'", value);
+            argp_error(state, "expected pause, resume, stop or status, found '%s'", value);
         }
         return 0;
     case ARGP_KEY_END:

@@ -143,7 +143,7 @@ static uint64_t number(struct argp_state *state, const char *text, const char *o
     errno = 0;
     unsigned long long value = strtoull(text, &end, 10);
     if (errno || end == text || *end || *text == '-' || value < lowest || value > highest) {
-        argp_error(state, "--%s: %s: a whole number from %llu to %llu expected", option, text,
+        argp_error(state, "--%s: %s: expected a whole number from %llu to %llu", option, text,
                    (unsigned long long)lowest, (unsigned long long)highest);
     }
     return value;
@@ -152,7 +152,7 @@ static uint64_t number(struct argp_state *state, const char *text, const char *o
 static uint64_t budget_value(struct argp_state *state, const char *text) {
     uint64_t ns = 0;
     if (!ht_parse_duration(text, &ns) || ns == 0) {
-        argp_error(state, "--budget: %s: a time such as 90s, 5m or 1h expected", text);
+        argp_error(state, "--budget: %s: expected a time such as 90s, 5m or 1h", text);
     }
     return ns;
 }
@@ -166,7 +166,7 @@ static uint64_t size_value(struct argp_state *state, const char *text, const cha
                            uint64_t plain_bytes, uint64_t lowest) {
     uint64_t bytes = 0;
     if (!ht_parse_bytes(text, plain_bytes, &bytes) || bytes < lowest) {
-        argp_error(state, "--%s: %s: a size such as 512M or 8G expected", option, text);
+        argp_error(state, "--%s: %s: expected a size such as 512M or 8G", option, text);
     }
     return bytes;
 }
@@ -175,7 +175,7 @@ static uint64_t timeout_value(struct argp_state *state, const char *text) {
     uint64_t ns = 0;
     if (!strcmp(text, "none")) return 0;
     if (!ht_parse_duration(text, &ns) || ns == 0) {
-        argp_error(state, "--timeout: %s: a time such as 90s or 5m, or none, expected", text);
+        argp_error(state, "--timeout: %s: expected a time such as 90s or 5m, or none", text);
     }
     return ns;
 }
@@ -193,7 +193,7 @@ static int one_of(struct argp_state *state, const char *text, const char *option
         if (!strcmp(text, names[i])) return (int)i;
         strcat(strcat(all, i ? ", " : ""), names[i]);
     }
-    argp_error(state, "--%s: %s: one of %s expected", option, text, all);
+    argp_error(state, "--%s: %s: expected one of %s", option, text, all);
     return 0;
 }
 
@@ -236,7 +236,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case KEY_TIMEOUT: options->plan.timeout_ns = timeout_value(state, text); break;
     case KEY_WRAP:
         if (!text[strspn(text, " \t")] || strlen(text) > 4096) {
-            argp_error(state, "--wrap: a command of at most 4096 bytes expected");
+            argp_error(state, "--wrap: expected a command of at most 4096 bytes");
         }
         options->plan.wrap = text;
         break;
@@ -252,7 +252,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case KEY_POLLUTE:
         options->plan.pollution_bytes = size_value(state, text, "pollute", 1 << 10, 0);
         if (options->plan.pollution_bytes > UINT64_C(1) << 40)
-            argp_error(state, "--pollute: %s: at most 1T expected", text);
+            argp_error(state, "--pollute: %s: expected at most 1T", text);
         break;
     case KEY_DECODED_MEMORY:
         options->plan.decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
@@ -261,8 +261,8 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         if (ht_paces_parse(text, &options->plan.paces)) break;
         argp_error(
             state,
-            "--pace: %s: none, virtual, real or x and how many times as fast, at most a million times, "
-            "or time=PACE,memory=PACE expected",
+            "--pace: %s: expected none, virtual, real or x and how many times as fast, at most a million "
+            "times, or time=PACE,memory=PACE",
             text);
         break;
     case KEY_WINDOW: options->plan.window_ns = number(state, text, "window-ns", 100000, INT64_MAX); break;
@@ -277,12 +277,12 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case 'q': options->plan.quiet = true; break;
     case 'v': options->plan.verbose = true; break;
     case ARGP_KEY_ARG:
-        if (options->plan.trace_path) argp_error(state, "%s: one trace expected", text);
+        if (options->plan.trace_path) argp_error(state, "%s: expected one trace", text);
         options->plan.trace_path = text;
         break;
     case ARGP_KEY_END:
         if (!options->plan.trace_path && !options->list) {
-            argp_error(state, "a trace expected, as heaptape convert writes it");
+            argp_error(state, "expected a trace, as heaptape convert writes it");
         }
         break;
     default: return ARGP_ERR_UNKNOWN;

@@ -75,8 +75,7 @@ static int check_conditions(const struct ht_plan *plan) {
         const char *expected = of_time ? "the time pass" : "the memory pass";
         if (plan->choices.count < 2) expected = "a baseline and another allocator in --alloc";
         else if (of_time ? plan->time_pass : plan->memory_pass) continue;
-        ht_print(stderr, "replay: --fail-if %s: %s expected, for there is nothing to judge otherwise\n",
-                 condition->text, expected);
+        ht_print(stderr, "replay: --fail-if %s: expected %s\n", condition->text, expected);
         return HT_EXIT_USAGE;
     }
     return HT_EXIT_DONE;
@@ -101,8 +100,8 @@ static int read_trace(const struct ht_plan *plan, struct ht_trace_reader *reader
         // The peak may be in what is missing: better no figures than those of half a program.
         return ht_error_input(
             error, plan->trace_path, ht_trace_valid_bytes(reader),
-            "a whole section or the footer expected: the file is cut short or damaged here, "
-            "and half a trace is not replayed");
+            "expected a whole section or the footer, found the file cut short or damaged: replay takes "
+            "whole traces only");
     }
     if (ht_recorded_program_read(reader, &trace->program, error)) return -1;
     if (plan->scale > 1) ht_recorded_program_other(&trace->program);

@@ -73,7 +73,7 @@ static int print_chunk(const struct ht_raw_log *log, const struct ht_raw_chunk *
     int status;
     while ((status = ht_raw_decode(&decoder, &record)) > 0) print_record(&record, begun, counts);
     free(content);
-    return status < 0 ? ht_error_input(error, log->path, at, "a record expected") : 0;
+    return status < 0 ? ht_error_input(error, log->path, at, "expected a record") : 0;
 }
 
 static int print_log(const struct ht_raw_log *log, struct counts *counts, struct ht_error *error) {

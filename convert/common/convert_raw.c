@@ -25,7 +25,8 @@ static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
         why = "the recording was paused all the time (heaptape ctl PID resume begins it)";
     else if (log->header.stop_reason == HT_STOP_CONTROL)
         why = "heaptape ctl ended the recording before the first one";
-    return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "at least one call expected, but %s", why);
+    return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "expected at least one call, found none: %s",
+                          why);
 }
 
 void convert_put_context(struct ht_trace_writer *writer, const struct ht_raw_log *log) {

@@ -215,7 +215,7 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     char *text = ht_trace_totals_json(reader, error);
     json_t *info = text ? parse(text) : error->status ? NULL : count_totals(reader, error);
     if (!info) {
-        if (!error->status) ht_trace_bad_section(reader, HT_SECTION_TOTALS, error, "totals in JSON expected");
+        if (!error->status) ht_trace_bad_section(reader, HT_SECTION_TOTALS, error, "expected totals in JSON");
         return NULL;
     }
     char *context_text = ht_trace_context_json(reader, error);
@@ -225,7 +225,7 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     }
     json_t *context = parse(context_text);
     if (context_text && !context) {
-        ht_trace_bad_section(reader, HT_SECTION_CONTEXT, error, "a context in JSON expected");
+        ht_trace_bad_section(reader, HT_SECTION_CONTEXT, error, "expected a context in JSON");
         json_decref(info);
         return NULL;
     }

@@ -191,12 +191,11 @@ int export_trace(const struct export_format *format, const char *trace, bool tem
     if (temporary) export_drop_temporary(trace);
     if (!reader) return -1;
     // No text format can say that it is only a part.
-    int status =
-        ht_trace_truncated(reader)
-            ? ht_error_input(error, trace, ht_trace_valid_bytes(reader),
-                             "a whole section or the footer expected: the file is cut short or damaged "
-                             "here, and half a trace is not exported")
-            : export_opened(format, reader, trace, output, quiet, error);
+    int status = ht_trace_truncated(reader)
+                     ? ht_error_input(error, trace, ht_trace_valid_bytes(reader),
+                                      "expected a whole section or the footer, found the file cut short or "
+                                      "damaged: export takes whole traces only")
+                     : export_opened(format, reader, trace, output, quiet, error);
     ht_trace_close(reader);
     return status;
 }

@@ -185,7 +185,7 @@ static void put_function(struct export_text *text, const struct export_call *cal
 static void put_call(struct exporter *exporter, const struct export_call *call) {
     struct android_state *state = exporter->own;
     if (call->thread >= state->threads_count) {
-        exporter->wrong = "a row in the threads section for every thread expected";
+        exporter->wrong = "expected a row in the threads section for every thread";
         return;
     }
     struct android_thread *thread = &state->threads[call->thread];

@@ -24,7 +24,7 @@ static bool find_id(struct exporter *exporter, const struct export_call *call, u
     uint64_t *id_plus_1 = export_number(exporter, call->slot);
     if (call->action == EXPORT_MALLOC) *id_plus_1 = ++state->births;
     if (*id_plus_1 == 0) {
-        exporter->wrong = "an object that was allocated before expected";
+        exporter->wrong = "expected an object that was allocated before";
         return false;
     }
     *id = *id_plus_1 - 1;

@@ -251,8 +251,8 @@ static int resume(struct follower *f, struct ht_error *error) {
     if (request->given_time_unit && request->time_unit_ns != f->position.time_unit_ns) {
         follow_state_close(state);
         return ht_error_input(error, f->state_path, 0,
-                              "a trace in units of %" PRIu32 " ns expected, but the one begun is in units of "
-                              "%" PRIu32,
+                              "expected a trace in units of %" PRIu32
+                              " ns, found one begun in units of %" PRIu32,
                               request->time_unit_ns, f->position.time_unit_ns);
     }
     if (request->given_level) f->position.level = request->level;
@@ -433,7 +433,8 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
         return -1;
     }
     if (!log_clock_is_here(&f->log))
-        return ht_error_input(error, f->log.path, 56, "a clock of this machine expected");
+        return ht_error_input(error, f->log.path, 56,
+                              "expected a log by this machine's clock, found another's");
     bool locked;
     if (consumed_log_lock(&f->log, &locked, error)) return -1;
     allow_holes(f, locked);

@@ -476,7 +476,7 @@ static void get_head(const struct head *head, struct merge *m) {
 }
 
 static int bad_state(const struct follow_state *state, const char *expected, struct ht_error *error) {
-    return ht_error_input(error, state->path, (uint64_t)ftell(state->file), "%s expected", expected);
+    return ht_error_input(error, state->path, (uint64_t)ftell(state->file), "expected %s", expected);
 }
 
 int follow_state_restore(struct follow_state *state, struct merge *m, struct live_streams *live,
@@ -526,15 +526,15 @@ static int check_head(const struct follow_state *state, const struct ht_raw_log 
     const struct head *head = &state->head;
     const struct ht_raw_header *header = &log->header;
     if (head->version != VERSION)
-        return ht_error_input(error, state->path, 8, "a state of version %d expected, found %u", VERSION,
+        return ht_error_input(error, state->path, 8, "expected a state of version %d, found %u", VERSION,
                               head->version);
     if (head->pid != header->pid || head->sequence != header->sequence ||
         head->start_realtime_ns != header->start_realtime_ns ||
         memcmp(&head->first_pair, &header->first_pair, sizeof head->first_pair))
-        return ht_error_input(error, state->path, 16, "the state of %s expected, but it is another log's",
+        return ht_error_input(error, state->path, 16, "expected the state of %s, found another log's",
                               log->path);
     if (!head->time_unit_ns || head->time_unit_ns > 1000000000 || head->level < 1 || head->level > 19)
-        return ht_error_input(error, state->path, 48, "a time unit and a level expected");
+        return ht_error_input(error, state->path, 48, "expected a time unit and a level");
     return 0;
 }
 
@@ -559,8 +559,8 @@ struct follow_state *follow_state_open(const char *path, const struct ht_raw_log
                  !memcmp(state->head.magic, STATE_MAGIC, sizeof state->head.magic);
     if (!whole)
         ht_error_input(error, path, 0,
-                       own ? "a state whose checksum fits expected"
-                           : "a state expected that belongs to this user and has no second name");
+                       own ? "expected a state with a matching checksum"
+                           : "expected a state file of this user with a single name");
     if (!whole || check_head(state, log, error)) {
         follow_state_close(state);
         return NULL;

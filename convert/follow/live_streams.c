@@ -80,7 +80,7 @@ static uint8_t *buffer_of(struct live_streams *live, size_t bytes) {
 // The file ends where a chunk lay, or can't be read. EINVAL: no file is so long.
 static int cannot_read(const struct live_streams *live, uint64_t offset, struct ht_error *error) {
     if (errno && errno != EINVAL) return ht_error_system(error, live->log->path, "cannot read");
-    return ht_error_input(error, live->log->path, offset, "a chunk expected, but the file ends");
+    return ht_error_input(error, live->log->path, offset, "expected a chunk, found the end of the file");
 }
 
 // Which stream a nested one belongs to is written behind the chunk's magic, but before its first record.
@@ -90,7 +90,7 @@ static int learn_outer(struct live_streams *live, uint32_t number, uint64_t chun
     if (!ht_read_at(live->log->fd, &header, sizeof header, chunk)) return cannot_read(live, chunk, error);
     if (header.outer > number)
         return ht_error_input(error, live->log->path, chunk,
-                              "a stream nested in an earlier one expected, found %" PRIu32 " in %" PRIu32,
+                              "expected a stream nested in an earlier one, found %" PRIu32 " in %" PRIu32,
                               number, header.outer - 1);
     stream->outer = header.outer;
     stream->tid = header.tid;
@@ -145,7 +145,7 @@ static int decode_whole(const struct live_streams *live, const uint8_t *buffer, 
     }
     // At the end of what is there, half a record is no wonder.
     if (decoded < 0 && bytes - (place->at - start) >= RECORD_ROOM_BYTES)
-        return ht_error_input(error, live->log->path, place->chunk + place->at, "a record expected");
+        return ht_error_input(error, live->log->path, place->chunk + place->at, "expected a record");
     return 0;
 }
 
@@ -219,8 +219,7 @@ static int poll_closed(struct live_streams *live, uint32_t number, struct ht_err
 static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chunk, uint64_t at,
                       struct ht_error *error) {
     if (!ht_raw_stream_possible(live->log, chunk->stream))
-        return ht_error_input(error, live->log->path, at,
-                              "a stream number that the chunks account for expected");
+        return ht_error_input(error, live->log->path, at, "expected stream numbers without a gap");
     if (!make_room(live, chunk->stream)) return no_memory(live, error);
     struct live_stream *known = &live->stream[chunk->stream];
     struct stream *stream = &live->streams->stream[chunk->stream];
@@ -317,7 +316,7 @@ static int step_over(const struct live_streams *live, struct stream_place *place
                      : cannot_read(live, place->chunk + place->at, error);
     for (uint32_t i = 0; i < records && !status; i++)
         if (ht_raw_decode(&decoder, &record) <= 0)
-            status = ht_error_input(error, live->log->path, place->chunk + place->at, "a record expected");
+            status = ht_error_input(error, live->log->path, place->chunk + place->at, "expected a record");
     place->at += (uint32_t)(decoder.at - buffer);
     place->stamp = decoder.stamp;
     place->address = decoder.address;
@@ -346,7 +345,7 @@ int live_chunk_at(const struct live_streams *live, uint64_t offset, uint32_t *in
     struct ht_raw_chunk chunk;
     if (!ht_read_at(live->log->fd, &chunk, sizeof chunk, offset)) return cannot_read(live, offset, error);
     if (chunk.magic != HT_CHUNK_MAGIC || chunk.bytes > HT_CHUNK_BYTES_MAX)
-        return ht_error_input(error, live->log->path, offset, "a chunk (HTWN) expected");
+        return ht_error_input(error, live->log->path, offset, "expected a chunk (HTWN)");
     *index = chunk.index;
     *bytes = (uint32_t)chunk.bytes;
     return 0;

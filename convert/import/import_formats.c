@@ -41,9 +41,8 @@ static bool is_ours(const struct import_input *input, const char *head, size_t b
                     struct ht_error *error) {
     const char *what = NULL;
     if (bytes >= 8 && !memcmp(head, HT_RAW_MAGIC, 8))
-        what = "a raw log as a file of its own expected: from a pipe or packed it cannot be read";
-    else if (bytes >= 8 && !memcmp(head, HT_TRACE_MAGIC, 8))
-        what = "a raw log expected, but this is a trace already";
+        what = "expected a raw log in a file of its own, found one from a pipe or packed";
+    else if (bytes >= 8 && !memcmp(head, HT_TRACE_MAGIC, 8)) what = "expected a raw log, found a trace";
     if (what) ht_error_input(error, input->path, 0, "%s", what);
     return what != NULL;
 }
@@ -71,8 +70,8 @@ const struct import_format *import_format_sniff(struct import_input *input, stru
     }
     if (!found)
         ht_error_input(error, input->path, 0,
-                       "a raw log (HTAPERAW) or a trace of a known kind expected; looked for heaptape, %s "
-                       "(--from names one)",
+                       "expected a raw log (HTAPERAW) or a trace of a known format, found none of "
+                       "heaptape, %s (--from names one)",
                        import_format_names(names));
     return found;
 }
@@ -85,7 +84,7 @@ int import_reject(struct import *import, uint64_t offset, const char *what, cons
     }
     import->skipped++;
     if (import->lenient) return 0;
-    return ht_error_input(error, import->input.path, offset, "%s: %s expected", what, expected);
+    return ht_error_input(error, import->input.path, offset, "%s: expected %s", what, expected);
 }
 
 bool import_goes_on(struct import *import) {

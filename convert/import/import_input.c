@@ -41,7 +41,7 @@ static void fail_unpacking(struct import_input *input, int code) {
         return;
     }
     ht_error_input(&input->error, input->path, input->offset + (input->end - input->begin),
-                   "sound compressed bytes expected (%s)", why ? why : "no reason given");
+                   "expected valid compressed data, found an error: %s", why ? why : "no reason given");
     keep_to_one_line(&input->error);
 }
 
@@ -70,7 +70,7 @@ static void find_member(struct import_input *input) {
     const char *name;
     while (next_file(input, &name)) {
         if (input->member && !is_zip(input)) {
-            fail_input(input, 0, "a zip expected, for --member", "");
+            fail_input(input, 0, "expected a zip, for --member", "");
             return;
         }
         if (!input->member || !strcmp(name, input->member)) return;
@@ -78,7 +78,7 @@ static void find_member(struct import_input *input) {
     if (input->failed) return;
     if (input->member) fail_input(input, 0, "the zip has no member ", input->member);
     else
-        fail_input(input, 0, "a trace expected, but ",
+        fail_input(input, 0, "expected a trace, found ",
                    is_zip(input) ? "there is no file in the zip" : "the file is empty");
 }
 
@@ -86,7 +86,7 @@ static void find_member(struct import_input *input) {
 static void expect_no_other(struct import_input *input) {
     const char *name;
     if (!input->member && is_zip(input) && next_file(input, &name))
-        fail_input(input, 0, "one file in the zip expected, found more: choose by --member; another is ",
+        fail_input(input, 0, "expected one file in the zip, found more: choose by --member; another is ",
                    name);
 }
 
@@ -113,7 +113,7 @@ int import_input_open(struct import_input *input, const char *path, const char *
         return -1;
     }
     if (S_ISDIR(status.st_mode))
-        return ht_error_input(error, input->path, 0, "a file expected, not a folder");
+        return ht_error_input(error, input->path, 0, "expected a file, found a folder");
     if (S_ISREG(status.st_mode)) input->file_bytes = (uint64_t)status.st_size;
     input->buffer = malloc(BUFFER_BYTES + 1);  // and a newline behind what has none
     input->archive = archive_read_new();

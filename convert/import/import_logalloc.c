@@ -131,10 +131,10 @@ static int check_processes(struct import *import, struct ht_error *error) {
     describe(state, text, sizeof text);
     if (import->pid_wanted)
         return ht_error_input(error, import->input.path, 0,
-                              "calls of process %llu expected, found those of %s",
+                              "expected calls of process %llu, found those of %s",
                               (unsigned long long)import->pid, text);
     return ht_error_input(error, import->input.path, 0,
-                          "the calls of one process expected, found those of %s: choose by --pid", text);
+                          "expected the calls of one process, found those of %s: choose by --pid", text);
 }
 
 static bool sniff(const char *head, size_t bytes) {

@@ -54,7 +54,7 @@ static int check_operations(struct import *import, struct ht_error *error) {
     const struct rep *state = import->state;
     if (import->lenient || state->operations == state->header[2]) return 0;
     return ht_error_input(error, import->input.path, import->input.offset,
-                          "%llu operations expected, as the header says, but there are %llu",
+                          "expected %llu operations, as the header says, found %llu",
                           (unsigned long long)state->header[2], (unsigned long long)state->operations);
 }
 

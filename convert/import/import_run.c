@@ -61,7 +61,7 @@ static int take_all(struct import *import, struct ht_error *error) {
     }
     if (!status && !import->sink.begun)
         return ht_error_input(error, import->input.path, import->input.offset,
-                              "at least one call expected, but there is none in it");
+                              "expected at least one call, found none");
     return status;
 }
 
@@ -144,7 +144,7 @@ int import_run(const struct convert_request *request, const struct import_format
     if (!status && !import.format) status = -1;
     if (!status && request->pid_wanted && !import.format->has_pids)
         status = ht_error_input(error, import.input.path, 0,
-                                "calls of several processes expected, for --pid: %s has none",
+                                "expected calls of several processes, for --pid, found %s, which names none",
                                 import.format->title);
     if (!status) status = run_format(&import, request, error);
     import_input_close(&import.input);

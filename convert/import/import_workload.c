@@ -84,7 +84,7 @@ static const char *read_operation(const uint8_t *bytes, size_t count, uint64_t *
 }
 
 static int fail(const struct workload *w, uint64_t offset, const char *expected, struct ht_error *error) {
-    return ht_error_input(error, w->path, offset, "%s expected", expected);
+    return ht_error_input(error, w->path, offset, "expected %s", expected);
 }
 
 static int no_memory(const struct workload *w, struct ht_error *error) {

@@ -58,8 +58,8 @@ static int check_parent(const struct ancestry *ancestry, const struct ht_raw_log
         return ht_error_input(error, parent->path, 32, "it is among its own descendants");
     if (of->pid != wanted->parent_pid || of->sequence != wanted->parent_sequence)
         return ht_error_input(error, parent->path, 24,
-                              "log %" PRIu32 " of process %" PRIu32 " expected, found log %" PRIu32
-                              " of process %" PRIu32,
+                              "expected log %" PRIu32 " of process %" PRIu32 ", found log %" PRIu32 " of "
+                              "process %" PRIu32,
                               wanted->parent_sequence, wanted->parent_pid, of->sequence, of->pid);
     if (!same_run(child, parent))
         return ht_error_input(error, parent->path, HT_RAW_CONTEXT_OFFSET, "it belongs to another run");
@@ -90,7 +90,7 @@ static int add_parent(struct ancestry *ancestry, const struct ht_raw_log *child,
                       struct ht_error *error) {
     char path[PATH_MAX];
     if (ancestry->count == ANCESTORS_MAX)
-        return ht_error_input(error, child->path, 32, "at most %d ancestors expected", ANCESTORS_MAX);
+        return ht_error_input(error, child->path, 32, "expected at most %d ancestors", ANCESTORS_MAX);
     if (!named && !path_beside(child, path)) {
         errno = ENAMETOOLONG;
         return ht_error_system(error, child->path, "cannot look for its parent's log");
@@ -119,7 +119,7 @@ static int find_ancestors(struct ancestry *ancestry, const char *parent_path, ch
                           struct ht_error *error) {
     if (parent_path && !ancestry->child->header.parent_pid)
         return ht_error_input(error, ancestry->child->path, 32,
-                              "the log of a forked process expected: this one has no parent");
+                              "expected the log of a forked process, found one without a parent");
     for (const struct ht_raw_log *log = ancestry->child; log->header.parent_pid;) {
         const char *named = log == ancestry->child ? parent_path : NULL;
         if (add_parent(ancestry, log, named, error)) {

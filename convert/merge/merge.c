@@ -20,7 +20,7 @@ static int fail(const struct merge *m, const struct input *input, enum merge_app
                 struct ht_error *error) {
     if (how == BAD_ORDER)
         return ht_error_input(error, m->log->path, input->stream->buffer_offset,
-                              "a realloc's two records in turn expected");
+                              "expected a realloc's two records one after the other");
     errno = ENOMEM;
     return ht_error_system(error, m->log->path, "cannot follow the heap");
 }

@@ -47,8 +47,7 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
     while ((more = ht_raw_next_chunk(log, offset, &chunk, &at, error)) > 0) {
         offset = at + chunk.bytes;
         if (!ht_raw_stream_possible(log, chunk.stream))
-            return ht_error_input(error, log->path, at,
-                                  "a stream number that the chunks account for expected");
+            return ht_error_input(error, log->path, at, "expected stream numbers without a gap");
         if (!streams_grow(streams, chunk.stream)) goto no_memory;
         if (chunk.stream >= streams->count) streams->count = (size_t)chunk.stream + 1;
         struct stream *stream = &streams->stream[chunk.stream];
@@ -60,11 +59,11 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
         // A stream is nested in one that was opened before it: so there is always an outermost one.
         if (chunk.outer > chunk.stream || chunk.outer != stream->outer)
             return ht_error_input(error, log->path, at,
-                                  "a stream nested in an earlier one expected, found %" PRIu32 " in %" PRIu32,
+                                  "expected a stream nested in an earlier one, found %" PRIu32 " in %" PRIu32,
                                   chunk.stream, chunk.outer - 1);
         if (chunk.index != stream->chunks)
             return ht_error_input(error, log->path, at,
-                                  "chunk %" PRIu32 " of stream %" PRIu32 " expected, found %" PRIu32,
+                                  "expected chunk %" PRIu32 " of stream %" PRIu32 ", found %" PRIu32,
                                   stream->chunks, chunk.stream, chunk.index);
         uint64_t bytes = chunk.used ? chunk.used : chunk.bytes;
         if (bytes > log->chunks_end - at) bytes = log->chunks_end - at;  // a file cut short
@@ -100,8 +99,8 @@ static int read_at(const struct ht_raw_log *log, void *to, size_t bytes, uint64_
                    struct ht_error *error) {
     if (ht_read_at(log->fd, to, bytes, offset)) return 0;
     if (errno) return ht_error_system(error, log->path, "cannot read");
-    return ht_error_input(error, log->path, offset, "%zu bytes of a chunk expected, but the file ends",
-                          bytes);
+    return ht_error_input(error, log->path, offset,
+                          "expected %zu bytes of a chunk, found the end of the file", bytes);
 }
 
 // Fills the buffer: first what is left undecoded of it, then more of the chunk.
@@ -153,7 +152,7 @@ static int decode_some(struct streams *streams, struct stream *stream, struct ht
         if (decoded < 0)
             return ht_error_input(error, streams->log->path,
                                   stream->buffer_offset + (uint64_t)(stream->decoder.at - stream->buffer),
-                                  "a record expected");
+                                  "expected a record");
         if (decoded == 0) {
             stream->in_chunk = false;
             streams->bytes_read += stream->chunk_left;

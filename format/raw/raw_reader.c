@@ -16,23 +16,28 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
     const char *path = log->path;
     if (header->min_reader > HT_RAW_VERSION)
         return ht_error_input(error, path, 10,
-                              "raw log version %u needs a newer reader (this one knows version %d)",
+                              "raw log version %u needs a newer reader (this one reads version %d)",
                               header->version, HT_RAW_VERSION);
     uint32_t unknown = header->features & ~(uint32_t)HT_RAW_FEATURE_CONSUMED;
-    if (unknown) return ht_error_input(error, path, 12, "raw log uses unknown features 0x%" PRIx32, unknown);
+    if (unknown) return ht_error_input(error, path, 12, "expected known features, found 0x%" PRIx32, unknown);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
-        return ht_error_input(error, path, 16, "a header of %d bytes expected", HT_RAW_HEADER_BYTES);
+        return ht_error_input(error, path, 16, "expected a header of %d bytes, found %" PRIu32,
+                              HT_RAW_HEADER_BYTES, header->header_bytes);
     if (header->clock_kind < HT_CLOCK_TSC || header->clock_kind > HT_CLOCK_GETTIME ||
         header->clock_shift > 32)
-        return ht_error_input(error, path, 56, "a known clock expected");
+        return ht_error_input(error, path, 56, "expected a known clock, found kind %" PRIu32,
+                              header->clock_kind);
     // A recording that ran out of room has handed out more chunks than there was room for.
     uint64_t promised =
         header->chunks_end < header->reserve_bytes ? header->chunks_end : header->reserve_bytes;
     if (promised > log->file_bytes && header->state != HT_RAW_STOPPED)
         return ht_error_input(error, path, log->file_bytes,
-                              "chunks up to offset %" PRIu64 " expected, but the file ends", promised);
+                              "expected chunks up to offset %" PRIu64 ", found the end of the file",
+                              promised);
     if (header->context_bytes > HT_RAW_HEADER_BYTES - HT_RAW_CONTEXT_OFFSET)
-        return ht_error_input(error, path, 160, "a context within the header expected");
+        return ht_error_input(error, path, 160,
+                              "expected a context within the header, found %" PRIu32 " bytes",
+                              header->context_bytes);
     return 0;
 }
 
@@ -56,19 +61,18 @@ int ht_raw_open(struct ht_raw_log *log, const char *path, struct ht_error *error
     int result = -1;
     log->file_bytes = (uint64_t)status.st_size;
     if (!S_ISREG(status.st_mode))
-        ht_error_input(error, path, 0, "a raw log expected, but this is not a regular file");
-    else if (log->file_bytes == 0)
-        ht_error_input(error, path, 0, "a raw log expected, but the file is empty");
+        ht_error_input(error, path, 0, "expected a raw log in a regular file, found no regular file");
+    else if (log->file_bytes == 0) ht_error_input(error, path, 0, "expected a raw log, found an empty file");
     else if (!ht_read_at(log->fd, &log->header, sizeof log->header.magic, 0) ||
              memcmp(log->header.magic, HT_RAW_MAGIC, sizeof log->header.magic))
         ht_error_input(error, path, 0, "%s",
                        memcmp(log->header.magic, "HTAPETRC", sizeof log->header.magic)
-                           ? "not a raw log: HTAPERAW expected"
-                           : "a raw log expected, but this is a trace already");
+                           ? "expected a raw log (HTAPERAW), found another file"
+                           : "expected a raw log, found a trace");
     else if (log->file_bytes < HT_RAW_HEADER_BYTES ||
              !ht_read_at(log->fd, &log->header, sizeof log->header, 0))
-        ht_error_input(error, path, log->file_bytes, "a header of %d bytes expected, but the file ends",
-                       HT_RAW_HEADER_BYTES);
+        ht_error_input(error, path, log->file_bytes,
+                       "expected a header of %d bytes, found the end of the file", HT_RAW_HEADER_BYTES);
     else result = check_header(log, error);
     if (!result) {
         log->chunks_end = log->header.chunks_end;
@@ -141,7 +145,7 @@ int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_r
         if (chunk->magic != HT_CHUNK_MAGIC || chunk->bytes < HT_CHUNK_ALIGN ||
             chunk->bytes % HT_CHUNK_ALIGN || chunk->used > chunk->bytes ||
             (chunk->used && chunk->used < sizeof *chunk) || chunk->bytes > HT_CHUNK_BYTES_MAX)
-            return ht_error_input(error, log->path, offset, "a chunk (HTWN) expected");
+            return ht_error_input(error, log->path, offset, "expected a chunk (HTWN)");
         *at = offset;
         return 1;
     }
@@ -352,8 +356,7 @@ int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *
                                    : NULL;
             if (!larger) {
                 free(per_stream);
-                return ht_error_input(error, log->path, at,
-                                      "a stream number that the chunks account for expected");
+                return ht_error_input(error, log->path, at, "expected stream numbers without a gap");
             }
             memset(larger + room, 0, (wanted - room) * sizeof *larger);
             per_stream = larger;

@@ -211,15 +211,15 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
     size_t bytes = entry->transform == HT_TRANSFORM_NIBBLES ? ((size_t)entry->values + 1) / 2
                                                             : (size_t)entry->width * entry->values;
     *wrong = NULL;
-    if (entry->width > 8) *wrong = "column wider than 8 bytes";
-    else if (entry->transform > HT_TRANSFORM_NIBBLES) *wrong = "unknown column transform";
-    else if (entry->compression > HT_ZSTD) *wrong = "unknown column compression";
+    if (entry->width > 8) *wrong = "expected a column of at most 8 bytes a value";
+    else if (entry->transform > HT_TRANSFORM_NIBBLES) *wrong = "expected a known column transform";
+    else if (entry->compression > HT_ZSTD) *wrong = "expected a known column compression";
     else if (entry->compression == HT_STORED && entry->stored_bytes != bytes)
-        *wrong = "stored column of the wrong length";
+        *wrong = "expected a stored column of the length of its values";
     if (*wrong) return NULL;
     if (entry->compression == HT_STORED) return stored;
     if (!is_one_frame(stored, entry->stored_bytes, bytes)) {
-        *wrong = "column that is one zstd frame expected";
+        *wrong = "expected a column that is one zstd frame";
         return NULL;
     }
     if (!grow(&unpacker->planes, &unpacker->planes_room, bytes + 1, 1)) {
@@ -228,7 +228,7 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
     }
     size_t size = ZSTD_decompressDCtx(unpacker->zstd, unpacker->planes, bytes, stored, entry->stored_bytes);
     if (ZSTD_isError(size) || size != bytes) {
-        *wrong = "column that does not decompress to its length";
+        *wrong = "expected a column that decompresses to its length";
         return NULL;
     }
     return unpacker->planes;
@@ -251,7 +251,7 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
 const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                           const uint8_t *stored, uint64_t *values) {
     const char *wrong;
-    if (entry->transform == HT_TRANSFORM_NIBBLES) return "column of whole values expected";
+    if (entry->transform == HT_TRANSFORM_NIBBLES) return "expected a column of whole values";
     const uint8_t *planes = planes_of(unpacker, entry, stored, &wrong);
     if (!planes) return wrong;
     JOIN_PLANES(uint64_t);
@@ -268,14 +268,14 @@ const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_e
 const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                           const uint8_t *stored, uint32_t *values) {
     const char *wrong;
-    if (entry->transform == HT_TRANSFORM_NIBBLES) return "column of whole values expected";
+    if (entry->transform == HT_TRANSFORM_NIBBLES) return "expected a column of whole values";
     // Differences of 32-bit values may need five bytes; they are summed in 64 bits.
     if (entry->width > 4) {
         uint64_t *wide = malloc(((size_t)entry->values + 1) * sizeof *wide);
         if (!wide) return "out of memory";
         wrong = ht_unpack_u64(unpacker, entry, stored, wide);
         for (size_t i = 0; !wrong && i < entry->values; i++) {
-            if (wide[i] > UINT32_MAX) wrong = "value of 2^32 or more in a column of 32-bit values";
+            if (wide[i] > UINT32_MAX) wrong = "expected values below 2^32 in a column";
             values[i] = (uint32_t)wide[i];
         }
         free(wide);
@@ -291,7 +291,7 @@ const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_e
             over |= sum >> 32;
             values[i] = (uint32_t)sum;
         }
-        if (over) return "value of 2^32 or more in a column of 32-bit values";
+        if (over) return "expected values below 2^32 in a column";
     }
     return NULL;
 }
@@ -299,7 +299,7 @@ const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_e
 const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                             const uint8_t *stored, uint8_t *values) {
     const char *wrong;
-    if (entry->width > 1 || entry->transform != HT_TRANSFORM_PLAIN) return "column of bytes expected";
+    if (entry->width > 1 || entry->transform != HT_TRANSFORM_PLAIN) return "expected a column of bytes";
     const uint8_t *planes = planes_of(unpacker, entry, stored, &wrong);
     if (!planes) return wrong;
     if (entry->width == 0) memset(values, 0, entry->values);
@@ -310,7 +310,7 @@ const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column
 const char *ht_unpack_nibbles(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                               const uint8_t *stored, uint8_t *values) {
     const char *wrong;
-    if (entry->width != 1 || entry->transform != HT_TRANSFORM_NIBBLES) return "column of nibbles expected";
+    if (entry->width != 1 || entry->transform != HT_TRANSFORM_NIBBLES) return "expected a column of nibbles";
     const uint8_t *packed = planes_of(unpacker, entry, stored, &wrong);
     if (!packed) return wrong;
     size_t pairs = entry->values / 2;
@@ -319,7 +319,7 @@ const char *ht_unpack_nibbles(struct ht_unpacker *unpacker, const struct ht_colu
         values[2 * i + 1] = packed[i] >> 4;
     }
     if (entry->values % 2) {
-        if (packed[pairs] > 15) return "no nibble behind the last expected";
+        if (packed[pairs] > 15) return "expected nothing after a column's last nibble";
         values[2 * pairs] = packed[pairs];
     }
     return NULL;
@@ -331,12 +331,12 @@ const char *ht_check_directory(const struct ht_columns *columns) {
     size_t at = columns->count * sizeof entry;
     for (unsigned i = 0; i < columns->count; i++) {
         memcpy(&entry, columns->payload + i * sizeof entry, sizeof entry);
-        if (seen[entry.id]) return "each column once expected";
+        if (seen[entry.id]) return "expected each column once";
         seen[entry.id] = true;
-        if (entry.stored_bytes > columns->payload_bytes - at) return "columns within their section expected";
+        if (entry.stored_bytes > columns->payload_bytes - at) return "expected columns within their section";
         at += entry.stored_bytes;
     }
-    return at == columns->payload_bytes ? NULL : "a section that ends with its columns expected";
+    return at == columns->payload_bytes ? NULL : "expected a section that ends where its columns end";
 }
 
 const struct ht_column_entry *ht_find_column(const struct ht_columns *columns, uint8_t id,
@@ -357,8 +357,8 @@ const struct ht_column_entry *ht_find_column(const struct ht_columns *columns, u
 static const char *expect_column(const struct ht_columns *columns, uint8_t id, size_t count,
                                  struct ht_column_entry *entry, const uint8_t **stored, bool *found) {
     *found = ht_find_column(columns, id, entry, stored) != NULL;
-    if (!*found) return count ? "a column is missing" : NULL;
-    return entry->values == count ? NULL : "a column of another length expected";
+    if (!*found) return count ? "expected one more column" : NULL;
+    return entry->values == count ? NULL : "expected another number of values in a column";
 }
 
 const char *ht_column_u64(struct ht_unpacker *unpacker, const struct ht_columns *columns, uint8_t id,

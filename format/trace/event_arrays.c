@@ -10,17 +10,17 @@ static const char *decode_threads(struct ht_event_arrays *arrays, struct ht_unpa
     struct ht_column_entry entry;
     const uint8_t *stored;
     bool found = ht_find_column(columns, HT_COLUMN_RUN_THREAD, &entry, &stored) != NULL;
-    if (found ? entry.values > arrays->rows : arrays->rows > 0) return "thread runs expected";
+    if (found ? entry.values > arrays->rows : arrays->rows > 0) return "expected a column of thread runs";
     uint32_t runs = arrays->runs = found ? entry.values : 0, row = 0;
     const char *wrong = found ? ht_unpack_u32(unpacker, &entry, stored, arrays->run_thread) : NULL;
     if (!wrong) wrong = ht_column_u32(unpacker, columns, HT_COLUMN_RUN_LENGTH, arrays->run_length, runs);
     for (uint32_t run = 0; run < runs && !wrong; run++) {
         if (arrays->run_length[run] > arrays->rows - row || arrays->run_thread[run] >= HT_THREADS_MAX)
-            return "thread runs that add up to the rows expected";
+            return "expected thread runs that add up to the rows";
         for (uint32_t end = row + arrays->run_length[run]; row < end; row++)
             arrays->thread[row] = arrays->run_thread[run];
     }
-    if (!wrong && row != arrays->rows) wrong = "thread runs that add up to the rows expected";
+    if (!wrong && row != arrays->rows) wrong = "expected thread runs that add up to the rows";
     return wrong;
 }
 
@@ -29,7 +29,7 @@ static const char *decode_times(struct ht_event_arrays *arrays, struct ht_unpack
     struct ht_column_entry entry;
     const uint8_t *stored;
     bool found = ht_find_column(columns, HT_COLUMN_TIME, &entry, &stored) != NULL;
-    if ((found ? entry.values : 0) != arrays->rows) return "a time for each row expected";
+    if ((found ? entry.values : 0) != arrays->rows) return "expected a time for each row";
     const char *wrong = found ? ht_unpack_nibbles(unpacker, &entry, stored, arrays->short_time) : NULL;
     if (wrong) return wrong;
     uint32_t longs = 0;
@@ -51,12 +51,12 @@ static const char *decode_times(struct ht_event_arrays *arrays, struct ht_unpack
 // Makes a token ready. whole: it says everything. Returns what is wrong, or NULL.
 static const char *prepare_token(struct ht_decoded_token *token, const struct ht_op_shape shape, uint8_t op,
                                  uint32_t code, bool whole, uint64_t size, uint64_t extra) {
-    if (!shape.valid) return "known ops expected";
+    if (!shape.valid) return "expected known ops";
     bool names = shape.slot && !shape.makes_object;
     bool reborn = names && !shape.ends_object && ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC;
-    if (shape.makes_object && code > HT_BIRTH_EXPLICIT) return "birth codes of 0 or 1 expected";
+    if (shape.makes_object && code > HT_BIRTH_EXPLICIT) return "expected birth codes of 0 or 1";
     if (whole && ((!shape.slot && code) || (!shape.size && size) || (!shape.extra && extra)))
-        return "tokens with the values that their op has expected";
+        return "expected tokens with the values that their op has";
     *token = (struct ht_decoded_token){.size = size,
                                        .extra = extra,
                                        .code = code,
@@ -81,12 +81,12 @@ static const char *read_tokens(struct ht_event_arrays *arrays, struct ht_unpacke
     uint64_t size[HT_TOKENS_MAX], extra[HT_TOKENS_MAX];
     bool found = ht_find_column(columns, HT_COLUMN_TOKEN_OP, &entry, &stored) != NULL;
     arrays->tokens = found ? entry.values : 0;
-    if (arrays->tokens > HT_TOKENS_MAX) return "at most 256 tokens expected";
+    if (arrays->tokens > HT_TOKENS_MAX) return "expected at most 256 tokens";
     const char *wrong = found ? ht_unpack_bytes(unpacker, &entry, stored, op) : NULL;
     if (!wrong) wrong = ht_column_u32(unpacker, columns, HT_COLUMN_TOKEN_CODE, code, arrays->tokens);
     if (wrong) return wrong;
     if (ht_find_column(columns, HT_COLUMN_TOKEN_SIZE, &entry, &stored)) whole = entry.values;
-    if (whole > arrays->tokens) return "no more sizes of tokens than tokens expected";
+    if (whole > arrays->tokens) return "expected at most as many token sizes as tokens";
     wrong = ht_column_u64(unpacker, columns, HT_COLUMN_TOKEN_SIZE, size, whole);
     if (!wrong) wrong = ht_column_u64(unpacker, columns, HT_COLUMN_TOKEN_EXTRA, extra, whole);
     for (uint32_t i = 0; i < arrays->tokens && !wrong; i++)
@@ -94,7 +94,7 @@ static const char *read_tokens(struct ht_event_arrays *arrays, struct ht_unpacke
                               i < whole ? size[i] : 0, i < whole ? extra[i] : 0);
     if (wrong) return wrong;
     found = ht_find_column(columns, HT_COLUMN_TOKEN, &entry, &stored) != NULL;
-    if ((found ? entry.values : 0) != arrays->rows) return "a token for each row expected";
+    if ((found ? entry.values : 0) != arrays->rows) return "expected a token for each row";
     return found ? ht_unpack_bytes(unpacker, &entry, stored, arrays->token) : NULL;
 }
 
@@ -115,7 +115,7 @@ static const char *read_values(struct ht_event_arrays *arrays, struct ht_unpacke
     for (unsigned i = 0; i < 256; i++) {
         const struct ht_decoded_token *token = &arrays->token_table[i];
         if (count[i] == 0) continue;
-        if (i >= arrays->tokens) return "tokens of the list expected";
+        if (i >= arrays->tokens) return "expected token numbers within the list";
         codes += token->code_follows ? count[i] : 0;
         sizes += token->size_follows ? count[i] : 0;
         extras += token->extra_follows ? count[i] : 0;
@@ -185,7 +185,7 @@ static const char *decode_tokens(struct ht_event_arrays *arrays) {
                 slot = slot_coder_decode_named(slots, thread, name, token->ends_object, token->reborn,
                                                &explicit);
             }
-            if (token->has_slot && slot == 0) return "slot codes that name a slot above 0 expected";
+            if (token->has_slot && slot == 0) return "expected slot codes that name a slot above 0";
             arrays->slot[row] = slot;
         }
     }

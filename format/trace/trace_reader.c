@@ -49,23 +49,24 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
     struct ht_section_header *header = &reader->section;
     if (reader->file_bytes < sizeof *header || offset > reader->file_bytes - sizeof *header ||
         !ht_read_at(reader->fd, header, sizeof *header, offset)) {
-        bad(reader, offset, error, "a section header of 48 bytes expected, but the file ends");
+        bad(reader, offset, error, "expected a section header of 48 bytes, found the end of the file");
         return 0;
     }
     if (header->magic != HT_SECTION_MAGIC) {
-        bad(reader, offset, error, "a section (HTBK) expected");
+        bad(reader, offset, error, "expected a section (HTBK)");
         return 0;
     }
     size_t directory_bytes = header->columns * sizeof(struct ht_column_entry);
     if (header->payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX || header->columns > HT_COLUMNS_MAX ||
         header->payload_bytes < directory_bytes || header->rows > HT_SECTION_ROWS_MAX) {
-        bad(reader, offset, error, "a section within the format's limits expected");
+        bad(reader, offset, error, "expected a section within the format's limits");
         return 0;
     }
     uint64_t payload_offset = offset + sizeof *header;
     if (header->payload_bytes > reader->file_bytes - payload_offset) {
         ht_error_input(error, reader->path, payload_offset,
-                       "a payload of %" PRIu32 " bytes expected, but the file ends", header->payload_bytes);
+                       "expected a payload of %" PRIu32 " bytes, found the end of the file",
+                       header->payload_bytes);
         return 0;
     }
     if (reader->payload_room < header->payload_bytes) {
@@ -88,7 +89,7 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
     XXH64_update(&hash, header, offsetof(struct ht_section_header, checksum));
     if (header->payload_bytes) XXH64_update(&hash, reader->payload, header->payload_bytes);
     if (XXH64_digest(&hash) != header->checksum) {
-        bad(reader, offset, error, "the section's checksum expected to match");
+        bad(reader, offset, error, "expected the section's checksum to match");
         return 0;
     }
     const struct ht_columns columns = columns_of(reader);
@@ -119,13 +120,13 @@ static const char *check_place(const struct ht_trace_reader *reader, const struc
     const struct ht_section_place *last =
         reader->places_count ? &reader->places[reader->places_count - 1] : NULL;
     uint64_t from = last ? last->offset + sizeof(struct ht_section_header) : sizeof reader->header;
-    if (place->offset < from) return "sections in the order of their offsets expected";
-    if (place->rows > ROWS) return "a section within the format's limits expected";
+    if (place->offset < from) return "expected sections in the order of their offsets";
+    if (place->rows > ROWS) return "expected a section within the format's limits";
     if (place->kind != HT_SECTION_EVENTS) return NULL;
-    if (place->first_event != reader->records) return "events numbered without a gap expected";
+    if (place->first_event != reader->records) return "expected events numbered without a gap";
     if (place->first_time < reader->latest_units ||
         place->first_time > (uint64_t)INT64_MAX / reader->header.time_unit_ns)
-        return "times that never decrease expected";
+        return "expected times that never decrease";
     return NULL;
 }
 
@@ -150,12 +151,12 @@ static bool add_place(struct ht_trace_reader *reader, struct ht_section_place pl
 static const char *take_index(struct ht_trace_reader *reader, uint64_t index_offset) {
     struct ht_column_entry entry;
     const uint8_t *stored;
-    if (reader->section.kind != HT_SECTION_INDEX) return "an index section expected";
-    if (!find_column(reader, 1, &entry, &stored)) return "an index with offsets expected";
+    if (reader->section.kind != HT_SECTION_INDEX) return "expected an index section";
+    if (!find_column(reader, 1, &entry, &stored)) return "expected an index with offsets";
     // A section takes at least its header's bytes, which bounds the rows that a hostile index may claim.
     size_t count = entry.values;
     if (count > reader->file_bytes / sizeof(struct ht_section_header))
-        return "an index that fits the file expected";
+        return "expected an index that fits the file";
     uint64_t *values = malloc(5 * (count + 1) * sizeof *values);
     if (!values) return "not enough memory for the index";
     reader->sections_end = index_offset;
@@ -169,7 +170,7 @@ static const char *take_index(struct ht_trace_reader *reader, uint64_t index_off
                                          .first_event = values[3 * count + i],
                                          .first_time = values[4 * count + i]};
         if (place.offset >= index_offset || values[count + i] > UINT8_MAX || values[2 * count + i] > ROWS)
-            wrong = "an index of sections before it expected";
+            wrong = "expected an index of sections before it";
         else if (!(wrong = check_place(reader, &place)) && !add_place(reader, place))
             wrong = "not enough memory for the index";
     }
@@ -197,30 +198,33 @@ static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
     struct ht_trace_header *header = &reader->header;
     if (reader->file_bytes < sizeof *header || !ht_read_at(reader->fd, header, sizeof *header, 0))
         return bad(reader, 0, error,
-                   reader->file_bytes ? "a trace header of 64 bytes expected, but the file ends"
-                                      : "a trace expected, but the file is empty");
+                   reader->file_bytes ? "expected a trace header of 64 bytes, found the end of the file"
+                                      : "expected a trace, found an empty file");
     if (!memcmp(header->magic, "HTAPERAW", sizeof header->magic))
         return bad(reader, 0, error,
-                   "a trace expected, but this is a raw log: heaptape convert makes a trace of it");
+                   "expected a trace, found a raw log: heaptape convert makes a trace of it");
     if (memcmp(header->magic, HT_TRACE_MAGIC, sizeof header->magic))
-        return bad(reader, 0, error, "not a trace: HTAPETRC expected");
+        return bad(reader, 0, error, "expected a trace (HTAPETRC), found another file");
     if (header->version < HT_TRACE_MIN_READER)
         return ht_error_input(
             error, reader->path, 8,
-            "trace version %u was never released and is not read: convert its raw log again",
+            "expected a trace of a released version, found version %u: convert its raw log again",
             header->version);
     if (header->min_reader > HT_TRACE_VERSION)
         return ht_error_input(error, reader->path, 10,
-                              "trace version %u needs a newer reader (this one knows version %d)",
+                              "trace version %u needs a newer reader (this one reads version %d)",
                               header->version, HT_TRACE_VERSION);
     if (header->features)
-        return ht_error_input(error, reader->path, 12, "trace uses unknown features 0x%" PRIx32,
+        return ht_error_input(error, reader->path, 12, "expected known features, found 0x%" PRIx32,
                               header->features);
     if (XXH64(header, offsetof(struct ht_trace_header, checksum), 0) != header->checksum)
-        return bad(reader, 56, error, "the header's checksum expected to match");
-    if (header->time_unit_ns == 0) return bad(reader, 16, error, "a time unit of at least 1 ns expected");
+        return bad(reader, 56, error, "expected the header's checksum to match");
+    if (header->time_unit_ns == 0)
+        return bad(reader, 16, error, "expected a time unit of at least 1 ns, found 0");
     if (header->block_events_max > ROWS)
-        return ht_error_input(error, reader->path, 20, "at most %d events in a section expected", ROWS);
+        return ht_error_input(error, reader->path, 20,
+                              "expected at most %d events in a section, found %" PRIu32, ROWS,
+                              header->block_events_max);
     return 0;
 }
 
@@ -259,7 +263,7 @@ struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error) 
         ht_error_system(error, path, "cannot open");
         error->status = HT_EXIT_INPUT;
     } else if (!S_ISREG(status.st_mode)) {
-        ht_error_input(error, path, 0, "a trace expected, but this is not a regular file");
+        ht_error_input(error, path, 0, "expected a trace in a regular file, found no regular file");
     } else {
         reader->file_bytes = (uint64_t)status.st_size;
         result = read_structure(reader, error);
@@ -284,8 +288,8 @@ void ht_trace_close(struct ht_trace_reader *reader) {
 bool ht_trace_truncated(const struct ht_trace_reader *reader) { return reader->truncated; }
 void ht_trace_tell_truncated(const struct ht_trace_reader *reader, struct ht_error *error) {
     ht_error_input(error, reader->path, reader->valid_bytes,
-                   "a whole section or the footer expected: the file is cut short or "
-                   "damaged here, and only what comes before it was read");
+                   "expected a whole section or the footer, found the file cut short or damaged: only the "
+                   "part before this offset was read");
 }
 int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_kind kind,
                          struct ht_error *error, const char *expected) {
@@ -312,7 +316,7 @@ static int read_place(struct ht_trace_reader *reader, size_t i, struct ht_error 
     if (!end) return -1;
     if (end > next || header->kind != place->kind || header->rows != place->rows ||
         header->first_event != place->first_event || header->first_time != place->first_time)
-        return bad(reader, place->offset, error, "the section that the index tells of expected");
+        return bad(reader, place->offset, error, "expected the section that the index names");
     return 0;
 }
 
@@ -335,19 +339,19 @@ static char *text_section(struct ht_trace_reader *reader, enum ht_section_kind k
     error->status = 0;
     if (i == reader->places_count) return NULL;
     if (twice) {
-        bad(reader, twice, error, "one section of this kind expected");
+        bad(reader, twice, error, "expected one section of this kind, found another");
         return NULL;
     }
     if (read_place(reader, i, error)) return NULL;
     struct ht_column_entry entry;
     const uint8_t *stored;
-    const char *wrong = "a text of at most 1 MiB expected";
+    const char *wrong = "expected a text of at most 1 MiB";
     char *text = NULL;
     if (find_column(reader, 1, &entry, &stored) && entry.values <= HT_TEXT_BYTES_MAX &&
         (text = malloc((size_t)entry.values + 1))) {
         wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, (uint8_t *)text);
         text[entry.values] = 0;
-        if (!wrong && strlen(text) != entry.values) wrong = "a text without zero bytes expected";
+        if (!wrong && strlen(text) != entry.values) wrong = "expected a text without zero bytes";
     }
     if (!wrong) return text;
     free(text);
@@ -368,7 +372,7 @@ static const char *decode_events(struct ht_trace_reader *reader, uint64_t units_
     const char *wrong =
         ht_event_arrays_decode(&reader->events, reader->unpacker, &columns, reader->section.rows,
                                reader->section.first_time, reader->header.time_unit_ns);
-    if (!wrong && reader->events.last_units > units_max) wrong = "times that never decrease expected";
+    if (!wrong && reader->events.last_units > units_max) wrong = "expected times that never decrease";
     return wrong;
 }
 
@@ -421,7 +425,7 @@ int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *
     if (late != UINT32_MAX && find_inherited(reader, i, error)) return -1;
     if (late != UINT32_MAX && (late = late_inherited(reader)) != UINT32_MAX)
         return ht_error_input(error, reader->path, reader->places[i].offset,
-                              "event %" PRIu64 ": inherited blocks before the first call expected",
+                              "event %" PRIu64 ": expected inherited blocks before the first call",
                               reader->places[i].first_event + late);
     *events = (struct ht_events){.rows = reader->section.rows,
                                  .first_event = reader->section.first_event,
@@ -512,7 +516,7 @@ static int derive_threads(struct ht_trace_reader *reader, struct ht_trace_facts 
             uint32_t thread = events.thread[row];
             if (thread > facts->threads_count)
                 return bad(reader, reader->places[i].offset, error,
-                           "threads numbered by first event expected");
+                           "expected threads numbered by first event");
             if (thread == facts->threads_count) {
                 struct ht_thread *larger = realloc(facts->threads, (thread + 1) * sizeof *larger);
                 if (!larger) {
@@ -572,7 +576,7 @@ int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts,
             break;
         }
         rows += reader->section.rows;
-        const char *wrong = rows > rows_max ? "fewer rows of samples, residency and threads expected"
+        const char *wrong = rows > rows_max ? "expected fewer rows of samples, residency and threads"
                                             : take_facts(reader, facts, values);
         if (wrong) result = bad(reader, reader->places[i].offset, error, wrong);
     }

@@ -516,21 +516,21 @@ static int find_places(struct ht_trace_writer *writer, const struct ht_trace_pos
     if (!ht_read_at(writer->file.fd, &head, sizeof head, 0) ||
         memcmp(head.magic, HT_TRACE_MAGIC, sizeof head.magic) || head.version != HT_TRACE_VERSION ||
         head.time_unit_ns != writer->time_unit_ns)
-        return ht_error_input(error, path, 0, "the trace that its state belongs to expected");
+        return ht_error_input(error, path, 0, "expected the trace of this state, found another");
     for (writer->offset = sizeof head; writer->offset < position->offset;) {
         struct ht_section_header section;
         if (!ht_read_at(writer->file.fd, &section, sizeof section, writer->offset) ||
             section.magic != HT_SECTION_MAGIC || section.payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX ||
             !is_written_along(section.kind) ||
             (section.kind == HT_SECTION_EVENTS && section.first_event != next_event))
-            return ht_error_input(error, path, writer->offset, "a section (HTBK) of the trace expected");
+            return ht_error_input(error, path, writer->offset, "expected a section (HTBK) of the trace");
         if (section.kind == HT_SECTION_EVENTS) next_event += section.rows;
         remember_place(writer, &section);
         writer->offset += sizeof section + section.payload_bytes;
     }
     if (writer->offset != position->offset || next_event != position->next_event)
         return ht_error_input(error, path, position->offset,
-                              "%" PRIu64 " events up to the end of a section expected", position->next_event);
+                              "expected %" PRIu64 " events up to the end of a section", position->next_event);
     writer->next_event = next_event;
     return 0;
 }

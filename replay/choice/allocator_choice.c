@@ -71,7 +71,7 @@ static size_t built_names(char names[HT_CHOICES_MAX][64], bool floors) {
 static struct ht_choice *add(struct ht_choices *choices, const char *name, struct ht_error *error) {
     if (choices->count == HT_CHOICES_MAX || strlen(name) >= sizeof choices->list[0].name) {
         fail(error, HT_EXIT_USAGE,
-             "--alloc: at most 64 allocators with names of at most 127 bytes expected%s%s", "", "");
+             "--alloc: expected at most 64 allocators with names of at most 127 bytes%s%s", "", "");
         return NULL;
     }
     struct ht_choice *choice = &choices->list[choices->count++];
@@ -126,7 +126,7 @@ static int add_library(struct ht_choices *choices, const char *name, const char 
     }
     // ld.so would split a preload at these.
     if (strpbrk(whole, " :")) {
-        return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: a path without space or colon expected%s", whole,
+        return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: expected a path without space or colon%s", whole,
                     "");
     }
     if (!find_executable("glibc", executable, sizeof executable)) {
@@ -161,8 +161,8 @@ static int add_knob(struct ht_choices *choices, const char *given, struct ht_err
     const char *before = choice->knobs.count ? "," : ":";
     if (!choice->labelled && (size_t)snprintf(choice->name + used, room, "%s%s", before, text) >= room) {
         return fail(error, HT_EXIT_USAGE,
-                    "--alloc: %s: a label (LABEL=NAME:KNOB=VALUE) expected: so many "
-                    "knobs are no name%s",
+                    "--alloc: %s: expected a label (LABEL=NAME:KNOB=VALUE), since the knobs make too long "
+                    "a name%s",
                     choice->name, "");
     }
     if (ht_knob_choices_add(&choice->knobs, text, problem)) return 0;
@@ -229,7 +229,7 @@ static int add_one(struct ht_choices *choices, char *spec, struct ht_error *erro
     }
     if (!strcmp(spec, "null")) {
         return fail(error, HT_EXIT_USAGE,
-                    "--alloc: null=%s: null is the harness's own name, another expected%s", equals + 1, "");
+                    "--alloc: null=%s: expected null is the harness's own name, another%s", equals + 1, "");
     }
     if (!strcmp(equals + 1, "null")) {
         return fail(error, HT_EXIT_USAGE, "--alloc: %s=null: null takes part anyway, under its own name%s",

@@ -123,7 +123,7 @@ static bool spell(const struct ht_allocator *kind, const struct ht_knob *knob, c
             snprintf(value, HT_KNOB_BYTES, "%s", words ? kind->knobs_booleans[yes] : yes ? "1" : "0");
             return true;
         }
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: 0 or 1 expected", knob->name, text);
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: expected 0 or 1", knob->name, text);
         return false;
     case HT_KNOB_INTEGER:
         if (parse_integer(text, &number) && number >= knob->lowest && number <= knob->highest) {
@@ -131,7 +131,7 @@ static bool spell(const struct ht_allocator *kind, const struct ht_knob *knob, c
             return true;
         }
         snprintf(problem, HT_KNOB_PROBLEM_BYTES,
-                 "%s=%.60s: a whole number from %" PRId64 " to %" PRId64 " expected", knob->name, text,
+                 "%s=%.60s: expected a whole number from %" PRId64 " to %" PRId64, knob->name, text,
                  knob->lowest, knob->highest);
         return false;
     default:
@@ -139,7 +139,7 @@ static bool spell(const struct ht_allocator *kind, const struct ht_knob *knob, c
             snprintf(value, HT_KNOB_BYTES, "%s", text);
             return true;
         }
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: one of %s expected", knob->name, text,
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: expected one of %s", knob->name, text,
                  knob->words);
         return false;
     }
@@ -194,7 +194,7 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
         return false;
     }
     if (!text[length]) {
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%.60s: KNOB=VALUE expected", *text ? text : kind->name);
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%.60s: expected KNOB=VALUE", *text ? text : kind->name);
         return false;
     }
     if (!knob && kind->knobs_variable && !strncmp(text, kind->knobs_variable, length) &&
@@ -218,7 +218,7 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
         return false;
     }
     if (choices->count == HT_KNOB_CHOICES_MAX) {
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "at most %d knobs expected", HT_KNOB_CHOICES_MAX);
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "expected at most %d knobs", HT_KNOB_CHOICES_MAX);
         return false;
     }
     char *value = choices->list[choices->count].value;

@@ -132,11 +132,11 @@ int ht_other_libc_find(struct ht_other_libc *libc, const char *loader,
                        char problem[HT_OTHER_LIBC_PROBLEM_BYTES]) {
     char whole[PATH_MAX], path[PATH_MAX], folder[PATH_MAX];
     struct stat status;
-    if (!*loader) return fail(problem, "the path of a dynamic loader expected after @%s%s", "", "");
+    if (!*loader) return fail(problem, "expected the path of a dynamic loader after @%s%s", "", "");
     if (!resolve(loader, whole)) return fail(problem, "%.250s: %s", loader, strerror(errno));
     if (!is_object(whole, is_loader)) {
         return fail(problem,
-                    "%.250s: the dynamic loader of a C library of this processor expected, such as "
+                    "%.250s: expected the dynamic loader of a C library of this processor, such as "
                     "/lib64/ld-linux-x86-64.so.2%s",
                     loader, "");
     }
@@ -149,7 +149,7 @@ int ht_other_libc_find(struct ht_other_libc *libc, const char *loader,
     if (stat(path, &status)) return fail(problem, "%.250s: %s", path, strerror(errno));
     // The loader splits the list of folders at these.
     if (strpbrk(folder, ":;")) {
-        return fail(problem, "%.250s: a path without colon or semicolon expected%s", folder, "");
+        return fail(problem, "%.250s: expected a path without colon or semicolon%s", folder, "");
     }
     snprintf(libc->loader, sizeof libc->loader, "%s", whole);
     snprintf(libc->folders, sizeof libc->folders, "%s", folder);

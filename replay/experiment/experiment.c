@@ -75,13 +75,13 @@ static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char 
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     uint64_t expected = x->built->form->operations * x->built->side_by_side * job.repeats;
     if (outcome->operations != expected) {
-        snprintf(problem, room, "%llu operations replayed, %llu expected",
-                 (unsigned long long)outcome->operations, (unsigned long long)expected);
+        snprintf(problem, room, "replayed %llu operations of %llu", (unsigned long long)outcome->operations,
+                 (unsigned long long)expected);
         return false;
     }
     if (turn->pass == HT_PASS_MEMORY && outcome->samples_taken != x->built->form->samples) {
-        snprintf(problem, room, "RSS was read %llu times, %u expected",
-                 (unsigned long long)outcome->samples_taken, x->built->form->samples);
+        snprintf(problem, room, "read RSS %llu times of %u", (unsigned long long)outcome->samples_taken,
+                 x->built->form->samples);
         return false;
     }
     ht_known_faults_warn(&x->warnings, choice_of(x, turn->who), outcome->known_failures);

@@ -76,8 +76,8 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     if (ht_child_interrupted()) return true;
     uint64_t expected = x->built->form->operations * x->built->side_by_side;
     if (done && outcome->operations != expected) {
-        snprintf(problem, sizeof problem, "%" PRIu64 " operations replayed, %" PRIu64 " expected",
-                 outcome->operations, expected);
+        snprintf(problem, sizeof problem, "replayed %" PRIu64 " operations of %" PRIu64, outcome->operations,
+                 expected);
         done = false;
     }
     ht_verify_describe(x->built, &x->channel.exchange->findings, &report);

@@ -93,7 +93,7 @@ static int build(struct ht_form_state *form) {
         if (form->built->form->operations) return keep_live_slots(form);
     }
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),
-                          "at least one call that can be replayed expected");
+                          "expected at least one call that can be replayed");
 }
 
 static void free_state(struct ht_form_state *form) {

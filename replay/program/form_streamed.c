@@ -156,8 +156,8 @@ static int compare_with_first(struct ht_decoder *decoder) {
         first->readings == again->readings)
         return 0;
     return ht_error_input(&decoder->error, decoder->form->path, 0,
-                          "the trace that was read at first expected, which had %" PRIu64
-                          " calls to replay; now there are %" PRIu64,
+                          "expected the same trace as in the first reading, with %" PRIu64 " calls to "
+                          "replay, found %" PRIu64,
                           first->operations, again->operations);
 }
 

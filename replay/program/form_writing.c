@@ -203,14 +203,14 @@ static const char *follow_slot(struct writing *writing, struct ht_operation *op,
     struct ht_slot_state *state = &writing->form->slots[op->slot];
     const uint32_t *pages = untouched_of(writing->form, op->slot);
     bool live = state->bytes != HT_NOT_LIVE;
-    if (shape->makes_object && live) return "an allocation into a free slot expected";
-    if (!shape->makes_object && !live) return "a slot with a live object expected";
+    if (shape->makes_object && live) return "expected an allocation into a free slot";
+    if (!shape->makes_object && !live) return "expected a slot with a live object";
     if (shape->ends_object) {
         op->bytes = state->bytes - (pages ? (uint64_t)*pages * HT_TOUCH_PAGE_BYTES : 0);
         change_block(writing, op->slot, HT_NOT_LIVE, 0);
         return NULL;
     }
-    if (op->bytes > INT64_MAX) return "a size below 2^63 expected";
+    if (op->bytes > INT64_MAX) return "expected a size below 2^63";
     change_block(writing, op->slot, op->bytes, untouched_pages(op, live && pages ? *pages : 0));
     return NULL;
 }
@@ -291,7 +291,7 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
     struct ht_form_state *form = writing->form;
     uint64_t event = events->first_event + i, time_ns = events->time_ns[i];
     if (form->built->inherited_objects != event)
-        return ht_form_bad_event(form, place, event, "inherited blocks before the first call expected");
+        return ht_form_bad_event(form, place, event, "expected inherited blocks before the first call");
     struct ht_operation op = ht_operation_of(events, i, 0);
     struct ht_stream_state *stream = &form->streams[form->streams_count];
     struct ht_birth birth = ht_births_of(&writing->births, event);
@@ -432,7 +432,7 @@ static int write_section(void *context, const struct ht_section_place *place,
         uint32_t number = inherited ? form->streams_count : ht_form_stream_of(form, events->thread[i]);
         if (!inherited && number >= form->streams_count)
             return ht_form_bad_event(form, place, events->first_event + i,
-                                     "a thread that the threads section lists expected");
+                                     "expected a thread that the threads section lists");
         uint32_t next = inherited ? i : write_common(writing, events, i);
         if (next == i) {
             form->at_ns = next_word_ns(writing, &form->streams[number], events->time_ns[i]);

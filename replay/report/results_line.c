@@ -284,7 +284,7 @@ static const char *check_output(int fd) {
     char first = 0, last = 0;
     if (fstat(fd, &status) || !S_ISREG(status.st_mode) || status.st_size == 0) return NULL;
     if (pread(fd, &first, 1, 0) != 1 || pread(fd, &last, 1, status.st_size - 1) != 1) return strerror(errno);
-    if (first != '{') return "there is something else in this file; lines of JSON expected";
+    if (first != '{') return "expected lines of JSON, found something else";
     // The line that a crash or a full disk cut off stays a line of its own.
     return last == '\n' || write(fd, "\n", 1) == 1 ? NULL : strerror(errno);
 }

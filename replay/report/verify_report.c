@@ -50,31 +50,31 @@ static void describe_what(const struct ht_violation *v, const char *made, const 
     case HT_VIOLATION_OVERLAP: tell_overlap(v, other, text, room); break;
     case HT_VIOLATION_ALIGNMENT:
         snprintf(text, room,
-                 "a block of %" PRIu64 " bytes (slot %u) at a multiple of %" PRIu64
-                 " expected, found at one of %" PRIu64 " only",
+                 "expected a block of %" PRIu64 " bytes (slot %u) at a multiple of %" PRIu64 ", found it "
+                 "at a multiple of %" PRIu64 " only",
                  v->bytes, v->slot, v->expected, v->found);
         break;
     case HT_VIOLATION_ZEROS:
-        snprintf(text, room, "%" PRIu64 " bytes of zeros (slot %u) expected, found 0x%02x at byte %" PRIu64,
+        snprintf(text, room, "expected %" PRIu64 " bytes of zeros (slot %u), found 0x%02x at byte %" PRIu64,
                  v->bytes, v->slot, (unsigned)v->found, v->offset);
         break;
     case HT_VIOLATION_CHANGED:
     case HT_VIOLATION_NOT_KEPT:
         snprintf(text, room,
-                 "byte %" PRIu64 " of the %" PRIu64
-                 " bytes in slot %u, from %s, %s: 0x%02x expected, 0x%02x found",
+                 "byte %" PRIu64 " of the %" PRIu64 " bytes in slot %u, from %s, %s: expected 0x%02x, "
+                 "found 0x%02x",
                  v->offset, v->bytes, v->slot, made,
                  v->kind == HT_VIOLATION_CHANGED ? "was changed by somebody else" : "was not kept by realloc",
                  (unsigned)v->expected, (unsigned)v->found);
         break;
     case HT_VIOLATION_USABLE:
         snprintf(text, room,
-                 "a usable size of %" PRIu64
-                 " bytes at least (slot %u) expected, malloc_usable_size tells %" PRIu64,
+                 "expected a usable size of at least %" PRIu64 " bytes (slot %u), found %" PRIu64 " by "
+                 "malloc_usable_size",
                  v->expected, v->slot, v->found);
         break;
     case HT_VIOLATION_FAILED:
-        snprintf(text, room, "%" PRIu64 " bytes (slot %u) expected, as when recorded, found NULL", v->bytes,
+        snprintf(text, room, "expected %" PRIu64 " bytes (slot %u), as when recorded, found NULL", v->bytes,
                  v->slot);
         break;
     case HT_VIOLATION_KINDS: break;

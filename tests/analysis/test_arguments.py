@@ -20,7 +20,7 @@ def test_times(text: str, value: int | None) -> None:
     if value:
         assert duration(text) == value / 1e9
     else:
-        with pytest.raises(argparse.ArgumentTypeError, match="a time expected"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected a time"):
             duration(text)
 
 

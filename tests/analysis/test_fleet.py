@@ -48,7 +48,7 @@ if b"kill the worker" in content and not os.path.exists(trace + ".killed"):
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 if b"refuse" in content:
-    print("replay: " + trace + ": offset 0: a trace expected", file=sys.stderr)
+    print("replay: " + trace + ": offset 0: expected a trace", file=sys.stderr)
     sys.exit(3)
 failing = b"jemalloc crashes" in content
 with open(options["output"], "a") as file:
@@ -242,7 +242,7 @@ def test_failing_runs_are_told_and_the_rest_is_done(
     assert main(["fleet", str(plan), "-o", str(tmp_path / "r.jsonl"), "--json"]) == 1
     done = SimpleNamespace(**dict(zip(("stdout", "stderr"), capsys.readouterr(), strict=True)))
     assert "a, default, round 1: jemalloc, time pass: killed by Segmentation fault (SIGSEGV)" in done.stderr
-    assert "c, default, round 1:" in done.stderr and "a trace expected" in done.stderr
+    assert "c, default, round 1:" in done.stderr and "expected a trace" in done.stderr
     assert done.stderr.splitlines()[-1].endswith(
         "failed runs in 1 round; 1 round could not be run; the same command tries again")
     runs = _runs(tmp_path / "r.jsonl")
@@ -278,18 +278,18 @@ def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None
 @pytest.mark.parametrize(("text", "words"), [
     ("traces = [", "TOML expected"),
     ("rounds = 1", "traces: missing"),
-    ("traces = []", "traces: a list of texts expected, with one at least"),
+    ("traces = []", "traces: expected a list of texts, with one at least"),
     ('traces = ["no*.bin"]', "traces[0]: no file matches no*.bin"),
     ('traces = ["absent.bin"]', "traces[0]: absent.bin: can't read: No such file"),
     ('traces = ["a.bin", "b.bin"]', "are the same trace"),
-    ('traces = ["a.bin"]\nrounds = 0', "rounds: a whole number of at least 1 expected, found 0"),
-    ('traces = ["a.bin"]\nfrob = 1', "frob: no key of a plan"),
+    ('traces = ["a.bin"]\nrounds = 0', "rounds: expected a whole number of at least 1, found 0"),
+    ('traces = ["a.bin"]\nfrob = 1', "frob: expected a key of a plan"),
     ('traces = ["a.bin"]\nallocators = ["glibc", "glibc"]', "allocators[1]: glibc is named twice"),
     ('traces = ["a.bin"]\nallocators = ["glibc,jemalloc"]', "allocators[0]: 'glibc,jemalloc': one allocator"),
     ('traces = ["a.bin"]\nbaseline = "hoard"', "baseline: 'hoard' is none of the allocators glibc, jemalloc"),
-    ('traces = ["a.bin"]\noptions.rounds = 3', "options.rounds: no option for a fleet"),
-    ('traces = ["a.bin"]\noptions.verify = "yes"', "options.verify: true or false expected"),
-    ('traces = ["a.bin"]\n[configurations.x]\nscale = true', "configurations.x.scale: a text or number expected"),
+    ('traces = ["a.bin"]\noptions.rounds = 3', "options.rounds: expected an option for a fleet"),
+    ('traces = ["a.bin"]\noptions.verify = "yes"', "options.verify: expected true or false"),
+    ('traces = ["a.bin"]\n[configurations.x]\nscale = true', "configurations.x.scale: expected a text or number"),
     ('traces = ["a.bin"]\nallocators = ["nonsense", "glibc"]', "allocators (nonsense): nonsense can't be had"),
     ('traces = ["a.bin"]\nconfigurations.x.touch = "nonsense"', "configurations.x: nonsense can't be had"),
 ])

@@ -103,7 +103,7 @@ def test_conditions(text: str, measure: str, above: bool, inclusive: bool, limit
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("", "one of time, rss_peak, rss_mean, rss_end expected"), ("speed>1", "one of time"), ("time", "one of > >= < <= expected"),
+    ("", "expected one of time, rss_peak, rss_mean, rss_end"), ("speed>1", "one of time"), ("time", "expected one of > >= < <="),
     ("time=1", "one of > >= < <="), ("time>", "a ratio above 0"), ("time>fast", "a ratio above 0"), ("time>-1", "a ratio above 0"),
     ("time>1x", "a ratio above 0"), ("time>nan", "a ratio above 0"), ("time>1e999", "a ratio above 0"), ("time>1_0", "a ratio"),
 ])
@@ -137,7 +137,7 @@ def test_conditions_go_by_the_widened_interval(seed: int) -> None:
 def test_conditions_that_nothing_can_meet() -> None:
     rng = np.random.default_rng(1)
     table = compare(_frame(1.2, 0.02, 6, rng), resamples=99)
-    with pytest.raises(UsageError, match="runs of the memory pass expected"):
+    with pytest.raises(UsageError, match="expected runs of the memory pass"):
         conditions_met(table, [parse_condition("rss_peak>1")])
-    with pytest.raises(UsageError, match="another allocator in the results expected"):
+    with pytest.raises(UsageError, match="expected a baseline and another allocator in the results"):
         conditions_met(table[table["allocator"] == "glibc"], [parse_condition("time>1")])

@@ -80,5 +80,5 @@ def test_what_the_tools_refuse_ends_in_one_error_here_too(name: str) -> None:
             for _ in trace.events():
                 pass
             if trace.truncated:
-                raise TraceError(trace.path, trace.whole_bytes, "a whole file expected")
+                raise TraceError(trace.path, trace.whole_bytes, "expected a whole file")
     assert "\n" not in str(caught.value)

@@ -123,7 +123,7 @@ def test_tables_do_not_replace_the_trace(tmp_path: Path) -> None:
     assert trace.read_bytes() == before and [path.name for path in (tmp_path / "t").iterdir()] == ["threads.parquet"]
     (tmp_path / "t" / "threads.parquet").unlink()
     (tmp_path / "t" / "samples.parquet").symlink_to("/dev/full")
-    _refused(_run("export", trace, "-o", "t", cwd=tmp_path), 2, "a regular file expected")
+    _refused(_run("export", trace, "-o", "t", cwd=tmp_path), 2, "expected a regular file")
 
 
 def test_lines_are_appended_to_lines_only(tmp_path: Path) -> None:

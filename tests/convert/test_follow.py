@@ -340,7 +340,7 @@ def test_unit_of_a_trace_begun_stays(tools: Tools, tmp_path: Path) -> None:
         interrupted_follower(tools, program.log, trace)
         done = run([*follow_command(tools, program.log, trace, "--keep-raw"), "--time-unit", "64"])
         assert done.returncode == 3
-        assert b"units of 64 ns expected, but the one begun is in units of 32" in done.stderr
+        assert b"units of 64 ns, found one begun in units of 32" in done.stderr
 
 
 def test_two_followers(tools: Tools, tmp_path: Path) -> None:

@@ -53,10 +53,10 @@ READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/tra
 # No file makes these appear: what they tell of is memory, the machine, or another's hand on the file meanwhile.
 WITHOUT_A_FILE = {
     "this is not a regular file",  # test_bad_input.py has a folder
-    "bytes of a chunk expected, but the file ends",  # the file shrank while it was read
-    "at most %d ancestors expected",  # 65 logs
-    "fewer slots expected for so many copies",  # 2^29 blocks live at once in all copies
-    "whole section or the footer expected: the file is cut short or damaged here, and only",  # in two pieces
+    "bytes of a chunk, found the end of the file",  # the file shrank while it was read
+    "expected at most %d ancestors",  # 65 logs
+    "expected fewer slots for so many copies",  # 2^29 blocks live at once in all copies
+    "whole section or the footer, found the file cut short or damaged: only",  # in two pieces
 }
 
 

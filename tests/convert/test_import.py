@@ -294,7 +294,7 @@ def test_zip_of_several(tools: Tools, tmp_path: Path) -> None:
     assert len(tools.dump(tools.convert(path, tmp_path / "t.bin", "--member", "c\nd.txt"))) == 1
     assert "no member c.txt" in refused(tools, path, "--member", "c.txt", "-o", tmp_path / "t.bin")
     plain = write(tmp_path / "a.txt", A_CALL)
-    assert "a zip expected" in refused(tools, plain, "--member", "c.txt", "-o", tmp_path / "u.bin")
+    assert "expected a zip" in refused(tools, plain, "--member", "c.txt", "-o", tmp_path / "u.bin")
 
 
 @pytest.mark.parametrize("how", ["gz", "xz", "zip"])

@@ -61,5 +61,5 @@ def test_without_a_call(tools: Tools, repository: Path, tmp_path: Path, state: i
     done = run([tools.heaptape, "convert", log, "-o", tmp_path / "t.bin"])
     assert done.returncode == 3
     said = done.stderr.decode().splitlines()
-    assert len(said) == 1 and "at least one call expected" in said[0] and words in said[0]
+    assert len(said) == 1 and "expected at least one call" in said[0] and words in said[0]
     assert not (tmp_path / "t.bin").exists()

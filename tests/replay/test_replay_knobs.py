@@ -388,13 +388,13 @@ def refusal(replays: Replays, spec: str, **options) -> tuple[int, list[str]]:
     ("jemalloc:MALLOC_ARENA_MAX=1", r"jemalloc has no knob MALLOC_ARENA_MAX \(did you mean glibc:arena_max\?\); it has .*"),
     ("jemalloc:MALLOC_CONF=narenas:2", r"MALLOC_CONF holds several knobs: name each, as in jemalloc:narenas=VALUE"),
     ("glibc:arena_max=1,glibc:MALLOC_ARENA_MAX=1", r"glibc:arena_max=1 is named twice"),
-    ("glibc:arena_max=0", r"arena_max=0: a whole number from 1 to \d+ expected"),
-    ("glibc:tcache_max=2000", r"tcache_max=2000: a whole number from 0 to 1032 expected"),
-    ("glibc:arena_max=many", r"arena_max=many: a whole number from 1 to \d+ expected"),
-    ("glibc:arena_max", r"arena_max: KNOB=VALUE expected"),
+    ("glibc:arena_max=0", r"arena_max=0: expected a whole number from 1 to \d+"),
+    ("glibc:tcache_max=2000", r"tcache_max=2000: expected a whole number from 0 to 1032"),
+    ("glibc:arena_max=many", r"arena_max=many: expected a whole number from 1 to \d+"),
+    ("glibc:arena_max", r"arena_max: expected KNOB=VALUE"),
     ("glibc:arena_max=1,arena_max=2", r"arena_max is given twice"),
-    ("jemalloc:tcache=maybe", r"tcache=maybe: 0 or 1 expected"),
-    ("jemalloc:thp=sometimes", r"thp=sometimes: one of default\|always\|never expected"),
+    ("jemalloc:tcache=maybe", r"tcache=maybe: expected 0 or 1"),
+    ("jemalloc:thp=sometimes", r"thp=sometimes: expected one of default\|always\|never"),
 ])
 def test_wrong_spec(replays: Replays, spec: str, said: str) -> None:
     replays.need(spec.partition(":")[0])

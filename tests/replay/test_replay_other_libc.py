@@ -106,7 +106,7 @@ def refused(tools: Tools, trace: Path, spec: str) -> str:
 
 
 def test_what_is_no_loader_is_refused(tools: Tools, trace: Path, copy: Path, tmp_path: Path) -> None:
-    no_loader = "the dynamic loader of a C library of this processor expected"
+    no_loader = "expected the dynamic loader of a C library of this processor"
     text, fifo = tmp_path / "text", tmp_path / "fifo"
     text.write_text("no loader\n")
     os.mkfifo(fifo)
@@ -114,7 +114,7 @@ def test_what_is_no_loader_is_refused(tools: Tools, trace: Path, copy: Path, tmp
                  tools.shim):
         assert refused(tools, trace, f"glibc@{path}").startswith(f"{path}: {no_loader}")
     assert refused(tools, trace, "glibc@/nowhere/ld.so") == "/nowhere/ld.so: No such file or directory"
-    assert refused(tools, trace, "glibc@") == "the path of a dynamic loader expected after @"
+    assert refused(tools, trace, "glibc@") == "expected the path of a dynamic loader after @"
     assert refused(tools, trace, f"no@{copy}/ld.so").startswith("no is not built; expected one of ")
     assert "null takes part under this C library only" in refused(tools, trace, f"null@{copy}/ld.so")
 

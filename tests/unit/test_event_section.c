@@ -181,16 +181,16 @@ static void contradictions_are_told(void **state) {
                                               .long_times = 1};
     assert_null(judge(&sound));
     struct columns_in_question c[10];
-    const char *says[] = {"tokens of the list expected",
-                          "a column of another length expected",
-                          "no more sizes of tokens than tokens expected",
-                          "known ops expected",
-                          "birth codes of 0 or 1 expected",
-                          "tokens with the values that their op has expected",
-                          "slot codes that name a slot above 0 expected",
-                          "a column of another length expected",
-                          "slot codes that name a slot above 0 expected",
-                          "a column is missing"};
+    const char *says[] = {"expected token numbers within the list",
+                          "expected another number of values in a column",
+                          "expected at most as many token sizes as tokens",
+                          "expected known ops",
+                          "expected birth codes of 0 or 1",
+                          "expected tokens with the values that their op has",
+                          "expected slot codes that name a slot above 0",
+                          "expected another number of values in a column",
+                          "expected slot codes that name a slot above 0",
+                          "expected one more column"};
     for (size_t i = 0; i < 10; i++) c[i] = sound;
     c[0].token[1] = 2;
     c[1].tokens = 1;

@@ -402,7 +402,7 @@ static void a_damaged_parent_is_told(void **state) {
                                                   {0, HT_RAW_REALLOC_END, 20, 0x100, 0}};
     write_log(PARENT, 0, 0, 1, LINES(damaged));
     write_child(FORKED, LINES(frees_it));
-    assert_disbelieved("a realloc's two records in turn expected", path_of(path, PARENT));
+    assert_disbelieved("expected a realloc's two records one after the other", path_of(path, PARENT));
 }
 
 static void nobody_is_his_own_ancestor(void **state) {
@@ -427,7 +427,7 @@ static void ancestors_without_end_are_not_followed(void **state) {
         write_log(1000 + i, i ? 999 + i : 0, 10 * i, 1 + 10 * i,
                   (const struct builder_line[]){{0, HT_RAW_MALLOC, 2 + 10 * i, 0x100 * (i + 1), 1}}, 1);
     struct converted_log *converted = convert(999 + GENERATIONS, NULL);
-    assert_non_null(strstr(converted->warning, "at most 64 ancestors expected"));
+    assert_non_null(strstr(converted->warning, "expected at most 64 ancestors"));
     assert_int_equal(converted->totals.inherited_objects, 64);
     done(converted);
     for (uint32_t i = 0; i < GENERATIONS; i++) unlink(path_of(path, 1000 + i));

@@ -48,8 +48,8 @@ static void wrong_specs(void **state) {
     refused("count=99999999999999999999",
             "count=99999999999999999999: a whole number from -1 to 100 expected");
     refused("yes=perhaps", "yes=perhaps: 0 or 1 expected");
-    refused("word=on", "word=on: one of one|two|three expected");
-    refused("word=", "word=: one of one|two|three expected");
+    refused("word=on", "word=on: expected one of one|two|three");
+    refused("word=", "word=: expected one of one|two|three");
     struct ht_knob_choices choices = none();
     assert_true(ht_knob_choices_add(&choices, "count=1", problem));
     assert_false(ht_knob_choices_add(&choices, "count=1", problem));

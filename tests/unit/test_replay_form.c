@@ -259,15 +259,15 @@ static void traces_that_contradict_themselves_are_refused(void **state) {
     struct ht_built_form built;
     assert_int_equal(try_build(twice, 2, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
     assert_int_equal(error.status, HT_EXIT_INPUT);
-    assert_non_null(strstr(error.message, "event 1: an allocation into a free slot expected"));
+    assert_non_null(strstr(error.message, "event 1: expected an allocation into a free slot"));
     assert_int_equal(try_build(unborn, 1, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
-    assert_non_null(strstr(error.message, "event 0: a slot with a live object expected"));
+    assert_non_null(strstr(error.message, "event 0: expected a slot with a live object"));
     assert_int_equal(try_build(wide_slot, 1, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
     assert_non_null(strstr(error.message, "(replay's limit)"));
     assert_int_equal(try_build(late, 2, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
-    assert_non_null(strstr(error.message, "event 1: inherited blocks before the first call expected"));
+    assert_non_null(strstr(error.message, "event 1: expected inherited blocks before the first call"));
     assert_int_equal(try_build(calls_nothing, 1, 1, NULL, (struct ht_form_options){0}, &built, &error), -1);
-    assert_non_null(strstr(error.message, "at least one call that can be replayed expected"));
+    assert_non_null(strstr(error.message, "expected at least one call that can be replayed"));
 }
 
 static void inherited_blocks_come_before_every_stream(void **state) {

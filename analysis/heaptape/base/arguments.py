@@ -10,7 +10,7 @@ def positive(text: str) -> int:
     """A whole number of at least 1."""
     value = int(text)
     if value < 1:
-        raise ValueError("at least 1 expected")
+        raise ValueError("expected at least 1")
     return value
 
 
@@ -18,7 +18,7 @@ def several(text: str) -> int:
     """A number of rounds."""
     value = int(text)
     if value < 2:
-        raise argparse.ArgumentTypeError("2 or more expected: one round has no interval")
+        raise argparse.ArgumentTypeError("expected 2 or more: one round has no interval")
     return value
 
 
@@ -37,7 +37,7 @@ def seed_number(text: str) -> int:
     """Of a random sequence."""
     value = int(text)
     if not 0 <= value < 2**31:
-        raise argparse.ArgumentTypeError("a number from 0 to 2147483647 expected")
+        raise argparse.ArgumentTypeError("expected a number from 0 to 2147483647")
     return value
 
 
@@ -62,5 +62,5 @@ def duration(text: str) -> float:
     """Seconds, more than none."""
     value = duration_ns(text)
     if not value:
-        raise argparse.ArgumentTypeError(f"{text!r}: a time expected, such as 90s, 5m, 1h")
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a time, such as 90s, 5m, 1h")
     return value / 1e9

@@ -116,4 +116,4 @@ def appendable(path: str | Path, inputs: Iterable[str | Path], mark: bytes, what
     except OSError as error:
         raise HeaptapeError(f"{path}: can't write: {error.strerror}") from error
     if first and first != mark:
-        raise UsageError(f"{path}: there is something else in this file; {what} expected")
+        raise UsageError(f"{path}: expected {what}, found something else")

@@ -89,10 +89,10 @@ def read_plan(path: Path, built: list[str], rounds: int | None = None) -> Plan:
     except OSError as error:
         raise PlanError(path, "", f"can't read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise PlanError(path, "", f"TOML expected: {error}") from error
+        raise PlanError(path, "", f"expected TOML: {error}") from error
     for key in table:
         if key not in _KEYS:
-            raise PlanError(path, key, f"no key of a plan; expected one of {', '.join(_KEYS)}")
+            raise PlanError(path, key, f"expected a key of a plan, one of {', '.join(_KEYS)}")
     allocators = _allocators(path, table.get("allocators", ["all"]), built)
     names = [allocator_name(spec) for spec in allocators]
     baseline = table.get("baseline", "glibc" if "glibc" in names else names[0])
@@ -107,19 +107,19 @@ def read_plan(path: Path, built: list[str], rounds: int | None = None) -> Plan:
 
 def _whole(path: Path, key: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise PlanError(path, key, f"a whole number of at least {least} expected, found {value!r}")
+        raise PlanError(path, key, f"expected a whole number of at least {least}, found {value!r}")
     return value
 
 
 def _texts(path: Path, key: str, value: Any) -> list[str]:
     if not isinstance(value, list) or not value or not all(isinstance(item, str) and item for item in value):
-        raise PlanError(path, key, "a list of texts expected" + (", with one at least" if value == [] else ""))
+        raise PlanError(path, key, "expected a list of texts" + (", with one at least" if value == [] else ""))
     return value
 
 
 def _traces(path: Path, value: Any) -> list[TraceFile]:
     if value is None:
-        raise PlanError(path, "traces", "missing: a list of files or patterns expected")
+        raise PlanError(path, "traces", "missing: expected a list of files or patterns")
     found: dict[str, None] = {}
     for number, pattern in enumerate(_texts(path, "traces", value)):
         whole = os.path.join(path.parent.resolve(), os.path.expanduser(pattern))
@@ -163,7 +163,7 @@ def _allocators(path: Path, value: Any, built: list[str]) -> list[str]:
     for number, spec in enumerate(_texts(path, "allocators", value)):
         key = f"allocators[{number}]"
         if "," in spec and ":" not in spec:
-            raise PlanError(path, key, f"{spec!r}: one allocator in each text expected")
+            raise PlanError(path, key, f"{spec!r}: expected one allocator in each text")
         if spec == "null":
             raise PlanError(path, key, "null takes part anyway")
         names = [allocator_name(known) for known in specs]
@@ -191,18 +191,18 @@ def _configurations(path: Path, table: dict[str, Any]) -> list[Configuration]:
     common = _options(path, "options", table.get("options", {}))
     found = table.get("configurations", {DEFAULT_CONFIGURATION: {}})
     if not isinstance(found, dict) or not found:
-        raise PlanError(path, "configurations", "tables expected, such as [configurations.NAME]")
+        raise PlanError(path, "configurations", "expected tables, such as [configurations.NAME]")
     return [Configuration(name, common | _options(path, f"configurations.{name}", options))
             for name, options in found.items()]
 
 
 def _options(path: Path, key: str, table: Any) -> dict[str, Any]:
     if not isinstance(table, dict):
-        raise PlanError(path, key, "a table of options of replay expected")
+        raise PlanError(path, key, "expected a table of options of replay")
     for name, value in table.items():
         if name not in OPTIONS:
-            raise PlanError(path, f"{key}.{name}", f"no option for a fleet; expected one of {', '.join(OPTIONS)}")
+            raise PlanError(path, f"{key}.{name}", f"expected an option for a fleet, one of {', '.join(OPTIONS)}")
         flag = OPTIONS[name] == _FLAG
         if isinstance(value, bool) != flag or not isinstance(value, OPTIONS[name]):
-            raise PlanError(path, f"{key}.{name}", f"{'true or false' if flag else 'a text or number'} expected")
+            raise PlanError(path, f"{key}.{name}", f"expected {'true or false' if flag else 'a text or number'}")
     return dict(table)

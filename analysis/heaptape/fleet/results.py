@@ -82,7 +82,7 @@ class FleetResults:
     def _open(self) -> BinaryIO:
         try:
             if self.path.exists() and not self.path.is_file():
-                raise UsageError(f"{self.path}: a regular file expected, as a fleet reads what it has")
+                raise UsageError(f"{self.path}: expected a regular file, as fleet reads it too")
             file = open(self.path, "a+b", buffering=0)
         except OSError as error:
             raise HeaptapeError(f"{self.path}: can't write: {error.strerror}") from error

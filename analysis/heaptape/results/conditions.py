@@ -60,11 +60,11 @@ def parse_condition(text: str) -> Condition:
         return UsageError(f"--fail-if {text}: {expected}, such as time>1.05")
 
     if measure not in MEASURES:
-        raise bad(f"one of {', '.join(MEASURES)} expected")
+        raise bad(f"expected one of {', '.join(MEASURES)}")
     if operator is None:
-        raise bad("one of > >= < <= expected after the figure")
+        raise bad("expected one of > >= < <= after the figure")
     if number is None or rest or not (math.isfinite(float(number)) and float(number) > 0):
-        raise bad("a ratio above 0 expected after the operator")
+        raise bad("expected a ratio above 0 after the operator")
     return Condition(text, measure, operator[0] == ">", operator.endswith("="), float(number))
 
 
@@ -112,7 +112,7 @@ def judge(comparison: pd.DataFrame, conditions: list[Condition]) -> list[Judged]
         elif set(rows["allocator"]) <= set(rows["baseline"]):
             expected = f"runs of another allocator than the baseline in the {MEASURES[condition.measure].pass_name} pass"
         if expected:
-            raise UsageError(f"--fail-if {condition.text}: {expected} expected, for there is nothing to judge otherwise")
+            raise UsageError(f"--fail-if {condition.text}: expected {expected}")
         for _, row in rows[rows["verdict"] != BASELINE].iterrows():
             judged.append(Judged(condition, str(row["allocator"]), str(row["baseline"]), float(row["ratio"]),
                                  float(row["verdict_low"]), float(row["verdict_high"]), int(row["rounds"])))

@@ -73,7 +73,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"numbers expected, found {name}")
+    raise ValueError(f"expected numbers, found {name}")
 
 
 def _in_words(value: Any) -> str:

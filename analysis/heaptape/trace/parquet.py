@@ -156,7 +156,7 @@ class _Partial:
     def __init__(self, target: Path, trace: Path) -> None:
         refuse_inputs(target, [trace])
         if target.exists() and not target.is_file():
-            raise UsageError(f"{target}: a regular file expected, as Parquet is not written from beginning to end")
+            raise UsageError(f"{target}: expected a regular file, as Parquet is not written in order")
         self.target = final_path(target)
         self.path = self.target.with_name(f".{target.name}.{os.getpid()}.part")
 

@@ -167,7 +167,7 @@ class TraceFile:
         if xxhash.xxh64_intdigest(raw[:56]) != checksum:
             raise self.fail(56, "header checksum does not match")
         if version < OLDEST_VERSION:
-            raise self.fail(8, f"trace of version {version}, never released, is not read: convert its raw log again")
+            raise self.fail(8, f"expected a trace of a released version, found version {version}: convert its raw log again")
         if min_reader > READER_VERSION:
             raise self.fail(10, f"needs a reader of version {min_reader}; this one is {READER_VERSION}")
         if features & ~KNOWN_FEATURES:

@@ -19,7 +19,7 @@ def _objectives(text: str) -> list[str]:
     names = text.split(",")
     for name in names:
         if name not in MEASURES_BY_OBJECTIVE:
-            raise argparse.ArgumentTypeError(f"{name!r}: some of {', '.join(MEASURES_BY_OBJECTIVE)} expected")
+            raise argparse.ArgumentTypeError(f"{name!r}: expected some of {', '.join(MEASURES_BY_OBJECTIVE)}")
     if len(set(names)) != len(names):
         raise argparse.ArgumentTypeError("the same objective twice")
     return names

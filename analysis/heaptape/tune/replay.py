@@ -41,7 +41,7 @@ class TunedAllocator:
 def find_allocator(replay: str, spec: str) -> TunedAllocator:
     """Raises UsageError where it is not one that can be tuned."""
     if any(mark in spec for mark in ",:=") or spec in ("all", "null", ""):
-        raise UsageError(f"--alloc {spec}: one allocator expected, by its name or path, without knobs")
+        raise UsageError(f"--alloc {spec}: expected one allocator, by its name or path, without knobs")
     listed = list_allocators(replay, spec)
     found = next((item for item in listed if item.get("built", True) and not item.get("problem")), None)
     if found is None:

@@ -31,7 +31,7 @@ def find_allocators(replay: str, alloc: str | None) -> tuple[str, list[RealAlloc
     for item in found:
         _check(item)
     if len(found) < 2:
-        raise UsageError(f"--alloc {alloc}: two allocators or more expected: differences are what is compared")
+        raise UsageError(f"--alloc {alloc}: expected two allocators or more")
     return alloc, [RealAllocator(str(item["name"]), str(item["kind"] or ""), str(item["version"] or ""), str(item["path"]))
                    for item in found]
 

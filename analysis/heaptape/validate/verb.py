@@ -76,9 +76,9 @@ def _program(options: argparse.Namespace) -> Program:
     """Raises UsageError where it is neither a command nor a server."""
     scripts = {name: getattr(options, name) for name in ("start", "load", "stop", "ready")}
     if options.command and any(scripts.values()):
-        raise UsageError("either -- COMMAND or --start with --load expected, not both")
+        raise UsageError("expected either -- COMMAND or --start with --load, found both")
     if not options.command and not (scripts["start"] and scripts["load"]):
-        raise UsageError("-- COMMAND expected, or a server's --start and --load")
+        raise UsageError("expected -- COMMAND, or a server's --start and --load")
     if options.command and not shutil.which(options.command[0]):
         raise UsageError(f"{options.command[0]}: no such program")
     if options.stdin and not os.path.isfile(options.stdin):
