@@ -75,7 +75,7 @@ def test_same_seed_same_output(tmp_path: Path) -> None:
     assert one == other and "bootstrap seed 7" in one
 
 
-def test_compare_leads_with_what_malloc_is_worth(tmp_path: Path) -> None:
+def test_compare_leads_with_malloc_share(tmp_path: Path) -> None:
     results, trace = story.write_story(tmp_path)
     lines = _run("compare", results, cwd=tmp_path).stdout.splitlines()
     assert "5.60 s of CPU time; 12 % of that" in lines[1] and "mimalloc would save about 6.6 %" in lines[1]

@@ -22,7 +22,7 @@ from heaptape.report.svg import nice_ticks, ratio_ticks, spread_labels
 from heaptape.results.comparison import compare
 from heaptape.results.curves import thin
 from heaptape.results.functions import function_table
-from heaptape.results.worth import worth
+from heaptape.results.malloc_share import malloc_share
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quick_tier import quick
@@ -257,19 +257,19 @@ def test_what_was_inherited_is_told(tmp_path: Path) -> None:
     assert "inherited at a fork" in text and "5,461 blocks, 566 kB" in text
 
 
-def test_what_malloc_is_worth(tmp_path: Path) -> None:
+def test_malloc_share(tmp_path: Path) -> None:
     results, trace_path = story.write_story(tmp_path)
     runs, trace = read_results(results), read_trace(trace_path)
-    value = worth(runs, trace.context, trace.totals, compare(runs))
+    value = malloc_share(runs, trace.context, trace.totals, compare(runs))
     assert value.reference == "glibc" and not value.stands_in
     assert value.share == pytest.approx(0.67e9 / story.CPU_NS, rel=0.03)
     saving = value.rows.set_index("allocator")["saving"]
     assert saving["glibc"] == 0 and saving["mimalloc"] == pytest.approx(0.55 * value.share, rel=0.05)
     assert "mimalloc would save about" in value.sentence()
-    other = worth(runs, trace.context | {"allocator_name": "snmalloc"}, trace.totals, compare(runs, "jemalloc"))
+    other = malloc_share(runs, trace.context | {"allocator_name": "snmalloc"}, trace.totals, compare(runs, "jemalloc"))
     assert other.stands_in and other.reference == "jemalloc"
-    assert worth(runs, {}, {"recorded_cpu_ns": 0}, compare(runs)) is None
-    assert worth(runs, {}, None, compare(runs)) is None
+    assert malloc_share(runs, {}, {"recorded_cpu_ns": 0}, compare(runs)) is None
+    assert malloc_share(runs, {}, None, compare(runs)) is None
 
 
 def test_functions_in_the_shape_of_ltrace(tmp_path: Path) -> None:

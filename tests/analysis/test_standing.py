@@ -16,7 +16,7 @@ from heaptape.results.comparison import MEASURES, compare
 from heaptape.results.reader import read_results
 from heaptape.results.standing import lead_over, standing_of
 from heaptape.results.verdicts import headline, in_words
-from heaptape.results.worth import memory_worth, worth
+from heaptape.results.malloc_share import malloc_share, memory_share
 from heaptape.trace.reader import read_trace
 
 NAMES = ("glibc", "a", "b", "c")
@@ -61,7 +61,7 @@ def test_verdicts_and_sentences_agree(tmp_path: Path, seed: int) -> None:
 def test_what_would_be_saved_is_shown(tmp_path: Path, seed: int, recorded: str) -> None:
     frame = _frame(tmp_path, seed, noise=(0.003, 0.01, 0.03)[seed % 3])
     comparison = compare(frame)
-    value = worth(frame, {"allocator_name": recorded}, {"recorded_cpu_ns": story.CPU_NS}, comparison)
+    value = malloc_share(frame, {"allocator_name": recorded}, {"recorded_cpu_ns": story.CPU_NS}, comparison)
     standing = standing_of(frame, comparison, MEASURES["time"])
     lead = lead_over(frame, standing, value.reference)
     if not lead.shown:
@@ -85,8 +85,8 @@ def test_no_more_is_saved_than_could_be_gained(tmp_path: Path) -> None:
     same = read_results(results_factory.write(
         tmp_path / "same.jsonl", results_factory.schedule(rounds=8, names=("glibc", "tcmalloc"))))
     with read_trace(trace_path) as trace:
-        assert memory_worth(same, trace, compare(same)).gain == pytest.approx((69.7 - 52.1) / 72.7, abs=0.01)
-        value = memory_worth(frame, trace, compare(frame))
+        assert memory_share(same, trace, compare(same)).gain == pytest.approx((69.7 - 52.1) / 72.7, abs=0.01)
+        value = memory_share(frame, trace, compare(frame))
     assert value.gain is None and "is not known" in value.sentence() and "a would save about" in value.sentence()
 
 

@@ -44,7 +44,7 @@ def certainty(summary: Summary) -> list[str]:
 def gain_of(summary: Summary, standing: Standing, classes: dict[str, str]) -> Gain:
     """By the measure of the standing."""
     measure, runs = standing.measure, summary.experiment.runs
-    cost = summary.worth if measure.name == "time" else summary.memory_worth
+    cost = summary.malloc_share if measure.name == "time" else summary.memory_share
     leader, amount, words = "", "not measured", []
     if len(standing.measured) == 1 or (standing.measured and standing.leader is None):
         amount = "nothing to compare"
@@ -77,7 +77,7 @@ def _measure_table(summary: Summary, name: str) -> Table:
     more = [item for item in _MORE[name] if item[1] in valid and valid[item[1]].notna().any()]
     medians = valid.groupby("allocator")[[column for _, column, _ in more]].median()
     by_key = {(row["measure"], row["allocator"]): row for _, row in summary.comparison.iterrows()}
-    cost = summary.worth if name == "time" else summary.memory_worth
+    cost = summary.malloc_share if name == "time" else summary.memory_share
     savings = cost.rows.set_index("allocator")["saving"] if cost else {}
     columns = ["allocator", measure.title, f"vs {summary.baseline}", "95 % interval", "verdict", "rounds"]
     columns += [cell for beside in _BESIDE[name] for cell in (MEASURES[beside].title, "vs")] + [title for title, _, _ in more]

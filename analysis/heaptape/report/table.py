@@ -102,7 +102,7 @@ def print_comparison(summary: Summary, color: str = "auto") -> None:
     if summary.caution:
         say(summary.caution, "bold")
     say(f"{summary.title}; bootstrap seed {summary.seed}", "dim")
-    for line in [*summary.mixed, *summary.worth_lines]:
+    for line in [*summary.mixed, *summary.share_lines]:
         say(line)
     for table in text_tables(summary):
         made = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -132,7 +132,7 @@ def _print_stripped(console: Any, table: Any) -> None:
 
 def comparison_markdown(summary: Summary) -> str:
     """For issues, pull requests and wikis: the answer, what malloc is worth, the tables."""
-    lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.worth_lines])]
+    lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.share_lines])]
     for table in text_tables(summary):
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
         lines += ["", *(_markdown_row(cells) for cells in (list(map(printable, table.columns)), rule))]
@@ -171,7 +171,7 @@ def comparison_csv(summaries: list[Summary]) -> str:
 
 def comparison_object(summary: Summary) -> dict[str, Any]:
     """One experiment as JSON values; figures that are not known are null."""
-    experiment, time, memory = summary.experiment, summary.worth, summary.memory_worth
+    experiment, time, memory = summary.experiment, summary.malloc_share, summary.memory_share
     return {
         "trace": {"path": experiment.trace_path, "sha256": experiment.trace_sha256},
         "settings": experiment.settings,
@@ -180,7 +180,7 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
         "headline": summary.headline,
         "caution": summary.caution or None,
         "worth": {
-            "sentences": summary.worth_lines,
+            "sentences": summary.share_lines,
             "cpu_ns": time.cpu_ns if time else None,
             "cpu_share": time.share if time else None,
             "memory_bytes": memory.whole_bytes if memory else None,

@@ -19,15 +19,15 @@ from .comparison import (
     control_estimate,
 )
 from .found_trace import FoundTrace, find_trace
+from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
 from .missing import missing_lines, mixed_lines
 from .standing import Standing
 from .verdicts import headline_of, ranked_standings
-from .worth import MemoryWorth, Worth, memory_worth, worth
 
 
 @dataclass(frozen=True)
 class Summary:
-    """`caution`, where there is one, goes before everything. Then `worth_lines` lead: malloc's share of the program's CPU
+    """`caution`, where there is one, goes before everything. Then `share_lines` lead: malloc's share of the program's CPU
     time and memory, or why that is not known. `same_name`: another trace has
     the same path, so that its checksum belongs to its name."""
 
@@ -37,9 +37,9 @@ class Summary:
     comparison: pd.DataFrame
     controls: dict[str, Estimate]
     standings: list[Standing]
-    worth: Worth | None
-    memory_worth: MemoryWorth | None
-    worth_lines: list[str]
+    malloc_share: MallocShare | None
+    memory_share: MemoryShare | None
+    share_lines: list[str]
     missing: list[str]
     mixed: list[str]
     headline: str
@@ -88,17 +88,17 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     standings = ranked_standings(experiment.all_runs, comparison, seed)
     # The recorded program is not to be set beside several copies of it.
     trace = None if "scale" in experiment.settings else found.trace
-    time = worth(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace else None
-    memory = memory_worth(experiment.all_runs, trace, comparison, seed) if trace else None
+    time = malloc_share(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace else None
+    memory = memory_share(experiment.all_runs, trace, comparison, seed) if trace else None
     sentences = {"time": time.sentence() if time else "", "rss_peak": memory.sentence() if memory else ""}
     lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
     about = caution(experiment.runs, trace.totals if trace else None)
     return Summary(
-        experiment, base, seed, comparison, controls, standings, time, memory, lines or [why_worth_unknown(experiment, found)],
+        experiment, base, seed, comparison, controls, standings, time, memory, lines or [why_share_unknown(experiment, found)],
         missing_lines(experiment.runs), mixed_lines(experiment.runs), cautioned(headline_of(standings), about), about)
 
 
-def why_worth_unknown(experiment: Experiment, found: FoundTrace) -> str:
+def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:
     """One sentence."""
     knows_cpu = found.trace is not None and bool((found.trace.totals or {}).get("recorded_cpu_ns"))
     reason = "its time was not measured" if knows_cpu else "the recording does not know what the program used"

@@ -85,7 +85,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines = [summary.caution] if summary.caution else []
     lines += [summary.headline.removeprefix(summary.caution).strip()]
     lines += [why_baseline] if why_baseline else []
-    lines += ["", *table(summary), "", *summary.missing, *summary.worth_lines]
+    lines += ["", *table(summary), "", *summary.missing, *summary.share_lines]
     if recorded.keeps_small_objects:
         lines += ["Python serves objects of up to 512 bytes itself: they are not compared. To compare them too: "
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]

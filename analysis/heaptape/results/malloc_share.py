@@ -33,7 +33,7 @@ NO_SAVING = Saving("", math.nan)
 
 
 @dataclass(frozen=True)
-class Worth:
+class MallocShare:
     """Times in ns, shares as fractions of the program's CPU time.
 
     `reference` is the replayed allocator that stands for the one the program was recorded under; `stands_in` says that
@@ -78,9 +78,9 @@ def _leads(runs: pd.DataFrame, standing: Standing, reference: str, part: float, 
     return Saving(str(standing.leader), (1 - lead.estimate.ratio) * part) if lead.shown else NO_SAVING
 
 
-def worth(
+def malloc_share(
     runs: pd.DataFrame, context: dict[str, Any], totals: dict[str, Any] | None, comparison: pd.DataFrame, seed: int = SEED
-) -> Worth | None:
+) -> MallocShare | None:
     """None where the recording does not know its CPU time or no time was measured. `runs` has the control's, too, and
     `comparison` is theirs with the baseline."""
     measure, baseline = MEASURES["time"], str(comparison["baseline"].iloc[0])
@@ -103,16 +103,16 @@ def worth(
         "saving": savings.reindex(medians.index).to_numpy() * share,
     })
     standing = standing_of(runs, comparison, measure, seed)
-    return Worth(cpu_ns, reference, stands_in, recorded, rows, _leads(runs, standing, reference, share, seed))
+    return MallocShare(cpu_ns, reference, stands_in, recorded, rows, _leads(runs, standing, reference, share, seed))
 
 
 @dataclass(frozen=True)
-class MemoryWorth:
+class MemoryShare:
     """Bytes at the moment when the recorded program held most anonymous memory; shares are fractions of that.
 
-    `reference` as in `Worth`. `gain` is the most that could be gained: what malloc held beyond the blocks that were live at
+    `reference` as in `MallocShare`. `gain` is the most that could be gained: what malloc held beyond the blocks that were live at
     most; None where more was live than resident, or an allocator was seen to save more, so that it is not known. `rows`:
-    allocator, rss_peak_bytes, saving; `saving` as in `Worth`.
+    allocator, rss_peak_bytes, saving; `saving` as in `MallocShare`.
     """
 
     whole_bytes: int
@@ -139,7 +139,7 @@ class MemoryWorth:
         return f"{text} {self.saving.sentence()}"
 
 
-def memory_worth(runs: pd.DataFrame, trace: Trace, comparison: pd.DataFrame, seed: int = SEED) -> MemoryWorth | None:
+def memory_share(runs: pd.DataFrame, trace: Trace, comparison: pd.DataFrame, seed: int = SEED) -> MemoryShare | None:
     """None where the recording has no samples of the program's memory, or the memory pass was not run. Savings are the
     ratios that replay shows, of what malloc held in the recording."""
     samples, measure, baseline = trace.samples, MEASURES["rss_peak"], str(comparison["baseline"].iloc[0])
@@ -160,4 +160,4 @@ def memory_worth(runs: pd.DataFrame, trace: Trace, comparison: pd.DataFrame, see
     gain = (heap - live) / whole if heap > live else None
     if gain is not None and max([best.share, *rows["saving"]], key=lambda share: share if math.isfinite(share) else 0.0) >= gain:
         gain = None
-    return MemoryWorth(whole, heap, live, gain, reference, rows, best)
+    return MemoryShare(whole, heap, live, gain, reference, rows, best)
