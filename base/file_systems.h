@@ -18,15 +18,23 @@ static const struct {
     uint32_t magic;
     const char *kind;
 } ht_unfit_file_systems[] = {
-    {0x9123683e, "btrfs, which copies on write"}, {0xca451a4e, "bcachefs, which copies on write"},
-    {0x2fc12fc1, "ZFS, which copies on write"},   {0x00003434, "NILFS, which copies on write"},
-    {0x00006969, "NFS, whose server may go"},     {0xff534d42, "CIFS, whose server may go"},
-    {0xfe534d42, "SMB, whose server may go"},     {0x0000517b, "SMB, whose server may go"},
-    {0x00c36400, "Ceph, whose servers may go"},   {0x0bd00bd0, "Lustre, whose servers may go"},
-    {0x47504653, "GPFS, whose servers may go"},   {0x5346414f, "AFS, whose server may go"},
-    {0x6b414653, "AFS, whose server may go"},     {0x73757245, "Coda, whose server may go"},
-    {0x01021997, "9P, whose server may go"},      {0x786f4256, "a folder of VirtualBox's host, which may go"},
-    {0x65735546, "FUSE, whose process may go"},
+    {0x9123683e, "btrfs, which copies on write"},
+    {0xca451a4e, "bcachefs, which copies on write"},
+    {0x2fc12fc1, "ZFS, which copies on write"},
+    {0x00003434, "NILFS, which copies on write"},
+    {0x00006969, "NFS, whose server may disappear"},
+    {0xff534d42, "CIFS, whose server may disappear"},
+    {0xfe534d42, "SMB, whose server may disappear"},
+    {0x0000517b, "SMB, whose server may disappear"},
+    {0x00c36400, "Ceph, whose servers may disappear"},
+    {0x0bd00bd0, "Lustre, whose servers may disappear"},
+    {0x47504653, "GPFS, whose servers may disappear"},
+    {0x5346414f, "AFS, whose server may disappear"},
+    {0x6b414653, "AFS, whose server may disappear"},
+    {0x73757245, "Coda, whose server may disappear"},
+    {0x01021997, "9P, whose server may disappear"},
+    {0x786f4256, "a folder of VirtualBox's host, which may disappear"},
+    {0x65735546, "FUSE, whose process may end"},
 };
 
 // A page that has been made real must stay so: where a later store may find the disk full, or the server gone,

@@ -22,7 +22,7 @@ const char *ht_heap_share_words(char text[HT_HEAP_SHARE_TEXT_BYTES], const struc
     double explained = (double)share->explained_bytes / 1e6, anon = (double)share->anon_bytes / 1e6;
     char own[96] = "";
     if (share->own_bytes >= share->anon_bytes / 2)
-        snprintf(own, sizeof own, "; %.1f MB are in mappings, stacks and data of its own",
+        snprintf(own, sizeof own, "; its own mappings, stacks and data hold %.1f MB",
                  (double)share->own_bytes / 1e6);
     snprintf(
         text, HT_HEAP_SHARE_TEXT_BYTES,

@@ -10,13 +10,13 @@ const struct lint_kind_text lint_kind_texts[LINT_KINDS] = {
     [LINT_INSIDE_FREE] = {"free_inside_block", "freed at an address inside a live block"},
     [LINT_OVERLAP] = {"overlap", "blocks that overlap a live one"},
     [LINT_UNSEEN_FREE] = {"unseen_free", "live blocks whose address was handed out again"},
-    [LINT_PAIR] = {"mismatched_pair", "blocks that go back by another family than they came from"},
-    [LINT_SIZE] = {"size_mismatch", "sized frees with another size than was asked for"},
-    [LINT_OTHER_ALIGNMENT] = {"alignment_mismatch", "frees with another alignment than was asked for"},
+    [LINT_PAIR] = {"mismatched_pair", "blocks freed by another family than they were allocated by"},
+    [LINT_SIZE] = {"size_mismatch", "sized frees of another size than was requested"},
+    [LINT_OTHER_ALIGNMENT] = {"alignment_mismatch", "frees with another alignment than was requested"},
     [LINT_BAD_ALIGNMENT] = {"bad_alignment", "alignments that are no power of two"},
-    [LINT_FOREIGN] = {"foreign", "frees and reallocs of blocks that were never seen allocated"},
+    [LINT_FOREIGN] = {"foreign", "frees and reallocs of blocks whose allocation is not recorded"},
     [LINT_FAILED] = {"failed_call", "failed calls"},
-    [LINT_REALLOC_ZERO] = {"realloc_zero", "reallocs to size 0, which do what the allocator likes"},
+    [LINT_REALLOC_ZERO] = {"realloc_zero", "reallocs to size 0, whose result depends on the allocator"},
     [LINT_ZERO_SIZED] = {"zero_sized", "requests of size 0"},
 };
 

@@ -43,14 +43,12 @@ static const struct argp parser = {
     .options = option_table,
     .parser = parse_option,
     .args_doc = "FILE",
-    .doc =
-        "Look for defects in FILE, a trace or a raw log (.mraw)."
-        "\vDefects: live blocks whose address was handed out again, blocks that go back by another family than they "
-        "came from (malloc, new, new[]), sized and aligned frees that give another size or alignment than was asked "
-        "for, alignments that are no power of two; in raw logs, which have the addresses, also double frees, frees "
-        "inside a live block, and blocks that overlap.\n"
-        "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, and what is live at the "
-        "end."};
+    .doc = "Look for defects in FILE, a trace or a raw log (.mraw).\vDefects: live blocks whose address was "
+           "handed out again, blocks freed by another family than they were allocated by (malloc, new, "
+           "new[]), sized and aligned frees that give another size or alignment than was asked for, "
+           "alignments that are no power of two; in raw logs, which have the addresses, also double frees, "
+           "frees inside a live block, and blocks that overlap.\nFor information: foreign frees, failed "
+           "calls, realloc(p, 0), requests of size 0, and what is live at the end."};
 
 const struct ht_page ht_page_lint = {
     .name = "lint",

@@ -31,7 +31,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'o': options->output = value; return 0;
     case 'q': options->quiet = true; return 0;
     case ARGP_KEY_SUCCESS:
-        if (!options->output) argp_error(state, "where to? (-o FILE)");
+        if (!options->output) argp_error(state, "expected -o FILE");
         return 0;
     default: return trace_argument(key, value, state, &options->trace);
     }

@@ -42,7 +42,7 @@ static void print_head(const struct trace_stats *stats, const json_t *context) {
     if (time && !strcmp(time, "nominal")) fputs(" of nominal time (the source has none)", stdout);
     else if (seconds > 0)
         ht_print(stdout, ", %s a second", ht_grouped(d, (uint64_t)((double)stats->events / seconds)));
-    ht_print(stdout, "\n%s asked for in %s requests; at most %s live, after %s\n",
+    ht_print(stdout, "\n%s requested in %s calls; live peak %s, after %s\n",
              ht_bytes(a, (double)stats->allocated_bytes), ht_grouped(b, stats->requests),
              ht_bytes(c, (double)stats->peak_live_bytes), duration(d, stats->peak_time_ns));
     if (stats->inherited_objects)
@@ -68,7 +68,7 @@ static void print_functions(const struct trace_stats *stats) {
     for (unsigned op = 0; op < 256; op++)
         if (ht_op_variant((uint8_t)op) == HT_FAILED) failed += stats->op_calls[op];
     if (failed)
-        ht_print(stdout, "  %s calls failed; the largest of them asked for %s\n", ht_grouped(a, failed),
+        ht_print(stdout, "  %s calls failed; the largest requested %s\n", ht_grouped(a, failed),
                  ht_bytes(b, (double)stats->failed_largest_bytes));
 }
 
@@ -125,7 +125,7 @@ static void print_hot(const struct trace_stats *stats) {
                                  share(f, hot[1][i].size * hot[1][i].requests, stats->allocated_bytes)});
     ht_table_print(stdout, &table);
     if (stats->uncounted_large)
-        ht_print(stdout, "  %s requests of more than %d distinct large sizes are not among them\n",
+        ht_print(stdout, "  without %s requests of large sizes, of which there are more than %d\n",
                  ht_grouped(a, stats->uncounted_large), STATS_LARGE_SIZES_MAX);
 }
 
@@ -198,7 +198,7 @@ static void print_threads(const struct trace_stats *stats) {
             ht_print(stdout, " %11s", ht_grouped(b, frees[row][i <= shown ? i : 0]));
         putchar('\n');
     }
-    ht_print(stdout, "  %s frees, %s, of another thread's block\n", ht_grouped(a, stats->cross_frees),
+    ht_print(stdout, "  %s frees, %s, of blocks of other threads\n", ht_grouped(a, stats->cross_frees),
              share(b, stats->cross_frees, stats->frees));
 }
 
@@ -238,7 +238,7 @@ static void print_alignments(const struct trace_stats *stats) {
     bool any = stats->odd_alignments > 0;
     for (unsigned i = 0; i < STATS_ALIGNMENTS; i++) any = any || stats->alignment[i];
     if (!any) return;
-    ht_print(stdout, "\nalignments asked for, %s in all\n", ht_bytes(a, (double)stats->aligned_bytes));
+    ht_print(stdout, "\nrequested alignments, %s in all\n", ht_bytes(a, (double)stats->aligned_bytes));
     for (unsigned i = 0; i < STATS_ALIGNMENTS - 1; i++)
         if (stats->alignment[i])
             ht_print(stdout, "  %-14s %16s\n", ht_grouped(a, UINT64_C(1) << i),

@@ -8,10 +8,10 @@
 static inline error_t trace_argument(int key, char *value, struct argp_state *state, const char **trace) {
     switch (key) {
     case ARGP_KEY_ARG:
-        if (*trace) argp_error(state, "one trace at a time, please: '%s' is too many", value);
+        if (*trace) argp_error(state, "expected one trace, found another: '%s'", value);
         *trace = value;
         return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "which trace?"); return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "expected TRACE"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }

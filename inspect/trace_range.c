@@ -71,7 +71,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         return 0;
     case ARGP_KEY_SUCCESS:
         if (range->from_event >= range->to_event || range->from_ns >= range->to_ns)
-            argp_error(state, "the range ends before it begins");
+            argp_error(state, "expected a range that begins before it ends");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }

@@ -54,7 +54,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         }
         return 0;
     case ARGP_KEY_END:
-        if (state->arg_num < 2) argp_error(state, "which process, and what to do?");
+        if (state->arg_num < 2) argp_error(state, "expected PID and an action");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -87,7 +87,7 @@ static const char *state_words(const struct ht_raw_header *header, char text[HT_
     char why[HT_STOP_TEXT_BYTES];
     switch (header->state) {
     case HT_RAW_RECORDING: return "recording";
-    case HT_RAW_PAUSED: return "paused, and nothing recorded yet";
+    case HT_RAW_PAUSED: return "paused; nothing recorded yet";
     case HT_RAW_EXITED: return "at its end";
     default:
         if (header->stop_reason == HT_STOP_CONTROL && header->control != HT_CONTROL_STOP) return "paused";
@@ -124,9 +124,9 @@ static const char *refusal(const struct ht_raw_header *header, enum ht_control w
     bool paused = header->state == HT_RAW_PAUSED ||
                   (header->state == HT_RAW_STOPPED && header->stop_reason == HT_STOP_CONTROL &&
                    header->control != HT_CONTROL_STOP);
-    if (header->state == HT_RAW_STOPPED && !paused) return "its recording has ended for good";
-    if (wanted == HT_CONTROL_RUN && !paused) return "it is recording already";
-    if (wanted == HT_CONTROL_PAUSE && paused) return "it is paused already";
+    if (header->state == HT_RAW_STOPPED && !paused) return "its recording has ended and cannot resume";
+    if (wanted == HT_CONTROL_RUN && !paused) return "it is already recording";
+    if (wanted == HT_CONTROL_PAUSE && paused) return "it is already paused";
     return NULL;
 }
 
@@ -156,8 +156,8 @@ static int command(struct ht_raw_header *header, const struct options *options, 
         nanosleep(&(struct timespec){.tv_nsec = STEP_NS}, NULL);
     bool obeyed = has_obeyed(header, wanted, before);
     if (obeyed && wanted == HT_CONTROL_RUN && !name_newest(options->pid, name)) {
-        ht_print(stderr, "heaptape ctl: process %d cannot begin a new log beside %s\n", (int)options->pid,
-                 name);
+        ht_print(stderr, "heaptape ctl: process %d cannot begin a new log in the folder of %s\n",
+                 (int)options->pid, name);
         return HT_EXIT_FAILED;
     }
     if (!options->quiet)
@@ -165,7 +165,7 @@ static int command(struct ht_raw_header *header, const struct options *options, 
                  wanted == HT_CONTROL_RUN     ? "resumed"
                  : wanted == HT_CONTROL_PAUSE ? "paused"
                                               : "stopped",
-                 obeyed ? "" : " as soon as it allocates", name);
+                 obeyed ? "" : " at its next allocation", name);
     return HT_EXIT_DONE;
 }
 
@@ -185,10 +185,10 @@ static int give_command(const struct options *options, struct process_log *found
 
 static const char *why_not(int number) {
     switch (number) {
-    case ENOENT: return "it is not there, or the recorder is not in it";
-    case ESTALE: return "its log was removed, and with it the way to control it";
+    case ENOENT: return "it does not exist, or it runs without the recorder";
+    case ESTALE: return "its log was removed, so it cannot be controlled";
     case EXDEV:
-        return "its log lies in a file system that can't be reached from here; run heaptape ctl beside it";
+        return "its log is in a file system that can't be reached from here; run heaptape ctl where it runs";
     default: return strerror(number);
     }
 }

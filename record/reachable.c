@@ -61,14 +61,13 @@ static const struct sign library_signs[] = {
 static const struct runtime {
     const char *name, *unseen, *variable, *value;
 } runtimes[] = {
-    {"Go", "is a Go program: the Go heap is not seen, only what C code allocates", NULL, NULL},
-    {"JavaScript", "runs JavaScript in V8, whose heap is not seen, only native allocations", NULL, NULL},
-    {"Java", "runs Java, whose heap is not seen, only native allocations", NULL, NULL},
-    {".NET", "runs .NET, whose heap is not seen, only native allocations", NULL, NULL},
-    {"Python",
-     "runs Python, which serves small objects itself; PYTHONMALLOC=malloc in its environment shows them",
+    {"Go", "is a Go program: only its C code's allocations are recorded, not the Go heap", NULL, NULL},
+    {"JavaScript", "runs JavaScript in V8: only native allocations are recorded, not V8's heap", NULL, NULL},
+    {"Java", "runs Java: only native allocations are recorded, not the Java heap", NULL, NULL},
+    {".NET", "runs .NET: only native allocations are recorded, not the managed heap", NULL, NULL},
+    {"Python", "runs Python, which allocates small objects itself; set PYTHONMALLOC=malloc to record them",
      "PYTHONMALLOC", "malloc"},
-    {"PHP", "runs PHP, which serves its objects itself; USE_ZEND_ALLOC=0 in its environment shows them",
+    {"PHP", "runs PHP, which allocates its objects itself; set USE_ZEND_ALLOC=0 to record them",
      "USE_ZEND_ALLOC", "0"},
 };
 
@@ -160,7 +159,7 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
         exported.runtime = "Go";
     if (exported.sanitizer) {
         verdict(reach, REACH_NONE,
-                "is built with the %s sanitizer, whose runtime brings its own malloc and must come first",
+                "is built with the %s sanitizer, whose runtime has its own malloc and must be loaded first",
                 exported.sanitizer);
         return;
     }
@@ -177,10 +176,10 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
                 allocator ? allocator : "", allocator ? ")" : "");
     else if (allocator)
         verdict(reach, REACH_PARTLY,
-                "has %s linked in: what it allocates by that allocator's own names is not seen", allocator);
+                "has %s linked in: calls of that allocator's own functions are not recorded", allocator);
     else if (all.malloc && all.free)
         verdict(reach, REACH_PARTLY,
-                "has a malloc of its own linked in: only the calls that its libraries make are seen");
+                "has a malloc of its own linked in: only its libraries' calls are recorded");
 }
 
 // Whether the file's capabilities change the rights of a caller who is not root. As the kernel hands them
@@ -256,7 +255,7 @@ static bool judge_loading(struct reach *reach, const struct elf_file *elf, const
     const char *own_libc = libc_of_library(library);
     const char *libc = libc_of_program(interpreter ? interpreter : path);
     if (!interpreter && !is_loader(elf, path)) {
-        verdict(reach, REACH_NONE, "is statically linked, so nothing can be preloaded into it");
+        verdict(reach, REACH_NONE, "is statically linked: nothing can be preloaded into it");
         reach->children = true;
     } else if (libc && own_libc && strcmp(libc, own_libc)) {
         verdict(reach, REACH_NONE, "is built for %s; this shim for %s", libc, own_libc);
@@ -276,7 +275,7 @@ static void judge_executable(struct reach *reach, const char *path, int fd, cons
                                  : header->e_machine),
                 machine_name(library->header.e_machine));
     else if (!fstat(fd, &status) && runs_secure(fd, &status))
-        verdict(reach, REACH_NONE, "runs with other rights than yours, where the loader ignores LD_PRELOAD");
+        verdict(reach, REACH_NONE, "runs with other rights than yours: the loader ignores LD_PRELOAD");
     else if (is_elf && judge_loading(reach, &elf, path, library)) judge_symbols(reach, &elf, path);
     elf_file_close(&elf);
 }
@@ -347,7 +346,7 @@ static void judge_script(struct reach *reach, const char *interpreter) {
     bool partly = reach->level == REACH_NONE && reach->children;
     if (*why)
         verdict(reach, partly ? REACH_PARTLY : reach->level, "is run by %s, which %s%s", interpreter, why,
-                partly ? ": only programs that it starts can be recorded" : "");
+                partly ? ": only the programs that it starts can be recorded" : "");
 }
 
 void reach_of(struct reach *reach, const char *command, const char *library_path) {

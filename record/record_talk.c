@@ -18,11 +18,11 @@ void record_say_directory(const struct record_talk *talk, const char *directory)
     uint64_t available = (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
     if (status.f_type == TMPFS_MAGIC_NUMBER)
         ht_print(stderr,
-                 "heaptape record: warning: %s is in memory: a long recording belongs on a disk (-o DIR)\n",
+                 "heaptape record: warning: %s is in memory: write a long recording to a disk (-o DIR)\n",
                  directory);
     if (available < LOW_SPACE_BYTES)
         ht_print(stderr,
-                 "heaptape record: warning: %s has only %s left; the recording ends when it is full\n",
+                 "heaptape record: warning: %s has only %s free; the recording ends when it is full\n",
                  directory, ht_bytes(text, (double)available));
 }
 
@@ -57,7 +57,7 @@ static void warn_about_bypass(const struct found_logs *found) {
     for (size_t i = 0; i < found->count; i++) {
         if (!found->log[i].bypassed_by) continue;
         ht_print(stderr,
-                 "heaptape record: warning: %s: not recorded, because loaded with RTLD_DEEPBIND: %s\n",
+                 "heaptape record: warning: %s: libraries loaded with RTLD_DEEPBIND are not recorded: %s\n",
                  found->log[i].path, found->log[i].bypassed_by);
         return;
     }
@@ -67,11 +67,11 @@ static void warn_about_program(const struct record_talk *talk, const struct foun
                                const struct ending *ending) {
     if (found->of_program && !found->to_the_end)
         ht_print(stderr,
-                 "heaptape record: warning: the program ended as '%s', of which nothing was recorded\n",
+                 "heaptape record: warning: the program ended as '%s', and nothing of that was recorded\n",
                  ending->name);
     else if (!found->of_program && !talk->only_some)
-        fputs("heaptape record: warning: the program itself left no log; what was recorded is of processes "
-              "that it started\n",
+        fputs("heaptape record: warning: the program itself left no log; the logs are of processes that "
+              "it started\n",
               stderr);
 }
 
@@ -89,7 +89,7 @@ static void say_cost(const struct found_logs *found, const struct ending *ending
     struct recording_cost cost = found_logs_cost(found, ending);
     if (!(cost.calls_ns > 0)) return;
     ht_print(stderr,
-             "; it took %.2g s of CPU or more for calls, %.0f ns each, and %.2g s or less for the rest",
+             "; recording calls took %.2g s of CPU or more, %.0f ns each, and the rest %.2g s or less",
              cost.calls_ns / 1e9, cost.calls_ns / (double)found->calls, cost.rest_ns / 1e9);
 }
 
@@ -145,13 +145,13 @@ void record_say_nothing_recorded(const char *name, const struct found_logs *foun
     ht_print(stderr, "heaptape record: %s made no call that could be recorded: ", name);
     if (!found->count)
         ht_print(stderr,
-                 "no log was written into %s (to begin one takes space there, and a thread: RLIMIT_NPROC, "
+                 "no log was written into %s (a log needs space there, and a thread: RLIMIT_NPROC, "
                  "pids.max)\n",
                  directory);
     else if (ht_stopped_early(&found->log[0].header) && ht_stop_words(&found->log[0].header, why))
         ht_print(stderr, "%s: %s\n", found->log[0].path, why);
     else if (found->log[0].header.state == HT_RAW_PAUSED)
-        ht_print(stderr, "%s was paused all the time\n", found->log[0].path);
+        ht_print(stderr, "%s was paused throughout\n", found->log[0].path);
     else ht_print(stderr, "%s is empty\n", found->log[0].path);
 }
 
@@ -183,8 +183,8 @@ void record_say_traces(const struct record_talk *talk, const struct converted *r
     warn_about_unseen(&unseen);
     if (!talk->quiet) say_what_is_complete(talk, result, complete);
     for (size_t i = complete; i < count; i++)
-        ht_print(stderr, "%s %s: heaptape convert --follow %s -o %s goes on\n", result[i].trace,
-                 result[i].running ? "is not complete, its process still runs" : "was not completed",
+        ht_print(stderr, "%s %s: resume by heaptape convert --follow %s -o %s\n", result[i].trace,
+                 result[i].running ? "is not complete: its process still runs" : "is not complete",
                  result[i].raw, result[i].trace);
     if (complete && !talk->quiet) ht_print(stderr, "next: replay --alloc all %s\n", result->trace);
 }

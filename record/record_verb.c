@@ -101,7 +101,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         options->command_at = state->next - 1;
         state->next = state->argc;
         return 0;
-    case ARGP_KEY_NO_ARGS: argp_error(state, "which program?"); return 0;
+    case ARGP_KEY_NO_ARGS: argp_error(state, "expected PROGRAM"); return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
 }
@@ -193,7 +193,7 @@ static int conclude_converted(const struct options *options, const struct record
     size_t count;
     int status = status_of(ending);
     if (!run_converter_finish(converter, &results, &count)) {
-        ht_print(stderr, "heaptape record: the conversion beside the program failed: see what is in %s\n",
+        ht_print(stderr, "heaptape record: the conversion during the recording failed: the logs are in %s\n",
                  run->directory);
         free(results);
         return or_failed(status);
@@ -202,8 +202,7 @@ static int conclude_converted(const struct options *options, const struct record
     for (size_t i = 0; i < count; i++) incomplete |= !results[i].complete && !results[i].running;
     if (count) record_say_traces(&options->talk, results, count);
     if (!count && !never_ran(status)) {
-        ht_print(stderr,
-                 "heaptape record: %s made no call that could be recorded: no trace was written into %s\n",
+        ht_print(stderr, "heaptape record: %s made no call that could be recorded: %s has no trace\n",
                  run->command[0], run->directory);
         status = or_failed(status);
     }
@@ -225,11 +224,10 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
         return EXIT_RECORD_FAILED;
     }
     if (!options->any_folder && !statfs(directory, &status) && (unfit = file_system_unfit(&status))) {
-        ht_print(
-            stderr,
-            "heaptape record: will not write logs into %s: it is on %s, and the program would end by SIGBUS; "
-            "-o %s is safe, --any-folder takes the risk\n",
-            directory, unfit, LOG_FOLDER_SECOND);
+        ht_print(stderr,
+                 "heaptape record: will not write logs into %s: it is on %s, and the program could end by "
+                 "SIGBUS; use -o %s, or --any-folder to take the risk\n",
+                 directory, unfit, LOG_FOLDER_SECOND);
         if (made) rmdir(wanted);
         return EXIT_RECORD_FAILED;
     }
@@ -240,12 +238,13 @@ static int find_directory(const struct options *options, char directory[PATH_MAX
 // Where the logs go and which library writes them. 0, or an exit status with a line on stderr.
 static int find_places(const struct options *options, char shim[PATH_MAX], char directory[PATH_MAX]) {
     if (!find_library("libmalloc_wrap.so", shim)) {
-        fputs("heaptape record: libmalloc_wrap.so is neither beside heaptape nor in its library folder\n",
+        fputs("heaptape record: libmalloc_wrap.so is neither in heaptape's folder nor in its library "
+              "folder\n",
               stderr);
         return EXIT_RECORD_FAILED;
     }
     if (strpbrk(shim, " :")) {
-        ht_print(stderr, "heaptape record: LD_PRELOAD cannot hold the blank or colon in %s\n", shim);
+        ht_print(stderr, "heaptape record: LD_PRELOAD cannot hold a path with a blank or colon: %s\n", shim);
         return EXIT_RECORD_FAILED;
     }
     return find_directory(options, directory);
@@ -273,7 +272,7 @@ int ht_verb_record(int argc, char **argv) {
     if (status) return status;
     reach_of(&reach, command[0], shim);
     if (reach.level == REACH_NONE) {
-        ht_print(stderr, "heaptape record: %s %s: there is nothing to record\n", reach.program, reach.why);
+        ht_print(stderr, "heaptape record: %s %s: nothing to record\n", reach.program, reach.why);
         return EXIT_RECORD_FAILED;
     }
     if (reach.level == REACH_PARTLY)

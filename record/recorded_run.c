@@ -108,7 +108,7 @@ static double ns_of(struct timeval time) { return (double)time.tv_sec * 1e9 + (d
 bool recorded_run(const struct recorded_run *run, struct ending *ending) {
     if (!start(run, ending)) return false;
     if (run->says_how_to_resume)
-        ht_print(stderr, "heaptape record: paused; heaptape ctl %d resume begins the recording\n",
+        ht_print(stderr, "heaptape record: paused; begin the recording by heaptape ctl %d resume\n",
                  (int)ending->pid);
     read_name(ending);
     struct rusage used;

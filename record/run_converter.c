@@ -243,7 +243,7 @@ static void reap(struct watch *watch) {
         if (!job) continue;
         finish_job(watch, job);
         if (WIFSIGNALED(status))
-            ht_print(stderr, "heaptape record: %s: its conversion was ended by signal %d\n", job->result.raw,
+            ht_print(stderr, "heaptape record: %s: signal %d ended its conversion\n", job->result.raw,
                      WTERMSIG(status));
     }
 }

@@ -60,7 +60,7 @@ static void print_fault(const struct ht_fault *fault) {
 static void print_kind(const struct ht_listed *listed) {
     const struct ht_allocator *kind = listed->kind;
     printf("  %s\n", listed->entry->title);
-    if (listed->entry != kind) printf("  all that follows is as of %s\n", kind->name);
+    if (listed->entry != kind) printf("  knobs and statistics below: as of %s\n", kind->name);
     printf("  known by: %s; purge call: %s; clock: %s\n", kind->known_by,
            kind->purge_call ? kind->purge_call : "none", kind->clock ? kind->clock : "none");
     if (kind->knobs) printf("  knobs:\n");

@@ -33,9 +33,9 @@ int ht_live_guard(const struct ht_plan *plan, const struct ht_built_form *built,
     if (peak_bytes <= limit_bytes) return 0;
     errno = 0;
     return ht_error_system(error, plan->trace_path,
-                           "at their peak its blocks take %s of memory, and the limit is %s%s; "
-                           "--max-live SIZE or none moves it%s",
+                           "its blocks need %s of memory at their peak, and the limit is %s%s; change it "
+                           "by --max-live SIZE or none%s",
                            ht_bytes(peak, (double)peak_bytes), ht_bytes(limit, (double)limit_bytes),
-                           plan->max_live_bytes ? "" : " (three quarters of what can be had)",
-                           plan->verify ? "" : ", --touch none takes no memory");
+                           plan->max_live_bytes ? "" : " (three quarters of the available memory)",
+                           plan->verify ? "" : ", or use --touch none, which needs no memory");
 }

@@ -124,7 +124,7 @@ static int load_trace(const struct ht_plan *plan, struct loaded_trace *trace, st
     if (!trace->reader) return -1;
     int failed = read_trace(plan, trace->reader, trace, error);
     if (!failed && ht_file_sha256(plan->trace_path, trace->sha256)) {
-        failed = ht_error_system(error, plan->trace_path, "reading it again");
+        failed = ht_error_system(error, plan->trace_path, "second reading");
     }
     return failed;
 }
@@ -166,7 +166,7 @@ static void say_next(const struct ht_plan *plan) {
         ht_print(stderr, "next: heaptape report %s --trace %s -o report.html\n", plan->results_path,
                  plan->trace_path);
     } else {
-        ht_print(stderr, "next: the same with -o results.jsonl, to keep every run for heaptape report\n");
+        ht_print(stderr, "next: add -o results.jsonl to keep all runs for heaptape report\n");
     }
 }
 
@@ -175,12 +175,12 @@ static void say_stopped(const struct ht_experiment *x) {
     unsigned long long seed = x->plan->seed;
     char of[32] = "";
     if (x->measurements.rounds == 0) {
-        ht_print(stderr, "replay: stopped while warming up, seed %llu\n", seed);
+        ht_print(stderr, "replay: stopped during the warm-up, seed %llu\n", seed);
         return;
     }
     if (x->plan->rounds) snprintf(of, sizeof of, " of %u", x->plan->rounds);
     ht_print(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of, seed,
-             results ? "; the runs that ended are kept in " : "", results ? results : "");
+             results ? "; completed runs are in " : "", results ? results : "");
 }
 
 static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused,
@@ -235,7 +235,7 @@ static void say_idle_ends(const struct ht_plan *plan, const struct loaded_trace 
 static void caution(struct ht_experiment *x) {
     char words[HT_HEAP_SHARE_TEXT_BYTES];
     if (!ht_heap_share_is_small(x->share)) return;
-    ht_warn(&x->warnings, HT_WARNING_MOSTLY_UNSEEN, "what is compared is malloc's part alone", "%s",
+    ht_warn(&x->warnings, HT_WARNING_MOSTLY_UNSEEN, "the comparison is of malloc's part only", "%s",
             ht_heap_share_words(words, x->share));
     ht_warnings_print(stderr, &x->warnings, 0);
 }
@@ -261,13 +261,12 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     x->channel.wrap = plan->wrap;
     x->channel.thp_disable = x->huge_pages.disable;
     if (plan->wrap && !plan->quiet) {
-        ht_print(stderr, "replay: times and memory include what %s costs\n", plan->wrap);
+        ht_print(stderr, "replay: times and memory include those of %s\n", plan->wrap);
     }
     size_t refused = describe_all(x, plan, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && plan->baseline && find_choice(&plan->choices, plan->baseline) < 0) {
-        ht_print(stderr, "replay: without the baseline %s there is nothing to compare with\n",
-                 plan->baseline);
+        ht_print(stderr, "replay: the baseline %s failed: nothing can be compared\n", plan->baseline);
         return HT_EXIT_FAILED;
     }
     if (refused && (plan->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;

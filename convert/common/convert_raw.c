@@ -14,18 +14,18 @@ void convert_warn_about(const struct ht_raw_log *log) {
     char words[HT_STOP_TEXT_BYTES];
     if (ht_stopped_early(&log->header))
         ht_print(stderr,
-                 "heaptape convert: warning: %s: the recording stopped early (%s): the trace ends there\n",
+                 "heaptape convert: warning: %s: the recording stopped early (%s), and so does the trace\n",
                  log->path, ht_stop_words(&log->header, words) ? words : "no reason given");
 }
 
 // The log is whole, but there is nothing in it.
 static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
-    const char *why = "the log holds none";
+    const char *why = "";
     if (log->header.state == HT_RAW_PAUSED)
-        why = "the recording was paused all the time (heaptape ctl PID resume begins it)";
+        why = ": the recording was paused throughout (begin it by heaptape ctl PID resume)";
     else if (log->header.stop_reason == HT_STOP_CONTROL)
-        why = "heaptape ctl ended the recording before the first one";
-    return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "expected at least one call, found none: %s",
+        why = ": heaptape ctl ended the recording before the first one";
+    return ht_error_input(error, log->path, HT_RAW_HEADER_BYTES, "expected at least one call, found none%s",
                           why);
 }
 

@@ -34,7 +34,7 @@ void convert_say_result(const char *output, const struct merge_totals *totals, u
         ht_print(stderr, ", %s blocks inherited", ht_grouped(count, totals->inherited_objects));
     if (totals->foreign_frees)
         ht_print(stderr, ", %s foreign frees", ht_grouped(count, totals->foreign_frees));
-    if (skipped) ht_print(stderr, ", %s pieces of the input skipped", ht_grouped(count, skipped));
+    if (skipped) ht_print(stderr, ", %s parts of the input skipped", ht_grouped(count, skipped));
     fputc('\n', stderr);
     if (strcmp(output, "-")) ht_print(stderr, "next: replay --alloc all %s\n", output);
 }

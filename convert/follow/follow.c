@@ -116,8 +116,8 @@ static int make_checkpoint(struct follower *f, struct ht_error *error) {
     if (!f->request->keeps_raw && punch_holes(&f->punch, &f->live, error)) return -1;
     if (possible && f->punch.impossible && !f->request->quiet)
         ht_print(stderr,
-                 "heaptape convert: warning: %s: this file system takes no space back: the log keeps all "
-                 "of its length\n",
+                 "heaptape convert: warning: %s: this file system can't punch holes: the log keeps its "
+                 "size\n",
                  f->log.path);
     f->checkpoint_s = ht_now_s();
     f->checkpoint_bytes = f->merge->streams.bytes_read;
@@ -136,7 +136,7 @@ static bool note_fork(struct merge *m, uint64_t stamp) {
     bool noted = merge_live_blocks(m, &blocks);
     if (!noted) {
         errno = ENOMEM;
-        ht_error_system(&f->fork_error, f->log.path, "cannot note what a child inherits");
+        ht_error_system(&f->fork_error, f->log.path, "cannot write down what a child inherits");
         return false;
     }
     noted = !fork_file_put(f->forks, stamp, &blocks, &f->fork_error);
@@ -406,7 +406,7 @@ static bool name_trace(struct follower *f) {
 static void allow_holes(struct follower *f, bool locked) {
     const char *why = NULL;
     f->punch.log = &f->log;
-    if (!name_trace(f)) why = "its header has no room for the trace's path";
+    if (!name_trace(f)) why = "its header has no space for the trace's path";
     if (!locked) why = "this file system has no locks";
     f->punch.impossible = why != NULL;
     if (why && !f->request->keeps_raw && !f->request->quiet)
@@ -444,7 +444,7 @@ static int follow(struct follower *f, struct follow_ending *ending, struct ht_er
     }
     if (is_left_behind(f)) unlink(f->state_path);
     if (is_done(f)) {
-        if (!f->request->quiet) ht_print(stderr, "%s: complete already\n", f->request->output);
+        if (!f->request->quiet) ht_print(stderr, "%s: already complete\n", f->request->output);
         ending->complete = true;
         return 0;
     }

@@ -32,15 +32,13 @@ int follow_run(const struct convert_request *request) {
     if (follow_log(request, &stopped_by, &ending, &error)) return ht_complain("heaptape convert", &error);
     if (!ending.complete) {
         if (!request->quiet)
-            fprintf(
-                stderr,
-                "%s.partial: %s events so far\nnext: heaptape convert --follow %s -o %s goes on from there\n",
-                request->output, ht_grouped(count, ending.events), request->input, request->output);
+            fprintf(stderr, "%s.partial: %s events so far\nnext: heaptape convert --follow %s -o %s\n",
+                    request->output, ht_grouped(count, ending.events), request->input, request->output);
         return 128 + stopped_by;
     }
     if (ending.late_records && !request->quiet)
         ht_print(stderr,
-                 "heaptape convert: %s records came later than their time: they stand where they came\n",
+                 "heaptape convert: %s records came late: the trace has them at the place of their arrival\n",
                  ht_grouped(count, ending.late_records));
     return HT_EXIT_DONE;
 }

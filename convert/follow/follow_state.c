@@ -486,7 +486,7 @@ int follow_state_restore(struct follow_state *state, struct merge *m, struct liv
     // A slot takes four bytes of the file at the least, but for the few that its thread has not used yet.
     if (head->threads > HT_THREADS_MAX || head->held_samples > SAMPLES_HELD_MAX ||
         head->slots > state->left / 4 + 8 * head->threads || head->slots > UINT32_MAX - 16)
-        return bad_state(state, "a state within its own bounds", error);
+        return bad_state(state, "a state within its limits", error);
     state->taken = calloc((size_t)head->slots / 8 + 1, 1);
     get_head(head, m);
     if (!state->taken || !slots_reserve(&heap->slots, (uint32_t)head->slots) ||
@@ -497,7 +497,7 @@ int follow_state_restore(struct follow_state *state, struct merge *m, struct liv
     for (uint32_t i = 0; whole && i < head->streams; i++) whole = get_stream(state, i, m, live);
     for (uint32_t slot = 1; whole && slot <= head->slots; slot++)
         whole = state->taken[slot / 8] >> slot % 8 & 1;
-    if (!whole || state->left) return bad_state(state, "a state that holds together", error);
+    if (!whole || state->left) return bad_state(state, "a consistent state", error);
     if (heap->slots.live_peak < heap->slots.live) heap->slots.live_peak = heap->slots.live;
     return 0;
 }

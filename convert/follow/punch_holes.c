@@ -77,7 +77,7 @@ static int punch_by(struct hole_punch *holes, int fd, struct live_streams *live,
         if (errno != EOPNOTSUPP && errno != ENOSYS)
             status = ht_error_system(error, holes->log->path, "cannot punch holes");
     } else if (!holes->announced && !announce(holes, fd)) {
-        status = ht_error_system(error, holes->log->path, "cannot note that holes are punched");
+        status = ht_error_system(error, holes->log->path, "cannot mark the log as punched");
     } else if (!punch_all(holes, fd, live)) {
         status = ht_error_system(error, holes->log->path, "cannot punch holes");
     }

@@ -62,7 +62,7 @@ const struct import_format *import_format_sniff(struct import_input *input, stru
     for (unsigned i = 0; i < FORMATS; i++) {
         if (!formats[i]->sniff(head, bytes)) continue;
         if (found) {
-            ht_error_input(error, input->path, 0, "it may be %s or %s: say which by --from", found->name,
+            ht_error_input(error, input->path, 0, "it may be %s or %s: choose by --from", found->name,
                            formats[i]->name);
             return NULL;
         }

@@ -234,7 +234,7 @@ static enum turn run_turn(struct import *import, struct workload *w, uint32_t nu
 
 // Threads wait, and nobody is left to wake them.
 static int fail_waiting(const struct workload *w, struct ht_error *error) {
-    char expected[80];
+    char expected[96];
     uint64_t first = UINT64_MAX, sync = 0;
     for (size_t i = 0; i < (size_t)1 << w->waiters.bits; i++) {
         if (!map64_has(&w->waiters, i)) continue;
@@ -243,8 +243,8 @@ static int fail_waiting(const struct workload *w, struct ht_error *error) {
         first = at;
         sync = w->waiters.entry[i].key - 1;
     }
-    snprintf(expected, sizeof expected, "SYNC_W %" PRIu64 " in another thread (this one waits for ever)",
-             sync);
+    snprintf(expected, sizeof expected,
+             "SYNC_W %" PRIu64 " in another thread, found this thread waiting forever", sync);
     return fail(w, first, expected, error);
 }
 

@@ -101,7 +101,7 @@ struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_byt
     if (!file || !fork_file_path(log->path, path, sizeof path)) {
         free(file);
         errno = file ? ENAMETOOLONG : ENOMEM;
-        ht_error_system(error, log->path, "cannot note what its children inherit");
+        ht_error_system(error, log->path, "cannot write down what its children inherit");
         return NULL;
     }
     file->path = strdup(path);
@@ -131,7 +131,7 @@ int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_bloc
     if (!stored || ZSTD_isError(bytes)) {
         free(stored);
         errno = ENOMEM;
-        return ht_error_system(error, file->path, "cannot note what a child inherits");
+        return ht_error_system(error, file->path, "cannot write down what a child inherits");
     }
     struct entry entry = {.stamp = stamp, .blocks = blocks->count, .stored_bytes = bytes};
     entry.checksum = checksum_of(&entry, stored);

@@ -93,7 +93,7 @@ static int add_parent(struct ancestry *ancestry, const struct ht_raw_log *child,
         return ht_error_input(error, child->path, 32, "expected at most %d ancestors", ANCESTORS_MAX);
     if (!named && !path_beside(child, path)) {
         errno = ENAMETOOLONG;
-        return ht_error_system(error, child->path, "cannot look for its parent's log");
+        return ht_error_system(error, child->path, "cannot search for its parent's log");
     }
     struct ht_raw_log *parent = &ancestry->log[ancestry->count];
     if (ht_raw_open(parent, named ? named : path, error)) return -1;
@@ -108,9 +108,9 @@ static int add_parent(struct ancestry *ancestry, const struct ht_raw_log *child,
 static void warn(char warning[INHERITANCE_WARNING_BYTES], const struct ht_raw_header *child,
                  const char *why) {
     snprintf(warning, INHERITANCE_WARNING_BYTES,
-             "process %" PRIu32 " was forked from %" PRIu32 ", whose log does not serve (%s): frees of "
-             "blocks inherited from it are foreign; put its log beside this one, name it with --parent, or "
-             "say --no-parent",
+             "process %" PRIu32 " was forked from %" PRIu32 ", whose log can't be used (%s): frees of "
+             "blocks inherited from it are foreign; put its log into this folder, name it by --parent, or "
+             "give --no-parent",
              child->pid, child->parent_pid, why);
 }
 
@@ -181,7 +181,7 @@ int inheritance_find(const struct ht_raw_log *child, const char *parent_path, st
     }
     if (!ancestry) {
         errno = ENOMEM;
-        return ht_error_system(error, child->path, "cannot look for its parent's log");
+        return ht_error_system(error, child->path, "cannot search for its parent's log");
     }
     ancestry->child = child;
     int status = find_ancestors(ancestry, parent_path, warning, error);

@@ -12,10 +12,11 @@ int consumed_log_check(const struct ht_raw_log *log, struct ht_error *error) {
     if (!ht_raw_consumer(log, consumer)) return 0;
     snprintf(state, sizeof state, "%s.state", consumer);
     if (access(state, F_OK))
-        return ht_error_input(error, log->path, 12, "holes were punched into it: %s is its trace", consumer);
+        return ht_error_input(error, log->path, 12,
+                              "expected a whole log, found one with holes: its trace is %s", consumer);
     return ht_error_input(error, log->path, 12,
-                          "holes were punched into it: heaptape convert --follow %s -o %s goes on from "
-                          "%s.partial",
+                          "expected a whole log, found one with holes: heaptape convert --follow %s -o %s "
+                          "resumes from %s.partial",
                           log->path, consumer, consumer);
 }
 
@@ -59,5 +60,5 @@ int consumed_log_lock(const struct ht_raw_log *log, bool *locked, struct ht_erro
     lock.l_type = F_UNLCK;
     fcntl(log->fd, F_OFD_SETLK, &lock);
     errno = 0;
-    return ht_error_system(error, log->path, "another process follows this log already");
+    return ht_error_system(error, log->path, "another process already follows this log");
 }

@@ -14,22 +14,21 @@ const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_
     case HT_STOP_SIZE_LIMIT: snprintf(text, HT_STOP_TEXT_BYTES, "size limit"); break;
     case HT_STOP_SANDBOX:
         snprintf(text, HT_STOP_TEXT_BYTES,
-                 "the program forbade system calls (seccomp) or the cycle counter, and what was prepared is "
-                 "used up");
+                 "the program forbade system calls (seccomp) or the cycle counter, and the prepared space "
+                 "is full");
         break;
     case HT_STOP_FOLDER:
         snprintf(text, HT_STOP_TEXT_BYTES,
-                 "never begun: the folder's file system may fail to take what is stored, which would end the "
-                 "program; MALLOC_WRAP_OUT or -o names another");
+                 "never begun: the folder's file system may fail to store data, which would end the "
+                 "program; name another folder by MALLOC_WRAP_OUT or -o");
         break;
     case HT_STOP_MEMORY:
         snprintf(
             text, HT_STOP_TEXT_BYTES,
-            "its folder is in memory, and the program needs the memory that is left; a folder on a disk has "
-            "more room");
+            "its folder is in memory, and the program needs the remaining memory; choose a folder on a disk");
         break;
     case HT_STOP_CONTROL: snprintf(text, HT_STOP_TEXT_BYTES, "ended by heaptape ctl"); break;
-    default: snprintf(text, HT_STOP_TEXT_BYTES, "reason %u, which is unknown here", header->stop_reason);
+    default: snprintf(text, HT_STOP_TEXT_BYTES, "unknown reason %u", header->stop_reason);
     }
     return text;
 }

@@ -476,7 +476,7 @@ static int open_lasting(struct ht_trace_writer *writer, bool create, struct ht_e
     const char *partial = writer->file.partial_path;
     if (writer->file.final_path && partial) writer->file.fd = open_partial(partial, create);
     if (writer->file.fd < 0 && errno == EEXIST)
-        return ht_error_system(error, partial, "not a file that belongs to this user and has no second name");
+        return ht_error_system(error, partial, "expected a file of this user with a single name");
     if (writer->file.fd < 0) return ht_error_system(error, writer->path, "cannot open its partial file");
     if (flock(writer->file.fd, LOCK_EX | LOCK_NB)) {
         if (errno == EWOULDBLOCK) errno = EBUSY;
@@ -543,7 +543,7 @@ struct ht_trace_writer *ht_trace_resume(const char *path, uint32_t time_unit_ns,
     if (!status) status = find_places(writer, position, error);
     if (!status && (ftruncate(writer->file.fd, (off_t)position->offset) ||
                     lseek(writer->file.fd, (off_t)position->offset, SEEK_SET) < 0))
-        status = ht_error_system(error, path, "cannot go on with its partial file");
+        status = ht_error_system(error, path, "cannot resume its partial file");
     if (!status) return writer;
     ht_trace_abandon(writer);
     return NULL;

@@ -450,13 +450,13 @@ int main(int argc, char **argv) {
     static struct measured run;
     size_t form_bytes = 0, exchange_bytes = 0;
     if (argc != 3) {
-        fprintf(stderr, "%s: started by `replay`, which passes it what to replay\n", argv[0]);
+        fprintf(stderr, "%s: run `replay` instead, which starts this program\n", argv[0]);
         return 2;
     }
     end_with_launcher(argv[2]);
     run.exchange = map_fd(argv[2], PROT_READ | PROT_WRITE, &exchange_bytes);
     if (!run.exchange || exchange_bytes < HT_EXCHANGE_RSS_OFFSET) {
-        fprintf(stderr, "%s: no exchange with the launcher\n", argv[0]);
+        fprintf(stderr, "%s: not started by `replay`: no memory shared with it\n", argv[0]);
         return 2;
     }
     struct ht_outcome *outcome = &run.exchange->outcome;

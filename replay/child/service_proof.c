@@ -107,14 +107,14 @@ static void say_who_serves(const struct ht_job *job, const struct ht_allocator *
     struct object_search asked_for = {.job = job};
     if (job->preloaded) dl_iterate_phdr(is_asked_for, &asked_for);
     if (!job->preloaded) {
-        snprintf(text, room, "%s is served by %.200s, not by %s", name, path, kind->soname);
+        snprintf(text, room, "%s is from %.200s, not from %s", name, path, kind->soname);
     } else if (!asked_for.path) {
-        snprintf(text, room, "%s is served by %.200s: the library asked for could not be loaded", name, path);
+        snprintf(text, room, "%s is from %.200s: the chosen library could not be loaded", name, path);
     } else if (has_own(job, asked_for.path, name)) {
-        snprintf(text, room, "%s is served by %.200s, not by the library asked for", name, path);
+        snprintf(text, room, "%s is from %.200s, not from the chosen library", name, path);
     } else {
         const struct ht_allocator *libc = ht_allocator_named("glibc");
-        snprintf(text, room, "it has no %s; calls of it would go to %.200s", name,
+        snprintf(text, room, "it has no %s: calls would go to %.200s", name,
                  ht_allocator_is_file(libc, path) ? "glibc's" : path);
     }
 }
@@ -131,8 +131,7 @@ bool ht_service_proof(const struct ht_job *job, const struct ht_allocator *kind,
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         Dl_info found = {0};
         if (!dladdr(calls[i].address, &found) || !found.dli_fname) {
-            snprintf(outcome->message, sizeof outcome->message, "%s resolves into no known object",
-                     calls[i].name);
+            snprintf(outcome->message, sizeof outcome->message, "%s is from no known object", calls[i].name);
             return false;
         }
         if (!base) base = found.dli_fbase;

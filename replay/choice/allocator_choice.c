@@ -84,7 +84,7 @@ static int add_built_in(struct ht_choices *choices, const char *label, const cha
                         struct ht_error *error) {
     char executable[4096];
     if (access("/proc/self/exe", F_OK)) {
-        return fail(error, HT_EXIT_FAILED, "/proc is not mounted here, and replay needs it%s%s", "", "");
+        return fail(error, HT_EXIT_FAILED, "replay needs /proc, which is not mounted%s%s", "", "");
     }
     if (!*name || strchr(name, '/') || !find_executable(name, executable, sizeof executable)) {
         char names[HT_CHOICES_MAX][64], all[1024] = "";
@@ -109,7 +109,7 @@ static int add_under_other_libc(struct ht_choices *choices, const char *label, c
     char name[64], problem[HT_OTHER_LIBC_PROBLEM_BYTES];
     snprintf(name, sizeof name, "%.*s", (int)(at - what), what);
     if (!strcmp(name, "null")) {
-        return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: null takes part under this C library only%s",
+        return fail(error, HT_EXIT_USAGE, "--alloc: %.300s: null can be replayed under this C library only%s",
                     what, "");
     }
     if (add_built_in(choices, label, name, error)) return -1;
@@ -152,11 +152,10 @@ static int add_knob(struct ht_choices *choices, const char *given, struct ht_err
     snprintf(text, sizeof text, "%s%s", knob ? knob->name : "", knob ? given + strcspn(given, "=") : given);
     size_t used = strlen(choice->name), room = sizeof choice->name - used;
     if (!choice->knobs.kind) {
-        return fail(
-            error, HT_EXIT_USAGE,
-            "--alloc: %s: the knobs of this library are not known: its file name begins like that of no "
-            "allocator of --list%s",
-            choice->name, "");
+        return fail(error, HT_EXIT_USAGE,
+                    "--alloc: %s: unknown knobs: the library's file name begins like that of no allocator of "
+                    "--list%s",
+                    choice->name, "");
     }
     const char *before = choice->knobs.count ? "," : ":";
     if (!choice->labelled && (size_t)snprintf(choice->name + used, room, "%s%s", before, text) >= room) {
@@ -209,7 +208,7 @@ static int add_all(struct ht_choices *choices, struct ht_error *error) {
         if (ht_choices_add_name(choices, names[i], error)) return -1;
     }
     if (count) return 0;
-    return fail(error, HT_EXIT_FAILED, "no allocator is built beside this program%s%s", "", "");
+    return fail(error, HT_EXIT_FAILED, "the folder of this program has no built allocator%s%s", "", "");
 }
 
 static int add_one(struct ht_choices *choices, char *spec, struct ht_error *error) {
@@ -229,10 +228,10 @@ static int add_one(struct ht_choices *choices, char *spec, struct ht_error *erro
     }
     if (!strcmp(spec, "null")) {
         return fail(error, HT_EXIT_USAGE,
-                    "--alloc: null=%s: expected null is the harness's own name, another%s", equals + 1, "");
+                    "--alloc: null=%s: expected another label, as null is the harness%s", equals + 1, "");
     }
     if (!strcmp(equals + 1, "null")) {
-        return fail(error, HT_EXIT_USAGE, "--alloc: %s=null: null takes part anyway, under its own name%s",
+        return fail(error, HT_EXIT_USAGE, "--alloc: %s=null: null is always replayed, under its own name%s",
                     spec, "");
     }
     return add_what(choices, spec, equals + 1, error);

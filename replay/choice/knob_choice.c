@@ -225,7 +225,7 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
     if (!spell(kind, knob, text + length + 1, value, problem)) return false;
     choices->list[choices->count++].knob = knob;
     if (set(choices, knob, value)) return true;
-    snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s: the environment has no room for it", knob->name);
+    snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s: the environment is too large for it", knob->name);
     return false;
 }
 
@@ -254,7 +254,7 @@ bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *v
             return false;
         }
         if (report->state != HT_KNOB_REPORTED || knob->rounded || same(knob, asked, report->value)) continue;
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%s was asked for, but %s is in force", knob->name, asked,
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%s was set, but %s is in force", knob->name, asked,
                  report->value);
         return false;
     }

@@ -142,7 +142,8 @@ int ht_other_libc_find(struct ht_other_libc *libc, const char *loader,
     }
     if (access(whole, X_OK)) return fail(problem, "%.250s: %s", whole, strerror(errno));
     if (!find_libc(whole, path)) {
-        return fail(problem, "%.250s: its libc.so.6 is neither beside it nor where its root has libraries%s",
+        return fail(problem,
+                    "%.250s: its libc.so.6 is neither in its folder nor in its root's library folders%s",
                     whole, "");
     }
     folder_of(path, folder);

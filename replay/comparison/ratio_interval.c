@@ -129,7 +129,7 @@ double ht_more_rounds(const struct ht_interval *widened) {
 }
 
 const char *ht_more_rounds_text(double more_rounds, char text[64]) {
-    if (more_rounds > HT_MORE_ROUNDS_MAX) return "over 1,000 more rounds needed: not within reason";
-    snprintf(text, 64, "about %.0f more round%s needed", more_rounds, more_rounds == 1 ? "" : "s");
+    if (more_rounds > HT_MORE_ROUNDS_MAX) return "needs over 1,000 more rounds";
+    snprintf(text, 64, "needs about %.0f more round%s", more_rounds, more_rounds == 1 ? "" : "s");
     return text;
 }

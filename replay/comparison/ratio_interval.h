@@ -42,9 +42,9 @@ enum ht_verdict ht_verdict(const struct ht_interval *widened);
 // of an interval that clears equality and one that fits within 1 % of it. NaN if there is no telling.
 double ht_more_rounds(const struct ht_interval *widened);
 
-// Nobody waits for more rounds than these, and an estimate of more is worth nothing.
+// Nobody waits for more rounds than these, and a larger estimate is not reliable.
 enum { HT_MORE_ROUNDS_MAX = 1000 };
-// "about 35 more rounds needed", or that more would be than is within reason. Not for NaN.
+// "needs about 35 more rounds", or "needs over 1,000 more rounds". Not for NaN.
 const char *ht_more_rounds_text(double more_rounds, char text[64]);
 
 #endif

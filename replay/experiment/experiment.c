@@ -43,7 +43,7 @@ static const struct ht_choice *choice_of(const struct ht_experiment *x, uint32_t
 static bool knobs_heeded(const struct ht_choice *choice, char *problem, size_t room) {
     char mismatch[HT_KNOB_PROBLEM_BYTES];
     if (choice->knobs.count && choice->kind != choice->knobs.kind) {
-        snprintf(problem, room, "its knobs are not known: it is no %s, as its file name says",
+        snprintf(problem, room, "unknown knobs: it is not %s, though its file name says so",
                  choice->knobs.kind->name);
         return false;
     }
@@ -100,7 +100,7 @@ static void tell_problem(struct ht_experiment *x, const struct ht_run_result *li
     ht_print(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
              line->memory_pass ? "memory" : "time", line->problem);
     if (!given_up || x->plan->rounds == line->round + 1) return;
-    ht_print(stderr, "replay: %s failed in %d rounds in a row and is given up\n", line->choice->name,
+    ht_print(stderr, "replay: %s failed in %d rounds in a row: no more runs of it\n", line->choice->name,
              HT_FAILING_ROUNDS_MAX);
 }
 
@@ -262,9 +262,8 @@ static uint32_t choose_repeats(struct ht_experiment *x) {
     uint32_t asked = x->plan->repeats;
     if (x->plan->paces.time.real_ns_per_trace_ns > 0 || x->built->form->streamed) {
         if (asked > 1) {
-            ht_warn(
-                &x->warnings, HT_WARNING_NO_REPEATS, "--pace virtual, or more --decoded-memory",
-                "a trace that waits for the clock, or is decoded on the way, is replayed once in each run");
+            ht_warn(&x->warnings, HT_WARNING_NO_REPEATS, "--pace virtual, or more --decoded-memory",
+                    "a run replays a trace only once where it waits for the clock or decodes on the way");
         }
         return 1;
     }
@@ -335,7 +334,7 @@ static void run_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *turn) {
     if (turn->timed_follows) return true;  // that turn comes next, and says what the problem was
     if (!ht_failing_runs_given_up(&x->null_failing) && turn->round + 1 != x->plan->rounds) return true;
-    ht_print(stderr, "replay: without the null replayer there is nothing to compare with\n");
+    ht_print(stderr, "replay: the null replayer failed: nothing can be compared\n");
     return false;
 }
 

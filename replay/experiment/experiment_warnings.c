@@ -17,12 +17,11 @@ static void warn_of_machine(const struct ht_experiment *x, const struct ht_activ
     double throttled_s = now.throttled_s - before->throttled_s;
     double swapped_bytes = now.swapped_bytes - before->swapped_bytes;
     if (others > busy_cores_max) {
-        ht_warn(warnings, HT_WARNING_BUSY,
-                "end them, or give the intervals time to shrink by a larger --budget",
+        ht_warn(warnings, HT_WARNING_BUSY, "end them, or use a larger --budget for narrower intervals",
                 "other processes kept %.1f of the %d processors busy", others, x->machine.cores);
     }
     if (stolen > stolen_share_max) {
-        ht_warn(warnings, HT_WARNING_STEAL, "a larger --budget, or a machine that is not shared",
+        ht_warn(warnings, HT_WARNING_STEAL, "use a larger --budget, or a machine of your own",
                 "the hypervisor gave %.0f %% of the processors' time to other machines", 100 * stolen);
     }
     if (throttled_s > 0) {
@@ -30,7 +29,7 @@ static void warn_of_machine(const struct ht_experiment *x, const struct ht_activ
                 "the control group's quota stopped the replays for %.2f s in all", throttled_s);
     }
     if (swapped_bytes > 0) {
-        ht_warn(warnings, HT_WARNING_SWAP, "free memory; what is swapped out counts in no RSS",
+        ht_warn(warnings, HT_WARNING_SWAP, "free memory: RSS does not include swapped pages",
                 "the machine swapped %.1f MB", swapped_bytes / 1e6);
     }
 }
@@ -57,7 +56,7 @@ static void warn_of_settings(const struct ht_experiment *x, const struct ht_reco
     }
     if (machine->turbo == 1) {
         ht_warn(warnings, HT_WARNING_TURBO, machine->turbo_off,
-                "turbo is on, so the clock depends on what else runs");
+                "turbo is on: the clock rate depends on other processes");
     }
     const char *thp = x->huge_pages.mode;
     if (!x->plan->memory_pass || !thp[0] || x->plan->thp != HT_THP_AS_IS) return;  // chosen is known
@@ -75,14 +74,14 @@ static void warn_of_trace(const struct ht_experiment *x, const struct ht_recorde
     uint64_t calls = x->built->calls_total;
     if (calls < FEW_CALLS) {
         ht_warn(warnings, HT_WARNING_FEW_EVENTS, "record a longer workload",
-                "the trace has only %llu calls: starting up decides", (unsigned long long)calls);
+                "the trace has only %llu calls: startup dominates", (unsigned long long)calls);
     }
     if (program->lost_calls || program->anomalies || program->foreign_frees ||
         (double)program->repairs > repaired_share_max * (double)calls) {
         ht_warn(
             warnings, HT_WARNING_LOSSY_TRACE,
-            "`heaptape info` tells more; record again, from the program's start and on a disk with room",
-            "the recording is not whole: %llu calls lost, %llu anomalies, %llu foreign frees, %llu repairs",
+            "see `heaptape info`; record again, from the program's start, to a disk with enough space",
+            "the recording is incomplete: %llu calls lost, %llu anomalies, %llu foreign frees, %llu repairs",
             (unsigned long long)program->lost_calls, (unsigned long long)program->anomalies,
             (unsigned long long)program->foreign_frees, (unsigned long long)program->repairs);
     }
@@ -103,16 +102,16 @@ static void warn_of_time(const struct ht_experiment *x, const struct ht_comparis
     double run_ns = (least_ns + c->harness_ns) * x->repeats;
     if (isfinite(run_ns) && run_ns < short_run_ns) {
         ht_warn(warnings, HT_WARNING_SHORT_RUN, "record a longer workload",
-                "a run takes only %.2f ms of processor time, much of it for starting up", run_ns / 1e6);
+                "a run takes only %.2f ms of CPU time, much of it startup", run_ns / 1e6);
     }
     if (readings > 0 && (double)x->readings_dropped > dropped_share_max * readings) {
-        ht_warn(warnings, HT_WARNING_DROPPED, "fewer busy processes, or --threads 1",
-                "%.1f %% of the timed calls were dropped, as their thread lost its processor",
+        ht_warn(warnings, HT_WARNING_DROPPED, "run fewer other processes, or use --threads 1",
+                "%.1f %% of the timed calls were dropped because their thread was switched out",
                 100 * (double)x->readings_dropped / readings);
     }
     if (harness_prevails(c)) {
-        ht_warn(warnings, HT_WARNING_HARNESS, "--instructions counts exactly",
-                "replaying takes longer than what it measures, so that small differences are uncertain");
+        ht_warn(warnings, HT_WARNING_HARNESS, "use --instructions, which counts exactly",
+                "the harness takes longer than the allocator: small differences are uncertain");
     }
 }
 
@@ -121,7 +120,7 @@ static void warn_of_control(const struct ht_comparison *c, struct ht_warnings *w
         const struct ht_interval *control = &c->controls[figure];
         if (!(control->low > 1 + control_error_max) && !(control->high < 1 - control_error_max)) continue;
         ht_warn(warnings, HT_WARNING_CONTROL,
-                "verdicts allow for it; a larger --budget on a quieter machine narrows it",
+                "verdicts include it; a larger --budget on an idle machine reduces it",
                 "the A/A control of %s is %.3f [%.3f, %.3f]: the baseline differs from itself",
                 ht_figure_words[figure].name, control->estimate, control->low, control->high);
     }
@@ -147,15 +146,15 @@ static void warn_of_rounds(const struct ht_experiment *x, const struct ht_compar
         snprintf(remedy, sizeof remedy,
                  x->plan->rounds ? "--rounds auto, or %d and more" : "a larger --budget", SUGGESTED_ROUNDS);
         ht_warn(warnings, HT_WARNING_FEW_ROUNDS, remedy,
-                "%zu round%s too few to resample: intervals assume that ratios scatter log-normally",
-                c->rounds, c->rounds == 1 ? " is" : "s are");
+                "%zu round%s too few to resample: intervals assume log-normal ratios", c->rounds,
+                c->rounds == 1 ? " is" : "s are");
     }
     if (x->end == HT_END_BUDGET && more > 0) {
         double minutes = ceil(x->spent_s / (double)c->rounds * (double)(c->rounds + more) / 60);
         if (more <= HT_MORE_ROUNDS_MAX && minutes <= 24 * 60)
-            snprintf(remedy, sizeof remedy, "--budget %.0fm should do", minutes);
-        else snprintf(remedy, sizeof remedy, "the difference is too small for this trace and machine");
-        ht_warn(warnings, HT_WARNING_BUDGET, remedy, "the budget was spent before all verdicts were clear");
+            snprintf(remedy, sizeof remedy, "use --budget %.0fm", minutes);
+        else snprintf(remedy, sizeof remedy, "none: the difference is too small for this trace and machine");
+        ht_warn(warnings, HT_WARNING_BUDGET, remedy, "the budget ended before all verdicts were clear");
     }
 }
 

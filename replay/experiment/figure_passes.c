@@ -80,7 +80,7 @@ static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice,
                  "the counted replay took more than %llu s", (unsigned long long)(limit_ns / 1000000000u));
     } else if (!figures->syscalls_counted) {
         snprintf(figures->syscalls_problem, sizeof figures->syscalls_problem, "%s",
-                 refusal ? strerrordesc_np(refusal) : "the counted replay did not begin");
+                 refusal ? strerrordesc_np(refusal) : "the counted replay did not start");
     }
     return !over_limit;
 }

@@ -54,7 +54,7 @@ bool ht_instructions_count(struct ht_experiment *x) {
     snprintf(path, sizeof path, "%s/heaptape-callgrind-XXXXXX", temporary && *temporary ? temporary : "/tmp");
     int fd = mkstemp(path);
     if (fd < 0) {
-        complain(x, path, "can't be made");
+        complain(x, path, "can't be created");
         return true;
     }
     close(fd);

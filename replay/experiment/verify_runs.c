@@ -34,15 +34,14 @@ static void print_report(const struct ht_experiment *x, const char *name,
     if (printed > PRINTED_MAX && !x->plan->verbose) printed = PRINTED_MAX;
     for (size_t i = 0; i < printed; i++) ht_print(stderr, "replay: %s: verify: %s\n", name, report->texts[i]);
     if (report->violations > printed) {
-        ht_print(stderr, "replay: %s: verify: %s violations in all\n", name,
-                 ht_grouped(calls, report->violations));
+        ht_print(stderr, "replay: %s: verify: %s violations\n", name, ht_grouped(calls, report->violations));
     }
     if (problem) ht_print(stderr, "replay: %s: verify: %s\n", name, problem);
     if (report->violations || problem || x->plan->quiet) return;
     ht_print(stderr, "%s: verified: %s calls, blocks checked %s times%s\n", name,
              ht_grouped(calls, x->channel.exchange->outcome.operations),
              ht_grouped(blocks, report->blocks_checked),
-             report->usable_unknown ? "; it has no malloc_usable_size to check" : "");
+             report->usable_unknown ? "; without malloc_usable_size, which it does not have" : "");
 }
 
 static void keep(struct ht_experiment *x, struct ht_run_result *line) {
@@ -86,8 +85,7 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     ht_known_faults_warn(&known, choice, report.known);
     ht_warnings_print(stderr, &known, 0);
     if (done && report.violations) {
-        snprintf(problem, sizeof problem, "%" PRIu64 " violations of what an allocator promises",
-                 report.violations);
+        snprintf(problem, sizeof problem, "%" PRIu64 " violations of malloc's contract", report.violations);
     }
     line.outcome = outcome;
     line.problem = problem[0] ? problem : NULL;

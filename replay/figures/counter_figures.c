@@ -12,7 +12,7 @@ const char *ht_perf_refusal_text(uint32_t refusal) {
     switch (refusal) {
     case ENOENT:
     case ENODEV:
-    case EOPNOTSUPP: return "this processor, or virtual machine, does not have them all";
+    case EOPNOTSUPP: return "this processor or virtual machine lacks some of them";
     case EACCES:
     case EPERM: return "not permitted (kernel.perf_event_paranoid, or a sandbox)";
     default: return strerrordesc_np((int)refusal);

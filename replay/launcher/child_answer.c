@@ -73,7 +73,7 @@ static const char *wrong_outcome(const struct ht_outcome *outcome) {
 
 // Tables are checked however the child ended: some are read after a failure, too.
 static const char *wrong_tables(const struct ht_child_figures *figures, uint64_t samples) {
-    if (figures->residencies > HT_RESIDENCIES_MAX) return "the number of residencies";
+    if (figures->residencies > HT_RESIDENCIES_MAX) return "the number of residency readings";
     if (figures->reports > HT_REPORTS_MAX || figures->report_values > HT_REPORT_VALUES_MAX)
         return "the number of reports";
     for (uint32_t i = 0; i < figures->residencies; i++) {
@@ -101,7 +101,7 @@ static const char *what_is_wrong(const struct ht_exchange *answer, const struct 
                                  const struct ht_built_form *built, const uint64_t *rss_bytes) {
     const struct ht_outcome *outcome = &answer->outcome;
     uint64_t samples = built ? built->form->samples : 0;
-    if (memcmp(&answer->job, job, sizeof *job) != 0) return "what it was asked";
+    if (memcmp(&answer->job, job, sizeof *job) != 0) return "the request";
     if (outcome->state > HT_OUTCOME_DONE) return "its state";
     const char *wrong = wrong_tables(&answer->figures, samples);
     if (wrong || outcome->state != HT_OUTCOME_DONE || !built) return wrong;
@@ -118,9 +118,7 @@ bool ht_child_answer_check(struct ht_exchange *answer, const struct ht_job *job,
     make_texts(answer);
     const char *wrong = what_is_wrong(answer, job, built, rss_bytes);
     if (!wrong) return true;
-    snprintf(problem, room,
-             "its answer can't be right (%s): something in it wrote over memory that belongs to replay",
-             wrong);
+    snprintf(problem, room, "its results are invalid (%s): it overwrote memory of replay", wrong);
     answer->job = *job;
     answer->outcome = (struct ht_outcome){0};
     answer->figures = (struct ht_child_figures){.repeats = 1};

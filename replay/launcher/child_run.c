@@ -226,11 +226,11 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
                  outcome->state == HT_OUTCOME_DONE ? "" : " before the replay was done",
                  wrap ? ", under " : "", wrap ? wrap : "");
     } else if (outcome->failures) {
-        snprintf(problem, room, "%llu calls failed that did not when recorded; the first: %s",
+        snprintf(problem, room, "%llu calls failed, but not when recorded; the first: %s",
                  (unsigned long long)outcome->failures, outcome->first_failure);
     } else if (channel->left) {
         snprintf(problem, room,
-                 "started %" PRIu32 " process%s that outlived it: its figures lack what they take",
+                 "started %" PRIu32 " process%s that did not end with it: its figures leave them out",
                  channel->left, channel->left > 1 ? "es" : "");
     } else {
         return true;

@@ -71,12 +71,11 @@ static bool give_up(struct polled_child *polled, const struct ht_child_watch *wa
     double seconds = now_s() - polled->begun_s;
     if (watch->waiting) watch->waiting(watch->context, seconds);
     if (watch->timeout_ns && seconds * 1e9 > (double)watch->timeout_ns) {
-        snprintf(problem, room, "had not ended after %.3g s (--timeout), and was killed",
-                 (double)watch->timeout_ns / 1e9);
+        snprintf(problem, room, "was killed after %.3g s (--timeout)", (double)watch->timeout_ns / 1e9);
         return true;
     }
     if (!watch->may_idle && hangs(polled)) {
-        snprintf(problem, room, "hangs: it took no CPU time for %d s, and was killed", IDLE_SECONDS_MAX);
+        snprintf(problem, room, "hung without CPU time for %d s and was killed", IDLE_SECONDS_MAX);
         return true;
     }
     return false;

@@ -53,7 +53,7 @@ void ht_known_faults_warn(struct ht_warnings *warnings, const struct ht_choice *
     const struct ht_fault *fault = NULL;
     if (!known_failures || is_reported(warnings, choice->name)) return;
     while ((fault = next_fault(choice, fault))) {
-        ht_warn(warnings, HT_WARNING_KNOWN_FAULT, "known of this version, and no reason to refuse the run",
-                "%s: %" PRIu64 " calls went wrong: %s", choice->name, known_failures, fault->help);
+        ht_warn(warnings, HT_WARNING_KNOWN_FAULT, "a known fault of this version; the run counts",
+                "%s: %" PRIu64 " calls failed: %s", choice->name, known_failures, fault->help);
     }
 }

@@ -38,7 +38,7 @@ bool ht_huge_pages_choose(enum ht_thp asked, const char *system, int inherited, 
     }
     if (has != HT_THP_AS_IS && strcmp(system, ht_thp_names[asked]) == 0) {
         snprintf(problem, room,
-                 "--thp %s: huge pages were disabled for this process (PR_SET_THP_DISABLE) by who started it",
+                 "--thp %s: the parent process disabled huge pages for this process (PR_SET_THP_DISABLE)",
                  ht_thp_names[asked]);
         return false;
     }

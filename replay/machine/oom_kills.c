@@ -48,7 +48,7 @@ struct ht_oom_kills ht_oom_kills_read(void) {
 }
 
 const char *ht_oom_kills_clause(struct ht_oom_kills before, struct ht_oom_kills after) {
-    if (after.group > before.group) return ": out of memory, of which its control group allows no more";
+    if (after.group > before.group) return ": out of memory, by its control group's limit";
     if (after.machine > before.machine) return ", probably by the kernel, which ran out of memory";
     return "";
 }

@@ -39,8 +39,7 @@ static struct ht_segment *pool_segment(const struct ht_decoder *decoder, uint32_
 static int damaged(struct ht_decoder *decoder) {
     if (decoder->error.status) return -1;
     errno = 0;
-    return ht_error_system(&decoder->error, decoder->form->path,
-                           "the child wrote into the decoded trace, or beyond it");
+    return ht_error_system(&decoder->error, decoder->form->path, "the child overwrote the decoded trace");
 }
 
 // Learns how many segments have been left. Returns 0, or -1 with error.

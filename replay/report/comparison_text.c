@@ -214,7 +214,7 @@ static void print_lead(FILE *out, const struct ht_comparison *c, const struct le
     if ((size_t)standing->leader == c->baseline) {
         if (!standing->tied_count) ht_print(out, "%s.", base);
         else {
-            ht_print(out, "none is shown to be %s than %s (no clear difference: ", words->better, base);
+            ht_print(out, "none is clearly %s than %s (no clear difference: ", words->better, base);
             print_tied(out, c, standing);
             fputs(").", out);
         }
@@ -269,14 +269,14 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
     }
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
     if (isnan(malloc_ns) || isnan(program->cpu_ns)) return;
-    ht_print(out, "what malloc is worth: %s takes %.1f %% of the recorded program's %.2f s of CPU",
+    ht_print(out, "malloc's share: %s takes %.1f %% of the recorded program's %.2f s of CPU",
              program->allocator, 100 * malloc_ns / program->cpu_ns, program->cpu_ns / 1e9);
     struct ht_estimate lead = ht_standing_lead(c, HT_FIGURE_TIME, of_time, (size_t)served);
     if (lead.verdict == HT_VERDICT_LESS) {
         ht_print(out, "; %s would save about %.1f %%", c->plan->choices.list[of_time->leader].name,
                  100 * (1 - lead.ratio.estimate) * malloc_ns / program->cpu_ns);
     } else if (c->count > 1) {
-        ht_print(out, "; no other is shown to save any of it");
+        ht_print(out, "; no other allocator clearly saves any of it");
     }
     ht_print(out, "\n");
 }
@@ -286,11 +286,11 @@ static void print_harness(FILE *out, const struct ht_comparison *c) {
     if (isnan(c->harness_ns) && isnan(c->null_rss_bytes)) return;
     ht_print(out, "harness (null allocator):");
     if (!isnan(c->harness_ns)) {
-        ht_print(out, " %s, %.1f ns per call, taken off every time", time_text(c->harness_ns, time),
+        ht_print(out, " %s, %.1f ns per call, subtracted from each time", time_text(c->harness_ns, time),
                  c->built->calls_total ? c->harness_ns / (double)c->built->calls_total : 0);
     }
     if (!isnan(c->null_rss_bytes)) {
-        ht_print(out, "%s %.2f MB, taken off every RSS", isnan(c->harness_ns) ? "" : ";",
+        ht_print(out, "%s %.2f MB, subtracted from each RSS", isnan(c->harness_ns) ? "" : ";",
                  c->null_rss_bytes / 1e6);
     }
     ht_print(out, "\n");
@@ -331,7 +331,7 @@ static void print_functions(FILE *out, const struct ht_comparison *c, size_t all
     if (sum + touch > 0) {
         ht_table_add(&table, (const char *[]){number_text(touch, (sum + touch) / 100, "%.2f", share),
                                               number_text(touch, 1e9, "%.6f", seconds), "", "",
-                                              "(first touch of what they returned)"});
+                                              "(first touch of the returned blocks)"});
     }
     ht_print(out, "\n%s\n", c->plan->choices.list[allocator].name);
     ht_table_print(out, &table);
@@ -356,10 +356,11 @@ static void print_details(FILE *out, const struct ht_comparison *c) {
     char timed[CELL_BYTES], waited[CELL_BYTES];
     for (size_t i = 0; i < c->count; i++) print_functions(out, c, i);
     ht_print(out,
-             "\nsplit by about %s timed calls per run; the clock's own %.1f ns are taken off each reading\n",
+             "\nsplit by about %s timed calls per run; the clock's own %.1f ns are subtracted from each "
+             "reading\n",
              ht_grouped(timed, c->timed_calls), c->clock_cost_ns);
     for (size_t i = 0; i < c->count && (uint64_t)c->built->form->streams * c->built->side_by_side > 1; i++) {
-        ht_print(out, "%s: threads waited for each other %s in all, not counted above\n",
+        ht_print(out, "%s: threads waited %s for each other, not counted above\n",
                  c->plan->choices.list[i].name, time_text(c->allocators[i].wait_ns, waited));
     }
 }
@@ -374,7 +375,8 @@ static void print_caution(FILE *out, const struct ht_comparison *c) {
 static void print_missing(FILE *out, const struct ht_failing_runs *failing, const char *name) {
     if (!failing->failed) return;
     ht_print(out, "missing: %s failed in %u of %u runs%s; the last: %s\n", name, failing->failed,
-             failing->runs, ht_failing_runs_given_up(failing) ? ", and was given up" : "", failing->problem);
+             failing->runs, ht_failing_runs_given_up(failing) ? ", then no more were made" : "",
+             failing->problem);
 }
 
 void ht_comparison_print(FILE *out, const struct ht_comparison *c) {

@@ -97,8 +97,8 @@ static void print_latencies(FILE *out, const struct ht_comparison *c, size_t all
     ht_print(out, "\n%s\n", name_of(c, allocator));
     ht_table_print(out, &table);
     ht_print(out,
-             "%s calls timed, %s readings dropped because the thread was switched out; the clock's floor of "
-             "%.1f ns is taken off each\n",
+             "%s calls timed, %s readings dropped because the thread was switched out; the clock's own "
+             "%.1f ns are subtracted from each\n",
              ht_grouped(timed, latencies->taken), ht_grouped(dropped, latencies->dropped),
              latencies->floor_ns);
 }
@@ -240,7 +240,7 @@ static void print_reports(FILE *out, const struct ht_comparison *c, size_t alloc
     const struct ht_accounting_figures *accounting = &figures_of(c, allocator)->accounting;
     const struct ht_report_row *peak = ht_report_at_peak(accounting);
     if (!accounting->child || !accounting->child->report_values) return;
-    if (peak) print_report(out, c, allocator, "where most is live", peak);
+    if (peak) print_report(out, c, allocator, "at the live peak", peak);
     print_report(out, c, allocator, "at the end", &accounting->child->report_end);
 }
 

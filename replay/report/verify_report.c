@@ -64,7 +64,7 @@ static void describe_what(const struct ht_violation *v, const char *made, const 
                  "byte %" PRIu64 " of the %" PRIu64 " bytes in slot %u, from %s, %s: expected 0x%02x, "
                  "found 0x%02x",
                  v->offset, v->bytes, v->slot, made,
-                 v->kind == HT_VIOLATION_CHANGED ? "was changed by somebody else" : "was not kept by realloc",
+                 v->kind == HT_VIOLATION_CHANGED ? "changed meanwhile" : "not kept by realloc",
                  (unsigned)v->expected, (unsigned)v->found);
         break;
     case HT_VIOLATION_USABLE:

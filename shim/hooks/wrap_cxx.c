@@ -110,7 +110,7 @@ static void resolve_late(void) {
 // the one line that the shim ever prints, and SIGABRT, of this thread. Who handles that ends by the trap.
 static _Noreturn void end_without_memory(void) {
     static const char why[] =
-        "libmalloc_wrap.so: operator new: out of memory, and no C++ library to throw bad_alloc\n";
+        "libmalloc_wrap.so: operator new: out of memory, without a C++ library to throw bad_alloc\n";
     sys_write(STDERR_FILENO, why, sizeof why - 1);
     sys_tgkill(sys_getpid(), sys_gettid(), SIGABRT);
     __builtin_trap();

@@ -16,7 +16,7 @@ from quick_tier import quick
 SEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 84_000_000, "own_bytes": 100_000}
 UNSEEN = {"rss_peak_bytes": 84_100_000, "explained_bytes": 12_000, "own_bytes": 83_200_000}
 SENTENCE = ("Caution: the recorded heap explains 0.01 of 84.1 MB of anonymous memory: most of this program's memory does not "
-            "come from malloc; 83.2 MB are in mappings, stacks and data of its own.")
+            "come from malloc; its own mappings, stacks and data hold 83.2 MB.")
 
 
 def _results(folder: Path, of_trace: dict[str, int]) -> Path:

@@ -122,7 +122,7 @@ def test_a_worker_is_killed_midway(tmp_path: Path, fake: Path) -> None:
     plan = _plan_file(tmp_path, {"a": "kill the worker", "b": "b"})
     done = _run(tmp_path, plan, "--workers", 2, "-o", "r.jsonl", "--json")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "a.bin.killed").exists() and "is gone; what it had begun is begun again" in done.stderr
+    assert (tmp_path / "a.bin.killed").exists() and "; other workers run its rounds again" in done.stderr
     runs = _runs(tmp_path / "r.jsonl")
     assert set(runs) == _expected(["a", "b"], 2) and set(runs.values()) == {1}
     assert len({line.split()[1] for line in fake.read_text().splitlines()}) == 4  # a seed of its own for each unit
@@ -173,7 +173,7 @@ def test_other_terms_are_not_mixed(tmp_path: Path, fake: Path) -> None:
     plan, results = _plan(tmp_path, {"a": "a"}), tmp_path / "r.jsonl"
     _done(plan, results, units_of(plan))
     for text, word in (('rounds = 2\noptions.touch = "all"\n', "options"), ('baseline = "jemalloc"\n', "baseline")):
-        with pytest.raises(ResultsError, match=f"r.jsonl:1: was measured with other {word}"):
+        with pytest.raises(ResultsError, match=f"r.jsonl:1: was measured with another {word}"):
             FleetResults(results, _plan(tmp_path, {}, text))
     (tmp_path / "r.jsonl").write_text('{"trace": {}}\n')
     with pytest.raises(ResultsError, match="no line of a fleet's results"):
@@ -223,7 +223,7 @@ def test_another_build_of_the_same_path_is_not_mixed(
 
 def test_one_fleet_at_a_time(tmp_path: Path, fake: Path) -> None:
     plan = _plan(tmp_path, {"a": "a"})
-    with FleetResults(tmp_path / "r.jsonl", plan), pytest.raises(HeaptapeError, match="another fleet is writing it"):
+    with FleetResults(tmp_path / "r.jsonl", plan), pytest.raises(HeaptapeError, match="another heaptape fleet is writing it"):
         FleetResults(tmp_path / "r.jsonl", plan)
 
 
@@ -244,7 +244,7 @@ def test_failing_runs_are_told_and_the_rest_is_done(
     assert "a, default, round 1: jemalloc, time pass: killed by Segmentation fault (SIGSEGV)" in done.stderr
     assert "c, default, round 1:" in done.stderr and "expected a trace" in done.stderr
     assert done.stderr.splitlines()[-1].endswith(
-        "failed runs in 1 round; 1 round could not be run; the same command tries again")
+        "failed runs in 1 round; 1 round could not be run; run the same command to try again")
     runs = _runs(tmp_path / "r.jsonl")
     assert set(runs) == _expected(["a", "b"], 1) and set(runs.values()) == {1}
     means = {(mean["allocator"], mean["measure"]): mean for mean in json.loads(done.stdout)["configurations"][0]["geometric_means"]}
@@ -270,7 +270,7 @@ def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None
                 return int(real.write(data[:300]))
 
         opened._file = Full()  # type: ignore[assignment]
-        with pytest.raises(HeaptapeError, match="No space left on device; the same command goes on"):
+        with pytest.raises(HeaptapeError, match="No space left on device; run the same command to resume"):
             opened.add(unit, run_unit(unit, "w"))
     assert results.read_bytes() == b""
 
@@ -286,7 +286,7 @@ def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None
     ('traces = ["a.bin"]\nfrob = 1', "frob: expected a key of a plan"),
     ('traces = ["a.bin"]\nallocators = ["glibc", "glibc"]', "allocators[1]: glibc is named twice"),
     ('traces = ["a.bin"]\nallocators = ["glibc,jemalloc"]', "allocators[0]: 'glibc,jemalloc': one allocator"),
-    ('traces = ["a.bin"]\nbaseline = "hoard"', "baseline: 'hoard' is none of the allocators glibc, jemalloc"),
+    ('traces = ["a.bin"]\nbaseline = "hoard"', "baseline: expected one of the allocators glibc, jemalloc"),
     ('traces = ["a.bin"]\noptions.rounds = 3', "options.rounds: expected an option for a fleet"),
     ('traces = ["a.bin"]\noptions.verify = "yes"', "options.verify: expected true or false"),
     ('traces = ["a.bin"]\n[configurations.x]\nscale = true', "configurations.x.scale: expected a text or number"),
@@ -325,7 +325,7 @@ def test_a_trace_that_is_another_on_the_worker(tmp_path: Path, fake: Path) -> No
     plan = _plan(tmp_path, {"a": "a"})
     (tmp_path / "a.bin").write_text("changed")
     outcome = run_unit(units_of(plan)[0], "w")
-    assert outcome.lines == [] and "is another trace here" in str(outcome.refused)
+    assert outcome.lines == [] and "is a different trace on this host" in str(outcome.refused)
 
 
 def test_pairs_are_within_a_host_and_a_round(tmp_path: Path) -> None:

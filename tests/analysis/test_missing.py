@@ -33,7 +33,7 @@ def rows_of(name: str, failed: int = 0, problem: str | None = None) -> list[dict
 
 def verified(name: str, violations: int) -> dict[str, Any]:
     row = run(name, "memory", 0, np.random.default_rng(1))
-    problem = f"{violations} violations of what an allocator promises" if violations else None
+    problem = f"{violations} violations of malloc's contract" if violations else None
     return row | {"pass": "verify", "violations": violations, "failures": min(violations, 1), "problem": problem}
 
 
@@ -49,7 +49,7 @@ def test_each_allocator_by_its_last_problem(tmp_path: Path) -> None:
     expected = [
         "3 of 8 runs of jemalloc failed and are left out (the last: killed by SIGKILL).",
         "1 of 8 runs of the null replayer failed and is left out.",
-        "Verification of mimalloc failed (the last: 7 violations of what an allocator promises).",
+        "Verification of mimalloc failed (the last: 7 violations of malloc's contract).",
     ]
     assert missing_lines(experiment.runs) == expected
     summary = summarise(experiment, None)

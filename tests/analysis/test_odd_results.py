@@ -144,7 +144,7 @@ def test_a_device_without_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
         for arguments in (["compare", "/dev/zero"], ["report", "/dev/zero", "-o", str(tmp_path / "o")]):
             assert main(arguments) == 3
             assert capsys.readouterr().err.endswith("/dev/zero: expected results, lines of JSON as replay -o writes them, found "
-                                                    "bytes that are no text\n")
+                                                    "bytes that are not text\n")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
@@ -158,8 +158,8 @@ def test_a_run_that_is_there_twice_counts_once(tmp_path: Path, capsys: pytest.Ca
     assert main(["compare", "--json", str(results)]) == 0
     once = capsys.readouterr()
     assert once.err == ""
-    for paths, told in (([results, copied], f"{copied}: {count} runs are in {results} already, and counted once"),
-                        ([both], f"{both}: {count} runs are in it already, and counted once")):
+    for paths, told in (([results, copied], f"{copied}: {count} runs are in {results} already: they count once"),
+                        ([both], f"{both}: {count} runs are in it already: they count once")):
         assert main(["compare", "--json", *map(str, paths)]) == 0
         said = capsys.readouterr()
         assert said.out == once.out

@@ -58,11 +58,11 @@ def test_a_second_trial_leaves_the_first_one_alone(heaptape_binary: Path, tmp_pa
 @pytest.mark.parametrize(("status", "words", "arguments"), [
     (2, "COMMAND", []),
     (2, "no such program", ["--", "no-such-program"]),
-    (2, "is there already", ["-o", ".", "--", "true"]),
+    (2, "already exists", ["-o", ".", "--", "true"]),
     (2, "can't be made", ["-o", "no/such/folder", "--", "true"]),
     (2, "no-such-allocator", ["--alloc", "glibc,no-such-allocator", "--", "true"]),
     (1, "nothing was recorded", ["--", "/sbin/ldconfig", "--version"]),
-    (1, "no such process was recorded; there were", ["--process", "other", "--", "sort", "--version"]),
+    (1, "no such process was recorded, only", ["--process", "other", "--", "sort", "--version"]),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else None)
 def test_what_can_not_be_done(heaptape_binary: Path, tmp_path: Path, status: int, words: str, arguments: list[str]) -> None:
     done = _try(heaptape_binary, tmp_path, "-q", *arguments)

@@ -206,7 +206,7 @@ def test_goes_on_after_it_was_stopped(
     assert process.returncode == -number, err
     if number == signal.SIGINT:
         assert "3 trials of 1 knob," in out and "measured once" in out and "FAKE_CONF=haste=" in out
-        assert err == "heaptape tune: stopped; the same command goes on from here\n"
+        assert err == "heaptape tune: stopped; run the same command to resume\n"
     options = ("--trials", "6", "--rounds", "2", "--knobs", "haste", "--json")
     assert _tune(trace, *options) == 0
     found = _found(capsys)

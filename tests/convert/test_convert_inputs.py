@@ -35,7 +35,7 @@ def test_outputs_that_collide(tools: Tools, tmp_path: Path) -> None:
     done = run([tools.heaptape, "convert", *sources[:2], "-o", tmp_path / "t.bin"])
     assert done.returncode == 2 and b"must be a folder" in done.stderr
     assert "two inputs would make this trace" in refused(tools, sources[0], sources[2], status=2)
-    assert "would overwrite the file that it is made from" in refused(
+    assert "would overwrite its input" in refused(
         tools, sources[0], "-o", sources[0], status=2
     )
     os.link(sources[0], tmp_path / "b.bin")

@@ -197,7 +197,7 @@ def test_punches_holes(tools: Tools, disk_with_holes: Path) -> None:
     assert refused.returncode == 3 and f"{trace} is its trace" in refused.stderr.decode()
     digest = dump_digest(tools, trace)
     again = tools.succeed(follow_command(tools, log, trace))
-    assert "complete already" in again.stderr.decode()
+    assert "already complete" in again.stderr.decode()
     assert dump_digest(tools, trace) == digest
 
 
@@ -210,7 +210,7 @@ def test_trace_path_too_long_for_the_header(tools: Tools, disk_with_holes: Path)
     before = log.read_bytes(), in_use_bytes(log)
     for name in ("first.bin", "second.bin"):
         done = tools.succeed(follow_command(tools, log, folder / name))
-        assert f"{log}: its header has no room for the trace's path: no holes are punched" in done.stderr.decode()
+        assert f"{log}: its header has no space for the trace's path: no holes are punched" in done.stderr.decode()
         assert dump_digest(tools, folder / name) == dump_digest(tools, whole)
         assert (log.read_bytes(), in_use_bytes(log)) == before
     # Nor does a name relative to such a folder fit.
@@ -349,7 +349,7 @@ def test_two_followers(tools: Tools, tmp_path: Path) -> None:
         first = subprocess.Popen(command, env=clean_environment(), stderr=subprocess.DEVNULL)
         time.sleep(0.5)
         second = run(command)
-        assert second.returncode == 1 and b"another process follows this log already" in second.stderr
+        assert second.returncode == 1 and b"another process already follows this log" in second.stderr
         first.terminate()
         assert first.wait(60) == 128 + signal.SIGTERM
 

@@ -65,7 +65,7 @@ def test_reader_beside_a_follower_that_punches_holes(tools: Tools, folder: Path,
         _, words = reader.communicate(timeout=WITHIN_S)
     assert reader.returncode == 3
     [line] = words.decode().splitlines()
-    assert f"{log}: offset 12: holes were punched into it: {folder / 'f.bin'} is its trace" in line
+    assert f"{log}: offset 12: expected a whole log, found one with holes: its trace is {folder / 'f.bin'}" in line
     assert sorted(path.name for path in folder.iterdir()) == ["f.bin", "log.mraw"]
 
 
@@ -84,7 +84,7 @@ def test_second_follower_is_refused(tools: Tools, folder: Path) -> None:
     for name, more in ((log, []), (log, ["--keep-raw"]), (link, [])):
         refused = run(follow_command(tools, name, folder / "b.bin", *more))
         assert refused.returncode == 1
-        assert refused.stderr.decode() == f"heaptape convert: {name}: another process follows this log already\n"
+        assert refused.stderr.decode() == f"heaptape convert: {name}: another process already follows this log\n"
     link.unlink()
     assert sorted(path.name for path in folder.iterdir()) == before
     # The lock ends with its process, and the next one has it.
@@ -124,7 +124,7 @@ def test_follower_that_kept_the_log_comes_back_to_holes(tools: Tools, folder: Pa
     tools.succeed(follow_command(tools, log, folder / "b.bin", "-q"))
     refused = run(follow_command(tools, log, folder / "a.bin", "--keep-raw"))
     assert refused.returncode == 3
-    assert f"holes were punched into it: {folder / 'b.bin'} is its trace" in refused.stderr.decode()
+    assert f"found one with holes: its trace is {folder / 'b.bin'}" in refused.stderr.decode()
     assert not (folder / "a.bin").exists()
 
 

@@ -112,7 +112,7 @@ def test_lenient_counts_bad_lines(tools: Tools, tmp_path: Path, form: str) -> No
         [tools.heaptape, "convert", source, "--from", form, "--lenient", "-o", tmp_path / "t.bin"]
     )
     assert done.returncode == 0, done.stderr
-    assert f", {len(bad)} pieces of the input skipped".encode() in done.stderr
+    assert f", {len(bad)} parts of the input skipped".encode() in done.stderr
     info = tools.info(tmp_path / "t.bin")
     assert (info["events"], info["skipped"]) == (1, len(bad))
     said = tools.succeed([tools.heaptape, "info", tmp_path / "t.bin"]).stdout.decode()

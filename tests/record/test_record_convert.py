@@ -201,7 +201,7 @@ def test_no_room_for_the_trace(tools: Tools, tmp_path: Path) -> None:
         pytest.skip("cannot mount a small file system here")
     assert done.returncode == 125
     words = done.stderr.decode()
-    assert "No space left" in words and "was not completed" in words, words
+    assert "No space left" in words and "is not complete" in words, words
     assert "no call" not in words
 
 

@@ -156,7 +156,7 @@ def test_warning_about_memory_and_little_space(tools: Tools, small_disk: SmallDi
     outcome = small_disk.run('"$1" record -o "$disk" -- "$2" "$3"', *command)
     assert outcome.status == 14
     assert (b"is in memory" in outcome.stderr) == ("tmpfs" in small_disk.mount)
-    assert b" left; the recording ends when it is full" in outcome.stderr
+    assert b" free; the recording ends when it is full" in outcome.stderr
     quiet = small_disk.run('"$1" record -q -o "$disk" -- "$2" "$3"', *command)
     assert quiet == Outcome(14, b"", b"")
 
@@ -166,7 +166,7 @@ def test_no_warning_without_need(tools: Tools, tmp_path: Path) -> None:
     if status.f_bavail * status.f_frsize < 2 << 30:
         pytest.skip("this disk has little room indeed")
     recording = tools.record([tools.target("exit_quick"), tmp_path / "counts"], tmp_path / "logs")
-    assert b" left; the recording ends" not in recording.outcome.stderr
+    assert b" free; the recording ends" not in recording.outcome.stderr
 
 
 @pytest.fixture(params=["plain", "overlay"])

@@ -59,7 +59,7 @@ def test_operator_new_without_memory_or_cxx(tools: Tools, tmp_path: Path) -> Non
     recording = tools.preload(command, tmp_path / "logs", cwd=tmp_path)
     assert recording.outcome.status == -signal.SIGABRT
     assert recording.outcome.stderr == (b"libmalloc_wrap.so: operator new: out of memory, "
-                                        b"and no C++ library to throw bad_alloc\n")
+                                        b"without a C++ library to throw bad_alloc\n")
     recorded = recorded_tallies(tools, recording.logs, tmp_path)
     assert recorded[SIZE_BEFORE] == read_tallies(tmp_path / "counts")[SIZE_BEFORE] == 1
 

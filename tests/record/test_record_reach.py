@@ -63,7 +63,7 @@ def record(tools: Tools, folder: Path, *command: Argument,
 def assert_refused(tools: Tools, folder: Path, program: Path, words: str) -> None:
     recording, said = record(tools, folder, program)
     assert recording.outcome.status == 125
-    assert said == f"heaptape record: {program} {words}: there is nothing to record\n"
+    assert said == f"heaptape record: {program} {words}: nothing to record\n"
     assert recording.logs == []
 
 
@@ -87,7 +87,7 @@ def test_within_reach(tools: Tools, tmp_path: Path) -> None:
 @pytest.mark.parametrize("flag", ["-static", "-static-pie"])
 def test_static(tools: Tools, tmp_path: Path, flag: str) -> None:
     assert_refused(tools, tmp_path, compile_c(tmp_path, CALLS, flag),
-                   "is statically linked, so nothing can be preloaded into it")
+                   "is statically linked: nothing can be preloaded into it")
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -95,7 +95,7 @@ def test_static(tools: Tools, tmp_path: Path, flag: str) -> None:
 def test_sanitizer(tools: Tools, tmp_path: Path, compiler: str, kind: str) -> None:
     program = compile_c(tmp_path, CALLS, f"-fsanitize={kind}", compiler=compiler)
     assert_refused(tools, tmp_path, program, f"is built with the {kind} sanitizer, whose runtime "
-                   "brings its own malloc and must come first")
+                   "has its own malloc and must be loaded first")
 
 
 def test_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
@@ -153,20 +153,20 @@ def go_program(folder: Path, source: str, cgo: bool) -> Path:
 @pytest.mark.thorough
 def test_go_without_c(tools: Tools, tmp_path: Path) -> None:
     assert_refused(tools, tmp_path, go_program(tmp_path, "package main\nfunc main() {}\n", False),
-                   "is statically linked, so nothing can be preloaded into it")
+                   "is statically linked: nothing can be preloaded into it")
 
 
 @pytest.mark.slow  # the C half of Go's standard library is compiled anew: half a minute
 def test_go_with_c(tools: Tools, tmp_path: Path) -> None:
     source = ('package main\n\n// #include <stdlib.h>\nimport "C"\n\n'
               "func main() { C.free(C.malloc(7001)) }\n")
-    assert_warned(tools, tmp_path, [go_program(tmp_path, source, True)], "the Go heap is not seen")
+    assert_warned(tools, tmp_path, [go_program(tmp_path, source, True)], "not the Go heap")
 
 
 @pytest.mark.parametrize("name, arguments, words", [
     ("/usr/bin/python3", ["-c", "pass"], "PYTHONMALLOC=malloc"),
-    ("java", ["-version"], "runs Java, whose heap is not seen"),
-    ("node", ["-e", "0"], "runs JavaScript in V8, whose heap is not seen"),
+    ("java", ["-version"], "runs Java: only native allocations"),
+    ("node", ["-e", "0"], "runs JavaScript in V8: only native allocations"),
 ])
 def test_runtimes(tools: Tools, tmp_path: Path, name: str, arguments: list[str],
                   words: str) -> None:
@@ -226,7 +226,7 @@ def test_script_of_a_static_interpreter(tools: Tools, tmp_path: Path) -> None:
     interpreter = compile_c(tmp_path, starts, "-static", name="interpreter")
     program = compile_c(tmp_path, CALLS)
     script = write_script(tmp_path, "script", f"#!{interpreter} {program}\n")
-    assert_warned(tools, tmp_path, [script], "only programs that it starts can be recorded")
+    assert_warned(tools, tmp_path, [script], "only the programs that it starts can be recorded")
 
 
 def test_no_call_at_all(tools: Tools, tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_static_program_behind_a_wrapper(tools: Tools, tmp_path: Path) -> None:
     for command in ([script], ["sh", "-c", f"exec {program}"], ["env", program]):
         recording, said = record(tools, tmp_path, *command)
         assert recording.outcome.status == 5
-        assert "the program ended as 'program', of which nothing was recorded" in said
+        assert "the program ended as 'program', and nothing of that was recorded" in said
 
 
 def test_wrapper_that_is_recorded_to_the_end(tools: Tools, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def with_state(repository: Path, folder: Path, state: int, reason: int, errno: i
     (1, 28, "no space: No space left on device"),
     (2, 0, "size limit"),
     (3, 0, "the program forbade system calls (seccomp)"),
-    (77, 0, "reason 77, which is unknown here"),
+    (77, 0, "unknown reason 77"),
 ])
 def test_ended_early(tools: Tools, repository: Path, tmp_path: Path, reason: int, errno: int,
                      words: str) -> None:
@@ -51,9 +51,9 @@ def test_ended_by_ctl_is_no_warning(tools: Tools, repository: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("state,reason,words", [
-    (PAUSED, 0, "paused all the time"),
+    (PAUSED, 0, "paused throughout"),
     (STOPPED, 4, "heaptape ctl ended the recording before the first one"),
-    (EXITED, 0, "the log holds none"),
+    (EXITED, 0, "expected at least one call, found none"),
 ])
 def test_without_a_call(tools: Tools, repository: Path, tmp_path: Path, state: int, reason: int,
                         words: str) -> None:

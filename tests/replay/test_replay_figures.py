@@ -500,6 +500,6 @@ def test_tables(replayed: Replayed) -> None:
                     "at peak RSS", "at the end "):
         assert any(line.lstrip().startswith(heading) for line in lines), heading
     for name in replayed.real:
-        for where in ("where most is live", "at the end"):
+        for where in ("at the live peak", "at the end"):
             assert any(line.startswith(f"{name} of itself {where}") for line in lines)
-        assert any("the clock's floor of" in line for line in lines)
+        assert any("the clock's own" in line for line in lines)

@@ -108,4 +108,4 @@ def test_what_was_inherited_is_told(tools: Tools, trace: Path, tmp_path: Path, s
     if system == "never":
         return
     done, rows = replay(tools, trace, tmp_path, "--thp", system, env=ADVISED, before=disable_for_myself)
-    assert done.returncode == 1 and not rows and "by who started it" in done.stderr
+    assert done.returncode == 1 and not rows and "the parent process disabled" in done.stderr

@@ -427,7 +427,7 @@ def test_something_else_is_in_force(replays: Replays) -> None:
     replays.need("mimalloc")
     delay = delay_of_mimalloc(replays)
     status, lines = refusal(replays, f"mimalloc:{delay}=9", env={f"mimalloc_{delay}": "5"})
-    assert status == 1 and f"{delay}=9 was asked for, but 5 is in force" in lines[0], lines
+    assert status == 1 and f"{delay}=9 was set, but 5 is in force" in lines[0], lines
 
 
 @pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "tcmalloc", "mimalloc"])

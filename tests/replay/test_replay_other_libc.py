@@ -116,12 +116,12 @@ def test_what_is_no_loader_is_refused(tools: Tools, trace: Path, copy: Path, tmp
     assert refused(tools, trace, "glibc@/nowhere/ld.so") == "/nowhere/ld.so: No such file or directory"
     assert refused(tools, trace, "glibc@") == "expected the path of a dynamic loader after @"
     assert refused(tools, trace, f"no@{copy}/ld.so").startswith("no is not built; expected one of ")
-    assert "null takes part under this C library only" in refused(tools, trace, f"null@{copy}/ld.so")
+    assert "null can be replayed under this C library only" in refused(tools, trace, f"null@{copy}/ld.so")
 
 
 def test_a_loader_without_its_libc_is_refused(tools: Tools, trace: Path, copy: Path, tmp_path: Path) -> None:
     shutil.copy(copy / "ld.so", tmp_path)
-    missing = f"{tmp_path}/ld.so: its libc.so.6 is neither beside it nor where its root has libraries"
+    missing = f"{tmp_path}/ld.so: its libc.so.6 is neither in its folder nor in its root's library folders"
     assert refused(tools, trace, f"glibc@{tmp_path}/ld.so") == missing
     (tmp_path / "libc.so.6").write_text("no library\n")
     assert refused(tools, trace, f"glibc@{tmp_path}/ld.so") == missing

@@ -19,9 +19,9 @@ FAULTS = [
     ("misaligned", "alignment", "found at one of 16 only"),
     ("misaligned_malloc", "alignment", "at a multiple of 16 expected, found at one of 8 only"),
     ("dirty", "zeros", "found 0x01 at byte"),
-    ("realloc_tail", "not_kept", "was not kept by realloc"),
+    ("realloc_tail", "not_kept", "not kept by realloc"),
     ("short_usable", "usable_size", "malloc_usable_size tells"),
-    ("scribble", "changed", "was changed by somebody else"),
+    ("scribble", "changed", "changed meanwhile"),
     ("fails", "failed", "found NULL"),
 ]
 

@@ -88,7 +88,7 @@ static void what_cannot_be_is_named(void **state) {
                  {&answer.outcome.rss_end_bytes, UINT64_MAX, "RSS"},
                  {&answer.figures.rss_after_free_bytes, 1ull << 60, "RSS"},
                  {&answer.figures.residency_end.swap_bytes, 1ull << 60, "a residency"},
-                 {&answer.job.end_ns, 1, "what it was asked"},
+                 {&answer.job.end_ns, 1, "the request"},
                  {&rss_bytes[SAMPLES - 1], 1ull << 60, "RSS"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         begin(&answer);

@@ -42,7 +42,7 @@ static void test_words(void **state) {
     assert_string_equal(
         ht_heap_share_words(text, &share),
         "the recorded heap explains 0.2 of 84.1 MB of anonymous memory: most of this program's "
-        "memory does not come from malloc; 83.2 MB are in mappings, stacks and data of its own");
+        "memory does not come from malloc; its own mappings, stacks and data hold 83.2 MB");
     share = (struct ht_heap_share){.anon_bytes = 84100000, .explained_bytes = 12000, .own_bytes = 300000};
     assert_string_equal(
         ht_heap_share_words(text, &share),

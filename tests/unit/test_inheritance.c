@@ -333,7 +333,8 @@ static void a_parent_with_holes_is_disbelieved(void **state) {
     assert_int_equal(pwrite(fd, &features, sizeof features, offsetof(struct ht_raw_header, features)),
                      sizeof features);
     close(fd);
-    assert_disbelieved("holes were punched into it: /somewhere/parent.bin is its trace", path);
+    assert_disbelieved("expected a whole log, found one with holes: its trace is /somewhere/parent.bin",
+                       path);
 }
 
 static void a_missing_parent_is_told(void **state) {

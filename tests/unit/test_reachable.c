@@ -179,7 +179,7 @@ static void test_own_malloc(void **state) {
     begin(&image, glibc_loader, SHT_SYMTAB);
     add_symbol(&image, "malloc", true);
     add_symbol(&image, "free", true);
-    expect(&image, REACH_PARTLY, "only the calls that its libraries make");
+    expect(&image, REACH_PARTLY, "only its libraries' calls");
     begin(&image, glibc_loader, SHT_DYNSYM);
     add_section(&image, ".rodata", SHT_PROGBITS, DATA, 0x100);
     strcpy((char *)image.bytes + DATA + 7, "<jemalloc>: out of memory");
@@ -287,7 +287,7 @@ static void test_scripts(void **state) {
     judge_script("#!\n#%s", &image, REACH_FULL, "");
     judge_script("#! /no/such/interpreter%s\n", &image, REACH_FULL, "");
     begin(&image, NULL, SHT_DYNSYM);
-    judge_script("#!%s\n", &image, REACH_PARTLY, "only programs that it starts");
+    judge_script("#!%s\n", &image, REACH_PARTLY, "only the programs that it starts");
 }
 
 static void test_script_that_interprets_itself(void **state) {

@@ -206,10 +206,9 @@ static void rounds_that_would_decide(void **state) {
     assert_in_range((int)more, 140, 160);
     assert_true(isinf(ht_fail_if_more_rounds(conditions.list, &at_limit)));
     assert_true(isnan(ht_fail_if_more_rounds(conditions.list, &one)));
-    assert_string_equal(ht_more_rounds_text(35, text), "about 35 more rounds needed");
-    assert_string_equal(ht_more_rounds_text(20601, text), "over 1,000 more rounds needed: not within reason");
-    assert_string_equal(ht_more_rounds_text(INFINITY, text),
-                        "over 1,000 more rounds needed: not within reason");
+    assert_string_equal(ht_more_rounds_text(35, text), "needs about 35 more rounds");
+    assert_string_equal(ht_more_rounds_text(20601, text), "needs over 1,000 more rounds");
+    assert_string_equal(ht_more_rounds_text(INFINITY, text), "needs over 1,000 more rounds");
 }
 
 int main(void) {

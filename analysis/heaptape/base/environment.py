@@ -16,7 +16,7 @@ PLAIN = {
     "µ": "u", "×": "x", "–": "-", "—": "-", "−": "-", "“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "≥": ">=", "≤": "<=", "±": "+-",
     "→": "->", "─": "-", "━": "-", "│": "|", "\u00a0": " ",
 }
-"""What our own sentences and tables use, and what stands for it where it can't be printed."""
+"""Characters of our own sentences and tables, and their replacements where a terminal can't print them."""
 
 EXTRAS = {"dask": "fleet", "distributed": "fleet", "optuna": "tune", "sqlalchemy": "tune", "pyarrow": "parquet"}
 """By package, the extra of ours that brings it (pyproject.toml): what one verb alone needs."""

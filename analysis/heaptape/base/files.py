@@ -23,7 +23,7 @@ def refuse_inputs(output: str | Path, inputs: Iterable[str | Path]) -> None:
         return
     for path in inputs:
         if _same_file(output, path):
-            raise UsageError(f"{output}: would overwrite {path}, which it is made from")
+            raise UsageError(f"{output}: would overwrite {path}, its input")
 
 
 def _same_file(one: str | Path, other: str | Path) -> bool:

@@ -25,9 +25,9 @@ class ToolFailed(HeaptapeError):
 
 def find_replay() -> str:
     """The replayer: $HEAPTAPE_REPLAY (the front end names its own), the source tree's, or the one in PATH."""
-    told = os.environ.get("HEAPTAPE_REPLAY")
+    named = os.environ.get("HEAPTAPE_REPLAY")
     built = Path(__file__).resolve().parents[3] / "build" / "replay"
-    found = told or (str(built) if os.access(built, os.X_OK) else shutil.which("replay"))
+    found = named or (str(built) if os.access(built, os.X_OK) else shutil.which("replay"))
     if not found:
         raise HeaptapeError("replay was not found: build it, or name it by $HEAPTAPE_REPLAY")
     return found

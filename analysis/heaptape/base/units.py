@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 MISSING = "n/a"
-"""Stands wherever a figure is not known: an unknown is never shown as 0."""
+"""Shown for an unknown figure, which is never shown as 0."""
 
 TIME_STEPS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))

@@ -83,7 +83,7 @@ def run_units(client: Any, units: list[Unit], take: Callable[[Unit, Outcome], No
         take(unit, _outcome(future))
         before, able = able, _able(client)
         for address in sorted(set(before) - set(able)):
-            tell(f"the worker {address} is gone; what it had begun is begun again elsewhere")
+            tell(f"lost the worker {address}; other workers run its rounds again")
         feed()
 
 
@@ -92,8 +92,7 @@ def _tell_of(able: dict[str, str], tell: Tell) -> None:
         tell("waiting for a worker: dask worker ADDRESS --nthreads 1 --resources replay=1")
     for host, count in Counter(able.values()).items():
         if count > 1:
-            tell(f"warning: {count} workers on {host} measure side by side and disturb each other: memory is as exact as "
-                 "with one, times are not")
+            tell(f"warning: {count} workers on {host} disturb each other: times are less exact than with one, memory is not")
 
 
 def _outcome(future: Any) -> Outcome:
@@ -101,7 +100,7 @@ def _outcome(future: Any) -> Outcome:
         outcome: Outcome = future.result()
         return outcome
     except CancelledError as error:
-        raise HeaptapeError("the scheduler is gone; the same command goes on from here") from error
+        raise HeaptapeError("lost the scheduler; run the same command to resume") from error
     except KilledWorker:
         return Outcome([], [], "every worker that began it died")
     except Exception as error:  # whatever a worker of another version may raise

@@ -97,7 +97,7 @@ def read_plan(path: Path, built: list[str], rounds: int | None = None) -> Plan:
     names = [allocator_name(spec) for spec in allocators]
     baseline = table.get("baseline", "glibc" if "glibc" in names else names[0])
     if baseline not in names:
-        raise PlanError(path, "baseline", f"{baseline!r} is none of the allocators {', '.join(names)}")
+        raise PlanError(path, "baseline", f"expected one of the allocators {', '.join(names)}, found {baseline!r}")
     return Plan(
         path=path, traces=_traces(path, table.get("traces")), allocators=allocators, baseline=baseline,
         configurations=_configurations(path, table),
@@ -165,7 +165,7 @@ def _allocators(path: Path, value: Any, built: list[str]) -> list[str]:
         if "," in spec and ":" not in spec:
             raise PlanError(path, key, f"{spec!r}: expected one allocator in each text")
         if spec == "null":
-            raise PlanError(path, key, "null takes part anyway")
+            raise PlanError(path, key, "null is always replayed")
         names = [allocator_name(known) for known in specs]
         if spec == "all":
             specs += [name for name in built if name not in names]

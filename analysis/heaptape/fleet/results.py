@@ -50,7 +50,7 @@ def _lines(path: Path, file: BinaryIO) -> Iterator[tuple[int, int, dict[str, Any
             row = parse_line(line)
             _check_key(row)
         except SchemaError as error:
-            raise ResultsError(path, number, f"no line of a fleet's results; name another file by -o ({error})") from error
+            raise ResultsError(path, number, f"expected a line of a fleet's results; name another file by -o ({error})") from error
         yield number, len(line), row
 
 
@@ -90,7 +90,7 @@ class FleetResults:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             file.close()
-            raise HeaptapeError(f"{self.path}: another fleet is writing it") from error
+            raise HeaptapeError(f"{self.path}: another heaptape fleet is writing it") from error
         return file
 
     def _reader(self) -> BinaryIO:
@@ -127,7 +127,7 @@ class FleetResults:
     def _check_terms(self, number: int, row: dict[str, Any], terms: dict[str, Any]) -> None:
         for name, value in terms.items():
             if row["fleet"].get(name) != value:
-                raise ResultsError(self.path, number, f"was measured with other {name} than the plan's; name another "
+                raise ResultsError(self.path, number, f"was measured with another {name} than the plan's; name another "
                                                       "file by -o")
 
     def _drop(self, dropped: set[Key]) -> None:
@@ -166,7 +166,7 @@ class FleetResults:
             _write_all(self._file, "".join(outcome.lines).encode())
         except OSError as error:
             os.ftruncate(self._file.fileno(), size)
-            raise HeaptapeError(f"{self.path}: can't write: {error.strerror}; the same command goes on from there") \
+            raise HeaptapeError(f"{self.path}: can't write: {error.strerror}; run the same command to resume") \
                 from error
         self.done[unit.key] = bool(outcome.problems)
         self.rows += [_light(json.loads(line)) for line in outcome.lines]

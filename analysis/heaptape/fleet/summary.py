@@ -32,7 +32,7 @@ from .plan import Configuration, Plan
 
 SUMMARY_MEASURES = ("time", "rss_peak", "rss_mean")
 RESAMPLES = 9_999
-INTERVAL_MEANS = ("[95 % intervals] say what measuring these traces again might show; they say nothing of other programs")
+INTERVAL_MEANS = ("[95 % intervals] are for measuring these traces again; they do not hold for other programs")
 
 
 @dataclass(frozen=True)
@@ -232,6 +232,6 @@ def notes_of(plan: Plan, rows: list[dict[str, Any]]) -> list[str]:
             builds.setdefault(row["allocator"], set()).add((row["version"], row["build_id"]))
     notes = [f"{len(problems)} run{'s' * (len(problems) > 1)} of {name} on {trace} failed (the last: {problems[-1]})"
              for (name, trace), problems in failed.items()]
-    notes += [f"{name} is not the same everywhere: {len(found)} builds ({', '.join(sorted({v for v, _ in found}))})"
+    notes += [f"{name} differs between hosts: {len(found)} builds ({', '.join(sorted({v for v, _ in found}))})"
               for name, found in builds.items() if len(found) > 1 and name != NULL_ALLOCATOR]
     return notes

@@ -181,7 +181,7 @@ def _why_refused(unit: Unit, done: subprocess.CompletedProcess[str], text: str) 
     if done.returncode not in (0, EXIT_FAILED) or not text:
         return _first_line(done.stderr) or f"replay ended with status {done.returncode} and no results"
     found = {json.loads(line)["trace"]["sha256"] for line in text.splitlines()}
-    return None if found == {unit.trace.sha256} else f"{unit.trace.path} is another trace here"
+    return None if found == {unit.trace.sha256} else f"{unit.trace.path} is a different trace on this host"
 
 
 def _missing_rows(unit: Unit, rows: list[dict[str, Any]], talk: str) -> list[dict[str, Any]]:

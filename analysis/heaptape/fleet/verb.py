@@ -45,7 +45,7 @@ def run_fleet(options: argparse.Namespace) -> None:
         failed = sum(results.done.get(unit.key, False) for unit in units)
     if refused or failed:
         parts = [f"failed runs in {failed} round{'s' * (failed > 1)}"] * bool(failed)
-        parts += [f"{refused} round{'s' * (refused > 1)} could not be run; the same command tries again"] * bool(refused)
+        parts += [f"{refused} round{'s' * (refused > 1)} could not be run; run the same command to try again"] * bool(refused)
         raise HeaptapeError("; ".join(parts))
 
 

@@ -32,7 +32,7 @@ class HeapShare:
     def sentence(self) -> str:
         """As the other verbs say it."""
         explained = self.explained_bytes / 1e6
-        own = f"; {self.own_bytes / 1e6:.1f} MB are in mappings, stacks and data of its own" \
+        own = f"; its own mappings, stacks and data hold {self.own_bytes / 1e6:.1f} MB" \
             if self.own_bytes >= self.anon_bytes // 2 else ""
         return (f"Caution: the recorded heap explains {explained:.{2 if explained < 0.095 else 1}f} of "
                 f"{self.anon_bytes / 1e6:.1f} MB of anonymous memory: most of this program's memory does not come from "

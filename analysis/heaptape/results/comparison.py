@@ -32,7 +32,7 @@ BOOTSTRAP_ROUNDS_MIN = 6
 (1 - 2^(1-n)), so that no resampling of so few could be honest; Student's t on the log ratios stands in."""
 
 MORE_ROUNDS_MAX = 1_000
-"""Nobody waits for more rounds than these, and an estimate of more is worth nothing."""
+"""Nobody waits for more rounds than these, and a larger estimate is not reliable."""
 
 OUTLIER_SCORE = 3.5
 _MAD_OF_NORMAL, _MEAN_DEVIATION_OF_NORMAL = 0.6745, 1.253314
@@ -413,7 +413,7 @@ def experiments(frame: pd.DataFrame) -> list[Experiment]:
         settings = {name: text for name, text in settings.items() if text not in ("", usual.get(name))}
         found.append(Experiment(first["trace_sha256"], first["trace_path"], settings, group))
     if not found:
-        raise UsageError("the results hold runs of the null allocator only: nothing to compare")
+        raise UsageError("expected runs of allocators, found those of the null allocator only")
     if not frame["pass"].isin([measure.pass_name for measure in MEASURES.values()]).any():
         failed = frame[frame["failures"] > 0]
         faults = f"found faults in {listing(list(dict.fromkeys(failed['allocator'])))}" if len(failed) else "found no fault"

@@ -37,11 +37,11 @@ def find_trace(experiment: Experiment, given: Sequence[Path]) -> FoundTrace:
             continue
         try:
             if experiment.trace_sha256 and _sha256(path) != experiment.trace_sha256:
-                return FoundTrace(None, f"{path} is no longer the file that was replayed: its checksum differs")
+                return FoundTrace(None, f"{path} has changed since it was replayed: its checksum differs")
             return FoundTrace(read_trace(path), "")
         except TraceError as error:
             return FoundTrace(None, str(error))
-    return FoundTrace(None, f"{experiment.trace_path} is not there")
+    return FoundTrace(None, f"{experiment.trace_path} does not exist")
 
 
 def _sha256(path: Path) -> str:

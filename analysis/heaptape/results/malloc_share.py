@@ -1,5 +1,4 @@
-"""What malloc is worth to the recorded program: its time beside the CPU time that the program itself used, and its memory
-beside all that the program held."""
+"""Malloc's share of the recorded program: of its CPU time, and of its memory."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ from .standing import Standing, lead_over, standing_of
 
 @dataclass(frozen=True)
 class Saving:
-    """What the leader would save over the reference, as a share of the program's; nothing (NaN) where none is shown to."""
+    """What the leader would save over the reference, as a share of the program's; NaN where no saving is shown."""
 
     allocator: str
     share: float
 
     def sentence(self) -> str:
-        """As it follows on what could be gained."""
+        """Follows the sentence about the most that could be saved."""
         if not math.isfinite(self.share):
             return "No other allocator measured here was shown to save any of it."
         return f"{self.allocator} would save about {percent(self.share)}."
@@ -36,8 +35,8 @@ NO_SAVING = Saving("", math.nan)
 class MallocShare:
     """Times in ns, shares as fractions of the program's CPU time.
 
-    `reference` is the replayed allocator that stands for the one the program was recorded under; `stands_in` says that
-    it is another one. `rows` has one row per allocator: allocator, alloc_time_ns, share, saving (negative: costs more; NaN
+    `reference` is the allocator that the program was recorded under, or, with `stands_in`, the baseline
+    in its place. `rows` has one row per allocator: allocator, alloc_time_ns, share, saving (negative: costs more; NaN
     where it is not shown to differ from the reference). `saving` is the leader's.
     """
 
@@ -55,8 +54,8 @@ class MallocShare:
 
     def sentence(self) -> str:
         """The answer in a line or two."""
-        return (f"The program used {nanoseconds(self.cpu_ns)} of CPU time; {percent(self.share)} of that is what "
-                f"{self.reference} takes to serve its calls in replay, and so the most that could be gained. "
+        return (f"The program used {nanoseconds(self.cpu_ns)} of CPU time; {self.reference} takes "
+                f"{percent(self.share)} of it for the same calls in replay: no allocator could save more. "
                 f"{self.saving.sentence()}")
 
 
@@ -130,12 +129,12 @@ class MemoryShare:
 
     def sentence(self) -> str:
         """The answer in a line or two."""
-        text = (f"At its peak the program held {byte_count(self.whole_bytes)}, {percent(self.share)} of it in malloc's hands; ")
+        text = (f"At its peak the program held {byte_count(self.whole_bytes)}, {percent(self.share)} of it in malloc's heap; ")
         if self.gain is None:
-            text += ("as it never touched part of the blocks it asked for, the most that could be gained is not known.")
+            text += ("it never touched part of its blocks, so the most that could be saved is unknown.")
         else:
-            text += (f"at most {byte_count(self.live_bytes)} were live, so that {percent(self.gain)} is the most that could "
-                     f"be gained.")
+            text += (f"at most {byte_count(self.live_bytes)} were live, so no allocator could save more than "
+                     f"{percent(self.gain)}.")
         return f"{text} {self.saving.sentence()}"
 
 

@@ -32,14 +32,14 @@ def missing_lines(runs: pd.DataFrame) -> list[str]:
 
 
 def mixed_lines(runs: pd.DataFrame) -> list[str]:
-    """One sentence for each name that stands for several builds or versions: its figures are of none of them."""
+    """One sentence for each name of several builds or versions, whose figures it mixes."""
     lines = []
     for name, rows in runs[runs["pass"] != VERIFY].groupby("allocator", sort=False):
         builds = list(dict.fromkeys(zip(rows["allocator_version"], rows["allocator_build_id"], strict=True)))
         known = [(version, build) for version, build in builds if version or build]
         if name != NULL_ALLOCATOR and len(known) > 1:
-            told = ", ".join(" ".join(filter(None, [version, build[:12]])) for version, build in known)
-            lines.append(f"{name} stands for {len(known)} builds ({told}): its figures mix them. Compare one of them at a time, or "
+            builds = ", ".join(" ".join(filter(None, [version, build[:12]])) for version, build in known)
+            lines.append(f"{name} names {len(known)} builds ({builds}), and its figures mix them. Compare one at a time, or "
                          "give each a name of its own by --alloc NAME=/lib.so.")
     return lines
 

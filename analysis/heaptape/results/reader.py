@@ -85,7 +85,7 @@ def _once(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
     sentences = []
     for (source, earlier), count in again.items():
         are = f"{count:,} runs are" if count > 1 else "1 run is"
-        sentences.append(f"{source}: {are} in {'it' if source == earlier else earlier} already, and counted once")
+        sentences.append(f"{source}: {are} in {'it' if source == earlier else earlier} already: they count once")
     return list(kept.values()), sentences
 
 
@@ -119,7 +119,7 @@ def _check_start(path: Path, start: bytes) -> None:
         if start.startswith(magic):
             raise ResultsError(path, 0, f"{expected} {what}")
     if b"\0" in start.partition(b"\n")[0]:
-        raise ResultsError(path, 0, f"{expected} bytes that are no text")
+        raise ResultsError(path, 0, f"{expected} bytes that are not text")
 
 
 def _read_line(path: Path, number: int, line: bytes) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def tell_apart(summaries: Sequence[Summary]) -> list[Summary]:
 def summarise(
     experiment: Experiment, baseline: str | None, seed: int = SEED, traces: Sequence[Path] = ()
 ) -> Summary:
-    """Compare, and look for the trace to say what it is worth. Raises UsageError, and TraceError for a trace that is named
+    """Compare, and find the trace for malloc's share. Raises UsageError, and TraceError for a trace that is named
     and can't be read."""
     found = FoundTrace(None, "") if "scale" in experiment.settings else find_trace(experiment, traces)
     try:
@@ -101,9 +101,9 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
 def why_share_unknown(experiment: Experiment, found: FoundTrace) -> str:
     """One sentence."""
     knows_cpu = found.trace is not None and bool((found.trace.totals or {}).get("recorded_cpu_ns"))
-    reason = "its time was not measured" if knows_cpu else "the recording does not know what the program used"
+    reason = "its time was not measured" if knows_cpu else "the recording lacks the program's CPU time"
     if "scale" in experiment.settings:
         reason = f"{experiment.settings['scale']} copies of the program were replayed"
     elif found.trace is None:
         reason = f"the trace was not read: {found.why_not}"
-    return f"What malloc is worth to this program is unknown ({reason})."
+    return f"Malloc's share of this program is unknown ({reason})."

@@ -98,5 +98,5 @@ def in_words(row: pd.Series) -> str:
 def rounds_needed(more: float) -> str:
     """As `replay` says it."""
     if more > MORE_ROUNDS_MAX:
-        return f"over {MORE_ROUNDS_MAX:,} more rounds needed: not within reason"
-    return f"about {more:.0f} more round{'' if more == 1 else 's'} needed"
+        return f"needs over {MORE_ROUNDS_MAX:,} more rounds"
+    return f"needs about {more:.0f} more round{'' if more == 1 else 's'}"

@@ -28,5 +28,5 @@ def choose(replay: str, specification: str | None, context: dict[str, Any]) -> t
         return ",".join([kind, *chosen]), kind, ""
     if kind and ".so" in Path(path).name:
         return ",".join([f"{kind}={path}", *chosen]), kind, ""
-    own = f"{kind or 'an allocator of its own'}, which is part of the program and can't be replayed"
+    own = f"{kind or 'an allocator of its own'}, which is part of the program: replay can't load it"
     return ",".join(chosen), "glibc" if "glibc" in chosen else chosen[0], f"The program was recorded under {own}."

@@ -76,7 +76,7 @@ def record(heaptape: str, command: list[str], folder: Path, process: str | None,
     status = run_recorded(heaptape, command, logs, seconds)
     found = sorted(logs.glob("*.mraw"), key=lambda path: -path.stat().st_blocks) if logs.is_dir() else []
     if not found:
-        why = "heaptape record failed" if status >= RECORD_FAILED else f"it ended with status {status} after {time.monotonic() - begun:.1f} s"
+        why = "heaptape record failed" if status >= RECORD_FAILED else f"the program ended with status {status} after {time.monotonic() - begun:.1f} s"
         raise HeaptapeError(f"nothing was recorded of {command[0]}: {why}")
     trace = folder / "trace.bin"
     info = _convert_one(heaptape, found, trace, process)
@@ -107,7 +107,7 @@ def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | No
     if best:
         return best
     if process is not None and seen:
-        raise HeaptapeError(f"--process {process}: no such process was recorded; there were {', '.join(dict.fromkeys(seen))}")
+        raise HeaptapeError(f"--process {process}: no such process was recorded, only {', '.join(dict.fromkeys(seen))}")
     raise HeaptapeError(problem or "no process made a call that could be recorded")
 
 

@@ -29,7 +29,7 @@ def _folder(options: argparse.Namespace) -> Path:
     if options.output:
         path = Path(options.output)
         if os.path.lexists(path):
-            raise UsageError(f"-o {path}: is there already")
+            raise UsageError(f"-o {path}: already exists")
         try:
             path.mkdir()
         except OSError as error:
@@ -45,7 +45,7 @@ def _folder(options: argparse.Namespace) -> Path:
             continue
         except OSError as error:
             raise HeaptapeError(f"{path}: can't be made: {error.strerror}; name a folder with -o") from error
-    raise HeaptapeError(f"{name}: is there already, and so are 9,998 others")
+    raise HeaptapeError(f"{name}: already exists, with 9,998 more")
 
 
 def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, options: argparse.Namespace) -> str:
@@ -77,7 +77,7 @@ def _use(summary: Summary, command: list[str], recorded_kind: str) -> list[str]:
     lines = []
     for use in uses(summary.experiment.runs, summary.standings, shlex.join(command), recorded_kind):
         lines += ["", f"To use {use.allocator}:", *(f"  {what:7}  {line}" for what, line in use.lines)] if use.lines else \
-            ["", f"{use.allocator} is no library that could be preloaded ({use.path})."]
+            ["", f"{use.allocator} is not a library and can't be preloaded ({use.path})."]
     return lines or ["", no_reason(summary.baseline)]
 
 
@@ -92,7 +92,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines += _use(summary, command, str(recorded.context.get("allocator_name") or ""))
     if recorded.others:
         lines += ["", f"{recorded.executable} was compared, one of {recorded.others + 1} recorded processes; --process NAME takes another."]
-    lines += ["", f"{folder}/report.html has the curves; {folder}/trace.bin and results.jsonl what they were made from."]
+    lines += ["", f"{folder}/report.html has the curves; {folder}/trace.bin and results.jsonl are its inputs."]
     return "\n".join(printable(line) for line in lines)
 
 

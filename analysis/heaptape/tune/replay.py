@@ -46,7 +46,7 @@ def find_allocator(replay: str, spec: str) -> TunedAllocator:
     found = next((item for item in listed if item.get("built", True) and not item.get("problem")), None)
     if found is None:
         why = listed[0].get("problem") if listed else None
-        raise UsageError(f"--alloc {spec}: {why or 'is not built here'}")
+        raise UsageError(f"--alloc {spec}: {why or 'is not built'}")
     return TunedAllocator(spec, str(found.get("version") or ""), str(found.get("build_id") or ""), found.get("knobs") or [])
 
 

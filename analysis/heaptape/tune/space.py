@@ -10,7 +10,7 @@ from typing import Any
 from ..base.errors import UsageError
 
 Config = dict[str, str]
-"""A configuration: the knobs that are set, with their values. What is not in it is left alone."""
+"""A configuration: the knobs that are set, with their values. Other knobs keep their values."""
 
 KNOBS_SET_MAX = 12
 """So many knobs of one allocator can `replay --alloc NAME:knob=value,…` set at once."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import optuna
 
 SCREENED_SHARE = 3
-"""One trial in so many of those planned looks at knobs in turn before the sampler takes over."""
+"""One trial in so many of those planned varies one knob at a time before the sampler takes over."""
 
 SIMPLIFIED_SHARE = 3
 """In the last of so many parts of those planned every other trial leaves knobs of a good configuration out."""
@@ -71,7 +71,7 @@ def _locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise HeaptapeError(f"{path}: another heaptape tune is at work on this study") from error
+            raise HeaptapeError(f"{path}: another heaptape tune uses this study") from error
         yield
         if os.fstat(handle).st_size == 0:
             path.unlink(missing_ok=True)
@@ -329,8 +329,8 @@ def _check_identity(path: Path, identity: dict[str, Any], known: dict[str, Any])
         if known.get(key) == value:
             continue
         was, now = (_in_words(key, item) for item in (known.get(key), value))
-        raise UsageError(f"{path}: this study is of another {key} ({was}, now {now}): give it another file with --study, "
-                         "or remove it")
+        raise UsageError(f"{path}: this study is of another {key} ({was}, now {now}): name another file by --study, or "
+                         "remove this one")
 
 
 def _in_words(key: str, value: Any) -> str:

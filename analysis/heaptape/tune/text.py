@@ -39,7 +39,7 @@ def _title(tuned: Tuned) -> str:
 
 def _how_measured(tuned: Tuned) -> str:
     if tuned.comparison is None:
-        return "the best as measured once, without intervals" if tuned.front else "nothing was better than the default"
+        return "the best as measured once, without intervals" if tuned.front else "no configuration was better than the default"
     again = len(tuned.front) + tuned.dropped
     return f"the best {again} measured again, {_rounds(tuned)} rounds"
 
@@ -75,15 +75,15 @@ def front_text(tuned: Tuned) -> str:
     if tuned.front:
         cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), "knobs"], _default_cells(tuned)]
         cells += [_trial_cells(tuned, trial) for trial in tuned.front]
-        lines += ["", *table_lines(cells), "", "to use one, write its line before the command:"]
+        lines += ["", *table_lines(cells), "", "to use a configuration, put its line before the command:"]
         lines += table_lines([[trial.label, paste_line(trial)] for trial in tuned.front], columns=0)
     else:
         shown = "was shown to be" if tuned.dropped else "looked"
-        lines += ["", f"no configuration that was tried {shown} better than the default in any of these: leave it as it is"]
+        lines += ["", f"no configuration that was tried {shown} better than the default in any of these: keep the default"]
     notes = []
     if tuned.dropped and tuned.front:
-        notes.append(f"{tuned.dropped} more looked as good once: measured again, another was shown to be as good or better in all, "
-                     "or they were not shown to be better than the default")
+        notes.append(f"{tuned.dropped} more were as good in the search; measured again, each was equalled or beaten by another, "
+                     "or not shown to be better than the default")
     problems = Counter(trial.problem for trial in tuned.trials if trial.ratios is None)
     notes += [f"{number} failed: {problem}" for problem, number in problems.most_common(3)]
     return "\n".join([*lines, *([""] if notes else []), *notes])

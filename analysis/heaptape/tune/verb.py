@@ -157,7 +157,7 @@ def run_tune(options: argparse.Namespace) -> None:
             progress.end()
             if any(trial.ratios for trial in study.trials()):
                 _print(tuned(_chosen(study)), options.json)
-            print("heaptape tune: stopped; the same command goes on from here", file=sys.stderr)
+            print("heaptape tune: stopped; run the same command to resume", file=sys.stderr)
             raise
         progress.end()
         _print(tuned(front, runs), options.json)

@@ -41,20 +41,20 @@ def _check(item: dict[str, Any]) -> None:
     if not item.get("built", True) or item.get("problem"):
         raise UsageError(f"--alloc {name}: {item.get('problem') or 'is not built here'}")
     if item.get("kind") == "null":
-        raise UsageError(f"--alloc {name}: no program runs without an allocator")
+        raise UsageError(f"--alloc {name}: expected an allocator that a program can use")
     if "@" in name:
-        raise UsageError(f"--alloc {name}: another C library can be replayed, but not preloaded into the real program")
+        raise UsageError(f"--alloc {name}: another C library can't be preloaded into the real program")
     if any(mark in path for mark in " :"):
-        raise UsageError(f"--alloc {name}: LD_PRELOAD can't hold the blank or colon in {path}")
+        raise UsageError(f"--alloc {name}: LD_PRELOAD can't hold a path with a blank or colon: {path}")
     if ".so" not in Path(path).name:
-        raise UsageError(f"--alloc {name}: is linked into the replayer, there is no shared library to preload ({path})")
+        raise UsageError(f"--alloc {name}: is linked into the replayer and has no shared library to preload ({path})")
 
 
 def choose_baseline(allocators: list[RealAllocator], wanted: str | None) -> str:
     """The one asked for, else glibc, else the first."""
     names = [item.name for item in allocators]
     if wanted is not None and wanted not in names:
-        raise UsageError(f"--baseline {wanted}: not among the allocators ({', '.join(names)})")
+        raise UsageError(f"--baseline {wanted}: expected one of the allocators ({', '.join(names)})")
     return wanted or next((item.name for item in allocators if item.name == "glibc"), names[0])
 
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 COMM_BYTES = 15
-"""So much of an executable's name is all that another user's process tells."""
+"""Bytes of an executable's name that the kernel shows of another user's process."""
 
 
 def children(pid: int) -> list[int]:

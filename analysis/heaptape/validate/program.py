@@ -70,7 +70,7 @@ class Program:
             self._script(run, "--stop", self.stop, folder, STOP_LIMIT_S)
         else:
             run.send(signal.SIGTERM)
-        run.watch(None, STOP_LIMIT_S, f"the server of {what}, told to stop,")
+        run.watch(None, STOP_LIMIT_S, f"the server of {what}, after the stop,")
         return Conduct(run.exit_status or 0, run.wall_s, None, output, before, after)
 
     def _await_ready(self, run: ObservedRun, folder: Path) -> None:

@@ -21,7 +21,7 @@ from .program import Conduct, Program
 # A log without calls makes no trace.
 _LOG_LINE = re.compile(r"^  ([1-9][\d,]*) calls: (.+\.mraw) \(", re.MULTILINE)
 LOGS_MAX = 50
-"""So many logs, those with the most calls, are looked at."""
+"""So many logs, those with the most calls, are read."""
 
 BRIEF_S, BRIEF_RECORDINGS = 2.0, 5
 
@@ -97,7 +97,7 @@ def who_serves(heaptape: str, program: Program, environment: dict[str, str], rec
     prefix = [heaptape, "record", "-v", "--max-size", "1M", "-o", str(logs), "--"]
     unloaded = replace(program, load=":") if program.server else program
     with ObservedRun(unloaded.start(environment, None, said, prefix)) as run:
-        unloaded.conduct(run, folder, limit_s, "the proof of who serves")
+        unloaded.conduct(run, folder, limit_s, "the check of the loaded allocator")
     found = _logs(said.read_text(errors="replace"))
     info, _ = _choose(heaptape, found, folder / "proof.bin", recording.executable)
     shutil.rmtree(logs)
@@ -140,7 +140,7 @@ def _choose(heaptape: str, logs: list[tuple[int, Path]], trace: Path, process: s
             return info, log
         seen.append(_executable(info))
         trace.unlink()
-    raise HeaptapeError(f"--process {process}: no such process was recorded; there were {', '.join(dict.fromkeys(seen))}")
+    raise HeaptapeError(f"--process {process}: no such process was recorded, only {', '.join(dict.fromkeys(seen))}")
 
 
 def _busier(heaptape: str, info: dict[str, Any], logs: list[Path], folder: Path) -> int:
@@ -165,7 +165,7 @@ def _executable(info: dict[str, Any]) -> str:
 def last_line(words: str) -> str:
     """What was said last, without who says it."""
     lines = [line for line in words.splitlines() if line.strip()]
-    return lines[-1].removeprefix("heaptape record: ") if lines else "it ended without a word"
+    return lines[-1].removeprefix("heaptape record: ") if lines else "it ended without a message"
 
 
 def sha256_of(path: Path) -> str:

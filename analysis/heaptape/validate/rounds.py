@@ -68,7 +68,7 @@ def run_real(program: Program, contender: Contender, recording: Recording, folde
     if process is None:
         raise RealRunFailed(f"{name}: no process of {recording.executable} was seen: it may have ended too soon")
     if contender.library and not process.has_library:
-        raise RealRunFailed(f"{name}: {contender.library} was not loaded into {recording.executable}, so it did not serve")
+        raise RealRunFailed(f"{name}: {contender.library} was not loaded into {recording.executable}")
     return RealRun(name, number, process, conduct, _cpu_of(process, conduct), sha256_of(out) if keep_output else None)
 
 

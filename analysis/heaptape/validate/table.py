@@ -97,7 +97,7 @@ def _agreement_lines(document: dict[str, Any]) -> list[str]:
     lines.append(f"CPU: {cpu['resolved']} of {cpu['pairs']} differences resolved, {cpu['signs_agree']} of them with the sign predicted")
     curve = document["curve"]
     lines.append(f"recorded RSS curve against that of {curve['allocator']}'s replay: {_share(curve['difference']).lstrip('+')} apart on average"
-                 if curve else "recorded RSS curve: the allocator that served then did not take part in the replay")
+                 if curve else "recorded RSS curve: the recorded allocator was not replayed")
     return lines
 
 

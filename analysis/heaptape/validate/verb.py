@@ -91,7 +91,7 @@ def _program(options: argparse.Namespace) -> Program:
     if options.output and os.path.isdir(options.output):
         raise UsageError(f"-o {options.output}: is a folder")
     if options.keep and os.path.lexists(options.keep):
-        raise UsageError(f"--keep {options.keep}: is there already")
+        raise UsageError(f"--keep {options.keep}: already exists")
     return Program(options.command, scripts["start"], scripts["load"], scripts["stop"], scripts["ready"],
                    Path(options.stdin) if options.stdin else None, dict(os.environ))
 
@@ -178,7 +178,7 @@ def _prove(program: Program, heaptape: str, contenders: list[Contender], recordi
     """A program that brings its own allocator may call that whatever is preloaded. So the recorder is asked who serves."""
     for contender in _without(contenders, problems):
         name = contender.allocator.name
-        talk.step(f"making sure that {name} serves")
+        talk.step(f"checking that the program uses {name}")
         limit_s = 10 * recording.conduct.wall_s + 60
         try:
             serves = who_serves(heaptape, program, contender.environment, recording, folder, limit_s)
@@ -186,7 +186,7 @@ def _prove(program: Program, heaptape: str, contenders: list[Contender], recordi
             problems[name] = str(error)
             continue
         if os.path.realpath(serves) != os.path.realpath(contender.allocator.path):
-            problems[name] = f"preloaded, it does not serve {recording.executable}: {serves} does"
+            problems[name] = f"preloaded into {recording.executable}, it is not used: {serves} is"
 
 
 @dataclass
@@ -240,12 +240,12 @@ class _RealRounds:
         runs, said = self.found.runs, []
         readings = sorted(len(run.process.times_s) for run in runs)[len(runs) // 2] if runs else 0
         if readings < READINGS_MIN:
-            said.append(f"only {readings} readings of memory in a run: the program ends too soon for its memory to be measured")
+            said.append(f"only {readings} readings of memory in a run: the program ends too soon to measure its memory")
         status = self.found.recording.conduct.exit_status
         if status and not self.found.is_server:
             said.append(f"the program ends with status {status}, as recorded")
         if self.different:
-            said.append(f"what the program printed differs from the recording under {', '.join(self.different)}")
+            said.append(f"the program's output differs from the recording's under {', '.join(self.different)}")
         return said
 
 
