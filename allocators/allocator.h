@@ -1,9 +1,9 @@
 // All that is known of one kind of allocator. There is a file for each kind in catalogue/, and a new file
-// there is all that a new kind takes: CMake makes the table from what is there, and is told by the same
+// there is all that a new kind takes: CMake makes the table from what is there, and reads the same
 // initializers how each is found. Launcher and measured children link the whole table and none of the
-// libraries: what a kind calls of its allocator it looks up by name, in the object that serves malloc, so that
-// a library given by its path is asked like a linked one. So the files compile with any C library, which CMake
-// does before all else.
+// libraries: what a kind calls of its allocator it finds by name, in the object that has malloc, so that
+// a library given by its path is asked like a linked one. So the files compile with any C library, which
+// CMake does before all else.
 #ifndef HEAPTAPE_ALLOCATOR_H
 #define HEAPTAPE_ALLOCATOR_H
 
@@ -13,7 +13,7 @@
 
 #define HT_FIGURE_UNKNOWN UINT64_MAX  // was not, or can't be, measured
 
-// The object that serves a measured child's calls.
+// The object whose malloc a measured child calls.
 struct ht_server {
     const struct ht_allocator *kind;       // NULL: of no kind that is known
     void *known;                           // the kind's known_by, from that object
@@ -43,7 +43,7 @@ struct ht_knob {
     const char *help;  // what it does, in half a sentence
 };
 
-// What became of a knob, as the allocator itself says.
+// The state of a knob, as the allocator itself reports it.
 enum ht_knob_state {
     HT_KNOB_UNTOLD,    // it can't say
     HT_KNOB_REPORTED,  // this value is in force
@@ -58,14 +58,14 @@ struct ht_statistic {
 // What is known to be wrong with some versions.
 struct ht_fault {
     const char *since, *last;  // versions; NULL: open
-    // Calls that ask for such an alignment: they fail, or return blocks that are aligned to less. 0: the fault
-    // is no such one, and only told.
+    // Calls that ask for such an alignment: they fail, or return blocks that are aligned to less. 0: the
+    // fault is no such one, and only reported.
     uint64_t alignment_lowest, alignment_highest;
     const char *help;  // a sentence
 };
 
-// HT_BUILD_FACT(crate, "x") is `.crate = "x"`, and tells it to CMake, which finds these texts in a compiled file
-// (cmake/allocator_facts.cmake).
+// HT_BUILD_FACT(crate, "x") is `.crate = "x"`, and a fact for CMake, which finds these texts in a compiled
+// file (cmake/allocator_facts.cmake).
 #ifdef HEAPTAPE_BUILD_FACTS
 #define HT_BUILD_FACT(field, text) .field = __FILE__ ":" #field "=" text
 #else
@@ -79,29 +79,29 @@ struct ht_allocator {
     const char *debian;  // the package that brings it, NULL: none
     // As the linker knows it, or a path below /usr/lib with wildcards and <processor>; NULL: ours or libc.
     const char *library;
-    const char *soname;    // how the file name of the object that must serve begins
+    const char *soname;    // how the file name of the allocator's object begins
     const char *folder;    // must be in its path, where several have the same file name; NULL: any
     const char *known_by;  // a function that only this kind has
     // Functions of its own, as patterns for ht_fits_any. Linked into a program it may have lost all but those
-    // that the program calls, so that any of them is a sign of it. NULL: it is not looked for there.
+    // that the program calls, so that any of them is a sign of it. NULL: it is not searched there.
     const char *signs;
     const char *message;      // what its messages leave in a program without symbols; NULL: unknown
     const char *linked_name;  // what it is called there; NULL: name
-    // For the shim, which names what serves malloc: a function from the same object that tells the version without
-    // allocating, and whether it does so as mallctl does, as a "number" (209 is 2.0.9, 20303 is 2.3.3) or as the
-    // "text" that it returns. NULL: there is none.
+    // For the shim, which names malloc's library: a function from the same object that returns the version
+    // without allocating, and whether it does so as mallctl does, as a "number" (209 is 2.0.9, 20303 is
+    // 2.3.3) or as the "text" that it returns. NULL: there is none.
     const char *version_symbol, *version_form;
-    // Variables of the environment that it heeds, with their values: patterns for ht_fits_any that all end in *.
-    // Logs and results have them. NULL: none.
+    // Variables of the environment that it heeds, with their values: patterns for ht_fits_any that all end in
+    // *. Logs and results have them. NULL: none.
     const char *variables;
-    // Another build of this kind: what is not said of where it comes from is said there.
+    // Another build of this kind: facts about its source that are missing here are there.
     const struct ht_allocator *build_of;
 
-    // The crate whose sources are built here (extra_allocators.cmake); NULL: the library is the system's. All but
-    // the version are read by CMake only.
+    // The crate whose sources are built here (extra_allocators.cmake); NULL: the library is the system's. All
+    // but the version are read by CMake only.
     const char *crate;
     const char *crate_switch;      // CMake's option that it takes besides EXTRA_ALLOCATORS; NULL: none
-    const char *crate_version;     // that the sources have, where the library can't tell it
+    const char *crate_version;     // that the sources have, where the library doesn't report it
     const char *crate_sources;     // below the crate's folder; build.rs: those that it names
     const char *crate_includes;    // folders for the compiler, there too
     const char *crate_flags;       // of the compiler, or of configure
@@ -109,9 +109,9 @@ struct ht_allocator {
     const char *crate_configure;   // folder with a configure of its own, and where that script is
     bool is_floor;  // no allocator to use, but what others are held against: `all` has none of them
     bool is_null;   // hands out addresses only: every block is the same page
-    bool usable_is_requested;  // its malloc_usable_size tells what was asked for, not what there is
+    bool usable_is_requested;  // its malloc_usable_size returns the requested size
 
-    // Leaves text empty if it can't tell.
+    // Leaves text empty if it is unknown.
     void (*version)(const struct ht_server *server, char *text, size_t room);
 
     const struct ht_statistic *statistics;  // one without a name ends them
@@ -150,8 +150,8 @@ bool ht_fits_any(const char *patterns, const char *text);
 // What is between since and last, NULL at either end being open.
 bool ht_version_within(const char *version, const char *since, const char *last);
 
-// A version() for allocators that can't tell theirs: that of the sources, if the library is one that was built
-// here.
+// A version() for allocators that don't report theirs: that of the sources, if the library is one that was
+// built here.
 void ht_built_version(const struct ht_server *server, char *text, size_t room);
 // One for this project's.
 void ht_own_version(const struct ht_server *server, char *text, size_t room);

@@ -65,7 +65,7 @@ function(heaptape_below folder words result)
   set(${result} ${found} PARENT_SCOPE)
 endfunction()
 
-# A source with the version of what we build, for allocators that can't tell it.
+# A source with the version of what we build, for allocators that don't report it.
 function(heaptape_built_version stem name result)
   set(version ${${stem}_crate_version})
   set(made ${CMAKE_CURRENT_BINARY_DIR}/version_of_${name}.c)

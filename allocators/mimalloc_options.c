@@ -266,7 +266,7 @@ enum ht_knob_state ht_mimalloc_read_knob(const struct ht_server *server, const s
                                          char *text, size_t room) {
     char option[64], version[32] = "";
     long value;
-    // 3.0 lists what its forerunner had and no longer looks at it.
+    // 3.0 lists what its forerunner had and no longer reads it.
     server->kind->version(server, version, sizeof version);
     if (*version && !ht_version_within(version, knob->since, knob->last)) return HT_KNOB_MISSING;
     snprintf(option, sizeof option, "option '%s': ", knob->name);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-// No function tells it: it is the folder below clang/ that the library lies in, such as 14.0.6.
+// No function returns it: it is the folder below clang/ that the library lies in, such as 14.0.6.
 void ht_scudo_version(const struct ht_server *server, char *text, size_t room) {
     static const char above[] = "/clang/";
     Dl_info found = {0};
@@ -24,9 +24,9 @@ const struct ht_statistic ht_scudo_statistics[] = {
 
 // Its mallinfo2 is not the C library's, and has something of its own in some of the fields.
 void ht_scudo_read(const struct ht_server *server, uint64_t *values) {
-    struct mallinfo2 (*tell)(void) = (struct mallinfo2(*)(void))dlsym(RTLD_DEFAULT, "mallinfo2");
+    struct mallinfo2 (*get)(void) = (struct mallinfo2(*)(void))dlsym(RTLD_DEFAULT, "mallinfo2");
     (void)server;
-    struct mallinfo2 info = tell();
+    struct mallinfo2 info = get();
     values[0] = info.uordblks;
     values[1] = info.fordblks;
     values[2] = info.hblkhd;

@@ -1,5 +1,5 @@
 // What all versions of scudo have in common. LLVM brings one with each of its releases, all of the same file
-// name, so that only the folder tells which one serves.
+// name, so that only the folder shows which one is loaded.
 #ifndef HEAPTAPE_SCUDO_H
 #define HEAPTAPE_SCUDO_H
 

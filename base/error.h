@@ -1,4 +1,4 @@
-// How bad input is told: one line that names the file, the offset and what was expected.
+// Errors in input: one line with the file, the offset, what was expected and what was found.
 #ifndef HEAPTAPE_ERROR_H
 #define HEAPTAPE_ERROR_H
 

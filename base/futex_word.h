@@ -1,4 +1,4 @@
-// Sleeping on a 32-bit word and waking whoever sleeps there: in this process, or (shared) in others, too.
+// Sleeping on a 32-bit word and waking its sleepers: in this process, or (shared) in others, too.
 #ifndef HEAPTAPE_FUTEX_WORD_H
 #define HEAPTAPE_FUTEX_WORD_H
 

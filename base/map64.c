@@ -4,7 +4,7 @@
 
 static size_t bytes_of(const struct map64 *map) { return ((size_t)1 << map->bits) * sizeof *map->entry; }
 
-// Zeroed pages straight from the kernel, huge ones where it allows: every look-up is a random access, and
+// Zeroed pages straight from the kernel, huge ones where it allows: every search is a random access, and
 // with small pages most of them would miss the TLB.
 static bool allocate(struct map64 *map) {
     void *table = mmap(NULL, bytes_of(map), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -39,8 +39,8 @@ static bool place_without_wrap(struct map64 *map, struct map64_entry entry) {
 bool map64_grow(struct map64 *map) {
     size_t old_room = (size_t)1 << map->bits, old_bytes = bytes_of(map), waiting = 0;
     size_t waiting_bytes = map->count * sizeof *map->entry;
-    // Half grown there is no way back: so there is room for all of them from the start. Only what is used of it
-    // becomes memory.
+    // Half grown there is no way back: so there is room for all of them from the start. Only what is used of
+    // it becomes memory.
     struct map64_entry *waits =
         mmap(NULL, waiting_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (waits == MAP_FAILED) return false;

@@ -22,7 +22,7 @@ int output_file_open(struct output_file *file, const char *path) {
     struct stat status;
     *file = (struct output_file){.fd = -1};
     if (!strcmp(path, "-")) return (file->fd = dup(STDOUT_FILENO)) < 0 ? -1 : 0;
-    if (!*path) {  // no file has it: that is told before the work is done
+    if (!*path) {  // no file has it: report that before the work
         errno = ENOENT;
         return -1;
     }

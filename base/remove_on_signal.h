@@ -5,7 +5,7 @@
 #include <signal.h>
 
 // SIGINT, SIGTERM and SIGHUP wait meanwhile: for a file that has its name only when it is there. The mask as
-// it was is for let_signals: whoever had blocked them already finds them blocked.
+// it was is for let_signals: signals that were blocked before stay blocked.
 sigset_t hold_signals(void);
 void let_signals(sigset_t as_before);
 // From now on they remove the file, which need not be there yet, and then end the process as they would have.

@@ -7,7 +7,7 @@
 #include "print.h"
 #include "verbs.h"
 
-// The shim looks for this symbol: our own programs are never what somebody wants to record.
+// The shim searches this symbol: our own programs are never recorded.
 __attribute__((visibility("default"), used)) const int heaptape_is_itself = 1;
 
 const struct ht_verb ht_verbs[] = {

@@ -72,8 +72,8 @@ const char *convert_overwrites(const char *output, const char *own, char *const 
     struct stat status;
     if (!strcmp(output, "-") || stat(output, &status) || !S_ISREG(status.st_mode)) return NULL;
     if (same_file(&status, own))
-        return convert_is_raw_log(own) ? "the trace would overwrite the raw log that it is made from"
-                                       : "the trace would overwrite the file that it is made from";
+        return convert_is_raw_log(own) ? "the trace would overwrite its raw log"
+                                       : "the trace would overwrite its input";
     for (unsigned i = 0; i < count; i++)
         if (same_file(&status, inputs[i])) return "the trace would overwrite another input";
     // Its parent's, for one: raw logs cannot be made again.

@@ -1,5 +1,5 @@
 // How much of a recorded program's memory its recorded calls account for. Where it is little, comparing
-// mallocs says little of that program, and every verb says so before anything else.
+// mallocs means little for that program, and every verb prints that first.
 #ifndef HEAPTAPE_HEAP_SHARE_H
 #define HEAPTAPE_HEAP_SHARE_H
 
@@ -13,8 +13,8 @@ struct ht_heap_share {
     uint64_t own_bytes;        // of it in mappings, stacks and data of the program's own; 0 where not known
 };
 
-// Of RssAnon less the program's own memory, at its peak: what recorded calls can have taken. Blocks take no page
-// that the program did not have before the recording began, or asked for in it.
+// Of RssAnon less the program's own memory, at its peak: what recorded calls can have taken. Blocks take no
+// page that the program did not have before the recording began, or asked for in it.
 uint64_t ht_heap_explained(uint64_t before_bytes, uint64_t peak_bytes, uint64_t allocated_bytes);
 
 // Whether most of the memory is not from malloc: recorded calls account for less than a fifth, and for

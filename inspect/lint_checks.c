@@ -113,7 +113,7 @@ void lint_check_end(struct lint *lint, const struct lint_call *call, const struc
         lint_found(lint, LINT_PAIR, call, block, block_address);
     if (info->kind != HT_KIND_FREE) return;
     if (info->size && call->size != block->bytes) lint_found(lint, LINT_SIZE, call, block, block_address);
-    // An alignment that was none when the block was asked for is told as the wrong pair, but for malloc's
+    // An alignment that was none at the allocation is reported as the wrong pair, except malloc's
     // kin.
     bool kin = family_of(call->function) == MALLOCS || block->alignment != LINT_NO_ALIGNMENT;
     if (known && info->extra && kin &&

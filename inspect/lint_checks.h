@@ -1,4 +1,4 @@
-// What lint looks for, and what it has found: the same for traces and raw logs.
+// What lint searches for, and what it has found: the same for traces and raw logs.
 #ifndef HEAPTAPE_LINT_CHECKS_H
 #define HEAPTAPE_LINT_CHECKS_H
 
@@ -8,7 +8,7 @@
 
 #include "map64.h"
 
-// In the order in which they are told. Those up to the last defect make the exit status 1.
+// In the order in which they are printed. Those up to the last defect make the exit status 1.
 enum lint_kind {
     LINT_DOUBLE_FREE,      // the block had been freed before (raw logs)
     LINT_INSIDE_FREE,      // the address lies inside a live block (raw logs)

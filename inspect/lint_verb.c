@@ -1,4 +1,4 @@
-// heaptape lint: what is wrong in a trace or a raw log, or looks so.
+// heaptape lint: what is wrong, or seems wrong, in a trace or a raw log.
 #include <argp.h>
 #include <stdlib.h>
 

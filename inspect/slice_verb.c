@@ -107,7 +107,7 @@ static void keep_looks(json_t *totals, struct ht_trace_reader *reader) {
     json_decref(old);
 }
 
-// The totals as the converter writes them; what the old trace does not tell by event is unknown.
+// The totals as the converter writes them; what the old trace does not have by event is unknown.
 static char *totals_of(const struct slice_result *result, struct ht_trace_reader *reader) {
     const struct ht_raw_log none = {.fd = -1};
     json_t *totals = trace_json_totals(&result->totals, &none);

@@ -1,4 +1,4 @@
-// The one argument of the verbs that look into a trace.
+// The one argument of the verbs that read a trace.
 #ifndef HEAPTAPE_TRACE_ARGUMENT_H
 #define HEAPTAPE_TRACE_ARGUMENT_H
 

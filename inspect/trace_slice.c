@@ -77,8 +77,8 @@ static size_t first_step_of(const struct ht_trace_facts *facts, uint64_t birth_e
     return low;
 }
 
-// What an inherited block has when the slice begins is there from its start. Between two looks it is taken to
-// have been filled evenly.
+// What an inherited block has when the slice begins is there from its start. Between two samples it is taken
+// to have been filled evenly.
 static void copy_steps(struct slicing *s, struct ht_residency_step before, uint64_t new_birth) {
     const struct ht_trace_facts *facts = &s->facts;
     for (size_t i = first_step_of(facts, before.event);
@@ -252,8 +252,8 @@ static void drop(struct slicing *s, const struct old_event *event, uint64_t time
     end(s, event, s->heap.slots.state[slot].owner, ht_op(HT_DROP, HT_PLAIN), time_ns);
 }
 
-// Looks at the block that the event names. Returns what is wrong with the event, or NULL.
-static const char *look(const struct slicing *s, const struct old_event *event, bool *in_slice) {
+// Checks the block that the event names. Returns what is wrong with the event, or NULL.
+static const char *check_block(const struct slicing *s, const struct old_event *event, bool *in_slice) {
     const struct ht_op_shape shape = s->shape[event->op];
     *in_slice = false;
     if (event->thread >= s->facts.threads_count) return "expected a thread that the threads section has";
@@ -302,7 +302,7 @@ static bool take_inside(struct slicing *s, const struct old_event *event, bool k
 static int take_event(struct slicing *s, size_t section, const struct old_event *event,
                       struct ht_error *error) {
     bool kept = trace_range_wants(s->range, event->thread), in_slice;
-    const char *wrong = look(s, event, &in_slice);
+    const char *wrong = check_block(s, event, &in_slice);
     if (wrong) return bad_event(s, section, event, wrong, error);
     // What the old trace inherited, the slice inherits, wherever it begins.
     if (ht_op_function(event->op) == HT_INHERIT ||

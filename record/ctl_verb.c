@@ -1,5 +1,5 @@
 // heaptape ctl: pauses, resumes, ends or describes the recording of a running process, by a word in its log's
-// header, which that process has mapped. No signal, no debugger: the process looks at the word when it
+// header, which that process has mapped. No signal, no debugger: the process reads the word when it
 // allocates.
 #include <argp.h>
 #include <errno.h>

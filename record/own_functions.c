@@ -1,4 +1,4 @@
-// Libraries are looked for where the loader mostly finds them: by the paths that the file names,
+// Libraries are searched where the loader mostly finds them: by the paths that the file names,
 // LD_LIBRARY_PATH, and the folders of the system. The loader's cache is not read.
 #include "own_functions.h"
 
@@ -91,7 +91,7 @@ static bool add_file(struct search *search, const char *path) {
     return true;
 }
 
-// A folder of a path, $ORIGIN in it replaced by where the file lies that says so.
+// A folder of a path, $ORIGIN in it replaced by the folder of the file that has the path.
 static bool add_from_folder(struct search *search, const char *folder, size_t length, const char *of,
                             const char *name) {
     char path[3 * PATH_MAX];

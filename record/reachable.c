@@ -20,10 +20,10 @@
 #include "allocator.h"
 #include "elf_file.h"
 
-// The kernel looks at no more of an interpreter line, and follows no more than a few interpreters.
+// The kernel reads no more of an interpreter line, and follows no more than a few interpreters.
 enum { LINE_BYTES = 256, SCRIPTS_MAX = 4 };
 
-// What tells of a sanitizer, of a heap beside malloc, or of an allocator that is not in the catalogue.
+// Signs of a sanitizer, of a heap besides malloc, or of an allocator that is not in the catalogue.
 enum sign_kind { SANITIZER, ALLOCATOR, RUNTIME };
 struct sign {
     enum sign_kind kind;
@@ -195,7 +195,7 @@ static bool capabilities_change_rights(int fd, bool no_new_rights) {
     return (magic & VFS_CAP_FLAGS_EFFECTIVE) || (permitted && !no_new_rights);
 }
 
-// Whether the kernel will tell the loader that rights change hands (AT_SECURE): the loader then ignores
+// Whether the kernel will report changed rights to the loader (AT_SECURE): the loader then ignores
 // LD_PRELOAD. That is so where the effective user or group is not the real one after the exec; root running a
 // set-user-ID root program changes nothing.
 static bool runs_secure(int fd, const struct stat *status) {

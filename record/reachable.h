@@ -20,7 +20,7 @@ struct reach {
 };
 
 // Judges the command as execvp would run it, with that library preloaded. A program that can't be found or
-// read is REACH_FULL: running it will tell.
+// read is REACH_FULL: running it will show.
 void reach_of(struct reach *reach, const char *command, const char *library);
 
 #endif

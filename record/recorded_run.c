@@ -66,7 +66,7 @@ static _Noreturn void become(const struct recorded_run *run) {
     _exit(why == ENOENT ? 127 : 126);
 }
 
-// Of what has ended but was not waited for, the kernel still tells the name: the last file that it executed.
+// Of what has ended but was not waited for, the kernel still has the name: the last file that it executed.
 static void read_name(struct ending *ending) {
     char path[64];
     siginfo_t information;
@@ -86,7 +86,7 @@ static bool start(const struct recorded_run *run, struct ending *ending) {
     sigemptyset(&wanted);
     for (int i = 0; i < FORWARDED; i++) sigaddset(&wanted, forwarded[i]);
     sigprocmask(SIG_BLOCK, &wanted, &before);
-    // Whoever ignores SIGCHLD learns nothing of a child's end.
+    // A process that ignores SIGCHLD learns nothing of a child's end.
     sigaction(SIGCHLD, &usual, &child_before);
     for (int i = 0; i < FORWARDED; i++)
         if (!sigaction(forwarded[i], NULL, &old) && old.sa_handler != SIG_IGN)

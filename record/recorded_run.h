@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-// What the shim is told, by its environment variables.
+// What the shim gets by its environment variables.
 struct recorded_run {
     char **command;
     const char *shim, *directory, *id;  // the id finds the logs of all its processes again

@@ -300,7 +300,7 @@ static void tell_results(const struct watch *watch, int results) {
     }
 }
 
-// True once the program has ended, or whoever ran it; waits a little otherwise.
+// True once the program has ended, or the process that ran it; waits a little otherwise.
 static bool has_ended(int run, bool *by_itself) {
     struct pollfd ended = {.fd = run, .events = POLLIN};
     char word;

@@ -21,7 +21,7 @@ enum { HT_SETTING_BYTES = 256 };
 // How a knob is set by hand: NAME=VALUE of the environment.
 void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob,
                      char setting[HT_SETTING_BYTES]);
-// The value in force, as the allocator told it; NULL if it did not.
+// The value in force, as the allocator reported it; NULL if it did not.
 const char *ht_listed_value(const struct ht_listed *listed, size_t knob);
 json_t *ht_listed_json(const struct ht_listed *listed);
 

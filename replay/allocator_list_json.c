@@ -17,7 +17,7 @@ static json_t *words_json(const char *words) {
     return list;
 }
 
-// Whether and where it is worth to search: null, or for integers the least and the greatest value, else true.
+// Whether and where to search: null, or for integers the least and the greatest value, else true.
 static json_t *search_json(const struct ht_listed *listed, const struct ht_knob *knob) {
     bool bounded = knob->search_lowest || knob->search_highest;
     bool here = !listed->choice || ht_version_within(listed->choice->version, knob->since, knob->last);

@@ -22,7 +22,7 @@ enum key {
 };
 
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
-// As long as one waits for an answer; enough to tell a few per cent on traces of up to some million calls.
+// As long as one waits for an answer; enough to resolve a few per cent on traces of up to some million calls.
 static const uint64_t budget_default_ns = 60000000000;
 
 static const struct argp_option table[] = {

@@ -31,7 +31,7 @@ static int complain(const struct ht_error *error) {
     return error->status ? error->status : HT_EXIT_FAILED;
 }
 
-// Takes those out that can't prove who serves them: there must be no figures of them.
+// Removes those that can't prove which library their calls reach: there must be no figures of them.
 static size_t describe_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_choice *null_choice) {
     char problem[512];
     size_t kept = 0, refused = 0;
@@ -60,7 +60,7 @@ static int find_choice(const struct ht_choices *choices, const char *name) {
     return -1;
 }
 
-// Its place is looked up before anything runs: a slip of the pen must not cost an hour of replays.
+// Its place is found before anything runs: a typing error must not cost an hour of replays.
 static int check_baseline(const struct ht_plan *plan) {
     if (!plan->baseline || find_choice(&plan->choices, plan->baseline) >= 0) return HT_EXIT_DONE;
     ht_print(stderr, "replay: --baseline: %s is not among the allocators to replay\n", plan->baseline);
@@ -290,7 +290,7 @@ int ht_verb_replay(int argc, char **argv) {
     static struct ht_choices null_choices;
     struct ht_error error = {0};
     ht_standard_streams_occupy();
-    signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is told
+    signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails instead, and that is reported
     ht_replay_options_parse(argc, argv, &options);
     static struct ht_experiment x;  // too large for a small stack
     x = (struct ht_experiment){.plan = &options.plan, .results_fd = -1, .random = {options.plan.seed}};

@@ -37,7 +37,7 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
     values[4] = info.keepcost;
 }
 
-// The path of the loader that this process runs under, whoever named it.
+// The path of the loader that this process runs under.
 static bool find_loader(char *path, size_t room) {
     uintptr_t inside = (uintptr_t)dlsym(RTLD_DEFAULT, "__tls_get_addr"), from, to;
     FILE *maps = inside ? fopen("/proc/self/maps", "re") : NULL;

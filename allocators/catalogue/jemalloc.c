@@ -31,7 +31,7 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
     static const char *const asked[] = {"stats.allocated", "stats.active", "stats.metadata",
                                         "stats.resident",  "stats.mapped", "stats.retained"};
     mallctl_function *mallctl = mallctl_of(server);
-    uint64_t epoch = 1;  // what is told is as of the last epoch
+    uint64_t epoch = 1;  // figures are as of the last epoch
     mallctl("epoch", NULL, NULL, &epoch, sizeof epoch);
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
         size_t value = 0, bytes = sizeof value;
@@ -43,7 +43,7 @@ static void purge(const struct ht_server *server) {
     mallctl_of(server)("arena.4096.purge", NULL, NULL, NULL, 0);  // MALLCTL_ARENAS_ALL
 }
 
-// mallctl tells the size of the value, which is all there is to tell its type.
+// mallctl reports the size of the value, the only sign of its type.
 static enum ht_knob_state read_knob(const struct ht_server *server, const struct ht_knob *knob, char *text,
                                     size_t room) {
     union {

@@ -9,10 +9,10 @@ static const struct ht_statistic statistics[] = {
 static void read_values(const struct ht_server *server, uint64_t *values) {
     struct {
         size_t mapped, mapped_peak, cached, huge_alloc, huge_alloc_peak, mapped_total, unmapped_total;
-    } told;
+    } caches;
     void (*ask)(void *) = (void (*)(void *))server->known;
-    ask(&told);
-    values[0] = told.cached;
+    ask(&caches);
+    values[0] = caches.cached;
 }
 
 static const struct ht_fault faults[] = {

@@ -1,4 +1,4 @@
-// oneTBB's scalable allocator. What serves malloc is its proxy: libtbbmalloc_proxy.so has the C names and hands
+// oneTBB's scalable allocator. malloc is in its proxy: libtbbmalloc_proxy.so has the C names and hands
 // the calls on to libtbbmalloc.so, which it brings along. There are no statistics to ask for.
 #include <dlfcn.h>
 #include <stddef.h>

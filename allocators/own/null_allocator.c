@@ -27,9 +27,9 @@ struct null_thread {
 };
 static __thread struct null_thread self __attribute__((tls_model("initial-exec")));
 
-// What comes before a real block. It is half a unit long, so that an address alone tells a real block, half
-// way between units, from scratch, which begins on one: then free needs no look at the thread.
-// The memory was the program's, as anything, and will be again: the compiler must keep the order of stores.
+// What comes before a real block. It is half a unit long, so that an address alone distinguishes a real
+// block, half way between units, from scratch, which begins on one: then free need not read the thread. The
+// memory was the program's, as anything, and will be again: the compiler must keep the order of stores.
 struct __attribute__((may_alias)) real_block {
     uint64_t units;
     struct real_block *next;

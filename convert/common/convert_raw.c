@@ -52,9 +52,9 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
                                  file_bytes, error);
     free(text);
     free(result->threads);
-    bool tells = !status && !request->in_record && !request->passing;
-    if (tells) convert_warn_of_unseen(request->output, &result->totals);
-    if (tells && !request->quiet)
+    bool talks = !status && !request->in_record && !request->passing;
+    if (talks) convert_warn_of_unseen(request->output, &result->totals);
+    if (talks && !request->quiet)
         convert_say_result(request->output, &result->totals, *file_bytes, ht_now_s() - started_s, 0);
     return status;
 }

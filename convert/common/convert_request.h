@@ -7,7 +7,7 @@
 
 struct convert_request {
     const char *input, *output;
-    const char *parent;  // of a raw log; NULL: looked for
+    const char *parent;  // of a raw log; NULL: searched for
     const char *member;  // of a zip; NULL: its only one
     int level;
     uint32_t time_unit_ns;
@@ -20,7 +20,7 @@ struct convert_request {
     // As part of heaptape record --convert: the log goes when its trace is complete, the parent of a forked
     // process is followed as well, and the closing words are left to others.
     bool in_record;
-    bool passing;  // the trace is on its way to another format: nothing is said of it
+    bool passing;  // the trace goes into another format: print nothing about it
 };
 
 #endif

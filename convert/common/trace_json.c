@@ -201,7 +201,7 @@ static uint64_t known_number(const json_t *info, const char *key) {
     return json_is_integer(value) && json_integer_value(value) > 0 ? (uint64_t)json_integer_value(value) : 0;
 }
 
-// Traces of before that was counted tell only what of RssAnon is not the program's own.
+// Older traces without that count have only the part of RssAnon that is not the program's own.
 struct ht_heap_share trace_json_heap_share(const json_t *totals) {
     bool counted = json_is_integer(json_object_get(totals, "recorded_explained_bytes"));
     const char *explained = counted ? "recorded_explained_bytes" : "recorded_heap_rss_peak_bytes";

@@ -44,8 +44,8 @@ static int by_tid_and_start(const void *a, const void *b, void *facts) {
     return left->first_event < right->first_event ? -1 : left->first_event > right->first_event;
 }
 
-// Can a kernel tid tell each thread, at any time? Kernels reuse them, but only when the thread has ended;
-// traces that were made from others' formats may have no tids.
+// Does a kernel tid identify each thread, at any time? Kernels reuse them, but only when the thread has
+// ended; traces that were made from others' formats may have no tids.
 static bool tids_tell(const struct ht_trace_facts *facts, uint32_t *order) {
     size_t count = facts->threads_count;
     for (size_t i = 0; i < count; i++) order[i] = (uint32_t)i;

@@ -1,5 +1,6 @@
 // heaptape convert --follow: converts a log while its program writes it, punches holes into what it has read,
-// and leaves at every moment a readable trace and what another process needs to go on (docs/reference/following.md).
+// and leaves at every moment a readable trace and what another process needs to go on
+// (docs/reference/following.md).
 #ifndef HEAPTAPE_FOLLOW_H
 #define HEAPTAPE_FOLLOW_H
 
@@ -10,7 +11,7 @@
 #include "heap_share.h"
 
 struct follow_ending {
-    bool complete;  // else it was told to stop, and can be resumed
+    bool complete;  // else it was stopped, and can be resumed
     bool empty;     // there was no call in the log, or it has gone: there is nothing to go on with
     uint64_t events, file_bytes, late_records;
     struct ht_heap_share share;  // of a complete one

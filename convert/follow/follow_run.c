@@ -10,7 +10,7 @@
 static const int stopping[] = {SIGINT, SIGTERM, SIGHUP};
 enum { STOPPING = sizeof stopping / sizeof *stopping };
 
-// A handler has no other way to tell.
+// A handler has no other way to report.
 static volatile sig_atomic_t stopped_by;
 
 static void stop(int number) { stopped_by = number; }
@@ -20,7 +20,7 @@ static void heed_signals(void) {
     for (int i = 0; i < STOPPING; i++)
         if (!sigaction(stopping[i], NULL, &old) && old.sa_handler != SIG_IGN)
             sigaction(stopping[i], &stops, NULL);
-    // Whoever opens the log for writing while we ask whether anybody does is told to us by this one.
+    // This one reports a process that opens the log for writing while we ask.
     signal(SIGIO, SIG_IGN);
 }
 

@@ -483,7 +483,7 @@ int follow_state_restore(struct follow_state *state, struct merge *m, struct liv
                          struct ht_error *error) {
     struct heap_model *heap = &m->heap;
     const struct head *head = &state->head;
-    // A slot takes four bytes of the file at the least, but for the few that its thread has not used yet.
+    // A slot takes four bytes of the file at the least, except the few that its thread has not used yet.
     if (head->threads > HT_THREADS_MAX || head->held_samples > SAMPLES_HELD_MAX ||
         head->slots > state->left / 4 + 8 * head->threads || head->slots > UINT32_MAX - 16)
         return bad_state(state, "a state within its limits", error);

@@ -5,7 +5,7 @@
 
 #include "live_streams.h"
 
-// Notes which threads are gone, if the log's process can be looked into.
+// Notes which threads are gone, if the log's process can be read.
 void gone_threads_note(struct live_streams *live);
 
 // The poll behind us found no more in the stream. True once that is certain to be so for ever.

@@ -106,7 +106,7 @@ static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, str
     if (known->index == 0 && from->at == sizeof(struct ht_raw_chunk) &&
         learn_outer(live, number, from->chunk, error))
         return -1;
-    // What the merge has read is forgotten, but for the part that it is at.
+    // What the merge has read is forgotten, except the part that it is at.
     if (stream->next_chunk > 1) {
         uint32_t gone = stream->next_chunk - 1;
         memmove(stream->chunk, stream->chunk + gone, (stream->chunks - gone) * sizeof *stream->chunk);

@@ -27,7 +27,7 @@ struct live_stream {
     uint8_t *seen;                // what the last poll saw behind it
     uint32_t seen_bytes;
     uint32_t polls_left;   // of a thread that is gone: until nothing can be missed; 0: not known to be gone
-    uint32_t punched_end;  // the newest chunk is a hole up to here, but for its first page
+    uint32_t punched_end;  // the newest chunk is a hole up to here, except its first page
     struct log_ranges closed;  // chunks before the newest that take space yet
 };
 

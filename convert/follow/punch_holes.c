@@ -87,7 +87,7 @@ static int punch_by(struct hole_punch *holes, int fd, struct live_streams *live,
 int punch_holes(struct hole_punch *holes, struct live_streams *live, struct ht_error *error) {
     if (holes->impossible) return 0;
     // Opened anew each time: as long as anybody has it open for writing, its program seems to be alive. The
-    // lock tells others that it is only us.
+    // lock shows others that it is only us.
     flock(holes->log->fd, LOCK_EX);
     int fd = ht_raw_open_for_writing(holes->log);
     int status = fd < 0 ? ht_error_system(error, holes->log->path, "cannot punch holes")

@@ -22,7 +22,7 @@ struct import {
 
 struct import_format {
     const char *name, *title;
-    // Do the file's first bytes look like it? A newline follows them.
+    // Do the file's first bytes match? A newline follows them.
     bool (*sniff)(const char *head, size_t bytes);
     size_t state_bytes;
     bool has_pids;  // a file may hold several processes

@@ -1,4 +1,4 @@
-// The text of the first malloc_wrap: lines that look like C, the addresses as names of variables.
+// The text of the first malloc_wrap: lines in the form of C, the addresses as names of variables.
 #include "import_formats.h"
 
 static const char EXPECTED[] =

@@ -62,7 +62,7 @@ static const char *take_line(struct import *import, struct import_text *line) {
     case '+': call.function = HT_MALLOC; break;
     case '-': call.function = HT_FREE; break;
     case '<':
-        if (state->opened == OPEN_MAX) return "the second line of a realloc (>), after so many first ones,";
+        if (state->opened == OPEN_MAX) return "the second line of a realloc (>), after so many first ones";
         state->open[state->opened++] = call.address;
         return NULL;
     case '>':

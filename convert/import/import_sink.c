@@ -26,7 +26,7 @@ static const char *no_memory(struct import_sink *sink) {
     return NO_MEMORY;
 }
 
-// The first call decides whether the file has times; the context says so, and comes before all events.
+// The first call decides whether the file has times; the context, before all events, records that.
 static void begin(struct import_sink *sink, const struct import_call *call) {
     sink->begun = true;
     sink->timed = call->timed;
@@ -73,7 +73,7 @@ static void emit(struct import_sink *sink, const struct incoming *in, enum ht_va
                      in->call->size, in->call->extra);
 }
 
-// The old block's residency, where it is large and its end tells.
+// The old block's residency, where it is large and its end has it.
 static void end_residency(struct import_sink *sink, const struct import_call *call, uint32_t slot) {
     uint64_t bytes = sink->heap.slots.state[slot].size, resident = call->resident_bytes;
     if (bytes < HT_LARGE_BLOCK_BYTES) return;
@@ -92,7 +92,7 @@ static bool begin_residency(struct import_sink *sink, const struct incoming *in,
     return in->bytes < HT_LARGE_BLOCK_BYTES || heap_model_note_birth(&sink->heap, slot, 0, 0);
 }
 
-// A new object at the address; whoever was still there is dropped.
+// A new object at the address; an object still there is dropped.
 static const char *make(struct import_sink *sink, const struct incoming *in, enum ht_variant variant) {
     size_t place = heap_model_find(&sink->heap, in->call->address);
     if (heap_model_slot_at(&sink->heap, place)) heap_model_drop(&sink->heap, place, in->thread, in->time_ns);

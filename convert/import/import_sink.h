@@ -9,16 +9,16 @@
 
 enum { IMPORT_PAGE_BYTES = 4096 };
 
-// One call as a foreign trace tells it.
+// One call of a foreign trace.
 struct import_call {
     enum ht_function function;
     uint64_t thread;          // as the file names it; 0 where it names none
     uint64_t address;         // what an allocation returned (0: it failed) or a free was given (0: NULL)
     uint64_t old_address;     // a realloc's operand
     uint64_t size, extra;     // as in the trace: calloc's count or the alignment is the extra
-    bool timed;               // time_ns is told
+    bool timed;               // time_ns is known
     bool failed;              // by the file's own word, whatever the address is
-    bool resident_given;      // resident_bytes is told
+    bool resident_given;      // resident_bytes is known
     uint64_t time_ns;         // of an allocation's end, a free's start
     uint64_t resident_bytes;  // of the block that this free or realloc ends
 };

@@ -1,5 +1,5 @@
 // Reads numbers and words off a line of text. A line is followed by a byte that is part of no number and no
-// word (its newline), so that nothing here needs to look where the line ends.
+// word (its newline), so that nothing here checks for the line's end.
 #ifndef HEAPTAPE_IMPORT_TEXT_H
 #define HEAPTAPE_IMPORT_TEXT_H
 

@@ -68,7 +68,7 @@ struct workload {
 // Reads the operation at an offset and moves the offset behind it. NULL, or what was expected.
 static const char *read_operation(const uint8_t *bytes, size_t count, uint64_t *at, struct operation *op) {
     op->offset = *at;
-    if (*at >= count) return "an operation, or DONE,";
+    if (*at >= count) return "an operation, or DONE";
     op->code = bytes[(*at)++];
     if (op->code >= CODES) return "an operation from 0 to 15";
     for (unsigned i = 0; i < operands_of[op->code]; i++) {
@@ -225,7 +225,7 @@ static enum turn run_turn(struct import *import, struct workload *w, uint32_t nu
             w->written[sync / 8] |= (uint8_t)(1u << sync % 8);
             wake(w, sync);
         } else if (!(w->written[sync / 8] >> sync % 8 & 1)) {
-            thread->at = op->offset;  // it will look again, and complain from here
+            thread->at = op->offset;  // it will try again, and fail at this offset
             return wait_for(w, number, sync) ? WAITS : NO_MEMORY;
         }
     }

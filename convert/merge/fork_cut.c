@@ -49,7 +49,7 @@ static int read_chunk(struct cutting *cutting, const struct stream_chunk *place,
     return 0;
 }
 
-// Looks through one chunk. Fills *cut with the first call at or after the fork unless there is one already,
+// Reads one chunk. Fills *cut with the first call at or after the fork unless there is one already,
 // or with the fork record. Returns 1 to go on behind the chunk, 0 when all is known, -1 with error.
 static int scan_chunk(struct cutting *cutting, const struct stream *stream, uint32_t number,
                       struct place *cut, struct ht_error *error) {

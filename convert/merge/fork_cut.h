@@ -1,7 +1,7 @@
 // Cuts a parent's streams where a child was forked from it: what is left is what the child inherited.
 //
 // The forking thread's stream is cut at the fork record that it wrote, in program order; the others by the
-// record's stamp, because nothing else tells what they had done by then.
+// record's stamp, because nothing else shows what they had done by then.
 #ifndef HEAPTAPE_FORK_CUT_H
 #define HEAPTAPE_FORK_CUT_H
 

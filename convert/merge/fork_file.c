@@ -72,8 +72,8 @@ static bool write_at(int fd, const void *from, size_t bytes, uint64_t offset) {
     return true;
 }
 
-// The file that an earlier follower of the log has left. -1: there is none. Logs lie in folders like /tmp, where
-// others may have put something by that name.
+// The file that an earlier follower of the log has left. -1: there is none. Logs lie in folders like /tmp,
+// where others may have put something by that name.
 static int open_kept(const char *path, const struct head *head, uint64_t keep_bytes) {
     struct head there;
     struct stat status;
@@ -148,7 +148,7 @@ int fork_file_sync(const struct fork_file *file, struct ht_error *error) {
 }
 
 void fork_file_passed(struct fork_file *file, uint64_t stamp) {
-    // Nothing is lost by a failure: whoever waits for it gives up after a while.
+    // Nothing is lost by a failure: the waiting process gives up after a while.
     write_at(file->fd, &stamp, sizeof stamp, offsetof(struct head, passed_stamp));
 }
 

@@ -96,20 +96,20 @@ bool heap_model_place(struct heap_model *heap, uint64_t address, uint32_t slot, 
 // The object is no more.
 void heap_model_end(struct heap_model *heap, uint32_t slot, uint32_t by_thread);
 
-// The address at a place is handed out again: whoever held it was freed without our seeing it. Written as a
-// drop by the thread, and counted as an anomaly.
+// The address at a place is handed out again: the free of the block that held it is not recorded. Written as
+// a drop by the thread, and counted as an anomaly.
 void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns);
 
-// Residency of large blocks: noted at birth (the event about to be written) and told at the end.
+// Residency of large blocks: noted at birth (the event about to be written) and written at the end.
 bool heap_model_note_birth(struct heap_model *heap, uint32_t slot, uint32_t pages_before, uint64_t time_ns);
 void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after);
-// So many of the block's pages are resident by now. At its end that is told if the block lived long enough to
-// be filled bit by bit.
+// So many of the block's pages are resident by now. At its end that is written if the block lived long enough
+// to be filled bit by bit.
 void heap_model_step_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns);
 void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t pages, uint64_t time_ns);
 void heap_model_drop_birth(struct heap_model *heap, uint32_t slot);
 
-// Once, at the end: what the counts and the slots tell.
+// Once, at the end: what the counts and the slots contain.
 void heap_model_fill_totals(struct heap_model *heap);
 
 #endif

@@ -48,7 +48,7 @@ static bool same_run(const struct ht_raw_log *a, const struct ht_raw_log *b) {
     return !left || !right || !strcmp(left, right);
 }
 
-// Is this the log of the process that `child` was forked from, and does it tell what was live then?
+// Is this the log of the process that `child` was forked from, and does it have what was live then?
 static int check_parent(const struct ancestry *ancestry, const struct ht_raw_log *child,
                         const struct ht_raw_log *parent, struct ht_error *error) {
     const struct ht_raw_header *of = &parent->header, *wanted = &child->header;

@@ -202,7 +202,7 @@ int merge_run(struct merge *m, const struct merge_progress *progress, struct ht_
                            m->heap.writer ? ht_trace_next_event(m->heap.writer) : m->heap.unwritten_events);
         }
         if (m->streams.bytes_read >= m->bytes_limit) return 0;
-        // A full disk is told at the end; there is no point in reading on until then.
+        // A full disk is reported at the end; there is no point in reading on until then.
         if (m->heap.writer && ht_trace_failed(m->heap.writer)) return 0;
         if (m->failed) return -1;
         if (m->heap.no_memory) return no_memory(m, error);
@@ -299,7 +299,7 @@ static struct merge *merge(const struct ht_raw_log *log, const struct live_block
     m->observer = observer;
     bool done = !find_streams(m, fork, error) && !merge_inherit(m, inherited, error) &&
                 !merge_run(m, progress, error);
-    // Holes look like chunks that were never begun, or like damage: only now is it known whether any was
+    // Holes read as chunks that were never begun, or as damage: only now is it known whether any was
     // read.
     if (!consumed_log_check(log, error) && done) return m;
     give_up(m);

@@ -52,11 +52,11 @@ struct merge {
     uint64_t wait_limit_stamps;
     uint64_t last_sample_ns;
     struct sample_line samples;
-    uint64_t horizon;         // no record beyond it is looked at; UINT64_MAX but in a growing log
+    uint64_t horizon;         // no record beyond it is read; UINT64_MAX except in a growing log
     uint64_t late_records;    // of a growing log: those that came when the others were beyond them
     uint64_t bytes_limit;     // merge_run returns when it has read so much
     uint64_t bytes_reported;  // of the progress
-    // Called at each fork record, if set. False ends the merge: whoever returned it knows why.
+    // Called at each fork record, if set. False ends the merge: the callee knows why.
     bool (*at_fork)(struct merge *m, uint64_t stamp);
     void *context;
     bool failed;
@@ -83,7 +83,7 @@ bool merge_live_blocks(struct merge *m, struct live_blocks *blocks);
 void merge_stop_growing(struct merge *m);
 // What is left to do when all is merged; the threads are the caller's.
 void merge_results(struct merge *m, struct merge_result *result);
-// Frees the merge, but for its threads.
+// Frees the merge, except its threads.
 void merge_end(struct merge *m);
 
 #endif

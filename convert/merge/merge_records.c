@@ -42,7 +42,7 @@ static void settle_wait(struct merge *m, struct input *input, bool forced) {
     input->waited = false;
 }
 
-// The block's address is taken: whoever held it was freed without our seeing it.
+// The block's address is taken: the free of the block that held it is not recorded.
 static void drop(struct merge *m, struct input *input, size_t place, uint64_t stamp) {
     heap_model_drop(&m->heap, place, input->thread, time_of(m, stamp));
 }

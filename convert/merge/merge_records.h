@@ -11,7 +11,7 @@ enum merge_applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER };
 enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                bool force);
 
-// A malloc or free of a small block without modifiers, while nobody waits or looks on: nearly all of a log.
+// A malloc or free of a small block without modifiers, while nobody waits or watches: nearly all of a log.
 // False: it is no such case, and nothing has been done.
 bool merge_apply_common(struct merge *m, const struct input *input, const struct ht_raw_record *record);
 

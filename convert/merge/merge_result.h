@@ -1,4 +1,4 @@
-// What a merge finds: its totals, and who is told of its way through the log.
+// What a merge finds: its totals, and the callback for its progress.
 #ifndef HEAPTAPE_MERGE_RESULT_H
 #define HEAPTAPE_MERGE_RESULT_H
 
@@ -20,8 +20,8 @@ struct merge_totals {
     uint64_t repairs, anomalies, foreign_frees, unfinished, failed_calls;
     uint64_t duration_ns;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
-    // Of all blocks, inherited ones too; and RssAnon less the program's own at the first sample, where the program
-    // may have had it from malloc before the recording began: else 0.
+    // Of all blocks, inherited ones too; and RssAnon less the program's own at the first sample, where the
+    // program may have had it from malloc before the recording began: else 0.
     uint64_t allocated_bytes, samples, heap_rss_first_bytes;
     bool began_late;  // not with the program: it may have had memory from malloc before
 };

@@ -2,8 +2,8 @@
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-// A program that has used more CPU time than this before its first call, and has not run on many threads since, ran
-// before its recording began. Starting up takes less.
+// A program that has used more CPU time than this before its first call, and has not run on many threads
+// since, ran before its recording began. Starting up takes less.
 static const uint64_t START_CPU_NS = 5000000;
 
 void sample_line_count(struct merge_totals *totals, const struct ht_sample *sample) {
@@ -29,7 +29,7 @@ void sample_line_end(struct sample_line *line) {
 }
 
 // How far from the last measurement to this one a sample between them is. What moved RssAnon mostly moved the
-// program's own memory where the two went the same way: then RssAnon tells when; else only time does.
+// program's own memory where the two went the same way: then RssAnon gives the moment; else only time does.
 static double progress(const struct ht_sample *from, const struct ht_sample *to, const struct ht_sample *at) {
     double own = (double)to->own_rss_bytes - (double)from->own_rss_bytes;
     double anon = (double)to->rss_anon_bytes - (double)from->rss_anon_bytes;

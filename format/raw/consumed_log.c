@@ -22,8 +22,8 @@ int consumed_log_check(const struct ht_raw_log *log, struct ht_error *error) {
 
 // The lock lies on the field that the follower writes its trace's path into. It is a read lock, because a
 // follower does not keep the log open for writing (its program would seem to be alive), and says by that what
-// a write lock would: whoever finds another's there goes. It belongs to the open file, so that it ends with
-// its process, however that ends.
+// a write lock would: a process that finds another's there ends. It belongs to the open file, so that it ends
+// with its process, however that ends.
 static const struct flock CONSUMER_FIELD = {.l_type = F_RDLCK,
                                             .l_whence = SEEK_SET,
                                             .l_start = HT_RAW_CONSUMER_OFFSET,
@@ -39,8 +39,8 @@ static bool is_followed(int fd) {
 }
 
 // Followers that begin at once take turns by another lock, which a follower has while it punches holes and
-// may be stopped with. Whoever does not get it within a second goes on without: at worst both refuse then. So
-// it is where that lock wants a file that is open for writing, as on network file systems.
+// may be stopped with. A process that does not get it within a second continues without: at worst both refuse
+// then. So it is where that lock wants a file that is open for writing, as on network file systems.
 static bool take_turn(int fd) {
     for (int tries = 0; tries < 100 && !is_followed(fd); tries++) {
         if (!flock(fd, LOCK_EX | LOCK_NB)) return true;

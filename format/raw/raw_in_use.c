@@ -10,7 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-// 1 or 0, or -1 where the process cannot be looked into.
+// 1 or 0, or -1 where the process cannot be read.
 static int look_into_process(const struct ht_raw_log *log) {
     char line[4096 + 256];
     struct stat status;
@@ -30,14 +30,14 @@ static int look_into_process(const struct ht_raw_log *log) {
 
 bool ht_raw_is_mapped(const struct ht_raw_log *log) { return look_into_process(log) > 0; }
 
-// One that cannot be looked into, and is there, has it mapped.
+// One that cannot be read, and exists, counts as having it mapped.
 static bool seems_mapped(const struct ht_raw_log *log) {
     int mapped = look_into_process(log);
     return mapped < 0 ? !kill((pid_t)log->header.pid, 0) || errno != ESRCH : mapped > 0;
 }
 
-// Whoever opens the file for writing while we hold the lease makes the kernel send us a signal: SIGIO, which
-// would end us, unless another is chosen. SIGURG is ignored by default, whichever thread it comes to.
+// When a process opens the file for writing while we hold the lease, the kernel sends us a signal: SIGIO,
+// which would end us, unless another is chosen. SIGURG is ignored by default, whichever thread it comes to.
 static bool take_lease(int fd) { return !fcntl(fd, F_SETSIG, SIGURG) && !fcntl(fd, F_SETLEASE, F_RDLCK); }
 
 bool ht_raw_in_use(const struct ht_raw_log *log) {

@@ -1,5 +1,5 @@
-// Reads a raw log: header, context, chunks, records (docs/reference/raw-log-format.md). Everything is checked; nothing
-// is trusted.
+// Reads a raw log: header, context, chunks, records (docs/reference/raw-log-format.md). Everything is
+// checked; nothing is trusted.
 #ifndef HEAPTAPE_RAW_READER_H
 #define HEAPTAPE_RAW_READER_H
 
@@ -48,13 +48,13 @@ struct ht_raw_record {
     uint64_t stamp;
     union {
         struct {
-            uint64_t address, size, count, alignment;  // count: 1 unless told; alignment: 0 unless told
+            uint64_t address, size, count, alignment;  // count: 1 unless given; alignment: 0 unless given
         };
         uint64_t word[4];  // a long record's words behind its stamp
     };
     uint32_t resident_before, resident_after;  // pages plus one; 0: unknown
     uint8_t op;                                // enum ht_raw_op, never a modifier
-    uint8_t function;                          // enum ht_function, 0 where op alone tells
+    uint8_t function;                          // enum ht_function, 0 where op has it
     uint8_t failed;                            // 0, HT_FAILED_NULL, HT_FAILED_RELEASED
     uint8_t long_kind, long_words;             // long_words: those in `word`
     bool common;                               // a call of malloc, calloc, realloc or free without modifiers

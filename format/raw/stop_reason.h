@@ -12,7 +12,7 @@ enum { HT_STOP_TEXT_BYTES = 192 };
 // The reason that the header gives, in words, or NULL where it gives none: the recording went on to the end.
 const char *ht_stop_words(const struct ht_raw_header *header, char text[HT_STOP_TEXT_BYTES]);
 
-// Ended against the user's will: worth a warning.
+// Ended against the user's will: needs a warning.
 bool ht_stopped_early(const struct ht_raw_header *header);
 
 #endif

@@ -107,7 +107,7 @@ static void count_tokens(const struct ht_event_arrays *arrays, uint32_t count[25
     for (unsigned i = 0; i < 256; i++) count[i] = part[0][i] + part[1][i] + part[2][i] + part[3][i];
 }
 
-// Reads the values of open tokens and the slots that no code tells: as many as the tokens ask for.
+// Reads the values of open tokens and the slots that no code has: as many as the tokens ask for.
 static const char *read_values(struct ht_event_arrays *arrays, struct ht_unpacker *unpacker,
                                const struct ht_columns *columns) {
     uint32_t count[256], codes = 0, sizes = 0, extras = 0, slots = 0, across = 0;

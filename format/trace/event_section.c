@@ -4,7 +4,7 @@ void ht_section_coder_init(struct ht_section_coder *coder) {
     for (unsigned op = 0; op < 256; op++) coder->shape[op] = ht_op_shape((uint8_t)op);
 }
 
-// The lengths of the columns that tell what codes leave open.
+// The lengths of the columns that have what codes leave open.
 struct explicit_values {
     uint32_t slots, across;
 };

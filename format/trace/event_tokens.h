@@ -3,7 +3,7 @@
 // A program does the same few things over and over: it allocates 24 bytes in the slot that it has just freed,
 // it frees what was born two births ago. Each such pattern of op, slot code, size and extra that is common in
 // a section becomes a token, and an event is the number of its token. The rare ones get open tokens, which
-// tell the op only; their values follow in columns of their own.
+// have the op only; their values follow in columns of their own.
 #ifndef HEAPTAPE_EVENT_TOKENS_H
 #define HEAPTAPE_EVENT_TOKENS_H
 
@@ -12,7 +12,7 @@
 #include "ops.h"
 #include "trace_layout.h"
 
-// All that an event is but for its thread, its time and an explicit slot.
+// All of an event except its thread, its time and an explicit slot.
 struct ht_event_pattern {
     uint64_t size, extra;
     uint64_t code_and_op;  // the code of its slot, and in the lowest byte the op
@@ -34,7 +34,7 @@ struct ht_tokenizer {
     // Open addressing: a pattern's number and one, 0 where there is none.
     uint32_t table[2 * HT_SECTION_ROWS_MAX];
     uint32_t entry[HT_SECTION_ROWS_MAX];  // each pattern's in the table
-    // The outcome: the first `whole` tokens tell everything, those behind them op and birth code.
+    // The outcome: the first `whole` tokens have everything, those behind them op and birth code.
     uint32_t tokens, whole;
     struct ht_event_pattern token[HT_TOKENS_MAX];
 };

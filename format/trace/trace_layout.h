@@ -97,8 +97,8 @@ struct ht_trace_footer {
 };
 static_assert(sizeof(struct ht_trace_footer) == 32, "trace footer");
 
-// Do the events up to this one account for such a slot, such a thread? Whoever makes a table of them asks, so
-// that a file of a few bytes does not ask for gigabytes. A converter takes new slots eight at a time.
+// Do the events up to this one account for such a slot, such a thread? Code that makes a table of them asks,
+// so that a file of a few bytes does not ask for gigabytes. A converter takes new slots eight at a time.
 static inline int ht_slot_is_due(uint32_t slot, uint64_t event) {
     return slot < HT_NUMBERS_FREE || (slot - HT_NUMBERS_FREE) / HT_SLOTS_PER_EVENT <= event;
 }

@@ -383,8 +383,8 @@ static uint64_t units_max_of(const struct ht_trace_reader *reader, size_t i) {
     return (uint64_t)INT64_MAX / reader->header.time_unit_ns;
 }
 
-// What is inherited comes before all else. Notes how far that goes. Returns the row of the section last decoded that
-// is inherited and comes later, for all that is known; UINT32_MAX: there is none.
+// What is inherited comes before all else. Notes how far that goes. Returns the row of the section last
+// decoded that is inherited and comes later, for all that is known; UINT32_MAX: there is none.
 static uint32_t late_inherited(struct ht_trace_reader *reader) {
     const struct ht_event_arrays *events = &reader->events;
     uint64_t first = reader->section.first_event;
@@ -407,7 +407,7 @@ static int decode_place(struct ht_trace_reader *reader, size_t i, struct ht_erro
     return wrong ? bad(reader, reader->places[i].offset, error, wrong) : 0;
 }
 
-// Whoever reads a part only has not met what comes before it. Returns 0 or -1 with error.
+// A reader of a part only has not met what comes before it. Returns 0 or -1 with error.
 static int find_inherited(struct ht_trace_reader *reader, size_t end, struct ht_error *error) {
     for (size_t i = 0; i < end; i++) {
         if (reader->places[i].kind != HT_SECTION_EVENTS) continue;

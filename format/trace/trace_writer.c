@@ -452,7 +452,7 @@ void ht_trace_abandon(struct ht_trace_writer *writer) {
 
 const char *ht_trace_partial_path(const struct ht_trace_writer *writer) { return writer->file.partial_path; }
 
-// ---- traces that are written for long, and by more than one process in turn ----
+// ---- traces that are written for long, by several processes one after another ----
 
 // A file that is there already may be one to go on with, or another process's. One that somebody else has put
 // there, or a second name of another file of ours, is neither.

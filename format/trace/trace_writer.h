@@ -1,4 +1,5 @@
-// Writes trace.bin (docs/reference/trace-format.md) beside its final name and puts it in place when it is complete.
+// Writes trace.bin (docs/reference/trace-format.md) beside its final name and puts it in place when it is
+// complete.
 #ifndef HEAPTAPE_TRACE_WRITER_H
 #define HEAPTAPE_TRACE_WRITER_H
 
@@ -20,7 +21,7 @@ int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_jso
 
 // One event or pseudo event; times must not decrease. Values that the op does not have are ignored. own_slot:
 // the object was allocated by this same thread (a hint that makes the file smaller, never wrong). Errors are
-// kept and told by ht_trace_finish.
+// kept and reported by ht_trace_finish.
 void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns,
                         uint32_t slot, bool own_slot, uint64_t size, uint64_t extra);
 void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample);

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 // Frees the blocks of one copy of the trace, in the order of their slots. live: a bit for each slot that
-// holds one once all has been replayed, as the launcher tells (replay_job.h).
+// holds one once all has been replayed, as the launcher asks (replay_job.h).
 void ht_left_blocks_free(const uint64_t *live, uint32_t slots, void **table);
 
 #endif

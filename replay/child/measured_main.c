@@ -1,5 +1,5 @@
-// The measured child: maps the form and the exchange that the launcher passes it, proves who serves its
-// calls, replays, answers in the exchange and ends. It calls no malloc of its own.
+// The measured child: maps the form and the exchange that the launcher passes it, proves which library has
+// its calls, replays, answers in the exchange and ends. It calls no malloc of its own.
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +39,7 @@
 
 struct measured {
     struct ht_server server;
-    void (*replaying)(bool yes);  // tells the null allocator whose calls come; NULL with all others
+    void (*replaying)(bool yes);  // reports to the null allocator whose calls come; NULL with all others
     struct ht_form *form;
     struct ht_exchange *exchange;
     struct ht_job job;  // as it was asked: what the allocator does to the exchange changes nothing of it
@@ -75,8 +75,8 @@ static void *shared_table(size_t bytes, struct ht_outcome *outcome) {
 }
 
 // The descriptor is not needed any more then, and nobody can write through it by mistake.
-// Ends with whoever started us, which ends with the launcher. Under a wrapper both may have ended before: then the
-// launcher's lock on the exchange is gone.
+// Ends with the process that started us, which ends with the launcher. Under a wrapper both may have ended
+// before: then the launcher's lock on the exchange is gone.
 static void end_with_launcher(const char *exchange_fd) {
     struct flock lock = {.l_type = F_WRLCK};
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -420,7 +420,7 @@ static void replay(struct measured *run) {
     take_figures(run);
 }
 
-// Whoever serves is described first; from then on the launcher knows the kind.
+// The loaded allocator is described first; from then on the launcher knows the kind.
 static void find_server(struct measured *run) {
     const struct ht_job *job = &run->job;
     const struct ht_allocator *likely = job->preloaded ? ht_allocator_named(job->kind) : ht_this_allocator;

@@ -1,5 +1,5 @@
 // The accounting pass: what usable memory the allocator gives for what is requested, and what it says of
-// itself along the trace. Each call is looked at before and after, so its time means nothing.
+// itself along the trace. Each call is inspected before and after, so its time means nothing.
 #ifndef HEAPTAPE_REPLAY_ACCOUNTING_H
 #define HEAPTAPE_REPLAY_ACCOUNTING_H
 

@@ -1,4 +1,4 @@
-// The loop that is measured. It runs to the next mark without looking at anything but the stream and the
+// The loop that is measured. It runs to the next mark without reading anything but the stream and the
 // slot table, so that what the null replayer costs is small and the same for every allocator.
 #include "replay_engine.h"
 
@@ -63,7 +63,7 @@ static __attribute__((noinline)) void touch_block(const struct ht_lane *lane, ch
 
 // calloc's memory is zero already, and programs rely on large blocks staying untouched: of those only pages
 // known to have been resident are written, unless everything is asked for. Smaller ones are used (of those
-// from 16 KiB on that were looked at in nine programs, all pages were resident).
+// from 16 KiB on that were sampled in nine programs, all pages were resident).
 static void touch_zeroed(const struct ht_lane *lane, char *block, uint64_t size, uint64_t pages) {
     if (lane->touch == HT_TOUCH_RECORDED) {
         if (pages == HT_PAGES_BY_RULE && size >= HT_CALLOC_LEFT_BYTES) return;
@@ -73,7 +73,7 @@ static void touch_zeroed(const struct ht_lane *lane, char *block, uint64_t size,
     }
 }
 
-// A program that frees a block has often just looked at it for the last time. Blocks of up to a page are gone
+// A program that frees a block has often just read it for the last time. Blocks of up to a page are gone
 // through line by line, larger ones page by page.
 static __attribute__((noinline)) void touch_freed(const struct ht_lane *lane, char *block, uint64_t bytes) {
     enum { LINE_BYTES = 64 };
@@ -197,8 +197,8 @@ ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
     STAMP(after);
 }
 
-// What the program wrote long after the allocation: the trace knows of pages, so whoever asked for anything
-// else has had it already.
+// What the program wrote long after the allocation: the trace knows of pages, so a user who asked for
+// anything else has had it already.
 static void touch_later(const struct ht_lane *lane, char *block, uint64_t size, uint64_t from,
                         uint64_t until) {
     // After a call that failed the slot may hold a smaller block; the run is void anyway.

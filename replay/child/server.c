@@ -11,7 +11,7 @@ static const void *object_of(void *address) {
     return address && dladdr(address, &found) ? found.dli_fbase : NULL;
 }
 
-// The function of this name, if it comes from the object that serves malloc.
+// The function of this name, if it comes from the object that has malloc.
 static void *of_server(const char *name) {
     void *function = dlsym(RTLD_DEFAULT, name);
     return function && object_of(function) == object_of((void *)HT_CALL_MALLOC) ? function : NULL;

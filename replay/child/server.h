@@ -1,10 +1,10 @@
-// Who serves malloc in this process, and of which kind it is.
+// Which object has malloc in this process, and of which kind it is.
 #ifndef HEAPTAPE_SERVER_H
 #define HEAPTAPE_SERVER_H
 
 #include "allocator.h"
 
-// Looks for the likely kind, if it is not NULL, and for all others if any may be it. To look for a name that is
+// Tries the likely kind, if it is not NULL, and for all others if any may be it. To search a name that is
 // not there may allocate.
 struct ht_server ht_server_find(const struct ht_allocator *likely, bool any);
 

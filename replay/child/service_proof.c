@@ -93,7 +93,7 @@ static int is_asked_for(struct dl_phdr_info *info, size_t size, void *context) {
     return 1;
 }
 
-// Whether the library asked for has this function itself, which dlsym looks for in what it needs, too.
+// Whether the chosen library has this function itself: dlsym searches the libraries that it needs, too.
 static bool has_own(const struct ht_job *job, const char *path, const char *name) {
     Dl_info found = {0};
     void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD), *function = library ? dlsym(library, name) : NULL;
@@ -101,7 +101,7 @@ static bool has_own(const struct ht_job *job, const char *path, const char *name
            is_file(found.dli_fname, job->expected_device, job->expected_inode);
 }
 
-// Nothing is measured here any more, so that these look-ups may allocate.
+// Nothing is measured here any more, so that these searches may allocate.
 static void say_who_serves(const struct ht_job *job, const struct ht_allocator *kind, const char *name,
                            const char *path, char *text, size_t room) {
     struct object_search asked_for = {.job = job};

@@ -143,7 +143,7 @@ static int add_library(struct ht_choices *choices, const char *name, const char 
     return 0;
 }
 
-// Adds a KNOB=VALUE to the choice that was added last; its name says so, unless it has one of its own.
+// Adds a KNOB=VALUE to the choice that was added last; its name gets it, unless it has one of its own.
 static int add_knob(struct ht_choices *choices, const char *given, struct ht_error *error) {
     struct ht_choice *choice = &choices->list[choices->count - 1];
     const struct ht_knob *knob = ht_knob_named(choice->knobs.kind, given);
@@ -237,8 +237,8 @@ static int add_one(struct ht_choices *choices, char *spec, struct ht_error *erro
     return add_what(choices, spec, equals + 1, error);
 }
 
-// What follows an allocator's knobs is one more of them if it looks like one: no label is meant where what it
-// would stand for is neither built nor a path nor under a loader.
+// What follows an allocator's knobs is one more of them if it has the form of one: no label is meant where
+// what it would stand for is neither built nor a path nor under a loader.
 static bool is_knob(const struct ht_choices *choices, const char *part) {
     char executable[4096];
     const struct ht_choice *last = choices->count ? &choices->list[choices->count - 1] : NULL;

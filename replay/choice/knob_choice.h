@@ -27,15 +27,16 @@ struct ht_knob_choices {
     char variables[HT_KNOB_CHOICES_MAX][HT_KNOB_VARIABLE_BYTES];  // of the environment, as NAME=value
 };
 
-// The knob whose name text, a KNOB=VALUE, begins with: its own name, or one that the environment has for it. NULL: there
-// is none.
+// The knob whose name text, a KNOB=VALUE, begins with: its own name, or one that the environment has for it.
+// NULL: there is none.
 const struct ht_knob *ht_knob_named(const struct ht_allocator *kind, const char *text);
 
 // As the environment has it: MIMALLOC_PURGE_DELAY, glibc.malloc.arena_max.
 const char *ht_knob_full_name(const struct ht_allocator *kind, const struct ht_knob *knob,
                               char text[HT_KNOB_NAME_BYTES]);
 
-// What was meant by a name that the kind does not know, as KIND:KNOB: one of its own but for a slip, or another kind's.
+// What was meant by a name that the kind does not know, as KIND:KNOB: one of its own but for a slip, or
+// another kind's.
 bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant[HT_KNOB_NAME_BYTES]);
 
 // Adds a KNOB=VALUE. What the environment has already in a variable of several knobs stays, before ours.
@@ -43,8 +44,8 @@ bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant
 bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
                          char problem[HT_KNOB_PROBLEM_BYTES]);
 
-// Whether what the allocator of that version told of its knobs, in the order of its kind's table, is what was
-// asked for.
+// Whether what the allocator of that version reported of its knobs, in the order of its kind's table, is what
+// was asked for.
 bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *version,
                             const struct ht_knob_report *reports, char problem[HT_KNOB_PROBLEM_BYTES]);
 

@@ -7,7 +7,7 @@
 
 struct ht_other_libc {
     char loader[4096];       // empty: the child is started as any program
-    char folders[3 * 4096];  // for the loader to look for libraries in, with colons between
+    char folders[3 * 4096];  // where the loader searches libraries, with colons between
     uint64_t device, inode;  // of its libc.so.6
 };
 

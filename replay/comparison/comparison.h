@@ -67,7 +67,7 @@ struct ht_estimate ht_compare_pair(const struct ht_comparison *comparison, enum 
 bool ht_compare(const struct ht_measurements *measurements, struct ht_comparison *comparison);
 void ht_comparison_free(struct ht_comparison *comparison);
 
-// The allocator that served the recorded program, if it was replayed: its index, or -1.
+// The allocator of the recorded program, if it was replayed: its index, or -1.
 int ht_comparison_recorded(const struct ht_comparison *comparison);
 
 #endif

@@ -16,8 +16,8 @@ enum ht_condition_state {
 // By the interval that verdicts go by.
 enum ht_condition_state ht_fail_if_state(const struct ht_condition *condition,
                                          const struct ht_interval *widened);
-// About how many more rounds would decide it, as intervals shrink with the root of the rounds. NaN if there is
-// no telling, INFINITY where the estimate is the limit itself.
+// About how many more rounds would decide it, as intervals shrink with the root of the rounds. NaN if there
+// is no estimate, INFINITY where the estimate is the limit itself.
 double ht_fail_if_more_rounds(const struct ht_condition *condition, const struct ht_interval *widened);
 // Whether a condition of that figure is neither shown to be met nor shown not to be.
 bool ht_fail_if_open(const struct ht_conditions *conditions, int figure, const struct ht_interval *widened);

@@ -17,7 +17,7 @@ struct ht_failing_runs {
 enum { HT_FAILING_ROUNDS_MAX = 2 };
 
 // A pass has ended; problem: what went wrong, or NULL. Returns true if this is what makes it be given up,
-// which is to be told once.
+// which is reported once.
 bool ht_failing_runs_note(struct ht_failing_runs *failing, uint32_t round, const char *problem);
 
 static inline bool ht_failing_runs_given_up(const struct ht_failing_runs *failing) {

@@ -80,7 +80,7 @@ static void bootstrap(const double *sorted, double confidence, struct ht_interva
 }
 
 // Even the range from the least to the greatest of so few holds the median less often than 95 % of the time,
-// so that no resampling could be honest. The median lies inside but for rounding.
+// so that no resampling could be honest. The median lies inside except for rounding.
 static void student(const double *ratios, struct ht_interval *interval) {
     double mean = 0, squares = 0, count = (double)interval->count;
     for (size_t i = 0; i < interval->count; i++) mean += log(ratios[i]) / count;

@@ -1,6 +1,6 @@
 // Estimates with honest intervals: the median of paired ratios, its interval, and what that says. The Python
-// package does the same sums with the same random numbers (analysis/heaptape/results/comparison.py); a test holds the
-// two against each other.
+// package does the same sums with the same random numbers (analysis/heaptape/results/comparison.py); a test
+// holds the two against each other.
 #ifndef HEAPTAPE_RATIO_INTERVAL_H
 #define HEAPTAPE_RATIO_INTERVAL_H
 
@@ -16,7 +16,7 @@ enum ht_verdict {
 };
 
 struct ht_interval {
-    double estimate, low, high;  // NaN where there is nothing to tell it from
+    double estimate, low, high;  // NaN where there is nothing to compare with
     size_t count;
 };
 
@@ -39,7 +39,7 @@ struct ht_interval ht_widened(const struct ht_interval *ratio, const struct ht_i
 enum ht_verdict ht_verdict(const struct ht_interval *widened);
 
 // About how many more rounds would resolve it, as intervals shrink with the root of the rounds: the cheaper
-// of an interval that clears equality and one that fits within 1 % of it. NaN if there is no telling.
+// of an interval that clears equality and one that fits within 1 % of it. NaN if it is unknown.
 double ht_more_rounds(const struct ht_interval *widened);
 
 // Nobody waits for more rounds than these, and a larger estimate is not reliable.

@@ -1,6 +1,7 @@
 // The names under which the measured child calls the allocator. They are the C names, so that the dynamic
-// linker decides who serves them, by the same path for every allocator. Only a sanitized build differs: there
-// the sanitizer owns those names, so the null allocator (the only one built then) is called by its own.
+// linker decides which library they reach, by the same path for every allocator. Only a sanitized build
+// differs: there the sanitizer owns those names, so the null allocator (the only one built then) is called by
+// its own.
 #ifndef HEAPTAPE_ALLOCATOR_CALLS_H
 #define HEAPTAPE_ALLOCATOR_CALLS_H
 

@@ -41,7 +41,7 @@ static inline unsigned ht_size_class(uint64_t bytes) {
     return bytes < 2 ? 0 : 64 - (unsigned)__builtin_clzll(bytes - 1);
 }
 
-// What became of the knobs of the allocator's kind, in the order of its table (allocators/allocator.h).
+// The states of the knobs of the allocator's kind, in the order of its table (allocators/allocator.h).
 enum { HT_KNOBS_MAX = 40, HT_KNOB_BYTES = 48 };
 struct ht_knob_report {
     uint32_t state;  // enum ht_knob_state

@@ -43,7 +43,7 @@ enum ht_wide {
     HT_WIDE_TOUCH  // no call: pages of the slot's block are touched (the first; then the one behind the last)
 };
 
-// Where a pass stops and looks. Each pass stops at marks of some kinds and runs over the others.
+// Where a pass stops to measure. Each pass stops at marks of some kinds and runs over the others.
 enum ht_mark {
     HT_MARK_END,    // of the segment
     HT_MARK_TIMED,  // the op that follows is to be timed; arg: number of the reading
@@ -69,7 +69,7 @@ static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the lo
 #define HT_PAGES_BY_RULE     UINT64_MAX
 #define HT_DEPENDENCY_NUMBER (UINT32_MAX >> 1)  // dependencies of a slot are numbered modulo this and one
 
-// A thread tells its place in trace time before any op that is this much later than the place it told last.
+// A thread gives its place in trace time before any op that is this much later than the place it gave last.
 // The window between threads must not be smaller (see replay_window.c).
 #define HT_TIME_STEP_NS 100000ull
 
@@ -107,8 +107,9 @@ struct ht_form {
     uint32_t samples, readings;
     uint32_t streamed;               // 1: segments come while the child runs, and for what follows
     _Atomic uint32_t segments_left;  // a futex: how many segments have been left by all their readers
-    _Atomic uint32_t filling;  // a futex: 1: whoever finds no segment waits until the pool is full again
-    _Atomic uint32_t broken;   // 1: the trace can't be decoded again, nothing more comes
+    _Atomic uint32_t
+        filling;              // a futex: 1: a thread that finds no segment waits until the pool is full again
+    _Atomic uint32_t broken;  // 1: the trace can't be decoded again, nothing more comes
     uint32_t zero;
     _Atomic uint64_t complete_ns;  // every op before this trace time is in a segment that has been linked
 };

@@ -14,7 +14,7 @@
 #define HT_CLOCK_HELD "HEAPTAPE_CLOCK=held"
 
 enum ht_pass {
-    HT_PASS_DESCRIBE = 1,  // prove who serves, report its version, replay nothing
+    HT_PASS_DESCRIBE = 1,  // prove which allocator is loaded, report its version, replay nothing
     HT_PASS_FLAT,          // total CPU time
     HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch; latencies
     HT_PASS_MEMORY,        // RSS at the sample points
@@ -56,7 +56,7 @@ struct ht_job {
     uint32_t warm_of_2_32;  // with HT_TOUCH_FREE_RECORDED: how many freed blocks of 2^32 are read
     uint32_t zero;
     uint32_t virtual_time;   // 1: the allocator sees trace time
-    uint32_t preloaded;      // 1: expect the object of expected_device and expected_inode to serve
+    uint32_t preloaded;      // 1: expect malloc in the object of expected_device and expected_inode
     uint32_t scale;          // copies of the trace that run side by side; 0 as 1
     uint32_t repeats;        // of the flat pass of a held form: how often the trace is replayed; 0 as 1
     int32_t syscall_socket;  // of the accounting pass: where the filter's listener goes; -1: no filter
@@ -85,7 +85,7 @@ struct ht_outcome {
     char path[512];
     char build_id[80];
     char version[128];
-    char kind[HT_KIND_BYTES];  // name of the kind of allocator that serves, empty if unknown
+    char kind[HT_KIND_BYTES];  // name of the loaded allocator's kind, empty if unknown
     uint64_t cpu_ns;        // of the replay threads, from first to last op, without waiting; of all repeats
     uint64_t first_cpu_ns;  // the same of the first repeat alone
     uint64_t wait_ns;       // real time that threads spent waiting for each other
@@ -112,8 +112,9 @@ struct ht_exchange {
     struct ht_child_figures figures;
     struct ht_verify_findings findings;
 };
-// uint64_t rss_bytes[samples], untouched_bytes[samples], then struct ht_reading[readings], then uint64_t live[slots / 64 + 1]: a bit
-// for each slot that holds a block when all has been replayed, set by the launcher.
+// uint64_t rss_bytes[samples], untouched_bytes[samples], then struct ht_reading[readings], then uint64_t
+// live[slots / 64 + 1]: a bit for each slot that holds a block when all has been replayed, set by the
+// launcher.
 #define HT_EXCHANGE_RSS_OFFSET (128u << 10)
 static_assert(sizeof(struct ht_exchange) <= HT_EXCHANGE_RSS_OFFSET, "the exchange fits before the samples");
 

@@ -1,5 +1,5 @@
 // What verification finds: written by the measured child into the exchange the moment it is found, so that it
-// is there even where the allocator crashes afterwards; told by the launcher.
+// is there even where the allocator crashes afterwards; reported by the launcher.
 #ifndef HEAPTAPE_VERIFY_FINDINGS_H
 #define HEAPTAPE_VERIFY_FINDINGS_H
 
@@ -41,7 +41,7 @@ struct ht_verify_findings {
     _Atomic uint64_t violations;  // of all kinds
     _Atomic uint64_t known;       // not among them: explained by a known fault of the allocator
     struct ht_violation first[HT_VIOLATIONS_REPORTED];
-    uint32_t usable_unknown;  // 1: the object that serves has no malloc_usable_size
+    uint32_t usable_unknown;  // 1: the allocator has no malloc_usable_size
     uint64_t blocks_checked;  // at free, realloc and the end
 };
 

@@ -185,7 +185,7 @@ static void timed_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     struct ht_latencies latencies = {0};
     if (!run->failed) {
         run->failed = !run_child(x, turn, run->problem, sizeof run->problem);
-        if (run->failed) run->flat = x->channel.exchange->outcome;  // whose failures are told
+        if (run->failed) run->flat = x->channel.exchange->outcome;  // whose failures are reported
         else ht_timed_readings_sum(x->built, x->channel.readings, &x->channel.exchange->outcome, &run->timed);
     }
     if (!run->failed && ht_figures_of_timed(x, turn, &latencies)) run->latencies = &latencies;
@@ -247,11 +247,11 @@ static void note_warm_up(struct ht_experiment *x, const struct ht_turn *turn) {
     if (!x->fastest_cpu_ns || outcome->cpu_ns < x->fastest_cpu_ns) x->fastest_cpu_ns = outcome->cpu_ns;
 }
 
-// What fails here fails again in the first round, and is told there.
+// What fails here fails again in the first round, and is reported there.
 static void warm_up_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     char problem[512];
     const char *wrap = x->channel.wrap;
-    x->channel.wrap = NULL;  // whoever counts or profiles wants the runs that count
+    x->channel.wrap = NULL;  // who counts or profiles wants the runs that count
     bool done = run_child(x, turn, problem, sizeof problem);
     if (done && turn->pass == HT_PASS_FLAT) note_warm_up(x, turn);
     if (done) ht_figure_passes(x, choice_of(x, turn->who));

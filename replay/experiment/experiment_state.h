@@ -21,7 +21,7 @@
 struct ht_round_run {
     struct ht_outcome flat;  // of one repeat
     struct ht_timed_readings timed;
-    const struct ht_latencies *latencies;  // NULL but while the timed turn is being told
+    const struct ht_latencies *latencies;  // NULL except while the timed turn is reported
     bool failed;
     char problem[512];
     double load;

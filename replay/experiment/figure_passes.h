@@ -8,7 +8,7 @@ struct ht_choice_figures *ht_choice_figures_of(struct ht_experiment *experiment,
                                                const struct ht_choice *choice);
 
 // What a turn that has just run shows besides time and RSS: of the flat and the memory pass into its cell, of
-// the timed pass into latencies, and, but for the control's, added to those of its choice. False: there is no
+// the timed pass into latencies, and, except the control's, added to those of its choice. False: there is no
 // memory for them.
 void ht_figures_of_flat(struct ht_experiment *experiment, const struct ht_turn *turn);
 bool ht_figures_of_timed(struct ht_experiment *experiment, const struct ht_turn *turn,
@@ -17,7 +17,7 @@ bool ht_figures_of_timed(struct ht_experiment *experiment, const struct ht_turn 
 bool ht_figures_of_memory(struct ht_experiment *experiment, const struct ht_turn *turn);
 
 // Runs the untimed accounting pass of this choice, the first time that it is asked to; the null replayer's
-// must come first. What goes wrong is told with the figures, and is no failed run.
+// must come first. What goes wrong is reported with the figures, and is no failed run.
 void ht_figure_passes(struct ht_experiment *experiment, const struct ht_choice *choice);
 
 #endif

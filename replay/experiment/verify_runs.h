@@ -4,7 +4,7 @@
 
 #include "experiment_state.h"
 
-// Tells on stderr what is wrong, and keeps a result of each. Returns how many allocators did not pass.
+// Prints on stderr what is wrong, and keeps a result of each. Returns how many allocators did not pass.
 size_t ht_verify_all(struct ht_experiment *experiment);
 
 #endif

@@ -12,7 +12,7 @@ struct ht_accounting_figures {
     int64_t *slop_bytes;             // by sample of RSS
     uint64_t *untouched_bytes;       // likewise: of what is usable, what the replay did not write to
     // Usable less requested, of what is live: where most is live, on average over trace time, at the end.
-    // NaN where the allocator doesn't tell what is usable.
+    // NaN where the allocator doesn't report what is usable.
     double slop_peak_bytes, slop_mean_bytes, slop_end_bytes;
 };
 

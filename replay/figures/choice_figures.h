@@ -8,7 +8,7 @@
 
 struct ht_choice_figures {
     bool tried;                     // the accounting pass has been run
-    char problem[256];              // what became of it, or empty
+    char problem[256];              // why it failed, or empty
     struct ht_latencies latencies;  // of all rounds
     struct ht_accounting_figures accounting;
     bool syscalls_counted;

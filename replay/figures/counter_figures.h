@@ -19,7 +19,7 @@ extern const char *const ht_perf_names[HT_PERF_EVENTS];
 const char *ht_perf_refusal_text(uint32_t refusal);
 
 // null: the null replayer's of the same round, or NULL for its own. Its counts are taken off those of the
-// processor, because they are the harness's work; those of the scheduler are told as they are.
+// processor, because they are the harness's work; those of the scheduler are reported as they are.
 void ht_counter_figures(const struct ht_child_figures *child, const struct ht_child_figures *null,
                         struct ht_counter_figures *figures);
 

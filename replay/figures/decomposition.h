@@ -8,7 +8,7 @@
 #include "run_figures.h"
 
 // Bytes, NaN where not known. rss = requested + internal - untouched + other, without internal where that is
-// not known. Any difference can be less than 0, and is told so.
+// not known. Any difference can be less than 0, and is reported so.
 struct ht_decomposition_part {
     double rss_bytes;
     double requested_bytes;  // of what is live

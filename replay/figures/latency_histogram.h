@@ -1,5 +1,5 @@
-// Counts of durations in buckets whose width grows with the duration, in the manner of HdrHistogram: eight
-// significant bits, so that a value is told within 0.4 %, whatever its size and however many are counted.
+// Counts of durations in buckets whose width grows with the duration, as in HdrHistogram: eight
+// significant bits, so that a value is known within 0.4 %, whatever its size and however many are counted.
 #ifndef HEAPTAPE_LATENCY_HISTOGRAM_H
 #define HEAPTAPE_LATENCY_HISTOGRAM_H
 

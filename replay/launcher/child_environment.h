@@ -15,9 +15,9 @@ struct ht_child_environment {
 };
 
 // Ours without preloads, which would trace or replace what is measured, plus padding of random length,
-// because that length moves the stack, and with it the caches' luck. run: the number of this run, told to a
+// because that length moves the stack, and with it the caches' luck. run: the number of this run, given to a
 // command that wraps the child together with the allocator and the pass; 0: there is no such command, and
-// nothing is told.
+// nothing is given.
 void ht_child_environment_make(struct ht_child_environment *environment, const struct ht_choice *choice,
                                const struct ht_job *job, uint64_t run, struct ht_random *random);
 

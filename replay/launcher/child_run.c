@@ -34,7 +34,8 @@ static void on_signal(int number) {
 
 bool ht_child_interrupted(void) { return interrupted; }
 
-// What is ignored stays ignored: nohup, say. But where SIGCHLD is ignored, the kernel keeps no exit status of a child.
+// What is ignored stays ignored: nohup, say. But where SIGCHLD is ignored, the kernel keeps no exit status of
+// a child.
 void ht_child_catch_signals(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     signal(SIGCHLD, SIG_DFL);
@@ -57,8 +58,8 @@ static int failed_channel(struct ht_child_channel *channel, struct ht_error *err
     return -1;
 }
 
-// Children write there, but its size is for nobody to change. The lock is this process's, and ends with it: a child that a
-// wrapper starts late finds out by that (measured_main.c).
+// Children write there, but its size is for nobody to change. The lock is this process's, and ends with it: a
+// child that a wrapper starts late finds out by that (measured_main.c).
 static bool share(struct ht_child_channel *channel) {
     channel->exchange_fd = memfd_create("heaptape-exchange", MFD_ALLOW_SEALING);
     if (channel->exchange_fd < 0 || ftruncate(channel->exchange_fd, (off_t)channel->exchange_bytes) ||
@@ -101,7 +102,7 @@ void ht_child_channel_close(struct ht_child_channel *channel) {
     channel->exchange_fd = -1;
 }
 
-// Whoever runs out of memory first should be the child, not the launcher with the results of hours.
+// The first to run out of memory should be the child, not the launcher with the results of hours.
 static void offer_to_oom_killer(void) {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd < 0) return;
@@ -110,8 +111,9 @@ static void offer_to_oom_killer(void) {
     close(fd);
 }
 
-// Whatever we inherited: wrappers, allocators and the cycle counter's trap rely on theirs. Ctrl-C and a hangup
-// go to all of the terminal's foreground group, but how a run ends is the launcher's to say, who kills it.
+// Whatever we inherited: wrappers, allocators and the cycle counter's trap rely on theirs. Ctrl-C and a
+// hangup go to all of the terminal's foreground group, but how a run ends is the launcher's to say, who kills
+// it.
 static void set_signals(void) {
     sigset_t none;
     for (int number = 1; number < NSIG; number++) signal(number, SIG_DFL);
@@ -192,7 +194,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     fix_addresses((enum ht_pass)channel->exchange->job.pass, choice);
     disable_huge_pages(channel);
     if (channel->callgrind_path) {
-        // What valgrind says goes nowhere: its parent tells how it ended.
+        // What valgrind prints is dropped: its parent reports how it ended.
         snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
         const char *const words[] = {"valgrind",
                                      "-q",
@@ -258,7 +260,7 @@ static bool run_to_end(struct ht_child_channel *channel, const struct ht_choice 
     child_pid = child;
     if (interrupted) kill(child, SIGKILL);  // the signal may have come before child_pid was set
     struct ht_child_watch watch = channel->watch;
-    // Whoever wraps it may have nothing to do itself, and recorded pauses are meant to be waited for.
+    // A wrapper may have nothing to do itself, and recorded pauses are meant to be waited for.
     watch.may_idle = wrapped || job->real_ns_per_trace_ns > 0;
     bool by_itself = ht_child_await(child, &watch, status, problem, problem_room);
     child_pid = 0;
@@ -291,7 +293,7 @@ static struct ht_job ask(struct ht_child_channel *channel, const struct ht_choic
     return asked;
 }
 
-// Copies what the child left and looks at it. What becomes of an answer that can't be right is in problem.
+// Copies what the child left and checks it. problem says what is wrong with an answer that can't be right.
 static bool take_answer(struct ht_child_channel *channel, const struct ht_job *asked, char *problem,
                         size_t room) {
     memcpy(channel->exchange, channel->shared, channel->answer_bytes);

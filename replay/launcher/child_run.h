@@ -18,7 +18,7 @@ struct ht_child_channel {
     const struct ht_built_form *built;  // NULL while only describing
     int exchange_fd;
     uint64_t exchange_bytes, answer_bytes;  // the answer comes first; what follows is the launcher's
-    struct ht_exchange *shared;             // children write it as they please: only ht_child_run looks there
+    struct ht_exchange *shared;             // children write it as they please: only ht_child_run reads them
     struct ht_exchange *exchange;
     const uint64_t *rss_bytes;          // the samples of the last memory pass
     const uint64_t *untouched_bytes;    // of the last accounting pass, by sample
@@ -40,7 +40,7 @@ void ht_child_channel_close(struct ht_child_channel *channel);
 
 // Runs choice's executable on the job, on one processor where cpu is not -1, with a random amount of padding
 // in its environment. Returns true if the child replayed everything; the outcome is in the channel's
-// exchange. Otherwise problem is one line saying what became of it.
+// exchange. Otherwise problem is one line with the reason.
 bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choice, const struct ht_job *job,
                   int cpu, struct ht_random *random, char *problem, size_t problem_room);
 
@@ -48,7 +48,7 @@ bool ht_child_run(struct ht_child_channel *channel, const struct ht_choice *choi
 bool ht_child_interrupted(void);
 // From now on these signals are noticed, not obeyed.
 void ht_child_catch_signals(void);
-// Ends this process by the signal that was noticed, so that whoever started it sees that. Returns if none
+// Ends this process by the signal that was noticed, so that its parent sees that. Returns if none
 // was.
 void ht_child_end_as_interrupted(void);
 

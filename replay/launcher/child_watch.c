@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Often enough for whoever looks on, too seldom to disturb who is measured.
+// Often enough for a watching user, too seldom to disturb the measured child.
 enum { POLL_MS = 200, IDLE_SECONDS_MAX = 60, IDLE_POLLS_MAX = IDLE_SECONDS_MAX * 1000 / POLL_MS };
 
 struct polled_child {

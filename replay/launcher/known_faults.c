@@ -20,7 +20,7 @@ struct ht_known_alignments ht_known_alignments_of(const struct ht_choice *choice
     struct ht_known_alignments known = {0};
     if (!fault) return known;
     known = (struct ht_known_alignments){fault->alignment_lowest, fault->alignment_highest};
-    // Several ranges of one version would be told as one that holds them all.
+    // Several ranges of one version would be reported as one that holds them all.
     while ((fault = next_fault(choice, fault))) {
         if (fault->alignment_lowest < known.lowest) known.lowest = fault->alignment_lowest;
         if (fault->alignment_highest > known.highest) known.highest = fault->alignment_highest;

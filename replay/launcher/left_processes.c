@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// Whoever starts new ones faster than they can be ended is given up.
+// A process that starts new ones faster than they can be ended is given up.
 enum { POLLS_MAX = 2000, POLL_NS = 1000000 };
 
 bool ht_left_processes_adopt(void) {

@@ -99,7 +99,7 @@ static void *run(void *argument) {
     for (;;) {
         struct pollfd waiting = {.fd = listener, .events = POLLIN};
         int ready = poll(&waiting, 1, POLL_MS);
-        // Before Linux 5.9 a listener does not tell that nobody is left.
+        // Before Linux 5.9 a listener does not report that nobody is left.
         if (ready == 0 && atomic_load(&counter->ended)) break;
         if (ready <= 0) continue;
         if (!(waiting.revents & POLLIN) || !answer(counter, listener, deadline_ns)) break;

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-// Counters since some time in the past; NaN where the machine does not tell.
+// Counters since some time in the past; NaN where the machine does not report it.
 struct ht_activity {
     double wall_s;
     double busy_s;       // processor time of all processes and of the kernel

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 // The least of: what the machine has available, what our control groups (version 1 or 2, and all above them)
-// leave of their limits, and RLIMIT_AS. UINT64_MAX if none of it can be told.
+// leave of their limits, and RLIMIT_AS. UINT64_MAX if none of it is known.
 uint64_t ht_memory_available_bytes(void);
 
 #endif

@@ -1,4 +1,4 @@
-// How many processes the kernel has killed for want of memory, to tell whether it killed ours.
+// How many processes the kernel has killed for want of memory, to see whether it killed ours.
 #ifndef HEAPTAPE_OOM_KILLS_H
 #define HEAPTAPE_OOM_KILLS_H
 

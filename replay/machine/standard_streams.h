@@ -3,7 +3,7 @@
 #define HEAPTAPE_STANDARD_STREAMS_H
 
 // Occupies standard input, output and error where they are closed: what is opened first would get their
-// numbers, and what is printed would go into it. Printing there still fails, and is told as such.
+// numbers, and what is printed would go into it. Printing there still fails, and is reported as such.
 void ht_standard_streams_occupy(void);
 
 #endif

@@ -53,7 +53,7 @@ struct ht_built_form {
     uint64_t live_peak_bytes;
     uint64_t touched_peak_bytes;  // the same of the bytes that touch=recorded makes resident, at least
     uint32_t side_by_side;  // copies that the child runs, each on threads of its own: 1 where the form's one
-                            // stream holds all of them. What is told here is of all copies together
+                            // stream holds all of them. The figures here are of all copies together
     uint64_t *live_slots;   // a bit for each slot that holds a block when all has been replayed
     struct ht_form_state *state;  // for decoding it again
 };

@@ -14,7 +14,7 @@ struct ht_birth {
 struct ht_births {
     const struct ht_form_state *form;
     size_t residency_at, steps_at;  // in the facts: what has not been taken
-    uint64_t next_event;            // the first event of which they tell; UINT64_MAX: none
+    uint64_t next_event;            // the first event that they describe; UINT64_MAX: none
 };
 
 void ht_births_init(struct ht_births *births, const struct ht_form_state *form);

@@ -66,7 +66,7 @@ static int keep_live_slots(struct ht_form_state *form) {
     return 0;
 }
 
-// Copies that run side by side share one form: what is told of it is of one copy so far.
+// Copies that run side by side share one form: its figures are of one copy so far.
 static void tell_all_copies(struct ht_built_form *built, uint32_t copies) {
     for (int i = 0; i < HT_FUNCTIONS; i++) built->calls[i] *= copies;
     for (uint32_t i = 0; i < built->form->samples; i++) built->points[i].live_bytes *= copies;

@@ -1,4 +1,4 @@
-// Decodes a trace, once, into the replay form (replay_form.h), and tells what else the launcher must know.
+// Decodes a trace, once, into the replay form (replay_form.h), and finds what else the launcher must know.
 #ifndef HEAPTAPE_FORM_BUILDER_H
 #define HEAPTAPE_FORM_BUILDER_H
 

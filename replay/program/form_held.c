@@ -1,5 +1,5 @@
 // A form that is held: all of it in a memfd that grows, segment by segment, up to a limit. Beyond that
-// nothing is kept, and the form will have to be streamed; what is told of the trace is complete all the same.
+// nothing is kept, and the form will have to be streamed; the figures of the trace are complete all the same.
 #include "form_held.h"
 
 #include <errno.h>

@@ -11,7 +11,7 @@ struct lookup {
     struct ht_looked_up *calls;
     size_t count;
     uint64_t *passed;  // by stream: its calls so far
-    uint64_t *wanted;  // by stream: its next call that is looked for, or UINT64_MAX
+    uint64_t *wanted;  // by stream: its next call that is searched, or UINT64_MAX
 };
 
 static void set_wanted(struct lookup *lookup, uint32_t stream) {
@@ -71,7 +71,7 @@ int ht_form_look_up(const struct ht_built_form *built, struct ht_looked_up *call
         failed = ht_form_each_section(form, visit_section, &lookup);
     } else {
         errno = ENOMEM;
-        ht_error_system(error, form->path, "looking for events");
+        ht_error_system(error, form->path, "searching events");
     }
     form->error = borrowed_error;
     free(lookup.passed);

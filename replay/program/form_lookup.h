@@ -11,7 +11,7 @@
 #include "verify_findings.h"
 
 struct ht_looked_up {
-    struct ht_call_place place;  // to be looked up
+    struct ht_call_place place;  // to be found
     bool found;
     uint64_t event, size, extra;
     uint32_t thread;  // of the trace, also where one thread replays all

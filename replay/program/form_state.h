@@ -30,7 +30,7 @@ struct ht_stream_state {
     struct ht_segment *segment;  // the words follow it; NULL: nothing is written
     uint32_t used, room;         // in words
     bool begun;
-    uint64_t told_ns;  // place told last
+    uint64_t told_ns;  // place given last
     uint64_t start_ns, operations;
 };
 
@@ -48,7 +48,7 @@ struct ht_form_state {
     struct ht_trace_reader *reader;
     const char *path;
     const struct ht_form_options *options;
-    struct ht_built_form *built;  // what the writing pass tells
+    struct ht_built_form *built;  // what the writing pass finds
     struct ht_error *error;
     struct ht_trace_facts facts;
     struct ht_op_shape shape[256];
@@ -71,18 +71,18 @@ typedef int ht_section_visitor(void *context, const struct ht_section_place *pla
                                const struct ht_events *events);
 
 // Counts all events and each thread's, and finds the ops after which a slot goes over to another thread. Of a
-// single stream only the bound is needed, which the index tells.
+// single stream only the bound is needed, which the index has.
 int ht_form_count(struct ht_form_state *form);
 
 // Makes room for the slots of a section; new ones are nobody's. last_event or bytes of new ones: `fresh`.
 int ht_form_know_slots(struct ht_form_state *form, const struct ht_events *events, uint64_t fresh);
 
-// Writes the streams into the sink, and into form->built what there is to tell. Can be called again, also
+// Writes the streams into the sink, and into form->built what it finds. Can be called again, also
 // after a time that was given up on the way, and then does the same: nothing of the time before is left.
 int ht_form_write(struct ht_form_state *form);
 
-// Makes room for `needed` elements in the array whose pointer lies at `place`; those added are zero. Returns 0,
-// or -1 with error.
+// Makes room for `needed` elements in the array whose pointer lies at `place`; those added are zero. Returns
+// 0, or -1 with error.
 int ht_form_grow(struct ht_form_state *form, void *place, size_t *room, size_t needed, size_t element_bytes);
 
 int ht_form_bad_event(struct ht_form_state *form, const struct ht_section_place *place, uint64_t event,

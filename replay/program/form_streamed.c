@@ -121,7 +121,7 @@ static int link_segment(struct ht_form_state *form, uint32_t stream, const struc
     if (atomic_load(&decoder->abandoned) || put_segment(decoder, stream, segment) || check_left(decoder))
         return -1;
     if (segments_free(decoder) > reserve(form)) return 0;
-    // Whoever must make room may need any of what is begun (see replay_feed.c).
+    // The code that makes room may need any of what is begun (see replay_feed.c).
     if (link_begun(form)) return -1;
     atomic_store(&decoder->shared->complete_ns, form->at_ns);
     set_filling(decoder, false);

@@ -91,7 +91,7 @@ static uint64_t pages_of(uint64_t bytes) {
     return bytes / HT_TOUCH_PAGE_BYTES + (bytes % HT_TOUCH_PAGE_BYTES != 0);
 }
 
-// As many portions as the stretch is long enough for: a thread's place is not told more often than this.
+// As many portions as the stretch is long enough for: a thread's place is not given more often than this.
 static void cut_portions(struct ht_filling *filling) {
     uint64_t pages = filling->until_page - filling->from_page;
     uint64_t portions = (filling->until_ns - filling->from_ns) / HT_TIME_STEP_NS;
@@ -215,7 +215,7 @@ int ht_touching_until(struct ht_touching *touching, uint64_t time_ns) {
         filling.page = end;
         bool more = end < filling.until_page || next_stretch(&touching->form->facts, &filling);
         if (more) set_due(&filling);
-        else filling.due_ns = UINT64_MAX;  // what the steps do not tell of comes with the block's end
+        else filling.due_ns = UINT64_MAX;  // what the steps do not cover comes with the block's end
         settle(touching, 0, filling);
         if (!more && end >= pages_in_the_end(touching, &filling) &&
             drop(touching, touching->place_of_slot[filling.slot] - 1))
@@ -238,7 +238,7 @@ int ht_touching_end(struct ht_touching *touching, uint32_t slot) {
 
 int ht_touching_end_stream(struct ht_touching *touching, uint32_t stream) {
     for (size_t i = touching->count; i-- > 0;) {
-        // What takes its place comes from behind and has been looked at, or belongs to the stream, too.
+        // What takes its place comes from behind and has been checked, or belongs to the stream, too.
         while (i < touching->count && touching->filling[i].stream == stream)
             if (end_at(touching, i)) return -1;
     }

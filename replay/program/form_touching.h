@@ -10,7 +10,7 @@ struct ht_filling;
 
 struct ht_touching {
     struct ht_form_state *form;
-    // Told of each portion that is written.
+    // Called for each portion that is written.
     void (*touched)(void *context, uint32_t slot, uint64_t pages);
     void *context;
     struct ht_filling

@@ -412,7 +412,7 @@ static int end_of_thread(struct writing *writing, uint32_t number) {
 }
 
 // The time of the next word to be written: the event's, or that of a portion or of a mark in the pause before
-// it. In a streamed form a thread without words is told that all before this time are there.
+// it. In a streamed form a thread without words learns that all before this time are there.
 static uint64_t next_word_ns(const struct writing *writing, const struct ht_stream_state *stream,
                              uint64_t event_ns) {
     uint64_t step_ns = writing->pause_step_ns, mark_ns = writing->time_ns + step_ns;

@@ -8,8 +8,8 @@
 #include "sys.h"
 
 // The state to record the call with, its gate set to `gate`, or NULL if the call is not to be recorded; then
-// leave() must follow. One comparison tells a known, recording, idle thread of this very process from
-// everything else. The caller tells the program's calls from the allocator's own.
+// leave() must follow. One comparison separates a known, recording, idle thread of this very process from
+// everything else. The caller separates the program's calls from the allocator's own.
 static inline __attribute__((always_inline)) struct thread_state *enter_from(enum gate gate,
                                                                              const void *caller) {
     struct thread_state *t = &self;
@@ -56,7 +56,7 @@ HIDDEN size_t wrap_put_resize_begin(struct thread_state *t, enum ht_function fun
 HIDDEN void wrap_put_resize_end(struct thread_state *t, void *old, void *block, size_t bytes,
                                 size_t large_bytes);
 
-// Does the program ask by syscall() for what the hooks of limits serve? Then call the other.
+// Is this syscall() one that the hooks of limits handle? Then call the other.
 static inline bool wrap_is_limit(long number) {
 #ifdef SYS_setrlimit
     if (number == SYS_setrlimit) return true;

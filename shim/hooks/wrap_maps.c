@@ -30,7 +30,7 @@ static void sample(size_t bytes) {
     recorder_has_called();
 }
 
-// A table is changed under its lock: signals wait, but for those of a fault, whose handler may map memory as
+// A table is changed under its lock: signals wait, except those of a fault, whose handler may map memory as
 // well. It finds the gate busy.
 struct hold {
     uint64_t signals;
@@ -68,8 +68,8 @@ static void note_mapped(uintptr_t start, size_t bytes, bool own) {
     errno = saved;
 }
 
-// Around a move. What is the program's own is forgotten before the kernel moves it away: another thread may get
-// the old addresses at once, and note them. True if it was.
+// Around a move. What is the program's own is forgotten before the kernel moves it away: another thread may
+// get the old addresses at once, and note them. True if it was.
 static bool begin_move(uintptr_t from, size_t bytes) {
     struct hold held;
     if (!hold(&held)) return false;

@@ -42,8 +42,8 @@ struct apart {
     char argument[APART_ARGUMENT_BYTES_MAX];
 };
 
-// The stack that is kept. Whoever finds it taken, by another thread or for ever by one that was killed within
-// vfork, maps another.
+// The stack that is kept. A thread that finds it taken, by another thread or for ever by one that was killed
+// within vfork, maps another.
 static struct {
     atomic_flag taken;
     char *at;
@@ -95,7 +95,7 @@ static void work(struct apart *apart) {
     if (!apart->failed) apart->function(apart->argument);
 }
 
-// Whoever unwinds the thread's stack must not take the caller's for its rest.
+// An unwinder of the thread's stack must not continue into the caller's.
 #ifdef __GCC_HAVE_DWARF2_CFI_ASM
 #ifdef __x86_64__
 #define STACK_ENDS ".cfi_remember_state\n\t.cfi_undefined rip\n\t"

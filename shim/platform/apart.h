@@ -24,7 +24,7 @@ HIDDEN bool run_apart(void (*function)(void *), void *argument, size_t bytes);
 // for, even where the queue stays open.
 HIDDEN void apart_in_processes(void);
 
-// In a forked child: whoever used the stack is a thread of the parent's.
+// In a forked child: the stack's user is a thread of the parent's.
 HIDDEN void apart_after_fork(void);
 
 #endif

@@ -8,7 +8,7 @@
 
 struct real_functions real;
 
-// Another thread, or a signal handler, may allocate while the first call is still looking for the real
+// Another thread, or a signal handler, may allocate while the first call still searches the real
 // functions. Such blocks are few, small and never given back.
 enum { BOOT_BYTES = 256 << 10, BOOT_ALIGN = 16 };
 static _Alignas(4096) char boot_arena[BOOT_BYTES];
@@ -17,7 +17,7 @@ static _Atomic size_t boot_used;
 void *boot_allocate(size_t size, size_t alignment) {
     if (alignment < BOOT_ALIGN) alignment = BOOT_ALIGN;
     if (size > BOOT_BYTES || alignment > 4096) return NULL;
-    // The size stands in the 16 bytes before the block, for realloc.
+    // The 16 bytes before the block hold the size, for realloc.
     size_t need = (size + BOOT_ALIGN - 1) / BOOT_ALIGN * BOOT_ALIGN + alignment + BOOT_ALIGN;
     size_t start = atomic_fetch_add(&boot_used, need);
     if (start > BOOT_BYTES - need) return NULL;

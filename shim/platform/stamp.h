@@ -1,4 +1,4 @@
-// The clock of the records: the bare cycle counter, shifted to what its accuracy is worth. No call, no fence.
+// The clock of the records: the bare cycle counter, shifted to its accuracy. No call, no fence.
 #ifndef HEAPTAPE_STAMP_H
 #define HEAPTAPE_STAMP_H
 

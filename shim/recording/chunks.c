@@ -15,7 +15,7 @@ enum {
 uint8_t *recorder_append_end(const struct thread_state *t) { return t->chunk_end - HT_APPEND_ROOM_BYTES; }
 
 // The next freed block is probed some hundred bytes of records later: at random distances, so that no pattern
-// of the program is always hit. The fast path's one comparison serves this and the chunk's end, and costs no
+// of the program is always hit. The fast path's one comparison covers this and the chunk's end, and costs no
 // more.
 static void set_full_or_probe(struct thread_state *t) {
     enum { DISTANCE_BITS = 9, DISTANCE_BYTES_MIN = 128 };
@@ -42,7 +42,7 @@ bool room_for_free_slowly(struct thread_state *t, const void *block) {
 // A chunk's place in the file: bytes cut down to what the reservation has left, 0 if that is nothing.
 static uint64_t room_for_chunk(struct recording *recording, uint64_t *bytes, bool may_call) {
     uint64_t offset = __atomic_fetch_add(&recording->header->chunks_end, *bytes, __ATOMIC_SEQ_CST);
-    // Read only now: whoever lowers the reservation either sees our place or is seen here.
+    // Read only now: a thread that lowers the reservation either sees our place or is seen here.
     uint64_t end = may_call ? atomic_load(&recording->reserve_bytes) : atomic_load(&recording->real_bytes);
     if (offset + *bytes > end) *bytes = offset < end ? (end - offset) & ~(uint64_t)(HT_CHUNK_ALIGN - 1) : 0;
     return *bytes ? offset : 0;

@@ -120,7 +120,7 @@ static void put_build_id(struct text *text, const char *key, uintptr_t base) {
 
 // The allocator's own word for its version. The form says what function is: allocators/allocator.h.
 static void put_version(struct text *text, char form, void *function) {
-    const char *(*tell)(int *, int *, const char **) = function;
+    const char *(*read_version)(int *, int *, const char **) = function;
     int (*mallctl)(const char *, void *, size_t *, void *, size_t) = function;
     int (*number_of)(void) = function;
     char version[32] = "";
@@ -128,7 +128,7 @@ static void put_version(struct text *text, char form, void *function) {
     const char *own = NULL;
     size_t bytes = sizeof own;
     if (form == 't') {
-        put(text, "allocator_version", tell(NULL, NULL, NULL));
+        put(text, "allocator_version", read_version(NULL, NULL, NULL));
     } else if (form == 'n') {
         uint64_t whole = (uint64_t)number_of(), unit = whole < 1000 ? 10 : 100;
         text_number(&number, whole / unit / unit);
@@ -144,7 +144,7 @@ static void put_version(struct text *text, char form, void *function) {
     }
 }
 
-// By the function that has it, as far as that is the one of what serves malloc.
+// By the function that has it, as far as that is the one of malloc's library.
 static void put_allocator_version(struct text *text, const void *base) {
     static const struct {
         const char *name, *symbol, *form;

@@ -56,7 +56,7 @@ static int reopen(const struct recording *recording) {
     return -ESTALE;
 }
 
-// The mapping is without access but for its used part: a program's mlockall must not fill in 256 GiB of it.
+// The mapping is without access except its used part: a program's mlockall must not fill in 256 GiB of it.
 static int make_writable(struct recording *recording, uint64_t end) {
     uint64_t now = atomic_load(&recording->writable_bytes);
     if (end <= now) return 0;
@@ -124,8 +124,8 @@ static void ask_apart(void *argument) {
     *room = memory_room_bytes("");
 }
 
-// Of a log in memory, at most a third of what it leaves: up to there it may grow. The program's needs change, so
-// what is left is asked again now and then.
+// Of a log in memory, at most a third of what it leaves: up to there it may grow. The program's needs change,
+// so what is left is asked again now and then.
 static uint64_t memory_share(void) {
     enum { PART = 3 };
     static _Atomic uint64_t known = UINT64_MAX;

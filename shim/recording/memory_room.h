@@ -4,8 +4,9 @@
 
 #include <stdint.h>
 
-// The least of what any of them leaves, pages of files that could be dropped counted in; UINT64_MAX if nothing is
-// known. `root` is "" but for tests. Opens and closes files; no two threads at once, the caller sees to that.
+// The least of what any of them leaves, pages of files that could be dropped counted in; UINT64_MAX if
+// nothing is known. `root` is "" except in tests. Opens and closes files; no two threads at once, the caller
+// sees to that.
 __attribute__((visibility("hidden"))) uint64_t memory_room_bytes(const char *root);
 
 #endif

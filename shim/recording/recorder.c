@@ -129,7 +129,7 @@ static void open_apart(void *argument) {
     freed_probe_measure_floor(header);
 }
 
-// The log to record into, ready but for the beginning. NULL if there can be none.
+// The log to record into, ready except for the beginning. NULL if there can be none.
 static struct recording *open_ready(struct opening opening) {
     opening.origin.pid = sys_getpid();
     return run_apart(open_apart, &opening, sizeof opening) ? opening.recording : NULL;
@@ -141,7 +141,7 @@ static void begin(struct recording *recording) {
     header->state = HT_RAW_RECORDING;
     atomic_store(&paused, false);
     set_epoch(recording->epoch);
-    // The answer to whoever asked for it.
+    // The answer to the thread that asked for it.
     __atomic_store_n(&header->control, HT_CONTROL_NONE, __ATOMIC_RELEASE);
 }
 
@@ -247,8 +247,8 @@ bool recorder_seal(void) {
     if (recording && epoch_now() == recording->epoch) log_prepare_ahead(recording, SEALED_AHEAD_BYTES);
     // Also where nothing is recorded any more: a forked child must not begin.
     atomic_store(&recorder_sealed, true);
-    // The filter may fall on other threads as well, and kills for what they are about to call. A call of ours that
-    // a handler of this thread interrupted does not end before the wait does.
+    // The filter may fall on other threads as well, and kills for what they are about to call. A call of ours
+    // that a handler of this thread interrupted does not end before the wait does.
     for (unsigned step = 0; step < SYS_WAIT_STEPS && callers; step++) sys_wait_step(step);
     set_gate(&self, gate);
     return true;
@@ -337,7 +337,7 @@ static void start_in_child(void) {
         set_epoch(EPOCH_OFF);
         return;
     }
-    atomic_flag_clear(&changing);  // whoever held it is a thread of the parent's
+    atomic_flag_clear(&changing);  // its holder is a thread of the parent's
     apart_after_fork();
     large_after_fork();
     residency_after_fork();
@@ -386,7 +386,7 @@ static void give_spare(struct thread_state *chain) {
     while (!atomic_compare_exchange_weak(&spare_states, &last->nested, chain)) continue;
 }
 
-// All are taken and the rest is put back: whoever comes meanwhile finds none, and makes one.
+// All are taken and the rest is put back: a thread that comes meanwhile finds none, and makes one.
 static struct thread_state *take_spare(void) {
     struct thread_state *first = atomic_exchange(&spare_states, NULL);
     if (!first) return NULL;
@@ -410,7 +410,7 @@ static struct thread_state *nested_state(struct thread_state *t) {
 
 // Has the hook at work in this state been left by a jump out of a signal handler? Then we are no deeper in
 // the stack than it was: unless this is another stack. A handler's own stack may be disarmed while it runs
-// (SS_AUTODISARM) and look like none; then only what is near passes for the same.
+// (SS_AUTODISARM) and appear as none; then only what is near passes for the same.
 static bool is_abandoned(const struct thread_state *t, uintptr_t stack) {
     enum { NEAR_BYTES = 64 << 10 };
     stack_t other;
@@ -421,7 +421,7 @@ static bool is_abandoned(const struct thread_state *t, uintptr_t stack) {
     return !(other.ss_flags & SS_DISABLE) || stack - t->stack < NEAR_BYTES;
 }
 
-// The state is as good as new, but for the chunk, whose last record may be half written.
+// The state is as good as new, except the chunk, whose last record may be half written.
 static void restore_abandoned(struct thread_state *t) {
     for (struct thread_state *inner = t->nested; inner; inner = inner->nested) {
         inner->gate = GATE_FRESH;
@@ -441,8 +441,8 @@ static void restore_abandoned(struct thread_state *t) {
 
 // The innermost state that a call may be recorded with; NULL if the call is the allocator's own or set-up's.
 // The allocator's is recognized first: a handler's call that came between a hook's note of its stack and the
-// closing of its gate leaves its own stack there, by which the hook would look abandoned to the calls within
-// it.
+// closing of its gate leaves its own stack there, by which the hook would appear abandoned to the calls
+// within it.
 static struct thread_state *idle_state(const void *caller, uintptr_t stack, struct thread_state **outer) {
     struct thread_state *t = &self;
     *outer = NULL;

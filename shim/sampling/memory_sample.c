@@ -1,4 +1,4 @@
-// What the program's memory looks like beside its calls: RssAnon along the run, the part of it that the
+// Samples of the program's memory between its calls: RssAnon along the run, the part of it that the
 // program mapped for itself, and how much of a large block was ever touched. Every figure comes from the
 // kernel.
 #include <errno.h>
@@ -125,7 +125,7 @@ static uint64_t most_resident_bytes(void) {
 }
 
 // An allocation is sampled before it is touched. Many small ones are in the next sample; a large one may be
-// gone by then. Where more is resident than ever before a check is worth while; else what is resident of
+// gone by then. A check pays where more is resident than ever before; else what is resident of
 // files may have gone, which is checked less often.
 void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
     struct recording *recording = t->recording;

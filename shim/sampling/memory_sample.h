@@ -1,4 +1,4 @@
-// What the program's memory looks like beside its calls. The folder has a word for each thing
+// Samples of the program's memory between its calls. The folder has a word for each thing
 // that is measured:
 //   memory_sample   RssAnon along the run: a record, when enough was allocated or time has passed
 //   own_memory      the part of it that malloc did not give: counted with a sample

@@ -17,7 +17,7 @@ enum {
     // Counting the program's own pages may take at most one part in this many of the run. What was not used
     // may be used later, up to a limit, which is also what a run begins with.
     OWN_COST_SHARE = 100,
-    // They are worth counting again when RssAnon has changed by one part in this many.
+    // They are counted again when RssAnon has changed by one part in this many.
     OWN_CHANGE_SHARE = 200
 };
 #define CREDIT_STAMPS_MAX (STAMPS_PER_S / 1000)
@@ -59,8 +59,8 @@ static struct {
     int64_t credit_stamps;
 } measured = {.taken = ATOMIC_FLAG_INIT, .maps = {.fd = -1}, .pages = {.fd = -1}};
 
-// The lock is held for a copy of the tables at most. Whoever still can't have it, because its holder will
-// never run again, goes without: then own memory is unknown from here on.
+// The lock is held for a copy of the tables at most. A thread that still can't have it, because its holder
+// will never run again, does without: then own memory is unknown from here on.
 static bool lock(void) {
     if (own.overflowed) return false;
     for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&own.lock, memory_order_acquire); tries++) {
@@ -216,7 +216,7 @@ static uintptr_t read_segment_end(uintptr_t object, uintptr_t file_end) {
     return end;
 }
 
-// The same, looked up only once for each object.
+// The same, searched only once for each object.
 static uintptr_t segment_end(uintptr_t object, uint64_t inode, uintptr_t file_end) {
     static struct {
         uintptr_t object, file_end, end;
@@ -302,7 +302,7 @@ static bool measure(void) {
         pages_close(&measured.pages);
         return false;
     }
-    // Whoever seals us waits for us to be done.
+    // The thread that seals us waits for us to be done.
     while (!recorder_sealed && maps_next(&measured.maps, &mapping)) {
         count_mapping(&mapping, &before);
         before = mapping;
@@ -319,7 +319,7 @@ void own_start(void) {
     measured.static_bytes = anonymous_bytes > measured.bytes ? anonymous_bytes - measured.bytes : 0;
 }
 
-// Is it worth it, and not too dear?
+// Is it useful, and cheap enough?
 static bool is_time(uint64_t stamp, uint64_t anonymous_bytes) {
     uint64_t last = measured.last_anonymous_bytes;
     uint64_t change = anonymous_bytes > last ? anonymous_bytes - last : last - anonymous_bytes;

@@ -14,7 +14,7 @@ HIDDEN bool own_has(uintptr_t address);
 // The calling thread's stack, which libc mapped for it.
 HIDDEN void own_note_stack(void);
 // Bytes of it that are resident, while RssAnon is `anonymous_bytes`. Counting them takes a while: `fresh`
-// is whether it was done, or an older figure serves.
+// is whether it was done, or an older figure is used.
 HIDDEN uint64_t own_bytes(uint64_t stamp, uint64_t anonymous_bytes, bool final, bool *fresh);
 
 #endif

@@ -9,7 +9,7 @@ enum {
     // Probing may take one part in so many of the run, which may be saved up for some time.
     COST_SHARE = 100,
     PORTION_BLOCKS = 4,
-    // What is worth a record: so many pages, and one part in so many of the block.
+    // The least change for a record: so many pages, and one part in so many of the block.
     GROWTH_PAGES_MIN = 4,
     GROWTH_SHARE = 64
 };

@@ -125,7 +125,7 @@ bool settings_read(void) {
 }
 
 bool settings_delay_is_over(void) {
-    // The counter is cheaper than the clock and shows when it is worth asking; a race costs one more
+    // The counter is cheaper than the clock and shows when to ask; a race costs one more
     // question.
     static _Atomic uint64_t ask_again_stamp;
     if (!settings.start_mono_ns) return false;

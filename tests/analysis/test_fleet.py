@@ -176,7 +176,7 @@ def test_other_terms_are_not_mixed(tmp_path: Path, fake: Path) -> None:
         with pytest.raises(ResultsError, match=f"r.jsonl:1: was measured with another {word}"):
             FleetResults(results, _plan(tmp_path, {}, text))
     (tmp_path / "r.jsonl").write_text('{"trace": {}}\n')
-    with pytest.raises(ResultsError, match="no line of a fleet's results"):
+    with pytest.raises(ResultsError, match="expected a line of a fleet's results"):
         FleetResults(results, plan)
 
 
@@ -276,7 +276,7 @@ def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None
 
 
 @pytest.mark.parametrize(("text", "words"), [
-    ("traces = [", "TOML expected"),
+    ("traces = [", "expected TOML"),
     ("rounds = 1", "traces: missing"),
     ("traces = []", "traces: expected a list of texts, with one at least"),
     ('traces = ["no*.bin"]', "traces[0]: no file matches no*.bin"),
@@ -285,7 +285,7 @@ def test_a_line_on_a_full_disk_is_taken_back(tmp_path: Path, fake: Path) -> None
     ('traces = ["a.bin"]\nrounds = 0', "rounds: expected a whole number of at least 1, found 0"),
     ('traces = ["a.bin"]\nfrob = 1', "frob: expected a key of a plan"),
     ('traces = ["a.bin"]\nallocators = ["glibc", "glibc"]', "allocators[1]: glibc is named twice"),
-    ('traces = ["a.bin"]\nallocators = ["glibc,jemalloc"]', "allocators[0]: 'glibc,jemalloc': one allocator"),
+    ('traces = ["a.bin"]\nallocators = ["glibc,jemalloc"]', "allocators[0]: 'glibc,jemalloc': expected one allocator"),
     ('traces = ["a.bin"]\nbaseline = "hoard"', "baseline: expected one of the allocators glibc, jemalloc"),
     ('traces = ["a.bin"]\noptions.rounds = 3', "options.rounds: expected an option for a fleet"),
     ('traces = ["a.bin"]\noptions.verify = "yes"', "options.verify: expected true or false"),

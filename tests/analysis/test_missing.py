@@ -77,7 +77,7 @@ def test_builds_under_one_name_are_told(tmp_path: Path) -> None:
             row["allocator"]["build_id"] = "f" * 40
     frame = read_results(results_factory.write(tmp_path / "r.jsonl", rows))
     summary = summarise(experiments(frame)[0], None)
-    assert len(summary.mixed) == 1 and summary.mixed[0].startswith("jemalloc stands for 2 builds (5.3.0 ")
+    assert len(summary.mixed) == 1 and summary.mixed[0].startswith("jemalloc names 2 builds (5.3.0 ")
     assert comparison_object(summary)["mixed"] == summary.mixed
     assert summary.mixed[0] in result_warnings(summary.experiment, summary.comparison)
     # Two versions of a trace are two experiments, and have one path.

@@ -87,7 +87,7 @@ def test_no_more_is_saved_than_could_be_gained(tmp_path: Path) -> None:
     with read_trace(trace_path) as trace:
         assert memory_share(same, trace, compare(same)).gain == pytest.approx((69.7 - 52.1) / 72.7, abs=0.01)
         value = memory_share(frame, trace, compare(frame))
-    assert value.gain is None and "is not known" in value.sentence() and "a would save about" in value.sentence()
+    assert value.gain is None and "is unknown" in value.sentence() and "a would save about" in value.sentence()
 
 
 def test_more_rounds_than_anybody_waits_for_are_not_counted() -> None:

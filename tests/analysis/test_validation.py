@@ -219,9 +219,9 @@ def test_descendants_are_found_and_none_is_left() -> None:
 
 
 @pytest.mark.parametrize(("status", "words", "arguments"), [
-    (2, "COMMAND expected", []),
-    (2, "COMMAND expected", ["--start", "server"]),
-    (2, "not both", ["--start", "server", "--load", "load", "--", "true"]),
+    (2, "expected -- COMMAND", []),
+    (2, "expected -- COMMAND", ["--start", "server"]),
+    (2, "found both", ["--start", "server", "--load", "load", "--", "true"]),
     (2, "no such program", ["--", "no-such-program"]),
     (2, "no such file", ["--stdin", "/nonexistent", "--", "true"]),
     (2, "can't write there", ["-o", "/nonexistent/a", "--", "true"]),

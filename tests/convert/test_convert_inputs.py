@@ -51,7 +51,7 @@ def test_raw_logs_are_never_overwritten(tools: Tools, tmp_path: Path) -> None:
 
 def test_ours_as_a_stranger(tools: Tools, tmp_path: Path) -> None:
     trace = tools.convert(IMPORTS / "android.txt", tmp_path / "t.bin")
-    assert "this is a trace already" in refused(tools, trace, "-o", tmp_path / "u.bin")
+    assert "expected a raw log, found a trace" in refused(tools, trace, "-o", tmp_path / "u.bin")
     assert "a file of its own" in refused(
         tools, "-", "-o", tmp_path / "u.bin", stdin=b"HTAPERAW" + bytes(99)
     )

@@ -52,7 +52,7 @@ READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/tra
            "replay/program/form_counting.c", "replay/program/form_writing.c"]
 # No file makes these appear: what they tell of is memory, the machine, or another's hand on the file meanwhile.
 WITHOUT_A_FILE = {
-    "this is not a regular file",  # test_bad_input.py has a folder
+    "found no regular file",  # test_bad_input.py has a folder
     "bytes of a chunk, found the end of the file",  # the file shrank while it was read
     "expected at most %d ancestors",  # 65 logs
     "expected fewer slots for so many copies",  # 2^29 blocks live at once in all copies

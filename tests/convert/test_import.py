@@ -158,11 +158,11 @@ def test_workload_respects_syncs(tools: Tools, tmp_path: Path) -> None:
     [
         (
             lambda op: fw.workload([op("sync_r", 1) + op("done")], 1, 1),
-            "offset 9: SYNC_W 1 in another",
+            "offset 9: expected SYNC_W 1 in another",
         ),
         (lambda op: fw.workload([op("malloc", 2, 8) + op("done")], 1, 0), "id within ALLOC_PTRS"),
         (lambda op: fw.workload([op("sync_w", 3) + op("done")], 1, 2), "sync within ALLOC_SYNCS"),
-        (lambda op: fw.workload([op("malloc", 1, 8)], 1, 0), "an operation, or DONE, expected"),
+        (lambda op: fw.workload([op("malloc", 1, 8)], 1, 0), "expected an operation, or DONE"),
         (lambda op: fw.workload([op("malloc", 1, 8) + b"\x10"], 1, 0), "operation from 0 to 15"),
         (lambda op: fw.workload([op("malloc", 1) + b"\xff" * 11], 1, 0), "number below 2^64"),
         (lambda op: fw.workload([op("nthreads", 1) + op("done")], 1, 0), "operation of a thread"),
@@ -192,7 +192,7 @@ def test_logalloc_of_several_processes(tools: Tools, tmp_path: Path) -> None:
     trace = tools.convert(source, tmp_path / "t.bin", "--pid", "12")
     assert tools.dump(trace) == ["t0 malloc(7) = #1", *["t1 free(NULL)"] * 3]
     assert tools.info(trace)["context"]["pid"] == 12
-    assert "calls of process 13 expected" in refused(
+    assert "expected calls of process 13" in refused(
         tools, source, "--pid", "13", "-o", tmp_path / "t.bin"
     )
     assert "has none" in refused(

@@ -442,7 +442,7 @@ static void a_parent_named_for_a_log_without_one_is_an_error(void **state) {
     write_log(CHILD, 0, 0, CHILD_BEGAN, LINES(frees_it));
     struct converted_log *converted = malloc(sizeof *converted);
     assert_int_equal(converted_open(converted, path_of(child, CHILD), path_of(parent, PARENT), &error), -1);
-    assert_non_null(strstr(error.message, "this one has no parent"));
+    assert_non_null(strstr(error.message, "found one without a parent"));
     free(converted);
 }
 

@@ -40,14 +40,14 @@ static void refused(const char *text, const char *says) {
 static void wrong_specs(void **state) {
     (void)state;
     refused("nope=1", "kind has no knob nope; it has count, yes, word, size, new");
-    refused("count", "count: KNOB=VALUE expected");
-    refused("count=", "count=: a whole number from -1 to 100 expected");
-    refused("count=-2", "count=-2: a whole number from -1 to 100 expected");
-    refused("count=101", "count=101: a whole number from -1 to 100 expected");
-    refused("count=1x", "count=1x: a whole number from -1 to 100 expected");
+    refused("count", "count: expected KNOB=VALUE");
+    refused("count=", "count=: expected a whole number from -1 to 100");
+    refused("count=-2", "count=-2: expected a whole number from -1 to 100");
+    refused("count=101", "count=101: expected a whole number from -1 to 100");
+    refused("count=1x", "count=1x: expected a whole number from -1 to 100");
     refused("count=99999999999999999999",
-            "count=99999999999999999999: a whole number from -1 to 100 expected");
-    refused("yes=perhaps", "yes=perhaps: 0 or 1 expected");
+            "count=99999999999999999999: expected a whole number from -1 to 100");
+    refused("yes=perhaps", "yes=perhaps: expected 0 or 1");
     refused("word=on", "word=on: expected one of one|two|three");
     refused("word=", "word=: expected one of one|two|three");
     struct ht_knob_choices choices = none();

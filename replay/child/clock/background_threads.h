@@ -40,7 +40,7 @@ uint64_t ht_background_ended(uint32_t *count);
 
 // For the functions that wait (virtual_sleep.c): between begin and end this thread sleeps, on cond or, if
 // that is NULL, in naps. begin returns NULL without room for one more, which then sleeps by real time. end
-// tells whether the deadline has come.
+// reports whether the deadline has come.
 struct ht_background;
 struct ht_background *ht_background_begin(pthread_cond_t *cond, uint64_t deadline_ns);
 bool ht_background_end(struct ht_background *mine);

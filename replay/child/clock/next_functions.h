@@ -1,5 +1,5 @@
 // The functions that names of ours hide: the next ones of these names, usually the C library's. They are
-// looked up before any library's constructor runs, not when they are first called: that may be with an
+// searched before any library's constructor runs, not when they are first called: that may be with an
 // allocator's lock held, while another thread holds the loader's and wants memory.
 #ifndef HEAPTAPE_NEXT_FUNCTIONS_H
 #define HEAPTAPE_NEXT_FUNCTIONS_H

@@ -1,5 +1,5 @@
-// Which threads of this process could go on: they run, or wait for nothing but a processor. On a machine that does
-// other things besides, the real clock does not tell these from those that wait for something.
+// Which threads of this process could go on: they run, or wait for nothing but a processor. On a machine that
+// does other things besides, the real clock does not separate these from those that wait for something.
 #ifndef HEAPTAPE_READY_THREADS_H
 #define HEAPTAPE_READY_THREADS_H
 

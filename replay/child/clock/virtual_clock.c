@@ -35,8 +35,8 @@ static void set_bases(void) {
 
 // What an allocator notes down when it starts, such as when to purge next, must not depend on how long the
 // process takes from there to the trace's first call, or peaks differ from run to run. So its first readings
-// all show the same moment, which becomes trace time 0. Whoever reads more often than that, or sleeps, is
-// after the time that passes, and gets it.
+// all show the same moment, which becomes trace time 0. A thread that reads more often than that, or sleeps,
+// is after the time that passes, and gets it.
 enum { HELD_READINGS = 64 };
 
 static void hold(int argc, char **argv, char **environment) {

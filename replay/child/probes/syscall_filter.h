@@ -1,4 +1,4 @@
-// Has the kernel tell the launcher of each system call by which an allocator gets, changes or gives back
+// Has the kernel report to the launcher each system call by which an allocator gets, changes or gives back
 // memory (syscall_count.h). The others run at full speed.
 #ifndef HEAPTAPE_SYSCALL_FILTER_H
 #define HEAPTAPE_SYSCALL_FILTER_H

@@ -2,8 +2,8 @@
 //
 // A short wait spins, and is counted in turns: two readings of the clock would take longer than most of these
 // waits. What one turn takes is measured at the start. Whatever enters the kernel (to sleep, to wake
-// somebody, to start a thread) takes microseconds and is told by the thread's CPU clock, whose own reading is
-// taken off as well.
+// somebody, to start a thread) takes microseconds and is timed by the thread's CPU clock, whose own reading
+// is taken off as well.
 #ifndef HEAPTAPE_LANE_WAIT_H
 #define HEAPTAPE_LANE_WAIT_H
 

@@ -29,7 +29,7 @@
 
 static const struct timespec poll_again = {.tv_nsec = 1000000};
 
-// Waits for the name of a segment. The order matters: what is complete is read before the name is looked at,
+// Waits for the name of a segment. The order matters: what is complete is read before the name is checked,
 // so that an op that is linked in between is not before that time.
 static uint32_t await_segment(struct ht_lane *lane, _Atomic uint32_t *unit) {
     uint64_t cpu_before_ns = ht_thread_cpu_ns(), before_ns = ht_raw_clock_ns(CLOCK_MONOTONIC);

@@ -87,7 +87,7 @@ struct ht_lane {
     int statm_fd;
     uint32_t pass;
     bool silent;            // takes no samples and no readings: another copy of the trace does
-    uint32_t copies, copy;  // each segment is executed for so many tables in turn; which it is at
+    uint32_t copies, copy;  // each segment is executed for so many tables, one after another; which it is at
     uint32_t copy_slots;    // from one table to the next
     uint64_t cpu_ns;        // from its first op to its last, waiting included
     uint64_t samples_taken;
@@ -105,7 +105,7 @@ struct ht_lane {
     void *stack;
     struct ht_lane *next_leaver;
 
-    // What other threads look at.
+    // What other threads read.
     _Alignas(HT_LANE_APART_BYTES) _Atomic uint64_t place_ns;  // trace time of its next pending op
     _Atomic uint32_t wake;                                    // futex
 };

@@ -1,17 +1,17 @@
 // Why this can't deadlock. Let e be the first op in trace order that has not been executed, and t its thread.
 // - Every op before e has been executed, so t does not wait for a slot.
 // - Let T be e's time. Every other thread u has a pending op f that is later in the trace, so f's time is T
-//   or more, and u's place is more than f's time less HT_TIME_STEP_NS, because the stream tells its place (a
-//   TIME word) before any op that is further from the place it told last. An ended thread's place is
+//   or more, and u's place is more than f's time less HT_TIME_STEP_NS, because the stream gives its place (a
+//   TIME word) before any op that is further from the place it gave last. An ended thread's place is
 //   infinity. So low_ns > T - HT_TIME_STEP_NS once it has been brought up to date, and e is inside the
 //   window, whose width is not less than HT_TIME_STEP_NS. The same argument starts t if it does not exist
 //   yet: a thread is due as soon as low_ns + HT_TIME_STEP_NS reaches the time of its first op. Equal times
 //   change nothing.
-// - A thread that ended before its process did tells the time of its end as a last place. It waits for
+// - A thread that ended before its process did gives the time of its end as a last place. It waits for
 //   nothing but the window, and as e, or as the slowest, it is inside it.
 // - low_ns is brought up to date: the slowest thread, when it moves on, sees that its former place is not
 //   above low_ns and comes to raise_low. It may read a low_ns that another thread is just about to raise to
-//   this very place; then that other thread sees the new place, because it looks at all places again after
+//   this very place; then that other thread sees the new place, because it reads all places again after
 //   storing low_ns (both sides store before they load, sequentially consistent).
 #include "replay_window.h"
 
@@ -24,7 +24,7 @@
 #include "lane_threads.h"
 #include "lane_wait.h"
 
-// Keys in the heap are places as they were when looked at last. Places only grow, so the earliest key that is
+// Keys in the heap are places as they were when last read. Places only grow, so the earliest key that is
 // still true is the lowest place. Lanes that have left hold nobody up and are taken out.
 static uint64_t lowest_place(struct ht_window *window) {
     struct ht_lane_heap *places = &window->places;
@@ -38,7 +38,7 @@ static uint64_t lowest_place(struct ht_window *window) {
     return UINT64_MAX;
 }
 
-// Both tell whether there is somebody to be woken or started, which takes long.
+// Both return whether a thread must be woken or started, which takes long.
 static bool is_wanted(const struct ht_window *window, uint64_t low_ns) {
     return window->sleepers.count && window->sleepers.keys[0].ns <= low_ns;
 }
@@ -68,7 +68,8 @@ static void *run_thread(void *argument) {
     return NULL;
 }
 
-// Wakes and starts threads. Whoever raised low_ns does it, as a program's own threads start each other.
+// Wakes and starts threads. The thread that raised low_ns does it, as a program's own threads start each
+// other.
 static void rouse(struct ht_window *window, uint64_t low_ns) {
     while (is_wanted(window, low_ns)) {
         struct ht_lane *lane = &window->lanes[ht_lane_heap_take(&window->sleepers).lane];
@@ -241,7 +242,7 @@ void ht_window_run(struct ht_window *window) {
     }
     while (atomic_load(&window->stage) == HT_WINDOW_RUNS) ht_futex_wait(&window->stage, HT_WINDOW_RUNS);
     ht_lane_replaying(window, false);
-    join_ended(window);  // what they give back has been given back when the end is looked at
+    join_ended(window);  // what they give back has been given back when the end is measured
 }
 
 void ht_window_rewind(struct ht_window *window, uint64_t base_ns) {

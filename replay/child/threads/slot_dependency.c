@@ -5,7 +5,8 @@
 static void sleep_until(_Atomic uint32_t *word, uint32_t dependency) {
     uint32_t seen = atomic_load_explicit(word, memory_order_acquire);
     while (!ht_dependency_is(seen, dependency)) {
-        // The publisher replaces the whole word and wakes all; whoever finds another's number sleeps again.
+        // The publisher replaces the whole word and wakes all; a thread that finds another's number sleeps
+        // again.
         if ((seen & 1) || atomic_compare_exchange_strong(word, &seen, seen | 1)) {
             ht_futex_wait(word, seen | 1);
         }

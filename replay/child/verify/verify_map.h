@@ -1,5 +1,5 @@
-// Which addresses are live blocks: a tree of them ordered by address, to tell at once that a new one overlaps
-// another. Its nodes are the slots' own, so it needs no memory but the table of slots. Whoever calls holds
+// Which addresses are live blocks: a tree of them ordered by address, to see at once that a new one overlaps
+// another. Its nodes are the slots' own, so it needs no memory but the table of slots. The caller holds
 // the lock.
 #ifndef HEAPTAPE_VERIFY_MAP_H
 #define HEAPTAPE_VERIFY_MAP_H

@@ -6,7 +6,7 @@
 //   for 8 bytes and less.)
 // - Live blocks do not overlap, and differ in address even where nothing was asked for.
 // - Nobody but the program changes a live block; realloc keeps as much as both sizes have; calloc's is zeros.
-// - malloc_usable_size tells no less than was asked for.
+// - malloc_usable_size returns no less than was requested.
 // - What succeeded when recorded succeeds, except that nothing may be given for nothing.
 #include "verify_pass.h"
 
@@ -31,7 +31,7 @@ struct ht_verify {
     pthread_mutex_t lock;  // of the map and its nodes
     struct ht_verify_map map;
     struct ht_map_nodes nodes;
-    uint64_t (*usable_size)(void *);  // NULL: the object that serves has none
+    uint64_t (*usable_size)(void *);  // NULL: the allocator has none
     struct ht_verify_findings *findings;
     struct ht_known_alignments known;
     void **table;

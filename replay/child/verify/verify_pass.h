@@ -1,5 +1,5 @@
 // The pass that checks the allocator instead of measuring it: every block is filled with a pattern of its
-// own, which is looked at again when the block is freed, reallocated, and at the end.
+// own, which is checked again when the block is freed, reallocated, and at the end.
 #ifndef HEAPTAPE_VERIFY_PASS_H
 #define HEAPTAPE_VERIFY_PASS_H
 
@@ -14,9 +14,9 @@ struct ht_verify;  // what all lanes of such a pass share
 // How much memory it needs for so many slots.
 size_t ht_verify_bytes(uint32_t slots);
 
-// memory: as many zeroed bytes that are nobody's heap. server: who serves the calls. known: alignments that it is
-// known to get wrong. table: of blocks by slot, those of all copies of the
-// trace one after the other. findings: where to write what is found.
+// memory: as many zeroed bytes that are nobody's heap. server: the loaded allocator. known: alignments that
+// it is known to get wrong. table: of blocks by slot, those of all copies of the trace one after the other.
+// findings: where to write what is found.
 struct ht_verify *ht_verify_prepare(void *memory, const struct ht_server *server, void **table,
                                     uint32_t slots, struct ht_known_alignments known,
                                     struct ht_verify_findings *findings);
@@ -24,7 +24,7 @@ struct ht_verify *ht_verify_prepare(void *memory, const struct ht_server *server
 // Runs all of the lane's stream.
 void ht_verify_run(struct ht_lane *lane);
 
-// Looks at what is live when all has been executed.
+// Checks what is live when all has been executed.
 void ht_verify_end(struct ht_verify *verify);
 
 #endif

@@ -22,11 +22,11 @@ void ht_pattern_fill(const struct ht_pattern *pattern, char *block);
 // Fills the first so many pages, of which some are filled already.
 void ht_pattern_extend(struct ht_pattern *pattern, char *block, uint64_t pages);
 
-// Looks at what is filled of the block's first `bytes`. True if it is as written; else what is wrong first.
+// Checks what is filled of the block's first `bytes`. True if it is as written; else what is wrong first.
 bool ht_pattern_holds(const struct ht_pattern *pattern, const char *block, uint64_t bytes, uint64_t *offset,
                       uint8_t *expected, uint8_t *found);
 
-// Looks for a byte that is not 0. All of the block is looked at up to HT_ZEROS_WHOLE_BYTES; of a larger one
+// Searches a byte that is not 0. All of the block is read up to HT_ZEROS_WHOLE_BYTES; of a larger one
 // whole pages at even distances, the last page and so many in all. True if there is none.
 #define HT_ZEROS_WHOLE_BYTES (256ull << 20)
 bool ht_all_zeros(const char *block, uint64_t bytes, uint64_t *offset, uint8_t *found);
