@@ -40,7 +40,7 @@ __all__ = [
     "write_report",
 ]
 
-# Loaded when asked for: whoever runs a verb is told in a line what is missing, and waits for nothing that it does not need.
+# Loaded when asked for: a verb prints what is missing in one line, and loads nothing that it does not need.
 _MODULES = {
     "HeaptapeError": "base.errors",
     "ResultsError": "base.errors",

@@ -80,7 +80,7 @@ def run_compare(options: argparse.Namespace) -> int:
 
 
 def _judged(summary: Summary, conditions: list[Condition], failed: bool) -> list[Judged]:
-    """Where runs failed, what they leave may not suffice for a condition; that they failed is told anyway."""
+    """Where runs failed, what they leave may not suffice for a condition; the failures are reported anyway."""
     try:
         return judge(summary.comparison, conditions)
     except UsageError:

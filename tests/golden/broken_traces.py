@@ -118,6 +118,7 @@ def columns() -> dict[str, bytes]:
     good = two_events()
     noise = random.Random(3).randbytes(40)
     packed = writer.encode_section(EVENTS, [ColumnSpec(THREAD, list(noise), compress=True)], 40)
+    cycle = writer.encode_section(EVENTS, [ColumnSpec(THREAD, list(range(8)) * 16, compress=True)], 128)
     summed = [ColumnSpec(i, v, i == THREAD, nibbles=i == TIME)
               for i, v in (GOOD | {THREAD: [(1 << 32) - 1, 1 << 32], LENGTH: [1, 1]}).items()]
     of_halves = GOOD | {TIME: [0, 1, 2], TOKEN: [0, 1, 1], LENGTH: [3]}
@@ -139,6 +140,7 @@ def columns() -> dict[str, bytes]:
         "column-transform.bin": whole([entry_changed(good, CODE, 2, 3)]),
         "column-compression.bin": whole([entry_changed(good, CODE, 3, 2)]),
         "column-stored.bin": whole([entry_changed(good, CODE, 1, 2)]),
+        "column-frame-damaged.bin": whole([sealed(patched(cycle, SECTION_BYTES + ENTRY_BYTES + 9, b"\xff" * 4))]),
         "column-frame.bin": whole([sealed(patched(packed, SECTION_BYTES + ENTRY_BYTES, b"\xff" * 4))]),
         "column-32-bits.bin": whole([two_events(slot=[1 << 32])]),
         "column-32-bits-summed.bin": whole([writer.encode_section(EVENTS, summed, 2)]),

@@ -44,7 +44,7 @@ def final_path(path: str | Path) -> Path:
 def output_file(path: str | Path, inputs: Iterable[str | Path] = ()) -> Iterator[BinaryIO]:
     """A file to write to. It is made beside the target and gets its name when it is complete and on the disk; if that never
     happens, nothing of it is left. "-" is standard output; it, devices and pipes are written as they are. Raises
-    HeaptapeError, in which an OSError of whoever writes becomes one line."""
+    HeaptapeError, in which a writer's OSError becomes one line."""
     refuse_inputs(path, inputs)
     try:
         if str(path) == STANDARD_OUTPUT:

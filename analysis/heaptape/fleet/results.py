@@ -174,7 +174,7 @@ class FleetResults:
 
 class _Builds:
     """The allocators as they are on this machine now. Rounds that were measured here with other builds are not the plan's,
-    whatever their names; those of other machines have builds of their own, which the summary tells of."""
+    whatever their names; those of other machines have builds of their own, which the summary names."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan, self._host = plan, socket.gethostname()

@@ -53,7 +53,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a unit: its lines of results, and a sentence for each run that failed; or, where replay could not
+    """The outcome of a unit: its lines of results, and a sentence for each run that failed; or, where replay could not
     be run at all, no lines and why."""
 
     lines: list[str]
@@ -87,7 +87,7 @@ def built_allocators() -> list[str]:
 
 
 def check_plan(plan: Plan) -> None:
-    """Let replay itself look at allocators and options, which it does before it looks at the trace. Raises PlanError."""
+    """Let replay itself check allocators and options, which it does before it reads the trace. Raises PlanError."""
     for key, configuration, allocators in [
         *((f"allocators ({spec})", None, [spec]) for spec in plan.allocators),
         *((f"configurations.{each.name}", each, plan.allocators) for each in plan.configurations),
@@ -155,7 +155,7 @@ def file_sha256(path: str) -> str:
 
 
 def _files_without_build_id(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """By path: what tells a library from its next build, where it does not say so itself."""
+    """By path: what distinguishes a library from its next build, where the library itself does not."""
     paths = {str(row["allocator"].get("path") or "") for row in rows if not row["allocator"].get("build_id")}
     return {path: file_sha256(path) for path in sorted(paths) if path}
 
@@ -199,7 +199,7 @@ def _missing_rows(unit: Unit, rows: list[dict[str, Any]], talk: str) -> list[dic
 
 def _problem_of(name: str, talk: str) -> str:
     start = f"replay: {name}: "
-    told = [line.removeprefix(start) for line in talk.splitlines() if line.startswith(start)]
-    return told[0] if told else _first_line(talk) or "did not run"
+    given = [line.removeprefix(start) for line in talk.splitlines() if line.startswith(start)]
+    return given[0] if given else _first_line(talk) or "did not run"
 
 

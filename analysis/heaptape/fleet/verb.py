@@ -86,7 +86,7 @@ def _print_summary(plan: Plan, results: FleetResults, options: argparse.Namespac
 
 
 class _Talk:
-    """What is said on stderr: sentences, and on a terminal a line of progress."""
+    """Output to stderr: sentences, and on a terminal a line of progress."""
 
     def __init__(self, total: int, quiet: bool) -> None:
         self._total, self._quiet, self._done = total, quiet, 0

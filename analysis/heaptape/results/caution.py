@@ -1,4 +1,4 @@
-"""What is said before anything else: that most of a program's memory was not seen."""
+"""The first sentence of all output where malloc explains little of a program's memory."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class HeapShare:
 
 
 def heap_share(runs: pd.DataFrame, totals: Mapping[str, Any] | None = None) -> HeapShare | None:
-    """As the trace's totals tell it, or else the results; None where neither knows."""
+    """From the trace's totals, or else the results; None where neither has it."""
     of_runs = {key: _first(runs, f"trace_{key}_bytes") for key in ("rss_peak", "explained", "own")}
     found = totals or {}
     explained = found.get("recorded_explained_bytes", found.get("recorded_heap_rss_peak_bytes"))
-    told = (found.get("recorded_rss_peak_bytes"), explained, found.get("recorded_own_peak_bytes"))
-    for figures in (told, tuple(of_runs.values())):
+    of_trace = (found.get("recorded_rss_peak_bytes"), explained, found.get("recorded_own_peak_bytes"))
+    for figures in (of_trace, tuple(of_runs.values())):
         anon, part, own = (float(item) if _is_figure(item) else None for item in figures)
         if anon and part is not None:
             return HeapShare(anon, part, own or 0.0)

@@ -29,7 +29,7 @@ PREFERRED_BASELINE = "glibc"
 
 BOOTSTRAP_ROUNDS_MIN = 6
 """Below this even the range from the least to the greatest ratio holds the median less often than 95 % of the time
-(1 - 2^(1-n)), so that no resampling of so few could be honest; Student's t on the log ratios stands in."""
+(1 - 2^(1-n)), so that no resampling of so few could be honest; Student's t on the log ratios is used instead."""
 
 MORE_ROUNDS_MAX = 1_000
 """Nobody waits for more rounds than these, and a larger estimate is not reliable."""
@@ -95,7 +95,7 @@ class Difference:
 def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     """Values of one measure, shape (rounds, allocators), allocators in file order; NaN where a round lacks an allocator.
 
-    Rows belong together by seed and round. A schedule that was run twice with one seed is told apart by order: the
+    Rows belong together by seed and round. A schedule that was run twice with one seed is separated by order: the
     second time an allocator appears in the same round of the same seed, it belongs to the second schedule.
     """
     wanted = (frame["pass"] == measure.pass_name) & (frame["allocator"] != NULL_ALLOCATOR) & ~is_control(frame)
@@ -115,7 +115,7 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 
 def paired_ratios(values: pd.Series, base: pd.Series) -> Floats:
     """One ratio for each round that has both figures, shape (rounds,). A round with a figure that is not above 0, such as the
-    time of few calls on a busy machine, has none: two of them would look like a good one."""
+    time of few calls on a busy machine, has none: two of them would appear as a good one."""
     ratios: Floats = (values.where(values > 0) / base.where(base > 0)).dropna().to_numpy()
     return ratios
 
@@ -203,7 +203,7 @@ def _around_median(values: Floats, low: float, high: float) -> tuple[float, floa
     middle = float(np.median(values))
     if values.size == 1:
         return middle, math.nan, math.nan, 1
-    # The median lies inside but for rounding: it is never further from the mean than one standard deviation.
+    # The median lies inside except for rounding: it is never further from the mean than one standard deviation.
     return middle, min(low, middle), max(high, middle), int(values.size)
 
 

@@ -87,15 +87,15 @@ class Judged:
 
     def sentence(self, trace: str) -> str:
         """As `replay` says it, with the trace, of which results may have many."""
-        told = f"--fail-if {self.condition.text}: {'' if self.outcome == HOLDS else f'{self.outcome}: '}{self.allocator} "
+        start = f"--fail-if {self.condition.text}: {'' if self.outcome == HOLDS else f'{self.outcome}: '}{self.allocator} "
         if self.rounds == 0:
-            return f"{told}has no round in common with {self.baseline} in {trace}"
+            return f"{start}has no round in common with {self.baseline} in {trace}"
         if not math.isfinite(self.low):
-            return f"{told}is at {self.ratio:.3f} of {self.baseline} in one round of {trace}, which has no interval"
-        told += f"is at {self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.baseline} in {trace}"
+            return f"{start}is at {self.ratio:.3f} of {self.baseline} in one round of {trace}, which has no interval"
+        start += f"is at {self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}] of {self.baseline} in {trace}"
         if self.outcome != UNDECIDED:
-            return told
-        return f"{told}; {rounds_needed(self.condition.more_rounds(self.ratio, self.low, self.high, self.rounds))}"
+            return start
+        return f"{start}; {rounds_needed(self.condition.more_rounds(self.ratio, self.low, self.high, self.rounds))}"
 
 
 def judge(comparison: pd.DataFrame, conditions: list[Condition]) -> list[Judged]:

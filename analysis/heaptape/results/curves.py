@@ -56,7 +56,7 @@ def timeline(frame: pd.DataFrame, allocators: Sequence[str] | None = None) -> pd
 
     allocator; time_ns, trace time; event, how many events came before; live_bytes, asked for and not given back; rss_bytes,
     resident, less the replayer's own. Of each allocator the run whose peak is the median one. `frame` as `read_results`
-    gives it; all its allocators, in file order, unless some are named; NaN where a run does not tell a column."""
+    gives it; all its allocators, in file order, unless some are named; NaN where a run does not have a column."""
     names = list(allocators) if allocators is not None else [
         name for name in dict.fromkeys(frame["allocator"]) if name != NULL_ALLOCATOR]
     curves = replayed_curves(frame[~is_control(frame)], names)

@@ -40,9 +40,9 @@ def _row(runs: pd.DataFrame, name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"allocator": name}
     row |= {key: float(own[f"fragmentation_{key}"].median()) for key in FIGURES}
     run = _median_of(own, name)
-    told: dict[str, Any] = run["decomposition"]
+    by_moment: dict[str, Any] = run["decomposition"]
     for moment in MOMENTS:
-        parts = told.get(moment)
+        parts = by_moment.get(moment)
         values = _told(parts) if isinstance(parts, dict) else _derived(run, moment, own)
         row |= {f"{moment}_{part}_bytes": value for part, value in values.items()}
     for key in ("after_free", "after_purge"):
@@ -68,7 +68,7 @@ def _number(value: Any) -> float:
 
 
 def _derived(run: pd.Series, moment: str, own: pd.DataFrame) -> dict[str, float]:
-    """For results without a decomposition: live bytes from the curve, slop from whichever run tells it."""
+    """For results without a decomposition: live bytes from the curve, slop from a run that has it."""
     has_curve = bool(run["timeline"].get("rss_bytes")) and bool(run["timeline"].get("time_ns"))
     curve = replayed_curve(run) if has_curve else pd.DataFrame({"rss_bytes": [], "live_bytes": []})
     requested, rss = math.nan, float(run[f"rss_{moment}_bytes"])

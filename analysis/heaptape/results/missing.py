@@ -38,8 +38,8 @@ def mixed_lines(runs: pd.DataFrame) -> list[str]:
         builds = list(dict.fromkeys(zip(rows["allocator_version"], rows["allocator_build_id"], strict=True)))
         known = [(version, build) for version, build in builds if version or build]
         if name != NULL_ALLOCATOR and len(known) > 1:
-            builds = ", ".join(" ".join(filter(None, [version, build[:12]])) for version, build in known)
-            lines.append(f"{name} names {len(known)} builds ({builds}), and its figures mix them. Compare one at a time, or "
+            listed = ", ".join(" ".join(filter(None, [version, build[:12]])) for version, build in known)
+            lines.append(f"{name} names {len(known)} builds ({listed}), and its figures mix them. Compare one at a time, or "
                          "give each a name of its own by --alloc NAME=/lib.so.")
     return lines
 

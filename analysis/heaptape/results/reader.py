@@ -28,7 +28,7 @@ _TEXTS = (
 _OTHER_FILES = ((b"HTAPETRC", "a trace"), (b"HTAPERAW", "a raw log: convert and replay it"), (b"<!doctype html", "a report"),
                 (b"PAR1", "a Parquet table"))
 _START_BYTES = 1 << 16
-_DIGEST = ""  # the key of a row, while it is read, for what tells it from all others
+_DIGEST = ""  # the key of a row, while it is read, for what distinguishes it from all others
 
 
 def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
@@ -154,7 +154,7 @@ def _as_object(value: Any) -> dict[str, Any]:
 
 
 def count_failures(value: Any) -> int:
-    """How many calls failed in replay, whether the line says so by a number, a list or an object of counts."""
+    """How many calls failed in replay, whether the line has a number, a list or an object of counts."""
     if isinstance(value, dict):
         return sum(count_failures(item) for item in value.values())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Who leads by a measure, and who could not be told from the leader.
+"""The leader by a measure, and the allocators that do not clearly differ from it.
 
 Every sentence about who is best, and what that would save, comes from here, so that none says as a fact what the verdicts
 leave open, and no two contradict each other. `replay` does the same sums (replay/figures/standing.c)."""
@@ -51,7 +51,7 @@ class Lead:
 
 
 class Pairs:
-    """Allocators against each other, round by round: two whose intervals to the baseline overlap may still be told apart,
+    """Allocators against each other, round by round: two whose intervals to the baseline overlap may still clearly differ,
     as the baseline's own noise is in both."""
 
     def __init__(self, frame: pd.DataFrame, measure: Measure, seed: int = SEED, resamples: int = RESAMPLES) -> None:

@@ -1,4 +1,4 @@
-"""All that is said of one experiment, whatever it is printed as."""
+"""All sentences about one experiment, in whatever form they are printed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def summarise(
 
 
 def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: FoundTrace) -> Summary:
-    """The same, where the trace has been looked for."""
+    """The same, where the trace has been searched."""
     base = choose_baseline(experiment.runs, baseline)
     comparison = compare(experiment.all_runs, base, seed)
     controls = {name: control for name, measure in MEASURES.items()

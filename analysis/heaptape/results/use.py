@@ -29,7 +29,7 @@ def leaders(standings: Sequence[Standing]) -> list[str]:
 
 
 def uses(runs: pd.DataFrame, standings: Sequence[Standing], command: str, recorded_kind: str) -> list[Use]:
-    """One for each leader. `command` as one types it; `recorded_kind` is what served the recorded program, or ""."""
+    """One for each leader. `command` as one types it; `recorded_kind` is the recorded program's allocator, or ""."""
     found = []
     for name in leaders(standings):
         run = runs[runs["allocator"] == name].iloc[0]
@@ -59,5 +59,5 @@ def use_lines(kind: str, path: str, package: str, variables: Sequence[str], comm
 
 
 def no_reason(baseline: str) -> str:
-    """What is said instead where nobody leads."""
+    """The sentence where no allocator leads."""
     return f"No allocator was shown to be better than {baseline}: this gives no reason to change."

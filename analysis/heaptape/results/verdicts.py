@@ -13,7 +13,7 @@ from .standing import Standing, standing_of
 
 
 def time_sentence(standing: Standing) -> str:
-    """Who is fastest and by how much, or that nobody could be told apart."""
+    """The fastest and by how much, or that none clearly differs."""
     if not standing.measured:
         return "Time was not measured."
     if len(standing.measured) == 1:

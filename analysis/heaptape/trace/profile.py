@@ -67,8 +67,8 @@ class _Births:
     def advance(self, chunk: Arrays) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Lifetimes in events and last sizes of the blocks that end in the chunk; both of shape (blocks that end,).
 
-        Sorted by slot, order kept, the last event before a row that is of its slot and makes an object tells its birth; the
-        last that leaves one tells its size. Where the chunk has none, the table does."""
+        Sorted by slot, order kept, the last event before a row that is of its slot and makes an object has its birth; the
+        last that leaves one has its size. Where the chunk has none, the table does."""
         op = chunk["op"]
         rows = np.flatnonzero(ops.OP_HAS_SLOT[op])
         slot = chunk["slot"][rows].astype(np.int64)
@@ -89,7 +89,7 @@ class _Births:
 def _latest(
     tells: NDArray[np.bool_], first: NDArray[np.bool_], value: NDArray[np.int64], before: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Of each row the value of the latest row of its slot, itself included, that tells one; else what was before."""
+    """Of each row the value of the latest row of its slot, itself included, that has one; else what was before."""
     number = np.arange(tells.size)
     latest = np.maximum.accumulate(np.where(tells, number, -1)) if tells.size else number
     start = np.maximum.accumulate(np.where(first, number, 0)) if first.size else number

@@ -166,7 +166,7 @@ class Trace:
 
         event (int64) number of the event; op (uint8) the op byte, function and variant (uint8) its two parts (names in
         `heaptape.ops`); thread (uint32); time_ns (int64); slot (uint32), size and extra (uint64), which are 0 where the
-        event has none (`ops.OP_HAS_SLOT[op]` and its like tell).
+        event has none (see `ops.OP_HAS_SLOT[op]` and the like).
         """
         for arrays in self.event_arrays(columns):
             yield pd.DataFrame(arrays, copy=False)
@@ -193,10 +193,10 @@ class Trace:
         }
         return {name: makers[name]() for name in wanted}, op == ops.INHERIT
 
-    def _filled(self, section: Section, columns: dict[int, U64], id_: int, told: U64, open_: NDArray[np.bool_]) -> U64:
-        """What the tokens told, and the values of a column where they left it open. Shape (rows,)."""
-        told[open_] = _required(self._file, section, columns, id_, int(np.count_nonzero(open_)))
-        return told
+    def _filled(self, section: Section, columns: dict[int, U64], id_: int, values: U64, open_: NDArray[np.bool_]) -> U64:
+        """What the tokens have, and the values of a column where they left it open. Shape (rows,)."""
+        values[open_] = _required(self._file, section, columns, id_, int(np.count_nonzero(open_)))
+        return values
 
     def _slots(self, section: Section, columns: dict[int, U64], tokens: Tokens) -> NDArray[np.uint32]:
         """The slot of every event, 0 for those that have none. Shape (rows,)."""
@@ -333,7 +333,7 @@ def _required(
 
 def read_trace(path: str | Path) -> Trace:
     """Open a trace. Raises TraceError for what is no trace, is corrupt or needs a newer reader; a file that was cut
-    short is read up to its last whole section, and `truncated` says so."""
+    short is read up to its last whole section, and `truncated` is set."""
     return Trace(TraceFile(path))
 
 

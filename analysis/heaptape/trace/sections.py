@@ -336,7 +336,7 @@ class TraceFile:
             raise self.fail(where, f"expected a zstd frame of {length} bytes: {error}") from error
 
     def _decompressor(self) -> zstandard.ZstdDecompressor:
-        """This thread's own, as one of them serves one thread at a time."""
+        """This thread's own: only one thread at a time may use one."""
         if not hasattr(self._of_thread, "zstd"):
             self._of_thread.zstd = zstandard.ZstdDecompressor()
         made: zstandard.ZstdDecompressor = self._of_thread.zstd

@@ -1,6 +1,6 @@
 """Which slot each event of a section names (docs/reference/trace-format.md, "Slots"), by array operations.
 
-The specification describes a machine that walks through the events with one stack per thread. Here the same is told by
+The specification describes a machine that walks through the events with one stack per thread. Here the same is found by
 *sources*: an event takes its slot either from the slot column or from an earlier event, which is
 
 - for a named object, the birth that the code counts back to, among those of the thread or across all;

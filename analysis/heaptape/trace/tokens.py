@@ -24,7 +24,7 @@ class TokenError(ValueError):
 class Tokens:
     """Per event: its op, whether its token is open, and what a whole token says, 0 elsewhere. All of shape (rows,).
 
-    code, though, is told by open tokens too where the event makes an object."""
+    code, though, is in open tokens too where the event makes an object."""
 
     op: NDArray[np.uint8]
     open: NDArray[np.bool_]
@@ -34,7 +34,7 @@ class Tokens:
 
 
 def read_tokens(rows: int, token: U64, op: U64, code: U64, size: U64, extra: U64) -> Tokens:
-    """Look up the token of every event. token: (rows,); op and code: (tokens,); size and extra: (whole tokens,)."""
+    """Find the token of every event. token: (rows,); op and code: (tokens,); size and extra: (whole tokens,)."""
     expected = (("token", token, rows), ("token code", code, op.size), ("token extra", extra, size.size))
     for name, column, values in expected:
         if column.size != values:
@@ -58,7 +58,7 @@ def _padded(values: U64, count: int) -> U64:
 
 
 def _checked(op: U64, whole: NDArray[np.bool_], code: U64, size: U64, extra: U64) -> NDArray[Any]:
-    """The ops of the tokens, once it is sure that these exist and have the values they are told with."""
+    """The ops of the tokens, once it is sure that these exist and have the values that they need."""
     unknown = (op > 255) | ~ops.OP_EXISTS[op & np.uint64(255)]
     if unknown.any():
         raise TokenError(f"expected known ops, found {int(op[unknown][0])}")

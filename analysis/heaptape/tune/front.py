@@ -19,7 +19,7 @@ def front_of(points: Sequence[Point]) -> list[int]:
 
 
 def simplest_front(points: Sequence[Point], sizes: Sequence[int], tolerance: float) -> list[int]:
-    """Indices of a front on which whatever is larger has to be worth it: the smallest come first, and what is in no objective
+    """Indices of a front on which whatever is larger has to be a gain: the smallest come first, and what is in no objective
     better by more than the tolerance (a share) than one of those before it is left out."""
     kept: list[int] = []
     for i in sorted(range(len(points)), key=lambda i: (sizes[i], points[i])):

@@ -37,7 +37,7 @@ class SearchedKnob:
 
 
 def searched_knobs(knobs: list[dict[str, Any]], wanted: list[str] | None) -> list[SearchedKnob]:
-    """From the knobs of an allocator as `replay --list --json` tells them: those wanted, or all that can be searched.
+    """From the knobs of an allocator as `replay --list --json` has them: those wanted, or all that can be searched.
     Raises UsageError if none is left, or one that is wanted is not there."""
     by_name = {str(knob["name"]): knob for knob in knobs}
     called = {also: name for name, knob in by_name.items() for also in [*knob.get("also", []), name]}

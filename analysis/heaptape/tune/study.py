@@ -1,4 +1,4 @@
-"""The search itself: which configuration is tried next, and a study in SQLite that outlives whoever runs it."""
+"""The search itself: which configuration is tried next, and a study in SQLite that outlives its process."""
 
 from __future__ import annotations
 
@@ -139,8 +139,8 @@ class Study:
             and not any(self._hopeless(pair) for pair in config.items())
 
     def _simpler(self, rng: random.Random) -> Config | None:
-        """Towards the end every other trial looks whether a configuration of the front needs all of its knobs: the sampler
-        sets many that make no difference. None when it is not the time, or there is nothing to look at."""
+        """Towards the end every other trial checks whether a configuration of the front needs all of its knobs: the sampler
+        sets many that make no difference. None when it is not the time, or nothing to check."""
         done = len(self._measured)
         if done < self._planned - self._planned // SIMPLIFIED_SHARE or done % 2:
             return None
@@ -175,16 +175,16 @@ class Study:
             problem = problem or "a figure is missing or 0"
             trial.set_user_attr(_PROBLEM, problem)
             self._close(trial)
-            told = Trial(trial.number, config, None, problem)
+            finished = Trial(trial.number, config, None, problem)
         else:
             trial.set_user_attr(_RATIOS, list(values))
             trial.set_user_attr(_ENVIRONMENT, list(environment))
             # Logarithms, so that half as much and twice as much are equally far from the default.
             self._study.tell(trial, [math.log(value) for value in values])
-            told = Trial(trial.number, config, values, environment=environment)
+            finished = Trial(trial.number, config, values, environment=environment)
         self._measured.add(config_text(config))
-        self._learn(told)
-        return told
+        self._learn(finished)
+        return finished
 
     def cut_short(self, trial: optuna.trial.Trial) -> None:
         """It was not measured to the end, so it comes again first when the search goes on."""
@@ -303,7 +303,7 @@ def open_study(
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Somebody else's database, or a study of Optuna's that is not ours, is looked at and left as it is."""
+    """Somebody else's database, or a study of Optuna's that is not ours, is read and left as it is."""
     if path.stat().st_size == 0:
         return
     # Without a log of what was written ahead nothing need be made beside the file to read it.

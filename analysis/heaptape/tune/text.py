@@ -78,7 +78,7 @@ def front_text(tuned: Tuned) -> str:
         lines += ["", *table_lines(cells), "", "to use a configuration, put its line before the command:"]
         lines += table_lines([[trial.label, paste_line(trial)] for trial in tuned.front], columns=0)
     else:
-        shown = "was shown to be" if tuned.dropped else "looked"
+        shown = "was shown to be" if tuned.dropped else "was"
         lines += ["", f"no configuration that was tried {shown} better than the default in any of these: keep the default"]
     notes = []
     if tuned.dropped and tuned.front:

@@ -168,12 +168,12 @@ def _difference_object(predicted: Difference, real: Difference) -> dict[str, Any
 
 
 def _latency_object(found: Validation, name: str) -> dict[str, Any]:
-    """Of the requests, as the load tells them, and of the calls, as the replay does."""
-    told = [parse_latencies(run.conduct.load_output or "") for run in found.runs if run.allocator == name]
+    """Of the requests, as the load reports them, and of the calls, as the replay does."""
+    latencies = [parse_latencies(run.conduct.load_output or "") for run in found.runs if run.allocator == name]
     calls = found.replayed.get(name, {}).get("latency_ns") or {}
 
     def median(get: str) -> float | None:
-        values = [getattr(item, get) for item in told if isinstance(item, Latencies) and getattr(item, get) is not None]
+        values = [getattr(item, get) for item in latencies if isinstance(item, Latencies) and getattr(item, get) is not None]
         return float(np.median(values)) if values else None
 
     return {**{f"request_{get}": median(get) for get in ("average_ns", "p50_ns", "p99_ns")},
@@ -208,7 +208,7 @@ def spearman(one: list[float], other: list[float], within: float = 0.0) -> float
 
 
 def _extremes(table: pd.DataFrame, names: list[str], most: bool) -> list[str]:
-    """Whoever really has the least, or the most, with those that can't be told from it: within 1 % or the interval."""
+    """The allocators that really have the least, or the most, within 1 % or the interval."""
     medians = {name: float(table[name].median()) for name in names}
     end = (max if most else min)(medians, key=medians.__getitem__)
     tied = []
@@ -221,7 +221,7 @@ def _extremes(table: pd.DataFrame, names: list[str], most: bool) -> list[str]:
 
 def _ends_agree(expected: list[str], actual: list[str], names: list[str]) -> bool | None:
     """Whether who was expected to have the least (or the most) has it. None where the real program has no least: none of the
-    allocators can be told from the others, and there was nothing to predict. Who expected all to be equal, where they are
+    allocators clearly differs from the others, and there was nothing to predict. Who expected all to be equal, where they are
     not, has named nobody."""
     if set(actual) == set(names):
         return None

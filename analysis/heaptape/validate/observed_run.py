@@ -60,7 +60,7 @@ class ObservedRun:
     """A program that runs and is watched; when it has ended there are its exit status (128 and the number of the signal that
     ended it), wall_s and cpu_ns. Leaving the context ends whatever of it is left. `name` is the base name of the executable
     whose processes are watched (None: none is), `library` what must be mapped in them; with `only_root` it is the program
-    itself that is watched, and its descendants are not looked for."""
+    itself that is watched, and its descendants are not watched."""
 
     def __init__(self, start: Start, name: str | None = None, library: str | None = None, only_root: bool = False) -> None:
         self._start, self._name, self._only_root = start, name, only_root
@@ -192,7 +192,7 @@ class ObservedRun:
                 self._read(item, now_s)
 
     def _looked_for(self, now_s: float) -> list[int]:
-        """All descendants, if it is time to look for new ones: that takes a quarter of a processor at most."""
+        """All descendants, if it is time to search new ones: that takes a quarter of a processor at most."""
         if now_s < self._look_at_s:
             return []
         begun = time.monotonic()
@@ -202,7 +202,7 @@ class ObservedRun:
         return found
 
     def _meet(self, pid: int) -> None:
-        """A process that may be one of those looked for, by now. What it did before it became one does not count."""
+        """A process that may be one of the watched, by now. What it did before it became one does not count."""
         if not is_executable(pid, self._name or ""):
             self._cpu_earlier_ns[pid] = cpu_ns(pid) or 0
             return

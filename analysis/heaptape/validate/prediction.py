@@ -1,7 +1,7 @@
 """What a replay predicts of the real program. Nothing here is fitted to any program.
 
 Memory is what the recorded program had mapped for itself, as measured in the recording, plus what the allocator holds in
-the replay, at each moment of the trace. CPU time is told as the difference between two allocators: what the program does
+the replay, at each moment of the trace. CPU time is given as the difference between two allocators: what the program does
 besides is in both.
 """
 

@@ -1,4 +1,4 @@
-"""What the kernel tells of another process while it runs. Whatever has ended meanwhile is no error."""
+"""What the kernel reports of another process while it runs. A process that has ended meanwhile is no error."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_executable(pid: int, name: str) -> bool:
 
 
 def has_waited(pid: int) -> bool:
-    """Whether it has waited for children of its own: then the kernel's account of it may have their highest RSS. Also told of
+    """Whether it has waited for children of its own: then the kernel's account of it may have their highest RSS. Also set for
     one that has ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()

@@ -50,7 +50,7 @@ class Recording:
 
     @property
     def kind(self) -> str:
-        """Of the allocator that served when the program was recorded."""
+        """Of the allocator that the program was recorded under."""
         return str(self.context.get("allocator_name") or "")
 
 

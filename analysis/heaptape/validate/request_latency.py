@@ -13,7 +13,7 @@ _TIME = r"(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|m)\b"
 
 @dataclass(frozen=True)
 class Latencies:
-    """Of requests, in ns; None where the load does not tell."""
+    """Of requests, in ns; None where the load does not report it."""
 
     p50_ns: float | None
     p99_ns: float | None
@@ -59,18 +59,18 @@ def _wrk(text: str) -> Latencies | None:
     """wrk --latency: shares with times."""
     if "Latency Distribution" not in text:
         return None
-    told = {share: _ns(number, unit) for share, number, unit in re.findall(rf"^\s*(50|99)(?:\.0+)?%\s+{_TIME}", text, re.MULTILINE)}
+    by_name = {share: _ns(number, unit) for share, number, unit in re.findall(rf"^\s*(50|99)(?:\.0+)?%\s+{_TIME}", text, re.MULTILINE)}
     average = re.search(rf"^\s*Latency\s+{_TIME}", text, re.MULTILINE)
-    return Latencies(told.get("50"), told.get("99"), _ns(*average.groups()) if average else None)
+    return Latencies(by_name.get("50"), by_name.get("99"), _ns(*average.groups()) if average else None)
 
 
 def _ab(text: str) -> Latencies | None:
     """ab: shares with whole ms."""
     if "Percentage of the requests served within a certain time (ms)" not in text:
         return None
-    told = {share: float(number) * 1e6 for share, number in re.findall(r"^\s*(50|99)%\s+(\d+)", text, re.MULTILINE)}
+    by_name = {share: float(number) * 1e6 for share, number in re.findall(r"^\s*(50|99)%\s+(\d+)", text, re.MULTILINE)}
     average = re.search(r"^Time per request:\s+([\d.]+) \[ms\] \(mean\)$", text, re.MULTILINE)
-    return Latencies(told.get("50"), told.get("99"), float(average[1]) * 1e6 if average else None)
+    return Latencies(by_name.get("50"), by_name.get("99"), float(average[1]) * 1e6 if average else None)
 
 
 def _pgbench_log(text: str) -> Latencies | None:
@@ -82,15 +82,15 @@ def _pgbench_log(text: str) -> Latencies | None:
 
 
 def _pgbench(text: str) -> Latencies | None:
-    """pgbench by itself tells the average alone."""
+    """pgbench by itself reports the average alone."""
     found = re.search(r"^latency average = ([\d.]+) ms$", text, re.MULTILINE)
     return Latencies(None, None, float(found[1]) * 1e6) if found else None
 
 
 def _named(text: str) -> Latencies | None:
     """p50=1.2ms p99=3.4ms, of any load; the last of each."""
-    told = {name: _ns(number, unit) for name, number, unit in re.findall(rf"\b(p50|p99)\s*[=:]\s*{_TIME}", text)}
-    return Latencies(told.get("p50"), told.get("p99")) if told else None
+    by_name = {name: _ns(number, unit) for name, number, unit in re.findall(rf"\b(p50|p99)\s*[=:]\s*{_TIME}", text)}
+    return Latencies(by_name.get("p50"), by_name.get("p99")) if by_name else None
 
 
 _PARSERS: tuple[Callable[[str], Latencies | None], ...] = (

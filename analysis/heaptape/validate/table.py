@@ -40,9 +40,9 @@ def validation_text(document: dict[str, Any]) -> str:
 def _heading(document: dict[str, Any]) -> list[str]:
     recorded = document["recorded"]
     version = f" {recorded['allocator_version']}" if recorded["allocator_version"] else ""
-    told = (f"{document['program']}: {count(recorded['calls'])} calls recorded under {recorded['allocator'] or MISSING}{version}, "
+    texts = (f"{document['program']}: {count(recorded['calls'])} calls recorded under {recorded['allocator'] or MISSING}{version}, "
             f"{nanoseconds(recorded['cpu_ns'])} of CPU; {document['rounds']} rounds, seed {document['seed']}")
-    return [told]
+    return [texts]
 
 
 def _memory_table(good: list[dict[str, Any]]) -> list[str]:
@@ -87,8 +87,8 @@ def _latency_table(good: list[dict[str, Any]]) -> list[str]:
 def _agreement_lines(document: dict[str, Any]) -> list[str]:
     agreed, lines = document["agreement"], []
     titles = {"peak": "peak RSS", "mean": "mean RSS", "cpu": "CPU"}
-    told = [f"{title} {decimal(agreed[name]['spearman'])}" for name, title in titles.items() if name in agreed]
-    lines.append(f"rank correlation (Spearman): {', '.join(told)}")
+    texts = [f"{title} {decimal(agreed[name]['spearman'])}" for name, title in titles.items() if name in agreed]
+    lines.append(f"rank correlation (Spearman): {', '.join(texts)}")
     for name in ("peak", "mean"):
         if name in agreed:
             best, worst = agreed[name]["best"], agreed[name]["worst"]

@@ -119,7 +119,7 @@ def _folder(keep: str | None) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class _Tools:
-    """The programs, and what they are told to compare."""
+    """The programs, and what they compare."""
 
     replay: str
     heaptape: str
@@ -153,14 +153,14 @@ def _blocks(rounds: int, count: int) -> list[int]:
 
 def _why_not(rows: pd.DataFrame, name: str) -> str:
     """What a row says of an allocator that failed in the replay."""
-    told = rows[rows["allocator"] == name].get("problem", pd.Series(dtype=object)).dropna()
-    return f"in the replay: {told.iloc[0]}" if len(told) else ""
+    values = rows[rows["allocator"] == name].get("problem", pd.Series(dtype=object)).dropna()
+    return f"in the replay: {values.iloc[0]}" if len(values) else ""
 
 
 def _environment(rows: pd.DataFrame, name: str) -> list[str]:
     found = rows[rows["allocator"] == name]
-    told = found["allocator_environment"].iloc[0] if len(found) and "allocator_environment" in found else []
-    return [str(item) for item in told] if isinstance(told, list) else []
+    values = found["allocator_environment"].iloc[0] if len(found) and "allocator_environment" in found else []
+    return [str(item) for item in values] if isinstance(values, list) else []
 
 
 def _contender(allocator: RealAllocator, rows: pd.DataFrame, recording: Recording) -> Contender:
@@ -175,7 +175,7 @@ def _without(contenders: list[Contender], problems: dict[str, str]) -> list[Cont
 
 def _prove(program: Program, heaptape: str, contenders: list[Contender], recording: Recording, problems: dict[str, str],
            folder: Path, talk: _Talk) -> None:
-    """A program that brings its own allocator may call that whatever is preloaded. So the recorder is asked who serves."""
+    """A program that brings its own allocator may call that whatever is preloaded. So the recorder is asked which allocator is used."""
     for contender in _without(contenders, problems):
         name = contender.allocator.name
         talk.step(f"checking that the program uses {name}")
