@@ -2,7 +2,7 @@
 
 const struct ht_allocator ht_allocator_bump = {
     HT_BUILD_FACT(name, "bump"),
-    .title = "the least that real memory costs: hands out the next bytes, never takes any back",
+    .title = "a bump pointer: returns the next bytes, frees nothing",
     HT_BUILD_FACT(soname, "libheaptape_bump.so"),
     .known_by = "ht_bump_serves",
     .is_floor = true,

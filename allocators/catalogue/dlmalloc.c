@@ -3,10 +3,9 @@
 
 #include "allocator.h"
 
-static const struct ht_statistic statistics[] = {
-    {"footprint_bytes", "got from the kernel and not given back"},
-    {"footprint_peak_bytes", "the most of that so far"},
-    {0}};
+static const struct ht_statistic statistics[] = {{"footprint_bytes", "from the kernel, not returned"},
+                                                 {"footprint_peak_bytes", "its highest value so far"},
+                                                 {0}};
 
 static void read_values(const struct ht_server *server, uint64_t *values) {
     size_t (*peak)(void) = (size_t (*)(void))dlsym(RTLD_DEFAULT, "malloc_max_footprint");
@@ -16,7 +15,7 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
 
 const struct ht_allocator ht_allocator_dlmalloc = {
     HT_BUILD_FACT(name, "dlmalloc"),
-    .title = "Doug Lea's malloc under one lock: what ptmalloc3 and nedmalloc descend from",
+    .title = "Doug Lea's malloc under one lock, from which ptmalloc3 and nedmalloc descend",
     HT_BUILD_FACT(soname, "libdlmalloc.so"),
     .known_by = "malloc_footprint",
     .signs = "dlmalloc",

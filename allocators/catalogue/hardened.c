@@ -10,7 +10,7 @@ static const struct ht_fault faults[] = {
 
 const struct ht_allocator ht_allocator_hardened = {
     HT_BUILD_FACT(name, "hardened"),
-    .title = "GrapheneOS' hardened_malloc, with its default defences: zeroes, checks, keeps in quarantine",
+    .title = "GrapheneOS' hardened_malloc, with its default defences: zeroing, checks, quarantine",
     HT_BUILD_FACT(soname, "libhardened.so"),
     .known_by = "malloc_object_size_fast",
     .signs = "h_malloc*",

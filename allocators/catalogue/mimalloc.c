@@ -13,7 +13,7 @@ static void version(const struct ht_server *server, char *text, size_t room) {
 }
 
 static const struct ht_statistic statistics[] = {
-    {"committed_bytes", "that it has committed"}, {"committed_peak_bytes", "the most of that so far"}, {0}};
+    {"committed_bytes", "committed"}, {"committed_peak_bytes", "its highest value so far"}, {0}};
 
 // Its statistics of blocks are kept by debug builds only, and what it says of residency is the kernel's.
 static void read_values(const struct ht_server *server, uint64_t *values) {

@@ -2,7 +2,7 @@
 
 const struct ht_allocator ht_allocator_null = {
     HT_BUILD_FACT(name, "null"),
-    .title = "no allocator: hands out addresses, and so measures the harness",
+    .title = "no allocator: returns addresses only, which measures the harness",
     HT_BUILD_FACT(soname, "libheaptape_null.so"),
     .known_by = "ht_null_replaying",
     .is_floor = true,

@@ -2,10 +2,9 @@
 
 #include "allocator.h"
 
-static const struct ht_statistic statistics[] = {
-    {"used_bytes", "in chunks that are in use, whatever part of them blocks fill"},
-    {"used_peak_bytes", "the most of that so far"},
-    {0}};
+static const struct ht_statistic statistics[] = {{"used_bytes", "in chunks in use, even partly filled"},
+                                                 {"used_peak_bytes", "its highest value so far"},
+                                                 {0}};
 
 // A C++ function, which has its argument's type in its name.
 static void read_values(const struct ht_server *server, uint64_t *values) {
@@ -22,9 +21,8 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
 }
 
 static const struct ht_fault faults[] = {
-    {.help =
-         "It gives memory back by MADV_FREE, which stays resident until the kernel needs it: of its RSS, the "
-         "part that is LazyFree is not in use."},
+    {.help = "It returns memory by MADV_FREE, which stays resident until the kernel needs it: the LazyFree "
+             "part of its RSS is not in use."},
     {.help = "It aborts under valgrind."},
     {0}};
 

@@ -6,9 +6,9 @@
 
 static const struct ht_statistic statistics[] = {
     {"allocated_bytes", "in blocks that the program has, as size classes round them up"},
-    {"heap_bytes", "got from the kernel and not given back"},
+    {"heap_bytes", "from the kernel, not returned"},
     {"pageheap_free_bytes", "in free spans that are mapped"},
-    {"pageheap_unmapped_bytes", "in free spans whose memory was given back"},
+    {"pageheap_unmapped_bytes", "in free spans whose memory was returned"},
     {"central_cache_free_bytes", "in free blocks of the central caches"},
     {"transfer_cache_free_bytes", "in free blocks on their way between caches"},
     {"cpu_cache_free_bytes", "in free blocks of the processors' caches"},

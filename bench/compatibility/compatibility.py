@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs real programs with and without the recorder, and tells whether anything differs.
+"""Runs real programs with and without the recorder, and prints whether anything differs.
 
     bench/compatibility/compatibility.py [--build BUILD] [--only NAME,...] [--pairs N] [-o FILE.md] [--json FILE]
 
@@ -87,7 +87,7 @@ def header_field(log: Path, name: str) -> int:
 
 
 def read_log(heaptape: Path, log: Path, trace: Path) -> Logs:
-    """What one log holds, told by heaptape convert and info."""
+    """What one log holds, by heaptape convert and info."""
     found = Logs(processes=1)
     converted = subprocess.run([heaptape, "convert", "-q", "-l", "fast", log, "-o", trace],
                                capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
@@ -95,19 +95,19 @@ def read_log(heaptape: Path, log: Path, trace: Path) -> Logs:
         found.unconverted = 1
         found.complaints.append(f"{log.name}: {converted.stderr.strip()}")
         return found
-    told = json.loads(subprocess.run([heaptape, "info", "--json", trace], capture_output=True,
+    facts = json.loads(subprocess.run([heaptape, "info", "--json", trace], capture_output=True,
                                      check=True, timeout=TIMEOUT_S).stdout)
-    found.calls, found.anomalies = told["events"], told["anomalies"]
+    found.calls, found.anomalies = facts["events"], facts["anomalies"]
     forked = header_field(log, "parent_pid") != 0
-    setattr(found, "foreign_forked" if forked else "foreign", told["foreign_frees"])
-    found.truncated = int(told["truncated"])
+    setattr(found, "foreign_forked" if forked else "foreign", facts["foreign_frees"])
+    found.truncated = int(facts["truncated"])
     found.stopped = int(header_field(log, "state") == STATE_STOPPED)
     if found.stopped:
         found.complaints.append(f"{log.name}: stopped, {header_field(log, 'stop_reason')}")
     if found.anomalies or found.truncated or found.foreign:
         found.complaints.append(
             f"{log.name}: {found.anomalies} anomalies, {found.foreign} foreign frees"
-            f"{', truncated' if found.truncated else ''}: {told['command'][:100]}")
+            f"{', truncated' if found.truncated else ''}: {facts['command'][:100]}")
     return found
 
 

@@ -111,7 +111,7 @@ class Bench:
         self.user = self._user()
         self.heaptape, self.shim = build / "heaptape", build / "libmalloc_wrap.so"
         if self.user:
-            # The build may lie where only its owner may look.
+            # The build may be in a folder that only its owner may read.
             self.heaptape = Path(shutil.copy(self.heaptape, folder))
             self.shim = Path(shutil.copy(self.shim, folder))
         folder.chmod(0o755)

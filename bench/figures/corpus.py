@@ -59,12 +59,12 @@ def record_workload(name: str, build: Path, folder: Path) -> Path:
 
 def convert(log: Path, build: Path, trace: Path) -> dict[str, Any]:
     subprocess.run([build / "heaptape", "convert", "-q", log, "-o", trace], check=True)
-    told: dict[str, Any] = json.loads(
+    facts: dict[str, Any] = json.loads(
         subprocess.run(
             [build / "heaptape", "info", "--json", trace], check=True, capture_output=True
         ).stdout
     )
-    return told
+    return facts
 
 
 def keep_largest(name: str, executable: str, logs: Path, build: Path, target: Path) -> str:
@@ -72,12 +72,12 @@ def keep_largest(name: str, executable: str, logs: Path, build: Path, target: Pa
     raw, trace = target / f"{name}.mraw", target / f"{name}.bin"
     for log in sorted(logs.glob("*.mraw"), key=lambda log: -log.stat().st_blocks):
         # Where it was recorded, so that a child's parent is found beside it.
-        told = convert(log, build, trace)
-        if executable in ("", os.path.basename(told["command"].split()[0])):
+        facts = convert(log, build, trace)
+        if executable in ("", os.path.basename(facts["command"].split()[0])):
             subprocess.run(["cp", "--sparse=always", log, raw], check=True)
             return (
-                f"{name}: {told['events']:,} events, {told['threads']} threads, "
-                f"{told['bytes_per_event']:.2f} bytes per event: {told['command'][:60]}"
+                f"{name}: {facts['events']:,} events, {facts['threads']} threads, "
+                f"{facts['bytes_per_event']:.2f} bytes per event: {facts['command'][:60]}"
             )
     trace.unlink(missing_ok=True)
     return f"{name}: passed over, no log of {executable}"

@@ -31,7 +31,7 @@ def rss_added_bytes(result: Result, name: str) -> float:
 
 
 def figures(result: Result, name: str, seed: int) -> Figures:
-    """Everything that is said about one recorder and one workload."""
+    """All figures of one recorder and one workload."""
     row = result.rows[name]
     own = {"cpu_ns": statistics.median(sample.cpu_ns for sample in row.samples),
            "wall_ns": statistics.median(sample.wall_ns for sample in row.samples),

@@ -130,7 +130,7 @@ def naming(way: str) -> tuple[Measure, Measure]:
         parts = ways.parts_of(block, code_slots(block), way)
         return ways.planes(parts.named[parts.names], SQUEEZE) + ways.planes(parts.across, SQUEEZE)
 
-    # Who counts births of a size must tell the sizes of what is named: about the sizes once more.
+    # Counting births of a size needs the sizes of named blocks: about the sizes once more.
     def in_tokens(block: Block) -> int:
         parts = ways.parts_of(block, code_slots(block), way)
         named_size = (
@@ -154,16 +154,16 @@ def event_candidates() -> dict[str, Measure]:
         "a column each": with_parts(partial(ways.separate, squeeze=SQUEEZE)),
         "the same, sizes by number": with_parts(partial(ways.size_dictionary, squeeze=SQUEEZE)),
     }
-    for told in (("size",), ("size", "extra"), ("birth", "size", "extra"), ALL):
-        found[f"tokens of op, {', '.join(told)}"] = with_parts(
-            partial(ways.tokens, told=told, squeeze=SQUEEZE)
+    for fields in (("size",), ("size", "extra"), ("birth", "size", "extra"), ALL):
+        found[f"tokens of op, {', '.join(fields)}"] = with_parts(
+            partial(ways.tokens, fields=fields, squeeze=SQUEEZE)
         )
     for least in (4, 64):
         found[f"the last, from {least} events on"] = with_parts(
-            partial(ways.tokens, told=ALL, squeeze=SQUEEZE, least=least)
+            partial(ways.tokens, fields=ALL, squeeze=SQUEEZE, least=least)
         )
     found["the last, at most 128 tokens"] = with_parts(
-        partial(ways.tokens, told=ALL, squeeze=SQUEEZE, most=128)
+        partial(ways.tokens, fields=ALL, squeeze=SQUEEZE, most=128)
     )
     for name, squeeze in (
         ("level 1", ways.zstd(1)),
@@ -174,7 +174,7 @@ def event_candidates() -> dict[str, Measure]:
         ("matches from 3 bytes", ways.zstd(3, min_match=3)),
         ("target length 64", ways.zstd(3, target_length=64)),
     ):
-        found[f"the last, {name}"] = with_parts(partial(ways.tokens, told=ALL, squeeze=squeeze))
+        found[f"the last, {name}"] = with_parts(partial(ways.tokens, fields=ALL, squeeze=squeeze))
     return found
 
 

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from heaptape import ops, read_trace
 
 Ints = NDArray[np.int64]
-EXPLICIT, OWN = 1, 0  # a birth whose slot is told, a name whose slot is told
+EXPLICIT, OWN = 1, 0  # a birth with its slot, a name with its slot
 ACROSS = 2  # a name by another thread's birth, where births are counted by thread
-FIRST = 3  # the first code of a name that is told without its slot
+FIRST = 3  # the first code of a name without its slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,8 @@ def _cut(trace: Any, start: int, rows: int, unit_ns: int) -> Block:
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """How the events of a block tell their slots. birth: per event that makes an object. named: per
-    way of naming, per event that names one. across: per ACROSS. slot: what neither tells."""
+    """How the events of a block give their slots. birth: per event that makes an object. named: per
+    way of naming, per event that names one. across: per ACROSS. slot: what neither has."""
 
     birth: Ints
     named: dict[str, Ints]
@@ -151,20 +151,20 @@ def code_slots(block: Block) -> Codes:
     for op, thread, slot, size in _rows(block):
         owner = thread
         if ops.OP_MAKES[op]:
-            told = not (stacks[thread] and stacks[thread][-1] == slot)
-            birth_codes.append(EXPLICIT if told else 0)
-            if not told:
+            explicit = not (stacks[thread] and stacks[thread][-1] == slot)
+            birth_codes.append(EXPLICIT if explicit else 0)
+            if not explicit:
                 stacks[thread].pop()
         else:
             birth = births.latest.get(slot)
-            told = birth is None
+            explicit = birth is None
             names = births.name(birth, thread) if birth else {}
             owner = birth.owner if birth else thread
             for way, codes in named.items():
                 codes.append(FIRST + names[way] if birth else OWN)
             if names.get(THREAD) == -1:
                 across.append(names["births"])
-        if told:
+        if explicit:
             slots.append(slot)
         if ops.OP_MAKES[op] or ops.OP_REBORN[op]:
             births.bear(slot, thread, owner, size)
@@ -173,8 +173,8 @@ def code_slots(block: Block) -> Codes:
             if owner == thread:
                 stacks[thread].append(slot)
     arrays = {way: np.array(codes, np.int64) for way, codes in named.items()}
-    told_apart = (np.array(values, np.int64) for values in (across, slots))
-    return Codes(np.array(birth_codes, np.int64), arrays, *told_apart)
+    separate = (np.array(values, np.int64) for values in (across, slots))
+    return Codes(np.array(birth_codes, np.int64), arrays, *separate)
 
 
 def _rows(block: Block) -> Iterator[tuple[int, int, int, int]]:

@@ -115,7 +115,7 @@ def less_the_least(block: Block, encode: Callable[[Ints], int]) -> int:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a block's events tell besides thread and time, one value per event."""
+    """What a block's events hold besides thread and time, one value per event."""
 
     op: Ints
     birth: Ints
@@ -179,12 +179,12 @@ def size_dictionary(parts: Parts, squeeze: Squeeze) -> int:
 
 
 def tokens(
-    parts: Parts, told: Sequence[str], squeeze: Squeeze, least: int = 16, most: int = TOKENS
+    parts: Parts, fields: Sequence[str], squeeze: Squeeze, least: int = 16, most: int = TOKENS
 ) -> int:
-    """The commonest combinations of op and what else is `told` become tokens of a byte. The values
-    of the other events follow in columns, as do all those that tokens never tell."""
-    told_values = [getattr(parts, name) for name in told]
-    pattern, index, count = _distinct([parts.op, *told_values])
+    """The commonest combinations of op and what else is `fields` become tokens of a byte. The values
+    of the other events follow in columns, as do all those that tokens never have."""
+    field_values = [getattr(parts, name) for name in fields]
+    pattern, index, count = _distinct([parts.op, *field_values])
     opens, open_index, _ = _distinct([parts.op, parts.birth])
     room = min(most - len(opens), int((count >= least).sum()))
     order = np.argsort(-count, kind="stable")
@@ -204,9 +204,9 @@ def tokens(
     bytes_ += sum(planes(listed[:, i], squeeze) for i in range(listed.shape[1]))
     bytes_ += planes(opens[used][:, 0], squeeze) + planes(opens[used][:, 1], squeeze)
     for name, has in (("named", parts.names), ("size", parts.sized), ("extra", parts.has_extra)):
-        bytes_ += planes(getattr(parts, name)[has & is_open if name in told else has], squeeze)
-    # An open token tells its birth code; without births in tokens they are a column.
-    return bytes_ if "birth" in told else bytes_ + planes(parts.birth[parts.makes], squeeze)
+        bytes_ += planes(getattr(parts, name)[has & is_open if name in fields else has], squeeze)
+    # An open token has its birth code; without births in tokens they are a column.
+    return bytes_ if "birth" in fields else bytes_ + planes(parts.birth[parts.makes], squeeze)
 
 
 def _distinct(columns: Sequence[Ints]) -> tuple[NDArray[np.int64], Ints, Ints]:

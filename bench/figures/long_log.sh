@@ -23,7 +23,7 @@ measure() {
         "peak $(mib "$peak"), $(echo "scale=2; $bytes / $events" | bc) B/event"
 }
 
-# The most that the log takes of the disk, looked at ten times a second until the process has ended.
+# The most that the log takes of the disk, measured ten times a second until the process has ended.
 watch_space() {
     most=0
     while kill -0 "$1" 2>/dev/null; do

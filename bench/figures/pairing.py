@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Which way of pairing runs tells most for the same number of runs?
+"""Which way of pairing runs resolves most for the same number of runs?
 
     replay --alloc a=glibc,b=glibc,c=glibc,d=glibc,e=glibc,f=glibc,g=glibc,h=glibc \\
            --pass time --rounds 40 -o same.jsonl TRACE

@@ -1,6 +1,6 @@
 """Big lists, dicts, bytes and arrays, as in a batch job that turns rows into columns and back.
 
-Python's own pools serve the small objects here, so malloc sees what is larger than 512 bytes: lists and dicts that grow
+Python's own pools have the small objects here, so malloc sees what is larger than 512 bytes: lists and dicts that grow
 step by step, buffers, texts of a megabyte.
 
 Usage: columns.py [BATCHES]

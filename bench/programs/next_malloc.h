@@ -16,7 +16,7 @@ struct next_functions {
 };
 static struct next_functions next;
 
-// malloc comes last: it tells that all are known.
+// malloc comes last: then all are known.
 static __attribute__((noinline, cold)) void next_resolve(void) {
     next.calloc = dlsym(RTLD_NEXT, "calloc");
     next.realloc = dlsym(RTLD_NEXT, "realloc");

@@ -62,7 +62,7 @@ static void print_record(const struct ht_raw_record *record, struct ht_raw_recor
 static int print_chunk(const struct ht_raw_log *log, const struct ht_raw_chunk *chunk, uint64_t at,
                        struct ht_raw_record *begun, struct counts *counts, struct ht_error *error) {
     uint64_t bytes = chunk->bytes < log->chunks_end - at ? chunk->bytes : log->chunks_end - at;
-    uint8_t *content = calloc(1, (size_t)chunk->bytes + 64);  // the decoder looks a little ahead
+    uint8_t *content = calloc(1, (size_t)chunk->bytes + 64);  // the decoder reads a little ahead
     if (!content || !ht_read_at(log->fd, content, (size_t)bytes, at)) {
         free(content);
         return ht_error_system(error, log->path, "cannot read a chunk");

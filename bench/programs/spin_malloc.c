@@ -1,5 +1,5 @@
 // A preloaded malloc that is slower by a known time: the C library's, after a spin of about SPIN_NS. What
-// bench/figures/aa.py must find slower. All functions are here, so that one object serves every call.
+// bench/figures/aa.py must find slower. All functions are here, so that every call reaches one object.
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -98,13 +98,13 @@ def validate_one(name: str, program: dict[str, Any], scratch: Path,
             raise Failed(f"its inputs could not be made: {last_line(said)}")
     curves = folder / "curves.jsonl"
     replay_rounds = options.replay_rounds or options.rounds
-    _, told, said = run_to_end(
+    _, printed, said = run_to_end(
         [options.build / "heaptape", "validate", "-q", "--json", "--alloc", options.alloc, "--rounds", str(options.rounds),
          "--replay-rounds", str(replay_rounds), "--seed", "20817", "-o", curves,
          *(["--process", program["process"]] if "process" in program else []), *command_line(program, variables)],
         LIMIT_S, who)
     try:
-        document: dict[str, Any] = json.loads(told)
+        document: dict[str, Any] = json.loads(printed)
         return document, [json.loads(line) for line in curves.read_text().splitlines()]
     except (ValueError, OSError) as error:
         raise Failed(last_line(said)) from error

@@ -24,7 +24,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Totals:
-    """None where no program tells."""
+    """None where no program has it."""
 
     programs: int
     peak: Worst | None
@@ -67,9 +67,9 @@ def _worst(results: list[Result], figure: str) -> Worst | None:
 
 def ranks_agree(result: Result, figure: str) -> bool | None:
     """Whether who has least and who has most is as predicted."""
-    told = result["validation"]["agreement"].get(figure)
+    ends = result["validation"]["agreement"].get(figure)
     # Neither a hit nor a miss where the allocators do not differ: there was nothing to predict.
-    known = [told[end]["agrees"] for end in ("best", "worst") if told[end]["agrees"] is not None] if told else []
+    known = [ends[end]["agrees"] for end in ("best", "worst") if ends[end]["agrees"] is not None] if ends else []
     return all(known) if known else None
 
 

@@ -55,7 +55,7 @@ def test_ours_as_a_stranger(tools: Tools, tmp_path: Path) -> None:
     assert "a file of its own" in refused(
         tools, "-", "-o", tmp_path / "u.bin", stdin=b"HTAPERAW" + bytes(99)
     )
-    assert "HTAPERAW expected" in refused(
+    assert "expected a raw log (HTAPERAW)" in refused(
         tools, IMPORTS / "android.txt", "--from", "heaptape", "-o", tmp_path / "u.bin"
     )
 

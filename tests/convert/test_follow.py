@@ -183,7 +183,7 @@ def test_punches_holes(tools: Tools, disk_with_holes: Path) -> None:
         refused = run([tools.heaptape, "convert", log, "-o", disk_with_holes / "again.bin"])
         assert refused.returncode == 3
         [line] = refused.stderr.decode().splitlines()
-        assert f"heaptape convert --follow {log} -o {trace} goes on" in line
+        assert f"heaptape convert --follow {log} -o {trace} resumes" in line
         assert run([tools.heaptape, "info", f"{trace}.partial"]).returncode == 3  # cut short
     tools.succeed(follow_command(tools, log, trace))
     assert dump_digest(tools, trace) == dump_digest(tools, whole)

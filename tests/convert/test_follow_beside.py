@@ -91,7 +91,7 @@ def test_second_follower_is_refused(tools: Tools, folder: Path) -> None:
     first.kill()
     first.communicate(timeout=60)
     other = run(follow_command(tools, log, folder / "b.bin"))
-    assert other.returncode == 3 and f"-o {folder / 'a.bin'} goes on" in other.stderr.decode()
+    assert other.returncode == 3 and f"-o {folder / 'a.bin'} resumes" in other.stderr.decode()
     tools.succeed(follow_command(tools, log, folder / "a.bin"))
     assert dump_digest(tools, folder / "a.bin") == dump_digest(tools, whole)
     assert_nothing_beside(folder / "a.bin")

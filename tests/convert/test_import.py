@@ -195,7 +195,7 @@ def test_logalloc_of_several_processes(tools: Tools, tmp_path: Path) -> None:
     assert "expected calls of process 13" in refused(
         tools, source, "--pid", "13", "-o", tmp_path / "t.bin"
     )
-    assert "has none" in refused(
+    assert "names none" in refused(
         tools, IMPORTS / "android.txt", "--pid", "1", "-o", tmp_path / "t.bin"
     )
 

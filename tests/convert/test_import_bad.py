@@ -138,7 +138,7 @@ def test_mixed_times(tools: Tools, tmp_path: Path) -> None:
     source = write(tmp_path / "a.txt", A_CALL + b"1: free 0x1000 5 6\n")
     assert "line 2: expected no times" in refused(tools, source, "-o", tmp_path / "t.bin")
     write(source, b"1: free 0x0 5 6\n" + A_CALL)
-    assert "line 2: times" in refused(tools, source, "-o", tmp_path / "t.bin")
+    assert "line 2: expected times" in refused(tools, source, "-o", tmp_path / "t.bin")
 
 
 def test_header_that_lies(tools: Tools, tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_process_that_stays(tools: Tools, tmp_path: Path) -> None:
     done = record(tools, tmp_path / "t", "/usr/bin/python3", "-c", script, timeout=60)
     assert done.returncode == 0
     [line] = [line for line in done.stderr.decode().splitlines() if "still runs" in line]
-    command = line.partition(": heaptape ")[2].removesuffix(" goes on").split()
+    command = line.partition(": resume by heaptape ")[2].split()
     trace = Path(command[-1])
     tools.succeed([tools.heaptape, *command])
     info = tools.info(trace)
