@@ -21,7 +21,7 @@ static void look_in(const struct dl_phdr_info *info, struct search *search) {
     }
 }
 
-static int look_at_object(struct dl_phdr_info *info, size_t size, void *context) {
+static int read_object(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size;
     struct search *search = context;
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -36,7 +36,7 @@ static int look_at_object(struct dl_phdr_info *info, size_t size, void *context)
 
 bool ht_object_text(const void *address, const char *words, char *text, size_t room) {
     struct search search = {.address = (uintptr_t)address, .words = words};
-    if (address) dl_iterate_phdr(look_at_object, &search);
+    if (address) dl_iterate_phdr(read_object, &search);
     if (!search.found) return false;
     const char *at = search.found + strlen(words), *end = search.found + search.left;
     while (at < end && (*at == ' ' || *at == '\t')) at++;

@@ -255,7 +255,7 @@ static int convert_one(const struct options *options, const char *input, const c
     wrong = misplaced(&request, raw);
     if (wrong) return complain(input, wrong);
     if (request.follow && is_special(output))
-        return complain(output, "--follow writes a regular file, which it can go on with");
+        return complain(output, "--follow writes a regular file, which it can resume");
     request.output = output;
     if (request.follow) return follow_run(&request);
     int status = options->to ? export_through_trace(options, &request, raw, &error)

@@ -140,7 +140,7 @@ int ht_verb_dump(int argc, char **argv) {
     int status = dump(reader, &options, &whole, &error) ? ht_complain("heaptape dump", &error) : HT_EXIT_DONE;
     if (!status && whole && ht_trace_truncated(reader)) {
         fflush(stdout);
-        ht_trace_tell_truncated(reader, &error);
+        ht_trace_report_truncated(reader, &error);
         status = ht_complain("heaptape dump", &error);
     }
     trace_range_free(&options.range);

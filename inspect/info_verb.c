@@ -149,7 +149,7 @@ int ht_verb_info(int argc, char **argv) {
     char idle[HT_IDLE_ENDS_BYTES];
     bool is_idle = info && !options.json && !truncated &&
                    ht_idle_ends(reader, options.trace, number(info, "duration_ns"), idle);
-    if (truncated) ht_trace_tell_truncated(reader, &error);
+    if (truncated) ht_trace_report_truncated(reader, &error);
     ht_trace_close(reader);
     if (!info) return ht_complain("heaptape info", &error);
     if (options.json) {

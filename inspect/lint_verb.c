@@ -43,12 +43,14 @@ static const struct argp parser = {
     .options = option_table,
     .parser = parse_option,
     .args_doc = "FILE",
-    .doc = "Look for defects in FILE, a trace or a raw log (.mraw).\vDefects: live blocks whose address was "
-           "handed out again, blocks freed by another family than they were allocated by (malloc, new, "
-           "new[]), sized and aligned frees that give another size or alignment than was asked for, "
-           "alignments that are no power of two; in raw logs, which have the addresses, also double frees, "
-           "frees inside a live block, and blocks that overlap.\nFor information: foreign frees, failed "
-           "calls, realloc(p, 0), requests of size 0, and what is live at the end."};
+    .doc =
+        "Look for defects in FILE, a trace or a raw log (.mraw)."
+        "\vDefects: live blocks whose address was handed out again, blocks freed by another family than they were "
+        "allocated by (malloc, new, new[]), sized and aligned frees of another size or alignment than was "
+        "requested, alignments that are no power of two; in raw logs, which have the addresses, also double "
+        "frees, frees inside a live block, and blocks that overlap.\n"
+        "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, and what is live at the "
+        "end."};
 
 const struct ht_page ht_page_lint = {
     .name = "lint",
@@ -84,7 +86,7 @@ static int check_trace(struct lint *lint, const char *path, bool *cut, struct ht
     if (!reader) return -1;
     int status = lint_trace(lint, reader, path, error);
     *cut = !status && ht_trace_truncated(reader);
-    if (*cut) ht_trace_tell_truncated(reader, error);
+    if (*cut) ht_trace_report_truncated(reader, error);
     ht_trace_close(reader);
     return status;
 }

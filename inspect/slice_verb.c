@@ -94,7 +94,7 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
 }
 
 // What is known of the program as a whole, and so of a part as well as can be.
-static void keep_looks(json_t *totals, struct ht_trace_reader *reader) {
+static void keep_samples(json_t *totals, struct ht_trace_reader *reader) {
     static const char *const keys[] = {"freed_looked_at", "freed_warm"};
     struct ht_error none = {0};
     char *text = ht_trace_totals_json(reader, &none);
@@ -114,7 +114,7 @@ static char *totals_of(const struct slice_result *result, struct ht_trace_reader
     json_object_set_new(totals, "repairs", json_null());
     json_object_set_new(totals, "unfinished", json_null());
     json_object_set_new(totals, "lost_calls", json_null());
-    keep_looks(totals, reader);
+    keep_samples(totals, reader);
     char *text = json_dumps(totals, JSON_COMPACT);
     json_decref(totals);
     return text;
@@ -181,7 +181,7 @@ int ht_verb_slice(int argc, char **argv) {
     int status =
         write_slice(&options, reader, &result, &error) ? ht_complain("heaptape slice", &error) : HT_EXIT_DONE;
     if (!status && result.whole_end && ht_trace_truncated(reader)) {
-        ht_trace_tell_truncated(reader, &error);
+        ht_trace_report_truncated(reader, &error);
         status = ht_complain("heaptape slice", &error);
     }
     trace_range_free(&options.range);

@@ -97,7 +97,7 @@ int ht_verb_stats(int argc, char **argv) {
     int status = report(reader, &options, &error) ? ht_complain("heaptape stats", &error) : HT_EXIT_DONE;
     if (!status && ht_trace_truncated(reader)) {
         fflush(stdout);
-        ht_trace_tell_truncated(reader, &error);
+        ht_trace_report_truncated(reader, &error);
         status = ht_complain("heaptape stats", &error);
     }
     ht_trace_close(reader);

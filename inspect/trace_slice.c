@@ -445,7 +445,7 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
         errno = 0;
         ht_error_system(error, path, "there is no call in this range");
         // Where the file is cut short, there may have been some.
-        if (!s.over && ht_trace_truncated(reader)) ht_trace_tell_truncated(reader, error);
+        if (!s.over && ht_trace_truncated(reader)) ht_trace_report_truncated(reader, error);
         status = -1;
     }
     if (!status) {

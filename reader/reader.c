@@ -54,7 +54,7 @@ static int check_numbers(struct heaptape_reader *reader, const struct ht_section
     }
     if (ht_slot_is_due(slot, last_event) && ht_thread_is_due(thread, last_event)) return 0;
     return ht_error_input(&reader->error, reader->path, place->offset,
-                          "slots and threads that the events so far account for expected");
+                          "expected slot and thread numbers without a gap");
 }
 
 // Decodes the next section that has events. False after the last one, and where reading failed.
@@ -70,7 +70,7 @@ static bool next_section(struct heaptape_reader *reader) {
     }
     reader->events.rows = reader->row = 0;
     if (ht_trace_truncated(reader->trace)) {
-        ht_trace_tell_truncated(reader->trace, &reader->error);
+        ht_trace_report_truncated(reader->trace, &reader->error);
         reader->failed = true;
     }
     return false;

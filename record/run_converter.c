@@ -293,7 +293,7 @@ static void tidy_up(const struct watch *watch) {
         if (fork_file_path(watch->job[i]->result.raw, path, sizeof path)) unlink(path);
 }
 
-static void tell_results(const struct watch *watch, int results) {
+static void print_results(const struct watch *watch, int results) {
     for (size_t i = 0; i < watch->jobs; i++) {
         const struct converted *result = &watch->job[i]->result;
         if (!result->empty && !ht_write_all(results, result, sizeof *result)) return;
@@ -332,7 +332,7 @@ static _Noreturn void watch_run(struct watch *watch, int run, int results) {
         if (by_itself && ht_now_s() - ended_s > GRACE_S) stop_running(watch);
         poll(NULL, 0, SCAN_MS / 5);
     }
-    tell_results(watch, results);
+    print_results(watch, results);
     tidy_up(watch);
     _exit(0);
 }

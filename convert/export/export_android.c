@@ -46,7 +46,7 @@ static int by_tid_and_start(const void *a, const void *b, void *facts) {
 
 // Does a kernel tid identify each thread, at any time? Kernels reuse them, but only when the thread has
 // ended; traces that were made from others' formats may have no tids.
-static bool tids_tell(const struct ht_trace_facts *facts, uint32_t *order) {
+static bool tids_are_unique(const struct ht_trace_facts *facts, uint32_t *order) {
     size_t count = facts->threads_count;
     for (size_t i = 0; i < count; i++) order[i] = (uint32_t)i;
     qsort_r(order, count, sizeof *order, by_tid_and_start, (void *)facts);
@@ -77,7 +77,7 @@ static bool begin(struct exporter *exporter) {
     state->threads = duplicate_threads(facts);
     state->ended = calloc(facts->threads_count + 1, sizeof *state->ended);
     if (!state->threads || !state->ended) return false;
-    if (!tids_tell(facts, state->ended))
+    if (!tids_are_unique(facts, state->ended))
         for (size_t i = 0; i < facts->threads_count; i++) state->threads[i].tid = (uint32_t)i + 1;
     for (size_t i = 0; i < facts->threads_count; i++)
         if (facts->threads[i].ended) state->ended[state->ended_count++] = (uint32_t)i;

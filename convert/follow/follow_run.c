@@ -20,7 +20,7 @@ static void heed_signals(void) {
     for (int i = 0; i < STOPPING; i++)
         if (!sigaction(stopping[i], NULL, &old) && old.sa_handler != SIG_IGN)
             sigaction(stopping[i], &stops, NULL);
-    // This one reports a process that opens the log for writing while we ask.
+    // The kernel sends this one when a process opens the log for writing while we check for writers.
     signal(SIGIO, SIG_IGN);
 }
 

@@ -85,7 +85,7 @@ static void end_residency(struct import_sink *sink, const struct import_call *ca
     uint64_t pages_max = bytes / IMPORT_PAGE_BYTES + 2, pages = resident / IMPORT_PAGE_BYTES;
     pages += resident % IMPORT_PAGE_BYTES != 0;
     if (pages > pages_max) pages = pages_max;
-    heap_model_tell_residency(&sink->heap, slot, pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX);
+    heap_model_put_residency(&sink->heap, slot, pages < UINT32_MAX ? (uint32_t)pages : UINT32_MAX);
 }
 
 static bool begin_residency(struct import_sink *sink, const struct incoming *in, uint32_t slot) {

@@ -87,7 +87,7 @@ void heap_model_drop_birth(struct heap_model *heap, uint32_t slot) {
     if (map64_has(&heap->seen, k)) map64_remove_at(&heap->seen, k);
 }
 
-void heap_model_tell_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after) {
+void heap_model_put_residency(struct heap_model *heap, uint32_t slot, uint32_t pages_after) {
     size_t i = map64_find(&heap->births, slot);
     if (!map64_has(&heap->births, i)) return;
     uint64_t birth = heap->births.entry[i].value;
@@ -114,7 +114,7 @@ void heap_model_end_residency(struct heap_model *heap, uint32_t slot, uint32_t p
     if (!map64_has(&heap->seen, i)) return;
     uint64_t born_ns = heap->seen.entry[i].value >> PAGES_BITS << BORN_SHIFT;
     if (time_ns >= born_ns + STEPS_FROM_AGE_NS) heap_model_step_residency(heap, slot, pages, time_ns);
-    heap_model_tell_residency(heap, slot, pages);
+    heap_model_put_residency(heap, slot, pages);
 }
 
 void heap_model_drop(struct heap_model *heap, size_t place, uint32_t thread, uint64_t time_ns) {

@@ -286,7 +286,7 @@ void ht_trace_close(struct ht_trace_reader *reader) {
 }
 
 bool ht_trace_truncated(const struct ht_trace_reader *reader) { return reader->truncated; }
-void ht_trace_tell_truncated(const struct ht_trace_reader *reader, struct ht_error *error) {
+void ht_trace_report_truncated(const struct ht_trace_reader *reader, struct ht_error *error) {
     ht_error_input(error, reader->path, reader->valid_bytes,
                    "expected a whole section or the footer, found the file cut short or damaged: only the "
                    "part before this offset was read");

@@ -65,7 +65,7 @@ void ht_trace_close(struct ht_trace_reader *reader);
 
 bool ht_trace_truncated(const struct ht_trace_reader *reader);
 // What a verb says of a truncated file once it has shown what is whole.
-void ht_trace_tell_truncated(const struct ht_trace_reader *reader, struct ht_error *error);
+void ht_trace_report_truncated(const struct ht_trace_reader *reader, struct ht_error *error);
 // What a verb says of the first section of that kind, which is sound as a section. Returns -1.
 int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_kind kind,
                          struct ht_error *error, const char *expected);

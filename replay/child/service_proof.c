@@ -102,8 +102,8 @@ static bool has_own(const struct ht_job *job, const char *path, const char *name
 }
 
 // Nothing is measured here any more, so that these searches may allocate.
-static void say_who_serves(const struct ht_job *job, const struct ht_allocator *kind, const char *name,
-                           const char *path, char *text, size_t room) {
+static void report_server(const struct ht_job *job, const struct ht_allocator *kind, const char *name,
+                          const char *path, char *text, size_t room) {
     struct object_search asked_for = {.job = job};
     if (job->preloaded) dl_iterate_phdr(is_asked_for, &asked_for);
     if (!job->preloaded) {
@@ -136,8 +136,8 @@ bool ht_service_proof(const struct ht_job *job, const struct ht_allocator *kind,
         }
         if (!base) base = found.dli_fbase;
         if (found.dli_fbase != base || !intended(job, kind, found.dli_fname)) {
-            say_who_serves(job, kind, calls[i].name, found.dli_fname, outcome->message,
-                           sizeof outcome->message);
+            report_server(job, kind, calls[i].name, found.dli_fname, outcome->message,
+                          sizeof outcome->message);
             return false;
         }
         snprintf(outcome->path, sizeof outcome->path, "%s", found.dli_fname);

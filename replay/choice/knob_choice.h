@@ -35,7 +35,7 @@ const struct ht_knob *ht_knob_named(const struct ht_allocator *kind, const char 
 const char *ht_knob_full_name(const struct ht_allocator *kind, const struct ht_knob *knob,
                               char text[HT_KNOB_NAME_BYTES]);
 
-// What was meant by a name that the kind does not know, as KIND:KNOB: one of its own but for a slip, or
+// The knob that an unknown name probably means, as KIND:KNOB: one of the same kind with a typing error, or
 // another kind's.
 bool ht_knob_meant(const struct ht_allocator *kind, const char *text, char meant[HT_KNOB_NAME_BYTES]);
 

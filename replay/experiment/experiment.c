@@ -94,7 +94,7 @@ static struct ht_failing_runs *failing_of(struct ht_experiment *x, uint32_t who)
     return &x->failing[is_control(x, who) ? x->baseline : who - 1];
 }
 
-static void tell_problem(struct ht_experiment *x, const struct ht_run_result *line, bool given_up) {
+static void print_problem(struct ht_experiment *x, const struct ht_run_result *line, bool given_up) {
     ht_progress_end(&x->progress);
     x->failed_runs++;
     ht_print(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
@@ -114,7 +114,7 @@ static void keep(struct ht_experiment *x, struct ht_run_result *line, const stru
     line->memory_pass = turn->pass == HT_PASS_MEMORY;
     if (!ht_child_interrupted()) {
         bool given_up = ht_failing_runs_note(failing_of(x, turn->who), line->round, line->problem);
-        if (line->problem) tell_problem(x, line, given_up);
+        if (line->problem) print_problem(x, line, given_up);
     }
     if (x->results_fd < 0 || ht_child_interrupted()) return;
     line->plan = x->plan;
@@ -278,7 +278,7 @@ static bool begin_round(struct ht_experiment *x, uint32_t round) {
     size_t stride = m->choices + 2;
     if (round < m->rounds) return true;
     x->round_begun_ns = now_ns(CLOCK_MONOTONIC);
-    if (round <= 1) ht_tell_if_late(x, round);
+    if (round <= 1) ht_report_if_late(x, round);
     if (!x->repeats) x->repeats = choose_repeats(x);
     struct ht_cell *cells = realloc(m->cells, (round + 1) * stride * sizeof *cells);
     if (!cells) {

@@ -28,7 +28,7 @@ double ht_least_s(const struct ht_experiment *x, uint32_t done) {
     return fmax((double)x->plan->budget_ns / 1e9, warm_up_s(x) + ht_round_s(x, done) * HT_ROUNDS_MIN);
 }
 
-void ht_tell_if_late(struct ht_experiment *x, uint32_t done) {
+void ht_report_if_late(struct ht_experiment *x, uint32_t done) {
     const struct ht_plan *plan = x->plan;
     double budget_s = (double)plan->budget_ns / 1e9, total_s = ht_least_s(x, done);
     if (plan->rounds || plan->quiet || x->warned_late || total_s < 1.1 * budget_s + 1) return;

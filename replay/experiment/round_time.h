@@ -17,6 +17,6 @@ double ht_least_s(const struct ht_experiment *experiment, uint32_t done);
 
 // A user who set a budget, or relies on the default, should learn as soon as it is known that it will not do:
 // after the warm-up, or after the first round, which may be slower, as under --wrap. Reports that once.
-void ht_tell_if_late(struct ht_experiment *experiment, uint32_t done);
+void ht_report_if_late(struct ht_experiment *experiment, uint32_t done);
 
 #endif

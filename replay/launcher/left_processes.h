@@ -6,12 +6,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// From now on what our children leave behind becomes ours. False if it does not: where we had children before, which whoever
-// started us may need, theirs could not be told from those.
+// From now on processes that our children leave behind become ours. False if not: where we had children before,
+// which our parent may need, we could not separate theirs from those.
 bool ht_left_processes_adopt(void);
 
-// Ends all children that there are; only for whoever adopts. Returns how many were left, those included that had ended
-// meanwhile.
+// Ends all our children; only after ht_left_processes_adopt(). Returns how many were left, including those that
+// had ended meanwhile.
 uint32_t ht_left_processes_end(void);
 
 #endif

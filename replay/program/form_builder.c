@@ -67,7 +67,7 @@ static int keep_live_slots(struct ht_form_state *form) {
 }
 
 // Copies that run side by side share one form: its figures are of one copy so far.
-static void tell_all_copies(struct ht_built_form *built, uint32_t copies) {
+static void count_all_copies(struct ht_built_form *built, uint32_t copies) {
     for (int i = 0; i < HT_FUNCTIONS; i++) built->calls[i] *= copies;
     for (uint32_t i = 0; i < built->form->samples; i++) built->points[i].live_bytes *= copies;
     built->calls_total *= copies;
@@ -89,7 +89,7 @@ static int build(struct ht_form_state *form) {
         if (make_header(form)) return -1;
         int outcome = ht_form_hold(form);
         if (outcome < 0 || (outcome > 0 && ht_pool_prepare(form))) return -1;
-        tell_all_copies(form->built, form->options->scale > 1 ? form->options->scale / form->copies : 1);
+        count_all_copies(form->built, form->options->scale > 1 ? form->options->scale / form->copies : 1);
         if (form->built->form->operations) return keep_live_slots(form);
     }
     return ht_error_input(form->error, form->path, ht_trace_valid_bytes(form->reader),

@@ -8,7 +8,7 @@
 
 struct lookup {
     struct ht_form_state *form;
-    struct ht_looked_up *calls;
+    struct ht_found_call *calls;
     size_t count;
     uint64_t *passed;  // by stream: its calls so far
     uint64_t *wanted;  // by stream: its next call that is searched, or UINT64_MAX
@@ -27,7 +27,7 @@ static void set_wanted(struct lookup *lookup, uint32_t stream) {
 
 static void take(struct lookup *lookup, uint32_t stream, const struct ht_events *events, uint32_t row) {
     for (size_t i = 0; i < lookup->count; i++) {
-        struct ht_looked_up *call = &lookup->calls[i];
+        struct ht_found_call *call = &lookup->calls[i];
         if (call->place.stream != stream || call->place.call != lookup->passed[stream]) continue;
         call->found = true;
         call->event = (events->first_event + row) / lookup->form->copies;
@@ -56,7 +56,7 @@ static int visit_section(void *context, const struct ht_section_place *place,
     return 0;
 }
 
-int ht_form_look_up(const struct ht_built_form *built, struct ht_looked_up *calls, size_t count,
+int ht_form_look_up(const struct ht_built_form *built, struct ht_found_call *calls, size_t count,
                     struct ht_error *error) {
     struct ht_form_state *form = built->state;
     struct ht_error *borrowed_error = form->error;

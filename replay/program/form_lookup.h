@@ -10,7 +10,7 @@
 #include "form_builder.h"
 #include "verify_findings.h"
 
-struct ht_looked_up {
+struct ht_found_call {
     struct ht_call_place place;  // to be found
     bool found;
     uint64_t event, size, extra;
@@ -19,7 +19,7 @@ struct ht_looked_up {
 };
 
 // Fills in what is found. Returns 0, or -1 with error. No decoder may be running.
-int ht_form_look_up(const struct ht_built_form *built, struct ht_looked_up *calls, size_t count,
+int ht_form_look_up(const struct ht_built_form *built, struct ht_found_call *calls, size_t count,
                     struct ht_error *error);
 
 #endif

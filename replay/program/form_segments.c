@@ -49,7 +49,7 @@ int ht_form_end_stream(struct ht_form_state *form, uint32_t number) {
         known && form->facts.threads[number].ended ? &form->facts.threads[number] : NULL;
     // The end is a place in trace time too: what the allocator keeps for the thread goes then, not before. A
     // trace may have an end before the last op; time never goes back.
-    if (state->begun && ended && ended->end_ns > state->told_ns && ended->end_ns >= form->at_ns &&
+    if (state->begun && ended && ended->end_ns > state->given_ns && ended->end_ns >= form->at_ns &&
         ended->end_ns < HT_TIME_LIMIT_NS) {
         ht_stream_put(state, ht_word_time(ended->end_ns));
     }

@@ -24,14 +24,14 @@ static inline void ht_stream_put(struct ht_stream_state *stream, uint64_t word) 
     ht_stream_words(stream)[stream->used++] = word;
 }
 
-static inline void ht_stream_tell_time(struct ht_stream_state *stream, uint64_t time_ns) {
+static inline void ht_stream_put_time(struct ht_stream_state *stream, uint64_t time_ns) {
     if (!stream->begun) {
         stream->begun = true;
         stream->start_ns = time_ns;
-    } else if (time_ns < stream->told_ns || time_ns - stream->told_ns < HT_TIME_STEP_NS) {
+    } else if (time_ns < stream->given_ns || time_ns - stream->given_ns < HT_TIME_STEP_NS) {
         return;
     }
-    stream->told_ns = time_ns;
+    stream->given_ns = time_ns;
     ht_stream_put(stream, ht_word_time(time_ns));
 }
 

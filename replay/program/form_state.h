@@ -30,7 +30,7 @@ struct ht_stream_state {
     struct ht_segment *segment;  // the words follow it; NULL: nothing is written
     uint32_t used, room;         // in words
     bool begun;
-    uint64_t told_ns;  // place given last
+    uint64_t given_ns;  // place given last
     uint64_t start_ns, operations;
 };
 

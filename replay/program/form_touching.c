@@ -183,7 +183,7 @@ static int put_portion(struct ht_touching *touching, const struct ht_filling *fi
     struct ht_stream_state *stream = &form->streams[filling->stream];
     if (until_page <= filling->page) return 0;
     if (ht_form_make_room(form, filling->stream)) return -1;
-    ht_stream_tell_time(stream, time_ns);
+    ht_stream_put_time(stream, time_ns);
     ht_stream_put(stream, ht_word(HT_WORD_WIDE, filling->slot, HT_WIDE_TOUCH));
     ht_stream_put(stream, filling->bytes);
     ht_stream_put(stream, filling->page);
@@ -226,8 +226,8 @@ int ht_touching_until(struct ht_touching *touching, uint64_t time_ns) {
 
 static int end_at(struct ht_touching *touching, size_t at) {
     struct ht_filling filling = touching->filling[at];
-    uint64_t told_ns = touching->form->streams[filling.stream].told_ns;
-    if (put_portion(touching, &filling, pages_in_the_end(touching, &filling), told_ns)) return -1;
+    uint64_t given_ns = touching->form->streams[filling.stream].given_ns;
+    if (put_portion(touching, &filling, pages_in_the_end(touching, &filling), given_ns)) return -1;
     return drop(touching, at);
 }
 

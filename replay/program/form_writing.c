@@ -111,10 +111,10 @@ static int mark_pause(struct writing *writing, uint32_t number, uint64_t event, 
     for (; stream->begun && at_ns < until_ns && writing->pause_points < HT_PAUSE_POINTS_MAX;
          at_ns += writing->pause_step_ns) {
         writing->pause_points++;
-        if (at_ns < stream->told_ns) continue;
+        if (at_ns < stream->given_ns) continue;
         if (ht_touching_until(&writing->touching, at_ns)) return -1;
         writing->form->at_ns = at_ns;
-        stream->told_ns = at_ns;
+        stream->given_ns = at_ns;
         ht_stream_put(stream, ht_word_time(at_ns));
         if (put_sample(writing, stream, event, at_ns) || ht_form_make_room(writing->form, number)) return -1;
     }
@@ -269,7 +269,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
-    ht_stream_tell_time(stream, time_ns);
+    ht_stream_put_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
     if (mark_timed(writing, stream, &op, op.frees ? former_bytes : op.bytes, event)) return -1;
     stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
@@ -377,7 +377,7 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     uint64_t until = earlier(writing->stop_event - events->first_event, events->rows);
     // The last call of a thread that has blocks to fill is not for here.
     if (stream->fillings) until = earlier(until, i + (stream->events - stream->fillings - 1));
-    uint64_t until_ns = earlier(stream->told_ns + HT_TIME_STEP_NS, writing->touching.due_ns);
+    uint64_t until_ns = earlier(stream->given_ns + HT_TIME_STEP_NS, writing->touching.due_ns);
     for (uint32_t end = (uint32_t)until; i < end; i++) {
         struct ht_slot_state *slot = &form->slots[events->slot[i]];
         __builtin_prefetch(&form->slots[events->slot[i + AHEAD < end ? i + AHEAD : i]], 1);
@@ -418,7 +418,7 @@ static uint64_t next_word_ns(const struct writing *writing, const struct ht_stre
     uint64_t step_ns = writing->pause_step_ns, mark_ns = writing->time_ns + step_ns;
     uint64_t next_ns = writing->touching.due_ns < event_ns ? writing->touching.due_ns : event_ns;
     if (!stream->begun || writing->pause_points == HT_PAUSE_POINTS_MAX) return next_ns;
-    if (mark_ns < stream->told_ns) mark_ns += (stream->told_ns - mark_ns + step_ns - 1) / step_ns * step_ns;
+    if (mark_ns < stream->given_ns) mark_ns += (stream->given_ns - mark_ns + step_ns - 1) / step_ns * step_ns;
     return mark_ns < next_ns ? mark_ns : next_ns;
 }
 

@@ -15,7 +15,7 @@ const char *const ht_violation_names[HT_VIOLATION_KINDS] = {
 
 enum { PLACES = 3, NAME_BYTES = 80 };  // found at, made at, the other's
 
-static void name_call(const struct ht_looked_up *call, bool one_thread, char text[NAME_BYTES]) {
+static void name_call(const struct ht_found_call *call, bool one_thread, char text[NAME_BYTES]) {
     if (call->place.stream == HT_STREAM_END) {
         snprintf(text, NAME_BYTES, "at the end");
     } else if (!call->found) {
@@ -29,7 +29,7 @@ static void name_call(const struct ht_looked_up *call, bool one_thread, char tex
     }
 }
 
-static void tell_overlap(const struct ht_violation *v, const char *other, char *text, size_t room) {
+static void print_overlap(const struct ht_violation *v, const char *other, char *text, size_t room) {
     int64_t ahead = (int64_t)v->offset;  // of the other block's start before ours
     if (ahead <= 0) {
         snprintf(text, room,
@@ -47,7 +47,7 @@ static void tell_overlap(const struct ht_violation *v, const char *other, char *
 static void describe_what(const struct ht_violation *v, const char *made, const char *other, char *text,
                           size_t room) {
     switch ((enum ht_violation_kind)v->kind) {
-    case HT_VIOLATION_OVERLAP: tell_overlap(v, other, text, room); break;
+    case HT_VIOLATION_OVERLAP: print_overlap(v, other, text, room); break;
     case HT_VIOLATION_ALIGNMENT:
         snprintf(text, room,
                  "expected a block of %" PRIu64 " bytes (slot %u) at a multiple of %" PRIu64 ", found it "
@@ -81,7 +81,7 @@ static void describe_what(const struct ht_violation *v, const char *made, const 
     }
 }
 
-static void describe_one(const struct ht_violation *v, const struct ht_looked_up *calls, bool one_thread,
+static void describe_one(const struct ht_violation *v, const struct ht_found_call *calls, bool one_thread,
                          char text[HT_VIOLATION_TEXT_BYTES]) {
     char found[NAME_BYTES], made[NAME_BYTES], other[NAME_BYTES];
     name_call(&calls[0], one_thread, found);
@@ -93,7 +93,7 @@ static void describe_one(const struct ht_violation *v, const struct ht_looked_up
 
 void ht_verify_describe(const struct ht_built_form *built, const struct ht_verify_findings *findings,
                         struct ht_verify_report *report) {
-    struct ht_looked_up calls[HT_VIOLATIONS_REPORTED * PLACES] = {0};
+    struct ht_found_call calls[HT_VIOLATIONS_REPORTED * PLACES] = {0};
     const struct ht_violation *written[HT_VIOLATIONS_REPORTED];
     struct ht_error error = {0};
     bool one_thread = built->form->streams == 1;

@@ -254,12 +254,12 @@ static void count_anonymous(const struct mapping *mapping, const struct mapping 
     if (at < mapping->start) at = mapping->start;
     count(mapping->start, at, false);
     // Where the kernel does not search, counting reserved address space would take too long.
-    bool worth_it = mapping->readable || mapping->writable || measured.pages.searches;
+    bool is_useful = mapping->readable || mapping->writable || measured.pages.searches;
     for (; measured.next_range < measured.ranges; measured.next_range++) {
         struct range range = measured.range[measured.next_range];
         if (range.start >= mapping->end) break;
         uintptr_t start = range.start > at ? range.start : at;
-        if (worth_it) count(start, range.end < mapping->end ? range.end : mapping->end, false);
+        if (is_useful) count(start, range.end < mapping->end ? range.end : mapping->end, false);
         if (range.end > mapping->end) break;
     }
 }

@@ -98,7 +98,7 @@ def test_more_rounds_than_anybody_waits_for_are_not_counted() -> None:
 
 @pytest.mark.thorough
 def test_the_report_says_what_compare_says(tmp_path: Path) -> None:
-    """One headline, one set of warnings and one sentence each on what malloc is worth."""
+    """One headline, one set of warnings and one sentence each on malloc's share."""
     from heaptape.report.html import write_report
     from heaptape.report.table import comparison_object
     from heaptape.results.comparison import experiments

@@ -377,7 +377,7 @@ def test_bad_usage_and_bad_input(tools: Tools, tmp_path: Path, traces: dict[str,
     (tmp_path / "torn.bin").write_bytes(whole[:-40])
     (tmp_path / "text").write_text("no recording\n" * 99)
     (tmp_path / "own.bin").write_bytes(whole)
-    cases = [(["torn.bin", "--to", "rep", "-o", "out"], 3, "half a trace"),
+    cases = [(["torn.bin", "--to", "rep", "-o", "out"], 3, "export takes whole traces only"),
              (["text", "--to", "rep", "-o", "out"], 3, "text"),
              (["missing", "--to", "rep", "-o", "out"], None, "missing"),
              (["own.bin", "--to", "rep", "-o", "own.bin"], 2, "overwrite"),

@@ -65,7 +65,7 @@ def test_phases(tools: Tools, tmp_path: Path) -> None:
             before = read_tallies(tmp_path / "counts")
             wait_until(lambda: read_tallies(tmp_path / "counts") != before)  # noqa: B023
         assert "stopped" in ctl(tools, pid, "stop")
-        assert "for good" in ctl(tools, pid, "resume", status=1)
+        assert "ended and cannot resume" in ctl(tools, pid, "resume", status=1)
     logs = logs_in(tmp_path / "logs")
     assert len(logs) == 2
     counted = sum(read_tallies(tmp_path / "counts").values())

@@ -87,9 +87,9 @@ def test_who_else_serves_is_said(tools: Tools, trace: Path, built: Callable[...,
     done = run([tools.replay_program, "--alloc", f"other={other},text={text}", "--rounds", "1", "-q", trace])
     assert done.returncode == 1
     lines = [line for line in done.stderr.decode().splitlines() if line.startswith("replay: ")][:2]
-    assert lines[0].startswith("replay: other: malloc is served by /")
+    assert lines[0].startswith("replay: other: malloc is from /")
     assert lines[0].endswith("/libc.so.6, not from the chosen library")
-    assert lines[1].startswith("replay: text: malloc is served by /")
+    assert lines[1].startswith("replay: text: malloc is from /")
     assert lines[1].endswith("/libc.so.6: the chosen library could not be loaded")
 
 

@@ -43,7 +43,7 @@ def _row(runs: pd.DataFrame, name: str) -> dict[str, Any]:
     by_moment: dict[str, Any] = run["decomposition"]
     for moment in MOMENTS:
         parts = by_moment.get(moment)
-        values = _told(parts) if isinstance(parts, dict) else _derived(run, moment, own)
+        values = _reported(parts) if isinstance(parts, dict) else _derived(run, moment, own)
         row |= {f"{moment}_{part}_bytes": value for part, value in values.items()}
     for key in ("after_free", "after_purge"):
         row[f"{key}_bytes"] = float(run[f"rss_{key}_bytes"])
@@ -59,7 +59,7 @@ def _median_of(own: pd.DataFrame, name: str) -> pd.Series:
     return ordered.iloc[(len(ordered) - 1) // 2]
 
 
-def _told(parts: dict[str, Any]) -> dict[str, float]:
+def _reported(parts: dict[str, Any]) -> dict[str, float]:
     return {part: _number(parts.get(f"{part}_bytes")) for part in PARTS}
 
 

@@ -87,7 +87,7 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
     lines += [why_baseline] if why_baseline else []
     lines += ["", *table(summary), "", *summary.missing, *summary.share_lines]
     if recorded.keeps_small_objects:
-        lines += ["Python serves objects of up to 512 bytes itself: they are not compared. To compare them too: "
+        lines += ["Python allocates objects of up to 512 bytes itself: they are not compared. To compare them too: "
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
     lines += _use(summary, command, str(recorded.context.get("allocator_name") or ""))
     if recorded.others:
