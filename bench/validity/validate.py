@@ -114,7 +114,7 @@ def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     if unknown := set(options.names) - set(programs):
         parser.error(f"no such program: {', '.join(sorted(unknown))}")
     if options.rounds < 2 or (options.replay_rounds or 1) < 1:
-        parser.error("--rounds: two or more expected, --replay-rounds: one or more")
+        parser.error("--rounds: expected two or more; --replay-rounds: one or more")
     options.build = options.build.resolve()
     return options
 
