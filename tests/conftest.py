@@ -21,6 +21,8 @@ from tool_runner import Tools
 REPOSITORY = Path(__file__).resolve().parent.parent
 # What the tests start keeps what it has compiled, or each of hundreds of processes would compile the package anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# xdist gives its workers a width of 80: tables and sentences would be folded.
+os.environ.pop("COLUMNS", None)
 # Hypothesis keeps its examples in the working directory unless told otherwise; the tree is to stay as it is.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "heaptape-hypothesis"))
 SMALL_BYTES = 100_000
