@@ -132,6 +132,7 @@ def test_a_worker_is_killed_midway(tmp_path: Path, fake: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.thorough
 def test_the_same_command_runs_nothing_twice(tmp_path: Path, fake: Path) -> None:
     plan = _plan(tmp_path, {"a": "a", "b": "b"})
     results = tmp_path / "plan.results.jsonl"

@@ -236,6 +236,7 @@ def test_log_behind_a_link(tools: Tools, disk_with_holes: Path) -> None:
     assert in_use_bytes(log) < before // 2
 
 
+@pytest.mark.thorough
 def test_live_log_stays_small(tools: Tools, disk_with_holes: Path) -> None:
     """A program that writes 30 MB and more never has more than a few on disk."""
     with running(tools, disk_with_holes / "logs", python_for(3)) as program:
@@ -318,6 +319,7 @@ def interrupted_follower(tools: Tools, log: Path, trace: Path) -> bytes:
     return words
 
 
+@pytest.mark.thorough
 def test_interrupted(tools: Tools, tmp_path: Path) -> None:
     """Ctrl-C leaves a readable trace and says how to go on."""
     with running(tools, tmp_path / "logs", python_for(2)) as program:

@@ -158,6 +158,7 @@ def test_a_line_without_end(tools: Tools, tmp_path: Path) -> None:
     assert tools.info(tools.convert(source, tmp_path / "t.bin", "--lenient"))["skipped"] == 1
 
 
+@pytest.mark.thorough
 def test_bomb_stays_small(tools: Tools, tmp_path: Path) -> None:
     """What unpacks to 200 MB in one line takes its buffer: 128 MiB are enough."""
     packer = lzma.LZMACompressor(preset=0)

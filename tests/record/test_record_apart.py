@@ -12,6 +12,7 @@ from safety_checks import compare_mode, must_work, need_root
 from tool_runner import Tools, outcome_of, run
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode,status", quick(["one_thread"], [("one_thread", 80), ("no_child", 81)]))
 def test_the_program_is_alone_again(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
     """After each call the kernel counts one thread, and there is no child, whoever waits for it."""

@@ -29,6 +29,7 @@ def test_handler_of_a_fault_that_allocates(tools: Tools, tmp_path: Path) -> None
     compared.assert_whole(processes=1)
 
 
+@pytest.mark.thorough
 def test_program_that_notes_what_is_written(tools: Tools, tmp_path: Path) -> None:
     """All private memory is made read-only again and again, the recorder's with it; not what the
     kernel itself writes for libc."""

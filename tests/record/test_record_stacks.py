@@ -55,6 +55,7 @@ def test_depth_of_a_start_after_a_delay(tools: Tools, tmp_path: Path) -> None:
     assert recorded_tallies(tools, logs_in(tmp_path / "logs"), tmp_path).total() == 0
 
 
+@pytest.mark.thorough
 def test_depth_of_a_pause_and_a_resumption(tools: Tools, tmp_path: Path) -> None:
     """A resumption makes a log."""
     alone = depth_of(tools, tmp_path, "controlled", {})

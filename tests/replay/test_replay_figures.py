@@ -316,6 +316,7 @@ def test_system_calls(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
             assert row["syscalls"]["munmap"]["bytes"] >= BIG_FREED * BIG_BYTES
 
 
+@pytest.mark.thorough
 def test_system_calls_of_threads(tools: Tools, tmp_path: Path) -> None:
     """Threads are counted too, and the stacks that the replayer maps for them are not."""
     trace = tmp_path / "t.bin"

@@ -68,7 +68,11 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     frame["pollution_bytes"] = pd.to_numeric(frame["pollution_bytes"]).fillna(0).astype(int) \
         if "pollution_bytes" in frame else 0
     frame["failures"] = [count_failures(value) for value in frame["failures"]] if "failures" in frame else 0
-    return frame
+    # Every selection of rows copies each column that is a block of its own, as newer pandas keeps texts.
+    texts = {name: object for name, dtype in frame.dtypes.items() if pd.api.types.is_string_dtype(dtype)}
+    whole = frame.astype(texts).copy()
+    whole.attrs.update(frame.attrs)
+    return whole
 
 
 def _once(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
