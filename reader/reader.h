@@ -38,13 +38,11 @@ enum heaptape_variant {
 
 // One call of the malloc family. Later versions may add members at the end.
 struct heaptape_event {
-    uint64_t number;   // from 0, in the order of the trace
-    uint64_t time_ns;  // since the recording began; never decreases
-    uint64_t
-        size;  // bytes, as the caller gave them; of calloc and reallocarray the size of one element. Else 0
-    uint64_t
-        count;  // of calloc and reallocarray the number of elements, of other events with a size 1. Else 0
-    uint64_t alignment;  // of the functions that take one. Else 0
+    uint64_t number;     // from 0, in the order of the trace
+    uint64_t time_ns;    // since the recording began; never decreases
+    uint64_t size;       // bytes, as the caller gave them; of calloc and reallocarray those of one element
+    uint64_t count;      // of calloc and reallocarray the elements, of other events with a size 1
+    uint64_t alignment;  // of the functions that take one. What an event does not have is 0
     uint32_t slot;       // names the object from the event that makes it to the event that ends it; 0: none
     uint32_t thread;     // from 0, in the order of first events
     uint8_t function;    // docs/reference/trace-format.md, "Ops"; heaptape_function_name() has its name

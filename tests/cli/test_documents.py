@@ -1,12 +1,15 @@
-"""The documents: every link within the tree leads somewhere, and the README is short."""
+"""The documents: links and commands name what there is, and the README is short."""
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tool_runner import Tools
 
 README_LINES_MAX = 90
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -53,6 +56,41 @@ def test_every_page_is_reached(repository: Path) -> None:
                     if not re.match(r"[a-z]+:|#", link)]
     pages = {path for path in documents(repository) if path.is_relative_to(repository / "docs")}
     assert pages <= seen, sorted(str(path) for path in pages - seen)
+
+
+def commands(text: str) -> list[str]:
+    """What the code of a page types: lines of blocks, without prompts and comments, and code within lines."""
+    blocks = re.findall(r"^```.*?\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    typed = "\n".join(blocks).replace("\\\n> ", "").replace("\\\n", "").splitlines()
+    return [line.partition(" #")[0] for line in typed] + re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
+
+
+@pytest.fixture(scope="module")
+def options(tools: Tools) -> dict[str, set[str]]:
+    """Of each verb, long ones and short ones."""
+    tables = [json.loads(line) for line in tools.succeed([tools.heaptape, "help", "--json"]).stdout.splitlines()]
+    return {table["name"]: {f"--{option['long']}" for option in table["options"] if "long" in option}
+            | {f"-{option['short']}" for option in table["options"] if "short" in option} for table in tables}
+
+
+def test_commands_have_verbs_options_and_files_that_exist(repository: Path, options: dict[str, set[str]]) -> None:
+    wrong, seen = [], 0
+    for document in documents(repository):
+        for command in commands(document.read_text()):
+            for part in re.split(r"&& | \| |; |\$\(", command):
+                found = re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?(?:heaptape (?!help )([a-z]+)|(replay))(?= )(.*)", part)
+                if found and (found[1] or "replay") not in options:
+                    wrong.append(f"{document.relative_to(repository)}: {part}: no such verb")
+                elif found:
+                    seen += 1
+                    own = re.split(r" -- | --wrap|'", found[3])[0]
+                    strange = set(re.findall(r"(?<= )--[a-z][\w-]*|(?<= )-[a-zA-Z](?= |$)", own)) - options[found[1] or "replay"]
+                    wrong += [f"{document.relative_to(repository)}: {part}: no option {name}" for name in strange]
+            wrong += [f"{document.relative_to(repository)}: {command}: no file {name}"
+                      for name in re.findall(r"(?<![\w/.])(?:bench|tests|debian|cli|traces)/[\w./-]+\.(?:py|sh|bin|rb|toml)\b", command)
+                      if "NAME" not in name and not (repository / name).exists()]
+    assert not wrong, "\n".join(wrong)
+    assert seen > 150
 
 
 def test_the_readme_is_short(repository: Path) -> None:
