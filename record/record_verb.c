@@ -56,7 +56,7 @@ static const struct argp_option option_table[] = {
      "Make traces while the program runs, in the same folder, and remove each raw log whose trace is complete",
      0},
     {"any-folder", KEY_ANY_FOLDER, NULL, 0,
-     "Record also where a full disk or a lost server would end PROGRAM: on btrfs, ZFS, network file systems",
+     "Record even on btrfs, ZFS and network file systems, where a full disk or a lost server can end PROGRAM",
      0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},

@@ -28,8 +28,8 @@ static const uint64_t budget_default_ns = 60000000000;
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "ALLOCATOR,...", 0,
      "Replay under these: names that --list shows, all, the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
-     "(NAME under the C library of that ld.so), or null, which takes part anyway; each but null may have knobs behind "
-     "it, as in NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's (default: all)", 0},
+     "(NAME under the C library of that ld.so); null is always included. Knobs may follow any name but null, as in "
+     "NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's (default: all)", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON for each run to FILE", 0},
     {"rounds", KEY_ROUNDS, "auto|N", 0,
      "Replay each allocator N times, in random order within each round; auto: until every verdict is clear or the "
@@ -41,7 +41,7 @@ static const struct argp_option table[] = {
      "Replay the trace N times, one after the other, in each process of the time pass, and report their mean: what "
      "it costs once the heap is warm; auto: only as often as a run takes to last 0.1 ms (default: auto)", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run (default: random, and printed)", 0},
-    {"pass", KEY_PASS, "time|memory|both|verify", 0, "Measure time, memory or both; verify: nothing (default: both)", 0},
+    {"pass", KEY_PASS, "time|memory|both|verify", 0, "Measure time, memory or both; verify: check the allocator only (default: both)", 0},
     {"verify", KEY_VERIFY, NULL, 0,
      "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
     {"threads", KEY_THREADS, "trace|1", 0,
@@ -53,8 +53,8 @@ static const struct argp_option table[] = {
      "Write this of the memory once it is allocated: what was recorded, nothing, the first byte, a byte of each page, "
      "all (default: recorded)", 0},
     {"touch-free", KEY_TOUCH_FREE, "recorded|none|read|write", 0,
-     "Do this to a block's memory just before it is freed: read its first byte, of as many blocks as the program had "
-     "just used; nothing; read the first byte of each; write all of it (default: recorded; none with --touch none)", 0},
+     "Do this to a block's memory just before it is freed. recorded: read the first byte of as many blocks as the program "
+     "had recently used; read, write: each cache line, of large blocks each page (default: recorded; none with --touch none)", 0},
     {"pollute", KEY_POLLUTE, "SIZE", 0,
      "Time calls with cold caches: run through a working set of SIZE, in KiB without a unit, before each timed call, "
      "and compute the total from the timed calls alone (default: 0, caches as the replay leaves them)", 0},
@@ -65,7 +65,7 @@ static const struct argp_option table[] = {
     {"thp", KEY_THP, "never|madvise|always", 0,
      "Set the mode of transparent huge pages for what is measured, as far as the kernel lets one process choose (default: as the system has it)", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
-     "Let a thread be so far ahead of the slowest, in trace time, 100000 at least (default: 10000000 in the time pass, "
+     "Let a thread run at most NS ahead of the slowest, in trace time; the minimum is 100000 (default: 10000000 in the time pass, "
      "1000000 in the memory pass)", 0},
     {"max-live", KEY_MAX_LIVE, "none|SIZE", 0,
      "Refuse a trace whose blocks take more memory than SIZE, such as 8G, at once; none: try it "

@@ -68,4 +68,4 @@ def _add_common(parser: VerbParser) -> None:
     parser.add_argument("--trace", action="append", default=[], metavar="FILE",
                         help="Read the replayed trace from FILE; may be repeated (default: where the results say, or beside them)")
     parser.add_argument("--seed", type=bootstrap_seed, default=BOOTSTRAP_SEED, metavar="N",
-                        help=f"Begin the bootstrap so (default: {BOOTSTRAP_SEED})")
+                        help=f"Seed the random numbers of the bootstrap with N (default: {BOOTSTRAP_SEED})")

@@ -23,7 +23,7 @@ def parser() -> VerbParser:
         statuses=[("0", "There is an answer"), ("1", "The recording or a replay failed"), ("2", "Wrong usage")])
     trial.add_argument("command", nargs="+", metavar="COMMAND")
     for name, words in (("--alloc", "Compare these, as replay --alloc does (default: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc and "
-                                    "scudo, as far as they are built)"), ("--allocs", "The same as --alloc")):
+                                    "scudo19, as far as they are built)"), ("--allocs", "The same as --alloc")):
         trial.add_argument(name, dest="alloc", metavar="ALLOCATOR,...", help=words)
     trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for so long, such as 5m (default: 1m)")
     trial.add_argument("--seconds", type=duration, metavar="TIME",
