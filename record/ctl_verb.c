@@ -126,7 +126,9 @@ static const char *refusal(const struct ht_raw_header *header, enum ht_control w
                    header->control != HT_CONTROL_STOP);
     if (header->state == HT_RAW_STOPPED && !paused) return "its recording has ended and cannot resume";
     if (wanted == HT_CONTROL_RUN && !paused) return "it is already recording";
-    if (wanted == HT_CONTROL_PAUSE && paused) return "it is already paused";
+    if (wanted == HT_CONTROL_PAUSE && paused)
+        return header->control == HT_CONTROL_RUN ? "it is about to resume: pause it after its next allocation"
+                                                 : "it is already paused";
     return NULL;
 }
 
