@@ -299,7 +299,7 @@ def test_paused_and_resumed(tools: Tools, tmp_path: Path) -> None:
         tools.succeed(follow_command(tools, program.log, tmp_path / "f.bin", "--keep-raw"))
         assert program.process.poll() is None
         assert_same_trace(tools, tmp_path / "f.bin", program.log)
-        control("resume")
+        tools.control(program.process.pid, "resume")
         [second] = set(logs_in(tmp_path / "logs")) - {program.log}
         follower = start_follower(tools, second, tmp_path / "g.bin", "--keep-raw")
         time.sleep(0.5)

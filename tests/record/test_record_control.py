@@ -44,13 +44,6 @@ def ctl(tools: Tools, pid: int, action: str, status: int = 0) -> str:
     return (done.stdout + done.stderr).decode()
 
 
-def resume(tools: Tools, pid: int) -> str:
-    """On a busy machine ctl ends before the program has noticed."""
-    said = ctl(tools, pid, "resume")
-    wait_until(lambda: ctl(tools, pid, "status").startswith("recording: "))
-    return said
-
-
 def calls_in(tools: Tools, log: Path, folder: Path) -> int:
     return sum(tallies_in(tools.dump(tools.convert(log, folder / "t.bin"))).values())
 
@@ -63,7 +56,7 @@ def test_phases(tools: Tools, tmp_path: Path) -> None:
         assert "nothing recorded yet" in ctl(tools, pid, "status")
         assert "already" in ctl(tools, pid, "pause", status=1)
         for _ in range(2):
-            assert "resumed" in resume(tools, pid)
+            assert "resumed" in tools.control(pid, "resume")
             assert "already" in ctl(tools, pid, "resume", status=1)
             time.sleep(0.2)
             assert ctl(tools, pid, "status").startswith("recording: ")
@@ -99,15 +92,15 @@ def test_many_phases_keep_no_address_space(tools: Tools, tmp_path: Path) -> None
     with steady(tools, tmp_path) as program:
         once = mapped_bytes()
         for _ in range(5):
-            ctl(tools, program.pid, "pause")
-            resume(tools, program.pid)
+            tools.control(program.pid, "pause")
+            tools.control(program.pid, "resume")
         assert mapped_bytes() < once + (256 << 20)
     assert len(logs_in(tmp_path / "logs")) == 6
 
 
 def test_a_pause_before_the_resumption_was_noticed(tools: Tools, tmp_path: Path) -> None:
     with steady(tools, tmp_path) as program:
-        ctl(tools, program.pid, "pause")
+        tools.control(program.pid, "pause")
         program.send_signal(signal.SIGSTOP)
         try:
             assert "at its next allocation" in ctl(tools, program.pid, "resume")
@@ -131,9 +124,9 @@ def test_logs_removed_between_phases(tools: Tools, tmp_path: Path) -> None:
     with steady(tools, tmp_path) as program:
         first = logs_in(tmp_path / "logs")[0]
         for action in ("pause", "resume", "pause"):
-            ctl(tools, program.pid, action)
+            tools.control(program.pid, action)
         first.unlink()
-        resume(tools, program.pid)
+        tools.control(program.pid, "resume")
         assert any(".2.mraw" in log.name for log in logs_in(tmp_path / "logs"))
         for log in logs_in(tmp_path / "logs"):
             log.unlink()

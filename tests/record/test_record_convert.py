@@ -149,7 +149,7 @@ def test_paused_phases(tools: Tools, tmp_path: Path) -> None:
     assert pid in children.read_text().split()
     time.sleep(0.3)
     for word in ("pause", "resume"):
-        tools.succeed([tools.heaptape, "ctl", pid, word])
+        tools.control(pid, word)
         time.sleep(0.5)
     tools.succeed(["kill", "-TERM", pid])
     recorder.communicate(timeout=60)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from any_parent import kill_children
+from waiting import wait_until
 
 TALLY_FIRST = 7000  # tests/targets/target_support.h
 TALLY_SIZES = 1000
@@ -117,6 +118,13 @@ class Tools:
         self.succeed([self.replay_program, "--alloc", allocator, "--rounds", "1", trace,
                       "-o", results, *more], timeout=300)
         return [json.loads(line) for line in results.read_text().splitlines()]
+
+    def control(self, pid: int | str, word: str) -> str:
+        """`heaptape ctl`, and until the program has noticed: on a busy machine the verb ends before."""
+        done = self.succeed([self.heaptape, "ctl", pid, word])
+        now = {"pause": b"paused", "resume": b"recording"}[word]
+        wait_until(lambda: self.succeed([self.heaptape, "ctl", pid, "status"]).stdout.startswith(now), f"{word}d")
+        return (done.stdout + done.stderr).decode()
 
     def succeed(self, command: Sequence[Argument], **options) -> subprocess.CompletedProcess[bytes]:
         done = run(command, **options)
