@@ -88,8 +88,7 @@ static void warn_about_early_ends(const struct found_logs *found) {
 static void say_cost(const struct found_logs *found, const struct ending *ending) {
     struct recording_cost cost = found_logs_cost(found, ending);
     if (!(cost.calls_ns > 0)) return;
-    ht_print(stderr,
-             "; recording calls took %.2g s of CPU or more, %.0f ns each, and the rest %.2g s or less",
+    ht_print(stderr, "; recording cost at least %.2g s of CPU (%.0f ns a call), and at most %.2g s more",
              cost.calls_ns / 1e9, cost.calls_ns / (double)found->calls, cost.rest_ns / 1e9);
 }
 
