@@ -166,7 +166,7 @@ static void print_memory(FILE *out, const struct ht_comparison *c) {
     struct row_names names = names_of(c, c->baseline);
     table = (struct ht_text_table){.alignments = "lrlrrrl"};
     ht_table_add(&table, (const char *[]){"allocator", "peak RSS", names.versus, "mean RSS", "RSS at end",
-                                          "fragm. F4", "verdict"});
+                                          "peak RSS/live", "verdict"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
         char peak[CELL_BYTES], ratio[CELL_BYTES], mean[CELL_BYTES], end[CELL_BYTES], f4[CELL_BYTES];

@@ -66,7 +66,7 @@ def gain_of(summary: Summary, standing: Standing, classes: dict[str, str]) -> Ga
                 replace(figure, table=table) if figure else None, table)
 
 
-_MORE = {"time": (("ns/call", "ns_per_call", 1), ("instructions", "instructions", 0), ("page faults", "minor_faults", 0)), "rss_peak": (("fragmentation F4", "fragmentation_f4", 2),)}
+_MORE = {"time": (("ns/call", "ns_per_call", 1), ("instructions", "instructions", 0), ("page faults", "minor_faults", 0)), "rss_peak": (("peak RSS/live", "fragmentation_f4", 2),)}
 _BESIDE = {"time": (), "rss_peak": ("rss_mean", "rss_end")}
 
 

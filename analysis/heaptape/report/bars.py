@@ -36,7 +36,8 @@ def _peak_figure(rows: pd.DataFrame, classes: dict[str, str]) -> Figure:
         # A rest below 0 says that some of what is live was not resident after all.
         live = row["peak_requested_bytes"] - untouched + min(row["peak_other_bytes"], 0.0)
         values.append([live, row["peak_internal_bytes"], row["peak_other_bytes"]])
-    table = Table(["allocator", "peak RSS", "requested", "internal", "untouched", "external", "F1", "F2", "F3", "F4"], [
+    ratios = ["mean RSS/live", "RSS/live at live peak", "RSS/live at peak RSS", "peak RSS/live"]
+    table = Table(["allocator", "peak RSS", "requested", "internal", "untouched", "external", *ratios], [
         [str(name), *(byte_count(row[f"peak_{part}_bytes"]) for part in ("rss", "requested", "internal", "untouched", "other")),
          *(MISSING if math.isnan(row[key]) else f"{row[key]:.2f}" for key in ("f1", "f2", "f3", "f4"))]
         for name, row in rows.iterrows()])
