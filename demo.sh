@@ -48,7 +48,7 @@ run build/heaptape convert "$raw" -o demo/trace.bin
 run build/heaptape info demo/trace.bin
 
 step "Replaying the trace under five allocators, in random order, eight rounds"
-run build/replay --alloc null,glibc,jemalloc,tcmalloc,mimalloc --rounds 8 demo/trace.bin -o demo/results.jsonl
+run build/heaptape replay --alloc null,glibc,jemalloc,tcmalloc,mimalloc --rounds 8 demo/trace.bin -o demo/results.jsonl
 
 step "Writing the report"
 run build/heaptape report demo/results.jsonl --trace demo/trace.bin -o demo/report.html

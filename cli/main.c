@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
     const char *slash = strrchr(argv[0], '/'), *own_name = slash ? slash + 1 : argv[0];
     argp_err_exit_status = HT_EXIT_USAGE;
     argp_program_version = "heaptape " HEAPTAPE_VERSION;
-    if (!strcmp(own_name, "replay")) return ht_verb_replay(argc, argv);
+    if (!strcmp(own_name, "replay")) return run_verb(verb_named("replay"), argc, argv);
     if (argc < 2) return print_help(stderr, HT_EXIT_USAGE);
     const char *wanted = argv[1];
     const struct ht_verb *verb = verb_named(wanted);

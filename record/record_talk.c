@@ -185,5 +185,5 @@ void record_say_traces(const struct record_talk *talk, const struct converted *r
         ht_print(stderr, "%s %s: resume by heaptape convert --follow %s -o %s\n", result[i].trace,
                  result[i].running ? "is not complete: its process still runs" : "is not complete",
                  result[i].raw, result[i].trace);
-    if (complete && !talk->quiet) ht_print(stderr, "next: replay --alloc all %s\n", result->trace);
+    if (complete && !talk->quiet) ht_print(stderr, "next: heaptape replay --alloc all %s\n", result->trace);
 }

@@ -111,7 +111,7 @@ static void add(struct list *list, struct ht_choice *choice, const struct ht_all
     const struct ht_allocator *kind = entry && entry->build_of ? entry->build_of : entry;
     struct ht_listed listed = {.kind = kind, .entry = entry, .choice = choice};
     if (choice && !ht_experiment_describe(list->x, choice, listed.problem, sizeof listed.problem)) {
-        fprintf(stderr, "replay: %s: %s\n", choice->name, listed.problem);
+        fprintf(stderr, "heaptape replay: %s: %s\n", choice->name, listed.problem);
         list->status = HT_EXIT_FAILED;
     }
     if (choice && choice->kind) listed.kind = choice->kind;
@@ -147,7 +147,7 @@ int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options
     struct list list = {.x = x, .options = options, .status = HT_EXIT_DONE};
     struct ht_error error = {0};
     if (ht_child_channel_open(&x->channel, NULL, &error)) {
-        fprintf(stderr, "replay: %s\n", error.message);
+        fprintf(stderr, "heaptape replay: %s\n", error.message);
         return HT_EXIT_FAILED;
     }
     if (options->plan.json) list.json = json_array();
@@ -159,7 +159,7 @@ int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options
         json_decref(list.json);
     }
     if (fflush(stdout) || ferror(stdout)) {
-        fprintf(stderr, "replay: the list can't be written\n");
+        fprintf(stderr, "heaptape replay: the list can't be written\n");
         list.status = HT_EXIT_FAILED;
     }
     return list.status;

@@ -1,4 +1,4 @@
-// replay --list: what is built, and with --verbose or --json all that the catalogue knows of each kind.
+// heaptape replay --list: what is built, and with --verbose or --json all that the catalogue knows of each kind.
 #ifndef HEAPTAPE_ALLOCATOR_LIST_H
 #define HEAPTAPE_ALLOCATOR_LIST_H
 

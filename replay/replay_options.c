@@ -314,7 +314,7 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
     bool chosen = plan->choices.count > 0 || plan->choices.null_only;
     struct ht_error error = {0};
     if (!chosen && ht_choices_add(&plan->choices, "all", &error) && !options->list) {
-        ht_print(stderr, "replay: %s\n", error.message);
+        ht_print(stderr, "heaptape replay: %s\n", error.message);
         exit(error.status);
     }
 }

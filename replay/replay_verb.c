@@ -27,7 +27,7 @@
 enum { TIMED_ONE_IN = 64, TIMED_ONE_IN_POLLUTED = 256 };
 
 static int complain(const struct ht_error *error) {
-    ht_print(stderr, "replay: %s\n", error->message);
+    ht_print(stderr, "heaptape replay: %s\n", error->message);
     return error->status ? error->status : HT_EXIT_FAILED;
 }
 
@@ -36,7 +36,7 @@ static size_t describe_all(struct ht_experiment *x, struct ht_plan *plan, struct
     char problem[512];
     size_t kept = 0, refused = 0;
     if (!ht_experiment_describe(x, null_choice, problem, sizeof problem) && !ht_child_interrupted()) {
-        ht_print(stderr, "replay: null: %s\n", problem);
+        ht_print(stderr, "heaptape replay: null: %s\n", problem);
         refused++;
     }
     for (size_t i = 0; i < plan->choices.count && !ht_child_interrupted(); i++) {
@@ -45,7 +45,7 @@ static size_t describe_all(struct ht_experiment *x, struct ht_plan *plan, struct
             if (kept != i) plan->choices.list[kept] = *choice;
             kept++;
         } else if (!ht_child_interrupted()) {
-            ht_print(stderr, "replay: %s: %s\n", choice->name, problem);
+            ht_print(stderr, "heaptape replay: %s: %s\n", choice->name, problem);
             refused++;
         }
     }
@@ -63,7 +63,7 @@ static int find_choice(const struct ht_choices *choices, const char *name) {
 // Its place is found before anything runs: a typing error must not cost an hour of replays.
 static int check_baseline(const struct ht_plan *plan) {
     if (!plan->baseline || find_choice(&plan->choices, plan->baseline) >= 0) return HT_EXIT_DONE;
-    ht_print(stderr, "replay: --baseline: %s is not among the allocators to replay\n", plan->baseline);
+    ht_print(stderr, "heaptape replay: --baseline: %s is not among the allocators to replay\n", plan->baseline);
     return HT_EXIT_USAGE;
 }
 
@@ -75,7 +75,7 @@ static int check_conditions(const struct ht_plan *plan) {
         const char *expected = of_time ? "the time pass" : "the memory pass";
         if (plan->choices.count < 2) expected = "a baseline and another allocator in --alloc";
         else if (of_time ? plan->time_pass : plan->memory_pass) continue;
-        ht_print(stderr, "replay: --fail-if %s: expected %s\n", condition->text, expected);
+        ht_print(stderr, "heaptape replay: --fail-if %s: expected %s\n", condition->text, expected);
         return HT_EXIT_USAGE;
     }
     return HT_EXIT_DONE;
@@ -143,7 +143,7 @@ static int print_comparison(struct ht_experiment *x, const struct loaded_trace *
     comparison.thp = x->huge_pages.mode;
     comparison.failing = x->failing;
     if (!ht_compare(&x->measurements, &comparison)) {
-        ht_print(stderr, "replay: no memory for the comparison\n");
+        ht_print(stderr, "heaptape replay: no memory for the comparison\n");
         return -1;
     }
     if (!early) ht_experiment_warnings(x, &comparison, before, &x->warnings);
@@ -175,11 +175,11 @@ static void say_stopped(const struct ht_experiment *x) {
     unsigned long long seed = x->plan->seed;
     char of[32] = "";
     if (x->measurements.rounds == 0) {
-        ht_print(stderr, "replay: stopped during the warm-up, seed %llu\n", seed);
+        ht_print(stderr, "heaptape replay: stopped during the warm-up, seed %llu\n", seed);
         return;
     }
     if (x->plan->rounds) snprintf(of, sizeof of, " of %u", x->plan->rounds);
-    ht_print(stderr, "replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of, seed,
+    ht_print(stderr, "heaptape replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of, seed,
              results ? "; completed runs are in " : "", results ? results : "");
 }
 
@@ -188,7 +188,7 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
     if (ht_child_interrupted()) say_stopped(x);
     int judged = HT_EXIT_DONE;
     int unprinted = print_comparison(x, trace, early, before, &judged);
-    if (unprinted) ht_print(stderr, "replay: the comparison can't be written\n");
+    if (unprinted) ht_print(stderr, "heaptape replay: the comparison can't be written\n");
     bool failed = early || refused || unprinted || x->failed_runs || x->results_failed;
     // What failed may have hidden anything: it comes before what the rest shows.
     int status = failed ? HT_EXIT_FAILED : judged;
@@ -198,7 +198,7 @@ static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int
 
 static int measure(struct ht_experiment *x, const struct loaded_trace *trace, size_t refused) {
     if (ht_child_interrupted()) {
-        ht_print(stderr, "replay: stopped %s\n",
+        ht_print(stderr, "heaptape replay: stopped %s\n",
                  x->plan->verify ? "while verifying" : "before the first round");
         return HT_EXIT_FAILED;
     }
@@ -219,7 +219,7 @@ static void say_waiting(const struct ht_plan *plan, uint64_t end_ns) {
     double seconds =
         ns * (double)end_ns / 1e9 * (double)(plan->choices.count + 1 + (plan->choices.count > 1));
     if (seconds < 1 || plan->quiet) return;
-    ht_print(stderr, "replay: at this pace a round takes %.0f s", seconds);
+    ht_print(stderr, "heaptape replay: at this pace a round takes %.0f s", seconds);
     if (plan->rounds) ht_print(stderr, ", all %u take %.0f s", plan->rounds, seconds * plan->rounds);
     fputc('\n', stderr);
 }
@@ -228,7 +228,7 @@ static void say_waiting(const struct ht_plan *plan, uint64_t end_ns) {
 static void say_idle_ends(const struct ht_plan *plan, const struct loaded_trace *trace) {
     char words[HT_IDLE_ENDS_BYTES];
     if (!plan->quiet && ht_idle_ends(trace->reader, plan->trace_path, trace->program.end_ns, words))
-        ht_print(stderr, "replay: %s\n", words);
+        ht_print(stderr, "heaptape replay: %s\n", words);
 }
 
 // At once, and not only after a minute: what comes is about little of the program.
@@ -261,12 +261,12 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     x->channel.wrap = plan->wrap;
     x->channel.thp_disable = x->huge_pages.disable;
     if (plan->wrap && !plan->quiet) {
-        ht_print(stderr, "replay: times and memory include those of %s\n", plan->wrap);
+        ht_print(stderr, "heaptape replay: times and memory include those of %s\n", plan->wrap);
     }
     size_t refused = describe_all(x, plan, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && plan->baseline && find_choice(&plan->choices, plan->baseline) < 0) {
-        ht_print(stderr, "replay: the baseline %s failed: nothing can be compared\n", plan->baseline);
+        ht_print(stderr, "heaptape replay: the baseline %s failed: nothing can be compared\n", plan->baseline);
         return HT_EXIT_FAILED;
     }
     if (refused && (plan->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;

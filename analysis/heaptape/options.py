@@ -10,7 +10,7 @@ def compare_parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     compare = VerbParser(
         "compare", ["RESULTS..."],
-        "Compare the runs of RESULTS, files that replay -o wrote: ratios to the baseline, 95 % intervals, verdicts.",
+        "Compare the runs of RESULTS, files that heaptape replay -o wrote: ratios to the baseline, 95 % intervals, verdicts.",
         environment=[("NO_COLOR", "If set and not empty, as --color=never"),
                      ("COLUMNS", "The width of the tables (default: the terminal's)")],
         see_also=["replay", "report"],
@@ -37,7 +37,7 @@ def report_parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     report = VerbParser(
         "report", ["RESULTS..."],
-        "Write the comparison of RESULTS, files that replay -o wrote, as one HTML page that needs no other file.",
+        "Write the comparison of RESULTS, files that heaptape replay -o wrote, as one HTML page that needs no other file.",
         files=[("report.html", "The page")],
         see_also=["replay", "compare"],
         examples=[("heaptape report results.jsonl --trace app.bin -o report.html", "Write a page")])

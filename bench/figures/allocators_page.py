@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/allocators.md and a page for each kind in allocators/ from what `replay --list --json` knows.
+"""Writes docs/reference/allocators.md and a page for each kind in allocators/ from what `heaptape replay --list --json` knows.
 
 The catalogue (allocators/catalogue/) is the source: what is built here, and in which version, does not show in the pages.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 HEAD = """# Allocators
 
-`bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `replay --list` prints which are built, with version and file; `--verbose` and `--json` print all that is here, and the value of each knob in force.
+`bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `heaptape replay --list` prints which are built, with version and file; `--verbose` and `--json` print all that is here, and the value of each knob in force.
 
 `--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs, by these names or those of the environment, as in `glibc:MALLOC_ARENA_MAX=2` ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is the source of time by which memory is returned
 ([time.md](../method/time.md)). A library given by path (`--alloc /path/libfoo.so`) is known by a function that it has.

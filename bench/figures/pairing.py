@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Which way of pairing runs resolves most for the same number of runs?
 
-    replay --alloc a=glibc,b=glibc,c=glibc,d=glibc,e=glibc,f=glibc,g=glibc,h=glibc \\
-           --pass time --rounds 40 -o same.jsonl TRACE
+    heaptape replay --alloc a=glibc,b=glibc,c=glibc,d=glibc,e=glibc,f=glibc,g=glibc,h=glibc \\
+                    --pass time --rounds 40 -o same.jsonl TRACE
     bench/figures/pairing.py same.jsonl...
 
 Takes runs of one allocator in the order in which they ran, eight a round, calls them A and B in

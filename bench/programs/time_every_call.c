@@ -49,7 +49,7 @@ static struct call *read_calls(FILE *in, size_t *count, uint32_t *ids) {
     return calls;
 }
 
-// As `replay --touch recorded` does it where nothing is known of the program's pages.
+// As `heaptape replay --touch recorded` does it where nothing is known of the program's pages.
 static void touch(char *block, uint64_t from, uint64_t bytes) {
     if (bytes <= PAGE_BYTES && bytes > from) memset(block + from, 0x5a, bytes - from);
     for (uint64_t at = (from + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; bytes > PAGE_BYTES && at < bytes;

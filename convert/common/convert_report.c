@@ -36,5 +36,5 @@ void convert_say_result(const char *output, const struct merge_totals *totals, u
         ht_print(stderr, ", %s foreign frees", ht_grouped(count, totals->foreign_frees));
     if (skipped) ht_print(stderr, ", %s parts of the input skipped", ht_grouped(count, skipped));
     fputc('\n', stderr);
-    if (strcmp(output, "-")) ht_print(stderr, "next: replay --alloc all %s\n", output);
+    if (strcmp(output, "-")) ht_print(stderr, "next: heaptape replay --alloc all %s\n", output);
 }

@@ -97,10 +97,10 @@ static struct ht_failing_runs *failing_of(struct ht_experiment *x, uint32_t who)
 static void print_problem(struct ht_experiment *x, const struct ht_run_result *line, bool given_up) {
     ht_progress_end(&x->progress);
     x->failed_runs++;
-    ht_print(stderr, "replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
+    ht_print(stderr, "heaptape replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
              line->memory_pass ? "memory" : "time", line->problem);
     if (!given_up || x->plan->rounds == line->round + 1) return;
-    ht_print(stderr, "replay: %s failed in %d rounds in a row: no more runs of it\n", line->choice->name,
+    ht_print(stderr, "heaptape replay: %s failed in %d rounds in a row: no more runs of it\n", line->choice->name,
              HT_FAILING_ROUNDS_MAX);
 }
 
@@ -125,7 +125,7 @@ static void keep(struct ht_experiment *x, struct ht_run_result *line, const stru
     line->share = x->share;
     if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
         ht_progress_end(&x->progress);
-        ht_print(stderr, "replay: %s: a result can't be written: %s\n", x->plan->results_path,
+        ht_print(stderr, "heaptape replay: %s: a result can't be written: %s\n", x->plan->results_path,
                  strerror(errno));
         x->results_failed = true;
     }
@@ -282,7 +282,7 @@ static bool begin_round(struct ht_experiment *x, uint32_t round) {
     if (!x->repeats) x->repeats = choose_repeats(x);
     struct ht_cell *cells = realloc(m->cells, (round + 1) * stride * sizeof *cells);
     if (!cells) {
-        ht_print(stderr, "replay: no memory for another round\n");
+        ht_print(stderr, "heaptape replay: no memory for another round\n");
         return false;
     }
     m->cells = cells;
@@ -334,7 +334,7 @@ static void run_turn(struct ht_experiment *x, const struct ht_turn *turn) {
 static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *turn) {
     if (turn->timed_follows) return true;  // that turn comes next, and says what the problem was
     if (!ht_failing_runs_given_up(&x->null_failing) && turn->round + 1 != x->plan->rounds) return true;
-    ht_print(stderr, "replay: the null replayer failed: nothing can be compared\n");
+    ht_print(stderr, "heaptape replay: the null replayer failed: nothing can be compared\n");
     return false;
 }
 

@@ -29,7 +29,7 @@ static double count_one(struct ht_experiment *x, const struct ht_choice *choice,
 
 static void complain(struct ht_experiment *x, const char *name, const char *problem) {
     ht_progress_end(&x->progress);
-    if (!ht_child_interrupted()) ht_print(stderr, "replay: --instructions: %s: %s\n", name, problem);
+    if (!ht_child_interrupted()) ht_print(stderr, "heaptape replay: --instructions: %s: %s\n", name, problem);
 }
 
 static void count_all(struct ht_experiment *x, const char *path) {

@@ -35,7 +35,7 @@ void ht_report_if_late(struct ht_experiment *x, uint32_t done) {
     ht_progress_end(&x->progress);
     ht_print(
         stderr,
-        "replay: a round takes about %.0f s: the warm-up and the least %d rounds take about %.0f s, more "
+        "heaptape replay: a round takes about %.0f s: the warm-up and the least %d rounds take about %.0f s, more "
         "than the budget of %.0f s\n",
         ht_round_s(x, done), HT_ROUNDS_MIN, total_s, budget_s);
     x->warned_late = true;

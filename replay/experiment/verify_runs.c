@@ -32,11 +32,11 @@ static void print_report(const struct ht_experiment *x, const char *name,
     char calls[32], blocks[32];
     size_t printed = report->texts_count;
     if (printed > PRINTED_MAX && !x->plan->verbose) printed = PRINTED_MAX;
-    for (size_t i = 0; i < printed; i++) ht_print(stderr, "replay: %s: verify: %s\n", name, report->texts[i]);
+    for (size_t i = 0; i < printed; i++) ht_print(stderr, "heaptape replay: %s: verify: %s\n", name, report->texts[i]);
     if (report->violations > printed) {
-        ht_print(stderr, "replay: %s: verify: %s violations\n", name, ht_grouped(calls, report->violations));
+        ht_print(stderr, "heaptape replay: %s: verify: %s violations\n", name, ht_grouped(calls, report->violations));
     }
-    if (problem) ht_print(stderr, "replay: %s: verify: %s\n", name, problem);
+    if (problem) ht_print(stderr, "heaptape replay: %s: verify: %s\n", name, problem);
     if (report->violations || problem || x->plan->quiet) return;
     ht_print(stderr, "%s: verified: %s calls, blocks checked %s times%s\n", name,
              ht_grouped(calls, x->channel.exchange->outcome.operations),
@@ -53,7 +53,7 @@ static void keep(struct ht_experiment *x, struct ht_run_result *line) {
     line->share = x->share;
     if (x->results_fd < 0 || ht_results_line_write(x->results_fd, line) == 0) return;
     if (!x->results_failed) {
-        ht_print(stderr, "replay: %s: a result can't be written: %s\n", x->plan->results_path,
+        ht_print(stderr, "heaptape replay: %s: a result can't be written: %s\n", x->plan->results_path,
                  strerror(errno));
     }
     x->results_failed = true;

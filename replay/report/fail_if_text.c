@@ -42,7 +42,7 @@ int ht_fail_if_say(FILE *out, const struct ht_comparison *c) {
                 ht_estimate_of(&c->allocators[k], (enum ht_figure)condition->figure);
             enum ht_condition_state state = ht_fail_if_state(condition, &e->widened);
             if (k == c->baseline || state == HT_CONDITION_REFUTED) continue;
-            ht_print(out, "replay: --fail-if %s: ", condition->text);
+            ht_print(out, "heaptape replay: --fail-if %s: ", condition->text);
             if (state == HT_CONDITION_HOLDS) say_place(out, c, k, e);
             else say_undecided(out, c, condition, k, e);
             fputc('\n', out);

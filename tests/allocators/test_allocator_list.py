@@ -1,4 +1,4 @@
-"""`replay --list`: what is known of each allocator, for people, for programs, and as a page of the documentation."""
+"""`heaptape replay --list`: what is known of each allocator, for people, for programs, and as a page of the documentation."""
 
 from __future__ import annotations
 

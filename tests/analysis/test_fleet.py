@@ -36,7 +36,7 @@ if "--list" in sys.argv:
     print("glibc 2.36 /libc.so.6\\njemalloc 5.3.0 /libjemalloc.so")
     sys.exit(0)
 if "nonsense" in specs or options.get("touch") == "nonsense":
-    print("replay: nonsense can't be had", file=sys.stderr)
+    print("heaptape replay: nonsense can't be had", file=sys.stderr)
     sys.exit(2)
 if trace == "/dev/null":
     sys.exit(3)
@@ -48,7 +48,7 @@ if b"kill the worker" in content and not os.path.exists(trace + ".killed"):
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 if b"refuse" in content:
-    print("replay: " + trace + ": offset 0: expected a trace", file=sys.stderr)
+    print("heaptape replay: " + trace + ": offset 0: expected a trace", file=sys.stderr)
     sys.exit(3)
 failing = b"jemalloc crashes" in content
 with open(options["output"], "a") as file:
@@ -62,7 +62,7 @@ with open(options["output"], "a") as file:
                 "allocator": {{"name": name, "build_id": name}}, "pass": pass_name, "round": 0, "failures": 0,
                 "seed": int(options["seed"]), "control": False, "problem": None}} | figures), file=file)
 if failing:
-    print("replay: jemalloc: killed by Segmentation fault (SIGSEGV)", file=sys.stderr)
+    print("heaptape replay: jemalloc: killed by Segmentation fault (SIGSEGV)", file=sys.stderr)
     sys.exit(1)
 """
 

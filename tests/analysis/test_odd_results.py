@@ -125,7 +125,7 @@ def test_numbers_that_json_does_not_have(tmp_path: Path, capsys: pytest.CaptureF
 def test_one_kind_of_file_for_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results, trace = story.write_story(tmp_path, rounds=1)
     for arguments, words in (
-        (["compare", str(trace)], f"{trace}: expected results, lines of JSON as replay -o writes them, found a trace"),
+        (["compare", str(trace)], f"{trace}: expected results, lines of JSON as heaptape replay -o writes them, found a trace"),
         (["report", str(trace), "-o", str(tmp_path / "o")], "found a trace"),
         (["compare", str(results), "--trace", str(results)], "expected a trace (magic \"HTAPETRC\"), found lines of JSON"),
         (["export", str(results), "-o", str(tmp_path / "o")], "found lines of JSON"),
@@ -143,7 +143,7 @@ def test_a_device_without_an_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
     try:
         for arguments in (["compare", "/dev/zero"], ["report", "/dev/zero", "-o", str(tmp_path / "o")]):
             assert main(arguments) == 3
-            assert capsys.readouterr().err.endswith("/dev/zero: expected results, lines of JSON as replay -o writes them, found "
+            assert capsys.readouterr().err.endswith("/dev/zero: expected results, lines of JSON as heaptape replay -o writes them, found "
                                                     "bytes that are not text\n")
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)

@@ -26,7 +26,7 @@ def test_idle_ends_are_named_with_the_slice(tools: Tools, tmp_path: Path) -> Non
     said = tools.succeed([tools.heaptape, "info", trace]).stdout.decode().splitlines()[-1]
     assert said.startswith("the first 12.0 s and the last 7.5 s of 20.0 s have hardly any calls; without them: heaptape slice ")
     replay = run([tools.replay_program, "--alloc", "null", "--pass", "memory", "--rounds", "1", trace])
-    assert f"replay: {said}" in replay.stderr.decode().splitlines()
+    assert f"heaptape replay: {said}" in replay.stderr.decode().splitlines()
     command = shlex.split(said.partition("without them: heaptape ")[2])
     run([tools.heaptape, *command], cwd=tmp_path)
     assert tools.info(tmp_path / "busy.bin")["duration_ns"] < SECOND

@@ -78,13 +78,15 @@ def test_commands_have_verbs_options_and_files_that_exist(repository: Path, opti
     for document in documents(repository):
         for command in commands(document.read_text()):
             for part in re.split(r"&& | \| |; |\$\(", command):
-                found = re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?(?:heaptape (?!help )([a-z]+)|(replay))(?= )(.*)", part)
-                if found and (found[1] or "replay") not in options:
+                found = re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(?:\S*/)?heaptape (?!help )([a-z]+)(?= )(.*)", part)
+                if re.match(r"(?:\$ )?(?:\S*/)?replay ", part):
+                    wrong.append(f"{document.relative_to(repository)}: {part}: expected heaptape replay")
+                elif found and found[1] not in options:
                     wrong.append(f"{document.relative_to(repository)}: {part}: no such verb")
                 elif found:
                     seen += 1
-                    own = re.split(r" -- | --wrap|'", found[3])[0]
-                    strange = set(re.findall(r"(?<= )--[a-z][\w-]*|(?<= )-[a-zA-Z](?= |$)", own)) - options[found[1] or "replay"]
+                    own = re.split(r" -- | --wrap|'", found[2])[0]
+                    strange = set(re.findall(r"(?<= )--[a-z][\w-]*|(?<= )-[a-zA-Z](?= |$)", own)) - options[found[1]]
                     wrong += [f"{document.relative_to(repository)}: {part}: no option {name}" for name in strange]
             wrong += [f"{document.relative_to(repository)}: {command}: no file {name}"
                       for name in re.findall(r"(?<![\w/.])(?:bench|tests|debian|cli|traces)/[\w./-]+\.(?:py|sh|bin|rb|toml)\b", command)

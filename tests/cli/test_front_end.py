@@ -44,7 +44,7 @@ def test_version(tools: Tools, verb: str) -> None:
 def test_replay_under_its_own_name(tools: Tools) -> None:
     for option in ("-h", "--help"):
         done = run([tools.replay_program, option])
-        assert done.returncode == 0 and done.stderr == b"" and done.stdout.startswith(b"Usage: replay ")
+        assert done.returncode == 0 and done.stderr == b"" and done.stdout.startswith(b"Usage: heaptape replay ")
 
 
 def test_one_version(tools: Tools, repository: Path, tmp_path: Path) -> None:

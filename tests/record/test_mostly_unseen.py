@@ -62,7 +62,7 @@ def test_all_that_reads_the_trace(tools: Tools, tmp_path: Path, program: list[st
     out = done.stdout.decode().splitlines()
     assert out[0] == first
     assert all("of malloc's part alone" in line for line in out if "fastest:" in line or "smallest peak:" in line)
-    assert done.stderr.decode().splitlines()[0].startswith(f"replay: warning: {sentence}")
+    assert done.stderr.decode().splitlines()[0].startswith(f"heaptape replay: warning: {sentence}")
     told = json.loads(results.read_text().splitlines()[0])["trace"]
     assert told["explained_bytes"] == info["recorded_explained_bytes"]
     assert told["rss_peak_bytes"] == info["recorded_rss_peak_bytes"]

@@ -57,7 +57,7 @@ def test_in_one_go(tools: Tools, tmp_path: Path) -> None:
     done = record(tools, tmp_path / "t", "/usr/bin/python3", "-c", script)
     assert (done.returncode, done.stdout) == (0, b"9999\n")
     [trace] = traces_in(tmp_path / "t")
-    assert f"next: replay --alloc all {trace}" in done.stderr.decode()
+    assert f"next: heaptape replay --alloc all {trace}" in done.stderr.decode()
     info = tools.info(trace)
     assert info["events"] > 20_000 and info["anomalies"] == info["foreign_frees"] == 0
     assert not info["truncated"]

@@ -224,7 +224,7 @@ def test_warnings_name_a_remedy(tools: Tools, trace: Path) -> None:
     assert "few_rounds" in kinds and len(set(kinds)) == len(kinds)
     for warning in said["warnings"]:
         assert warning["message"] and warning["remedy"]
-        assert f"replay: warning: {warning['message']}; {warning['remedy']}\n" in done.stderr.decode()
+        assert f"heaptape replay: warning: {warning['message']}; {warning['remedy']}\n" in done.stderr.decode()
     _, quiet = replayed(tools, trace, "--rounds", "2", "-q")
     assert quiet.stderr == b""
 
@@ -276,7 +276,7 @@ def test_what_was_interrupted_is_compared_as_far_as_it_went(tools: Tools, trace:
         replay.send_signal(signal.SIGINT)
         out, said = replay.communicate(timeout=60)
     assert replay.returncode == -signal.SIGINT
-    assert b"replay: stopped in round" in said and b"A/A control" in out and b"rounds, seed" in out
+    assert b"heaptape replay: stopped in round" in said and b"A/A control" in out and b"rounds, seed" in out
     rows = rows_of(results)
     assert all(row["failures"] == 0 for row in rows) and len(rows) >= 40
 

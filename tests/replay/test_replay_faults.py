@@ -44,7 +44,7 @@ def run_faulty(tools: Tools, fault: str, allocators: str, trace: Path,
 def said(stderr: bytes | str) -> list[str]:
     """Its lines, but for warnings: what the machine is busy with is not at issue here."""
     text = stderr if isinstance(stderr, str) else stderr.decode()
-    return [line for line in text.splitlines() if not line.startswith("replay: warning: ")]
+    return [line for line in text.splitlines() if not line.startswith("heaptape replay: warning: ")]
 
 
 def children_of(pid: int) -> list[int]:
@@ -136,7 +136,7 @@ def test_stopped_while_verifying(tools: Tools, tmp_path: Path, trace: Path) -> N
     finally:
         process.kill()
     assert process.returncode == -signal.SIGINT
-    assert (out, err) == (b"", b"replay: stopped while verifying\n")
+    assert (out, err) == (b"", b"heaptape replay: stopped while verifying\n")
 
 
 def test_stopped_while_warming_up(tools: Tools, tmp_path: Path, trace: Path) -> None:
@@ -147,7 +147,7 @@ def test_stopped_while_warming_up(tools: Tools, tmp_path: Path, trace: Path) -> 
         status, out, err = replay.end()
     assert status == -signal.SIGINT and out == "" and replay.count() == 0
     line, = said(err)
-    assert line.startswith("replay: stopped during the warm-up, seed ")
+    assert line.startswith("heaptape replay: stopped during the warm-up, seed ")
 
 
 def test_stopped_while_it_decodes(tools: Tools, tmp_path: Path) -> None:
@@ -246,7 +246,7 @@ def test_the_comparison_says_what_is_missing(tools: Tools, trace: Path, tmp_path
 def test_one_that_cannot_start(tools: Tools, trace: Path) -> None:
     done = run_faulty(tools, "crash_at_once", "glibc,", trace, "--rounds", "1")
     assert done.returncode == 1
-    assert said(done.stderr) == ["replay: bad: killed by Segmentation fault (SIGSEGV)"]
+    assert said(done.stderr) == ["heaptape replay: bad: killed by Segmentation fault (SIGSEGV)"]
     assert b"glibc" in done.stdout
 
 
@@ -270,7 +270,7 @@ def test_one_that_writes_over_what_it_shares(tools: Tools, tmp_path: Path, fault
     assert done.returncode == (1 if words else 0), done.stderr.decode()
     if words:
         told = done.stderr.decode().splitlines()
-        assert any(words in line and line.startswith("replay: bad") for line in told), told
+        assert any(words in line and line.startswith("heaptape replay: bad") for line in told), told
     else:
         assert all(row["problem"] is None for row in rows)
 
@@ -322,7 +322,7 @@ def test_no_process_is_left_behind(tools: Tools, trace: Path, tmp_path: Path) ->
     command = [tools.replay_program, "--alloc", f"glibc,{faulty(tools)}", trace, "--rounds", "1"]
     name, _, value = mark.partition("=")
     done = run(command, env={"FAULTY_MALLOC": "leave_sleeper", name: value})
-    assert said(done.stderr) == ["replay: bad: started 1 process that did not end with it: its figures leave them out"]
+    assert said(done.stderr) == ["heaptape replay: bad: started 1 process that did not end with it: its figures leave them out"]
     assert done.returncode == 1
     assert not marked()
     # A shell that becomes replay has given it a child that is not ours to end.
@@ -389,7 +389,7 @@ def test_results_disk_full(tools: Tools, trace: Path) -> None:
                 "/dev/full"])
     assert done.returncode == 1
     assert said(done.stderr) == [
-        "replay: /dev/full: a result can't be written: No space left on device"]
+        "heaptape replay: /dev/full: a result can't be written: No space left on device"]
     assert b"vs glibc" in done.stdout  # the runs are not lost
 
 
@@ -402,7 +402,7 @@ def test_results_file_limit(tools: Tools, trace: Path, tmp_path: Path) -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)), timeout=60)
     assert process.returncode == 1 and b"vs glibc" in process.stdout
     line, = said(process.stderr)
-    assert line.startswith(f"replay: {results}: a result can't be written: ")
+    assert line.startswith(f"heaptape replay: {results}: a result can't be written: ")
     # What did not fit has been taken back: whole lines, and most of the room is used.
     assert results.read_bytes().endswith(b"}\n") and len(replay_traces.rows(results)) > 8
     assert results.stat().st_size > limit // 2
@@ -424,7 +424,7 @@ def test_closed_streams(tools: Tools, trace: Path, tmp_path: Path, closed: str) 
     assert done.returncode == (1 if ">&-" in closed.replace("2>&-", "") else 0)
     assert len(replay_traces.rows(results)) == 8  # two passes, two rounds, glibc and null
     if closed == ">&-":
-        assert said(done.stderr) == ["replay: the comparison can't be written"]
+        assert said(done.stderr) == ["heaptape replay: the comparison can't be written"]
 
 
 def limited(tools: Tools, trace: Path, limit: int, value: int,
@@ -473,7 +473,7 @@ def test_no_proc(tools: Tools, trace: Path) -> None:
     if b"unshare" in done.stderr or b"mount:" in done.stderr:
         pytest.skip("no mount namespaces here")
     assert done.returncode == 1
-    assert done.stderr == b"replay: replay needs /proc, which is not mounted\n"
+    assert done.stderr == b"heaptape replay: replay needs /proc, which is not mounted\n"
 
 
 def memory_group() -> Path | None:

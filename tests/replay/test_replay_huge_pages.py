@@ -1,4 +1,4 @@
-"""`replay --thp`: what of it the kernel lets one process choose, and what it does."""
+"""`heaptape replay --thp`: what of it the kernel lets one process choose, and what it does."""
 
 from __future__ import annotations
 

@@ -399,7 +399,7 @@ def refusal(replays: Replays, spec: str, **options) -> tuple[int, list[str]]:
 def test_wrong_spec(replays: Replays, spec: str, said: str) -> None:
     replays.need(spec.partition(":")[0])
     status, lines = refusal(replays, spec)
-    assert status == 2 and len(lines) == 1 and re.fullmatch(f"replay: --alloc: {said}", lines[0]), lines
+    assert status == 2 and len(lines) == 1 and re.fullmatch(f"heaptape replay: --alloc: {said}", lines[0]), lines
 
 
 def test_version_ignores_the_knob(replays: Replays) -> None:

@@ -1,4 +1,4 @@
-"""Every option that `replay --help` lists does what it says: none is parsed and ignored."""
+"""Every option that `heaptape replay --help` lists does what it says: none is parsed and ignored."""
 
 from __future__ import annotations
 

@@ -95,14 +95,14 @@ def test_a_loader_that_takes_another_libc_is_refused(tools: Tools, trace: Path, 
     shutil.copy(copy / "libc.so.6", better)
     done = run([tools.replay_program, "--alloc", f"a=glibc@{folder}/ld.so", "--rounds", "1", "-q", trace])
     assert done.returncode == 1
-    assert done.stderr.decode() == f"replay: a: its C library is {better}/libc.so.6, not its loader's\n"
+    assert done.stderr.decode() == f"heaptape replay: a: its C library is {better}/libc.so.6, not its loader's\n"
 
 
 def refused(tools: Tools, trace: Path, spec: str) -> str:
     done = run([tools.replay_program, "--alloc", spec, trace])
     assert done.returncode == 2 and done.stdout == b""
     line, = done.stderr.decode().splitlines()
-    return line.removeprefix("replay: --alloc: ")
+    return line.removeprefix("heaptape replay: --alloc: ")
 
 
 def test_what_is_no_loader_is_refused(tools: Tools, trace: Path, copy: Path, tmp_path: Path) -> None:

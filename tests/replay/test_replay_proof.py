@@ -66,7 +66,7 @@ def test_a_library_that_lacks_a_function_is_refused(tools: Tools, trace: Path, b
     done = run([tools.replay_program, "--alloc", ",".join(specs), "--rounds", "1", "-q", trace])
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[:len(FUNCTIONS)] == [
-        f"replay: {name}: it has no {name}: calls would go to glibc's" for name in FUNCTIONS]
+        f"heaptape replay: {name}: it has no {name}: calls would go to glibc's" for name in FUNCTIONS]
 
 
 def test_a_function_that_a_needed_library_has_is_not_its_own(tools: Tools, trace: Path,
@@ -75,7 +75,7 @@ def test_a_function_that_a_needed_library_has_is_not_its_own(tools: Tools, trace
     part = built("part", "-DWITHOUT_posix_memalign", whole, f"-Wl,-rpath,{whole.parent}", "-Wl,--no-as-needed")
     done = run([tools.replay_program, "--alloc", f"part={part}", "--rounds", "1", "-q", trace])
     assert done.returncode == 1
-    assert "replay: part: it has no posix_memalign: calls would go to glibc's" in done.stderr.decode().splitlines()
+    assert "heaptape replay: part: it has no posix_memalign: calls would go to glibc's" in done.stderr.decode().splitlines()
 
 
 def test_who_else_serves_is_said(tools: Tools, trace: Path, built: Callable[..., Path], tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_who_else_serves_is_said(tools: Tools, trace: Path, built: Callable[...,
     other = built("other", f"-Wl,--version-script={versions}")
     done = run([tools.replay_program, "--alloc", f"other={other},text={text}", "--rounds", "1", "-q", trace])
     assert done.returncode == 1
-    lines = [line for line in done.stderr.decode().splitlines() if line.startswith("replay: ")][:2]
-    assert lines[0].startswith("replay: other: malloc is from /")
+    lines = [line for line in done.stderr.decode().splitlines() if line.startswith("heaptape replay: ")][:2]
+    assert lines[0].startswith("heaptape replay: other: malloc is from /")
     assert lines[0].endswith("/libc.so.6, not from the chosen library")
-    assert lines[1].startswith("replay: text: malloc is from /")
+    assert lines[1].startswith("heaptape replay: text: malloc is from /")
     assert lines[1].endswith("/libc.so.6: the chosen library could not be loaded")
 
 

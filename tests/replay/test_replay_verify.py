@@ -1,4 +1,4 @@
-"""replay --verify: allocators that are wrong on purpose are caught, each by what is wrong with it,
+"""`heaptape replay --verify`: allocators that are wrong on purpose are caught, each by what is wrong with it,
 and those that are right pass."""
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def test_each_fault_is_caught(tools: Tools, threads_trace: Path, tmp_path: Path,
     done, row = verify(tools, threads_trace, fault, tmp_path / "r.jsonl", *options)
     assert done.returncode == 1 and done.stdout == b""
     lines = done.stderr.decode().splitlines()
-    assert words in lines[0] and lines[0].startswith("replay: faulty: verify: event "), lines
+    assert words in lines[0] and lines[0].startswith("heaptape replay: faulty: verify: event "), lines
     assert row["pass"] == "verify"
     assert row["violation_kinds"].keys() == {kind}
     assert row["violations"] == row["violation_kinds"][kind] > 0
     assert row["failures"] > 0 and "violations" in row["problem"]
-    assert lines[0] == f"replay: faulty: verify: {row['violations_told'][0]}"
+    assert lines[0] == f"heaptape replay: faulty: verify: {row['violations_told'][0]}"
     # Five are told, the rest is counted.
     assert len(lines) == min(5, row["violations"]) + (row["violations"] > 5)
     assert len(row["violations_told"]) == min(16, row["violations"])

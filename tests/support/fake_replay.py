@@ -75,13 +75,13 @@ def main() -> int:
                            "knobs": [{"variable": "FAKE_CONF", **knob} for knob in KNOBS]}]))
         return 0
     if Path(options.trace).read_bytes()[:4] != b"good":
-        print(f"replay: {options.trace}: offset 0: expected a trace", file=sys.stderr)
+        print(f"heaptape replay: {options.trace}: offset 0: expected a trace", file=sys.stderr)
         return 3
     wait_if_told()
     configs = dict(chosen(part) for part in split(options.alloc))
     for label, knobs in configs.items():
         if "odd" in knobs:
-            print(f"replay: {label}: fake: odd is plain instead of {knobs['odd']}", file=sys.stderr)
+            print(f"heaptape replay: {label}: fake: odd is plain instead of {knobs['odd']}", file=sys.stderr)
             return 2
         if len(knobs.get("wide", "")) > 9:
             os.kill(os.getpid(), signal.SIGABRT)

@@ -18,13 +18,13 @@ replay() {
     rm -f "$folder/r.jsonl"
     if ! "$build/replay" --alloc null --rounds 1 "$@" -o "$folder/r.jsonl" "$folder/t.bin" \
         >"$folder/out" 2>&1; then
-        echo "replay --alloc null $* failed:"
+        echo "heaptape replay --alloc null $* failed:"
         cat "$folder/out"
         exit 1
     fi
     # A line for each pass, in which nothing failed.
     if [ "$(grep -c '"failures":0,"problem":null' "$folder/r.jsonl")" != 2 ]; then
-        echo "replay --alloc null $*: two runs without failures expected:"
+        echo "heaptape replay --alloc null $*: two runs without failures expected:"
         cut -c 1-300 "$folder/r.jsonl"
         exit 1
     fi

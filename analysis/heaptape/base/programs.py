@@ -34,7 +34,7 @@ def find_replay() -> str:
 
 
 def list_allocators(replay: str, specification: str | None) -> list[dict[str, Any]]:
-    """What `replay --list --json` says of all allocators, or of those of an --alloc."""
+    """What `heaptape replay --list --json` says of all allocators, or of those of an --alloc."""
     command = [replay, "--list", "--json", *(["--alloc", specification] if specification else [])]
     try:
         found = json.loads(run_tool(command))
@@ -72,5 +72,5 @@ def run_tool(command: list[str]) -> str:
     if process.returncode:
         lines = [line for line in said.splitlines() if line.strip()]
         words = lines[-1] if lines else f"ended with status {process.returncode}"
-        raise ToolFailed(words.removeprefix("replay: "), max(process.returncode, 1), printed)
+        raise ToolFailed(words.removeprefix("heaptape replay: "), max(process.returncode, 1), printed)
     return printed

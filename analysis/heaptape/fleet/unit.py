@@ -104,7 +104,7 @@ def _allocator_arguments(specs: list[str]) -> list[str]:
 
 
 def _first_line(text: str) -> str:
-    return next((line.removeprefix("replay: ") for line in text.splitlines() if line.strip()), "")
+    return next((line.removeprefix("heaptape replay: ") for line in text.splitlines() if line.strip()), "")
 
 
 def _call(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -198,7 +198,7 @@ def _missing_rows(unit: Unit, rows: list[dict[str, Any]], talk: str) -> list[dic
 
 
 def _problem_of(name: str, talk: str) -> str:
-    start = f"replay: {name}: "
+    start = f"heaptape replay: {name}: "
     given = [line.removeprefix(start) for line in talk.splitlines() if line.startswith(start)]
     return given[0] if given else _first_line(talk) or "did not run"
 

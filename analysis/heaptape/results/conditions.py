@@ -1,4 +1,4 @@
-"""Conditions for scripts: `--fail-if 'time>1.05'`, in the grammar and with the meaning of `replay --fail-if`.
+"""Conditions for scripts: `--fail-if 'time>1.05'`, in the grammar and with the meaning of `heaptape replay --fail-if`.
 
 A condition holds where all of the interval that verdicts go by is beyond its limit, for any allocator but the baseline; it is
 refuted where all of it is on the other side; else it is undecided."""

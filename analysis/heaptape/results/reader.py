@@ -118,7 +118,7 @@ def _read_file(path: Path, cut_short: list[str]) -> list[dict[str, Any]]:
 
 def _check_start(path: Path, start: bytes) -> None:
     """Before all is read, which may be a trace of gigabytes, or a device without an end."""
-    expected = "expected results, lines of JSON as replay -o writes them, found"
+    expected = "expected results, lines of JSON as heaptape replay -o writes them, found"
     for magic, what in _OTHER_FILES:
         if start.startswith(magic):
             raise ResultsError(path, 0, f"{expected} {what}")

@@ -159,7 +159,7 @@ class TraceFile:
     def _read_header(self) -> Header:
         raw = self._read_at(0, HEADER.size)
         if not raw.startswith(HEADER_MAGIC[: len(raw)]) or not raw:
-            found = ", found lines of JSON: results, as replay -o writes them" if raw.startswith(b"{") else ""
+            found = ", found lines of JSON: results, as heaptape replay -o writes them" if raw.startswith(b"{") else ""
             raise self.fail(0, f'expected a trace (magic "HTAPETRC"){found}')
         if len(raw) < HEADER.size:
             raise self.fail(len(raw), "file ends within the header of 64 bytes")

@@ -22,7 +22,7 @@ def parser() -> VerbParser:
                   ("heaptape try --alloc glibc,/opt/lib/libfoo.so -- ./app", "Under chosen allocators")],
         statuses=[("0", "There is an answer"), ("1", "The recording or a replay failed"), ("2", "Wrong usage")])
     trial.add_argument("command", nargs="+", metavar="COMMAND")
-    for name, words in (("--alloc", "Compare these, as replay --alloc does (default: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc and "
+    for name, words in (("--alloc", "Compare these, as heaptape replay --alloc does (default: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc and "
                                     "scudo19, as far as they are built)"), ("--allocs", "The same as --alloc")):
         trial.add_argument(name, dest="alloc", metavar="ALLOCATOR,...", help=words)
     trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for so long, such as 5m (default: 1m)")

@@ -37,7 +37,7 @@ def parser() -> VerbParser:
                   ("heaptape tune app.bin --alloc glibc --objective rss_peak --budget 5m", "For a small peak, within five minutes")])
     tune.add_argument("trace", metavar="TRACE")
     tune.add_argument("--alloc", required=True, metavar="ALLOCATOR",
-                      help="Tune this allocator, as replay --list names it, or by its path (required)")
+                      help="Tune this allocator, as heaptape replay --list names it, or by its path (required)")
     tune.add_argument("--trials", type=positive, default=_TRIALS, metavar="N",
                       help=f"Try N configurations in all, those of earlier runs of the study counted (default: {_TRIALS})")
     tune.add_argument("--objective", type=_objectives, default=["time", "rss"], metavar="time|rss|rss_peak|rss_end,...",

@@ -30,7 +30,7 @@ class BadTrace(HeaptapeError):
 
 @dataclass(frozen=True)
 class TunedAllocator:
-    """The allocator as `replay --list --json` has it: spec is what --alloc was given."""
+    """The allocator as `heaptape replay --list --json` has it: spec is what --alloc was given."""
 
     spec: str
     version: str

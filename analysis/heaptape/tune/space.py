@@ -13,7 +13,7 @@ Config = dict[str, str]
 """A configuration: the knobs that are set, with their values. Other knobs keep their values."""
 
 KNOBS_SET_MAX = 12
-"""So many knobs of one allocator can `replay --alloc NAME:knob=value,…` set at once."""
+"""So many knobs of one allocator can `heaptape replay --alloc NAME:knob=value,…` set at once."""
 
 _EVERY_VALUE_UP_TO = 40
 _STEPS_EACH_WAY = 5
@@ -37,7 +37,7 @@ class SearchedKnob:
 
 
 def searched_knobs(knobs: list[dict[str, Any]], wanted: list[str] | None) -> list[SearchedKnob]:
-    """From the knobs of an allocator as `replay --list --json` has them: those wanted, or all that can be searched.
+    """From the knobs of an allocator as `heaptape replay --list --json` has them: those wanted, or all that can be searched.
     Raises UsageError if none is left, or one that is wanted is not there."""
     by_name = {str(knob["name"]): knob for knob in knobs}
     called = {also: name for name, knob in by_name.items() for also in [*knob.get("also", []), name]}

@@ -23,7 +23,7 @@ def parser() -> VerbParser:
     validate.add_argument("--stop", metavar="CMD", help="End the server by CMD (default: SIGTERM)")
     validate.add_argument("--ready", metavar="CMD", help="Repeat CMD until it succeeds, then begin the load (default: wait 1 s)")
     validate.add_argument("--alloc", metavar="ALLOCATOR,...",
-                          help="Compare these, as replay --alloc does (default: glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
+                          help="Compare these, as heaptape replay --alloc does (default: glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
     validate.add_argument("--baseline", metavar="ALLOCATOR", help="Compare with this allocator (default: glibc, else the first)")
     validate.add_argument("--rounds", type=several, default=_ROUNDS, metavar="N", help=f"Run the program N times under each "
                           f"allocator (default: {_ROUNDS})")
