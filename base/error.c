@@ -17,6 +17,12 @@ int ht_error_input(struct ht_error *error, const char *path, uint64_t offset, co
     return -1;
 }
 
+const char *ht_found(const char *expected, uint64_t value) {
+    static _Thread_local char text[160];
+    snprintf(text, sizeof text, "%s, found %" PRIu64, expected, value);
+    return text;
+}
+
 int ht_error_system(struct ht_error *error, const char *path, const char *format, ...) {
     int number = errno;
     char what[256];

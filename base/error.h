@@ -25,5 +25,7 @@ int ht_error_input(struct ht_error *error, const char *path, uint64_t offset, co
 // "PATH: MESSAGE: strerror(errno)" where errno is not 0, status HT_EXIT_FAILED. Returns -1.
 int ht_error_system(struct ht_error *error, const char *path, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+// "EXPECTED, found VALUE", for checks that return what is wrong. Valid until the thread's next call.
+const char *ht_found(const char *expected, uint64_t value) __attribute__((cold));
 
 #endif

@@ -12,7 +12,9 @@ static const char *check_event(struct lint *lint, const struct ht_op_shape *shap
     if (!ht_functions[call->function].pseudo) lint_check_call(lint, call);
     if (!shape->slot) return NULL;
     if (shape->makes_object == block->live)
-        return block->live ? "expected an allocation into a free slot" : "expected a slot with a live object";
+        return ht_found(block->live ? "expected an allocation into a free slot"
+                                    : "expected a slot with a live object",
+                        call->slot);
     if (call->function == HT_DROP && !lint->drops_expected)
         lint_found(lint, LINT_UNSEEN_FREE, call, block, 0);
     if (block->live) lint_check_end(lint, call, block, 0);

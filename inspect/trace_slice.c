@@ -256,12 +256,15 @@ static void drop(struct slicing *s, const struct old_event *event, uint64_t time
 static const char *check_block(const struct slicing *s, const struct old_event *event, bool *in_slice) {
     const struct ht_op_shape shape = s->shape[event->op];
     *in_slice = false;
-    if (event->thread >= s->facts.threads_count) return "expected a thread that the threads section has";
-    if (event->time_ns < s->last_ns) return "expected times in order";
+    if (event->thread >= s->facts.threads_count)
+        return ht_found("expected a thread that the threads section has", event->thread);
+    if (event->time_ns < s->last_ns) return ht_found("expected times in order", event->time_ns);
     if (!shape.slot) return NULL;
     const struct old_block *block = block_at(s, event->slot);
     if (shape.makes_object == block->live)
-        return block->live ? "expected an allocation into a free slot" : "expected a slot with a live object";
+        return ht_found(block->live ? "expected an allocation into a free slot"
+                                    : "expected a slot with a live object",
+                        event->slot);
     *in_slice = block->live && block->kept;
     return NULL;
 }

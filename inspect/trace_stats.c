@@ -294,7 +294,8 @@ struct row {
 };
 
 static inline const char *make_block(struct trace_stats *stats, struct block *block, const struct row *row) {
-    if (__builtin_expect(block->live, 0)) return "expected an allocation into a free slot";
+    if (__builtin_expect(block->live, 0))
+        return ht_found("expected an allocation into a free slot", row->slot);
     uint64_t bytes = row->what & COUNTED ? row->size * row->extra : row->size;
     *block = (struct block){.bytes = bytes,
                             .time_ns = row->time_ns,
@@ -319,7 +320,7 @@ static inline const char *make_block(struct trace_stats *stats, struct block *bl
 }
 
 static inline const char *end_block(struct trace_stats *stats, struct block *block, const struct row *row) {
-    if (__builtin_expect(!block->live, 0)) return "expected a slot with a live object";
+    if (__builtin_expect(!block->live, 0)) return ht_found("expected a slot with a live object", row->slot);
     block->live = 0;
     live_less(stats, block->bytes);
     stats->live_objects--;
@@ -339,7 +340,7 @@ static inline const char *end_block(struct trace_stats *stats, struct block *blo
 
 // A block that ended without a free seen: nobody's free, and no lifetime.
 static const char *drop_block(struct trace_stats *stats, struct block *block, const struct row *row) {
-    if (!block->live) return "expected a slot with a live object";
+    if (!block->live) return ht_found("expected a slot with a live object", row->slot);
     block->live = 0;
     live_less(stats, block->bytes);
     stats->live_objects--;
@@ -353,7 +354,7 @@ static const char *take_rare(struct trace_stats *stats, struct block *block, con
     uint64_t bytes = row->what & COUNTED ? row->size * row->extra : row->size;
     switch (row->what & KINDS_MASK) {
     case RESIZE:
-        if (!block->live) return "expected a slot with a live object";
+        if (!block->live) return ht_found("expected a slot with a live object", row->slot);
         if (!resize(stats, row->op, row->slot, block, bytes)) return "";
         note_peak(stats, row->event, row->time_ns);
         return NULL;
@@ -373,7 +374,8 @@ static const char *take_section(struct trace_stats *stats, const struct ht_event
     struct block *blocks = stats->blocks.items;
     uint64_t pseudo = stats->drops + stats->inherited_objects;
     const char *wrong = NULL;
-    if (events->first_event != stats->records) return "expected events numbered without a gap";
+    if (events->first_event != stats->records)
+        return ht_found("expected events numbered without a gap", events->first_event);
     if (events->first_event + events->rows > EVENTS_MAX) return "expected fewer events (stats' limit)";
     for (uint32_t row = 0; row < events->rows; row++) stats->op_calls[events->op[row]]++;
     uint32_t last = events->rows ? events->rows - 1 : 0;

@@ -1,6 +1,7 @@
 #include "reader.h"
 
 #include <stdbool.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +55,9 @@ static int check_numbers(struct heaptape_reader *reader, const struct ht_section
     }
     if (ht_slot_is_due(slot, last_event) && ht_thread_is_due(thread, last_event)) return 0;
     return ht_error_input(&reader->error, reader->path, place->offset,
-                          "expected slot and thread numbers without a gap");
+                          "expected slot and thread numbers without a gap, found slot %" PRIu32
+                          " and thread %" PRIu32,
+                          slot, thread);
 }
 
 // Decodes the next section that has events. False after the last one, and where reading failed.

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -534,7 +535,9 @@ static int check_head(const struct follow_state *state, const struct ht_raw_log 
         return ht_error_input(error, state->path, 16, "expected the state of %s, found another log's",
                               log->path);
     if (!head->time_unit_ns || head->time_unit_ns > 1000000000 || head->level < 1 || head->level > 19)
-        return ht_error_input(error, state->path, 48, "expected a time unit and a level");
+        return ht_error_input(error, state->path, 48,
+                              "expected a time unit and a level, found %" PRIu32 " ns and %" PRIu32,
+                              head->time_unit_ns, head->level);
     return 0;
 }
 

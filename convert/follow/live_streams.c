@@ -145,7 +145,8 @@ static int decode_whole(const struct live_streams *live, const uint8_t *buffer, 
     }
     // At the end of what is there, half a record is no wonder.
     if (decoded < 0 && bytes - (place->at - start) >= RECORD_ROOM_BYTES)
-        return ht_error_input(error, live->log->path, place->chunk + place->at, "expected a record");
+        return ht_error_input(error, live->log->path, place->chunk + place->at,
+                              "expected a record, found 0x%02x", buffer[place->at - start]);
     return 0;
 }
 
@@ -219,7 +220,7 @@ static int poll_closed(struct live_streams *live, uint32_t number, struct ht_err
 static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chunk, uint64_t at,
                       struct ht_error *error) {
     if (!ht_raw_stream_possible(live->log, chunk->stream))
-        return ht_error_input(error, live->log->path, at, "expected stream numbers without a gap");
+        return ht_raw_bad_stream(live->log, chunk, at, error);
     if (!make_room(live, chunk->stream)) return no_memory(live, error);
     struct live_stream *known = &live->stream[chunk->stream];
     struct stream *stream = &live->streams->stream[chunk->stream];
@@ -316,7 +317,8 @@ static int step_over(const struct live_streams *live, struct stream_place *place
                      : cannot_read(live, place->chunk + place->at, error);
     for (uint32_t i = 0; i < records && !status; i++)
         if (ht_raw_decode(&decoder, &record) <= 0)
-            status = ht_error_input(error, live->log->path, place->chunk + place->at, "expected a record");
+            status = ht_error_input(error, live->log->path, place->chunk + place->at,
+                                    "expected a record, found 0x%02x", *decoder.at);
     place->at += (uint32_t)(decoder.at - buffer);
     place->stamp = decoder.stamp;
     place->address = decoder.address;
@@ -345,7 +347,8 @@ int live_chunk_at(const struct live_streams *live, uint64_t offset, uint32_t *in
     struct ht_raw_chunk chunk;
     if (!ht_read_at(live->log->fd, &chunk, sizeof chunk, offset)) return cannot_read(live, offset, error);
     if (chunk.magic != HT_CHUNK_MAGIC || chunk.bytes > HT_CHUNK_BYTES_MAX)
-        return ht_error_input(error, live->log->path, offset, "expected a chunk (HTWN)");
+        return ht_error_input(error, live->log->path, offset, "expected a chunk (HTWN), found 0x%08" PRIx32,
+                              chunk.magic);
     *index = chunk.index;
     *bytes = (uint32_t)chunk.bytes;
     return 0;

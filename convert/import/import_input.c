@@ -70,7 +70,7 @@ static void find_member(struct import_input *input) {
     const char *name;
     while (next_file(input, &name)) {
         if (input->member && !is_zip(input)) {
-            fail_input(input, 0, "expected a zip, for --member", "");
+            fail_input(input, 0, "expected a zip, for --member, found another file", "");
             return;
         }
         if (!input->member || !strcmp(name, input->member)) return;

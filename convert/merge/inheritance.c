@@ -55,21 +55,28 @@ static int check_parent(const struct ancestry *ancestry, const struct ht_raw_log
     uint64_t forked = fork_of(wanted).stamp;
     char words[HT_STOP_TEXT_BYTES];
     if (is_in(ancestry, parent))
-        return ht_error_input(error, parent->path, 32, "it is among its own descendants");
+        return ht_error_input(error, parent->path, 32,
+                              "expected the log of a parent, found one of its descendants");
     if (of->pid != wanted->parent_pid || of->sequence != wanted->parent_sequence)
         return ht_error_input(error, parent->path, 24,
                               "expected log %" PRIu32 " of process %" PRIu32 ", found log %" PRIu32 " of "
                               "process %" PRIu32,
                               wanted->parent_sequence, wanted->parent_pid, of->sequence, of->pid);
     if (!same_run(child, parent))
-        return ht_error_input(error, parent->path, HT_RAW_CONTEXT_OFFSET, "it belongs to another run");
+        return ht_error_input(error, parent->path, HT_RAW_CONTEXT_OFFSET,
+                              "expected a log of the same run, found another run's");
     if (of->clock_kind != wanted->clock_kind || of->clock_shift != wanted->clock_shift)
-        return ht_error_input(error, parent->path, 56, "it was recorded by another clock");
+        return ht_error_input(error, parent->path, 56, "expected clock %" PRIu32 ", found %" PRIu32,
+                              wanted->clock_kind, of->clock_kind);
     if (of->first_pair.stamp > forked)
-        return ht_error_input(error, parent->path, 64, "it began after the fork");
+        return ht_error_input(error, parent->path, 64,
+                              "expected a recording that began before the fork at %" PRIu64
+                              ", found %" PRIu64,
+                              forked, of->first_pair.stamp);
     if ((of->state == HT_RAW_STOPPED || of->state == HT_RAW_PAUSED) && of->stop_stamp &&
         of->stop_stamp < forked)
-        return ht_error_input(error, parent->path, 144, "its recording ended before the fork (%s)",
+        return ht_error_input(error, parent->path, 144,
+                              "expected a recording of the fork, found one that ended before it (%s)",
                               ht_stop_words(of, words) ? words : "no reason given");
     return 0;
 }

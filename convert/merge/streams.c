@@ -46,8 +46,7 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
     int more;
     while ((more = ht_raw_next_chunk(log, offset, &chunk, &at, error)) > 0) {
         offset = at + chunk.bytes;
-        if (!ht_raw_stream_possible(log, chunk.stream))
-            return ht_error_input(error, log->path, at, "expected stream numbers without a gap");
+        if (!ht_raw_stream_possible(log, chunk.stream)) return ht_raw_bad_stream(log, &chunk, at, error);
         if (!streams_grow(streams, chunk.stream)) goto no_memory;
         if (chunk.stream >= streams->count) streams->count = (size_t)chunk.stream + 1;
         struct stream *stream = &streams->stream[chunk.stream];
@@ -152,7 +151,7 @@ static int decode_some(struct streams *streams, struct stream *stream, struct ht
         if (decoded < 0)
             return ht_error_input(error, streams->log->path,
                                   stream->buffer_offset + (uint64_t)(stream->decoder.at - stream->buffer),
-                                  "expected a record");
+                                  "expected a record, found 0x%02x", *stream->decoder.at);
         if (decoded == 0) {
             stream->in_chunk = false;
             streams->bytes_read += stream->chunk_left;

@@ -15,9 +15,9 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
     const struct ht_raw_header *header = &log->header;
     const char *path = log->path;
     if (header->min_reader > HT_RAW_VERSION)
-        return ht_error_input(error, path, 10,
-                              "raw log version %u needs a newer reader (this one reads version %d)",
-                              header->version, HT_RAW_VERSION);
+        return ht_error_input(
+            error, path, 10, "expected a raw log of version %d or older, found %u: it needs a newer heaptape",
+            HT_RAW_VERSION, header->version);
     uint32_t unknown = header->features & ~(uint32_t)HT_RAW_FEATURE_CONSUMED;
     if (unknown) return ht_error_input(error, path, 12, "expected known features, found 0x%" PRIx32, unknown);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
@@ -135,6 +135,12 @@ static uint64_t next_page(const struct ht_raw_log *log, uint64_t offset) {
     return page > offset ? page : offset;
 }
 
+int ht_raw_bad_stream(const struct ht_raw_log *log, const struct ht_raw_chunk *chunk, uint64_t at,
+                      struct ht_error *error) {
+    return ht_error_input(error, log->path, at, "expected stream numbers without a gap, found %" PRIu32,
+                          chunk->stream);
+}
+
 int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_raw_chunk *chunk, uint64_t *at,
                       struct ht_error *error) {
     if (offset < HT_RAW_HEADER_BYTES) offset = HT_RAW_HEADER_BYTES;
@@ -145,7 +151,10 @@ int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_r
         if (chunk->magic != HT_CHUNK_MAGIC || chunk->bytes < HT_CHUNK_ALIGN ||
             chunk->bytes % HT_CHUNK_ALIGN || chunk->used > chunk->bytes ||
             (chunk->used && chunk->used < sizeof *chunk) || chunk->bytes > HT_CHUNK_BYTES_MAX)
-            return ht_error_input(error, log->path, offset, "expected a chunk (HTWN)");
+            return ht_error_input(error, log->path, offset,
+                                  "expected a chunk (HTWN), found 0x%08" PRIx32 " with %" PRIu64
+                                  " of %" PRIu64 " bytes used",
+                                  chunk->magic, (uint64_t)chunk->used, (uint64_t)chunk->bytes);
         *at = offset;
         return 1;
     }
@@ -356,7 +365,7 @@ int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *
                                    : NULL;
             if (!larger) {
                 free(per_stream);
-                return ht_error_input(error, log->path, at, "expected stream numbers without a gap");
+                return ht_raw_bad_stream(log, &chunk, at, error);
             }
             memset(larger + room, 0, (wanted - room) * sizeof *larger);
             per_stream = larger;

@@ -41,6 +41,9 @@ int ht_raw_next_chunk(const struct ht_raw_log *log, uint64_t offset, struct ht_r
 static inline bool ht_raw_stream_possible(const struct ht_raw_log *log, uint32_t stream) {
     return stream < log->chunks_end / HT_CHUNK_ALIGN;
 }
+// The error where it is not. Returns -1.
+int ht_raw_bad_stream(const struct ht_raw_log *log, const struct ht_raw_chunk *chunk, uint64_t at,
+                      struct ht_error *error);
 
 // One decoded record. Modifiers have been applied to the call that follows them. One cache line, because the
 // converter decodes ahead in batches.

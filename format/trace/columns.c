@@ -5,6 +5,8 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "error.h"
+
 // Columns shorter than this are stored: a zstd frame's own header would cost more than it saves.
 enum { COMPRESS_BYTES_MIN = 24 };
 
@@ -211,11 +213,13 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
     size_t bytes = entry->transform == HT_TRANSFORM_NIBBLES ? ((size_t)entry->values + 1) / 2
                                                             : (size_t)entry->width * entry->values;
     *wrong = NULL;
-    if (entry->width > 8) *wrong = "expected a column of at most 8 bytes a value";
-    else if (entry->transform > HT_TRANSFORM_NIBBLES) *wrong = "expected a known column transform";
-    else if (entry->compression > HT_ZSTD) *wrong = "expected a known column compression";
+    if (entry->width > 8) *wrong = ht_found("expected a column of at most 8 bytes a value", entry->width);
+    else if (entry->transform > HT_TRANSFORM_NIBBLES)
+        *wrong = ht_found("expected a known column transform", entry->transform);
+    else if (entry->compression > HT_ZSTD)
+        *wrong = ht_found("expected a known column compression", entry->compression);
     else if (entry->compression == HT_STORED && entry->stored_bytes != bytes)
-        *wrong = "expected a stored column of the length of its values";
+        *wrong = ht_found("expected a stored column of the length of its values", entry->stored_bytes);
     if (*wrong) return NULL;
     if (entry->compression == HT_STORED) return stored;
     if (!is_one_frame(stored, entry->stored_bytes, bytes)) {
@@ -251,7 +255,7 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
 const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                           const uint8_t *stored, uint64_t *values) {
     const char *wrong;
-    if (entry->transform == HT_TRANSFORM_NIBBLES) return "expected a column of whole values";
+    if (entry->transform == HT_TRANSFORM_NIBBLES) return "expected a column of whole values, found nibbles";
     const uint8_t *planes = planes_of(unpacker, entry, stored, &wrong);
     if (!planes) return wrong;
     JOIN_PLANES(uint64_t);
@@ -268,14 +272,14 @@ const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_e
 const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                           const uint8_t *stored, uint32_t *values) {
     const char *wrong;
-    if (entry->transform == HT_TRANSFORM_NIBBLES) return "expected a column of whole values";
+    if (entry->transform == HT_TRANSFORM_NIBBLES) return "expected a column of whole values, found nibbles";
     // Differences of 32-bit values may need five bytes; they are summed in 64 bits.
     if (entry->width > 4) {
         uint64_t *wide = malloc(((size_t)entry->values + 1) * sizeof *wide);
         if (!wide) return "out of memory";
         wrong = ht_unpack_u64(unpacker, entry, stored, wide);
         for (size_t i = 0; !wrong && i < entry->values; i++) {
-            if (wide[i] > UINT32_MAX) wrong = "expected values below 2^32 in a column";
+            if (wide[i] > UINT32_MAX) wrong = ht_found("expected values below 2^32 in a column", wide[i]);
             values[i] = (uint32_t)wide[i];
         }
         free(wide);
@@ -299,7 +303,8 @@ const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_e
 const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                             const uint8_t *stored, uint8_t *values) {
     const char *wrong;
-    if (entry->width > 1 || entry->transform != HT_TRANSFORM_PLAIN) return "expected a column of bytes";
+    if (entry->width > 1 || entry->transform != HT_TRANSFORM_PLAIN)
+        return "expected a column of bytes, found another layout";
     const uint8_t *planes = planes_of(unpacker, entry, stored, &wrong);
     if (!planes) return wrong;
     if (entry->width == 0) memset(values, 0, entry->values);
@@ -310,7 +315,7 @@ const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column
 const char *ht_unpack_nibbles(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                               const uint8_t *stored, uint8_t *values) {
     const char *wrong;
-    if (entry->width != 1 || entry->transform != HT_TRANSFORM_NIBBLES) return "expected a column of nibbles";
+    if (entry->width != 1 || entry->transform != HT_TRANSFORM_NIBBLES) return "expected a column of nibbles, found another layout";
     const uint8_t *packed = planes_of(unpacker, entry, stored, &wrong);
     if (!packed) return wrong;
     size_t pairs = entry->values / 2;
@@ -319,7 +324,8 @@ const char *ht_unpack_nibbles(struct ht_unpacker *unpacker, const struct ht_colu
         values[2 * i + 1] = packed[i] >> 4;
     }
     if (entry->values % 2) {
-        if (packed[pairs] > 15) return "expected nothing after a column's last nibble";
+        if (packed[pairs] > 15)
+            return ht_found("expected nothing after a column's last nibble", packed[pairs] >> 4);
         values[2 * pairs] = packed[pairs];
     }
     return NULL;
@@ -331,9 +337,10 @@ const char *ht_check_directory(const struct ht_columns *columns) {
     size_t at = columns->count * sizeof entry;
     for (unsigned i = 0; i < columns->count; i++) {
         memcpy(&entry, columns->payload + i * sizeof entry, sizeof entry);
-        if (seen[entry.id]) return "expected each column once";
+        if (seen[entry.id]) return ht_found("expected each column once", entry.id);
         seen[entry.id] = true;
-        if (entry.stored_bytes > columns->payload_bytes - at) return "expected columns within their section";
+        if (entry.stored_bytes > columns->payload_bytes - at)
+            return ht_found("expected columns within their section", entry.stored_bytes);
         at += entry.stored_bytes;
     }
     return at == columns->payload_bytes ? NULL : "expected a section that ends where its columns end";
@@ -358,7 +365,8 @@ static const char *expect_column(const struct ht_columns *columns, uint8_t id, s
                                  struct ht_column_entry *entry, const uint8_t **stored, bool *found) {
     *found = ht_find_column(columns, id, entry, stored) != NULL;
     if (!*found) return count ? "expected one more column" : NULL;
-    return entry->values == count ? NULL : "expected another number of values in a column";
+    return entry->values == count ? NULL
+                                  : ht_found("expected another number of values in a column", entry->values);
 }
 
 const char *ht_column_u64(struct ht_unpacker *unpacker, const struct ht_columns *columns, uint8_t id,

@@ -1,5 +1,7 @@
 #include "event_arrays.h"
 
+#include "error.h"
+
 void ht_event_arrays_init(struct ht_event_arrays *arrays) {
     for (unsigned op = 0; op < 256; op++) arrays->shape[op] = ht_op_shape((uint8_t)op);
 }
@@ -20,7 +22,7 @@ static const char *decode_threads(struct ht_event_arrays *arrays, struct ht_unpa
         for (uint32_t end = row + arrays->run_length[run]; row < end; row++)
             arrays->thread[row] = arrays->run_thread[run];
     }
-    if (!wrong && row != arrays->rows) wrong = "expected thread runs that add up to the rows";
+    if (!wrong && row != arrays->rows) wrong = ht_found("expected thread runs that add up to the rows", row);
     return wrong;
 }
 
@@ -29,7 +31,8 @@ static const char *decode_times(struct ht_event_arrays *arrays, struct ht_unpack
     struct ht_column_entry entry;
     const uint8_t *stored;
     bool found = ht_find_column(columns, HT_COLUMN_TIME, &entry, &stored) != NULL;
-    if ((found ? entry.values : 0) != arrays->rows) return "expected a time for each row";
+    if ((found ? entry.values : 0) != arrays->rows)
+        return ht_found("expected a time for each row", found ? entry.values : 0);
     const char *wrong = found ? ht_unpack_nibbles(unpacker, &entry, stored, arrays->short_time) : NULL;
     if (wrong) return wrong;
     uint32_t longs = 0;
@@ -51,10 +54,11 @@ static const char *decode_times(struct ht_event_arrays *arrays, struct ht_unpack
 // Makes a token ready. whole: it says everything. Returns what is wrong, or NULL.
 static const char *prepare_token(struct ht_decoded_token *token, const struct ht_op_shape shape, uint8_t op,
                                  uint32_t code, bool whole, uint64_t size, uint64_t extra) {
-    if (!shape.valid) return "expected known ops";
+    if (!shape.valid) return ht_found("expected known ops", op);
     bool names = shape.slot && !shape.makes_object;
     bool reborn = names && !shape.ends_object && ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC;
-    if (shape.makes_object && code > HT_BIRTH_EXPLICIT) return "expected birth codes of 0 or 1";
+    if (shape.makes_object && code > HT_BIRTH_EXPLICIT)
+        return ht_found("expected birth codes of 0 or 1", code);
     if (whole && ((!shape.slot && code) || (!shape.size && size) || (!shape.extra && extra)))
         return "expected tokens with the values that their op has";
     *token = (struct ht_decoded_token){.size = size,
@@ -81,12 +85,12 @@ static const char *read_tokens(struct ht_event_arrays *arrays, struct ht_unpacke
     uint64_t size[HT_TOKENS_MAX], extra[HT_TOKENS_MAX];
     bool found = ht_find_column(columns, HT_COLUMN_TOKEN_OP, &entry, &stored) != NULL;
     arrays->tokens = found ? entry.values : 0;
-    if (arrays->tokens > HT_TOKENS_MAX) return "expected at most 256 tokens";
+    if (arrays->tokens > HT_TOKENS_MAX) return ht_found("expected at most 256 tokens", arrays->tokens);
     const char *wrong = found ? ht_unpack_bytes(unpacker, &entry, stored, op) : NULL;
     if (!wrong) wrong = ht_column_u32(unpacker, columns, HT_COLUMN_TOKEN_CODE, code, arrays->tokens);
     if (wrong) return wrong;
     if (ht_find_column(columns, HT_COLUMN_TOKEN_SIZE, &entry, &stored)) whole = entry.values;
-    if (whole > arrays->tokens) return "expected at most as many token sizes as tokens";
+    if (whole > arrays->tokens) return ht_found("expected at most as many token sizes as tokens", whole);
     wrong = ht_column_u64(unpacker, columns, HT_COLUMN_TOKEN_SIZE, size, whole);
     if (!wrong) wrong = ht_column_u64(unpacker, columns, HT_COLUMN_TOKEN_EXTRA, extra, whole);
     for (uint32_t i = 0; i < arrays->tokens && !wrong; i++)
@@ -94,7 +98,8 @@ static const char *read_tokens(struct ht_event_arrays *arrays, struct ht_unpacke
                               i < whole ? size[i] : 0, i < whole ? extra[i] : 0);
     if (wrong) return wrong;
     found = ht_find_column(columns, HT_COLUMN_TOKEN, &entry, &stored) != NULL;
-    if ((found ? entry.values : 0) != arrays->rows) return "expected a token for each row";
+    if ((found ? entry.values : 0) != arrays->rows)
+        return ht_found("expected a token for each row", found ? entry.values : 0);
     return found ? ht_unpack_bytes(unpacker, &entry, stored, arrays->token) : NULL;
 }
 
@@ -115,7 +120,7 @@ static const char *read_values(struct ht_event_arrays *arrays, struct ht_unpacke
     for (unsigned i = 0; i < 256; i++) {
         const struct ht_decoded_token *token = &arrays->token_table[i];
         if (count[i] == 0) continue;
-        if (i >= arrays->tokens) return "expected token numbers within the list";
+        if (i >= arrays->tokens) return ht_found("expected token numbers within the list", i);
         codes += token->code_follows ? count[i] : 0;
         sizes += token->size_follows ? count[i] : 0;
         extras += token->extra_follows ? count[i] : 0;
@@ -185,7 +190,7 @@ static const char *decode_tokens(struct ht_event_arrays *arrays) {
                 slot = slot_coder_decode_named(slots, thread, name, token->ends_object, token->reborn,
                                                &explicit);
             }
-            if (token->has_slot && slot == 0) return "expected slot codes that name a slot above 0";
+            if (token->has_slot && slot == 0) return "expected slot codes that name a slot above 0, found 0";
             arrays->slot[row] = slot;
         }
     }

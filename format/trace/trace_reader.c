@@ -39,6 +39,12 @@ static int bad(const struct ht_trace_reader *reader, uint64_t offset, struct ht_
     return ht_error_input(error, reader->path, offset, "%s", what);
 }
 
+static int bad_checksum(const struct ht_trace_reader *reader, uint64_t offset, struct ht_error *error,
+                        uint64_t expected, uint64_t found) {
+    return ht_error_input(error, reader->path, offset,
+                          "expected bytes of checksum %016" PRIx64 ", found %016" PRIx64, expected, found);
+}
+
 // The columns of the section last read.
 static struct ht_columns columns_of(const struct ht_trace_reader *reader) {
     return (struct ht_columns){reader->payload, reader->section.payload_bytes, reader->section.columns};
@@ -53,13 +59,17 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
         return 0;
     }
     if (header->magic != HT_SECTION_MAGIC) {
-        bad(reader, offset, error, "expected a section (HTBK)");
+        ht_error_input(error, reader->path, offset, "expected a section (HTBK), found 0x%08" PRIx32,
+                       header->magic);
         return 0;
     }
     size_t directory_bytes = header->columns * sizeof(struct ht_column_entry);
     if (header->payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX || header->columns > HT_COLUMNS_MAX ||
         header->payload_bytes < directory_bytes || header->rows > HT_SECTION_ROWS_MAX) {
-        bad(reader, offset, error, "expected a section within the format's limits");
+        ht_error_input(error, reader->path, offset,
+                       "expected a section within the format's limits, found %" PRIu32 " bytes, %" PRIu32
+                       " rows, %u columns",
+                       header->payload_bytes, header->rows, header->columns);
         return 0;
     }
     uint64_t payload_offset = offset + sizeof *header;
@@ -89,7 +99,7 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
     XXH64_update(&hash, header, offsetof(struct ht_section_header, checksum));
     if (header->payload_bytes) XXH64_update(&hash, reader->payload, header->payload_bytes);
     if (XXH64_digest(&hash) != header->checksum) {
-        bad(reader, offset, error, "expected the section's checksum to match");
+        bad_checksum(reader, offset, error, header->checksum, XXH64_digest(&hash));
         return 0;
     }
     const struct ht_columns columns = columns_of(reader);
@@ -120,13 +130,15 @@ static const char *check_place(const struct ht_trace_reader *reader, const struc
     const struct ht_section_place *last =
         reader->places_count ? &reader->places[reader->places_count - 1] : NULL;
     uint64_t from = last ? last->offset + sizeof(struct ht_section_header) : sizeof reader->header;
-    if (place->offset < from) return "expected sections in the order of their offsets";
-    if (place->rows > ROWS) return "expected a section within the format's limits";
+    if (place->offset < from)
+        return ht_found("expected sections in the order of their offsets", place->offset);
+    if (place->rows > ROWS) return ht_found("expected a section within the format's limits", place->rows);
     if (place->kind != HT_SECTION_EVENTS) return NULL;
-    if (place->first_event != reader->records) return "expected events numbered without a gap";
+    if (place->first_event != reader->records)
+        return ht_found("expected events numbered without a gap", place->first_event);
     if (place->first_time < reader->latest_units ||
         place->first_time > (uint64_t)INT64_MAX / reader->header.time_unit_ns)
-        return "expected times that never decrease";
+        return ht_found("expected times that never decrease", place->first_time);
     return NULL;
 }
 
@@ -151,12 +163,13 @@ static bool add_place(struct ht_trace_reader *reader, struct ht_section_place pl
 static const char *take_index(struct ht_trace_reader *reader, uint64_t index_offset) {
     struct ht_column_entry entry;
     const uint8_t *stored;
-    if (reader->section.kind != HT_SECTION_INDEX) return "expected an index section";
+    if (reader->section.kind != HT_SECTION_INDEX)
+        return ht_found("expected an index section", reader->section.kind);
     if (!find_column(reader, 1, &entry, &stored)) return "expected an index with offsets";
     // A section takes at least its header's bytes, which bounds the rows that a hostile index may claim.
     size_t count = entry.values;
     if (count > reader->file_bytes / sizeof(struct ht_section_header))
-        return "expected an index that fits the file";
+        return ht_found("expected an index that fits the file", count);
     uint64_t *values = malloc(5 * (count + 1) * sizeof *values);
     if (!values) return "not enough memory for the index";
     reader->sections_end = index_offset;
@@ -170,7 +183,7 @@ static const char *take_index(struct ht_trace_reader *reader, uint64_t index_off
                                          .first_event = values[3 * count + i],
                                          .first_time = values[4 * count + i]};
         if (place.offset >= index_offset || values[count + i] > UINT8_MAX || values[2 * count + i] > ROWS)
-            wrong = "expected an index of sections before it";
+            wrong = ht_found("expected an index of sections before it", place.offset);
         else if (!(wrong = check_place(reader, &place)) && !add_place(reader, place))
             wrong = "not enough memory for the index";
     }
@@ -212,13 +225,13 @@ static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
             header->version);
     if (header->min_reader > HT_TRACE_VERSION)
         return ht_error_input(error, reader->path, 10,
-                              "trace version %u needs a newer reader (this one reads version %d)",
-                              header->version, HT_TRACE_VERSION);
+                              "expected a trace of version %d or older, found %u: it needs a newer heaptape",
+                              HT_TRACE_VERSION, header->version);
     if (header->features)
         return ht_error_input(error, reader->path, 12, "expected known features, found 0x%" PRIx32,
                               header->features);
-    if (XXH64(header, offsetof(struct ht_trace_header, checksum), 0) != header->checksum)
-        return bad(reader, 56, error, "expected the header's checksum to match");
+    uint64_t checksum = XXH64(header, offsetof(struct ht_trace_header, checksum), 0);
+    if (checksum != header->checksum) return bad_checksum(reader, 0, error, header->checksum, checksum);
     if (header->time_unit_ns == 0)
         return bad(reader, 16, error, "expected a time unit of at least 1 ns, found 0");
     if (header->block_events_max > ROWS)
@@ -316,7 +329,9 @@ static int read_place(struct ht_trace_reader *reader, size_t i, struct ht_error 
     if (!end) return -1;
     if (end > next || header->kind != place->kind || header->rows != place->rows ||
         header->first_event != place->first_event || header->first_time != place->first_time)
-        return bad(reader, place->offset, error, "expected the section that the index names");
+        return ht_error_input(error, reader->path, place->offset,
+                              "expected the section that the index names, found kind %u with event %" PRIu64,
+                              header->kind, header->first_event);
     return 0;
 }
 
@@ -372,7 +387,8 @@ static const char *decode_events(struct ht_trace_reader *reader, uint64_t units_
     const char *wrong =
         ht_event_arrays_decode(&reader->events, reader->unpacker, &columns, reader->section.rows,
                                reader->section.first_time, reader->header.time_unit_ns);
-    if (!wrong && reader->events.last_units > units_max) wrong = "expected times that never decrease";
+    if (!wrong && reader->events.last_units > units_max)
+        wrong = ht_found("expected times that never decrease", reader->events.last_units);
     return wrong;
 }
 
@@ -516,7 +532,7 @@ static int derive_threads(struct ht_trace_reader *reader, struct ht_trace_facts 
             uint32_t thread = events.thread[row];
             if (thread > facts->threads_count)
                 return bad(reader, reader->places[i].offset, error,
-                           "expected threads numbered by first event");
+                           ht_found("expected threads numbered by first event", thread));
             if (thread == facts->threads_count) {
                 struct ht_thread *larger = realloc(facts->threads, (thread + 1) * sizeof *larger);
                 if (!larger) {

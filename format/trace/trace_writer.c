@@ -523,14 +523,17 @@ static int find_places(struct ht_trace_writer *writer, const struct ht_trace_pos
             section.magic != HT_SECTION_MAGIC || section.payload_bytes > HT_SECTION_PAYLOAD_BYTES_MAX ||
             !is_written_along(section.kind) ||
             (section.kind == HT_SECTION_EVENTS && section.first_event != next_event))
-            return ht_error_input(error, path, writer->offset, "expected a section (HTBK) of the trace");
+            return ht_error_input(error, path, writer->offset,
+                                  "expected a section (HTBK) with event %" PRIu64 ", found 0x%08" PRIx32,
+                                  next_event, section.magic);
         if (section.kind == HT_SECTION_EVENTS) next_event += section.rows;
         remember_place(writer, &section);
         writer->offset += sizeof section + section.payload_bytes;
     }
     if (writer->offset != position->offset || next_event != position->next_event)
         return ht_error_input(error, path, position->offset,
-                              "expected %" PRIu64 " events up to the end of a section", position->next_event);
+                              "expected %" PRIu64 " events up to the end of a section, found %" PRIu64,
+                              position->next_event, next_event);
     writer->next_event = next_event;
     return 0;
 }

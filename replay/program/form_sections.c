@@ -13,11 +13,13 @@ static const char *what_is_wrong(const struct ht_form_state *form, const struct 
         if (events->slot[i] > slot) slot = events->slot[i];
         if (events->thread[i] > thread) thread = events->thread[i];
     }
-    if (times >= HT_TIME_LIMIT_NS) return "expected times within 73 years of the start";
-    if (slot >= HT_SLOTS_LIMIT) return "expected slots up to 536870911 (replay's limit)";
-    if (slot >= HT_SLOTS_LIMIT / form->copies) return "expected fewer slots for so many copies (--scale)";
-    if (!ht_slot_is_due(slot, last_event)) return "expected slot numbers without a gap";
-    return ht_thread_is_due(thread, last_event) ? NULL : "expected thread numbers without a gap";
+    if (times >= HT_TIME_LIMIT_NS) return ht_found("expected times within 73 years of the start", times);
+    if (slot >= HT_SLOTS_LIMIT) return ht_found("expected slots up to 536870911 (replay's limit)", slot);
+    if (slot >= HT_SLOTS_LIMIT / form->copies)
+        return ht_found("expected fewer slots for so many copies (--scale)", slot);
+    if (!ht_slot_is_due(slot, last_event)) return ht_found("expected slot numbers without a gap", slot);
+    return ht_thread_is_due(thread, last_event) ? NULL
+                                                : ht_found("expected thread numbers without a gap", thread);
 }
 static_assert((HT_TIME_LIMIT_NS & (HT_TIME_LIMIT_NS - 1)) == 0,
               "a time beyond the limit shows in the or of all");

@@ -203,14 +203,14 @@ static const char *follow_slot(struct writing *writing, struct ht_operation *op,
     struct ht_slot_state *state = &writing->form->slots[op->slot];
     const uint32_t *pages = untouched_of(writing->form, op->slot);
     bool live = state->bytes != HT_NOT_LIVE;
-    if (shape->makes_object && live) return "expected an allocation into a free slot";
-    if (!shape->makes_object && !live) return "expected a slot with a live object";
+    if (shape->makes_object && live) return ht_found("expected an allocation into a free slot", op->slot);
+    if (!shape->makes_object && !live) return ht_found("expected a slot with a live object", op->slot);
     if (shape->ends_object) {
         op->bytes = state->bytes - (pages ? (uint64_t)*pages * HT_TOUCH_PAGE_BYTES : 0);
         change_block(writing, op->slot, HT_NOT_LIVE, 0);
         return NULL;
     }
-    if (op->bytes > INT64_MAX) return "expected a size below 2^63";
+    if (op->bytes > INT64_MAX) return ht_found("expected a size below 2^63", op->bytes);
     change_block(writing, op->slot, op->bytes, untouched_pages(op, live && pages ? *pages : 0));
     return NULL;
 }
@@ -431,8 +431,9 @@ static int write_section(void *context, const struct ht_section_place *place,
         bool inherited = ht_op_function(events->op[i]) == HT_INHERIT;
         uint32_t number = inherited ? form->streams_count : ht_form_stream_of(form, events->thread[i]);
         if (!inherited && number >= form->streams_count)
-            return ht_form_bad_event(form, place, events->first_event + i,
-                                     "expected a thread that the threads section lists");
+            return ht_form_bad_event(
+                form, place, events->first_event + i,
+                ht_found("expected a thread that the threads section lists", events->thread[i]));
         uint32_t next = inherited ? i : write_common(writing, events, i);
         if (next == i) {
             form->at_ns = next_word_ns(writing, &form->streams[number], events->time_ns[i]);
