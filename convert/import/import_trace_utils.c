@@ -58,7 +58,7 @@ static const char *take_record(struct import *import, const struct record *recor
         call.extra = record->size2;
         call.failed = record->ptr1 != 0;  // the error
         break;
-    default: return "a type from 0 to 8 or 255";
+    default: return ht_found("a type from 0 to 8 or 255", record->type);
     }
     return import_sink_call(&import->sink, &call);
 }

@@ -68,9 +68,9 @@ struct workload {
 // Reads the operation at an offset and moves the offset behind it. NULL, or what was expected.
 static const char *read_operation(const uint8_t *bytes, size_t count, uint64_t *at, struct operation *op) {
     op->offset = *at;
-    if (*at >= count) return "an operation, or DONE";
+    if (*at >= count) return "an operation, or DONE, found the end";
     op->code = bytes[(*at)++];
-    if (op->code >= CODES) return "an operation from 0 to 15";
+    if (op->code >= CODES) return ht_found("an operation from 0 to 15", op->code);
     for (unsigned i = 0; i < operands_of[op->code]; i++) {
         uint64_t value = 0;
         unsigned length = 0;
@@ -128,14 +128,16 @@ static int read_main(struct workload *w, struct ht_error *error) {
         case CODE_NTHREADS: threads_given = op.operand[0]; break;
         case CODE_START_THREAD:
             if (op.operand[0] >= w->count || w->threads >= threads_given || w->threads >= HT_THREADS_MAX)
-                return fail(w, op.offset, "the offset of one of NTHREADS threads within the file", error);
+                return fail(w, op.offset,
+                            ht_found("the offset of one of NTHREADS threads within the file", op.operand[0]),
+                            error);
             if (!add_thread(w, op.operand[0])) return no_memory(w, error);
             break;
         case CODE_DONE:
             if (threads_given != UINT64_MAX && threads_given != w->threads)
-                return fail(w, op.offset, "as many threads as NTHREADS says", error);
+                return fail(w, op.offset, ht_found("as many threads as NTHREADS says", w->threads), error);
             return 0;
-        default: return fail(w, op.offset, "an operation of the main stream", error);
+        default: return fail(w, op.offset, ht_found("an operation of the main stream", op.code), error);
         }
     }
 }
@@ -193,9 +195,10 @@ static const char *take_call(struct import *import, const struct workload *w, ui
         break;
     case CODE_VALLOC: call.function = HT_VALLOC; break;
     case CODE_PVALLOC: call.function = HT_PVALLOC; break;
-    default: return "an operation of a thread";
+    default: return ht_found("an operation of a thread", op->code);
     }
-    if (call.address > w->ids || call.old_address > w->ids) return "an id within ALLOC_PTRS";
+    if (call.address > w->ids || call.old_address > w->ids)
+        return ht_found("an id within ALLOC_PTRS", call.address > w->ids ? call.address : call.old_address);
     return import_sink_call(&import->sink, &call);
 }
 

@@ -315,7 +315,8 @@ const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column
 const char *ht_unpack_nibbles(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                               const uint8_t *stored, uint8_t *values) {
     const char *wrong;
-    if (entry->width != 1 || entry->transform != HT_TRANSFORM_NIBBLES) return "expected a column of nibbles, found another layout";
+    if (entry->width != 1 || entry->transform != HT_TRANSFORM_NIBBLES)
+        return "expected a column of nibbles, found another layout";
     const uint8_t *packed = planes_of(unpacker, entry, stored, &wrong);
     if (!packed) return wrong;
     size_t pairs = entry->values / 2;
