@@ -75,6 +75,7 @@ static const struct runtime {
 struct findings {
     bool malloc, free;  // defines them itself
     const char *sanitizer, *allocator, *runtime;
+    const char *loads;  // an allocator, as a shared library
 };
 
 static void take_sign(struct findings *findings, enum sign_kind kind, const char *name) {
@@ -87,8 +88,12 @@ static void take_signs(struct findings *findings, const struct sign *signs, size
         if (ht_fits_any(signs[i].patterns, text)) take_sign(findings, signs[i].kind, signs[i].name);
 }
 
+static const char *name_of(const struct ht_allocator *kind) {
+    return kind->linked_name ? kind->linked_name : kind->name;
+}
+
 static void take_allocator(struct findings *findings, const struct ht_allocator *kind) {
-    take_sign(findings, ALLOCATOR, kind->linked_name ? kind->linked_name : kind->name);
+    take_sign(findings, ALLOCATOR, name_of(kind));
 }
 
 static void take_symbol(void *context, const char *name) {
@@ -122,8 +127,14 @@ static bool launches_dotnet(const char *path) {
 
 static void take_libraries(struct findings *findings, const struct elf_file *elf) {
     const char *needed;
-    for (unsigned i = 0; (needed = elf_file_dynamic_string(elf, DT_NEEDED, i)); i++)
+    for (unsigned i = 0; (needed = elf_file_dynamic_string(elf, DT_NEEDED, i)); i++) {
         take_signs(findings, library_signs, COUNT(library_signs), needed);
+        for (size_t k = 0; ht_allocators[k]; k++) {
+            const struct ht_allocator *kind = ht_allocators[k];
+            if (kind->signs && !strncmp(needed, kind->soname, strlen(kind->soname)))
+                findings->loads = name_of(kind);
+        }
+    }
 }
 
 static void verdict(struct reach *reach, enum reach_level level, const char *why, ...)
@@ -154,6 +165,7 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
     take_libraries(&exported, elf);
     elf_file_each_symbol(elf, SHT_DYNSYM, take_symbol, &exported);
     bool own = exported.malloc && exported.free;
+    reach->loads = exported.loads;
     if (launches_dotnet(path)) exported.runtime = ".NET";
     if (elf_file_has_section(elf, ".go.buildinfo") || elf_file_has_section(elf, ".note.go.buildid"))
         exported.runtime = "Go";
@@ -170,6 +182,8 @@ static void judge_symbols(struct reach *reach, const struct elf_file *elf, const
     }
     if (!elf_file_each_symbol(elf, SHT_SYMTAB, take_symbol, &all)) take_messages(&all, elf);
     const char *allocator = exported.allocator ? exported.allocator : all.allocator;
+    // A program may name functions after the library that it loads, as Redis' jemalloc_purge.
+    if (!own && allocator && reach->loads && !strcmp(allocator, reach->loads)) allocator = NULL;
     reach->children = true;
     if (own)
         verdict(reach, REACH_NONE, "has a malloc of its own linked in%s%s%s", allocator ? " (" : "",

@@ -16,6 +16,7 @@ struct reach {
     bool children;              // programs that this one starts are reached, whatever it is itself
     char program[PATH_MAX];     // the file that the command names
     char executable[PATH_MAX];  // what runs it: itself, or a script's interpreter
+    const char *loads;          // the allocator whose shared library it asks for, NULL: none
     char why[PATH_MAX + 256];   // what follows the program's name in a sentence; empty where all is reached
 };
 

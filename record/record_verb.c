@@ -251,11 +251,16 @@ static int find_places(const struct options *options, char shim[PATH_MAX], char 
 }
 
 // A program that calls its allocator by names of its own needs the library that has those names too.
-static void choose_shim(const char *executable, char shim[PATH_MAX]) {
+static void choose_shim(const struct reach *reach, char shim[PATH_MAX]) {
     char full[PATH_MAX];
-    if (find_library("libmalloc_wrap_full.so", full) && !strpbrk(full, " :") &&
-        calls_own_functions(executable, shim, full))
-        memcpy(shim, full, sizeof full);
+    if (find_library("libmalloc_wrap_full.so", full) && !strpbrk(full, " :")) {
+        if (calls_own_functions(reach->executable, shim, full)) memcpy(shim, full, sizeof full);
+    } else if (reach->loads) {
+        ht_print(stderr,
+                 "heaptape record: warning: %s loads %s: calls of that allocator's own functions are not "
+                 "recorded, since libmalloc_wrap_full.so is not beside libmalloc_wrap.so\n",
+                 reach->program, reach->loads);
+    }
 }
 
 int ht_verb_record(int argc, char **argv) {
@@ -278,7 +283,7 @@ int ht_verb_record(int argc, char **argv) {
     if (reach.level == REACH_PARTLY)
         ht_print(stderr, "heaptape record: warning: %s %s\n", reach.program, reach.why);
     record_say_directory(&options.talk, directory);
-    choose_shim(reach.executable, shim);
+    choose_shim(&reach, shim);
     if (getrandom(random, sizeof random, 0) != sizeof random) random[0] = (uint64_t)getpid();
     snprintf(id, sizeof id, "%016" PRIx64 "%016" PRIx64, random[0], random[1]);
     struct recorded_run run = {.command = command,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,19 @@ def test_who_gets_which_library(tools: Tools, tmp_path: Path, call: str, library
     recording = tools.record([program], tmp_path / "logs")
     assert recording.outcome.status == 32, recording.outcome.stderr
     assert recording.outcome.stdout.decode() == os.path.realpath(tools.build / library)
+
+
+def test_allocator_that_is_loaded(tools: Tools, tmp_path: Path) -> None:
+    """It is not linked in. Its own functions are missed only where the full library is missing."""
+    installed("libjemalloc.so")
+    program = compile_c(tmp_path, TELLS.replace("CALL", "malloc(7)") + "void jemalloc_purge(void) {}\n",
+                        "-Wl,--no-as-needed", "-ljemalloc")
+    assert b"jemalloc" not in tools.record([program], tmp_path / "logs").outcome.stderr
+    (tmp_path / "bare").mkdir()
+    for name in ("heaptape", "libmalloc_wrap.so"):
+        shutil.copy2(tools.build / name, tmp_path / "bare")
+    said = Tools(tmp_path / "bare").record([program], tmp_path / "bare logs").outcome.stderr.decode()
+    assert "program loads jemalloc: calls of that allocator's own functions are not recorded, since" in said
 
 
 @pytest.mark.parametrize("allocator", ["_jemalloc", "_tcmalloc", "_mimalloc"])

@@ -135,6 +135,14 @@ static void test_plain_program(void **state) {
     add_symbol(&image, "mallctl", false);
     add_symbol(&image, "main", true);
     expect(&image, REACH_FULL, "");
+    add_symbol(&image, "jemalloc_purge", true);  // Redis'
+    struct reach reach;
+    judge(&reach, image.bytes, FILE_BYTES);
+    assert_int_equal(reach.level, REACH_FULL);
+    assert_string_equal(reach.loads, "jemalloc");
+    begin(&image, glibc_loader, SHT_DYNSYM);
+    add_symbol(&image, "jemalloc_purge", true);
+    expect(&image, REACH_PARTLY, "has jemalloc linked in");
 }
 
 static void test_loading(void **state) {
