@@ -76,7 +76,9 @@ struct ht_fault {
 struct ht_allocator {
     const char *name;    // in --alloc, and of its replay-NAME
     const char *title;   // whose work it is, and what it is made for
-    const char *debian;  // the package that brings it, NULL: none
+    const char *debian;  // the package that a build needs, NULL: none
+    // The packages of Debian's releases that bring the library alone, up to a NULL, by its soname's version.
+    const char *const *runtimes;
     // As the linker knows it, or a path below /usr/lib with wildcards and <processor>; NULL: ours or libc.
     const char *library;
     const char *soname;    // how the file name of the allocator's object begins
@@ -147,6 +149,9 @@ const struct ht_allocator *ht_allocator_of_file(const char *path);
 // Whether a text fits one of the patterns, which have | between. One that ends in * stands for all that begin
 // so.
 bool ht_fits_any(const char *patterns, const char *text);
+
+// The package that brings the library at `path`: of the runtimes the one with the file's version, else debian.
+const char *ht_package_of(const struct ht_allocator *kind, const char *path);
 // What is between since and last, NULL at either end being open.
 bool ht_version_within(const char *version, const char *since, const char *last);
 

@@ -59,3 +59,12 @@ void ht_trim(const struct ht_server *server) {
     (void)server;
     if (trim) trim(0);
 }
+
+const char *ht_package_of(const struct ht_allocator *kind, const char *path) {
+    const char *suffix = strstr(path, ".so.");
+    for (const char *const *at = kind->runtimes; suffix && at && *at; at++) {
+        const char *version = *at + strcspn(*at, "0123456789");
+        if (!strncmp(suffix + strlen(".so."), version, strlen(version))) return *at;
+    }
+    return kind->debian;
+}

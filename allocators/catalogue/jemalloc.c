@@ -222,6 +222,7 @@ const struct ht_allocator ht_allocator_jemalloc = {
     HT_BUILD_FACT(name, "jemalloc"),
     .title = "jemalloc: arenas by processor, returns memory with age",
     HT_BUILD_FACT(debian, "libjemalloc-dev"),
+    .runtimes = (const char *const[]){"libjemalloc2", NULL},
     HT_BUILD_FACT(library, "jemalloc"),
     HT_BUILD_FACT(soname, "libjemalloc.so"),
     .known_by = "mallctl",

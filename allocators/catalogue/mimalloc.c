@@ -43,6 +43,7 @@ const struct ht_allocator ht_allocator_mimalloc = {
     HT_BUILD_FACT(name, "mimalloc"),
     .title = "mimalloc: free lists by page, of each thread",
     HT_BUILD_FACT(debian, "libmimalloc-dev"),
+    .runtimes = (const char *const[]){"libmimalloc2.0", "libmimalloc3", NULL},
     HT_BUILD_FACT(library, "mimalloc"),
     HT_BUILD_FACT(soname, "libmimalloc.so"),
     .known_by = "mi_process_info",

@@ -22,6 +22,7 @@ const struct ht_allocator ht_allocator_tbbmalloc = {
     HT_BUILD_FACT(name, "tbbmalloc"),
     .title = "oneTBB's scalable allocator: blocks of one size by thread, in slabs of 16 KiB",
     HT_BUILD_FACT(debian, "libtbb-dev"),
+    .runtimes = (const char *const[]){"libtbbmalloc2", NULL},
     HT_BUILD_FACT(library, "tbbmalloc_proxy"),
     HT_BUILD_FACT(soname, "libtbbmalloc_proxy.so"),
     .known_by = "__TBB_malloc_proxy",

@@ -115,6 +115,7 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     HT_BUILD_FACT(name, "tcmalloc"),
     .title = "gperftools' tcmalloc: size classes with thread caches, keeps freed memory",
     HT_BUILD_FACT(debian, "libgoogle-perftools-dev"),
+    .runtimes = (const char *const[]){"libtcmalloc-minimal4", NULL},
     HT_BUILD_FACT(library, "tcmalloc_minimal"),
     HT_BUILD_FACT(soname, "libtcmalloc_minimal.so"),
     .known_by = "MallocExtension_GetNumericProperty",

@@ -88,7 +88,7 @@ static json_t *allocator_json(const struct ht_run_result *line) {
     const struct ht_choice *choice = line->choice;
     const struct ht_allocator *kind = choice->kind;
     // A library that was named by its path came from elsewhere.
-    const char *debian = kind && kind->debian && !choice->preload[0] ? kind->debian : "";
+    const char *debian = kind && kind->debian && !choice->preload[0] ? ht_package_of(kind, choice->path) : "";
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
                      text_or_null(choice->path), "version", text_or_null(choice->version), "build_id",
                      text_or_null(choice->build_id), "knobs", knobs_json(choice), "kind",

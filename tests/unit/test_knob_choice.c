@@ -123,9 +123,20 @@ static void catalogue(void **state) {
     }
 }
 
+static void packages_by_the_version_of_the_library(void **state) {
+    (void)state;
+    const struct ht_allocator *mimalloc = ht_allocator_named("mimalloc");
+    assert_string_equal(ht_package_of(mimalloc, "/usr/lib/libmimalloc.so.2.0"), "libmimalloc2.0");
+    assert_string_equal(ht_package_of(mimalloc, "/usr/lib/libmimalloc.so.3.0"), "libmimalloc3");
+    assert_string_equal(ht_package_of(mimalloc, "/usr/lib/libmimalloc.so.9"), "libmimalloc-dev");
+    assert_string_equal(ht_package_of(ht_allocator_named("scudo19"), "/usr/lib/scudo.so"),
+                        "libclang-rt-19-dev");
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(wrong_specs), cmocka_unit_test(spelled),
-                                       cmocka_unit_test(inherited), cmocka_unit_test(read_back),
-                                       cmocka_unit_test(catalogue)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(wrong_specs), cmocka_unit_test(spelled),
+        cmocka_unit_test(inherited),   cmocka_unit_test(read_back),
+        cmocka_unit_test(catalogue),   cmocka_unit_test(packages_by_the_version_of_the_library)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
