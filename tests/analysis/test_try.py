@@ -16,7 +16,7 @@ from heaptape.results.comparison import experiments
 from heaptape.results.summary import summarise
 from heaptape.results.use import use_lines
 from heaptape.trial.answer import table
-from heaptape.trial.recorded import Recorded
+from heaptape.trial.recorded import Recorded, record
 from quick_tier import quick
 from waiting import wait_until
 
@@ -100,7 +100,16 @@ def test_the_table_has_at_most_eight_lines(tmp_path: Path) -> None:
     ("/usr/bin/ruby3.1", None, False)])
 def test_python_keeps_small_objects(executable: str, chosen: str | None, keeps: bool) -> None:
     context = {"executable": executable, **({"env.PYTHONMALLOC": chosen} if chosen else {})}
-    assert Recorded(Path("t.bin"), {"context": context}, 0, 0).keeps_small_objects == keeps
+    assert Recorded(Path("t.bin"), {"context": context}, 0, 0, []).keeps_small_objects == keeps
+
+
+def test_processes_of_one_name(heaptape_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs of the others are named, so that one of them can be compared instead."""
+    monkeypatch.setenv("PYTHONMALLOC", "malloc")
+    (tmp_path / "logs").mkdir()
+    recorded = record(str(heaptape_binary), [PYTHON, "-S", "-c", f"import os; os.fork(); {WORK}"], tmp_path, None, None)
+    [other] = recorded.namesakes
+    assert recorded.others == 1 and other in (tmp_path / "logs").iterdir() and str(recorded.context["pid"]) not in other.name
 
 
 def test_how_to_use_one() -> None:

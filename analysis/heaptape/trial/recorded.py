@@ -21,12 +21,14 @@ RECORD_FAILED = 125
 
 @dataclass(frozen=True)
 class Recorded:
-    """The trace, what `info` says of it, how the program ended, and how many other processes have logs."""
+    """The trace, what `info` says of it, how the program ended, how many other processes have logs, and the logs of those
+    of the same name that made about as many calls."""
 
     trace: Path
     info: dict[str, Any]
     exit_status: int
     others: int
+    namesakes: list[Path]
 
     @property
     def context(self) -> dict[str, Any]:
@@ -79,17 +81,19 @@ def record(heaptape: str, command: list[str], folder: Path, process: str | None,
         why = "heaptape record failed" if status >= RECORD_FAILED else f"the program ended with status {status} after {time.monotonic() - begun:.1f} s"
         raise HeaptapeError(f"nothing was recorded of {command[0]}: {why}")
     trace = folder / "trace.bin"
-    info = _convert_one(heaptape, found, trace, process)
+    info, namesakes = _convert_one(heaptape, found, trace, process)
     if len(found) == 1:
         found[0].unlink()
         logs.rmdir()
-    return Recorded(trace, info, status, len(found) - 1)
+    return Recorded(trace, info, status, len(found) - 1, namesakes)
 
 
-def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | None) -> dict[str, Any]:
-    """Leaves the trace with the most calls. A log is as large as its last chunk allows, so that several may have most."""
+def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | None) -> tuple[dict[str, Any], list[Path]]:
+    """Leaves the trace with the most calls; the logs beside it are of its namesakes. A log is as large as its last chunk allows, so that several may have most."""
     best: dict[str, Any] = {}
-    seen, problem, least = [], "", logs[0].stat().st_blocks // 2
+    chosen = logs[0]
+    names: dict[Path, str] = {}
+    problem, least = "", logs[0].stat().st_blocks // 2
     for log in logs[:LOGS_MAX]:
         if best and log.stat().st_blocks < least:
             break
@@ -98,16 +102,15 @@ def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | No
         except ToolFailed as error:
             problem = str(error)
             continue
-        name = os.path.basename(str((info.get("context") or {}).get("executable") or ""))
-        seen.append(name)
+        names[log] = name = os.path.basename(str((info.get("context") or {}).get("executable") or ""))
         if process in (None, name) and info["events"] > best.get("events", 0):
-            best = info
+            best, chosen = info, log
             trace.with_name("other.bin").replace(trace)
     trace.with_name("other.bin").unlink(missing_ok=True)
     if best:
-        return best
-    if process is not None and seen:
-        raise HeaptapeError(f"--process {process}: no such process was recorded, only {', '.join(dict.fromkeys(seen))}")
+        return best, [log for log, name in names.items() if name == names[chosen] and log != chosen]
+    if process is not None and names:
+        raise HeaptapeError(f"--process {process}: no such process was recorded, only {', '.join(dict.fromkeys(names.values()))}")
     raise HeaptapeError(problem or "no process made a call that could be recorded")
 
 

@@ -91,7 +91,11 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
     lines += _use(summary, command, str(recorded.context.get("allocator_name") or ""))
     if recorded.others:
-        lines += ["", f"{recorded.executable} was compared, one of {recorded.others + 1} recorded processes; --process NAME takes another."]
+        lines += ["", f"{recorded.executable} (process {recorded.context.get('pid')}) was compared, one of {recorded.others + 1} recorded processes; "
+                  "--process NAME takes another."]
+    if recorded.namesakes:
+        lines += [f"Also called {recorded.executable}: {', '.join(str(log) for log in recorded.namesakes)}. heaptape convert LOG -o other.bin and "
+                  "heaptape replay --alloc all other.bin compare one of these."]
     lines += ["", f"{folder}/report.html has the curves; {folder}/trace.bin and results.jsonl are its inputs."]
     return "\n".join(printable(line) for line in lines)
 
