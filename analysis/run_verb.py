@@ -5,4 +5,6 @@ import sys
 
 from heaptape.__main__ import run
 
-sys.exit(run())
+# The workers of fleet import this file again.
+if __name__ == "__main__":
+    sys.exit(run())

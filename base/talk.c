@@ -83,6 +83,15 @@ void ht_progress_draw(struct ht_progress *progress, const char *format, ...) {
     progress->drawn_s = ht_now_s();
 }
 
+const char *ht_progress_left(const struct ht_progress *progress, uint64_t done, uint64_t total) {
+    static char text[48];
+    text[0] = 0;
+    if (done && done <= total)
+        snprintf(text, sizeof text, ", about %.0f s left",
+                 (ht_now_s() - progress->started_s) * ((double)total / (double)done - 1));
+    return text;
+}
+
 void ht_progress_end(struct ht_progress *progress) {
     if (progress->drawn) fputs("\r\033[K", stderr);
     progress->drawn = false;

@@ -63,7 +63,9 @@ const struct ht_page ht_page_slice = {
 
 static void show_progress(void *context, uint64_t done, uint64_t total) {
     struct ht_progress *shown = context;
-    if (ht_progress_due(shown)) ht_progress_draw(shown, "%3.0f %%", 100.0 * (double)done / (double)total);
+    if (ht_progress_due(shown))
+        ht_progress_draw(shown, "%3.0f %%%s", 100.0 * (double)done / (double)total,
+                         ht_progress_left(shown, done, total));
 }
 
 // The old trace's context, where it is known before the cut is.

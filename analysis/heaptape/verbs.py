@@ -121,7 +121,7 @@ class _Progress(ProgressLine):
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if now >= self._due:
-            self.show(f"{100 * done // max(total, 1):3d} %  {done:,} events")
+            self.show(f"{100 * done // max(total, 1):3d} %  {done:,} events", self.left_s(done, total))
             self._due = now + 1 / 6
 
 

@@ -10,7 +10,9 @@ void convert_show_progress(void *context, uint64_t done, uint64_t total, uint64_
     char count[32];
     if (!ht_progress_due(shown)) return;
     ht_grouped(count, events);
-    if (total) ht_progress_draw(shown, "%3.0f %%  %s events", 100.0 * (double)done / (double)total, count);
+    if (total)
+        ht_progress_draw(shown, "%3.0f %%  %s events%s", 100.0 * (double)done / (double)total, count,
+                         ht_progress_left(shown, done, total));
     else ht_progress_draw(shown, "%s events", count);
 }
 

@@ -92,8 +92,9 @@ def _plan(folder: Path, traces: dict[str, str], text: str = "") -> Plan:
 
 
 def _run(folder: Path, *arguments: object, timeout_s: int = 120) -> subprocess.CompletedProcess[str]:
+    """As the program does. The workers import what it started."""
     environment = os.environ | {"PYTHONPATH": str(ROOT / "analysis")}
-    return subprocess.run([sys.executable, "-m", "heaptape", "fleet", *map(str, arguments)], cwd=folder, env=environment,
+    return subprocess.run([sys.executable, ROOT / "analysis" / "run_verb.py", "fleet", *map(str, arguments)], cwd=folder, env=environment,
                           capture_output=True, text=True, timeout=timeout_s, check=False)
 
 

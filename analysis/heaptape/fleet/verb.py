@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -90,7 +89,6 @@ class _Talk:
 
     def __init__(self, total: int, quiet: bool) -> None:
         self._total, self._quiet, self._done = total, quiet, 0
-        self._start = time.monotonic()
         self._line = ProgressLine(not quiet)
 
     def say(self, text: str) -> None:
@@ -106,8 +104,7 @@ class _Talk:
     def advance(self, unit: Unit) -> None:
         """A unit has ended."""
         self._done += 1
-        left_s = (time.monotonic() - self._start) / self._done * (self._total - self._done)
-        self._line.show(f"{self._done} of {self._total} rounds ({unit}); about {left_s / 60:.0f} min left")
+        self._line.show(f"{self._done} of {self._total} rounds ({unit})", self._line.left_s(self._done, self._total))
 
     def end(self) -> None:
         """Leave the line of progress empty."""

@@ -63,6 +63,7 @@ class _Search:
         self._options, self._study, self._bench, self._seed, self._progress = options, study, bench, seed, progress
         self._ends = time.monotonic() + options.budget if options.budget else None
         self._trial_s = 0.0
+        self._resumed = 0
 
     def left_s(self) -> float | None:
         """Of the budget; None if there is none."""
@@ -73,11 +74,16 @@ class _Search:
         if left is None:
             return False
         members = min(len(self._study.front()), FRONT_MAX)
-        needed: float = self._trial_s * (1 + self._options.rounds * (members + 3) / _UNIT_RUNS)
-        return left < needed
+        return left < self._trial_s + self.last_s(members)
+
+    def last_s(self, members: int) -> float:
+        """How long the last measurement of so many configurations takes."""
+        seconds: float = self._trial_s * self._options.rounds * (members + 3) / _UNIT_RUNS
+        return seconds
 
     def run(self) -> None:
         trials = self._study.trials()
+        self._resumed = len(trials)
         checked = any(trial.ratios for trial in trials)
         while len(trials) < self._options.trials and not (trials and self._spent()):
             self._show(trials)
@@ -113,7 +119,9 @@ class _Search:
         good = [trial.ratios for trial in trials if trial.ratios]
         best = ", ".join(f"{OBJECTIVES[name].title} {min(values):.2f}" for name, values
                          in zip(self._options.objective, zip(*good, strict=True), strict=True)) if good else "none yet"
-        self._progress.show(f"trial {len(trials) + 1} of {self._options.trials}; least of the default's: {best}")
+        left = [self._progress.left_s(len(trials) - self._resumed, self._options.trials - self._resumed), self.left_s()]
+        self._progress.show(f"trial {len(trials) + 1} of {self._options.trials}; best: {best}",
+                            min((seconds for seconds in left if seconds is not None), default=None))
 
 
 def run_tune(options: argparse.Namespace) -> None:
@@ -147,7 +155,7 @@ def run_tune(options: argparse.Namespace) -> None:
             if not any(trial.ratios for trial in study.trials()):
                 raise HeaptapeError(_all_failed(study.trials()))
             front = _chosen(study)
-            progress.show(f"measuring {len(front)} again in {options.rounds} rounds")
+            progress.show(f"measuring {len(front)} again in {options.rounds} rounds", search.last_s(len(front)))
             runs = bench.runs({trial.label: trial.config for trial in front}, options.rounds, seed, search.left_s()) \
                 if front else None
         except Exception:

@@ -55,12 +55,12 @@ class _Talk:
         self._verbose = options.verbose
         self._line = ProgressLine(not options.quiet and not options.verbose)
 
-    def step(self, words: str) -> None:
+    def step(self, words: str, left_s: float | None = None) -> None:
         """What is done now."""
         if self._verbose:
             print(f"heaptape validate: {printable(words)}", file=sys.stderr, flush=True)
         else:
-            self._line.show(words)
+            self._line.show(words, left_s)
 
     def detail(self, words: str) -> None:
         """For -v alone."""
@@ -203,6 +203,7 @@ class _RealRounds:
     order: random.Random
     done: int = 0
     spent_s: float = 0.0
+    began: float = field(default_factory=time.monotonic)
     different: list[str] = field(default_factory=list)
 
     def run(self, rounds: int) -> bool:
@@ -217,9 +218,14 @@ class _RealRounds:
             self.spent_s += time.monotonic() - now
         return True
 
+    def _left_s(self) -> float | None:
+        now = time.monotonic()
+        rest_s = (now - self.began) / self.done * (self.found.rounds - self.done) if self.done else None
+        return min((seconds for seconds in (rest_s, self.ends and self.ends - now) if seconds is not None), default=None)
+
     def _one(self, contender: Contender) -> None:
         found, name = self.found, contender.allocator.name
-        self.talk.step(f"round {self.done + 1} of {found.rounds}: {name}")
+        self.talk.step(f"round {self.done + 1} of {found.rounds}: {name}", self._left_s())
         try:
             run = run_real(self.program, contender, found.recording, self.folder, self.done, self.limit_s)
         except RealRunFailed as error:
