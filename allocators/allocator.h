@@ -45,9 +45,9 @@ struct ht_knob {
 
 // The state of a knob, as the allocator itself reports it.
 enum ht_knob_state {
-    HT_KNOB_UNTOLD,    // it can't say
-    HT_KNOB_REPORTED,  // this value is in force
-    HT_KNOB_MISSING,   // this version does not know the knob
+    HT_KNOB_UNREPORTED,  // it can't say
+    HT_KNOB_REPORTED,    // this value is in force
+    HT_KNOB_MISSING,     // this version does not know the knob
 };
 
 struct ht_statistic {
@@ -92,8 +92,8 @@ struct ht_allocator {
     // For the shim, which names malloc's library: a function from the same object that returns the version
     // without allocating, and whether it does so as mallctl does, as a "number" (209 is 2.0.9, 20303 is
     // 2.3.3) or as the "text" that it returns. NULL: there is none.
-    const char *version_symbol, *version_form;
-    // Variables of the environment that it heeds, with their values: patterns for ht_fits_any that all end in
+    const char *version_symbol, *version_type;
+    // Variables of the environment that it reads, with their values: patterns for ht_fits_any that all end in
     // *. Logs and results have them. NULL: none.
     const char *variables;
     // Another build of this kind: facts about its source that are missing here are there.

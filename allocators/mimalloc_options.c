@@ -276,5 +276,5 @@ enum ht_knob_state ht_mimalloc_read_knob(const struct ht_server *server, const s
         snprintf(text, room, "%ld", value);
         return HT_KNOB_REPORTED;
     }
-    return strstr(listed(), "option '") ? HT_KNOB_MISSING : HT_KNOB_UNTOLD;
+    return strstr(listed(), "option '") ? HT_KNOB_MISSING : HT_KNOB_UNREPORTED;
 }

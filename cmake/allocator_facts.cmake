@@ -1,4 +1,4 @@
-# What the files of allocators/catalogue/ tell CMake: jemalloc.c makes jemalloc one of ${HEAPTAPE_KINDS}, and
+# Facts for CMake from the files of allocators/catalogue/: jemalloc.c makes jemalloc one of ${HEAPTAPE_KINDS}, and
 # HT_BUILD_FACT(debian, "x") in it sets ${jemalloc_debian}. They are compiled here and not run, so that it does for other
 # machines; the texts are in the objects.
 file(GLOB HEAPTAPE_CATALOGUE CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/allocators/catalogue/*.c)

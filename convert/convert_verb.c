@@ -51,7 +51,7 @@ static const struct argp_option option_table[] = {
     {"level", 'l', "fast|default|max", 0, "Compress so much (default: default)", 0},
     {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default: 32)", 0},
     {"parent", 'p', "FILE", 0,
-     "The log of the parent, which has what a forked process inherited (default: looked for beside RAW)", 0},
+     "The log of the parent, which has what a forked process inherited (default: searched beside RAW)", 0},
     {"no-parent", OPTION_NO_PARENT, NULL, 0, "Use no parent's log: inherited blocks are unknown", 0},
     {"follow", OPTION_FOLLOW, NULL, 0,
      "Convert a raw log while the program writes it, and punch holes where it was read; continues a conversion that "

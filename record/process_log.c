@@ -27,7 +27,7 @@ static FILE *open_maps(const char *process) {
 }
 
 // The number that the process has for itself: in a container another than ours. The same where the kernel does
-// not tell.
+// not report it.
 static unsigned own_number(pid_t pid) {
     char line[512];
     unsigned number = (unsigned)pid;

@@ -83,7 +83,7 @@ static void warn_about_early_ends(const struct found_logs *found) {
                      found->log[i].path, why);
 }
 
-// ---- what came of it ----
+// ---- the result ----
 
 static void say_cost(const struct found_logs *found, const struct ending *ending) {
     struct recording_cost cost = found_logs_cost(found, ending);

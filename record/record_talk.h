@@ -1,4 +1,4 @@
-// What `heaptape record` prints on stderr: before the program starts, and of what came of it. What went wrong
+// What `heaptape record` prints on stderr: before the program starts, and the result. What went wrong
 // or was not recorded is printed with -q as well.
 #ifndef HEAPTAPE_RECORD_TALK_H
 #define HEAPTAPE_RECORD_TALK_H

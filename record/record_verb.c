@@ -1,5 +1,5 @@
-// heaptape record: runs a program with the shim preloaded, passes on its signals and exit status, and says
-// what came of it.
+// heaptape record: runs a program with the shim preloaded, passes on its signals and exit status, and prints
+// the result.
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -123,7 +123,7 @@ const struct ht_page ht_page_replay = {
     .files = (const struct ht_fact[]){{"replay-NAME", "The program that measures under NAME: beside replay, or in libexec/heaptape"},
                                       {0}},
     .environment = (const struct ht_fact[]){
-        {"MALLOC_CONF, GLIBC_TUNABLES, ...", "As for any program: what an allocator finds there, it heeds"},
+        {"MALLOC_CONF, GLIBC_TUNABLES, ...", "As for any program: the allocator reads its own"},
         {"TMPDIR", "For what --instructions writes meanwhile"},
         {"COLUMNS", "The width of tables (default: the terminal's)"},
         {0}},

@@ -23,7 +23,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # xdist gives its workers a width of 80: tables and sentences would be folded.
 os.environ.pop("COLUMNS", None)
-# Hypothesis keeps its examples in the working directory unless told otherwise; the tree is to stay as it is.
+# Hypothesis keeps its examples in the working directory by default; the tree must not change.
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path(tempfile.gettempdir()) / "heaptape-hypothesis"))
 SMALL_BYTES = 100_000
 LIMITS_S = {"slow": 2 * 60 * 60, "thorough": 30 * 60}  # pytest.ini has the limit of the others
@@ -46,16 +46,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> Generator[None, None, None]:
-    """A test that is out of time loses its children before it is told, so that nothing waits for them on the way
-    out."""
+    """The children of a late test are killed before the test fails, so that nothing waits for them
+    at its end."""
     yield
-    tell = signal.getsignal(signal.SIGALRM)
+    previous = signal.getsignal(signal.SIGALRM)
 
     def out_of_time(number: int, frame: object) -> None:
         kill_children()
-        tell(number, frame)
+        previous(number, frame)
 
-    if callable(tell):
+    if callable(previous):
         signal.signal(signal.SIGALRM, out_of_time)
 
 

@@ -102,8 +102,8 @@ def convert(log: Path, build: Path, trace: Path) -> dict[str, Any]:
     heaptape = build / "heaptape"
     subprocess.run([heaptape, "convert", "-q", "--level", "max", log, "-o", trace], check=True)
     info = subprocess.run([heaptape, "info", "--json", trace], check=True, capture_output=True)
-    told: dict[str, Any] = json.loads(info.stdout)
-    return told
+    reported: dict[str, Any] = json.loads(info.stdout)
+    return reported
 
 
 def keep_most_calls(name: str, recipe: Recipe, logs: Path, build: Path, target: Path) -> str:
@@ -111,11 +111,11 @@ def keep_most_calls(name: str, recipe: Recipe, logs: Path, build: Path, target: 
     best: dict[str, Any] = {"events": -1}
     trace, tried = target / f"{name}.bin", logs / "tried.bin"
     for log in sorted(logs.glob("*.mraw")):
-        told = convert(log, build, tried)
-        if os.path.basename(told["command"].split()[0]).rstrip(":") != recipe.program:
+        reported = convert(log, build, tried)
+        if os.path.basename(reported["command"].split()[0]).rstrip(":") != recipe.program:
             continue
-        if told["events"] > best["events"]:
-            best = told
+        if reported["events"] > best["events"]:
+            best = reported
             shutil.copy(tried, trace)
     if best["events"] < 0:
         sys.exit(f"record_traces.py: {name}: no log of {recipe.program}")

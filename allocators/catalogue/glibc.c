@@ -73,10 +73,10 @@ static enum ht_knob_state read_knob(const struct ht_server *server, const struct
     (void)server;
     int length = snprintf(name, sizeof name, "glibc.malloc.%s: ", knob->name);
     const char *at = strstr(tunables(), name), *set = getenv("GLIBC_TUNABLES");
-    if (!at) return strstr(tunables(), "glibc.malloc.") ? HT_KNOB_MISSING : HT_KNOB_UNTOLD;
-    if (sscanf(at + length, "%" SCNi64, &value) != 1) return HT_KNOB_UNTOLD;
+    if (!at) return strstr(tunables(), "glibc.malloc.") ? HT_KNOB_MISSING : HT_KNOB_UNREPORTED;
+    if (sscanf(at + length, "%" SCNi64, &value) != 1) return HT_KNOB_UNREPORTED;
     strcpy(name + length - 2, "=");
-    if (!value && (!set || !strstr(set, name))) return HT_KNOB_UNTOLD;
+    if (!value && (!set || !strstr(set, name))) return HT_KNOB_UNREPORTED;
     snprintf(text, room, "%" PRId64, value);
     return HT_KNOB_REPORTED;
 }

@@ -227,7 +227,7 @@ const struct ht_allocator ht_allocator_jemalloc = {
     HT_BUILD_FACT(soname, "libjemalloc.so"),
     .known_by = "mallctl",
     HT_BUILD_FACT(version_symbol, "mallctl"),
-    HT_BUILD_FACT(version_form, "mallctl"),
+    HT_BUILD_FACT(version_type, "mallctl"),
     HT_BUILD_FACT(variables, "MALLOC_CONF=*|JE_MALLOC_CONF=*|_RJEM_MALLOC_CONF=*"),
     .signs = "_rjem_*|je_malloc*|je_mallctl*|je_calloc|je_realloc|je_rallocx|je_free|je_sdallocx|je_arena_*|"
              "je_tcache_*|mallctl|jemalloc_*",

@@ -48,7 +48,7 @@ const struct ht_allocator ht_allocator_mimalloc = {
     HT_BUILD_FACT(soname, "libmimalloc.so"),
     .known_by = "mi_process_info",
     HT_BUILD_FACT(version_symbol, "mi_version"),
-    HT_BUILD_FACT(version_form, "number"),
+    HT_BUILD_FACT(version_type, "number"),
     HT_BUILD_FACT(variables, "MIMALLOC_*"),
     // Not all that begin with mi_ and _mi_: MyISAM has such functions, too.
     .signs = "mi_malloc*|mi_zalloc*|mi_calloc*|mi_realloc*|mi_rezalloc*|mi_free*|mi_heap_*|mi_theap_*|"

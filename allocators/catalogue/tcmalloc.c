@@ -62,7 +62,7 @@ static enum ht_knob_state read_knob(const struct ht_server *server, const struct
         snprintf(text, room, "%zu", value);
         return HT_KNOB_REPORTED;
     }
-    return HT_KNOB_UNTOLD;
+    return HT_KNOB_UNREPORTED;
 }
 
 static const struct ht_knob knobs[] = {
@@ -120,7 +120,7 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     HT_BUILD_FACT(soname, "libtcmalloc_minimal.so"),
     .known_by = "MallocExtension_GetNumericProperty",
     HT_BUILD_FACT(version_symbol, "tc_version"),
-    HT_BUILD_FACT(version_form, "text"),
+    HT_BUILD_FACT(version_type, "text"),
     HT_BUILD_FACT(variables, "TCMALLOC_*"),
     .signs = "tc_malloc*|tc_free*|tc_new*|tc_delete*|TCMallocInternal*|MallocExtension_*|_ZN8tcmalloc*",
     .message = "tcmalloc: allocation failed",

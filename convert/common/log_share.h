@@ -5,8 +5,8 @@
 #include "heap_share.h"
 #include "raw_reader.h"
 
-// Reads the samples of the log, of a long one those of chunks that lie evenly in it. All 0 where nothing can
-// be told.
+// Reads the samples of the log, of a long one those of chunks that lie evenly in it. All 0 where there
+// is none.
 struct ht_heap_share log_share_read(const struct ht_raw_log *log);
 
 #endif

@@ -14,7 +14,7 @@
 #include "trace_json.h"
 
 static const struct export_format *const formats[] = {&export_malloc_wrap, &export_android, &export_rep};
-enum { FORMATS = sizeof formats / sizeof *formats, PAGE_BYTES_UNTOLD = 4096 };
+enum { FORMATS = sizeof formats / sizeof *formats, PAGE_BYTES_UNKNOWN = 4096 };
 
 const struct export_format *export_find(const char *name) {
     for (unsigned i = 0; i < FORMATS; i++)
@@ -64,7 +64,7 @@ static int read_totals(struct exporter *exporter, struct ht_trace_reader *reader
     json_t *info = trace_json_info(reader, error);
     if (!info) return -1;
     json_int_t page = json_integer_value(json_object_get(json_object_get(info, "context"), "page_bytes"));
-    exporter->page_bytes = page > 0 ? (uint64_t)page : PAGE_BYTES_UNTOLD;
+    exporter->page_bytes = page > 0 ? (uint64_t)page : PAGE_BYTES_UNKNOWN;
     json_int_t peak = json_integer_value(json_object_get(info, "peak_live_bytes"));
     exporter->peak_live_bytes = peak > 0 ? (uint64_t)peak : 0;
     json_decref(info);

@@ -246,7 +246,7 @@ bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *v
         const struct ht_knob_report *report = &reports[knob - choices->kind->knobs];
         const char *asked = choices->list[i].value;
         bool right_version = !*version || ht_version_within(version, knob->since, knob->last);
-        if (report->state == HT_KNOB_MISSING || (report->state == HT_KNOB_UNTOLD && !right_version)) {
+        if (report->state == HT_KNOB_MISSING || (report->state == HT_KNOB_UNREPORTED && !right_version)) {
             char known[KNOWN_BYTES];
             list_knobs(choices->kind, reports, known, sizeof known);
             snprintf(problem, HT_KNOB_PROBLEM_BYTES, "version %.60s ignores the knob %s; it has %s", version,

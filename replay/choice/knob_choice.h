@@ -1,5 +1,5 @@
 // The knobs of an allocator that were asked for (--alloc NAME:knob=value), how they reach the allocator, and
-// whether it heeds them.
+// whether it takes them.
 #ifndef HEAPTAPE_KNOB_CHOICE_H
 #define HEAPTAPE_KNOB_CHOICE_H
 

@@ -1,4 +1,4 @@
-// The experiment: the schedule's turns run in children, and what came of them.
+// The experiment: the schedule's turns run in children, and their results.
 #ifndef HEAPTAPE_EXPERIMENT_H
 #define HEAPTAPE_EXPERIMENT_H
 

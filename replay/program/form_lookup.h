@@ -1,5 +1,5 @@
-// Which event of the trace a call of the replay was. The form has no room for that; the trace is looked
-// through again for the few calls that there is something to say about.
+// Which event of the trace a call of the replay was. The form has no room for that; the trace is
+// searched again for the few calls that are reported.
 #ifndef HEAPTAPE_FORM_LOOKUP_H
 #define HEAPTAPE_FORM_LOOKUP_H
 

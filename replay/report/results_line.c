@@ -46,7 +46,7 @@ static json_t *trace_json(const struct ht_run_result *line) {
     return trace;
 }
 
-// Knobs in force, as the allocator tells them; those that were asked for and that it can't tell; and those
+// Knobs in force, as the allocator reports them; requested ones that it can't report; and those
 // that the environment sets, which the child inherits.
 static json_t *knobs_json(const struct ht_choice *choice) {
     json_t *knobs = json_object();
@@ -122,7 +122,7 @@ static json_t *calls_json(const struct ht_run_result *line) {
 }
 
 struct curve {
-    json_t *time, *event, *live, *rss, *slop;  // slop: NULL where the allocator does not tell it
+    json_t *time, *event, *live, *rss, *slop;  // slop: NULL where the allocator does not report it
     const int64_t *slop_bytes;
 };
 

@@ -33,7 +33,7 @@ def bindings(folder: Path) -> dict[str, list[tuple[str, str, str]]]:
 
 @pytest.fixture(scope="module")
 def replayed(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict]:
-    """Only the measured children themselves tell, one for each allocator: that is much text."""
+    """The loader's messages of each measured child, in a file for each allocator, since they are long."""
     folder = tmp_path_factory.mktemp("bindings")
     (folder / "said").mkdir()
     trace, results = replay_traces.made(tools, folder, events=300), folder / "results.jsonl"

@@ -54,7 +54,7 @@ def test_json_has_all_that_is_known(catalogue: list[dict]) -> None:
     assert glibc["built"] and glibc["purge_call"] == "malloc_trim(0)" and not glibc["debian"]
 
 
-def test_what_is_not_built_is_told_from_the_catalogue(tools: Tools, catalogue: list[dict],
+def test_what_is_not_built_is_listed_from_the_catalogue(tools: Tools, catalogue: list[dict],
                                                       tmp_path: Path) -> None:
     """A folder of programs from which one allocator's is missing."""
     known = [one for one in catalogue if one["built"] and one["debian"]]
@@ -98,7 +98,7 @@ def test_verbose_says_what_json_says(tools: Tools) -> None:
 
 
 def test_value_in_force(tools: Tools, catalogue: list[dict]) -> None:
-    """As the allocator tells it: set by --alloc, and by the environment."""
+    """As the allocator reports it: set by --alloc, and by the environment."""
     if not any(one["name"] == "jemalloc" and one["built"] for one in catalogue):
         pytest.skip("jemalloc is not built")
 

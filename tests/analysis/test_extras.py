@@ -133,7 +133,7 @@ def test_the_script_is_there_and_hides_no_command() -> None:
 def test_public_names_are_where_a_type_checker_finds_them() -> None:
     tree = ast.parse(Path(heaptape.__file__).read_text())
     [checked] = [node for node in tree.body if isinstance(node, ast.If)]
-    told = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert sorted(told) == heaptape.__all__
-    assert told == heaptape._MODULES | {"ops": "trace"}
+    reported = {alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert sorted(reported) == heaptape.__all__
+    assert reported == heaptape._MODULES | {"ops": "trace"}
     assert all(getattr(heaptape, name) is not None for name in heaptape.__all__)

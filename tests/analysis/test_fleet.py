@@ -25,7 +25,7 @@ from heaptape.fleet.unit import Outcome, Unit, run_unit, units_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# A replayer that measures nothing: it tells figures that follow from the names. What a trace's content asks for
+# A replayer that measures nothing: its figures follow from the names. What a trace's content asks for
 # happens: its first launch ends the worker, an allocator fails, or nothing can be run.
 FAKE_REPLAY = f"""#!{sys.executable} -S
 import hashlib, json, os, signal, sys, time
@@ -229,7 +229,7 @@ def test_one_fleet_at_a_time(tmp_path: Path, fake: Path) -> None:
         FleetResults(tmp_path / "r.jsonl", plan)
 
 
-def test_failing_runs_are_told_and_the_rest_is_done(
+def test_failing_runs_are_reported_and_the_rest_is_done(
         tmp_path: Path, fake: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     from heaptape.__main__ import main
     from heaptape.fleet import cluster

@@ -64,7 +64,7 @@ def test_verification_alone_compares_nothing(tmp_path: Path) -> None:
         experiments(read_results(results))
 
 
-def test_builds_under_one_name_are_told(tmp_path: Path) -> None:
+def test_builds_under_one_name_are_reported(tmp_path: Path) -> None:
     """As where a library was built anew between two replays that append to one file."""
     from heaptape.report.provenance import result_warnings
     from heaptape.report.table import comparison_object

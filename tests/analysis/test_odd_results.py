@@ -158,12 +158,12 @@ def test_a_run_that_is_there_twice_counts_once(tmp_path: Path, capsys: pytest.Ca
     assert main(["compare", "--json", str(results)]) == 0
     once = capsys.readouterr()
     assert once.err == ""
-    for paths, told in (([results, copied], f"{copied}: {count} runs are in {results} already: they count once"),
+    for paths, reported in (([results, copied], f"{copied}: {count} runs are in {results} already: they count once"),
                         ([both], f"{both}: {count} runs are in it already: they count once")):
         assert main(["compare", "--json", *map(str, paths)]) == 0
         said = capsys.readouterr()
         assert said.out == once.out
-        assert said.err == f"heaptape compare: warning: {told}\n"
+        assert said.err == f"heaptape compare: warning: {reported}\n"
         page = tmp_path / "page.html"
         assert main(["report", "-q", *map(str, paths), "-o", str(page)]) == 0
-        assert told in page.read_text() and told in capsys.readouterr().err
+        assert reported in page.read_text() and reported in capsys.readouterr().err

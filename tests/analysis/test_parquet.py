@@ -103,7 +103,7 @@ def test_every_column_says_its_unit(tmp_path: Path, recorded_traces: list[Path])
     for path in paths:
         for field in pq.read_schema(path):
             assert field.metadata[b"unit"] and field.metadata[b"description"]
-            assert f"`{field.name}`" in text, f"docs/reference/exporting.md does not tell {field.name}"
+            assert f"`{field.name}`" in text, f"docs/reference/exporting.md does not name {field.name}"
 
 
 def test_row_groups_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,10 +63,10 @@ def test_sizes_and_lifetimes_agree_with_a_plain_loop(tmp_path: Path, raw: list, 
 
 def test_fragmentation_adds_up_with_and_without_a_decomposition(tmp_path: Path) -> None:
     rows = results_factory.schedule(rounds=3)
-    told = {"rss_bytes": 100, "requested_bytes": 70, "internal_bytes": 10, "untouched_bytes": 5, "other_bytes": 25}
+    reported = {"rss_bytes": 100, "requested_bytes": 70, "internal_bytes": 10, "untouched_bytes": 5, "other_bytes": 25}
     for row in rows:
         if row["allocator"]["name"] == "jemalloc" and row["pass"] == "memory":
-            row["decomposition"] = {"peak": told, "end": told | {"internal_bytes": None}}
+            row["decomposition"] = {"peak": reported, "end": reported | {"internal_bytes": None}}
             row |= {"rss_after_free_bytes": 40, "rss_after_purge_bytes": 4}
     table = fragmentation(read_results(results_factory.write(tmp_path / "r.jsonl", rows))).set_index("allocator")
     assert set(table.index) == {"glibc", "jemalloc", "tcmalloc", "mimalloc"}
@@ -102,7 +102,7 @@ def test_nobody_beats_the_front(values: list[tuple[int, int]]) -> None:
         assert beaten or (time, memory) in {values[i] for i in front}
 
 
-def test_latencies_of_few_readings_are_not_told(tmp_path: Path) -> None:
+def test_latencies_of_few_readings_are_not_reported(tmp_path: Path) -> None:
     rows = results_factory.schedule(rounds=3)
     for row in rows:
         if row["pass"] == "time":

@@ -86,14 +86,14 @@ def test_a_report_to_a_pipe(tmp_path: Path, results: Path) -> None:
 
 
 @pytest.mark.parametrize("output", quick(["full"], ["/dev/full", "full"]))
-def test_a_full_device_is_told(tmp_path: Path, results: Path, output: str) -> None:
+def test_a_full_device_is_reported(tmp_path: Path, results: Path, output: str) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     _refused(_run("report", results, "-o", output, cwd=tmp_path), 1, "No space left on device")
     assert Path("/dev/full").is_char_device() and (tmp_path / "full").is_symlink()
 
 
 @pytest.mark.parametrize("arguments", quick([["compare"]], [["report", "-o", "-"], ["compare"], ["compare", "--json"]]))
-def test_a_full_standard_output_is_told(tmp_path: Path, results: Path, arguments: list[str]) -> None:
+def test_a_full_standard_output_is_reported(tmp_path: Path, results: Path, arguments: list[str]) -> None:
     with open("/dev/full", "wb") as full:
         done = _run(arguments[0], results, *arguments[1:], cwd=tmp_path, stdout=full)
     _refused(done, 1, "No space left on device")

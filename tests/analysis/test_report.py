@@ -246,7 +246,7 @@ def test_warnings(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_was_inherited_is_told(tmp_path: Path) -> None:
+def test_what_was_inherited_is_reported(tmp_path: Path) -> None:
     results, trace = story.write_story(tmp_path)
     assert "inherited at a fork" not in _report(tmp_path, results)
     sha256 = story.write_trace(trace, inherited_objects=5_461, inherited_bytes=566_000)

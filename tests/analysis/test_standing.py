@@ -75,7 +75,7 @@ def test_what_would_be_saved_is_shown(tmp_path: Path, seed: int, recorded: str) 
 
 def test_no_more_is_saved_than_could_be_gained(tmp_path: Path) -> None:
     """Half of the peak is the heap's own in the recording, and an allocator takes a tenth of that: part of what was live was
-    never resident, so that there is no telling what could be gained."""
+    never resident, so that the possible gain is unknown."""
     _, trace_path = story.write_story(tmp_path)
     rows = results_factory.schedule(rounds=8, names=("glibc", "a"), peak_ratio=1.0, points=4)
     for row in rows:

@@ -270,7 +270,7 @@ def _one_section(path: Path, columns: list[ColumnSpec], rows: int) -> Path:
 
 
 def _columns(**changed: list[int]) -> list[ColumnSpec]:
-    """malloc(8), told by a whole token, and a free of it, told by an open one."""
+    """malloc(8) as a whole token, and a free of it as an open one."""
     values = {"token": [0, 1], "thread": [0], "length": [2], "time": [0, 15], "long": [1], "op": [1, 5], "code": [1, 0],
               "whole_size": [8], "whole_extra": [0], "named": [3], "slot": [1], "size": [], "extra": [],
               "across": []} | changed

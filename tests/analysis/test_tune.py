@@ -90,7 +90,7 @@ def test_front() -> None:
 
 
 def test_what_is_unresolved_stays_on_the_front(tmp_path: Path) -> None:
-    """Two that the rounds don't tell apart both stay, whichever has the smaller ratio; what is shown to be beaten goes, and
+    """Two between which the rounds show no difference both stay, whichever has the smaller ratio; what is shown to be beaten goes, and
     so does what is shown to be the same with more knobs, and what is not shown to be better than the default."""
     truth = {"fake": (1.0, 0.01), "trial-1": (0.7, 0.15), "trial-2": (0.71, 0.15), "trial-3": (0.9, 0.01), "trial-4": (1.0, 0.1),
              "trial-5": (0.5, 0.001), "trial-6": (0.5, 0.001)}

@@ -130,7 +130,7 @@ def test_memory_is_own_and_heap_at_each_moment() -> None:
     own = Curve(np.array([0.0, 40.0]), np.array([0.0, 40.0]))
     found = predicted_memory(row, RecordedMemory(own, own, 40.0))
     assert (found.peak, found.own_at_peak) == (60, 10)  # at 10: 50 + 10; at 20: 40 + 20, which comes later
-    # Half of the time is before the last call, and there it is told; behind that stays what was there at the end.
+    # Half of the time is before the last call, where it is known; after that the last value holds.
     assert found.mean == pytest.approx((30 * 20 + 40 * 20) / 40 + 20) and found.own_mean == pytest.approx(20)
     # The curve may lack the peak; what only the recorder had comes off; and for a third of the time the program is starting.
     assert predicted_memory(row | {"rss_peak_bytes": 53.0}, RecordedMemory(own, own, 40.0), 4.0).peak == 53 + 6

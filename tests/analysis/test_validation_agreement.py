@@ -1,4 +1,4 @@
-"""Who has least and who has most: told, and counted, only where the allocators differ."""
+"""Which allocator has least and which has most: printed, and counted, only where the allocators differ."""
 
 from __future__ import annotations
 

@@ -24,13 +24,13 @@ def allocator(name: str, peak: float, mean: float, cpu: tuple[float, float] | No
     """One that held 100 bytes more than predicted by such shares; CPU times are differences, predicted and real."""
     memory = {figure: {"predicted_bytes": 1e6 * (1 + error), "real_bytes": 1e6, "own_bytes": 0.25e6 * (1 + error), "error": error}
               for figure, error in (("peak", peak), ("mean", mean))}
-    told: dict[str, Any] = {"real_ns": 1e9}
+    reported: dict[str, Any] = {"real_ns": 1e9}
     if cpu:
         predicted, real = cpu
-        told |= {"predicted_difference_ns": predicted, "real_difference_ns": real, "real_low_ns": real - 1e6,
+        reported |= {"predicted_difference_ns": predicted, "real_difference_ns": real, "real_low_ns": real - 1e6,
                  "real_high_ns": real + 1e6, "resolved": resolved, "sign_agrees": predicted * real > 0 if resolved else None,
                  "predicted_over_real": predicted / real if resolved else None}
-    return {"name": name, "problem": None, "memory": memory, "cpu": told}
+    return {"name": name, "problem": None, "memory": memory, "cpu": reported}
 
 
 def result(name: str, allocators: list[dict[str, Any]], agrees: bool, curve: float) -> dict[str, Any]:

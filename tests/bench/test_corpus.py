@@ -35,13 +35,13 @@ def test_every_trace_has_its_row_and_every_row_its_trace() -> None:
 
 @pytest.mark.parametrize("trace", ALL, ids=lambda path: path.stem)
 def test_a_trace_is_whole_and_its_row_is_true(heaptape_binary: Path, trace: Path) -> None:
-    told: dict[str, Any] = json.loads(_info(heaptape_binary, trace, "--json"))
-    assert (told["anomalies"], told["foreign_frees"], told["lost_calls"], told["truncated"]) == (0, 0, 0, False)
-    assert told["file_bytes"] <= TRACE_BYTES_MAX
+    reported: dict[str, Any] = json.loads(_info(heaptape_binary, trace, "--json"))
+    assert (reported["anomalies"], reported["foreign_frees"], reported["lost_calls"], reported["truncated"]) == (0, 0, 0, False)
+    assert reported["file_bytes"] <= TRACE_BYTES_MAX
     row = _rows()[trace.name]
     peak = re.search(r"^peak live +(.+)$", _info(heaptape_binary, trace), re.MULTILINE)
     assert peak
-    assert (row["events"], row["threads"], row["peak live"]) == (f"{told['events']:,}", str(told["threads"]), peak[1])
+    assert (row["events"], row["threads"], row["peak live"]) == (f"{reported['events']:,}", str(reported["threads"]), peak[1])
 
 
 @pytest.mark.parametrize("trace", ALL, ids=lambda path: path.stem)

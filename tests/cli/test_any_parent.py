@@ -1,4 +1,4 @@
-"""The tests themselves: whoever starts them, and whatever hangs."""
+"""The tests themselves: they pass however they are started, and none hangs."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_convert_refuses(tools: Tools, good: tuple[Path, Path], tmp_path: Path, 
 
 def test_convert_refuses_a_log_cut_in_half(tools: Tools, good: tuple[Path, Path],
                                            tmp_path: Path) -> None:
-    """A copy that lost its second half is no recording that ended early: the header tells."""
+    """A copy that lost its second half is no recording that ended early: the header shows that."""
     log = good[0]
     end = struct.unpack_from("<Q", log.read_bytes()[:4096], 112)[0]  # chunks_end
     bad = tmp_path / "bad.mraw"

@@ -1,4 +1,4 @@
-"""Help and version, the same way with every verb, in C or in Python; and what is told where Python's packages are missing."""
+"""Help and version, the same way with every verb, in C or in Python; and the message where Python's packages are missing."""
 
 from __future__ import annotations
 

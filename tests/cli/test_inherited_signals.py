@@ -1,5 +1,5 @@
-"""Whoever starts a tool may have told it to ignore or to block signals: nohup, a script's `&`, a server's supervisor.
-What is for the tool stays so; nothing that a tool starts, or needs itself, goes wrong by it."""
+"""A tool may inherit ignored or blocked signals, from nohup, a script's `&` or a server's supervisor.
+The tool keeps them for itself; nothing that it starts, or needs itself, fails by it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_measured_child_has_known_signals(tools: Tools, trace: Path, tmp_path: P
 
 
 def test_replay_knows_how_a_child_ended(tools: Tools, trace: Path) -> None:
-    """Where SIGCHLD is ignored the kernel tells no parent, unless it asks to be told."""
+    """Where SIGCHLD is ignored the kernel reports no child to its parent, unless the parent asks."""
     done = run_with([tools.replay_program, "--alloc", tools.target("faulty_malloc.so"), "--rounds", "1", trace],
                     NOHUP, set(), FAULTY_MALLOC="abort")
     assert done.returncode == 1 and b"killed by Aborted (SIGABRT)" in done.stderr, done.stderr

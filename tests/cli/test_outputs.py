@@ -64,14 +64,14 @@ def test_a_dash_is_standard_output(tools: Tools, trace: Path, tmp_path: Path, ki
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_full_device_is_told(tools: Tools, trace: Path, kind: str) -> None:
+def test_a_full_device_is_reported(tools: Tools, trace: Path, kind: str) -> None:
     done = run(command(tools, kind, trace, "/dev/full"))
     assert done.returncode == 1
     assert done.stderr.endswith(b"/dev/full: cannot write: No space left on device\n")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_empty_name_is_told_at_once(tools: Tools, trace: Path, kind: str) -> None:
+def test_an_empty_name_is_refused_at_once(tools: Tools, trace: Path, kind: str) -> None:
     done = run(command(tools, kind, trace, ""))
     assert done.returncode == 1
     assert done.stderr.endswith(b": cannot create: No such file or directory\n")

@@ -207,12 +207,12 @@ def test_android_keeps_times_threads_and_residency(tools: Tools, tmp_path: Path,
             assert list(at_end) == list(before.threads["end_ns"][ended])
             # Of blocks that the program ended: what was resident at the exit, no line can say.
             number = {event.number: i for i, event in enumerate(kept)}
-            told = {row.birth_event: row.pages_at_end for row in after.residency.itertuples()}
+            reported = {row.birth_event: row.pages_at_end for row in after.residency.itertuples()}
             residency = {number[row.birth_event]: row.pages_at_end
                          for row in before.residency.itertuples()}
-            assert told.items() <= residency.items()
-            assert set(told) == ended_births(kept) & set(residency)
-            residency_seen += len(told)
+            assert reported.items() <= residency.items()
+            assert set(reported) == ended_births(kept) & set(residency)
+            residency_seen += len(reported)
     assert ends_seen >= 20 and residency_seen >= 5
 
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(GOLDEN))
 import refresh  # noqa: E402  which says how damaged files are judged
 
 COMMAND_MINUTES = 60
-# Level 2 also looks at pointers that are converted in one place and used in another.
+# Level 2 also checks pointers that are converted in one place and used in another.
 FLAGS = "-Wstrict-aliasing=2"
 WRITTEN = ("own.mraw", "own.bin", "golden.bin")  # by each row, to be read by all
 
@@ -150,7 +150,7 @@ def digest(path: Path) -> str:
 
 
 def golden(row: Row) -> None:
-    """The kept logs and other recorders' traces become what they always became; damage is told as ever."""
+    """The kept logs and other recorders' traces become the same traces as ever; damage gives the same messages."""
     wrong = []
     trace = row.files / "golden.bin"
     wrong.append(convert(row, GOLDEN / "sqlite3.mraw", trace))

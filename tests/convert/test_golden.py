@@ -26,7 +26,7 @@ def test_the_old_log_converts_to_the_same_events(tools: Tools, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", sorted(refresh.damaged()))
-def test_damage_is_told_in_the_same_words(tools: Tools, tmp_path: Path, name: str) -> None:
+def test_damage_is_reported_in_the_same_words(tools: Tools, tmp_path: Path, name: str) -> None:
     status, said = refresh.verdict(tools.heaptape.parent, refresh.BAD / name, tmp_path / "never.bin")
     assert f"{status}\n{said}" == (refresh.BAD / f"{name}.expected").read_text()
     assert status == 3 and said.count("\n") == 1
@@ -50,7 +50,7 @@ SOURCES = GOLDEN.parent.parent
 READERS = ["format/raw/raw_reader.c", "format/trace/trace_reader.c", "format/trace/columns.c", "format/trace/event_arrays.c", "convert/merge/streams.c",
            "convert/merge/inheritance.c", "convert/merge/merge.c", "convert/common/convert_raw.c", "replay/program/form_sections.c", "replay/program/form_state.c",
            "replay/program/form_counting.c", "replay/program/form_writing.c"]
-# No file makes these appear: what they tell of is memory, the machine, or another's hand on the file meanwhile.
+# No file provokes these: they are about memory, the machine, or another program that changes the file meanwhile.
 WITHOUT_A_FILE = {
     "found no regular file",  # test_bad_input.py has a folder
     "bytes of a chunk, found the end of the file",  # the file shrank while it was read

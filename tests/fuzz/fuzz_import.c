@@ -26,7 +26,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
                                             .pid_wanted = choice & ONE_PROCESS && format && format->has_pids,
                                             .lenient = choice & LENIENT,
                                             .quiet = true};
-    if (import_run(&request, format, &error)) FUZZ_EXPECT(error.status && *error.message, "no error told");
+    if (import_run(&request, format, &error))
+        FUZZ_EXPECT(error.status && *error.message, "no error reported");
     else checked_output_end(NULL);
     return 0;
 }

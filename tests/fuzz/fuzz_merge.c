@@ -1,5 +1,5 @@
 // The merge: logs that are sound as bytes, but whose calls, stamps and streams are any. An input is a list of
-// calls of five bytes each; the first byte tells whether a forked child's log follows its parent's.
+// calls of five bytes each; the first byte says whether a forked child's log follows its parent's.
 #include "checked_conversion.h"
 #include "fuzz_input.h"
 #include "ops.h"

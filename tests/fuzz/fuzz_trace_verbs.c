@@ -16,14 +16,14 @@ enum verb { LINT, STATS, SLICE, EXPORT, VERBS };
 static void lint(struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
     struct lint lint;
     FUZZ_EXPECT(lint_init(&lint, false, 5), "no memory");
-    if (lint_trace(&lint, reader, path, error)) FUZZ_EXPECT(error->status, "no error told");
+    if (lint_trace(&lint, reader, path, error)) FUZZ_EXPECT(error->status, "no error reported");
     else json_decref(lint_report_json(&lint, path));
     lint_free(&lint);
 }
 
 static void count(struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
     struct trace_stats *stats = trace_stats_count(reader, path, 20, 1000, error);
-    FUZZ_EXPECT(stats || error->status, "no error told");
+    FUZZ_EXPECT(stats || error->status, "no error reported");
     if (stats) json_decref(stats_report_json(stats, NULL));
     trace_stats_free(stats);
 }
@@ -37,7 +37,7 @@ static void slice(struct ht_trace_reader *reader, const char *path, struct trace
     FUZZ_EXPECT(writer, "%s", error->message);
     ht_trace_put_context(writer, "{}");
     if (trace_slice(reader, path, range, writer, &result, &quiet, error)) {
-        FUZZ_EXPECT(error->status, "no error told");
+        FUZZ_EXPECT(error->status, "no error reported");
         ht_trace_abandon(writer);
     } else {
         int status = ht_trace_finish(writer, result.threads, result.totals.threads, "{}", NULL, error);
@@ -53,7 +53,7 @@ static void export(const char *path, uint8_t choice, struct ht_error *error) {
     const struct export_format *format = export_find(names[choice % 3]);
     FUZZ_EXPECT(format, "no format %s", names[choice % 3]);
     if (export_trace(format, path, false, "/dev/null", true, error))
-        FUZZ_EXPECT(error->status, "no error told");
+        FUZZ_EXPECT(error->status, "no error reported");
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {

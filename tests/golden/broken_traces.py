@@ -18,7 +18,7 @@ from naive_writer import ColumnSpec, Event
 CONTEXT, EVENTS, SAMPLES, TOTALS, INDEX = 1, 2, 3, 6, 7
 TOKEN, THREAD, LENGTH, TIME, LONG, OP, CODE, WHOLE_SIZE, WHOLE_EXTRA, NAMED, SLOT, SIZE, EXTRA = range(1, 14)
 HEADER_BYTES, SECTION_BYTES, ENTRY_BYTES = 64, 48, 16
-# malloc(8), told by a whole token, and a free of it, told by an open one.
+# malloc(8) as a whole token, and a free of it as an open one.
 GOOD: dict[int, list[int]] = {
     TOKEN: [0, 1], THREAD: [0], LENGTH: [2], TIME: [0, 1], LONG: [], OP: [1, 5], CODE: [1, 0], WHOLE_SIZE: [8],
     WHOLE_EXTRA: [0], NAMED: [3], SLOT: [1], SIZE: [], EXTRA: []}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the damaged files and what must be said of each. Usage: tests/golden/refresh.py [BUILD]"""
+"""Writes the damaged files and the message that each must provoke. Usage: tests/golden/refresh.py [BUILD]"""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def damaged() -> dict[str, bytes]:
 
 
 def command_for(build: Path, path: Path, output: Path) -> list[str | Path]:
-    """The program that meets the damage, which the name's first word tells."""
+    """The program that meets the damage, by the first word of the file's name."""
     convert = [build / "heaptape", "convert", "-q", "-o", output]
     match path.name.split("-")[0], path.suffix:
         case "replay", ".bin":

@@ -1,5 +1,5 @@
 """convert --to: each exported file, read by a plain parser of its own, says what the dump says,
-less what the format can't hold; and what that was is told."""
+less what the format can't hold; and a message names what that was."""
 
 from __future__ import annotations
 

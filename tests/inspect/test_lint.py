@@ -55,7 +55,7 @@ def test_double_free(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_record_is_where_lint_says(tools: Tools, tmp_path: Path) -> None:
-    """The offset names the record's first byte: a free, told by its low four bits."""
+    """The offset names the record's first byte: a free, known by its low four bits."""
     log = mistake(tools, tmp_path, "double")
     _, report = lint(tools, log)
     offset = examples(report, "double_free")[0]["offset"]

@@ -26,10 +26,10 @@ def slice_of(tools: Tools, trace: Path, output: Path, *options: object) -> list[
 
 
 # What an event is apart from its number and slot: thread, time, what it does to which object.
-Told = tuple[int, int, str, str, int, int, int]
+Reported = tuple[int, int, str, str, int, int, int]
 
 
-def told(events: list[Event]) -> list[Told]:
+def reported(events: list[Event]) -> list[Reported]:
     return [(e.thread, e.time_ns, e.function, e.variant, name, e.size, e.extra)
             for e, name in objects_named(events)]
 
@@ -45,7 +45,7 @@ class Model:
         self.owner: dict[int, int] = {}
         self.born = 0
         self.thread: dict[int, int] = {}
-        self.out: list[Told] = []
+        self.out: list[Reported] = []
         self.started = False
         for event in events[:last]:
             if event.number < first or event.function == "inherit":
@@ -133,7 +133,7 @@ def test_slices_by_event(tools: Tools, traces: dict[str, Path], dumped: dict[str
     new = slice_of(tools, traces[name], tmp_path / "s.bin", "--from-event", first,
                    "--to-event", last)
     base_ns = old[first].time_ns if first else 0
-    assert told(new) == Model(old, first, last, None, base_ns).out
+    assert reported(new) == Model(old, first, last, None, base_ns).out
     check_totals(tools, tmp_path / "s.bin", new, 0)
     if from_part:
         check_replay(tools, tmp_path / "s.bin", tmp_path / "r.jsonl")
@@ -148,7 +148,7 @@ def test_all_of_a_trace_is_the_trace(tools: Tools, traces: dict[str, Path],
                                      dumped: dict[str, list[Event]], tmp_path: Path, name: str) -> None:
     """But for slots: a thread's go to the others when it makes its last call, not when it ends."""
     events = slice_of(tools, traces[name], tmp_path / name)
-    assert told(events) == told(dumped[name])
+    assert reported(events) == reported(dumped[name])
     if name == "made":  # not the converter's, and without totals
         return
     if name != "threads":
@@ -208,7 +208,7 @@ def test_slices_by_time(tools: Tools, traces: dict[str, Path], dumped: dict[str,
     first = next(e.number for e in old if e.time_ns >= from_ns)
     last = next((e.number for e in old if e.time_ns >= to_ns), len(old))
     unit_ns = tools.info(traces[name])["time_unit_ns"]
-    assert told(new) == Model(old, first, last, None, from_ns // unit_ns * unit_ns).out
+    assert reported(new) == Model(old, first, last, None, from_ns // unit_ns * unit_ns).out
     check_totals(tools, tmp_path / "s.bin", new, 0)
 
 
@@ -221,7 +221,7 @@ def test_slices_by_thread(tools: Tools, traces: dict[str, Path], dumped: dict[st
     new = slice_of(tools, traces["made"], tmp_path / "s.bin", "--threads", threads,
                    "--from-event", first)
     model = Model(old, first, len(old), kept, old[first].time_ns if first else 0)
-    assert told(new) == model.out
+    assert reported(new) == model.out
     dropped = sum(call[2] == "drop" for call in model.out)
     check_totals(tools, tmp_path / "s.bin", new, dropped)
     check_replay(tools, tmp_path / "s.bin", tmp_path / "r.jsonl")
@@ -236,7 +236,7 @@ def test_slices_by_thread(tools: Tools, traces: dict[str, Path], dumped: dict[st
 
 
 def test_names_of_threads_stay(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
-    """Kernel ids too: they are what stats tells of both."""
+    """Kernel ids too: stats prints them of both."""
     def rows(trace: Path) -> dict[int, tuple[int, str]]:
         done = tools.succeed([tools.heaptape, "stats", "--json", trace])
         return {row["thread"]: (row["tid"], row["name"])
@@ -253,7 +253,7 @@ def test_a_slice_of_a_slice(tools: Tools, traces: dict[str, Path], dumped: dict[
     new = slice_of(tools, tmp_path / "a.bin", tmp_path / "b.bin", "--from-event", inherited + 500,
                    "--to-event", inherited + 900)
     old = dumped["threads"]
-    assert told(new) == Model(old, 1500, 1900, None, old[1500].time_ns).out
+    assert reported(new) == Model(old, 1500, 1900, None, old[1500].time_ns).out
     context = tools.info(tmp_path / "b.bin")["context"]
     assert context["sliced_from"]["sliced_from"]["from_event"] == 1000
 

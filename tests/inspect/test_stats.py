@@ -139,14 +139,14 @@ def test_lifetimes(case: tuple[list[Event], dict]) -> None:
             born[event.slot] = *born[event.slot][:2], event.size_bytes
         if event.is_call and (event.makes or event.resizes):
             allocated += event.size_bytes
-    told = stats["lifetimes"]
-    assert told["blocks"] == sum(c.total() for c in lives["events"].values())
-    assert (told["short_blocks"], told["short_bytes"]) == (short, short_bytes)
-    assert told["inherited_blocks_ended"] == inherited_ends
-    assert told["live_at_end"] == len(born)
-    assert told["live_at_end_bytes"] == sum(size for _, _, size in born.values())
-    assert [row["to_bytes"] for row in told["by_size"]] == BANDS
-    for band, row in enumerate(told["by_size"]):
+    reported = stats["lifetimes"]
+    assert reported["blocks"] == sum(c.total() for c in lives["events"].values())
+    assert (reported["short_blocks"], reported["short_bytes"]) == (short, short_bytes)
+    assert reported["inherited_blocks_ended"] == inherited_ends
+    assert reported["live_at_end"] == len(born)
+    assert reported["live_at_end_bytes"] == sum(size for _, _, size in born.values())
+    assert [row["to_bytes"] for row in reported["by_size"]] == BANDS
+    for band, row in enumerate(reported["by_size"]):
         for unit, by_band in lives.items():
             assert histogram(row[unit]["histogram"]) == by_band[band], f"band {band}, {unit}"
             for key, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
@@ -170,19 +170,19 @@ def test_threads(case: tuple[list[Event], dict]) -> None:
         elif event.ends and event.is_call:
             frees[owner[event.slot], event.thread] += 1
             freed[owner[event.slot], event.thread] += size[event.slot]
-    told = stats["threads"]
-    names = [row["thread"] for row in told["rows"]]
-    assert told["count"] == len(names) == len({e.thread for e in events})
+    reported = stats["threads"]
+    names = [row["thread"] for row in reported["rows"]]
+    assert reported["count"] == len(names) == len({e.thread for e in events})
     calls = Counter(e.thread for e in events if e.is_call)
-    assert [row["calls"] for row in told["rows"]] == sorted(calls.values(), reverse=True)
-    for i, row in enumerate(told["rows"]):
+    assert [row["calls"] for row in reported["rows"]] == sorted(calls.values(), reverse=True)
+    for i, row in enumerate(reported["rows"]):
         assert row["allocations"] == allocations[names[i]]
         assert row["allocated_bytes"] == allocated[names[i]]
-        assert told["frees"][i] == [frees[names[i], by] for by in names]
-        assert told["freed_bytes"][i] == [freed[names[i], by] for by in names]
+        assert reported["frees"][i] == [frees[names[i], by] for by in names]
+        assert reported["freed_bytes"][i] == [freed[names[i], by] for by in names]
     crossing = sum(n for (a, b), n in frees.items() if a != b)
-    assert told["cross_frees"] == crossing
-    assert told["cross_freed_bytes"] == sum(n for (a, b), n in freed.items() if a != b)
+    assert reported["cross_frees"] == crossing
+    assert reported["cross_freed_bytes"] == sum(n for (a, b), n in freed.items() if a != b)
 
 
 def ratio_bucket(old: int, new: int, uppers: list[float | None]) -> int:
@@ -192,8 +192,8 @@ def ratio_bucket(old: int, new: int, uppers: list[float | None]) -> int:
 
 def test_reallocs(case: tuple[list[Event], dict]) -> None:
     events, stats = case
-    told = stats["reallocs"]
-    uppers = [row["to"] for row in told["ratio"]]
+    reported = stats["reallocs"]
+    uppers = [row["to"] for row in reported["ratio"]]
     size: dict[int, int] = {}
     chain: dict[int, tuple[int, int]] = {}  # slot: first size, reallocs
     chains: list[tuple[int, int, int]] = []
@@ -208,30 +208,30 @@ def test_reallocs(case: tuple[list[Event], dict]) -> None:
         elif event.ends and event.slot in chain:
             chains.append((*chain.pop(event.slot), size[event.slot]))
     chains += [(*value, size[slot]) for slot, value in chain.items()]
-    assert told["resized"] == len(steps)
-    assert (told["grown"], told["shrunk"], told["same_size"]) == (
+    assert reported["resized"] == len(steps)
+    assert (reported["grown"], reported["shrunk"], reported["same_size"]) == (
         sum(new > old for old, new in steps), sum(new < old for old, new in steps),
         sum(new == old for old, new in steps))
-    assert told["added_bytes"] == sum(max(new - old, 0) for old, new in steps)
-    assert told["kept_bytes"] == sum(min(new, old) for old, new in steps)
+    assert reported["added_bytes"] == sum(max(new - old, 0) for old, new in steps)
+    assert reported["kept_bytes"] == sum(min(new, old) for old, new in steps)
     ratios = Counter(ratio_bucket(old, new, uppers) for old, new in steps)
-    assert +Counter({i: row["count"] for i, row in enumerate(told["ratio"])}) == ratios
-    assert told["chains"] == len(chains)
-    assert told["longest_chain"] == max((length for _, length, _ in chains), default=0)
-    assert histogram(told["chain_length"]) == Counter(class_of(length) for _, length, _ in chains)
+    assert +Counter({i: row["count"] for i, row in enumerate(reported["ratio"])}) == ratios
+    assert reported["chains"] == len(chains)
+    assert reported["longest_chain"] == max((length for _, length, _ in chains), default=0)
+    assert histogram(reported["chain_length"]) == Counter(class_of(length) for _, length, _ in chains)
     growth = Counter(ratio_bucket(first, last, uppers) for first, _, last in chains)
-    assert +Counter({i: row["count"] for i, row in enumerate(told["chain_growth"])}) == growth
-    assert told["from_null"] == sum(e.is_realloc and e.variant == "null" for e in events)
+    assert +Counter({i: row["count"] for i, row in enumerate(reported["chain_growth"])}) == growth
+    assert reported["from_null"] == sum(e.is_realloc and e.variant == "null" for e in events)
 
 
 def test_alignments(case: tuple[list[Event], dict]) -> None:
     events, stats = case
     aligned = [e for e in events
                if e.makes and e.extra and not e.is_realloc and e.function != "calloc"]
-    told = stats["alignments"]
-    assert told["calls"] == len(aligned)
-    assert told["bytes"] == sum(e.size for e in aligned)
-    assert {row["alignment"]: row["calls"] for row in told["by_alignment"]} == \
+    reported = stats["alignments"]
+    assert reported["calls"] == len(aligned)
+    assert reported["bytes"] == sum(e.size for e in aligned)
+    assert {row["alignment"]: row["calls"] for row in reported["by_alignment"]} == \
         Counter(e.extra for e in aligned)
 
 

@@ -200,7 +200,7 @@ def test_aarch64_cpp(arm: Elsewhere, aarch64: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_aarch64_threads(arm: Elsewhere, aarch64: Path, tmp_path: Path) -> None:
     """qemu-user's cycle counter is the wall clock in microseconds: of blocks that change hands more
-    than once in one of them the order can't be told, so only the calls are compared."""
+    than once in one of them the order is unknown, so only the calls are compared."""
     arm.check_threads(aarch64 / "tests" / "targets" / "threads_exchange", tmp_path,
                       unseen_max=100_000)
 

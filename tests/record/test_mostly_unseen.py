@@ -51,7 +51,7 @@ def test_all_that_reads_the_trace(tools: Tools, tmp_path: Path, program: list[st
     trace = the_trace(tools, tmp_path)
     first, *_ = tools.succeed([tools.heaptape, "info", trace]).stdout.decode().splitlines()
     sentence = first.removeprefix("caution: ")
-    assert WORDS in sentence and sentence in recorded  # the log tells the same figures as the trace
+    assert WORDS in sentence and sentence in recorded  # the log has the same figures as the trace
     info = tools.info(trace)
     assert info["mostly_unseen"] is True
     assert 1 << 20 <= info["recorded_explained_bytes"] < 3 << 20
@@ -63,10 +63,10 @@ def test_all_that_reads_the_trace(tools: Tools, tmp_path: Path, program: list[st
     assert out[0] == first
     assert all("of malloc's part alone" in line for line in out if "fastest:" in line or "smallest peak:" in line)
     assert done.stderr.decode().splitlines()[0].startswith(f"heaptape replay: warning: {sentence}")
-    told = json.loads(results.read_text().splitlines()[0])["trace"]
-    assert told["explained_bytes"] == info["recorded_explained_bytes"]
-    assert told["rss_peak_bytes"] == info["recorded_rss_peak_bytes"]
-    assert told["own_bytes"] == info["recorded_own_peak_bytes"]
+    reported = json.loads(results.read_text().splitlines()[0])["trace"]
+    assert reported["explained_bytes"] == info["recorded_explained_bytes"]
+    assert reported["rss_peak_bytes"] == info["recorded_rss_peak_bytes"]
+    assert reported["own_bytes"] == info["recorded_own_peak_bytes"]
     compared = tools.succeed([tools.heaptape, "compare", results]).stdout.decode().splitlines()
     assert compared[0] == f"Caution: {sentence}." and compared[-1].startswith(f"{compared[0]} Of malloc's part alone: ")
 

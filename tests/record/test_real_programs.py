@@ -114,7 +114,7 @@ def c_source(functions: int) -> str:
 ])
 def test_cc1(tools: Tools, tmp_path: Path, functions: int, events_min: int,
              allocators: str) -> None:
-    """gcc's compiler proper, which is not on the PATH: gcc tells where it is."""
+    """gcc's compiler proper, which is not on the PATH: gcc prints where it is."""
     cc1 = run([program("gcc"), "-print-prog-name=cc1"]).stdout.decode().strip()
     if not Path(cc1).is_file():
         pytest.skip("gcc has no cc1 here")

@@ -32,8 +32,8 @@ def test_the_program_is_alone_again_though_it_has_priority(tools: Tools, tmp_pat
 
 @pytest.mark.thorough
 def test_message_queue(tools: Tools, tmp_path: Path) -> None:
-    """Who is to be told of a message is told: no thread of the process has closed the queue. The
-    samples go on."""
+    """The process is notified of a message: no thread of it has closed the queue. Sampling
+    continues."""
     if not Path("/proc/sys/fs/mqueue").exists():
         pytest.skip("the kernel has no message queues")
     compared = compare_mode(tools, tmp_path, "apart_kinds", "queue", status=84)

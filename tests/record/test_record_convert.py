@@ -188,8 +188,8 @@ def test_earlier_runs_trace_stays(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_no_room_for_the_trace(tools: Tools, tmp_path: Path) -> None:
-    """The log fills the disk before its trace has begun: that is told, and not that there was no
-    call."""
+    """The log fills the disk before its trace has begun: the message says so, and not that there was
+    no call."""
     must_work(["unshare", "-rm", "true"], "nobody may mount here")
     script = ('mount -t tmpfs -o size=3m none "$1" || exit 88; '
               '"$2" record -q --convert -o "$1" -- "$3" "$4" 4000000 3')
@@ -206,7 +206,7 @@ def test_no_room_for_the_trace(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_converter_is_killed(tools: Tools, tmp_path: Path) -> None:
-    """Nobody knows what came of the logs then, and that is said."""
+    """The result of the logs is unknown then, and the message says so."""
     (tmp_path / "t").mkdir()
     recorder = subprocess.Popen([tools.heaptape, "record", "-q", "--convert", "-o", tmp_path / "t",
                                  "--", "sleep", "1"], env=clean_environment(),

@@ -42,10 +42,10 @@ def test_every_call_is_dumped(tools: Tools, tmp_path: Path, calls: int, allocato
 def test_counts_of_record_info_and_dump_agree(tools: Tools, tmp_path: Path) -> None:
     command = [tools.target("calls_printed"), tmp_path / "printed", "50000", "7"]
     recording = tools.record(command, tmp_path / "logs")
-    told = re.search(rb"recorded ([\d,]+) calls", recording.outcome.stderr)
-    assert told, recording.outcome.stderr
+    reported = re.search(rb"recorded ([\d,]+) calls", recording.outcome.stderr)
+    assert reported, recording.outcome.stderr
     info = tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
-    assert int(told[1].replace(b",", b"")) == info["events"]
+    assert int(reported[1].replace(b",", b"")) == info["events"]
     dumped: dict[str, int] = {}
     for line in tools.dump(tmp_path / "t.bin"):
         name = line.split()[1].partition("(")[0]

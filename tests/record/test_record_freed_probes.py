@@ -46,11 +46,11 @@ def recorded(tools: Tools, folder: Path, how: str) -> tuple[Path, dict]:
     return trace, tools.convert_clean(recording.logs[0], trace)
 
 
-def test_warm_and_cold_blocks_are_told_apart(tools: Tools, tmp_path: Path) -> None:
+def test_warm_and_cold_blocks_are_distinguished(tools: Tools, tmp_path: Path) -> None:
     shares = {}
     for how in ("warm", "cold"):
         info = recorded(tools, tmp_path, how)[1]
-        # One free in a hundred or so: enough to tell, too few to cost.
+        # One free in a hundred or so: enough for the figure, too few to cost.
         assert FREES / 400 < info["freed_looked_at"] < FREES / 20
         shares[how] = info["freed_warm"] / info["freed_looked_at"]
     assert shares["warm"] > 0.8
@@ -61,11 +61,11 @@ def test_warm_and_cold_blocks_are_told_apart(tools: Tools, tmp_path: Path) -> No
 def test_replay_reads_what_was_warm(tools: Tools, tmp_path: Path) -> None:
     trace = recorded(tools, tmp_path, "warm")[0]
     results = tmp_path / "r.jsonl"
-    told = []
+    reported = []
     for options in ((), ("--touch", "none"), ("--touch-free", "none")):
         rows = tools.replay(trace, "glibc", results, "--pass", "time", *options)
-        told.append(next(row["touch_free"] for row in reversed(rows) if row["allocator"]["name"] == "glibc"))
-    assert told == ["recorded", "none", "none"]
+        reported.append(next(row["touch_free"] for row in reversed(rows) if row["allocator"]["name"] == "glibc"))
+    assert reported == ["recorded", "none", "none"]
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_deepbind_goes_past_the_recorder(tools: Tools, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("recorder_first", [True, False])
 def test_two_hooks(tools: Tools, tmp_path: Path, recorder_first: bool) -> None:
-    """Both see the calls, the recorder each of them once, whoever comes first."""
+    """Both see the calls, the recorder each of them once, whichever comes first."""
     other = tools.targets / "other_hook.so"
     command = with_counts(tools, "thread_churn")
     alone = outcome_of(run(command(tmp_path / "alone"), env={"LD_PRELOAD": str(other)}))

@@ -25,7 +25,7 @@ KINDS = {
     "main_stack": 2 << 20,
     "first_thread_ends": OWN_BYTES,
 }
-# Where the kernel tells of each page by itself, these can't be told.
+# Where the kernel reports each page by itself, these kinds can't be distinguished.
 KINDS_BY_SEARCH = {"scattered": OWN_BYTES, "only_read": 0}
 
 
@@ -54,7 +54,7 @@ def searches_page_tables() -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS | KINDS_BY_SEARCH)
-def test_memory_beside_the_heap_is_told_apart(tools: Tools, tmp_path: Path, kind: str) -> None:
+def test_memory_beside_the_heap_is_counted_apart(tools: Tools, tmp_path: Path, kind: str) -> None:
     if kind in KINDS_BY_SEARCH and not searches_page_tables():
         pytest.skip("the kernel can't search page tables")
     whole, heap = memory_of(tools, tools.preload(command_of(tools, kind), tmp_path / "logs"), tmp_path)

@@ -131,7 +131,7 @@ def warnings_of(tools: Tools, log: Path, folder: Path, *more: str | Path) -> str
 
 
 def written_part(log: Path) -> bytes:
-    """A log that no exit tidied up is a sparse file of 256 GiB; its header tells what of it counts."""
+    """A log that no exit tidied up is a sparse file of 256 GiB; its header says what of it counts."""
     with log.open("rb") as file:
         header = file.read(4096)
         file.seek(0)

@@ -1,4 +1,4 @@
-"""jemalloc's and mimalloc's own functions, which the full library has, and who gets it."""
+"""jemalloc's and mimalloc's own functions, which the full library has, and which programs get it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_every_call_is_dumped(tools: Tools, tmp_path: Path, allocator: str,
 
 
 def asks(tools: Tools, folder: Path, environment: dict[str, str], by_record: bool) -> Recording:
-    """What the asking program finds; its calls must be in the recording whoever serves them."""
+    """What the asking program finds; its calls must be in the recording, whichever library serves them."""
     folder.mkdir()
     command = [tools.target("asks_for_jemalloc"), folder / "counts"]
     if by_record:
@@ -150,13 +150,13 @@ def test_program_that_asks_whether_jemalloc_is_there(tools: Tools, tmp_path: Pat
 
 
 def test_full_library_without_the_allocator(tools: Tools, tmp_path: Path) -> None:
-    """Whoever preloads it regardless gets blocks all the same, from the standard functions."""
+    """A program into which it is preloaded regardless gets blocks from the standard functions."""
     found = asks(tools, tmp_path / "t", {"LD_PRELOAD": str(full_shim(tools))}, False)
     assert found.outcome.stdout == b"jemalloc\n"
 
 
 def test_library_that_calls_them(tools: Tools, tmp_path: Path) -> None:
-    """The program itself need not: what it is linked with is looked at too, by its RUNPATH."""
+    """The program itself need not: the libraries that it is linked with are searched too, by its RUNPATH."""
     installed("libjemalloc.so")
     (tmp_path / "lib").mkdir()
     compile_c(tmp_path / "lib", LIBRARY, "-shared", "-fPIC", "-ljemalloc", name="libworks.so")

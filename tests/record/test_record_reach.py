@@ -255,8 +255,8 @@ def test_wrapper_that_is_recorded_to_the_end(tools: Tools, tmp_path: Path) -> No
         assert "recorded" in said and "nothing was recorded" not in said, command
 
 
-# Mode, owner, capabilities, and whether nobody or root runs it. The program itself says what the
-# kernel told its loader.
+# Mode, owner, capabilities, and whether nobody or root runs it. The program itself prints what the
+# kernel passed to its loader.
 RIGHTS = {
     "plain": (0o755, 0, "", NOBODY),
     "set-user root by root": (0o4755, 0, "", 0),
@@ -327,5 +327,5 @@ def test_sanitized_program_that_a_recorded_one_starts(tools: Tools, tmp_path: Pa
     assert recording.outcome.status == 4, recording.outcome.stderr
     if "-fsanitize=address" in flags:
         (tmp_path / "bug").mkdir()
-        recording, told = record(tools, tmp_path / "bug", "sh", "-c", f"{program} bug; exit $?", env=options)
-        assert recording.outcome.status == 9 and "heap-use-after-free" in told
+        recording, reported = record(tools, tmp_path / "bug", "sh", "-c", f"{program} bug; exit $?", env=options)
+        assert recording.outcome.status == 9 and "heap-use-after-free" in reported

@@ -42,7 +42,7 @@ def require_little(folder: Path, mode: str, under: int, alone: int) -> None:
                                   "cxx", "mappings"])
 def test_depth(tools: Tools, tmp_path: Path, mode: str) -> None:
     """The first call of the process, of a thread, of a forked child; new chunks of the log,
-    samples of memory, looks at large blocks and at what is mapped."""
+    samples of memory, probes of large blocks and of the mappings."""
     alone = depth_of(tools, tmp_path, mode, {})
     require_little(tmp_path, mode, depth_of(tools, tmp_path, mode, recorded(tools, tmp_path)),
                    alone)

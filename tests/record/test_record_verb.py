@@ -1,4 +1,4 @@
-"""How `record` behaves around the program: exit statuses, warnings, the folder of its logs, other people's files."""
+"""`record` around the program: exit statuses, warnings, the folder of its logs, files of others."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_programs_status_goes_before(tools: Tools, tmp_path: Path, options: 
 
 
 @pytest.mark.parametrize("options", [[], ["--convert"]], ids=["logs", "traces"])
-def test_early_end_is_told_though_quiet(tools: Tools, tmp_path: Path, options: list[str]) -> None:
+def test_early_end_is_reported_though_quiet(tools: Tools, tmp_path: Path, options: list[str]) -> None:
     program = ["perl", "-e", "my @a; push @a, 'x' x $_ for 1..30000; exit 5"]
     if not shutil.which("perl"):
         pytest.skip("perl is not installed")
@@ -91,7 +91,7 @@ def test_sizes_that_are_refused(tools: Tools, tmp_path: Path, size: str) -> None
 
 
 def test_its_own_cost_is_within_what_the_program_took(tools: Tools, tmp_path: Path) -> None:
-    """On one processor that four others want: what passes on the clock is many times what is used."""
+    """On one processor that four others want: the elapsed time is many times the CPU time."""
     processor = min(os.sched_getaffinity(0))
     hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"],
                              preexec_fn=lambda: os.sched_setaffinity(0, {processor})) for _ in range(4)]  # noqa: PLW1509
@@ -115,7 +115,7 @@ def read_cpu_s(tools: Tools, folder: Path) -> float:
 
 
 def test_another_file_under_the_name_of_a_log(tools: Tools, tmp_path: Path) -> None:
-    """While `record` looks at a log, a link takes its name: what the link points at keeps its length."""
+    """While `record` reads a log, a link takes its name: the file behind the link keeps its length."""
     if not shutil.which("strace"):
         pytest.skip("strace is not installed: nothing can hold record at the right moment")
     victim, logs = tmp_path / "victim", tmp_path / "logs"

@@ -1,4 +1,4 @@
-"""Why a recording ended, as its header says it: told by convert and kept in the trace."""
+"""Why a recording ended, as its header says: printed by convert and kept in the trace."""
 
 from __future__ import annotations
 

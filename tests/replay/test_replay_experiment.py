@@ -144,7 +144,7 @@ def test_the_budget_ends_what_nothing_resolves(tools: Tools, trace: Path, tmp_pa
 
 
 @pytest.mark.thorough
-def test_a_budget_that_will_not_do_is_told_at_once(tools: Tools, trace: Path, tmp_path: Path) -> None:
+def test_a_budget_that_will_not_do_is_reported_at_once(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """The warm-up knows nothing of what --wrap costs, so it is the first round that shows it."""
     slow = tmp_path / "slow.sh"
     slow.write_text('sleep 0.5\nexec "$@"\n')
@@ -152,7 +152,7 @@ def test_a_budget_that_will_not_do_is_told_at_once(tools: Tools, trace: Path, tm
     assert done.returncode == 0 and said["rounds"] == 3
     (line,) = [line for line in done.stderr.decode().splitlines() if "more than the budget of 1 s" in line]
     found = re.search(r"a round takes about (\d+) s, .* the least 3 rounds take about (\d+) s", line)
-    # On a busy machine even the warm-up may take so long that it tells, of fewer seconds; on an idle one it is silent.
+    # On a busy machine even the warm-up may take so long that a message says so, of fewer seconds; on an idle one there is none.
     assert found and int(found[1]) >= 1 and int(found[2]) >= 2
     assert b"the budget of" not in replayed(tools, trace, "--budget", "60s", "--rounds", "2")[1].stderr
 
@@ -169,7 +169,7 @@ def test_a_condition_that_is_met_fails(tools: Tools, trace: Path) -> None:
     assert done.returncode == 0 and said["fail_if"][0]["outcome"] == "refuted"
 
 
-def test_a_condition_that_stays_undecided_is_told(tools: Tools, trace: Path, tmp_path: Path) -> None:
+def test_a_condition_that_stays_undecided_is_reported(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """Two rounds have an interval of Student's t with one degree of freedom: it holds everything near the estimate."""
     said, done = replayed(tools, trace, "--rounds", "2", "--pass", "time", "--seed", "7")
     b = next(item["alloc_time_ns"] for item in said["allocators"] if item["name"] == "b")
@@ -282,7 +282,7 @@ def test_what_was_interrupted_is_compared_as_far_as_it_went(tools: Tools, trace:
 
 
 def test_repeats(tools: Tools, trace: Path, tmp_path: Path) -> None:
-    """One replay is a run, unless it is over before a clock could tell, or --repeats asks for more."""
+    """One replay is a run, unless it ends below the resolution of a clock, or --repeats asks for more."""
     def repeats_of(path: Path, *more: str) -> dict[str, set[int]]:
         results = tmp_path / f"r{len(list(tmp_path.iterdir()))}.jsonl"
         rows = tools.replay(path, "glibc", results, *more)

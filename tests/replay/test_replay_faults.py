@@ -269,8 +269,8 @@ def test_one_that_writes_over_what_it_shares(tools: Tools, tmp_path: Path, fault
     assert all(row["streamed"] == (memory == "1") for row in of_glibc)
     assert done.returncode == (1 if words else 0), done.stderr.decode()
     if words:
-        told = done.stderr.decode().splitlines()
-        assert any(words in line and line.startswith("heaptape replay: bad") for line in told), told
+        reported = done.stderr.decode().splitlines()
+        assert any(words in line and line.startswith("heaptape replay: bad") for line in reported), reported
     else:
         assert all(row["problem"] is None for row in rows)
 
@@ -306,7 +306,7 @@ def test_one_whose_processes_outlive_it(tools: Tools, tmp_path: Path, memory: st
 
 
 def test_no_process_is_left_behind(tools: Tools, trace: Path, tmp_path: Path) -> None:
-    """Not even by one that begins them before it can be told who it is; and none that was there before is ended."""
+    """Not even by one that starts them before its id is known; and none that was there before is ended."""
     mark = f"HEAPTAPE_TEST_MARK={tmp_path}"
 
     def marked() -> set[int]:
@@ -345,7 +345,7 @@ def test_timeout(tools: Tools, trace: Path, fault: str) -> None:
 
 @pytest.mark.slow
 def test_one_that_hangs(tools: Tools, trace: Path) -> None:
-    """Asleep for a minute it is taken to hang, without being told to."""
+    """After a minute asleep it counts as hanging, without an option for that."""
     done = run_faulty(tools, "hang", "", trace, "--rounds", "1", "--pass", "memory")
     assert done.returncode == 1
     assert b"hung without CPU time for 60 s" in done.stderr
@@ -533,7 +533,7 @@ def test_an_absurd_trace_is_refused(tools: Tools, tmp_path: Path, touch: str) ->
 
 
 def test_an_absurd_trace_untouched(tools: Tools, tmp_path: Path) -> None:
-    """It takes no memory; whoever can't reserve so much says so."""
+    """It takes no memory; an allocator that can't reserve so much says so."""
     trace = replay_traces.huge(tools, tmp_path)
     done = run([tools.replay_program, "--alloc", "all", "--touch", "none", "--rounds", "1", trace])
     assert done.returncode in (0, 1)
@@ -578,7 +578,7 @@ def test_wrap(tools: Tools, trace: Path, tmp_path: Path, name: str) -> None:
         assert "replay-glibc" in (tmp_path / "strace.txt").read_text()
 
 
-def test_wrap_is_told_what_it_wraps(tools: Tools, trace: Path, tmp_path: Path) -> None:
+def test_wrap_gets_what_it_wraps(tools: Tools, trace: Path, tmp_path: Path) -> None:
     """Each child, and none of those that only describe an allocator."""
     wrapper = tmp_path / "wrapper"
     wrapper.write_text('#!/bin/sh\n'
@@ -588,16 +588,16 @@ def test_wrap_is_told_what_it_wraps(tools: Tools, trace: Path, tmp_path: Path) -
     done = tools.succeed([tools.replay_program, "--alloc", "glibc", "--rounds", "1", "--verify",
                           "--json", "--wrap", f"'{wrapper}' '{tmp_path}/told'", trace])
     assert json.loads(done.stdout)["failed_runs"] == 0  # what it prints is no result
-    told = (tmp_path / "told").read_text().splitlines()
-    numbers, names = zip(*(line.split(" ", 1) for line in told), strict=True)
-    assert [int(number) for number in numbers] == list(range(1, len(told) + 1))
+    reported = (tmp_path / "told").read_text().splitlines()
+    numbers, names = zip(*(line.split(" ", 1) for line in reported), strict=True)
+    assert [int(number) for number in numbers] == list(range(1, len(reported) + 1))
     assert names[0] == "glibc verify"
     assert set(names[1:]) == {f"{name} {kind}" for name in ("glibc", "null")
                               for kind in ("time", "timed", "memory")}
 
 
 def test_the_null_replayer_costs_a_round(tools: Tools, trace: Path, tmp_path: Path) -> None:
-    """One run of it that fails is told once, and the rounds after it are compared."""
+    """One failed run is reported once, and the rounds after it are compared."""
     wrapper = tmp_path / "wrapper"
     wrapper.write_text('#!/bin/sh\n'
                        'if [ "$HEAPTAPE_ALLOCATOR $HEAPTAPE_PASS" = "null time" ]; then\n'

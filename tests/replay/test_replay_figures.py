@@ -268,7 +268,7 @@ def test_freeing_everything_leaves_less(replayed: Replayed) -> None:
 
 
 def test_pages_that_the_kernel_may_take(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
-    """jemalloc told to give its free pages back lazily, and soon."""
+    """jemalloc, set to return its free pages lazily, and soon."""
     if "jemalloc" not in replayed.real:
         pytest.skip("jemalloc is not here")
     conf = {"MALLOC_CONF": "dirty_decay_ms:100,muzzy_decay_ms:-1,tcache:false"}
@@ -343,7 +343,7 @@ def forbid_counting() -> None:
         raise OSError(ctypes.get_errno(), "no filter")
 
 
-def test_what_is_forbidden_is_not_told(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
+def test_what_is_forbidden_is_not_reported(tools: Tools, replayed: Replayed, tmp_path: Path) -> None:
     if platform.machine() != "x86_64":
         pytest.skip("the filter is written for x86-64")
     lines, compared = replay(tools, replayed.program.trace, tmp_path, allocators="glibc",

@@ -73,7 +73,7 @@ def test_never(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
     assert had["anon_huge_peak_bytes"] > 10 * MIB
 
 
-def test_they_are_told_without_being_asked_for(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
+def test_they_are_reported_unasked(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
     done, rows = replay(tools, trace, tmp_path, env=ADVISED)
     bytes_in_them = glibc(rows)["anon_huge_peak_bytes"]
     line = f"transparent huge pages: {system}; of peak RSS in them: glibc {bytes_in_them / 1e6:.1f} MB\n"
@@ -102,7 +102,7 @@ def test_always_is_the_systems_to_say(tools: Tools, trace: Path, tmp_path: Path,
                            f"echo always > {MODE_FILE}\n")
 
 
-def test_what_was_inherited_is_told(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
+def test_what_was_inherited_is_reported(tools: Tools, trace: Path, tmp_path: Path, system: str) -> None:
     _, rows = replay(tools, trace, tmp_path, env=ADVISED, before=disable_for_myself)
     assert glibc(rows)["thp"] == "never" and glibc(rows)["anon_huge_peak_bytes"] == 0
     if system == "never":

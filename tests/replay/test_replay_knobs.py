@@ -144,7 +144,7 @@ TRACES: dict[str, Callable[[Calls], None]] = {
 @dataclass(frozen=True)
 class Effect:
     allocator: str
-    knobs: str  # with all that is needed for an effect; the last one is what is looked at
+    knobs: str  # with all that is needed for an effect; the last one is what is checked
     trace: str
     figure: str  # of the memory pass's row
     direction: str  # of that figure, compared with the same but without the last knob
@@ -330,9 +330,9 @@ def test_effect(replays: Replays, effect: Effect) -> None:
     assert after > 1.1 * before if effect.direction == ">" else after < 0.9 * before, (before, after)
     knobs = row["allocator"]["knobs"]
     assert knobs[effect.knob] == effect.value
-    told = base["allocator"]["knobs"].get(effect.knob)
-    assert told != effect.value
-    assert effect.allocator == "glibc" or (told is not None) == effect.read_back
+    reported = base["allocator"]["knobs"].get(effect.knob)
+    assert reported != effect.value
+    assert effect.allocator == "glibc" or (reported is not None) == effect.read_back
 
 
 @pytest.mark.parametrize(("allocator", "knob", "value"), READ_BACK)
@@ -436,13 +436,13 @@ def test_no_knob_is_untested(replays: Replays, allocator: str) -> None:
     _, lines = refusal(replays, f"{allocator}:nope=1")
     table = set(lines[0].partition("it has ")[2].split(", "))
     knobs = replays.run("holes", allocator, [""])[""]["allocator"]["knobs"]
-    told = {knob for knob in knobs if knob.islower()}  # others are variables of the environment
+    reported = {knob for knob in knobs if knob.islower()}  # others are variables of the environment
     tested = {effect.knob for effect in EFFECTS if effect.allocator == allocator}
     tested |= {knob for name, knob, _ in READ_BACK if name == allocator}
     tested |= {spec.partition("=")[0] for name, spec in LIMITS if name == allocator}
     assert tested <= table
     # Of mimalloc's, most belong to other versions.
-    assert (told if allocator == "mimalloc" else table) <= tested
+    assert (reported if allocator == "mimalloc" else table) <= tested
 
 
 def test_names_of_the_environment(tools: Tools) -> None:

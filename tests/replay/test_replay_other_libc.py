@@ -44,13 +44,13 @@ def test_the_copy_serves_and_is_named(tools: Tools, trace: Path, copy: Path) -> 
                           "-o", results, trace], cwd=copy)
     last = {row["allocator"]["name"]: row for row in replay_traces.rows(results) if row["pass"] == "memory"}
     assert set(last) == {"null", "glibc@./ld.so", "new", "glibc"}
-    told = {name: row["allocator"] for name, row in last.items()}
+    reported = {name: row["allocator"] for name, row in last.items()}
     for name in ("glibc@./ld.so", "new"):
-        assert told[name]["path"] == str(copy / "libc.so.6") != told["glibc"]["path"]
-        assert (told[name]["kind"], told[name]["version"], told[name]["build_id"]) \
-            == ("glibc", told["glibc"]["version"], told["glibc"]["build_id"])
+        assert reported[name]["path"] == str(copy / "libc.so.6") != reported["glibc"]["path"]
+        assert (reported[name]["kind"], reported[name]["version"], reported[name]["build_id"]) \
+            == ("glibc", reported["glibc"]["version"], reported["glibc"]["build_id"])
         assert abs(last[name]["rss_peak_bytes"] / last["glibc"]["rss_peak_bytes"] - 1) < 0.2
-    assert told["new"]["knobs"]["tcache_count"] == "0"
+    assert reported["new"]["knobs"]["tcache_count"] == "0"
     said = {one["name"]: one["instructions"] for one in json.loads(done.stdout)["allocators"]}
     assert not counts or 0.99 < said["glibc@./ld.so"] / said["glibc"] < 1.01 < said["new"] / said["glibc"]
 
@@ -65,9 +65,9 @@ def test_others_run_under_it_and_say_what_they_say_elsewhere(tools: Tools, trace
     wrapper.chmod(0o755)
     rows = tools.replay(trace, ",".join(f"{name},{name}@{copy}/ld.so" for name in names), copy / "others.jsonl",
                         "--pass", "time", "--repeats", "1", "-q", "--wrap", str(wrapper))
-    told = {row["allocator"]["name"]: row["allocator"] for row in rows}
+    reported = {row["allocator"]["name"]: row["allocator"] for row in rows}
     for name in names:
-        ours, other = told[name], told[f"{name}@{copy}/ld.so"]
+        ours, other = reported[name], reported[f"{name}@{copy}/ld.so"]
         assert ours["knobs"] and {**other, "name": name} == ours
     started = loaders.read_text().split()
     assert str(copy / "ld.so") in started and str(tools.build / f"replay-{names[0]}") in started
@@ -87,7 +87,7 @@ def test_a_loader_that_takes_another_libc_is_refused(tools: Tools, trace: Path, 
     said = run([copy / "ld.so", "--help"]).stdout.decode()
     level = re.search(r"^ +(\S+) \(supported, searched\)", said, re.MULTILINE)
     if level is None:
-        pytest.skip("this loader looks in no folder of a processor's level")
+        pytest.skip("this loader searches no folder of a processor's level")
     folder = tmp_path / "libc"
     shutil.copytree(copy, folder)
     better = folder / "glibc-hwcaps" / level[1]

@@ -114,7 +114,7 @@ def test_the_checking_allocator_checks(tools: Tools) -> None:
 
 
 def test_one_cpu(tools: Tools, exchange: Path, tmp_path: Path) -> None:
-    """More threads than CPUs: whoever waits must let the awaited run."""
+    """More threads than CPUs: a thread that waits must let the awaited one run."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(before)})
     try:
@@ -123,7 +123,7 @@ def test_one_cpu(tools: Tools, exchange: Path, tmp_path: Path) -> None:
         os.sched_setaffinity(0, before)
 
 
-def test_waiting_is_told_apart(tools: Tools, tmp_path: Path) -> None:
+def test_waiting_is_counted_apart(tools: Tools, tmp_path: Path) -> None:
     """Threads in lockstep wait; what one thread replays waits for nobody."""
     trace = make_trace(tools, tmp_path / "t.bin", 20_000, 3, 8, 1, 1_000)
     many = whole_runs(tools, trace, "glibc", tmp_path / "many.jsonl")

@@ -1,7 +1,7 @@
 """Time in the measured child: every clock and every sleep of an allocator, and the paces.
 
-tests/targets/decaying_malloc.c keeps 64 MB of freed blocks for a second, by whatever clock or sleep
-it is told to go by. What is left at the end of a trace with a pause says which time it has seen."""
+tests/targets/decaying_malloc.c keeps 64 MB of freed blocks for a second, by the clock or sleep
+that is chosen. What it keeps at the end of a trace with a pause shows which time it saw."""
 
 from __future__ import annotations
 

@@ -64,13 +64,13 @@ def test_each_fault_is_caught(tools: Tools, threads_trace: Path, tmp_path: Path,
     assert row["violations"] == row["violation_kinds"][kind] > 0
     assert row["failures"] > 0 and "violations" in row["problem"]
     assert lines[0] == f"heaptape replay: faulty: verify: {row['violations_told'][0]}"
-    # Five are told, the rest is counted.
+    # Five are printed, the rest is counted.
     assert len(lines) == min(5, row["violations"]) + (row["violations"] > 5)
     assert len(row["violations_told"]) == min(16, row["violations"])
 
 
 def test_the_event_is_the_dumps(tools: Tools, trace: Path, tmp_path: Path) -> None:
-    """The number that is told is that of the event in the trace."""
+    """The printed number is that of the event in the trace."""
     _, row = verify(tools, trace, "dirty", tmp_path / "r.jsonl")
     assert row["violations"] > 2
     dump = tools.dump(trace)  # a line an event

@@ -1,4 +1,4 @@
-"""What the tests set right for themselves, whoever started them: nohup, a script's `&` and some runners pass on
+"""What the tests undo that they inherit: nohup, a script's `&` and some runners pass on
 ignored or blocked signals, and programs keep those when they start others."""
 
 from __future__ import annotations

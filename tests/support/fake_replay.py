@@ -49,7 +49,7 @@ def figures(knobs: dict[str, str], rng: random.Random) -> tuple[float, float]:
     return 1e8 * 0.9**haste * rng.uniform(0.99, 1.01), 5e7 * 1.2**haste * wasted
 
 
-def wait_if_told() -> None:
+def wait_if_asked() -> None:
     name, _, count = os.environ.get("FAKE_REPLAY_STOP", "").partition(":")
     if name:
         with Path(name).open("a+") as file:
@@ -77,7 +77,7 @@ def main() -> int:
     if Path(options.trace).read_bytes()[:4] != b"good":
         print(f"heaptape replay: {options.trace}: offset 0: expected a trace", file=sys.stderr)
         return 3
-    wait_if_told()
+    wait_if_asked()
     configs = dict(chosen(part) for part in split(options.alloc))
     for label, knobs in configs.items():
         if "odd" in knobs:

@@ -93,7 +93,7 @@ def encode_json(kind: int, value: object, compress: bool = False) -> bytes:
 
 def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[list[int], list[int], list[int]]:
     """The code of every event (0 without a slot) and the columns slot and across, by walking through the events as the
-    specification does. Where a slot could be told without its number, or by a birth of the thread, `literal` may decide
+    specification does. Where a slot could be named without its number, or by a birth of the thread, `literal` may decide
     to do otherwise, as a writer is free to."""
     stacks: dict[int, list[int]] = {}
     births: list[tuple[int, int, int | None]] = []  # thread, number among its births, owner

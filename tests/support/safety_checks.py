@@ -53,7 +53,7 @@ def recorded_tallies(tools: Tools, logs: Sequence[Path], folder: Path,
 
 @dataclass(frozen=True)
 class Compared:
-    """A target's run under the recorder that looked like its run alone."""
+    """A target's run under the recorder, equal to its run alone."""
 
     recording: Recording
     counted: Mapping[int, int]

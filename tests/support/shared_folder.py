@@ -30,7 +30,7 @@ def shared_folder(factory: pytest.TempPathFactory, name: str, fill: Callable[[Pa
                 return False
             return True
 
-        wait_until(locked, f"whoever fills {folder}", within_s=FILLED_WITHIN_S, every_s=0.05)
+        wait_until(locked, f"the process that fills {folder}", within_s=FILLED_WITHIN_S, every_s=0.05)
         if not filled.exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()

@@ -1,5 +1,5 @@
 // An allocator that trusts nobody: no address is handed out twice, a block that is freed or reallocated must
-// be one that lives, and threads that call it lose their core at random moments, so that whoever relies on a
+// be one that lives, and threads that call it lose their core at random moments, so that code which relies on a
 // lucky order is found out. What is wrong ends the process by SIGABRT, with one line on stderr. If
 // $CHECKING_COUNTS names a file, the calls of all processes are counted there: as many 64-bit numbers as
 // there are functions below.

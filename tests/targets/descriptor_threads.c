@@ -129,7 +129,7 @@ static int fork_and_look(char *seconds) {
     return finish(thread, 67, wrong);
 }
 
-// For whoever looks from outside: the program itself opens nothing.
+// For an observer outside: the program itself opens nothing.
 static int allocate_only(char *seconds) {
     pthread_t thread = begin();
     for (time_t end = end_of(seconds); is_before(end);)

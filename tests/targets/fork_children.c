@@ -11,7 +11,7 @@ enum { INHERITED = 400, SIZE_INHERITED = 7100, SIZE_CHILD, SIZE_GRANDCHILD, SIZE
 static _Atomic int stop;
 static void *inherited[INHERITED];
 
-static void *allocate_until_told(void *argument) {
+static void *allocate_until_stopped(void *argument) {
     void *kept[64] = {0};
     for (unsigned i = 0; !stop; i++) {
         free(kept[i % 64]);
@@ -49,7 +49,7 @@ int main(int argc, char **argv) {
     pthread_t threads[2];
     tally_open(argc > 1 ? argv[1] : NULL);
     for (int i = 0; i < INHERITED; i++) inherited[i] = tally_malloc(SIZE_INHERITED);
-    for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, allocate_until_told, NULL);
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, allocate_until_stopped, NULL);
     usleep(20000);  // the threads are in the midst of it
     pid_t pid = fork();
     if (pid == 0) child();

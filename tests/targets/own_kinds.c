@@ -40,7 +40,7 @@ static void mapped_over(char *unused) {
     memset(at, 1, OWN_BYTES);
 }
 
-// More than could be looked at page by page.
+// More than could be checked page by page.
 static void scattered(char *unused) {
     (void)unused;
     char *at = map(RESERVED_BYTES, PROT_READ | PROT_WRITE, MAP_NORESERVE);

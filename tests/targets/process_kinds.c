@@ -155,7 +155,7 @@ static int change_directory(char *unused) {
     return child_status(pid) == 9 ? 58 : 1;
 }
 
-// The environment is gone before the first fork: nothing may be looked up in it any more.
+// The environment is gone before the first fork: nothing may be read from it any more.
 static int without_environment(char *unused) {
     (void)unused;
     tally_churn(SIZE_PARENT, 100);

@@ -30,7 +30,7 @@ static inline void filter_build(struct call_filter *filter, const int *numbers, 
     filter->length = (unsigned short)(at - filter->code);
 }
 
-// Kills whoever opens a file.
+// Kills a thread that opens a file.
 static inline void filter_opening(struct call_filter *filter) {
     static const int forbidden[] = {
 #ifdef SYS_open

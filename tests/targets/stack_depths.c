@@ -38,7 +38,7 @@ static void rare_calls(void) {
     }
 }
 
-// Samples because memory grows, looks at how far blocks are filled, and at peaks before they go.
+// Samples because memory grows, probes of how far blocks are filled, and of peaks before they go.
 static void large_blocks(void) {
     static void *block[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {

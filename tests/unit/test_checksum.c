@@ -8,7 +8,7 @@
 
 enum { ROUNDS = 100 };
 
-// The bytes as they lie in memory: nothing is known of them to whoever hashes the copy.
+// The bytes as they lie in memory: code that hashes the copy knows nothing of their type.
 static uint64_t hash_of_copy(const void *from, size_t bytes) {
     uint8_t copy[64];
     assert_true(bytes <= sizeof copy);

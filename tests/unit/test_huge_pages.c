@@ -45,7 +45,7 @@ static void more_than_there_is_is_refused(void **state) {
     assert_string_equal(choose(HT_THP_ALWAYS, "always", 0, false, HT_THP_DISABLE_NOT), "always");
 }
 
-static void what_is_in_force_is_told(void **state) {
+static void what_is_in_force_is_reported(void **state) {
     (void)state;
     assert_string_equal(choose(HT_THP_AS_IS, "always", 0, true, HT_THP_DISABLE_NOT), "always");
     assert_string_equal(choose(HT_THP_AS_IS, "always", 1, true, HT_THP_DISABLE_NOT), "never");
@@ -59,7 +59,7 @@ int main(void) {
         cmocka_unit_test(never_can_be_had_everywhere),
         cmocka_unit_test(less_than_always_takes_a_new_kernel),
         cmocka_unit_test(more_than_there_is_is_refused),
-        cmocka_unit_test(what_is_in_force_is_told),
+        cmocka_unit_test(what_is_in_force_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -337,7 +337,7 @@ static void a_parent_with_holes_is_disbelieved(void **state) {
                        path);
 }
 
-static void a_missing_parent_is_told(void **state) {
+static void a_missing_parent_is_reported(void **state) {
     (void)state;
     char path[256];
     unlink(path_of(path, PARENT));
@@ -396,7 +396,7 @@ static void a_parent_that_stopped_after_the_fork_is_as_good_as_any(void **state)
     done(converted);
 }
 
-static void a_damaged_parent_is_told(void **state) {
+static void a_damaged_parent_is_reported(void **state) {
     (void)state;
     char path[256];
     static const struct builder_line damaged[] = {{0, HT_RAW_MALLOC, 10, 0x100, 40},
@@ -470,11 +470,11 @@ int main(void) {
         cmocka_unit_test(a_large_block_tells_at_its_end_what_was_resident),
         cmocka_unit_test(a_large_block_tells_how_it_was_filled),
         cmocka_unit_test(a_parent_that_made_no_call_hands_on_nothing),
-        cmocka_unit_test(a_missing_parent_is_told),
+        cmocka_unit_test(a_missing_parent_is_reported),
         cmocka_unit_test(a_parent_with_holes_is_disbelieved),
         cmocka_unit_test(another_processs_log_is_no_parent),
         cmocka_unit_test(a_parent_that_stopped_after_the_fork_is_as_good_as_any),
-        cmocka_unit_test(a_damaged_parent_is_told),
+        cmocka_unit_test(a_damaged_parent_is_reported),
         cmocka_unit_test(nobody_is_his_own_ancestor),
         cmocka_unit_test(ancestors_without_end_are_not_followed),
         cmocka_unit_test(a_parent_named_for_a_log_without_one_is_an_error),

@@ -96,14 +96,14 @@ static void read_back(void **state) {
     (void)state;
     assert_true(heeded("count=07", COUNT, HT_KNOB_REPORTED, "7"));
     assert_true(heeded("yes=on", YES, HT_KNOB_REPORTED, "1"));
-    assert_true(heeded("count=7", COUNT, HT_KNOB_UNTOLD, ""));
+    assert_true(heeded("count=7", COUNT, HT_KNOB_UNREPORTED, ""));
     assert_true(heeded("size=7", SIZE, HT_KNOB_REPORTED, "8"));
     assert_false(heeded("count=7", COUNT, HT_KNOB_REPORTED, "8"));
     assert_string_equal(problem, "count=7 was set, but 8 is in force");
     assert_false(heeded("word=one", WORD, HT_KNOB_REPORTED, "two"));
     assert_false(heeded("new=1", NEW, HT_KNOB_MISSING, ""));
     assert_string_equal(problem, "version 2.0.9 ignores the knob new; it has count, yes, word, size");
-    assert_false(heeded("new=1", NEW, HT_KNOB_UNTOLD, ""));
+    assert_false(heeded("new=1", NEW, HT_KNOB_UNREPORTED, ""));
     assert_true(heeded("new=1", NEW, HT_KNOB_REPORTED, "1"));
 }
 

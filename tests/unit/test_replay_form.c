@@ -208,7 +208,7 @@ static void only_slots_that_change_thread_are_handed_over(void **state) {
     ht_form_free(&built);
 }
 
-static void time_is_told_in_steps(void **state) {
+static void time_passes_in_steps(void **state) {
     (void)state;
     const struct event events[] = {
         {OP(FREE, NULL), 0, 5, 0, 0, 0},
@@ -393,7 +393,7 @@ int main(void) {
         cmocka_unit_test(known_resident_pages_make_a_call_wide),
         cmocka_unit_test(only_slots_that_change_thread_are_handed_over),
         cmocka_unit_test(inherited_blocks_come_before_every_stream),
-        cmocka_unit_test(time_is_told_in_steps),
+        cmocka_unit_test(time_passes_in_steps),
         cmocka_unit_test(rss_is_read_in_pauses_and_after_the_last_call),
         cmocka_unit_test(traces_that_contradict_themselves_are_refused),
         cmocka_unit_test(any_schedule_keeps_each_slots_order),

@@ -61,7 +61,7 @@ static void the_map_finds_every_overlap(void **state) {
     assert_int_equal(map.root, HT_MAP_NONE);
 }
 
-static void blocks_at_one_address_are_told_apart(void **state) {
+static void blocks_at_one_address_are_distinguished(void **state) {
     (void)state;
     struct listed slots[4] = {0};
     struct ht_map_nodes nodes = {(char *)slots, sizeof *slots};
@@ -76,7 +76,7 @@ static void blocks_at_one_address_are_told_apart(void **state) {
     assert_int_equal(map.root, HT_MAP_NONE);
 }
 
-// Each byte that is filled is looked at, and none beside the block is written.
+// Each byte that is filled is checked, and none beside the block is written.
 static void a_pattern_covers_what_it_says(void **state) {
     (void)state;
     enum { EDGE = 64 };
@@ -154,7 +154,7 @@ static void given_up_after_rounds_in_a_row(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_map_finds_every_overlap),
-        cmocka_unit_test(blocks_at_one_address_are_told_apart),
+        cmocka_unit_test(blocks_at_one_address_are_distinguished),
         cmocka_unit_test(a_pattern_covers_what_it_says),
         cmocka_unit_test(another_blocks_pattern_does_not_hold),
         cmocka_unit_test(zeros_are_looked_at_whole),

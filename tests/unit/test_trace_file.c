@@ -185,7 +185,7 @@ static void nothing_is_left_under_the_final_name_until_it_is_complete(void **sta
     assert_int_equal(error.status, HT_EXIT_FAILED);
 }
 
-static void a_full_disk_is_told(void **state) {
+static void a_full_disk_is_reported(void **state) {
     (void)state;
     struct ht_error error = {0};
     struct ht_trace_writer *writer = ht_trace_create("/dev/full", 1, 1, &error);
@@ -204,6 +204,6 @@ int main(void) {
         cmocka_unit_test(every_cut_leaves_whole_sections_or_one_error),
         cmocka_unit_test(every_damaged_byte_is_noticed_or_harmless),
         cmocka_unit_test(nothing_is_left_under_the_final_name_until_it_is_complete),
-        cmocka_unit_test(a_full_disk_is_told)};
+        cmocka_unit_test(a_full_disk_is_reported)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

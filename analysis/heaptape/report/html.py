@@ -211,7 +211,7 @@ def write_report(
 ) -> Path:
     """Write the report on `frame` (from `read_results`) to `output`, whole or not at all; returns its path.
 
-    `traces` names the traces replayed; without, they are looked for where the results say. Raises UsageError, TraceError
+    `traces` names the traces replayed; without, they are searched where the results say. Raises UsageError, TraceError
     (for a trace that was named and can't be read) or HeaptapeError (output can't be written)."""
     given = [Path(path) for path in traces]
     inputs: list[str | Path] = [*dict.fromkeys(frame["source"]), *given]

@@ -70,7 +70,7 @@ def _draw(rows: pd.DataFrame, function: str, classes: dict[str, str]) -> str:
     shown = values[np.isfinite(values)]
     if not shown.size:
         return ""
-    # What is faster than the clock can tell lies on the floor of the figure.
+    # Times below the resolution of the clock are drawn at the lowest line.
     low = 10 ** math.floor(math.log10(max(float(shown.min()), 1.0)))
     high = 10 ** math.ceil(math.log10(max(float(shown.max()), 10.0 * low)))
     decades = round(math.log10(high / low))

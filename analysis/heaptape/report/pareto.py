@@ -1,4 +1,4 @@
-"""Time against memory: which allocators are worth a look at all."""
+"""Time against memory: the allocators that no other one beats in both."""
 
 from __future__ import annotations
 

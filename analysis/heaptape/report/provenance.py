@@ -167,7 +167,7 @@ def _baseline_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list
 
 
 def _set_up_warnings(runs: pd.DataFrame) -> list[str]:
-    """As `replay` says them, of what its lines tell of the machine and of the trace."""
+    """The warnings of `replay` that follow from what its lines say of the machine and of the trace."""
     found = []
     machines = [machine for machine in runs["machine"] if machine]
     governors = [str(value) for machine in machines if (value := machine.get("governor")) not in (None, "", "performance")]

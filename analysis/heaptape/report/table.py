@@ -20,7 +20,7 @@ from ..results.verdicts import in_words
 # The pass, its main measure, and those beside it.
 _TABLES = (("time", ()), ("rss_peak", ("rss_mean", "rss_end")))
 PIPED_COLUMNS = 240
-"""Where nobody looks, nothing is folded: scripts want a row on a line."""
+"""The width where there is no terminal: no line is folded, since scripts expect a row on a line."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def _beside(comparison: pd.DataFrame, allocator: str, measures: tuple[str, ...])
 
 def control_line(controls: dict[str, Estimate]) -> str:
     """What the baseline shows against itself, or ""."""
-    told = [f"{MEASURES[name].title} {control.ratio:.2f} {interval(control.ci_low, control.ci_high)}".rstrip()
+    reported = [f"{MEASURES[name].title} {control.ratio:.2f} {interval(control.ci_low, control.ci_high)}".rstrip()
             for name, control in controls.items() if math.isfinite(control.ratio) and name in dict(_TABLES)]
-    return f"A/A control: {', '.join(told)}" if told else ""
+    return f"A/A control: {', '.join(reported)}" if reported else ""
 
 
 _STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "red", UNRESOLVED: "yellow", SAME: "",
@@ -82,8 +82,8 @@ _STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "re
 
 
 def print_comparison(summary: Summary, color: str = "auto") -> None:
-    """What malloc is worth, the tables, and the answer last, where the eye is after a long output. On a terminal as wide as
-    that, and with colour; color: auto, always or never."""
+    """Malloc's cost, the tables, and the answer last, so that it is visible after a long output. As wide as the terminal, and
+    there with colour; color: auto, always or never."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -131,7 +131,7 @@ def _print_stripped(console: Any, table: Any) -> None:
 
 
 def comparison_markdown(summary: Summary) -> str:
-    """For issues, pull requests and wikis: the answer, what malloc is worth, the tables."""
+    """For issues, pull requests and wikis: the answer, malloc's cost, the tables."""
     lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.share_lines])]
     for table in text_tables(summary):
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]

@@ -2,7 +2,7 @@
 // - Who advances the clock waits for an awake background thread until that has worked for PATIENCE_NS, or was
 // found waiting for something that nobody here can see at PATIENCE_NS / POLL_NS polls. It is not waited for
 // again until it has slept once more. One that waits for a processor only is not late: the real clock alone
-// would not tell, on a machine that does other things besides or stands still. Nor does the advancing thread
+// would not show that, on a machine that does other things besides or stands still. Nor does the advancing thread
 // wait forever for threads that wake each other: after COMINGS_MAX sleeps, for none that is awake.
 // - Each round of advancing sets the clock to a deadline, and nobody sleeps for less than a step of trace
 // time, so the rounds end.
