@@ -42,7 +42,7 @@ static const struct argp parser = {
         "program best in time and in memory."
         "\vheaptape VERB --help and heaptape help VERB print the options of a verb. heaptape help --json prints the "
         "tables that this is printed from, a JSON object for each verb on a line of its own; man pages, completion and "
-        "the reference are made from them. The program replay is heaptape replay."};
+        "the reference are made from them. The command replay is the same as heaptape replay."};
 
 static struct ht_fact commands[sizeof ht_verbs / sizeof *ht_verbs];
 

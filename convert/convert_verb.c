@@ -48,10 +48,10 @@ static const struct argp_option option_table[] = {
      "Write the trace to FILE, or into the folder FILE; - is standard output (default: beside the input, .bin for "
      ".mraw)",
      0},
-    {"level", 'l', "fast|default|max", 0, "Compress so much (default: default)", 0},
+    {"level", 'l', "fast|default|max", 0, "The effort of compression (default: default)", 0},
     {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default: 32)", 0},
     {"parent", 'p', "FILE", 0,
-     "The log of the parent, which has what a forked process inherited (default: searched beside RAW)", 0},
+     "The log of the parent, which has what a forked process inherited (default: that beside RAW)", 0},
     {"no-parent", OPTION_NO_PARENT, NULL, 0, "Use no parent's log: inherited blocks are unknown", 0},
     {"follow", OPTION_FOLLOW, NULL, 0,
      "Convert a raw log while the program writes it, and punch holes where it was read; continues a conversion that "
@@ -180,7 +180,7 @@ const struct ht_page ht_page_convert = {
             {"heaptape convert systemui.zip", "Another recorder's trace; writes systemui.bin"},
             {"heaptape convert app.bin --to android", "For another replayer"},
             {0}},
-    .environment = (const struct ht_fact[]){{"TMPDIR", "For what is unpacked meanwhile"}, {0}},
+    .environment = (const struct ht_fact[]){{"TMPDIR", "The folder for unpacked input"}, {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "record info replay"};
 

@@ -40,7 +40,7 @@ struct options {
 enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER };
 static const struct argp_option option_table[] = {
     {"output", 'o', "DIR", 0,
-     "Write the raw logs into DIR, which is made if need be (default: $MALLOC_WRAP_OUT, else /tmp, else /dev/shm "
+     "Write the raw logs into DIR, which is made if missing (default: $MALLOC_WRAP_OUT, else /tmp, else /dev/shm "
      "where the file system of /tmp is unfit)",
      0},
     {"only", KEY_ONLY, "NAME,...", 0,

@@ -28,7 +28,7 @@ static const uint64_t budget_default_ns = 60000000000;
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "ALLOCATOR,...", 0,
      "Replay under these: names that --list shows, all, the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
-     "(NAME under the C library of that ld.so); null is always included. Knobs may follow any name but null, as in "
+     "(NAME under the C library of that ld.so); null, the harness alone, always takes part. Knobs may follow any name but null, as in "
      "NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's (default: all)", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON for each run to FILE", 0},
     {"rounds", KEY_ROUNDS, "auto|N", 0,
@@ -85,7 +85,7 @@ static const struct argp_option table[] = {
     {"baseline", KEY_BASELINE, "ALLOCATOR", 0,
      "Compare with this allocator (default: glibc if it takes part, else the first)", 0},
     {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
-     "Exit with status 4 where a ratio to the baseline is shown to be so, such as 'time>1.05', with 5 where that stays "
+     "Exit with status 4 where a ratio to the baseline is shown to meet CONDITION, such as 'time>1.05', with 5 where that stays "
      "undecided. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
      "Count instructions exactly, too, in one more run of each allocator under valgrind", 0},
@@ -124,7 +124,7 @@ const struct ht_page ht_page_replay = {
                                       {0}},
     .environment = (const struct ht_fact[]){
         {"MALLOC_CONF, GLIBC_TUNABLES, ...", "As for any program: the allocator reads its own"},
-        {"TMPDIR", "For what --instructions writes meanwhile"},
+        {"TMPDIR", "The folder for temporary files of --instructions"},
         {"COLUMNS", "The width of tables (default: the terminal's)"},
         {0}},
     .statuses = (const struct ht_fact[]){{"0", "Done"},

@@ -21,7 +21,7 @@ def compare_parser() -> VerbParser:
                   ("5", "A condition stayed undecided, and none holds")])
     _add_common(compare)
     compare.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
-                         help="Exit with status 4 where an allocator is shown to be beyond, as in 'time>1.05', with 5 where that stays "
+                         help="Exit with status 4 where a ratio to the baseline is shown to meet CONDITION, as in 'time>1.05', with 5 where that stays "
                               "undecided, with 1 where a run failed. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be "
                               "repeated")
     compare.add_argument("--color", choices=("auto", "always", "never"), default="auto", metavar="auto|always|never",
@@ -52,7 +52,7 @@ def export_parser() -> VerbParser:
     export = VerbParser(
         "export", ["TRACE"],
         "Write TRACE as Parquet tables, for DuckDB, Polars and pandas.",
-        notes="Needs the extra heaptape[parquet].",
+        notes="Needs the extra heaptape[parquet] (in a checkout: ./setup.sh --extras).",
         files=[("DIR/events.parquet", "The calls; tables of threads, samples and others beside it")],
         see_also=["convert", "dump"],
         examples=[("heaptape export app.bin -o tables", "Write tables")])

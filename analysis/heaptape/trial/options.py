@@ -10,9 +10,9 @@ def parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     trial = VerbParser(
         "try", ["-- COMMAND [ARGUMENT...]"],
-        "Record the program COMMAND, replay what it did under other allocators, and print which is faster and which smaller, what "
-        "that is of the program, and the lines that put the better one to use.",
-        notes="The answer goes to standard output, behind what the program prints. The baseline is the allocator that the program "
+        "Record the program COMMAND, replay its calls under other allocators, and print which is faster and which needs less memory, "
+        "how much of the program that is, and the lines that put the better one to use.",
+        notes="The answer goes to standard output, after what the program prints. The baseline is the allocator that the program "
               "was recorded under.",
         files=[("DIR/trace.bin", "The trace"), ("DIR/results.jsonl", "The results of the replays"), ("DIR/report.html", "The report"),
                ("DIR/logs", "Where several processes were recorded: the raw logs")],
@@ -29,9 +29,8 @@ def parser() -> VerbParser:
     trial.add_argument("--seconds", type=duration, metavar="TIME",
                        help="End the program by SIGTERM after TIME, as a server has to be (default: it ends by itself, or by Ctrl-C)")
     trial.add_argument("--process", metavar="NAME",
-                       help="Of several processes, take the one of this executable (default: the one with the most calls)")
+                       help="Of several processes, take that of the executable NAME (default: the one with the most calls)")
     trial.add_argument("-o", "--output", metavar="DIR",
-                       help="Make the folder DIR for trace, results and report (default: heaptape-COMMAND, with a number where that is "
-                            "there)")
+                       help="Make the folder DIR for trace, results and report (default: heaptape-COMMAND, numbered if it exists)")
     trial.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")
     return trial

@@ -30,7 +30,7 @@ def parser() -> VerbParser:
     tune = VerbParser(
         "tune", ["--alloc=ALLOCATOR TRACE"],
         "Search the knobs of an allocator for a trace, measure the best configurations again, and print them as lines to paste.",
-        notes="The search is kept in a study: the same command goes on with it. Needs the extra heaptape[tune].",
+        notes="The search is kept in a study: the same command continues it. Needs the extra heaptape[tune] (in a checkout: ./setup.sh --extras).",
         files=[("TRACE.NAME.OBJECTIVES.study", "The search")],
         see_also=["replay", "compare"],
         examples=[("heaptape tune app.bin --alloc jemalloc", "Settings for this program"),
@@ -39,7 +39,7 @@ def parser() -> VerbParser:
     tune.add_argument("--alloc", required=True, metavar="ALLOCATOR",
                       help="Tune this allocator, as heaptape replay --list names it, or by its path (required)")
     tune.add_argument("--trials", type=positive, default=_TRIALS, metavar="N",
-                      help=f"Try N configurations in all, those of earlier runs of the study counted (default: {_TRIALS})")
+                      help=f"Try N configurations in all, counting those of earlier runs of the study (default: {_TRIALS})")
     tune.add_argument("--objective", type=_objectives, default=["time", "rss"], metavar="time|rss|rss_peak|rss_end,...",
                       help="Make these small; rss is the mean (default: time,rss)")
     tune.add_argument("--knobs", type=_names, metavar="KNOB,...", help="Search only these (default: all that can be searched)")
@@ -48,7 +48,7 @@ def parser() -> VerbParser:
     tune.add_argument("--rounds", type=several, default=_ROUNDS, metavar="N",
                       help=f"Measure the best against the default in N rounds at the end (default: {_ROUNDS})")
     tune.add_argument("--budget", type=duration, metavar="TIME",
-                      help="Try no more than leaves time to measure the best within TIME, such as 90s, 5m, 1h (default: no limit)")
+                      help="Spend at most TIME, the last measurement of the best included, such as 90s, 5m, 1h (default: no limit)")
     tune.add_argument("--sampler", choices=("tpe", "nsga2"), default="tpe", metavar="tpe|nsga2",
                       help="Search by this sampler of Optuna's (default: tpe)")
     tune.add_argument("--seed", type=seed_number, metavar="N", help="Repeat an earlier search (default: random, and printed)")

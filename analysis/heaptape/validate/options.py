@@ -30,8 +30,8 @@ def parser() -> VerbParser:
     validate.add_argument("--replay-rounds", type=positive, default=_ROUNDS, metavar="N",
                           help=f"Replay in N rounds (default: {_ROUNDS})")
     validate.add_argument("--process", metavar="NAME",
-                          help="Of several processes, take the one of this executable (default: the one with the most calls)")
-    validate.add_argument("--stdin", metavar="FILE", help="Give the program FILE to read in each run (default: /dev/null)")
+                          help="Of several processes, take that of the executable NAME (default: the one with the most calls)")
+    validate.add_argument("--stdin", metavar="FILE", help="Use FILE as standard input of each run (default: /dev/null)")
     validate.add_argument("--timeout", type=duration, metavar="TIME",
                           help="Fail a run that takes longer (default: 1h for the recording, then ten times that and a minute)")
     validate.add_argument("--budget", type=duration, metavar="TIME",
