@@ -1,1 +1,1 @@
-"""What is drawn and printed of results: the HTML report, and tables for terminals and programs."""
+"""Draws and prints results: the HTML report, and tables for terminals and programs."""

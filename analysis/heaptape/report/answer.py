@@ -15,7 +15,7 @@ from .table import control_line
 
 @dataclass(frozen=True)
 class Gain:
-    """What the leader by one measure saves, for the first screen; and all that the measure's own screen has."""
+    """What the leader by one measure saves, for the first screen, and the content of the measure's own screen."""
 
     measure: str
     title: str
@@ -28,7 +28,7 @@ class Gain:
 
 
 def certainty(summary: Summary) -> list[str]:
-    """How sure the answer is, in a line each."""
+    """How sure the answer is, a line for each measure."""
     rows = summary.comparison[summary.comparison["measure"].isin(["time", "rss_peak"]) & (summary.comparison["allocator"] != summary.baseline)]
     if rows.empty:
         return ["Nothing was compared."]
@@ -42,7 +42,7 @@ def certainty(summary: Summary) -> list[str]:
 
 
 def gain_of(summary: Summary, standing: Standing, classes: dict[str, str]) -> Gain:
-    """By the measure of the standing."""
+    """The gain by the measure of the standing."""
     measure, runs = standing.measure, summary.experiment.runs
     cost = summary.malloc_share if measure.name == "time" else summary.memory_share
     leader, amount, words = "", "not measured", []
@@ -71,7 +71,7 @@ _BESIDE = {"time": (), "rss_peak": ("rss_mean", "rss_end")}
 
 
 def _measure_table(summary: Summary, name: str) -> Table:
-    """All that is known of one measure; empty where it was not measured."""
+    """The table of one measure; empty where it was not measured."""
     runs, measure = summary.experiment.runs, MEASURES[name]
     valid = runs[(runs["failures"] == 0) & (runs["pass"] == measure.pass_name)]
     more = [item for item in _MORE[name] if item[1] in valid and valid[item[1]].notna().any()]
@@ -101,7 +101,7 @@ def _measure_table(summary: Summary, name: str) -> Table:
 
 
 def _saved(saving: float | None) -> str:
-    """As a share of the program's."""
+    """The saving as a share of the program's time or memory, in words."""
     if saving is None or not units.known(saving):
         return "not shown to differ"
     return f"{'saves' if saving > 0 else 'costs'} {units.percent(abs(saving))}" if saving else "–"

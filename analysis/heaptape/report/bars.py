@@ -17,8 +17,7 @@ _LEFT = (("at the end", "part-end"), ("all freed", "part-freed"), ("purged", "pa
 
 
 def parts_figures(fragmentation: pd.DataFrame, classes: dict[str, str]) -> list[Figure]:
-    """What RSS is made of where it is most, and what is left once everything was freed; `fragmentation` as the function of
-    that name gives it."""
+    """The parts of RSS at its peak, and RSS after everything was freed; `fragmentation`: from the function of that name."""
     known = fragmentation.set_index("allocator")
     rows = known.reindex([name for name in classes if name in known.index])
     made = []
@@ -61,7 +60,7 @@ def _left_figure(rows: pd.DataFrame, classes: dict[str, str]) -> Figure:
 def _bars(
     rows: pd.DataFrame, values: list[list[float]], words: list[str], parts: tuple[tuple[str, str], ...], classes: dict[str, str]
 ) -> str:
-    """A strip for each name: one bar of parts beside each other, or, of what is left, thin bars below each other. Parts below 0 or
+    """A strip for each name: one stacked bar of the parts, or thin bars below each other of what is left. Parts below 0 or
     unknown have no length; the table has their figures."""
     stacked = parts is _PARTS
     lengths = [[max(value, 0.0) if math.isfinite(value) else 0.0 for value in row] for row in values]

@@ -40,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """`body` is markup; `key` says which colour is what, where the body does not."""
+    """`body` is markup; `key` names the colours, where the body does not."""
 
     title: str
     caption: str
@@ -59,12 +59,12 @@ def stylesheet() -> str:
 
 
 def breakable(words: str) -> str:
-    """As markup. Names of knobs have no blanks, and are shown in full: a line may end within."""
+    """The name as markup, with places for line breaks: names of knobs have no blanks, and are shown in full."""
     return re.sub(r"([:=/]|,(?!\d)|(?<!\d),)(?=\w)", r"\1<wbr>", escape(words, quote=False).replace('"', "&quot;"))
 
 
 def key_markup(key: list[tuple[str, str]]) -> str:
-    """Name and colour of each curve, in full. The script makes switches of them."""
+    """Full name and colour of each curve. The script makes them switches."""
     items = "".join(f'<li class="{css}"><i></i><span>{breakable(name)}</span></li>' for name, css in key)
     return f'<ul class="key">{items}</ul>' if key else ""
 
@@ -163,7 +163,7 @@ def _ratio_rows(rows: pd.DataFrame, ratios: pd.DataFrame, runs: pd.DataFrame, cl
 
 
 def ratio_figures(runs: pd.DataFrame, comparison: pd.DataFrame, classes: dict[str, str]) -> list[Figure]:
-    """Of time and of peak RSS, whichever were measured."""
+    """The ratios of time and of peak RSS, as far as measured."""
     drawn = [ratio_figure(runs, comparison, MEASURES[name], classes) for name in ("time", "rss_peak")]
     return [item for item in drawn if item is not None]
 

@@ -54,7 +54,7 @@ LIVE_POINTS = 4_000
 
 @dataclass(frozen=True)
 class Chapter:
-    """Everything that the template says about one experiment."""
+    """What the template shows of one experiment."""
 
     summary: Summary
     subject: str
@@ -150,7 +150,7 @@ THREADS_SHOWN = 20
 
 
 def threads_table(trace: Trace) -> Table | None:
-    """The threads that called most; None for a trace that has not noted any."""
+    """The threads with the most calls; None for a trace without threads."""
     threads = trace.threads
     if threads.empty:
         return None
@@ -198,7 +198,7 @@ def _template(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """By which the page's policy lets the browser use this text and no other."""
+    """The hash by which the page's policy admits this text and no other."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 

@@ -19,8 +19,8 @@ _SHORT_PX = 160
 
 
 def pareto_front(points: pd.DataFrame) -> list[str]:
-    """Names of the dots that have no other below and to the left, fastest first: of a drawing, as how far the dots may be
-    off does not count. points: allocator, time, memory."""
+    """Names of the dots that have no other dot below and to the left, fastest first. For the drawing: intervals do not count.
+    points: allocator, time, memory."""
     front: list[str] = []
     least = math.inf
     for _, row in points.sort_values(["time", "memory"], kind="stable").iterrows():
@@ -33,8 +33,8 @@ def pareto_front(points: pd.DataFrame) -> list[str]:
 def beaten_in_both(
     frame: pd.DataFrame, names: list[str], baseline: str, seed: int, resamples: int = RESAMPLES
 ) -> dict[str, str]:
-    """Of each allocator whether some other is shown to have both less time and less memory: "yes", "no", or "unresolved"
-    where none is shown to, but for some it is open. `frame` has all runs, the control's too."""
+    """For each allocator whether another one is shown to have less time and less memory: "yes", "no", or "unresolved" where none
+    is shown to, but it is open for some. `frame` has all runs, the control's too."""
     has_less: dict[tuple[str, str], list[bool | None]] = {(one, other): [] for one in names for other in names}
     for measure in (MEASURES["time"], MEASURES["rss_peak"]):
         pairs = Pairs(frame, measure, seed, resamples)
@@ -73,7 +73,7 @@ def pareto_points(comparison: pd.DataFrame) -> pd.DataFrame:
 
 
 def pareto_figure(runs: pd.DataFrame, comparison: pd.DataFrame, classes: dict[str, str], seed: int) -> Figure | None:
-    """None with fewer than two allocators of which both are known. `runs` has the control's, too."""
+    """None with fewer than two allocators whose time and memory are known. `runs` has the control's, too."""
     points = pareto_points(comparison)
     if len(points) < 2:
         return None
@@ -127,13 +127,13 @@ def _span(points: pd.DataFrame, key: str) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float, number: int, steps: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """As parts of the way from low to high."""
+    """The position between low (0) and high (1)."""
     found = scaled_ticks(high, max(1, round(number * high / (high - low))), steps)
     return [((part * high - low) / (high - low), words) for part, words in found if part * high >= low]
 
 
 def _draw_names(drawing: Drawing, dots: dict[str, tuple[float, float]], classes: dict[str, str]) -> None:
-    """Those that are short, beside the dots, on the side that has more room; no two overlap. The key has all names in full."""
+    """Short names, beside the dots, on the side with more room; no two overlap. The key has all names in full."""
     short = [name for name in dots if text_width([name], 13) <= _SHORT_PX]
     for names in ([name for name in short if (dots[name][0] > 0.5) is side] for side in (False, True)):
         heights = spread_labels([dots[name][1] - 12 for name in names], _LABEL_GAP_PX, 8, _HEIGHT_PX - 8)

@@ -1,4 +1,4 @@
-"""Where the figures come from, and what to beware of: the last two parts of the report."""
+"""Where the figures come from, and their cautions: the last two parts of the report."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def allocator_table(runs: pd.DataFrame, allocators: list[str]) -> Table:
 
 
 def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
-    """What in the results makes their figures doubtful, each with its remedy."""
+    """The reasons to doubt the figures, each with its remedy."""
     runs = experiment.runs
     found = [*mixed_lines(runs), *missing_lines(runs)]
     few = comparison[(comparison["verdict"] != BASELINE) & (comparison["rounds"] < BOOTSTRAP_ROUNDS_MIN)]
@@ -140,7 +140,7 @@ def _identity(machine: dict[str, Any]) -> dict[str, Any]:
 
 
 def _control_warnings(runs: pd.DataFrame, comparison: pd.DataFrame) -> list[str]:
-    """The same allocator under two names must come out the same; where it does not, the machine is too noisy."""
+    """One allocator under two names must give equal figures; where it does not, the machine is too noisy."""
     found = []
     for one, other in identical_pairs(runs):
         rows = comparison[(comparison["allocator"] == other) & (comparison["baseline"] == one)]
@@ -151,7 +151,7 @@ def _control_warnings(runs: pd.DataFrame, comparison: pd.DataFrame) -> list[str]
 
 
 def _baseline_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[str]:
-    """As `replay` says them: the baseline that differs from itself, and what is still open."""
+    """The warnings of `replay`: a baseline that differs from itself, and verdicts that are still open."""
     found = []
     for measure in MEASURES.values():
         control = control_estimate(experiment.all_runs, measure)
@@ -193,7 +193,7 @@ def _harness_warnings(runs: pd.DataFrame) -> list[str]:
 
 
 def trace_warnings(trace: Trace) -> list[str]:
-    """What in the recording makes a replay of it doubtful."""
+    """The reasons in the recording to doubt its replay."""
     found = []
     if trace.truncated:
         found.append(f"The trace was cut short: it was read up to its last whole section (byte {trace.whole_bytes:,}), "

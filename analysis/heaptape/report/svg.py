@@ -28,8 +28,8 @@ def _at(place: Place) -> str:
 
 @dataclass
 class Drawing:
-    """An SVG that scales with the page, or, where `width` is None, is as wide as the page lets it and never scales. Without a
-    label it is decoration: the words beside it say the same."""
+    """An SVG that scales with the page, or, where `width` is None, takes the width that the page gives it and never scales. Without a label it is
+    decoration: the words beside it say the same."""
 
     width: float | None
     height: float

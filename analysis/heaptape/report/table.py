@@ -71,7 +71,7 @@ def _beside(comparison: pd.DataFrame, allocator: str, measures: tuple[str, ...])
 
 
 def control_line(controls: dict[str, Estimate]) -> str:
-    """What the baseline shows against itself, or ""."""
+    """The baseline's ratio to itself, or ""."""
     reported = [f"{MEASURES[name].title} {control.ratio:.2f} {interval(control.ci_low, control.ci_high)}".rstrip()
             for name, control in controls.items() if math.isfinite(control.ratio) and name in dict(_TABLES)]
     return f"A/A control: {', '.join(reported)}" if reported else ""
@@ -124,7 +124,7 @@ def print_comparison(summary: Summary, color: str = "auto") -> None:
 
 
 def _print_stripped(console: Any, table: Any) -> None:
-    """Without the blanks that fill lines up."""
+    """Without trailing blanks."""
     with console.capture() as captured:
         console.print(table)
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
