@@ -1,4 +1,4 @@
-"""bench/figures/record.py compares what it is asked to and says what it measured. No time is held to."""
+"""bench/figures/record.py compares the chosen recorders and prints what it measured. No time is asserted."""
 
 from __future__ import annotations
 

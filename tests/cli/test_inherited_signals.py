@@ -60,7 +60,7 @@ def test_record_hands_on_what_it_inherited(tools: Tools, tmp_path: Path, options
 
 
 def test_record_leaves_a_daemon_behind(tools: Tools, tmp_path: Path) -> None:
-    """The converter asks the followers of what goes on to stop, whatever record inherited."""
+    """The converter stops the followers of unfinished logs, whichever signals record inherited."""
     script = "sleep 1000 >/dev/null 2>&1 & echo $! >pid; sleep 0.5"
     try:
         done = run_with([tools.heaptape, "record", "--convert", "-o", tmp_path, "--", "sh", "-c",

@@ -1,4 +1,4 @@
-"""What the recorder does in a thread of its own: nobody sees it afterwards, and it may be refused."""
+"""What the recorder does in a thread of its own: it is invisible afterwards, and may be refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tool_runner import Tools, outcome_of, run
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode,status", quick(["one_thread"], [("one_thread", 80), ("no_child", 81)]))
 def test_the_program_is_alone_again(tools: Tools, tmp_path: Path, mode: str, status: int) -> None:
-    """After each call the kernel counts one thread, and there is no child, whoever waits for it."""
+    """After each call the kernel counts one thread, and there is no child to wait for."""
     compared = compare_mode(tools, tmp_path, "apart_kinds", mode, status=status)
     assert compared.recording.outcome.stdout == b"0\n"
     compared.assert_whole(processes=1)
@@ -52,7 +52,7 @@ def test_another_pid_namespace(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_no_thread_is_granted(tools: Tools, tmp_path: Path) -> None:
-    """RLIMIT_NPROC is reached from the start: the program goes as alone, unrecorded."""
+    """RLIMIT_NPROC is reached from the start: the program runs as alone, unrecorded."""
     need_root()
     nobody = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups", "prlimit", "--nproc=1"]
     must_work([*nobody, "true"], "setpriv or prlimit does not work here")

@@ -227,7 +227,7 @@ def test_converter_is_killed(tools: Tools, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_follower_that_is_behind(tools: Tools, tmp_path: Path) -> None:
-    """The program has ended, its follower still punches holes: nobody else has the log open."""
+    """The program has ended, its follower still punches holes: no other process has the log open."""
     done = record(tools, tmp_path / "t", tools.target("threads_exchange"), tmp_path / "counts",
                   "20000000", "4")
     assert done.returncode == 0, done.stderr

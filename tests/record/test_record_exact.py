@@ -15,7 +15,7 @@ ALLOCATORS = ["", "_jemalloc", "_tcmalloc", "_mimalloc"]
 
 
 def assert_same_lines(printed: list[str], dumped: list[str]) -> None:
-    """Fails with the first line that differs: a diff of a million lines helps nobody."""
+    """Fails with the first line that differs: a diff of a million lines is useless."""
     for number, (want, got) in enumerate(zip_longest(printed, dumped), 1):
         assert want == got, f"line {number} of {len(printed)}: made {want!r}, dumped {got!r}"
 

@@ -78,7 +78,7 @@ def test_two_hooks(tools: Tools, tmp_path: Path, recorder_first: bool) -> None:
 @pytest.mark.parametrize("allocator", ALLOCATORS)
 def test_allocator_preloaded_behind_the_recorder(tools: Tools, tmp_path: Path, allocator: str,
                                                  name: str) -> None:
-    """The allocator serves the program, and what it is asked for is recorded."""
+    """The allocator serves the program, and the calls are recorded."""
     compared = compare(tools, tmp_path, with_counts(tools, name),
                        env=preloads(tools, library(allocator)))
     compared.assert_whole()
@@ -147,8 +147,8 @@ def test_program_with_a_malloc_of_its_own(tools: Tools, tmp_path: Path) -> None:
 
 
 def test_program_with_functions_of_libcs_names(tools: Tools, tmp_path: Path) -> None:
-    """A program's own open, getenv, close, madvise... are not libc's: nobody but the program calls
-    them. It prints the names of those that somebody else called."""
+    """A program's own open, getenv, close, madvise... are not libc's:
+    only the program calls them. It prints the names of those that other code called."""
     compared = compare(tools, tmp_path, with_counts(tools, "own_names"))
     assert compared.recording.outcome.stdout == b"end\n"
     compared.assert_whole(processes=2)

@@ -53,7 +53,7 @@ def test_file_size_limit(tools: Tools, tmp_path: Path, limit: int) -> None:
 
 
 def test_operator_new_without_memory_or_cxx(tools: Tools, tmp_path: Path) -> None:
-    """There is nobody who could throw: one line, and the end that an uncaught exception would be. Nothing is lost."""
+    """Nothing can throw: one line, and the same end as by an uncaught exception. Nothing is lost."""
     command: list[Argument] = [tools.target("limit_kinds"), tmp_path / "counts", "new_without_cxx"]
     assert run(command).returncode == 3  # without the recorder there is no operator new at all
     recording = tools.preload(command, tmp_path / "logs", cwd=tmp_path)

@@ -249,7 +249,7 @@ def test_own_tools_do_not_record_themselves(tools: Tools, tmp_path: Path) -> Non
 
 
 def test_nothing_changes_where_nothing_can_be_recorded(tools: Tools, tmp_path: Path) -> None:
-    """No folder to write into: the program and its children run as ever, and nobody hears of it."""
+    """No folder to write into: the program and its children run as ever, without a message."""
     script = ["bash", "-c", "x=$(echo hi); echo $x; exit 3"]
     done = run(script, env={"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(tmp_path / "none")})
     assert (done.returncode, done.stdout, done.stderr) == (3, b"hi\n", b"")

@@ -318,7 +318,7 @@ int main(int argc, char **argv) {
                                             ("gcc", ["-fsanitize=undefined"]), ("clang", ["-fsanitize=thread"])])
 def test_sanitized_program_that_a_recorded_one_starts(tools: Tools, tmp_path: Path, compiler: str,
                                                       flags: list[str]) -> None:
-    """It starts, and finds what it is to find; what the user asks of the sanitizer is kept."""
+    """It starts, and the sanitizer finds the fault; the user's options of the sanitizer are kept."""
     program = compile_c(tmp_path, SANITIZED, *flags, compiler=compiler)
     options = {"ASAN_OPTIONS": "exitcode=9"}
     if run([program], env=options).returncode != 3:

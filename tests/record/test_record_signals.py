@@ -32,8 +32,7 @@ def test_handler_in_ordinary_code(tools: Tools, tmp_path: Path, mode: str, statu
 
 
 def test_fork_in_a_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
-    """Sixty children of handlers that interrupted a call; half of them return into that call. What
-    it does there is recorded by nobody."""
+    """Sixty children of handlers that interrupted a call; half of them return into that call. What it does there is not recorded."""
     compared = compare_mode(tools, tmp_path, "signal_inside", "fork", status=41, same_counts=False,
                             unseen_max=1)
     assert len(compared.recording.logs) == 61
@@ -47,13 +46,13 @@ def test_fork_in_a_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("mode", quick(["jump_first"], ["jump", "jump_first"]))
 def test_jump_out_of_a_handler_within_malloc(tools: Tools, tmp_path: Path, mode: str) -> None:
-    """The calls that were left are nobody's; those that come afterwards are recorded again."""
+    """The calls that were left are not recorded; later ones are."""
     compared = compare_mode(tools, tmp_path, "signal_inside", mode, status=42, same_counts=False)
     assert compared.recorded[SIZE_AFTER] == compared.counted[SIZE_AFTER] == 1000
 
 
 def test_jump_out_of_every_part_of_a_call(tools: Tools, tmp_path: Path) -> None:
-    """Whatever a call was about when it was left, the records behind it are whole, and none is lost."""
+    """Wherever in a call the jump came, the records after it are whole, and none is lost."""
     if platform.machine() != "x86_64":
         pytest.skip("only x86-64 traps by itself behind each instruction")
     compared = compare(tools, tmp_path, lambda counts: [tools.target("jump_anywhere"), counts], same_counts=False)

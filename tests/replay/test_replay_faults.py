@@ -1,5 +1,4 @@
-"""replay where things go wrong: signals, crashes, hangs, too little of everything. It ends, leaves
-nobody behind, says in a line what happened, and keeps and prints what was finished."""
+"""replay where things go wrong: signals, crashes, hangs, too little of everything. It ends, leaves no process behind, says in a line what happened, and keeps and prints what was finished."""
 
 from __future__ import annotations
 
@@ -104,7 +103,7 @@ def running(tools: Tools, tmp_path: Path, trace: Path) -> Iterator[Running]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
 def test_stopped(running: Running, number: signal.Signals, group: bool) -> None:
-    """One line says so; what was finished is kept, compared and printed; nobody is left."""
+    """One line says so; finished rounds are kept, compared and printed; no process is left."""
     children = running.child()
     if group:
         os.killpg(running.process.pid, number)
@@ -353,7 +352,7 @@ def test_one_that_hangs(tools: Tools, trace: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_trace_is_cut_while_it_streams(tools: Tools, tmp_path: Path) -> None:
-    """The decoder beside the child fails: nobody waits for the rest for ever."""
+    """The decoder beside the child fails: nothing waits for the rest for ever."""
     trace = replay_traces.made(tools, tmp_path, events=1_000_000)
     with Running(tools, tmp_path, trace, "--alloc", "glibc", "--decoded-memory", "1",
                  lines=2) as replay:
@@ -646,7 +645,7 @@ def test_wrapped_children_do_not_outlive_the_launcher(tools: Tools, trace: Path,
 
 def test_a_child_that_a_wrapper_starts_too_late_ends(tools: Tools, trace: Path,
                                                      tmp_path: Path) -> None:
-    """After the launcher's end there is nobody whose end it could follow."""
+    """After the launcher's end no process is left to wait for."""
     wrapper, ended = tmp_path / "wrapper", tmp_path / "ended"
     wrapper.write_text(f'#!/bin/sh\n(sleep 0.3; "$@"; echo $? >{ended}.new; mv {ended}.new {ended}) &\n'
                        f": >{tmp_path}/started\nwait\n")
@@ -658,7 +657,7 @@ def test_a_child_that_a_wrapper_starts_too_late_ends(tools: Tools, trace: Path,
 
 
 def test_heartbeat_on_a_terminal(tools: Tools, trace: Path) -> None:
-    """Whoever waits sees which child has run for how long."""
+    """The line of progress shows which child has run for how long."""
     done = run(["script", "-qec", f"{tools.replay_program} --alloc {faulty(tools)} --rounds 1 "
                 f"--pass memory --timeout 3s {trace}", "/dev/null"],
                env={"FAULTY_MALLOC": "hang"})

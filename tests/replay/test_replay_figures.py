@@ -364,7 +364,7 @@ def test_what_is_forbidden_is_not_reported(tools: Tools, replayed: Replayed, tmp
 
 
 def test_as_nobody(tools_for_all: Tools, replayed: Replayed, tmp_path: Path) -> None:
-    """Who may not count what the kernel does gets no number for it."""
+    """Where counting of the kernel's work is forbidden there is no number for it."""
     need_root()
     paranoid = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
     trace = replayed.program.trace.read_bytes()

@@ -1,4 +1,4 @@
-"""Libraries by path that do not serve every call: one line says which function is missing, or who else serves."""
+"""Libraries by path that do not serve every call: one line says which function is missing, or which library serves it."""
 
 from __future__ import annotations
 

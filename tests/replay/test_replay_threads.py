@@ -124,7 +124,7 @@ def test_one_cpu(tools: Tools, exchange: Path, tmp_path: Path) -> None:
 
 
 def test_waiting_is_counted_apart(tools: Tools, tmp_path: Path) -> None:
-    """Threads in lockstep wait; what one thread replays waits for nobody."""
+    """Threads in lockstep wait; a replay on one thread never waits."""
     trace = make_trace(tools, tmp_path / "t.bin", 20_000, 3, 8, 1, 1_000)
     many = whole_runs(tools, trace, "glibc", tmp_path / "many.jsonl")
     one = whole_runs(tools, trace, "glibc", tmp_path / "one.jsonl", "--threads", "1")

@@ -16,7 +16,7 @@ FILLED_WITHIN_S = 250
 
 
 def shared_folder(factory: pytest.TempPathFactory, name: str, fill: Callable[[Path], object]) -> Path:
-    """The first who asks for it fills it, and the others wait."""
+    """The first process that asks for it fills it, and the others wait."""
     base = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         base = base.parent  # each worker has a folder of its own in it

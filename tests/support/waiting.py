@@ -34,8 +34,7 @@ def wait_until(holds: Callable[[], Found], what: str = "what was waited for", *,
 
 
 def alive(pid: int) -> bool:
-    """Whether it has not ended. One whose parent has not asked for its status has: who adopts orphans may be slow to
-    ask, or never do so."""
+    """Whether it has not ended. A zombie has ended: the process that adopts orphans may be slow to wait for them, or never do so."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -52,7 +51,7 @@ def read_line(stream: IO[bytes], within_s: float = WITHIN_S) -> bytes:
 
 
 def read_byte(stream: IO[bytes], within_s: float = WITHIN_S) -> bytes:
-    """The next byte of a pipe; none where nobody writes any more. Nothing is read ahead."""
+    """The next byte of a pipe; none where no writer is left. Nothing is read ahead."""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         assert selector.select(within_s), f"nothing was written for {within_s} s"
