@@ -63,7 +63,8 @@ static int find_choice(const struct ht_choices *choices, const char *name) {
 // Its place is found before anything runs: a typing error must not cost an hour of replays.
 static int check_baseline(const struct ht_plan *plan) {
     if (!plan->baseline || find_choice(&plan->choices, plan->baseline) >= 0) return HT_EXIT_DONE;
-    ht_print(stderr, "heaptape replay: --baseline: %s is not among the allocators to replay\n", plan->baseline);
+    ht_print(stderr, "heaptape replay: --baseline: %s is not among the allocators to replay\n",
+             plan->baseline);
     return HT_EXIT_USAGE;
 }
 
@@ -179,8 +180,8 @@ static void say_stopped(const struct ht_experiment *x) {
         return;
     }
     if (x->plan->rounds) snprintf(of, sizeof of, " of %u", x->plan->rounds);
-    ht_print(stderr, "heaptape replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of, seed,
-             results ? "; completed runs are in " : "", results ? results : "");
+    ht_print(stderr, "heaptape replay: stopped in round %u%s, seed %llu%s%s\n", x->measurements.rounds, of,
+             seed, results ? "; completed runs are in " : "", results ? results : "");
 }
 
 static int finish(struct ht_experiment *x, const struct loaded_trace *trace, int early, size_t refused,
@@ -266,7 +267,8 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     size_t refused = describe_all(x, plan, null_choice);
     if (ht_child_interrupted()) return HT_EXIT_FAILED;
     if (refused && plan->baseline && find_choice(&plan->choices, plan->baseline) < 0) {
-        ht_print(stderr, "heaptape replay: the baseline %s failed: nothing can be compared\n", plan->baseline);
+        ht_print(stderr, "heaptape replay: the baseline %s failed: nothing can be compared\n",
+                 plan->baseline);
         return HT_EXIT_FAILED;
     }
     if (refused && (plan->choices.count == 0 || !null_choice->path[0])) return HT_EXIT_FAILED;

@@ -100,8 +100,8 @@ static void print_problem(struct ht_experiment *x, const struct ht_run_result *l
     ht_print(stderr, "heaptape replay: %s, round %u, %s pass: %s\n", line->choice->name, line->round + 1,
              line->memory_pass ? "memory" : "time", line->problem);
     if (!given_up || x->plan->rounds == line->round + 1) return;
-    ht_print(stderr, "heaptape replay: %s failed in %d rounds in a row: no more runs of it\n", line->choice->name,
-             HT_FAILING_ROUNDS_MAX);
+    ht_print(stderr, "heaptape replay: %s failed in %d rounds in a row: no more runs of it\n",
+             line->choice->name, HT_FAILING_ROUNDS_MAX);
 }
 
 // Keeps a result, and says in one line what went wrong with it.

@@ -32,9 +32,11 @@ static void print_report(const struct ht_experiment *x, const char *name,
     char calls[32], blocks[32];
     size_t printed = report->texts_count;
     if (printed > PRINTED_MAX && !x->plan->verbose) printed = PRINTED_MAX;
-    for (size_t i = 0; i < printed; i++) ht_print(stderr, "heaptape replay: %s: verify: %s\n", name, report->texts[i]);
+    for (size_t i = 0; i < printed; i++)
+        ht_print(stderr, "heaptape replay: %s: verify: %s\n", name, report->texts[i]);
     if (report->violations > printed) {
-        ht_print(stderr, "heaptape replay: %s: verify: %s violations\n", name, ht_grouped(calls, report->violations));
+        ht_print(stderr, "heaptape replay: %s: verify: %s violations\n", name,
+                 ht_grouped(calls, report->violations));
     }
     if (problem) ht_print(stderr, "heaptape replay: %s: verify: %s\n", name, problem);
     if (report->violations || problem || x->plan->quiet) return;

@@ -23,6 +23,7 @@ void ht_warn(struct ht_warnings *warnings, enum ht_warning_kind kind, const char
 
 void ht_warnings_print(FILE *out, const struct ht_warnings *warnings, size_t first) {
     for (size_t i = first; i < warnings->count; i++) {
-        ht_print(out, "heaptape replay: warning: %s; %s\n", warnings->list[i].message, warnings->list[i].remedy);
+        ht_print(out, "heaptape replay: warning: %s; %s\n", warnings->list[i].message,
+                 warnings->list[i].remedy);
     }
 }
