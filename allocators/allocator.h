@@ -20,24 +20,22 @@ struct ht_server {
     uint64_t (*usable_size)(void *block);  // NULL: it has none
 };
 
-enum ht_knob_type { HT_KNOB_BOOLEAN, HT_KNOB_INTEGER, HT_KNOB_WORD };
+struct ht_knob_range {
+    int64_t lowest, highest;
+};
 
-// A setting, as --alloc KIND:name=value changes it.
+// A setting, as --alloc KIND:name=value changes it: one of words, a number of a range, or else a boolean.
 struct ht_knob {
-    const char *name;  // the allocator's own word for it, in lower case
-    enum ht_knob_type type;
-    int64_t lowest, highest;  // of integers
-    const char *words;        // of words, with | between
-    const char *standard;     // its value when nobody sets it, as the allocator's documentation says it
-    // The environment variable that sets it; NULL: one of those that go into the kind's knobs_variable.
-    const char *variable;
-    const char *spelled;  // in its variable or in that list; NULL: as name
-    const char *ending;   // behind its value there, such as K for values that count KiB; NULL: nothing
-    const char *also;     // variables that older versions or manuals name for it, with | between; NULL: none
-    const char *since, *last;  // versions that have it; NULL: any
-    bool rounded;              // the allocator may make another value of it
-    // Where a search for good values goes; both 0: all of the range.
-    int64_t search_lowest, search_highest;
+    const char *name;   // the allocator's own word for it, in lower case
+    const char *words;  // with | between
+    struct ht_knob_range range;
+    const char *standard;  // its value when nobody sets it, as the allocator's documentation says it
+    const char *spelled;   // in the kind's knobs_variable; NULL: as name
+    const char *ending;    // behind its value, such as K for values that count KiB; NULL: nothing
+    const char *also;      // variables that older versions or manuals name for it, with | between; NULL: none
+    const char *since, *last;     // versions that have it; NULL: any
+    bool rounded;                 // the allocator may make another value of it
+    struct ht_knob_range search;  // where a search for good values goes; both 0: all of the range
     // Not for a search: it changes what the program may rely on, or costs and gains nothing.
     bool unsearched;
     const char *help;  // what it does, in half a sentence
@@ -123,8 +121,11 @@ struct ht_allocator {
     const char *purge_call;  // gives memory back to the kernel; NULL: there is none
     void (*purge)(const struct ht_server *server);
 
-    const struct ht_knob *knobs;        // one without a name ends them
-    const char *knobs_variable;         // environment variable of those that have none of their own
+    const struct ht_knob *knobs;  // one without a name ends them
+    // How the environment variables begin that the knobs have each, with their names in capitals; NULL: all
+    // are in knobs_variable.
+    const char *knobs_prefix;
+    const char *knobs_variable;
     const char *knobs_format;           // of one of them, such as "%s:%s"
     const char *const *knobs_booleans;  // two words for no and yes in it; NULL: 0 and 1
     char knobs_separator;

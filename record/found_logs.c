@@ -16,7 +16,8 @@
 #include "shell_log.h"
 #include "talk.h"
 
-void found_log_trim(const struct ht_raw_log *log) {
+// Cuts the sparse log of an ended process behind its last chunk.
+static void trim(const struct ht_raw_log *log) {
     struct ht_raw_header now;
     // The header is read again: the process may have written on until it went.
     if (ht_raw_in_use(log) || pread(log->fd, &now, sizeof now, 0) != sizeof now ||
@@ -105,7 +106,7 @@ static bool add_log(struct found_logs *found, const char *path, const char *id, 
         fits = larger != NULL;
         if (larger) found->log = larger;
         struct found_log entry = {.path = strdup(path)};
-        found_log_trim(&log);
+        trim(&log);
         if ((pid_t)log.header.pid == ending->pid) {
             found->of_program = true;
             found->to_the_end |= goes_to_the_end(&log, ending);

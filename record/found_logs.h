@@ -38,7 +38,4 @@ struct recording_cost found_logs_cost(const struct found_logs *found, const stru
 
 void found_logs_free(struct found_logs *found);
 
-// Cuts the sparse log of an ended process behind its last chunk.
-void found_log_trim(const struct ht_raw_log *log);
-
 #endif

@@ -8,13 +8,10 @@
 
 void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob,
                      char setting[HT_SETTING_BYTES]) {
-    char one[HT_SETTING_BYTES / 2];
-    if (knob->variable) {
-        snprintf(setting, HT_SETTING_BYTES, "%s=VALUE", knob->variable);
-        return;
-    }
-    snprintf(one, sizeof one, kind->knobs_format, knob->spelled ? knob->spelled : knob->name, "VALUE");
-    snprintf(setting, HT_SETTING_BYTES, "%s=%s", kind->knobs_variable, one);
+    char one[HT_SETTING_BYTES / 2] = "VALUE", name[HT_KNOB_NAME_BYTES];
+    if (!kind->knobs_prefix)
+        snprintf(one, sizeof one, kind->knobs_format, knob->spelled ? knob->spelled : knob->name, "VALUE");
+    snprintf(setting, HT_SETTING_BYTES, "%s=%s", ht_knob_variable(kind, knob, name), one);
 }
 
 const char *ht_listed_value(const struct ht_listed *listed, size_t knob) {
@@ -38,9 +35,10 @@ static void print_knob(const struct ht_listed *listed, size_t number) {
     printf("    %s: %s", knob->name, knob->help);
     print_between(knob->since, knob->last);
     printf("\n      ");
-    if (knob->type == HT_KNOB_BOOLEAN) printf("0 or 1");
-    else if (knob->type == HT_KNOB_WORD) printf("one of %s", knob->words);
-    else printf("%" PRId64 " to %" PRId64, knob->lowest, knob->highest);
+    if (knob->words) printf("one of %s", knob->words);
+    else if (ht_knob_is_integer(knob))
+        printf("%" PRId64 " to %" PRId64, knob->range.lowest, knob->range.highest);
+    else printf("0 or 1");
     printf("; default: %s; set by %s", knob->standard, setting);
     if (value) printf("; in force: %s", value);
     if (knob->also) printf("; also called %s", knob->also);

@@ -19,31 +19,32 @@ static json_t *words_json(const char *words) {
 
 // Whether and where to search: null, or for integers the least and the greatest value, else true.
 static json_t *search_json(const struct ht_listed *listed, const struct ht_knob *knob) {
-    bool bounded = knob->search_lowest || knob->search_highest;
+    const struct ht_knob_range *range =
+        knob->search.lowest || knob->search.highest ? &knob->search : &knob->range;
     bool here = !listed->choice || ht_version_within(listed->choice->version, knob->since, knob->last);
     if (knob->unsearched || !here) return json_null();
-    if (knob->type != HT_KNOB_INTEGER) return json_true();
-    return json_pack("[I, I]", (json_int_t)(bounded ? knob->search_lowest : knob->lowest),
-                     (json_int_t)(bounded ? knob->search_highest : knob->highest));
+    if (!ht_knob_is_integer(knob)) return json_true();
+    return json_pack("[I, I]", (json_int_t)range->lowest, (json_int_t)range->highest);
 }
 
 static json_t *knob_json(const struct ht_listed *listed, size_t number) {
-    static const char *const types[] = {"boolean", "integer", "word"};
     const struct ht_allocator *kind = listed->kind;
     const struct ht_knob *knob = &kind->knobs[number];
-    bool whole = knob->type == HT_KNOB_INTEGER;
-    char setting[HT_SETTING_BYTES];
+    bool whole = ht_knob_is_integer(knob);
+    char setting[HT_SETTING_BYTES], name[HT_KNOB_NAME_BYTES];
     ht_knob_setting(kind, knob, setting);
-    json_t *made = json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "name", text(knob->name), "type",
-                             types[knob->type], "lowest", whole ? json_integer(knob->lowest) : json_null(),
-                             "highest", whole ? json_integer(knob->highest) : json_null(), "words",
-                             knob->type == HT_KNOB_WORD ? words_json(knob->words) : json_null(), "default",
-                             text(knob->standard));
-    json_object_set_new(made, "variable", text(knob->variable ? knob->variable : kind->knobs_variable));
+    json_t *made =
+        json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "name", text(knob->name), "type",
+                  whole         ? "integer"
+                  : knob->words ? "word"
+                                : "boolean",
+                  "lowest", whole ? json_integer(knob->range.lowest) : json_null(), "highest",
+                  whole ? json_integer(knob->range.highest) : json_null(), "words",
+                  knob->words ? words_json(knob->words) : json_null(), "default", text(knob->standard));
+    json_object_set_new(made, "variable", text(ht_knob_variable(kind, knob, name)));
     json_object_set_new(made, "setting", text(setting));
-    char full_name[HT_KNOB_NAME_BYTES];
     json_t *also = words_json(knob->also);
-    json_array_append_new(also, text(ht_knob_full_name(kind, knob, full_name)));
+    json_array_append_new(also, text(ht_knob_full_name(kind, knob, name)));
     json_object_set_new(made, "also", also);
     json_object_set_new(made, "since", text(knob->since));
     json_object_set_new(made, "last", text(knob->last));

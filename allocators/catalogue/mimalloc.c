@@ -60,6 +60,7 @@ const struct ht_allocator ht_allocator_mimalloc = {
     .purge_call = "mi_collect(true)",
     .purge = purge,
     .knobs = ht_mimalloc_knobs,
+    .knobs_prefix = "MIMALLOC_",
     .read_knob = ht_mimalloc_read_knob,
     .clock = "clock_gettime",
     .faults = faults,

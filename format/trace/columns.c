@@ -252,8 +252,8 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
         }                                                                                                    \
     } while (0)
 
-const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
-                          const uint8_t *stored, uint64_t *values) {
+static const char *unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
+                              const uint8_t *stored, uint64_t *values) {
     const char *wrong;
     if (entry->transform == HT_TRANSFORM_NIBBLES) return "expected a column of whole values, found nibbles";
     const uint8_t *planes = planes_of(unpacker, entry, stored, &wrong);
@@ -277,7 +277,7 @@ const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_e
     if (entry->width > 4) {
         uint64_t *wide = malloc(((size_t)entry->values + 1) * sizeof *wide);
         if (!wide) return "out of memory";
-        wrong = ht_unpack_u64(unpacker, entry, stored, wide);
+        wrong = unpack_u64(unpacker, entry, stored, wide);
         for (size_t i = 0; !wrong && i < entry->values; i++) {
             if (wide[i] > UINT32_MAX) wrong = ht_found("expected values below 2^32 in a column", wide[i]);
             values[i] = (uint32_t)wide[i];
@@ -376,7 +376,7 @@ const char *ht_column_u64(struct ht_unpacker *unpacker, const struct ht_columns 
     const uint8_t *stored;
     bool found;
     const char *wrong = expect_column(columns, id, count, &entry, &stored, &found);
-    return wrong || !found ? wrong : ht_unpack_u64(unpacker, &entry, stored, values);
+    return wrong || !found ? wrong : unpack_u64(unpacker, &entry, stored, values);
 }
 
 const char *ht_column_u32(struct ht_unpacker *unpacker, const struct ht_columns *columns, uint8_t id,

@@ -42,10 +42,8 @@ int ht_pack_nibbles(struct ht_packer *packer, struct ht_payload *payload, uint8_
 struct ht_unpacker *ht_unpacker_new(void);
 void ht_unpacker_free(struct ht_unpacker *unpacker);
 
-// Decode one column of `stored` bytes described by entry into entry->values integers. The u32 form fails on
-// values of 2^32 and more. Return NULL, or what is wrong with the column.
-const char *ht_unpack_u64(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
-                          const uint8_t *stored, uint64_t *values);
+// Decode one column of `stored` bytes described by entry into entry->values integers, here below 2^32. Return
+// NULL, or what is wrong with the column.
 const char *ht_unpack_u32(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,
                           const uint8_t *stored, uint32_t *values);
 const char *ht_unpack_bytes(struct ht_unpacker *unpacker, const struct ht_column_entry *entry,

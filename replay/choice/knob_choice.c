@@ -9,10 +9,20 @@
 
 enum { KNOWN_BYTES = 800 };
 
+bool ht_knob_is_integer(const struct ht_knob *knob) { return knob->range.lowest < knob->range.highest; }
+
+const char *ht_knob_variable(const struct ht_allocator *kind, const struct ht_knob *knob,
+                             char text[HT_KNOB_NAME_BYTES]) {
+    if (!kind->knobs_prefix) return kind->knobs_variable;
+    snprintf(text, HT_KNOB_NAME_BYTES, "%s%s", kind->knobs_prefix, knob->name);
+    for (char *at = text; *at; at++) *at = (char)toupper((unsigned char)*at);
+    return text;
+}
+
 const char *ht_knob_full_name(const struct ht_allocator *kind, const struct ht_knob *knob,
                               char text[HT_KNOB_NAME_BYTES]) {
     const char *spelled = knob->spelled ? knob->spelled : knob->name;
-    if (knob->variable) return knob->variable;
+    if (kind->knobs_prefix) return ht_knob_variable(kind, knob, text);
     snprintf(text, HT_KNOB_NAME_BYTES, "%.*s%s", (int)strcspn(kind->knobs_format, "%"), kind->knobs_format,
              spelled);
     return text;
@@ -114,35 +124,27 @@ static bool parse_integer(const char *text, int64_t *value) {
 // Value as the allocator spells it.
 static bool spell(const struct ht_allocator *kind, const struct ht_knob *knob, const char *text,
                   char value[HT_KNOB_BYTES], char problem[HT_KNOB_PROBLEM_BYTES]) {
+    static const char *const digits[] = {"0", "1"};
+    const char *const *booleans = kind->knobs_booleans;
     bool yes;
     int64_t number;
-    switch (knob->type) {
-    case HT_KNOB_BOOLEAN:
-        if (parse_boolean(text, &yes)) {
-            bool words = kind->knobs_booleans && !knob->variable;
-            snprintf(value, HT_KNOB_BYTES, "%s", words ? kind->knobs_booleans[yes] : yes ? "1" : "0");
-            return true;
-        }
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: expected 0 or 1", knob->name, text);
-        return false;
-    case HT_KNOB_INTEGER:
-        if (parse_integer(text, &number) && number >= knob->lowest && number <= knob->highest) {
-            snprintf(value, HT_KNOB_BYTES, "%" PRId64, number);
-            return true;
-        }
-        snprintf(problem, HT_KNOB_PROBLEM_BYTES,
-                 "%s=%.60s: expected a whole number from %" PRId64 " to %" PRId64, knob->name, text,
-                 knob->lowest, knob->highest);
-        return false;
-    default:
-        if (is_word_of(knob->words, text)) {
-            snprintf(value, HT_KNOB_BYTES, "%s", text);
-            return true;
-        }
+    const struct ht_knob_range *range = &knob->range;
+    if (knob->words) {
+        if (is_word_of(knob->words, text)) return snprintf(value, HT_KNOB_BYTES, "%s", text) > 0;
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: expected one of %s", knob->name, text,
                  knob->words);
-        return false;
+    } else if (ht_knob_is_integer(knob)) {
+        if (parse_integer(text, &number) && number >= range->lowest && number <= range->highest)
+            return snprintf(value, HT_KNOB_BYTES, "%" PRId64, number) > 0;
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES,
+                 "%s=%.60s: expected a whole number from %" PRId64 " to %" PRId64, knob->name, text,
+                 range->lowest, range->highest);
+    } else {
+        if (parse_boolean(text, &yes))
+            return snprintf(value, HT_KNOB_BYTES, "%s", (booleans ? booleans : digits)[yes]) > 0;
+        snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: expected 0 or 1", knob->name, text);
     }
+    return false;
 }
 
 // The variable of this name, begun with what comes before our own values.
@@ -171,10 +173,11 @@ static bool set(struct ht_knob_choices *choices, const struct ht_knob *knob, con
     const char *spelled = knob->spelled ? knob->spelled : knob->name,
                *ending = knob->ending ? knob->ending : "";
     bool begun = false;
-    char *variable = variable_of(choices, knob->variable ? knob->variable : kind->knobs_variable, &begun);
+    char name[HT_KNOB_NAME_BYTES];
+    char *variable = variable_of(choices, ht_knob_variable(kind, knob, name), &begun);
     size_t used = strlen(variable), room = HT_KNOB_VARIABLE_BYTES - used;
     int took;
-    if (knob->variable) {
+    if (kind->knobs_prefix) {
         took = snprintf(variable + used, room, "%s%s", value, ending);
     } else {
         char separator[2] = {begun ? kind->knobs_separator : 0, 0}, one[256];
@@ -232,11 +235,9 @@ bool ht_knob_choices_add(struct ht_knob_choices *choices, const char *text,
 static bool same(const struct ht_knob *knob, const char *asked, const char *reported) {
     bool a, b;
     int64_t m, n;
-    if (knob->type == HT_KNOB_BOOLEAN)
-        return parse_boolean(asked, &a) && parse_boolean(reported, &b) && a == b;
-    if (knob->type == HT_KNOB_INTEGER)
-        return parse_integer(asked, &m) && parse_integer(reported, &n) && m == n;
-    return !strcmp(asked, reported);
+    if (knob->words) return !strcmp(asked, reported);
+    if (ht_knob_is_integer(knob)) return parse_integer(asked, &m) && parse_integer(reported, &n) && m == n;
+    return parse_boolean(asked, &a) && parse_boolean(reported, &b) && a == b;
 }
 
 bool ht_knob_choices_heeded(const struct ht_knob_choices *choices, const char *version,

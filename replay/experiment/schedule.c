@@ -15,7 +15,8 @@ struct rounds {
     uint64_t begun_ns, round_ns;  // of the whole, of the last round
 };
 
-uint32_t ht_schedule_next_interim(uint32_t rounds) {
+// After how many rounds the next interim analysis is, when one was made after `rounds`: half as many again.
+static uint32_t next_interim_after(uint32_t rounds) {
     return rounds < HT_ROUNDS_INTERIM ? HT_ROUNDS_INTERIM : rounds + rounds / 2;
 }
 
@@ -101,7 +102,7 @@ enum ht_schedule_end ht_schedule_run(const struct ht_schedule *schedule, struct 
         if (!schedule->rounds && *done == next_interim) {
             analyse_interim(&rounds, *done);
             if (!rounds.time_open && !rounds.memory_open) return HT_END_RESOLVED;
-            next_interim = ht_schedule_next_interim(*done);
+            next_interim = next_interim_after(*done);
         }
         if (budget_spent(&rounds, *done)) return HT_END_BUDGET;
     }

@@ -50,7 +50,4 @@ enum ht_schedule_end {
 enum ht_schedule_end ht_schedule_run(const struct ht_schedule *schedule, struct ht_random *random,
                                      const struct ht_executor *executor, uint32_t *rounds_done);
 
-// After how many rounds the next interim analysis is, when one was made after `rounds`: half as many again.
-uint32_t ht_schedule_next_interim(uint32_t rounds);
-
 #endif

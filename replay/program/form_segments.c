@@ -10,7 +10,8 @@ void ht_form_seal(struct ht_stream_state *stream) {
     stream->used = 0;
 }
 
-int ht_form_link(struct ht_form_state *form, uint32_t number) {
+// Links what the stream has written so far, if anything.
+static int link_segment(struct ht_form_state *form, uint32_t number) {
     struct ht_stream_state *stream = &form->streams[number];
     if (!stream->used) return 0;
     ht_form_seal(stream);
@@ -23,7 +24,7 @@ int ht_form_make_room(struct ht_form_state *form, uint32_t number) {
     struct ht_stream_state *stream = &form->streams[number];
     uint32_t most = form->segment_words_max;
     if (stream->used + HT_EVENT_WORDS_MAX + HT_END_WORDS <= stream->room) return 0;
-    if (stream->room == most && ht_form_link(form, number)) return -1;
+    if (stream->room == most && link_segment(form, number)) return -1;
     if (stream->room == most) return 0;
     uint32_t room = stream->room ? stream->room * 4 : HT_SEGMENT_WORDS_MIN;
     if (room > most) room = most;
@@ -57,7 +58,7 @@ int ht_form_end_stream(struct ht_form_state *form, uint32_t number) {
     stream->start_ns = state->start_ns;
     stream->operations = state->operations;
     form->built->form->operations += state->operations;
-    if (ht_form_link(form, number)) return -1;
+    if (link_segment(form, number)) return -1;
     free(state->segment);
     state->segment = NULL;
     state->room = 0;

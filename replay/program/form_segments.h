@@ -41,9 +41,6 @@ int ht_form_make_room(struct ht_form_state *form, uint32_t stream);
 // Ends what has been written of the stream: it is a segment now, and nothing is begun.
 void ht_form_seal(struct ht_stream_state *stream);
 
-// Links what the stream has written so far, if anything.
-int ht_form_link(struct ht_form_state *form, uint32_t stream);
-
 // So many more of the stream's events have been written; with the last, the stream ends.
 int ht_form_events_written(struct ht_form_state *form, uint32_t stream, uint64_t events);
 int ht_form_end_stream(struct ht_form_state *form, uint32_t stream);

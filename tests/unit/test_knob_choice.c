@@ -5,18 +5,12 @@
 #include "knob_choice.h"
 #include "unit_support.h"
 
-static const struct ht_knob table[] = {
-    {.name = "count", .type = HT_KNOB_INTEGER, .lowest = -1, .highest = 100},
-    {.name = "yes", .type = HT_KNOB_BOOLEAN, .spelled = "yes_or_no"},
-    {.name = "word", .type = HT_KNOB_WORD, .words = "one|two|three"},
-    {.name = "size",
-     .type = HT_KNOB_INTEGER,
-     .highest = 100,
-     .variable = "KIND_SIZE",
-     .ending = "K",
-     .rounded = true},
-    {.name = "new", .type = HT_KNOB_INTEGER, .highest = 9, .since = "2.1"},
-    {0}};
+static const struct ht_knob table[] = {{.name = "count", .range = {-1, 100}},
+                                       {.name = "yes", .spelled = "yes_or_no"},
+                                       {.name = "word", .words = "one|two|three"},
+                                       {.name = "size", .range = {0, 100}, .ending = "K", .rounded = true},
+                                       {.name = "new", .range = {0, 9}, .since = "2.1"},
+                                       {0}};
 static const char *const booleans[] = {"false", "true"};
 static const struct ht_allocator kind = {.name = "kind",
                                          .knobs = table,
@@ -25,6 +19,7 @@ static const struct ht_allocator kind = {.name = "kind",
                                          .knobs_booleans = booleans,
                                          .knobs_separator = ',',
                                          .knobs_always = "strict:true"};
+static const struct ht_allocator prefixed = {.name = "prefixed", .knobs = table, .knobs_prefix = "KIND_"};
 enum { COUNT, YES, WORD, SIZE, NEW };
 
 static char problem[HT_KNOB_PROBLEM_BYTES];
@@ -64,9 +59,15 @@ static void spelled(void **state) {
     assert_true(ht_knob_choices_add(&choices, "size=64", problem));
     assert_true(ht_knob_choices_add(&choices, "yes=off", problem));
     assert_true(ht_knob_choices_add(&choices, "word=three", problem));
+    assert_int_equal(choices.variables_count, 1);
+    assert_string_equal(choices.variables[0],
+                        "KIND_CONF=strict:true,count:-1,size:64K,yes_or_no:false,word:three");
+    choices = (struct ht_knob_choices){.kind = &prefixed};
+    assert_true(ht_knob_choices_add(&choices, "size=64", problem));
+    assert_true(ht_knob_choices_add(&choices, "KIND_YES=off", problem));
     assert_int_equal(choices.variables_count, 2);
-    assert_string_equal(choices.variables[0], "KIND_CONF=strict:true,count:-1,yes_or_no:false,word:three");
-    assert_string_equal(choices.variables[1], "KIND_SIZE=64K");
+    assert_string_equal(choices.variables[0], "KIND_SIZE=64K");
+    assert_string_equal(choices.variables[1], "KIND_YES=0");
 }
 
 static void inherited(void **state) {
@@ -75,9 +76,10 @@ static void inherited(void **state) {
     setenv("KIND_CONF", "count:7", 1);
     setenv("KIND_SIZE", "9K", 1);
     assert_true(ht_knob_choices_add(&choices, "count=8", problem));
-    assert_true(ht_knob_choices_add(&choices, "size=1", problem));
     assert_string_equal(choices.variables[0], "KIND_CONF=count:7,strict:true,count:8");
-    assert_string_equal(choices.variables[1], "KIND_SIZE=1K");
+    choices = (struct ht_knob_choices){.kind = &prefixed};
+    assert_true(ht_knob_choices_add(&choices, "size=1", problem));
+    assert_string_equal(choices.variables[0], "KIND_SIZE=1K");
     unsetenv("KIND_CONF");
     unsetenv("KIND_SIZE");
 }
@@ -114,11 +116,17 @@ static void catalogue(void **state) {
         const struct ht_knob *knobs = ht_allocators[i]->knobs;
         for (size_t k = 0; knobs && knobs[k].name; k++) {
             assert_true(k < HT_KNOBS_MAX);
-            assert_true(knobs[k].variable || ht_allocators[i]->knobs_variable);
+            assert_true(ht_allocators[i]->knobs_prefix || ht_allocators[i]->knobs_variable);
             assert_true(knobs[k].help && knobs[k].standard);
-            if (knobs[k].type == HT_KNOB_INTEGER) assert_true(knobs[k].lowest < knobs[k].highest);
-            assert_int_equal(knobs[k].type == HT_KNOB_WORD, knobs[k].words != NULL);
+            // A number has a default of digits, so that a forgotten range is seen here.
+            const char *standard = knobs[k].standard;
+            bool digit = !standard[1] && (*standard == '0' || *standard == '1');
+            assert_true(knobs[k].words || digit || knobs[k].range.lowest < knobs[k].range.highest);
+            assert_true(knobs[k].range.lowest <= knobs[k].range.highest);
             for (size_t m = 0; m < k; m++) assert_string_not_equal(knobs[m].name, knobs[k].name);
+            if (!knobs[k].search.highest) continue;
+            assert_true(knobs[k].search.lowest >= knobs[k].range.lowest);
+            assert_true(knobs[k].search.highest <= knobs[k].range.highest);
         }
     }
 }
