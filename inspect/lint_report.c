@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "json_number.h"
+#include "json_values.h"
 #include "ops.h"
 #include "print.h"
 #include "talk.h"
+#include "trace_json.h"
 
 // Entries of a map, most blocks first.
 struct counted {
@@ -104,7 +105,7 @@ static json_t *leaks_json(const struct lint *lint) {
 
 json_t *lint_report_json(const struct lint *lint, const char *path) {
     json_t *report = json_object(), *findings = json_array();
-    json_object_set_new(report, "file", json_string(path));
+    json_object_set_new(report, "file", trace_json_string(path));
     json_object_set_new(report, "kind", json_string(lint->raw ? "raw log" : "trace"));
     json_set_number(report, "calls", lint->calls);
     json_set_number(report, "defects", lint_defects(lint));

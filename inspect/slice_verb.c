@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "convert_paths.h"
-#include "json_number.h"
+#include "json_values.h"
 #include "print.h"
 #include "talk.h"
 #include "trace_argument.h"
@@ -82,7 +82,7 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
     const struct trace_range *range = &options->range;
     const char *slash = strrchr(options->trace, '/');
     json_t *cut = json_object();
-    json_object_set_new(cut, "trace", json_string(slash ? slash + 1 : options->trace));
+    json_object_set_new(cut, "trace", trace_json_string(slash ? slash + 1 : options->trace));
     if (range->from_event) json_set_number(cut, "from_event", range->from_event);
     if (range->to_event != UINT64_MAX) json_set_number(cut, "to_event", range->to_event);
     if (range->from_ns) json_set_number(cut, "from_ns", range->from_ns);

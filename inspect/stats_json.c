@@ -1,18 +1,18 @@
 #include <stdlib.h>
 
-#include "json_number.h"
+#include "json_values.h"
 #include "ops.h"
 #include "stats_report.h"
 
 enum { HOT_SIZES = 32 };
 
 static void set_ratio(json_t *object, const char *key, uint64_t part, uint64_t whole) {
-    json_object_set_new(object, key, whole ? json_real((double)part / (double)whole) : json_null());
+    json_set_figure(object, key, whole ? (double)part / (double)whole : NAN);
 }
 
 // An upper bound; the highest of all is none.
 static void set_upper(json_t *object, const char *key, uint64_t upper) {
-    json_object_set_new(object, key, upper > INT64_MAX ? json_null() : json_integer((json_int_t)upper));
+    json_set_count(object, key, upper > INT64_MAX ? UINT64_MAX : upper);
 }
 
 static json_t *functions_of(const struct trace_stats *stats) {
@@ -129,10 +129,9 @@ static json_t *thread_row(const struct trace_stats *stats, unsigned column) {
     json_t *row = json_object();
     if (column) {
         const struct ht_thread *facts = &stats->facts.threads[counts->thread];
-        json_t *name = json_string(facts->name);
         json_set_number(row, "thread", counts->thread);
         json_set_number(row, "tid", facts->tid);
-        json_object_set_new(row, "name", name ? name : json_null());
+        json_set_text(row, "name", facts->name);
         json_set_number(row, "calls", facts->calls);
     } else {
         json_object_set_new(row, "thread", json_null());
@@ -153,8 +152,8 @@ static json_t *threads_of(const struct trace_stats *stats) {
         json_array_append_new(rows, thread_row(stats, by));
         for (unsigned j = 0; j < columns; j++) {
             const struct stats_pair *pair = &stats->pair[by][(j + 1) % stats->columns];
-            json_array_append_new(frees_row, json_number_of(pair->frees));
-            json_array_append_new(bytes_row, json_number_of(pair->bytes));
+            json_array_append_new(frees_row, json_number(pair->frees));
+            json_array_append_new(bytes_row, json_number(pair->bytes));
         }
         json_array_append_new(frees, frees_row);
         json_array_append_new(bytes, bytes_row);
@@ -174,7 +173,7 @@ static json_t *ratios_of(const uint64_t counts[STATS_RATIOS]) {
     for (unsigned i = 0; i < STATS_RATIOS; i++) {
         json_t *row = json_object();
         bool open = i + 1 == STATS_RATIOS;
-        json_object_set_new(row, "to", open ? json_null() : json_real(stats_ratio_upper[i]));
+        json_set_figure(row, "to", open ? NAN : stats_ratio_upper[i]);
         json_set_number(row, "count", counts[i]);
         json_array_append_new(list, row);
     }
@@ -256,10 +255,8 @@ json_t *stats_report_json(const struct trace_stats *stats, const json_t *context
                         json_string(json_is_string(time) ? json_string_value(time) : "recorded"));
     json_set_number(report, "events", stats->events);
     json_set_number(report, "duration_ns", stats->duration_ns);
-    json_object_set_new(report, "calls_per_second",
-                        stats->duration_ns
-                            ? json_real((double)stats->events / ((double)stats->duration_ns / 1e9))
-                            : json_null());
+    json_set_figure(report, "calls_per_second",
+                    stats->duration_ns ? (double)stats->events / ((double)stats->duration_ns / 1e9) : NAN);
     json_set_number(report, "allocations", stats->allocations);
     json_set_number(report, "requests", stats->requests);
     json_set_number(report, "allocated_bytes", stats->allocated_bytes);

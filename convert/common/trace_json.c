@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json_number.h"
+#include "json_values.h"
 #include "stop_reason.h"
 
 // Strings of the recorded program may be any bytes; JSON wants UTF-8.
@@ -237,8 +237,7 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
     json_object_set_new(info, "truncated", json_boolean(ht_trace_truncated(reader)));
     json_set_number(info, "valid_bytes", ht_trace_valid_bytes(reader));
     json_set_number(info, "file_bytes", bytes);
-    json_object_set_new(info, "bytes_per_event",
-                        events ? json_real((double)bytes / (double)events) : json_null());
+    json_set_figure(info, "bytes_per_event", events ? (double)bytes / (double)events : NAN);
     json_set_number(info, "time_unit_ns", ht_trace_time_unit_ns(reader));
     json_t *command = json_object_get(context, "command"),
            *allocator = json_object_get(context, "allocator_name");

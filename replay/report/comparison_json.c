@@ -5,14 +5,7 @@
 
 #include "fail_if.h"
 #include "figures_json.h"
-
-static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
-
-// Names, paths and command lines need not be UTF-8, JSON's texts must: null then, as in the results.
-static json_t *text(const char *text) {
-    json_t *made = json_string(text);
-    return made ? made : json_null();
-}
+#include "json_values.h"
 
 static json_t *verdict_json(enum ht_verdict verdict, const struct ht_figure_words *words) {
     switch (verdict) {
@@ -30,28 +23,27 @@ static json_t *estimate_json(const struct ht_allocator_estimates *estimates, enu
     for (size_t i = 0; i < estimate->outliers_count; i++) {
         json_array_append_new(outliers, json_integer((json_int_t)estimate->outliers[i]));
     }
-    json_t *made = json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "median", figure(estimate->median), "minimum",
-                             figure(estimate->minimum), "ratio", figure(estimate->ratio.estimate), "ci_low",
-                             figure(estimate->ratio.low), "ci_high", figure(estimate->ratio.high), "pairs",
-                             (json_int_t)estimate->ratio.count);
-    json_object_set_new(made, "verdict_low", figure(estimate->widened.low));
-    json_object_set_new(made, "verdict_high", figure(estimate->widened.high));
+    json_t *made =
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:I}", "median", json_figure(estimate->median), "minimum",
+                  json_figure(estimate->minimum), "ratio", json_figure(estimate->ratio.estimate), "ci_low",
+                  json_figure(estimate->ratio.low), "ci_high", json_figure(estimate->ratio.high), "pairs",
+                  (json_int_t)estimate->ratio.count);
+    json_set_figure(made, "verdict_low", estimate->widened.low);
+    json_set_figure(made, "verdict_high", estimate->widened.high);
     json_object_set_new(made, "verdict", verdict_json(estimate->verdict, &ht_figure_words[which]));
-    json_object_set_new(made, "more_rounds",
-                        isnan(estimate->more_rounds) ? json_null()
-                                                     : json_integer((json_int_t)estimate->more_rounds));
+    json_set_whole(made, "more_rounds", estimate->more_rounds);
     json_object_set_new(made, "outliers", outliers);
     return made;
 }
 
 static json_t *control_json(const struct ht_comparison *c) {
     if (!c->controlled) return json_null();
-    json_t *control = json_pack("{s:o}", "allocator", text(c->plan->choices.list[c->baseline].name));
+    json_t *control = json_pack("{s:o}", "allocator", json_text(c->plan->choices.list[c->baseline].name));
     for (int i = 0; i < HT_FIGURES; i++) {
         const struct ht_interval *ratio = &c->controls[i];
         json_object_set_new(control, ht_figure_words[i].key,
-                            json_pack("{s:o, s:o, s:o, s:I}", "ratio", figure(ratio->estimate), "ci_low",
-                                      figure(ratio->low), "ci_high", figure(ratio->high), "pairs",
+                            json_pack("{s:o, s:o, s:o, s:I}", "ratio", json_figure(ratio->estimate), "ci_low",
+                                      json_figure(ratio->low), "ci_high", json_figure(ratio->high), "pairs",
                                       (json_int_t)ratio->count));
     }
     return control;
@@ -61,8 +53,9 @@ static json_t *warnings_json(const struct ht_warnings *warnings) {
     json_t *list = json_array();
     for (size_t i = 0; i < warnings->count; i++) {
         const struct ht_warning *warning = &warnings->list[i];
-        json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "kind", ht_warning_names[warning->kind],
-                                              "message", text(warning->message), "remedy", warning->remedy));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:o, s:s}", "kind", ht_warning_names[warning->kind], "message",
+                                        json_text(warning->message), "remedy", warning->remedy));
     }
     return list;
 }
@@ -78,7 +71,7 @@ static json_t *fail_if_json(const struct ht_comparison *c) {
             enum ht_condition_state state = ht_fail_if_state(condition, &e->widened);
             if (k == c->baseline || state == HT_CONDITION_REFUTED) continue;
             json_array_append_new(state == HT_CONDITION_HOLDS ? met : undecided,
-                                  text(c->plan->choices.list[k].name));
+                                  json_text(c->plan->choices.list[k].name));
         }
         const char *outcome = json_array_size(met)         ? "holds"
                               : json_array_size(undecided) ? "undecided"
@@ -90,40 +83,39 @@ static json_t *fail_if_json(const struct ht_comparison *c) {
 }
 
 static void add_failing_runs(json_t *allocator, const struct ht_failing_runs *failing) {
-    json_t *problem = failing->failed ? json_string(failing->problem) : NULL;
-    json_object_set_new(allocator, "failed_runs", json_integer(failing->failed));
+    json_set_number(allocator, "failed_runs", failing->failed);
     json_object_set_new(allocator, "given_up", json_boolean(ht_failing_runs_given_up(failing)));
-    json_object_set_new(allocator, "problem", problem ? problem : json_null());
+    json_set_text(allocator, "problem", failing->failed ? failing->problem : NULL);
 }
 
 static json_t *allocator_json(const struct ht_comparison *c, size_t i) {
     const struct ht_choice *choice = &c->plan->choices.list[i];
     const struct ht_allocator_estimates *e = &c->allocators[i];
-    json_t *made = json_pack("{s:o, s:o, s:o, s:s, s:b}", "name", text(choice->name), "version",
-                             text(choice->version), "path", text(choice->path), "build_id", choice->build_id,
-                             "baseline", (int)(i == c->baseline));
-    json_object_set_new(made, "time_runs", json_integer((json_int_t)e->time_runs));
-    json_object_set_new(made, "memory_runs", json_integer((json_int_t)e->memory_runs));
+    json_t *made = json_pack("{s:o, s:o, s:o, s:s, s:b}", "name", json_text(choice->name), "version",
+                             json_text(choice->version), "path", json_text(choice->path), "build_id",
+                             choice->build_id, "baseline", (int)(i == c->baseline));
+    json_set_number(made, "time_runs", e->time_runs);
+    json_set_number(made, "memory_runs", e->memory_runs);
     add_failing_runs(made, &c->failing[i]);
     json_object_set_new(made, "alloc_time_ns", estimate_json(e, HT_FIGURE_TIME));
     json_object_set_new(made, "rss_peak_bytes", estimate_json(e, HT_FIGURE_PEAK));
     json_object_set_new(made, "rss_mean_bytes", estimate_json(e, HT_FIGURE_MEAN));
     json_object_set_new(made, "rss_end_bytes", estimate_json(e, HT_FIGURE_END));
-    json_object_set_new(made, "ns_per_call", figure(e->ns_per_call));
-    json_object_set_new(made, "instructions", figure(c->instructions[i]));
-    json_object_set_new(made, "faults", figure(e->faults));
-    json_object_set_new(made, "wait_time_ns", figure(e->wait_ns));
+    json_set_figure(made, "ns_per_call", e->ns_per_call);
+    json_set_figure(made, "instructions", c->instructions[i]);
+    json_set_figure(made, "faults", e->faults);
+    json_set_figure(made, "wait_time_ns", e->wait_ns);
     json_object_set_new(made, "fragmentation",
-                        json_pack("{s:o, s:o, s:o, s:o}", "f1", figure(e->fragmentation[0]), "f2",
-                                  figure(e->fragmentation[1]), "f3", figure(e->fragmentation[2]), "f4",
-                                  figure(e->fragmentation[3])));
+                        json_pack("{s:o, s:o, s:o, s:o}", "f1", json_figure(e->fragmentation[0]), "f2",
+                                  json_figure(e->fragmentation[1]), "f3", json_figure(e->fragmentation[2]),
+                                  "f4", json_figure(e->fragmentation[3])));
     json_t *calls = json_object();
     for (int f = 0; f < HT_FUNCTIONS; f++) {
         if (!e->functions[f].count) continue;
         json_object_set_new(calls, ht_functions[f].name,
                             json_pack("{s:I, s:o, s:o}", "count", (json_int_t)e->functions[f].count,
-                                      "time_ns", figure(e->functions[f].time_ns), "touch_ns",
-                                      figure(e->functions[f].touch_ns)));
+                                      "time_ns", json_figure(e->functions[f].time_ns), "touch_ns",
+                                      json_figure(e->functions[f].touch_ns)));
     }
     json_object_set_new(made, "calls", calls);
     ht_figures_json_compare(made, c, i);
@@ -135,30 +127,31 @@ static json_t *recorded_json(const struct ht_comparison *c) {
     int served = ht_comparison_recorded(c);
     double malloc_ns = served >= 0 ? c->allocators[served].time_ns.median : NAN;
     return json_pack(
-        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command", text(c->program->command), "allocator",
-        text(c->program->allocator), "allocator_version", text(c->program->allocator_version),
-        "rss_peak_bytes", figure(c->program->rss_peak_bytes), "heap_peak_bytes",
-        figure(c->program->heap_peak_bytes), "explained_bytes",
-        share->anon_bytes ? json_integer((json_int_t)share->explained_bytes) : json_null(), "cpu_ns",
-        figure(c->program->cpu_ns), "malloc_share", figure(malloc_ns / c->program->cpu_ns));
+        "{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "command", json_text(c->program->command), "allocator",
+        json_text(c->program->allocator), "allocator_version", json_text(c->program->allocator_version),
+        "rss_peak_bytes", json_figure(c->program->rss_peak_bytes), "heap_peak_bytes",
+        json_figure(c->program->heap_peak_bytes), "explained_bytes",
+        json_count(share->anon_bytes ? share->explained_bytes : UINT64_MAX), "cpu_ns",
+        json_figure(c->program->cpu_ns), "malloc_share", json_figure(malloc_ns / c->program->cpu_ns));
 }
 
 int ht_comparison_print_json(FILE *out, const struct ht_comparison *c) {
     const struct ht_choices *choices = &c->plan->choices;
-    json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "trace", text(c->plan->trace_path), "calls",
-                             (json_int_t)c->built->calls_total, "inherited_objects",
+    json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I}", "trace", json_text(c->plan->trace_path),
+                             "calls", (json_int_t)c->built->calls_total, "inherited_objects",
                              (json_int_t)c->built->inherited_objects, "rounds", (json_int_t)c->rounds, "seed",
                              (json_int_t)c->plan->seed, "failed_runs", (json_int_t)c->failed_runs);
-    json_object_set_new(root, "scale", json_integer(c->plan->scale));
-    json_object_set_new(root, "baseline", c->count ? text(choices->list[c->baseline].name) : json_null());
-    json_object_set_new(root, "thp", *c->thp ? json_string(c->thp) : json_null());
-    json_object_set_new(root, "repeats", json_integer(c->repeats));
+    json_set_number(root, "scale", c->plan->scale);
+    json_set_text(root, "baseline", c->count ? choices->list[c->baseline].name : NULL);
+    json_set_known_text(root, "thp", c->thp);
+    json_set_number(root, "repeats", c->repeats);
     json_object_set_new(root, "control", control_json(c));
     json_object_set_new(root, "warnings", warnings_json(c->warnings));
     json_object_set_new(root, "fail_if", fail_if_json(c));
     json_object_set_new(root, "harness",
-                        json_pack("{s:o, s:o, s:o}", "time_ns", figure(c->harness_ns), "rss_bytes",
-                                  figure(c->null_rss_bytes), "clock_cost_ns", figure(c->clock_cost_ns)));
+                        json_pack("{s:o, s:o, s:o}", "time_ns", json_figure(c->harness_ns), "rss_bytes",
+                                  json_figure(c->null_rss_bytes), "clock_cost_ns",
+                                  json_figure(c->clock_cost_ns)));
     json_object_set_new(root, "recorded", recorded_json(c));
     json_t *allocators = json_array();
     for (size_t i = 0; i < c->count; i++) json_array_append_new(allocators, allocator_json(c, i));

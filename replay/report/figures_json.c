@@ -4,14 +4,7 @@
 #include <stdio.h>
 
 #include "beside_medians.h"
-
-static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
-static json_t *whole(double value) {
-    return isnan(value) ? json_null() : json_integer((json_int_t)llround(value));
-}
-static json_t *count(uint64_t value) {
-    return value == HT_FIGURE_UNKNOWN ? json_null() : json_integer((json_int_t)value);
-}
+#include "json_values.h"
 
 // The upper bound of a size class; that of the last is 2^64.
 static json_t *bound(unsigned class) {
@@ -51,7 +44,7 @@ static void add_latencies(json_t *to, const struct ht_latencies *latencies) {
     bool any = latencies && latencies->taken;
     json_object_set_new(to, "latency_ns", any ? by_function_json(latencies) : json_null());
     json_object_set_new(to, "latency_by_size_ns", any ? by_size_json(latencies) : json_null());
-    json_object_set_new(to, "latency_floor_ns", figure(any ? latencies->floor_ns : NAN));
+    json_set_figure(to, "latency_floor_ns", any ? latencies->floor_ns : NAN);
 }
 
 // Null as a whole where nothing was run; a counter that was not permitted is null in it.
@@ -59,38 +52,33 @@ static json_t *perf_json(const struct ht_counter_figures *counters) {
     bool processor = false;
     json_t *made = json_object();
     for (int i = 0; i < HT_PERF_EVENTS; i++) {
-        json_object_set_new(made, ht_perf_names[i], whole(counters->perf[i]));
+        json_set_whole(made, ht_perf_names[i], counters->perf[i]);
         if (i < HT_PERF_CONTEXT_SWITCHES && !isnan(counters->perf[i])) processor = true;
     }
-    json_object_set_new(made, "scope",
-                        !processor            ? json_null()
-                        : counters->user_only ? json_string("user")
-                                              : json_string("user and kernel"));
-    json_object_set_new(made, "missing",
-                        counters->refusal ? json_string(ht_perf_refusal_text(counters->refusal))
-                                          : json_null());
+    json_set_text(made, "scope", !processor ? NULL : counters->user_only ? "user" : "user and kernel");
+    json_set_text(made, "missing", counters->refusal ? ht_perf_refusal_text(counters->refusal) : NULL);
     return made;
 }
 
 static void add_counters(json_t *to, const struct ht_counter_figures *counters) {
     json_object_set_new(to, "perf", counters ? perf_json(counters) : json_null());
-    json_object_set_new(to, "voluntary_switches", whole(counters ? counters->voluntary_switches : NAN));
-    json_object_set_new(to, "involuntary_switches", whole(counters ? counters->involuntary_switches : NAN));
+    json_set_whole(to, "voluntary_switches", counters ? counters->voluntary_switches : NAN);
+    json_set_whole(to, "involuntary_switches", counters ? counters->involuntary_switches : NAN);
 }
 
 static void add_leftovers(json_t *to, const struct ht_leftover_figures *left) {
-    json_object_set_new(to, "rss_after_free_bytes", whole(left ? left->rss_after_free_bytes : NAN));
-    json_object_set_new(to, "rss_after_purge_bytes", whole(left ? left->rss_after_purge_bytes : NAN));
-    json_object_set_new(to, "lazyfree_bytes", whole(left ? left->lazyfree_bytes : NAN));
-    json_object_set_new(to, "lazyfree_peak_bytes", whole(left ? left->lazyfree_peak_bytes : NAN));
-    json_object_set_new(to, "anon_huge_bytes", whole(left ? left->anon_huge_bytes : NAN));
-    json_object_set_new(to, "anon_huge_peak_bytes", whole(left ? left->anon_huge_peak_bytes : NAN));
-    json_object_set_new(to, "swap_bytes", whole(left ? left->swap_bytes : NAN));
-    json_object_set_new(to, "swap_peak_bytes", whole(left ? left->swap_peak_bytes : NAN));
+    json_set_whole(to, "rss_after_free_bytes", left ? left->rss_after_free_bytes : NAN);
+    json_set_whole(to, "rss_after_purge_bytes", left ? left->rss_after_purge_bytes : NAN);
+    json_set_whole(to, "lazyfree_bytes", left ? left->lazyfree_bytes : NAN);
+    json_set_whole(to, "lazyfree_peak_bytes", left ? left->lazyfree_peak_bytes : NAN);
+    json_set_whole(to, "anon_huge_bytes", left ? left->anon_huge_bytes : NAN);
+    json_set_whole(to, "anon_huge_peak_bytes", left ? left->anon_huge_peak_bytes : NAN);
+    json_set_whole(to, "swap_bytes", left ? left->swap_bytes : NAN);
+    json_set_whole(to, "swap_peak_bytes", left ? left->swap_peak_bytes : NAN);
 }
 
 static json_t *percent(double part, double whole) {
-    return whole > 0 ? figure(100 * part / whole) : json_null();
+    return whole > 0 ? json_figure(100 * part / whole) : json_null();
 }
 
 static json_t *part_json(const struct ht_decomposition_part *part) {
@@ -102,11 +90,11 @@ static json_t *part_json(const struct ht_decomposition_part *part) {
                  {"untouched", part->untouched_bytes},
                  {"other", part->other_bytes},
                  {"lazyfree", part->lazyfree_bytes}};
-    json_t *made = json_pack("{s:o}", "rss_bytes", whole(part->rss_bytes)), *percents = json_object();
+    json_t *made = json_pack("{s:o}", "rss_bytes", json_whole(part->rss_bytes)), *percents = json_object();
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char key[32];
         snprintf(key, sizeof key, "%s_bytes", parts[i].name);
-        json_object_set_new(made, key, whole(parts[i].bytes));
+        json_set_whole(made, key, parts[i].bytes);
         json_object_set_new(percents, parts[i].name, percent(parts[i].bytes, part->rss_bytes));
     }
     json_object_set_new(made, "percent", percents);
@@ -117,8 +105,8 @@ static void add_decomposition(json_t *to, const struct ht_decomposition *of) {
     json_t *made = json_null();
     if (of && !isnan(of->peak.rss_bytes)) {
         made = json_pack("{s:o, s:o, s:o, s:o}", "peak", part_json(&of->peak), "end", part_json(&of->end),
-                         "after_free_bytes", whole(of->after_free_bytes), "after_purge_bytes",
-                         whole(of->after_purge_bytes));
+                         "after_free_bytes", json_whole(of->after_free_bytes), "after_purge_bytes",
+                         json_whole(of->after_purge_bytes));
     }
     json_object_set_new(to, "decomposition", made);
 }
@@ -127,12 +115,11 @@ static void add_syscalls(json_t *to, const struct ht_choice_figures *of) {
     json_t *made = of && of->syscalls_counted ? json_object() : NULL;
     for (int i = 0; made && i < HT_SYSCALLS; i++) {
         json_t *row = json_pack("{s:I}", "calls", (json_int_t)of->syscalls.calls[i]);
-        if (i != HT_SYSCALL_BRK) json_object_set_new(row, "bytes", count(of->syscalls.bytes[i]));
+        if (i != HT_SYSCALL_BRK) json_set_count(row, "bytes", of->syscalls.bytes[i]);
         json_object_set_new(made, ht_syscall_names[i], row);
     }
-    const char *why = of ? ht_syscalls_missing(of) : NULL;
     json_object_set_new(to, "syscalls", made ? made : json_null());
-    json_object_set_new(to, "syscalls_missing", why ? json_string(why) : json_null());
+    json_set_text(to, "syscalls_missing", of ? ht_syscalls_missing(of) : NULL);
 }
 
 static json_t *slop_by_size_json(const struct ht_child_figures *child) {
@@ -150,9 +137,9 @@ static json_t *slop_by_size_json(const struct ht_child_figures *child) {
 
 static json_t *report_json(const struct ht_child_figures *child, const struct ht_report_row *row) {
     json_t *made = json_pack("{s:I, s:o}", "live_bytes", (json_int_t)row->live_bytes, "usable_bytes",
-                             child->knows_usable ? count(row->usable_bytes) : json_null());
+                             json_count(child->knows_usable ? row->usable_bytes : HT_FIGURE_UNKNOWN));
     for (uint32_t i = 0; i < child->report_values; i++) {
-        json_object_set_new(made, child->report_names[i], count(row->values[i]));
+        json_set_count(made, child->report_names[i], row->values[i]);
     }
     return made;
 }
@@ -167,15 +154,15 @@ static json_t *stats_json(const struct ht_accounting_figures *accounting) {
 static void add_accounting(json_t *to, const struct ht_choice_figures *of) {
     const struct ht_accounting_figures *accounting = of && of->accounting.child ? &of->accounting : NULL;
     bool usable = accounting && accounting->child->knows_usable;
-    json_object_set_new(to, "slop_bytes", whole(usable ? accounting->slop_peak_bytes : NAN));
-    json_object_set_new(to, "slop_mean_bytes", whole(usable ? accounting->slop_mean_bytes : NAN));
-    json_object_set_new(to, "slop_end_bytes", whole(usable ? accounting->slop_end_bytes : NAN));
+    json_set_whole(to, "slop_bytes", usable ? accounting->slop_peak_bytes : NAN);
+    json_set_whole(to, "slop_mean_bytes", usable ? accounting->slop_mean_bytes : NAN);
+    json_set_whole(to, "slop_end_bytes", usable ? accounting->slop_end_bytes : NAN);
     json_object_set_new(to, "slop_by_size", usable ? slop_by_size_json(accounting->child) : json_null());
     json_object_set_new(to, "allocator_stats", accounting ? stats_json(accounting) : json_null());
 }
 
 void ht_figures_json_add(json_t *run, const struct ht_run_result *line) {
-    json_object_set_new(run, "harness_share", figure(line->time ? ht_harness_share(line->time) : NAN));
+    json_set_figure(run, "harness_share", line->time ? ht_harness_share(line->time) : NAN);
     add_latencies(run, line->latencies);
     add_counters(run, line->counters);
     add_leftovers(run, line->leftovers);
@@ -184,7 +171,7 @@ void ht_figures_json_add(json_t *run, const struct ht_run_result *line) {
     add_accounting(run, line->memory ? line->of_choice : NULL);
     const char *purge =
         line->memory_figures && line->memory_figures->purged ? line->memory_figures->purge_call : NULL;
-    json_object_set_new(run, "purge_call", purge ? json_string(purge) : json_null());
+    json_set_text(run, "purge_call", purge);
 }
 
 static void append(json_t *curves, const char *name, json_t *value) {
@@ -194,8 +181,8 @@ static void append(json_t *curves, const char *name, json_t *value) {
 }
 
 static void append_place(json_t *curves, const struct ht_built_form *built, uint64_t sample) {
-    append(curves, "time_ns", count(built->points[sample].time_ns));
-    append(curves, "event", count(built->points[sample].event));
+    append(curves, "time_ns", json_count(built->points[sample].time_ns));
+    append(curves, "event", json_count(built->points[sample].event));
 }
 
 static json_t *reports_json(const struct ht_run_result *line) {
@@ -204,9 +191,9 @@ static json_t *reports_json(const struct ht_run_result *line) {
     json_t *curves = json_object();
     for (uint32_t i = 0; i < child->reports; i++) {
         append_place(curves, line->built, child->report[i].sample);
-        append(curves, "live_bytes", count(child->report[i].live_bytes));
+        append(curves, "live_bytes", json_count(child->report[i].live_bytes));
         for (uint32_t k = 0; k < child->report_values; k++) {
-            append(curves, child->report_names[k], count(child->report[i].values[k]));
+            append(curves, child->report_names[k], json_count(child->report[i].values[k]));
         }
     }
     return curves;
@@ -219,9 +206,9 @@ static json_t *residency_json(const struct ht_run_result *line) {
     for (uint32_t i = 0; i < child->residencies; i++) {
         const struct ht_kernel_view *row = &child->residency[i];
         append_place(curves, line->built, row->sample);
-        append(curves, "lazyfree_bytes", count(row->lazyfree_bytes));
-        append(curves, "anon_huge_bytes", count(row->anon_huge_bytes));
-        append(curves, "swap_bytes", count(row->swap_bytes));
+        append(curves, "lazyfree_bytes", json_count(row->lazyfree_bytes));
+        append(curves, "anon_huge_bytes", json_count(row->anon_huge_bytes));
+        append(curves, "swap_bytes", json_count(row->swap_bytes));
     }
     return curves;
 }
@@ -234,9 +221,9 @@ void ht_figures_json_curves(json_t *timeline, const struct ht_run_result *line) 
 void ht_figures_json_compare(json_t *allocator, const struct ht_comparison *c, size_t choice) {
     const struct ht_choice_figures *of = &c->measurements->of_choices[choice + 1];
     struct ht_beside_medians medians = ht_beside_medians(c, choice);
-    json_object_set_new(allocator, "harness_share", figure(medians.harness_share));
+    json_set_figure(allocator, "harness_share", medians.harness_share);
     add_latencies(allocator, &of->latencies);
-    json_object_set_new(allocator, "latencies_dropped", count(of->latencies.dropped));
+    json_set_count(allocator, "latencies_dropped", of->latencies.dropped);
     add_counters(allocator, &medians.counters);
     add_leftovers(allocator, &medians.leftovers);
     add_decomposition(allocator, &medians.decomposition);

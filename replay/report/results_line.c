@@ -12,37 +12,25 @@
 #include <unistd.h>
 
 #include "figures_json.h"
+#include "json_values.h"
 #include "known_faults.h"
 
 enum { RESULTS_SCHEMA = 1 };
-
-// A figure that was not measured is null, never 0.
-static json_t *figure(double value) { return isnan(value) ? json_null() : json_real(value); }
-
-static json_t *whole(double value) {
-    return isnan(value) ? json_null() : json_integer((json_int_t)llround(value));
-}
-
-static json_t *text_or_null(const char *text) {
-    json_t *made = *text ? json_string(text) : NULL;
-    return made ? made : json_null();
-}
 
 static json_t *trace_json(const struct ht_run_result *line) {
     const struct ht_built_form *built = line->built;
     uint32_t copies = line->plan->scale;  // it is one of these that the file holds
     char *absolute = realpath(line->plan->trace_path, NULL);
     json_t *trace = json_pack(
-        "{s:o, s:s, s:I, s:I}", "path", text_or_null(absolute ? absolute : line->plan->trace_path), "sha256",
-        line->trace_sha256, "events",
+        "{s:o, s:s, s:I, s:I}", "path", json_known_text(absolute ? absolute : line->plan->trace_path),
+        "sha256", line->trace_sha256, "events",
         (json_int_t)((built->calls_total + built->failed_skipped + built->foreign_skipped) / copies),
         "inherited_objects", (json_int_t)(built->inherited_objects / copies));
     free(absolute);
     const struct ht_heap_share *share = line->share;
-    json_object_set_new(trace, "rss_peak_bytes", whole(share->anon_bytes ? (double)share->anon_bytes : NAN));
-    json_object_set_new(trace, "explained_bytes",
-                        whole(share->anon_bytes ? (double)share->explained_bytes : NAN));
-    json_object_set_new(trace, "own_bytes", whole(share->anon_bytes ? (double)share->own_bytes : NAN));
+    json_set_whole(trace, "rss_peak_bytes", share->anon_bytes ? (double)share->anon_bytes : NAN);
+    json_set_whole(trace, "explained_bytes", share->anon_bytes ? (double)share->explained_bytes : NAN);
+    json_set_whole(trace, "own_bytes", share->anon_bytes ? (double)share->own_bytes : NAN);
     return trace;
 }
 
@@ -53,12 +41,12 @@ static json_t *knobs_json(const struct ht_choice *choice) {
     const struct ht_knob *table = choice->kind ? choice->kind->knobs : NULL;
     for (size_t i = 0; table && table[i].name; i++) {
         if (choice->reported[i].state != HT_KNOB_REPORTED) continue;
-        json_object_set_new(knobs, table[i].name, text_or_null(choice->reported[i].value));
+        json_set_known_text(knobs, table[i].name, choice->reported[i].value);
     }
     for (size_t i = 0; i < choice->knobs.count; i++) {
         const char *name = choice->knobs.list[i].knob->name;
         if (json_object_get(knobs, name)) continue;
-        json_object_set_new(knobs, name, text_or_null(choice->knobs.list[i].value));
+        json_set_known_text(knobs, name, choice->knobs.list[i].value);
     }
     for (char **at = environ; *at; at++) {
         for (size_t i = 0; ht_allocators[i]; i++) {
@@ -66,7 +54,7 @@ static json_t *knobs_json(const struct ht_choice *choice) {
             if (!ht_fits_any(ht_allocators[i]->variables, *at) || !equals) continue;
             char name[128];
             snprintf(name, sizeof name, "%.*s", (int)(equals - *at), *at);
-            json_object_set_new(knobs, name, text_or_null(equals + 1));
+            json_set_known_text(knobs, name, equals + 1);
         }
     }
     return knobs;
@@ -76,10 +64,10 @@ static json_t *knobs_json(const struct ht_choice *choice) {
 static json_t *environment_json(const struct ht_choice *choice) {
     json_t *list = json_array();
     if (choice->kind && choice->kind->environment) {
-        json_array_append_new(list, text_or_null(choice->kind->environment));
+        json_array_append_new(list, json_known_text(choice->kind->environment));
     }
     for (size_t i = 0; i < choice->knobs.variables_count; i++) {
-        json_array_append_new(list, text_or_null(choice->knobs.variables[i]));
+        json_array_append_new(list, json_known_text(choice->knobs.variables[i]));
     }
     return list;
 }
@@ -89,21 +77,20 @@ static json_t *allocator_json(const struct ht_run_result *line) {
     const struct ht_allocator *kind = choice->kind;
     // A library that was named by its path came from elsewhere.
     const char *debian = kind && kind->debian && !choice->preload[0] ? ht_package_of(kind, choice->path) : "";
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_or_null(choice->name), "path",
-                     text_or_null(choice->path), "version", text_or_null(choice->version), "build_id",
-                     text_or_null(choice->build_id), "knobs", knobs_json(choice), "kind",
-                     text_or_null(kind ? kind->name : ""), "environment", environment_json(choice), "debian",
-                     text_or_null(debian));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_known_text(choice->name),
+                     "path", json_known_text(choice->path), "version", json_known_text(choice->version),
+                     "build_id", json_known_text(choice->build_id), "knobs", knobs_json(choice), "kind",
+                     json_known_text(kind ? kind->name : ""), "environment", environment_json(choice),
+                     "debian", json_known_text(debian));
 }
 
 static json_t *machine_json(const struct ht_run_result *line) {
     const struct ht_machine *machine = line->machine;
-    json_t *made =
-        json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", text_or_null(machine->cpu), "cores",
-                  machine->cores, "kernel", text_or_null(machine->kernel), "libc",
-                  text_or_null(machine->libc), "thp", text_or_null(machine->thp), "load", figure(line->load));
-    json_object_set_new(made, "governor",
-                        machine->governor[0] ? json_string(machine->governor) : json_null());
+    json_t *made = json_pack("{s:o, s:i, s:o, s:o, s:o, s:o}", "cpu", json_known_text(machine->cpu), "cores",
+                             machine->cores, "kernel", json_known_text(machine->kernel), "libc",
+                             json_known_text(machine->libc), "thp", json_known_text(machine->thp), "load",
+                             json_figure(line->load));
+    json_set_known_text(made, "governor", machine->governor);
     json_object_set_new(made, "turbo", machine->turbo < 0 ? json_null() : json_boolean(machine->turbo));
     return made;
 }
@@ -115,8 +102,8 @@ static json_t *calls_json(const struct ht_run_result *line) {
         const struct ht_function_figures *of = line->time ? &line->time->functions[i] : NULL;
         json_object_set_new(calls, ht_functions[i].name,
                             json_pack("{s:I, s:o, s:o}", "count", (json_int_t)line->built->calls[i],
-                                      "time_ns", whole(of ? of->time_ns : NAN), "touch_ns",
-                                      whole(of ? of->touch_ns : NAN)));
+                                      "time_ns", json_whole(of ? of->time_ns : NAN), "touch_ns",
+                                      json_whole(of ? of->touch_ns : NAN)));
     }
     return calls;
 }
@@ -167,52 +154,41 @@ static json_t *timeline_json(const struct ht_run_result *line) {
 
 static json_t *fragmentation_json(const struct ht_memory_figures *memory) {
     if (!memory) return json_null();
-    return json_pack("{s:o, s:o, s:o, s:o}", "f1", figure(memory->fragmentation[0]), "f2",
-                     figure(memory->fragmentation[1]), "f3", figure(memory->fragmentation[2]), "f4",
-                     figure(memory->fragmentation[3]));
+    return json_pack("{s:o, s:o, s:o, s:o}", "f1", json_figure(memory->fragmentation[0]), "f2",
+                     json_figure(memory->fragmentation[1]), "f3", json_figure(memory->fragmentation[2]), "f4",
+                     json_figure(memory->fragmentation[3]));
 }
 
 static void add_figures(json_t *run, const struct ht_run_result *line) {
     const struct ht_time_figures *time = line->time;
     const struct ht_memory_figures *memory = line->memory;
     bool timed = time && !isnan(time->clock_cost_ns);  // not every round has a timed pass
-    json_object_set_new(run, "alloc_time_ns", whole(time ? time->alloc_time_ns : NAN));
-    json_object_set_new(run, "harness_time_ns", whole(time ? time->harness_time_ns : NAN));
-    json_object_set_new(run, "touch_time_ns", whole(time ? time->touch_time_ns : NAN));
-    json_object_set_new(run, "ns_per_call", figure(time ? time->ns_per_call : NAN));
-    json_object_set_new(run, "clock_cost_ns", figure(time ? time->clock_cost_ns : NAN));
-    json_object_set_new(run, "timed_calls",
-                        timed ? json_integer((json_int_t)time->timed_calls) : json_null());
-    json_object_set_new(run, "timed_calls_dropped",
-                        timed ? json_integer((json_int_t)time->timed_calls_dropped) : json_null());
-    json_object_set_new(run, "wait_time_ns",
-                        whole(time     ? time->wait_time_ns
-                              : memory ? memory->wait_time_ns
-                                       : NAN));
-    json_object_set_new(run, "wall_ns", whole(time ? time->wall_ns : memory ? memory->wall_ns : NAN));
-    json_object_set_new(run, "rss_peak_bytes", whole(memory ? memory->rss_peak_bytes : NAN));
-    json_object_set_new(run, "rss_mean_bytes", whole(memory ? memory->rss_mean_bytes : NAN));
-    json_object_set_new(run, "rss_start_bytes", whole(memory ? memory->rss_start_bytes : NAN));
-    json_object_set_new(run, "rss_end_bytes", whole(memory ? memory->rss_end_bytes : NAN));
-    json_object_set_new(run, "live_peak_bytes", json_integer((json_int_t)line->built->live_peak_bytes));
+    json_set_whole(run, "alloc_time_ns", time ? time->alloc_time_ns : NAN);
+    json_set_whole(run, "harness_time_ns", time ? time->harness_time_ns : NAN);
+    json_set_whole(run, "touch_time_ns", time ? time->touch_time_ns : NAN);
+    json_set_figure(run, "ns_per_call", time ? time->ns_per_call : NAN);
+    json_set_figure(run, "clock_cost_ns", time ? time->clock_cost_ns : NAN);
+    json_set_count(run, "timed_calls", timed ? time->timed_calls : HT_FIGURE_UNKNOWN);
+    json_set_count(run, "timed_calls_dropped", timed ? time->timed_calls_dropped : HT_FIGURE_UNKNOWN);
+    json_set_whole(run, "wait_time_ns", time ? time->wait_time_ns : memory ? memory->wait_time_ns : NAN);
+    json_set_whole(run, "wall_ns", time ? time->wall_ns : memory ? memory->wall_ns : NAN);
+    json_set_whole(run, "rss_peak_bytes", memory ? memory->rss_peak_bytes : NAN);
+    json_set_whole(run, "rss_mean_bytes", memory ? memory->rss_mean_bytes : NAN);
+    json_set_whole(run, "rss_start_bytes", memory ? memory->rss_start_bytes : NAN);
+    json_set_whole(run, "rss_end_bytes", memory ? memory->rss_end_bytes : NAN);
+    json_set_number(run, "live_peak_bytes", line->built->live_peak_bytes);
     json_object_set_new(run, "fragmentation", fragmentation_json(memory));
     json_object_set_new(run, "timeline", memory ? timeline_json(line) : json_null());
     bool measured = time || memory;
     const struct ht_outcome *outcome = line->outcome;
-    json_object_set_new(run, "background_threads",
-                        measured ? json_integer(outcome->background_threads) : json_null());
-    json_object_set_new(run, "background_cpu_ns",
-                        measured && outcome->background_threads
-                            ? json_integer((json_int_t)outcome->background_cpu_ns)
-                            : json_null());
-    const char *reader = outcome->cycle_counter_reader;
-    json_object_set_new(run, "cycle_counter_reader",
-                        measured && outcome->cycle_counter_watched ? json_string(*reader ? reader : "none")
-                                                                   : json_null());
-    json_object_set_new(run, "minor_faults",
-                        measured ? json_integer((json_int_t)line->outcome->minor_faults) : json_null());
-    json_object_set_new(run, "major_faults",
-                        measured ? json_integer((json_int_t)line->outcome->major_faults) : json_null());
+    json_set_count(run, "background_threads", measured ? outcome->background_threads : HT_FIGURE_UNKNOWN);
+    json_set_count(run, "background_cpu_ns",
+                   measured && outcome->background_threads ? outcome->background_cpu_ns : HT_FIGURE_UNKNOWN);
+    const char *reader = *outcome->cycle_counter_reader ? outcome->cycle_counter_reader : "none";
+    json_set_known_text(run, "cycle_counter_reader",
+                        measured && outcome->cycle_counter_watched ? reader : NULL);
+    json_set_count(run, "minor_faults", measured ? outcome->minor_faults : HT_FIGURE_UNKNOWN);
+    json_set_count(run, "major_faults", measured ? outcome->major_faults : HT_FIGURE_UNKNOWN);
 }
 
 // What was found, by kind, and the first of it in words.
@@ -220,13 +196,12 @@ static void add_verification(json_t *run, const struct ht_verify_report *report)
     json_t *kinds = report ? json_object() : json_null(), *texts = report ? json_array() : json_null();
     for (size_t i = 0; report && i < HT_VIOLATION_KINDS; i++) {
         if (!report->counts[i]) continue;
-        json_object_set_new(kinds, ht_violation_names[i], json_integer((json_int_t)report->counts[i]));
+        json_set_number(kinds, ht_violation_names[i], report->counts[i]);
     }
     for (size_t i = 0; report && i < report->texts_count; i++) {
         json_array_append_new(texts, json_string(report->texts[i]));
     }
-    json_object_set_new(run, "violations",
-                        report ? json_integer((json_int_t)report->violations) : json_null());
+    json_set_count(run, "violations", report ? report->violations : HT_FIGURE_UNKNOWN);
     json_object_set_new(run, "violation_kinds", kinds);
     json_object_set_new(run, "violations_told", texts);
 }
@@ -254,15 +229,14 @@ static json_t *run_json(const struct ht_run_result *line) {
                   line->memory_pass ? plan->paces.memory.name : plan->paces.time.name);
     json_object_set_new(run, "control", json_boolean(line->control));
     json_object_set_new(run, "cpu", line->cpu < 0 ? json_null() : json_integer(line->cpu));
-    json_object_set_new(run, "repeats", json_integer(line->repeats));
-    json_object_set_new(run, "instructions", whole(line->instructions));
-    json_object_set_new(run, "scale", json_integer(plan->scale));
-    json_object_set_new(run, "replay_threads",
-                        json_integer((json_int_t)line->built->form->streams * line->built->side_by_side));
-    json_object_set_new(run, "wrap", plan->wrap ? json_string(plan->wrap) : json_null());
+    json_set_number(run, "repeats", line->repeats);
+    json_set_whole(run, "instructions", line->instructions);
+    json_set_number(run, "scale", plan->scale);
+    json_set_number(run, "replay_threads", line->built->form->streams * line->built->side_by_side);
+    json_set_text(run, "wrap", plan->wrap);
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[plan->touch_free]));
-    json_object_set_new(run, "pollution_bytes", json_integer((json_int_t)plan->pollution_bytes));
-    json_object_set_new(run, "thp", text_or_null(line->thp));
+    json_set_number(run, "pollution_bytes", plan->pollution_bytes);
+    json_set_known_text(run, "thp", line->thp);
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));
     add_figures(run, line);
@@ -270,8 +244,8 @@ static json_t *run_json(const struct ht_run_result *line) {
     add_verification(run, line->verified);
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;
-    json_object_set_new(run, "failures", json_integer((json_int_t)failures));
-    json_object_set_new(run, "problem", line->problem ? json_string(line->problem) : json_null());
+    json_set_number(run, "failures", failures);
+    json_set_text(run, "problem", line->problem);
     ht_known_faults_add(run, line->choice, line->outcome->known_failures);
     json_object_set_new(run, "machine", machine_json(line));
     json_object_set_new(run, "started_at", started_json(line->started_realtime_ns));

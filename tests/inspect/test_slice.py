@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -312,3 +313,12 @@ def test_a_trace_is_not_overwritten_by_its_slice(tools: Tools, traces: dict[str,
     done = run([tools.heaptape, "slice", copy, "-o", tmp_path / "." / "t.bin", "--to-event", "9"])
     assert done.returncode == 2 and b"overwrite" in done.stderr
     assert copy.read_bytes() == traces["golden"].read_bytes()
+
+
+def test_a_name_that_is_not_utf8(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/odd\xff.bin"))
+    odd.symlink_to(traces["golden"])
+    slice_of(tools, odd, tmp_path / "s.bin", "--to-event", 9)
+    assert tools.info(tmp_path / "s.bin")["context"]["sliced_from"]["trace"] == "odd?.bin"
+    done = run([tools.heaptape, "lint", "--json", odd])
+    assert json.loads(done.stdout)["file"].endswith("/odd?.bin")

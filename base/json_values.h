@@ -1,0 +1,45 @@
+// Numbers and texts in JSON: what is unknown is null, never 0. Integers end at 2^63 - 1 in this library.
+#ifndef HEAPTAPE_JSON_VALUES_H
+#define HEAPTAPE_JSON_VALUES_H
+
+#include <jansson.h>
+#include <math.h>
+#include <stdint.h>
+
+// Above that it is a real: a failed malloc(SIZE_MAX) has such a size.
+static inline json_t *json_number(uint64_t value) {
+    return value > INT64_MAX ? json_real((double)value) : json_integer((json_int_t)value);
+}
+
+// UINT64_MAX: unknown.
+static inline json_t *json_count(uint64_t value) {
+    return value == UINT64_MAX ? json_null() : json_integer((json_int_t)value);
+}
+
+static inline json_t *json_figure(double value) { return isnan(value) ? json_null() : json_real(value); }
+
+static inline json_t *json_whole(double value) {
+    return isnan(value) ? json_null() : json_integer((json_int_t)llround(value));
+}
+
+// Names, paths and command lines need not be UTF-8, JSON's texts must: null then, as of NULL.
+static inline json_t *json_text(const char *text) {
+    json_t *made = json_string(text);
+    return made ? made : json_null();
+}
+
+// Null where the text is empty, too.
+static inline json_t *json_known_text(const char *text) { return json_text(text && *text ? text : NULL); }
+
+#define HT_JSON_SETTER(kind, type)                                                                           \
+    static inline void json_set_##kind(json_t *object, const char *key, type value) {                        \
+        json_object_set_new(object, key, json_##kind(value));                                                \
+    }
+HT_JSON_SETTER(number, uint64_t)
+HT_JSON_SETTER(count, uint64_t)
+HT_JSON_SETTER(figure, double)
+HT_JSON_SETTER(whole, double)
+HT_JSON_SETTER(text, const char *)
+HT_JSON_SETTER(known_text, const char *)
+
+#endif
