@@ -35,3 +35,8 @@ int ht_error_system(struct ht_error *error, const char *path, const char *format
     else snprintf(error->message, sizeof error->message, "%s: %s", path, what);
     return -1;
 }
+
+int ht_error_memory(struct ht_error *error, const char *path, const char *what) {
+    errno = ENOMEM;
+    return ht_error_system(error, path, "%s", what);
+}

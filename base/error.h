@@ -27,5 +27,7 @@ int ht_error_system(struct ht_error *error, const char *path, const char *format
     __attribute__((format(printf, 3, 4)));
 // "EXPECTED, found VALUE", for checks that return what is wrong. Valid until the thread's next call.
 const char *ht_found(const char *expected, uint64_t value) __attribute__((cold));
+// The same for want of memory.
+int ht_error_memory(struct ht_error *error, const char *path, const char *what);
 
 #endif

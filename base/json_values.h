@@ -5,6 +5,8 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 // Above that it is a real: a failed malloc(SIZE_MAX) has such a size.
 static inline json_t *json_number(uint64_t value) {
@@ -30,6 +32,22 @@ static inline json_t *json_text(const char *text) {
 
 // Null where the text is empty, too.
 static inline json_t *json_known_text(const char *text) { return json_text(text && *text ? text : NULL); }
+
+// What the text says, which is freed; NULL if that is no object.
+static inline json_t *json_parsed(char *text) {
+    json_t *object = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    if (json_is_object(object)) return object;
+    json_decref(object);
+    return NULL;
+}
+
+// Prints it and drops it.
+static inline void json_print(json_t *value) {
+    json_dumpf(value, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(value);
+}
 
 #define HT_JSON_SETTER(kind, type)                                                                           \
     static inline void json_set_##kind(json_t *object, const char *key, type value) {                        \

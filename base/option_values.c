@@ -19,15 +19,26 @@ struct number {
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+// What follows the digits, of which there may be none; NULL if they are too many.
+static const char *whole_before(const char *at, uint64_t *whole) {
+    for (*whole = 0; is_digit(*at); at++)
+        if (__builtin_mul_overflow(*whole, 10, whole) ||
+            __builtin_add_overflow(*whole, (uint64_t)(*at - '0'), whole))
+            return NULL;
+    return at;
+}
+
+bool ht_parse_whole(const char *text, uint64_t lowest, uint64_t highest, uint64_t *value) {
+    const char *end = whole_before(text, value);
+    return end && end > text && !*end && *value >= lowest && *value <= highest;
+}
+
 // What follows the number, NULL if there is none.
 static const char *number_before(const char *at, struct number *number) {
     *number = (struct number){.fraction_of = 1};
     if (!is_digit(*at) && *at != '.') return NULL;
-    for (; is_digit(*at); at++)
-        if (__builtin_mul_overflow(number->whole, 10, &number->whole) ||
-            __builtin_add_overflow(number->whole, (uint64_t)(*at - '0'), &number->whole))
-            return NULL;
-    if (*at != '.') return at;
+    at = whole_before(at, &number->whole);
+    if (!at || *at != '.') return at;
     if (!is_digit(*++at)) return NULL;
     for (int decimals = 0; is_digit(*at); at++) {
         if (decimals++ == DECIMALS_MAX) continue;

@@ -1,10 +1,13 @@
-// Sizes and times as people write them in options: the same words for every option of every verb. The Python
+// Numbers, sizes and times as people write them in options: the same words for every option of every verb. The Python
 // verbs read times alike (analysis/heaptape/base/arguments.py); tests/golden/option_values.txt has examples of both.
 #ifndef HEAPTAPE_OPTION_VALUES_H
 #define HEAPTAPE_OPTION_VALUES_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+// Digits alone, a number of these bounds.
+bool ht_parse_whole(const char *text, uint64_t lowest, uint64_t highest, uint64_t *value);
 
 // "4096", "64k", "1.5GiB", "2 TB": a number, whole or with decimals, and what it counts: nothing: plain_bytes
 // each; B: bytes; k, M, G, T or KiB, MiB, GiB, TiB: powers of 1024; kB, MB, GB, TB: powers of 1000; in upper or

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "now.h"
 #include "print.h"
 
 const char *ht_grouped(char text[32], uint64_t number) {
@@ -51,12 +51,6 @@ int ht_stdout_status(const char *program, int status) {
     if (!fflush(stdout) && !ferror(stdout)) return status;
     fprintf(stderr, "%s: standard output: cannot write: %s\n", program, strerror(errno));
     return HT_EXIT_FAILED;
-}
-
-double ht_now_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
 void ht_progress_start(struct ht_progress *progress) {

@@ -37,6 +37,5 @@ void ht_progress_draw(struct ht_progress *progress, const char *format, ...)
 // "", or ", about N s left" at the pace so far. Valid until the next call.
 const char *ht_progress_left(const struct ht_progress *progress, uint64_t done, uint64_t total);
 void ht_progress_end(struct ht_progress *progress);
-double ht_now_s(void);
 
 #endif

@@ -9,6 +9,12 @@
 // Columns for what is folded; where there are fewer, nothing is.
 enum { FOLDED_MIN = 12 };
 
+void ht_table_begin(struct ht_text_table *table, const char *alignments, const char *const *heading) {
+    table->alignments = alignments;
+    table->rows = 0;
+    ht_table_add(table, heading);
+}
+
 void ht_table_add(struct ht_text_table *table, const char *const *cells) {
     assert(table->rows < HT_TABLE_ROWS_MAX);
     for (size_t i = 0; table->alignments[i]; i++) {

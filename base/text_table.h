@@ -13,6 +13,9 @@ struct ht_text_table {
     char cells[HT_TABLE_ROWS_MAX][HT_TABLE_COLUMNS_MAX][HT_TABLE_CELL_BYTES];
 };
 
+// Begins a table anew, with its heading. alignments: as above.
+void ht_table_begin(struct ht_text_table *table, const char *alignments, const char *const *heading);
+
 // Adds a row; sets its cells from as many strings as there are alignments.
 void ht_table_add(struct ht_text_table *table, const char *const *cells);
 

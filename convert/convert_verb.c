@@ -74,10 +74,8 @@ static const struct argp_option option_table[] = {
 
 static uint64_t read_number(struct argp_state *state, const char *option, const char *value, uint64_t least,
                             uint64_t most) {
-    char *end;
-    errno = 0;
-    unsigned long long number = strtoull(value, &end, 10);
-    if (*end || *value < '0' || *value > '9' || errno || number < least || number > most)
+    uint64_t number;
+    if (!ht_parse_whole(value, least, most, &number))
         argp_error(state, "%s takes %llu to %llu, not '%s'", option, (unsigned long long)least,
                    (unsigned long long)most, value);
     return number;

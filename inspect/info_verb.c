@@ -1,9 +1,9 @@
 // heaptape info: what a trace holds, from its index and totals.
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "idle_ends.h"
+#include "json_values.h"
 #include "print.h"
 #include "talk.h"
 #include "trace_argument.h"
@@ -152,13 +152,9 @@ int ht_verb_info(int argc, char **argv) {
     if (truncated) ht_trace_report_truncated(reader, &error);
     ht_trace_close(reader);
     if (!info) return ht_complain("heaptape info", &error);
-    if (options.json) {
-        json_dumpf(info, stdout, JSON_INDENT(2));
-        putchar('\n');
-    } else {
-        print_for_people(info);
-        if (is_idle) ht_print(stdout, "%s\n", idle);
-    }
-    json_decref(info);
+    if (!options.json) print_for_people(info);
+    if (is_idle) ht_print(stdout, "%s\n", idle);
+    if (options.json) json_print(info);
+    else json_decref(info);
     return ht_stdout_status("heaptape info", truncated ? ht_complain("heaptape info", &error) : HT_EXIT_DONE);
 }

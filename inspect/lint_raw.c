@@ -1,8 +1,8 @@
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "consumed_log.h"
+#include "grow.h"
 #include "inheritance.h"
 #include "lint_passes.h"
 #include "live_ranges.h"
@@ -25,7 +25,7 @@ struct raw_pass {
     struct live_ranges live;
     struct map64 freed;         // address -> when it was freed, plus one
     struct half_realloc *half;  // by input
-    uint32_t inputs;
+    size_t inputs;
     bool no_memory;
     const struct merge_observed *now;  // the record under way
 };
@@ -133,18 +133,9 @@ static void take_free(struct raw_pass *pass, struct lint_call *call) {
 }
 
 static struct half_realloc *half_of(struct raw_pass *pass, uint32_t input) {
-    if (input >= pass->inputs) {
-        uint32_t inputs = 2 * input + 16;
-        struct half_realloc *larger = realloc(pass->half, inputs * sizeof *larger);
-        if (!larger) {
-            pass->no_memory = true;
-            return NULL;
-        }
-        memset(larger + pass->inputs, 0, (inputs - pass->inputs) * sizeof *larger);
-        pass->half = larger;
-        pass->inputs = inputs;
-    }
-    return &pass->half[input];
+    if (ht_grow(&pass->half, &pass->inputs, input + 1, sizeof *pass->half)) return &pass->half[input];
+    pass->no_memory = true;
+    return NULL;
 }
 
 // The realloc never ended, or failed: its old block is still there.
@@ -233,7 +224,7 @@ static void take_inherited(struct raw_pass *pass, const struct live_blocks *inhe
 }
 
 static void take_leaks(struct raw_pass *pass) {
-    for (uint32_t input = 0; input < pass->inputs; input++) restore_half(pass, &pass->half[input]);
+    for (size_t input = 0; input < pass->inputs; input++) restore_half(pass, &pass->half[input]);
     const struct live_range *range = live_ranges_below(&pass->live, 0);
     if (!range) range = live_ranges_above(&pass->live, 0);
     for (; range; range = live_ranges_above(&pass->live, range->address))
@@ -261,6 +252,5 @@ int lint_raw(struct lint *lint, const struct ht_raw_log *log, char *warning,
     map64_free(&pass.freed);
     free(pass.half);
     if (status || (ready && !pass.no_memory)) return status;
-    errno = ENOMEM;
-    return ht_error_system(error, log->path, "cannot follow the heap");
+    return ht_error_memory(error, log->path, "cannot follow the heap");
 }

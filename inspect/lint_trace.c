@@ -1,4 +1,3 @@
-#include <errno.h>
 #include <inttypes.h>
 
 #include "lint_passes.h"
@@ -62,6 +61,5 @@ int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *pa
         if (block[slot].live) memory = lint_leak(lint, &block[slot], slot);
     slot_table_free(&blocks);
     if (memory || status) return status;
-    errno = ENOMEM;
-    return ht_error_system(error, path, "cannot follow the heap");
+    return ht_error_memory(error, path, "cannot follow the heap");
 }

@@ -5,8 +5,10 @@
 #include "convert_paths.h"
 #include "convert_report.h"
 #include "inheritance.h"
+#include "json_values.h"
 #include "lint_passes.h"
 #include "lint_report.h"
+#include "option_values.h"
 #include "print.h"
 #include "talk.h"
 #include "trace_argument.h"
@@ -15,7 +17,7 @@
 struct options {
     const char *file;
     bool json;
-    size_t limit;
+    uint64_t limit;
 };
 
 static const struct argp_option option_table[] = {
@@ -27,14 +29,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
     case 'j': options->json = true; return 0;
-    case 'n': {
-        char *end;
-        unsigned long limit = strtoul(value, &end, 10);
-        if (*end || end == value || *value == '-' || limit > LINT_EXAMPLES_MAX)
+    case 'n':
+        if (!ht_parse_whole(value, 0, LINT_EXAMPLES_MAX, &options->limit))
             argp_error(state, "--examples takes 0 to %d, not '%s'", LINT_EXAMPLES_MAX, value);
-        options->limit = limit;
         return 0;
-    }
     default: return trace_argument(key, value, state, &options->file);
     }
 }
@@ -97,9 +95,7 @@ static void print(const struct lint *lint, const struct options *options) {
         return;
     }
     json_t *report = lint_report_json(lint, options->file);
-    json_dumpf(report, stdout, JSON_INDENT(2));
-    putchar('\n');
-    json_decref(report);
+    json_print(report);
 }
 
 int ht_verb_lint(int argc, char **argv) {

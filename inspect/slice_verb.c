@@ -73,12 +73,8 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
                           struct ht_error *error) {
     char *text = ht_trace_context_json(reader, error);
     if (!text && error->status) return NULL;
-    json_t *context = text ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    if (!json_is_object(context)) {
-        json_decref(context);
-        context = json_object();
-    }
+    json_t *context = json_parsed(text);
+    if (!context) context = json_object();
     const struct trace_range *range = &options->range;
     const char *slash = strrchr(options->trace, '/');
     json_t *cut = json_object();
@@ -99,9 +95,7 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
 static void keep_samples(json_t *totals, struct ht_trace_reader *reader) {
     static const char *const keys[] = {"freed_looked_at", "freed_warm"};
     struct ht_error none = {0};
-    char *text = ht_trace_totals_json(reader, &none);
-    json_t *old = text ? json_loads(text, 0, NULL) : NULL;
-    free(text);
+    json_t *old = json_parsed(ht_trace_totals_json(reader, &none));
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         json_t *value = json_object_get(old, keys[i]);
         if (json_is_integer(value)) json_object_set(totals, keys[i], value);

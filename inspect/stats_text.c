@@ -76,8 +76,7 @@ static void print_functions(const struct trace_stats *stats) {
 static struct ht_text_table table;
 
 static void begin_table(const char *alignments, const char *const *heading) {
-    table = (struct ht_text_table){.alignments = alignments};
-    ht_table_add(&table, heading);
+    ht_table_begin(&table, alignments, heading);
     putchar('\n');
 }
 

@@ -1,7 +1,8 @@
 // heaptape stats: what a program does with its heap.
 #include <argp.h>
-#include <stdlib.h>
 
+#include "json_values.h"
+#include "option_values.h"
 #include "stats_report.h"
 #include "talk.h"
 #include "trace_argument.h"
@@ -10,7 +11,7 @@
 struct options {
     const char *trace;
     bool json;
-    uint32_t points;  // 0: not given
+    uint64_t points;  // 0: not given
 };
 
 enum { POINTS_TEXT = 20, POINTS_JSON = 200 };
@@ -24,14 +25,10 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
     case 'j': options->json = true; return 0;
-    case 'p': {
-        char *end;
-        unsigned long points = strtoul(value, &end, 10);
-        if (*end || end == value || points < 1 || points > STATS_POINTS_MAX)
+    case 'p':
+        if (!ht_parse_whole(value, 1, STATS_POINTS_MAX, &options->points))
             argp_error(state, "--points takes 1 to %d, not '%s'", STATS_POINTS_MAX, value);
-        options->points = (uint32_t)points;
         return 0;
-    }
     default: return trace_argument(key, value, state, &options->trace);
     }
 }
@@ -58,27 +55,24 @@ const struct ht_page ht_page_stats = {
 // How long the trace is, from its totals; 0 if it has none.
 static uint64_t duration_of(struct ht_trace_reader *reader) {
     struct ht_error ignored;
-    char *text = ht_trace_totals_json(reader, &ignored);
-    json_t *totals = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *totals = json_parsed(ht_trace_totals_json(reader, &ignored));
     json_int_t duration_ns = json_integer_value(json_object_get(totals, "duration_ns"));
-    free(text);
     json_decref(totals);
     return duration_ns > 0 ? (uint64_t)duration_ns : 0;
 }
 
 static int report(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
-    uint32_t points = options->points ? options->points : options->json ? POINTS_JSON : POINTS_TEXT;
+    uint32_t given = (uint32_t)options->points, points = given           ? given
+                                                         : options->json ? POINTS_JSON
+                                                                         : POINTS_TEXT;
     char *text = ht_trace_context_json(reader, error);
     if (!text && error->status) return -1;
-    json_t *context = text ? json_loads(text, 0, NULL) : NULL;
-    free(text);
+    json_t *context = json_parsed(text);
     struct trace_stats *stats = trace_stats_count(reader, options->trace, points, duration_of(reader), error);
     if (stats && options->json) {
         json_t *report = stats_report_json(stats, context);
         json_object_set_new(report, "truncated", json_boolean(ht_trace_truncated(reader)));
-        json_dumpf(report, stdout, JSON_INDENT(2));
-        putchar('\n');
-        json_decref(report);
+        json_print(report);
     } else if (stats) {
         stats_report_text(stats, context);
     }

@@ -26,10 +26,8 @@ static uint64_t parse_time(const char *text, struct argp_state *state) {
 }
 
 static uint64_t parse_event(const char *text, struct argp_state *state) {
-    char *end;
-    errno = 0;
-    uint64_t value = strtoull(text, &end, 10);
-    if (end == text || *end || errno || *text == '-')
+    uint64_t value;
+    if (!ht_parse_whole(text, 0, UINT64_MAX, &value))
         argp_error(state, "expected an event's number, found '%s'", text);
     return value;
 }
@@ -84,10 +82,7 @@ int trace_range_know_threads(struct trace_range *range, uint32_t threads_count, 
     if (!range->threads) return 0;
     range->wanted = calloc((size_t)threads_count + 1, sizeof *range->wanted);
     range->wanted_count = threads_count;
-    if (!range->wanted) {
-        errno = ENOMEM;
-        return ht_error_system(error, path, "cannot choose threads");
-    }
+    if (!range->wanted) return ht_error_memory(error, path, "cannot choose threads");
     uint32_t first, last;
     const char *at = range->threads;
     while (*at && (at = next_span(at, &first, &last))) {

@@ -41,8 +41,7 @@ struct slicing {
 };
 
 static int no_memory(const struct slicing *s, struct ht_error *error) {
-    errno = ENOMEM;
-    return ht_error_system(error, s->path, "cannot slice");
+    return ht_error_memory(error, s->path, "cannot slice");
 }
 
 static struct old_block *block_at(const struct slicing *s, uint32_t slot) {
@@ -348,10 +347,7 @@ static int take_section(struct slicing *s, size_t i, struct ht_error *error) {
 }
 
 static int pass(struct slicing *s, const struct slice_progress *progress, struct ht_error *error) {
-    uint64_t total = 0, done = 0;
-    for (size_t i = 0; i < ht_trace_sections(s->reader); i++)
-        if (ht_trace_section(s->reader, i)->kind == HT_SECTION_EVENTS)
-            total += ht_trace_section(s->reader, i)->rows;
+    uint64_t total = ht_trace_records(s->reader), done = 0;
     for (size_t i = 0; i < ht_trace_sections(s->reader) && !s->over; i++) {
         if (ht_trace_section(s->reader, i)->kind != HT_SECTION_EVENTS) continue;
         s->over = trace_range_section_over(s->range, s->reader, i);

@@ -1,6 +1,5 @@
 #include "trace_stats.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -422,10 +421,7 @@ static int pass(struct trace_stats *stats, struct ht_trace_reader *reader, const
         if (wrong && *wrong)
             return ht_error_input(error, path, ht_trace_section(reader, i)->offset, "event %" PRIu64 ": %s",
                                   bad_event, wrong);
-        if (wrong) {
-            errno = ENOMEM;
-            return ht_error_system(error, path, "cannot follow the heap");
-        }
+        if (wrong) return ht_error_memory(error, path, "cannot follow the heap");
     }
     return 0;
 }
@@ -530,10 +526,9 @@ struct trace_stats *trace_stats_count(struct ht_trace_reader *reader, const char
     int status = -1;
     if (stats && !ht_trace_facts(reader, &stats->facts, error)) {
         if (set_up(stats, points, duration_ns)) status = pass(stats, reader, path, error);
-        else errno = ENOMEM, ht_error_system(error, path, "cannot count");
+        else ht_error_memory(error, path, "cannot count");
     } else if (!stats) {
-        errno = ENOMEM;
-        ht_error_system(error, path, "cannot count");
+        ht_error_memory(error, path, "cannot count");
     }
     if (!status) {
         finish(stats);

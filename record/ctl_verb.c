@@ -6,12 +6,12 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "option_values.h"
 #include "print.h"
 #include "process_log.h"
 #include "stop_reason.h"
@@ -38,13 +38,12 @@ static bool is_action(const char *word) {
 
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
-    char *end;
+    uint64_t pid;
     switch (key) {
     case 'q': options->quiet = true; return 0;
     case ARGP_KEY_ARG:
         if (state->arg_num == 0) {
-            long pid = strtol(value, &end, 10);
-            if (end == value || *end || pid < 1 || pid > INT_MAX)
+            if (!ht_parse_whole(value, 1, INT_MAX, &pid))
                 argp_error(state, "expected a process id, found '%s'", value);
             options->pid = (pid_t)pid;
         } else if (state->arg_num == 1 && is_action(value)) {

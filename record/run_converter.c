@@ -13,6 +13,8 @@
 
 #include "follow.h"
 #include "fork_file.h"
+#include "grow.h"
+#include "now.h"
 #include "print.h"
 #include "punch_holes.h"
 #include "raw_in_use.h"
@@ -112,13 +114,7 @@ static bool is_seen(const struct watch *watch, const char *name) {
 }
 
 static void add_seen(struct watch *watch, const char *name) {
-    if (watch->seen_count == watch->seen_room) {
-        size_t room = watch->seen_room ? watch->seen_room * 2 : 64;
-        char **larger = realloc(watch->seen, room * sizeof *larger);
-        if (!larger) return;
-        watch->seen = larger;
-        watch->seen_room = room;
-    }
+    if (!ht_grow(&watch->seen, &watch->seen_room, watch->seen_count + 1, sizeof *watch->seen)) return;
     char *copy = strdup(name);
     if (!copy) return;
     size_t at = watch->seen_count++;
@@ -127,13 +123,7 @@ static void add_seen(struct watch *watch, const char *name) {
 }
 
 static struct job *add_job(struct watch *watch) {
-    if (watch->jobs == watch->jobs_room) {
-        size_t room = watch->jobs_room ? watch->jobs_room * 2 : 16;
-        struct job **larger = realloc(watch->job, room * sizeof *larger);
-        if (!larger) return NULL;
-        watch->job = larger;
-        watch->jobs_room = room;
-    }
+    if (!ht_grow(&watch->job, &watch->jobs_room, watch->jobs + 1, sizeof *watch->job)) return NULL;
     struct job *job = calloc(1, sizeof *job);
     if (job) watch->job[watch->jobs++] = job;
     return job;

@@ -2,8 +2,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
+#include "json_values.h"
 #include "knob_choice.h"
 
 void ht_knob_setting(const struct ht_allocator *kind, const struct ht_knob *knob,
@@ -151,11 +151,7 @@ int ht_allocator_list(struct ht_experiment *x, struct ht_replay_options *options
     if (options->plan.json) list.json = json_array();
     add_all(&list);
     ht_child_channel_close(&x->channel);
-    if (list.json) {
-        json_dumpf(list.json, stdout, JSON_INDENT(2));
-        printf("\n");
-        json_decref(list.json);
-    }
+    if (list.json) json_print(list.json);
     if (fflush(stdout) || ferror(stdout)) {
         fprintf(stderr, "heaptape replay: the list can't be written\n");
         list.status = HT_EXIT_FAILED;

@@ -1,7 +1,6 @@
 #include "replay_options.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -139,10 +138,8 @@ const struct ht_page ht_page_replay = {
 
 static uint64_t number(struct argp_state *state, const char *text, const char *option, uint64_t lowest,
                        uint64_t highest) {
-    char *end = NULL;
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (errno || end == text || *end || *text == '-' || value < lowest || value > highest) {
+    uint64_t value;
+    if (!ht_parse_whole(text, lowest, highest, &value)) {
         argp_error(state, "--%s: %s: expected a whole number from %llu to %llu", option, text,
                    (unsigned long long)lowest, (unsigned long long)highest);
     }

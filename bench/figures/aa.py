@@ -4,7 +4,7 @@
     bench/figures/aa.py TRACE [--comparisons 20] [--budget 1m] [--build BUILD]
 
 Compares glibc with glibc, and glibc behind a library that only forwards with one that spins for
-10 ns in each malloc before it forwards (bench/programs/spin_malloc.c), each as often as asked for, and
+10 ns in each malloc before it forwards (bench/programs/preloaded_malloc.c), each as often as asked for, and
 counts the verdicts. Exit status 1 where more than one comparison in twenty of the first kind says
 anything but "same" or "unresolved", or fewer than eighteen in twenty of the second say "slower".
 """

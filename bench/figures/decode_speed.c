@@ -6,17 +6,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "form_builder.h"
+#include "now.h"
 #include "trace_reader.h"
 
-static double cpu_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
+static double cpu_s(void) { return (double)ht_now_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9; }
 
 static void stop(const struct ht_error *error) {
     fprintf(stderr, "decode_speed: %s\n", error->message);

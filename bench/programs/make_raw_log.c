@@ -13,7 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "grow.h"
 #include "log_clock.h"
+#include "random_numbers.h"
 #include "raw_append.h"
 
 enum {
@@ -53,19 +55,13 @@ struct generator {
     struct ht_raw_log clock;  // for log_clock
     struct thread *thread;
     unsigned threads;
-    uint64_t random_state;
+    struct ht_random random;
     uint64_t live_bytes, live_bytes_most;
 };
 
 static _Noreturn void die(const char *what) {
     perror(what);
     exit(1);
-}
-
-static uint64_t next_random(struct generator *g) {
-    uint64_t z = g->random_state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    return z ^ z >> 27;
 }
 
 // ---- the log ----
@@ -164,11 +160,7 @@ static uint64_t take_address(struct thread *t, uint32_t size) {
 
 static void give_address(struct thread *t, const struct block *block) {
     struct free_list *list = &t->list[class_of(block->size)];
-    if (list->count == list->room) {
-        list->room = list->room ? list->room * 2 : 256;
-        list->address = realloc(list->address, list->room * sizeof *list->address);
-        if (!list->address) die("realloc");
-    }
+    if (!ht_grow(&list->address, &list->room, list->count + 1, sizeof *list->address)) die("realloc");
     list->address[list->count++] = block->address;
 }
 
@@ -199,12 +191,12 @@ static void resize(struct generator *g, struct thread *t, struct block *block) {
 
 // One call of the thread.
 static void step(struct generator *g, struct thread *t) {
-    uint64_t random = next_random(g);
+    uint64_t random = ht_random_next(&g->random);
     unsigned region = random & 255;
     size_t entries = region < 224 ? 16 : region < 252 ? 1024 : TABLE;
     struct thread *owner = (random >> 8 & 63) == 0 ? &g->thread[(random >> 16) % g->threads] : t;
     struct block *block = &owner->block[(random >> 24) % entries];
-    if (!block->address) allocate(g, t, block, next_random(g));
+    if (!block->address) allocate(g, t, block, ht_random_next(&g->random));
     else if ((random >> 14 & 31) == 0) resize(g, t, block);
     else release(g, t, block);
     t->calls++;
@@ -236,7 +228,7 @@ int main(int argc, char **argv) {
     uint64_t events = strtoull(argv[2], NULL, 10);
     double per_s = argc > 4 ? strtod(argv[4], NULL) : 0;
     g.threads = argc > 3 ? (unsigned)atoi(argv[3]) : 4;
-    g.random_state = argc > 5 ? strtoull(argv[5], NULL, 10) : 1;
+    g.random.state = argc > 5 ? strtoull(argv[5], NULL, 10) : 1;
     if (!events || g.threads < 1 || g.threads > THREADS_MAX) {
         fprintf(stderr, "make_raw_log: events, and 1 to %d threads expected\n", THREADS_MAX);
         return 2;

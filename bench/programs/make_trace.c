@@ -5,26 +5,20 @@
 //
 // LIVE: about how many blocks live at once. STEP_NS: trace time between events. apart: threads leave each
 // other's blocks alone.
-#include <assert.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
+#include "random_numbers.h"
 #include "trace_writer.h"
 
 enum { THREADS_MAX = 1024 };
 
-static uint64_t state;
+static struct ht_random numbers;
 
-static uint64_t next_random(void) {
-    uint64_t mixed = state += 0x9e3779b97f4a7c15ull;
-    mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9ull;
-    mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111ebull;
-    return mixed ^ mixed >> 31;
-}
-
-static uint32_t below(uint32_t limit) { return (uint32_t)((next_random() >> 32) * limit >> 32); }
+static uint32_t below(uint32_t limit) { return ht_random_below(&numbers, limit); }
 
 struct stack {
     uint32_t *slots;
@@ -32,11 +26,7 @@ struct stack {
 };
 
 static void push(struct stack *stack, uint32_t slot) {
-    if (stack->count == stack->room) {
-        stack->room = stack->room ? stack->room * 2 : 1024;
-        stack->slots = realloc(stack->slots, stack->room * sizeof *stack->slots);
-        assert(stack->slots);
-    }
+    if (!ht_grow(&stack->slots, &stack->room, stack->count + 1, sizeof *stack->slots)) exit(1);
     stack->slots[stack->count++] = slot;
 }
 
@@ -122,7 +112,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     made.threads = (uint32_t)atoi(argv[4]);
-    state = strtoull(argv[5], NULL, 10);
+    numbers.state = strtoull(argv[5], NULL, 10);
     made.apart = argc > 7 && !strcmp(argv[7], "apart");
     made.step_ns = argc > 6 ? strtoull(argv[6], NULL, 10) : 100;
     if (made.threads < 1 || made.threads > THREADS_MAX) return 2;

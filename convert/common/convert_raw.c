@@ -6,6 +6,7 @@
 #include "consumed_log.h"
 #include "convert_report.h"
 #include "inheritance.h"
+#include "now.h"
 #include "print.h"
 #include "stop_reason.h"
 #include "trace_json.h"

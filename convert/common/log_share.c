@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "grow.h"
 #include "read_at.h"
 #include "sample_line.h"
 
@@ -16,13 +17,7 @@ struct survey {
 
 // False for want of memory.
 static bool add_sample(struct survey *survey, const struct ht_raw_record *record) {
-    if (survey->samples == survey->room) {
-        size_t room = survey->room ? survey->room * 2 : 256;
-        struct ht_sample *larger = realloc(survey->sample, room * sizeof *larger);
-        if (!larger) return false;
-        survey->sample = larger;
-        survey->room = room;
-    }
+    if (!ht_grow(&survey->sample, &survey->room, survey->samples + 1, sizeof *survey->sample)) return false;
     survey->sample[survey->samples++] = (struct ht_sample){.time_ns = record->stamp,
                                                            .cpu_ns = record->word[2],
                                                            .rss_anon_bytes = record->word[0],

@@ -126,14 +126,6 @@ json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t ski
     return object;
 }
 
-static json_t *parse(char *text) {
-    json_t *object = text ? json_loads(text, 0, NULL) : NULL;
-    free(text);
-    if (json_is_object(object)) return object;
-    json_decref(object);
-    return NULL;
-}
-
 // A trace cut short has no totals: what can be counted is counted.
 static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *error) {
     struct merge_totals totals = {0};
@@ -188,7 +180,7 @@ int trace_json_drops_expected(struct ht_trace_reader *reader, bool *expected, st
     char *text = ht_trace_context_json(reader, error);
     *expected = false;
     if (!text) return error->status ? -1 : 0;
-    json_t *context = parse(text);
+    json_t *context = json_parsed(text);
     for (const json_t *cut = json_object_get(context, "sliced_from"); cut && !*expected;
          cut = json_object_get(cut, "sliced_from"))
         *expected = json_object_get(cut, "threads") != NULL;
@@ -213,7 +205,7 @@ struct ht_heap_share trace_json_heap_share(const json_t *totals) {
 
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) {
     char *text = ht_trace_totals_json(reader, error);
-    json_t *info = text ? parse(text) : error->status ? NULL : count_totals(reader, error);
+    json_t *info = text ? json_parsed(text) : error->status ? NULL : count_totals(reader, error);
     if (!info) {
         if (!error->status) ht_trace_bad_section(reader, HT_SECTION_TOTALS, error, "expected totals in JSON");
         return NULL;
@@ -223,7 +215,7 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
         json_decref(info);
         return NULL;
     }
-    json_t *context = parse(context_text);
+    json_t *context = json_parsed(context_text);
     if (context_text && !context) {
         ht_trace_bad_section(reader, HT_SECTION_CONTEXT, error, "expected a context in JSON");
         json_decref(info);

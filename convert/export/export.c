@@ -8,6 +8,7 @@
 
 #include "convert_report.h"
 #include "export_format.h"
+#include "now.h"
 #include "print.h"
 #include "remove_on_signal.h"
 #include "talk.h"
@@ -77,8 +78,7 @@ static int exporter_begin(struct exporter *exporter, const struct export_format 
     if (read_totals(exporter, reader, error) || ht_trace_facts(reader, &exporter->facts, error)) return -1;
     export_rules_make(&exporter->rules, format->abilities, exporter->page_bytes);
     if (!format->begin || format->begin(exporter)) return 0;
-    errno = ENOMEM;
-    return ht_error_system(error, "export", "cannot begin");
+    return ht_error_memory(error, "export", "cannot begin");
 }
 
 static void exporter_end(struct exporter *exporter) {
@@ -100,17 +100,9 @@ static void put_section(struct exporter *exporter, const struct ht_events *event
     exporter->events += events->rows;
 }
 
-static uint64_t records_of(const struct ht_trace_reader *reader) {
-    uint64_t records = 0;
-    for (size_t i = 0; i < ht_trace_sections(reader); i++)
-        if (ht_trace_section(reader, i)->kind == HT_SECTION_EVENTS)
-            records += ht_trace_section(reader, i)->rows;
-    return records;
-}
-
 static int put_events(struct exporter *exporter, struct ht_trace_reader *reader, const char *trace,
                       struct ht_progress *progress, struct ht_error *error) {
-    uint64_t records = records_of(reader);
+    uint64_t records = ht_trace_records(reader);
     for (size_t i = 0; i < ht_trace_sections(reader) && !exporter->text.failed; i++) {
         struct ht_events events;
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;

@@ -16,8 +16,7 @@ static void fail(struct export_text *text, const char *what) {
 static int begin(struct export_text *text, const char *path, struct ht_error *error) {
     *text = (struct export_text){.path = path, .file.fd = -1, .buffer = malloc(EXPORT_TEXT_ROOM)};
     if (text->buffer) return 0;
-    errno = ENOMEM;
-    return ht_error_system(error, path, "cannot create");
+    return ht_error_memory(error, path, "cannot create");
 }
 
 bool export_text_in_place(const char *path) {

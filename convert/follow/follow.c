@@ -1,6 +1,5 @@
 #include "follow.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include "gone_threads.h"
 #include "inheritance.h"
 #include "log_clock.h"
+#include "now.h"
 #include "print.h"
 #include "punch_holes.h"
 #include "raw_in_use.h"
@@ -102,10 +102,7 @@ static bool is_checkpoint_due(const struct follower *f) {
 // Keeps what the next process needs, and only then punches holes where nobody needs the log any more.
 static int make_checkpoint(struct follower *f, struct ht_error *error) {
     if (ht_trace_checkpoint(f->writer, &f->position.trace, error)) return -1;
-    if (f->merge->heap.no_memory) {
-        errno = ENOMEM;
-        return ht_error_system(error, f->log.path, "cannot follow the heap");
-    }
+    if (f->merge->heap.no_memory) return ht_error_memory(error, f->log.path, "cannot follow the heap");
     if (f->forks && fork_file_sync(f->forks, error)) return -1;
     f->position.horizon = merge_position(f->merge);
     f->position.has_holes = f->punch.announced;
@@ -135,8 +132,7 @@ static bool note_fork(struct merge *m, uint64_t stamp) {
     struct live_blocks blocks;
     bool noted = merge_live_blocks(m, &blocks);
     if (!noted) {
-        errno = ENOMEM;
-        ht_error_system(&f->fork_error, f->log.path, "cannot write down what a child inherits");
+        ht_error_memory(&f->fork_error, f->log.path, "cannot write down what a child inherits");
         return false;
     }
     noted = !fork_file_put(f->forks, stamp, &blocks, &f->fork_error);
@@ -280,10 +276,7 @@ static int poll_log(struct follower *f, struct ht_error *error) {
     f->over = has_ended(f);
     if (live_streams_poll(&f->live, f->over, error)) return -1;
     set_clock(f);  // the poll has read the header again
-    if (!merge_know_streams(m)) {
-        errno = ENOMEM;
-        return ht_error_system(error, f->log.path, "cannot follow the log");
-    }
+    if (!merge_know_streams(m)) return ht_error_memory(error, f->log.path, "cannot follow the log");
     for (uint32_t i = 0; i < m->inputs; i++)
         if (m->input[i].idle && m->streams.stream[i].next_chunk < m->streams.stream[i].chunks)
             merge_ready(m, i);
@@ -321,8 +314,7 @@ static int end_gone_threads(struct follower *f, struct ht_error *error) {
     for (uint32_t i = 0; i < m->inputs; i++) {
         if (!m->input[i].idle || f->live.stream[i].over || !gone_threads_confirm(&f->live, i)) continue;
         if (live_stream_end(&f->live, i)) continue;
-        errno = ENOMEM;
-        return ht_error_system(error, f->log.path, "cannot follow the log");
+        return ht_error_memory(error, f->log.path, "cannot follow the log");
     }
     if (ht_now_s() - f->threads_s > THREADS_S) {
         f->threads_s = ht_now_s();
@@ -461,10 +453,7 @@ int follow_log(const struct convert_request *request, const volatile sig_atomic_
                struct follow_ending *ending, struct ht_error *error) {
     struct follower *f = calloc(1, sizeof *f);
     *ending = (struct follow_ending){0};
-    if (!f) {
-        errno = ENOMEM;
-        return ht_error_system(error, request->input, "cannot follow");
-    }
+    if (!f) return ht_error_memory(error, request->input, "cannot follow");
     f->request = request;
     f->stop = stop;
     f->started_s = ht_now_s();

@@ -77,8 +77,7 @@ struct stream_state {
 };
 
 static int no_memory(const char *path, struct ht_error *error) {
-    errno = ENOMEM;
-    return ht_error_system(error, path, "cannot keep the state");
+    return ht_error_memory(error, path, "cannot keep the state");
 }
 
 // ---- writing ----

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "grow.h"
 #include "raw_in_use.h"
 
 // A poll that began after the thread had gone sees all; what it saw counts at the next one.
@@ -17,13 +18,7 @@ struct thread_ids {
 };
 
 static bool add(struct thread_ids *ids, uint32_t id) {
-    if (ids->count == ids->room) {
-        size_t room = ids->room ? ids->room * 2 : 64;
-        uint32_t *larger = realloc(ids->id, room * sizeof *larger);
-        if (!larger) return false;
-        ids->id = larger;
-        ids->room = room;
-    }
+    if (!ht_grow(&ids->id, &ids->room, ids->count + 1, sizeof *ids->id)) return false;
     ids->id[ids->count++] = id;
     return true;
 }

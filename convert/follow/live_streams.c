@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "grow.h"
 #include "read_at.h"
 
 enum {
@@ -17,8 +18,7 @@ enum {
 };
 
 static int no_memory(const struct live_streams *live, struct ht_error *error) {
-    errno = ENOMEM;
-    return ht_error_system(error, live->log->path, "cannot follow the log");
+    return ht_error_memory(error, live->log->path, "cannot follow the log");
 }
 
 bool log_ranges_add(struct log_ranges *ranges, uint64_t offset, uint64_t bytes) {
@@ -27,13 +27,7 @@ bool log_ranges_add(struct log_ranges *ranges, uint64_t offset, uint64_t bytes) 
         last->bytes += bytes;
         return true;
     }
-    if (ranges->count == ranges->room) {
-        size_t room = ranges->room ? ranges->room * 2 : 4;
-        struct log_range *larger = realloc(ranges->range, room * sizeof *larger);
-        if (!larger) return false;
-        ranges->range = larger;
-        ranges->room = room;
-    }
+    if (!ht_grow(&ranges->range, &ranges->room, ranges->count + 1, sizeof *ranges->range)) return false;
     ranges->range[ranges->count++] = (struct log_range){offset, bytes};
     return true;
 }
@@ -56,13 +50,7 @@ void live_streams_close(struct live_streams *live) {
 static bool make_room(struct live_streams *live, uint32_t number) {
     if (!streams_grow(live->streams, number)) return false;
     if (number >= live->streams->count) live->streams->count = (size_t)number + 1;
-    if (live->room >= live->streams->room) return true;
-    struct live_stream *larger = realloc(live->stream, live->streams->room * sizeof *larger);
-    if (!larger) return false;
-    memset(larger + live->room, 0, (live->streams->room - live->room) * sizeof *larger);
-    live->stream = larger;
-    live->room = live->streams->room;
-    return true;
+    return ht_grow(&live->stream, &live->room, live->streams->room, sizeof *live->stream);
 }
 
 static uint8_t *buffer_of(struct live_streams *live, size_t bytes) {

@@ -1,12 +1,6 @@
 #include "log_clock.h"
 
-#include <time.h>
-
-static uint64_t mono_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+#include "now.h"
 
 #if defined(__x86_64__)
 static uint64_t counter(void) { return __builtin_ia32_rdtsc(); }
@@ -19,7 +13,7 @@ static uint64_t counter(void) {
 }
 enum { COUNTER_KIND = HT_CLOCK_CNTVCT };
 #else
-static uint64_t counter(void) { return mono_ns(); }
+static uint64_t counter(void) { return ht_now_ns(CLOCK_MONOTONIC); }
 enum { COUNTER_KIND = HT_CLOCK_GETTIME };
 #endif
 
@@ -28,7 +22,7 @@ bool log_clock_is_here(const struct ht_raw_log *log) {
 }
 
 uint64_t log_clock_now(const struct ht_raw_log *log) {
-    uint64_t now = log->header.clock_kind == HT_CLOCK_GETTIME ? mono_ns() : counter();
+    uint64_t now = log->header.clock_kind == HT_CLOCK_GETTIME ? ht_now_ns(CLOCK_MONOTONIC) : counter();
     return now >> log->header.clock_shift;
 }
 
@@ -37,7 +31,8 @@ struct ht_clock_pair log_clock_pair(const struct ht_raw_log *log) {
     struct ht_clock_pair best = {0};
     uint64_t best_width = UINT64_MAX;
     for (unsigned i = 0; i < 8; i++) {
-        uint64_t before = log_clock_now(log), ns = mono_ns(), width = log_clock_now(log) - before;
+        uint64_t before = log_clock_now(log), ns = ht_now_ns(CLOCK_MONOTONIC),
+                 width = log_clock_now(log) - before;
         if (width >= best_width) continue;
         best_width = width;
         best = (struct ht_clock_pair){.stamp = before + width / 2, .mono_ns = ns};

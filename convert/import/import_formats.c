@@ -1,6 +1,5 @@
 #include "import_formats.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,10 +77,7 @@ const struct import_format *import_format_sniff(struct import_input *input, stru
 
 int import_reject(struct import *import, uint64_t offset, const char *what, const char *expected,
                   struct ht_error *error) {
-    if (import->sink.no_memory) {
-        errno = ENOMEM;
-        return ht_error_system(error, import->input.path, "cannot follow the heap");
-    }
+    if (import->sink.no_memory) return ht_error_memory(error, import->input.path, "cannot follow the heap");
     import->skipped++;
     if (import->lenient) return 0;
     return ht_error_input(error, import->input.path, offset, "%s: expected %s", what, expected);

@@ -36,8 +36,7 @@ static void fail_unpacking(struct import_input *input, int code) {
     if (input->failed) return;
     input->failed = true;
     if (code == ARCHIVE_FATAL && archive_errno(input->archive) == ENOMEM) {
-        errno = ENOMEM;
-        ht_error_system(&input->error, input->path, "cannot unpack");
+        ht_error_memory(&input->error, input->path, "cannot unpack");
         return;
     }
     ht_error_input(&input->error, input->path, input->offset + (input->end - input->begin),
@@ -117,10 +116,8 @@ int import_input_open(struct import_input *input, const char *path, const char *
     if (S_ISREG(status.st_mode)) input->file_bytes = (uint64_t)status.st_size;
     input->buffer = malloc(BUFFER_BYTES + 1);  // and a newline behind what has none
     input->archive = archive_read_new();
-    if (!input->buffer || !input->archive || !set_up_archive(input->archive)) {
-        errno = ENOMEM;
-        return ht_error_system(error, input->path, "cannot open");
-    }
+    if (!input->buffer || !input->archive || !set_up_archive(input->archive))
+        return ht_error_memory(error, input->path, "cannot open");
     int code = archive_read_open_fd(input->archive, input->fd, BLOCK_BYTES);
     if (code == ARCHIVE_OK) find_member(input);
     else fail_unpacking(input, code);

@@ -1,12 +1,12 @@
 #include "import_run.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "convert_report.h"
+#include "now.h"
 #include "trace_json.h"
 
 enum { LINES_AT_ONCE = 4096, EXCERPT_BYTES = 40 };
@@ -55,10 +55,8 @@ static int take_all(struct import *import, struct ht_error *error) {
         status = -1;
     }
     if (!status && import->format->end) status = import->format->end(import, error);
-    if (!status && import->sink.no_memory) {
-        errno = ENOMEM;
-        return ht_error_system(error, import->input.path, "cannot follow the heap");
-    }
+    if (!status && import->sink.no_memory)
+        return ht_error_memory(error, import->input.path, "cannot follow the heap");
     if (!status && !import->sink.begun)
         return ht_error_input(error, import->input.path, import->input.offset,
                               "expected at least one call, found none");
@@ -120,8 +118,7 @@ static int run_format(struct import *import, const struct convert_request *reque
     import->state = calloc(1, import->format->state_bytes + 1);
     if (writer && (!import_sink_init(&import->sink, writer, request->time_unit_ns, context) ||
                    !import->state || !context)) {
-        errno = ENOMEM;
-        status = ht_error_system(error, import->input.path, "cannot convert");
+        status = ht_error_memory(error, import->input.path, "cannot convert");
         ht_trace_abandon(writer);
     } else if (writer) {
         status = write_trace(import, request, writer, error);

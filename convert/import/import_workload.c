@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "grow.h"
 #include "import_formats.h"
 
 enum { TURN_OPERATIONS = 16, PROGRESS_TURNS = 1024, NUMBER_BYTES_MAX = 10 };
@@ -60,7 +61,8 @@ struct workload {
     uint64_t ids, syncs;
     uint8_t *written;  // by sync, a bit each
     struct wl_thread *thread;
-    uint32_t threads, threads_room;
+    uint32_t threads;
+    size_t threads_room;
     uint32_t first, last;  // the queue of those that can run, plus one
     struct map64 waiters;  // sync plus one -> the thread that came to wait last, plus one
 };
@@ -88,8 +90,7 @@ static int fail(const struct workload *w, uint64_t offset, const char *expected,
 }
 
 static int no_memory(const struct workload *w, struct ht_error *error) {
-    errno = ENOMEM;
-    return ht_error_system(error, w->path, "cannot follow the threads");
+    return ht_error_memory(error, w->path, "cannot follow the threads");
 }
 
 // ---- the main stream ----
@@ -102,13 +103,7 @@ static void enqueue(struct workload *w, uint32_t thread) {
 }
 
 static bool add_thread(struct workload *w, uint64_t offset) {
-    if (w->threads == w->threads_room) {
-        uint32_t room = w->threads_room ? w->threads_room * 2 : 16;
-        struct wl_thread *larger = realloc(w->thread, room * sizeof *larger);
-        if (!larger) return false;
-        w->thread = larger;
-        w->threads_room = room;
-    }
+    if (!ht_grow(&w->thread, &w->threads_room, w->threads + 1, sizeof *w->thread)) return false;
     w->thread[w->threads].at = offset;
     enqueue(w, w->threads++);
     return true;

@@ -1,6 +1,5 @@
 #include "fork_cut.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,10 +32,7 @@ static int read_chunk(struct cutting *cutting, const struct stream_chunk *place,
     size_t needed = (size_t)place->bytes + PADDING_BYTES;
     if (needed > cutting->room) {
         uint8_t *larger = realloc(cutting->buffer, needed);
-        if (!larger) {
-            errno = ENOMEM;
-            return ht_error_system(error, log->path, "cannot read a chunk");
-        }
+        if (!larger) return ht_error_memory(error, log->path, "cannot read a chunk");
         cutting->buffer = larger;
         cutting->room = needed;
     }

@@ -130,8 +130,7 @@ int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_bloc
     size_t bytes = stored ? ZSTD_compress(stored, room, blocks->block, plain, LEVEL) : 0;
     if (!stored || ZSTD_isError(bytes)) {
         free(stored);
-        errno = ENOMEM;
-        return ht_error_system(error, file->path, "cannot write down what a child inherits");
+        return ht_error_memory(error, file->path, "cannot write down what a child inherits");
     }
     struct entry entry = {.stamp = stamp, .blocks = blocks->count, .stored_bytes = bytes};
     entry.checksum = checksum_of(&entry, stored);

@@ -2,7 +2,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "grow.h"
 
 enum { PAGES_BITS = 24 };  // a birth packs its event above and the pages resident then below
 // What was seen of it last packs its time of birth, in these units, and the pages resident since.
@@ -29,27 +30,14 @@ static uint64_t next_event(const struct heap_model *heap) {
 }
 
 void heap_model_note_order(struct heap_model *heap, uint32_t slot) {
-    if (slot >= heap->last_event_room) {
-        size_t room = heap->slots.room;
-        uint64_t *larger = realloc(heap->last_event, room * sizeof *larger);
-        if (!larger) {
-            heap->no_memory = true;
-            return;
-        }
-        heap->last_event = larger;
-        heap->last_event_room = room;
-    }
-    heap->last_event[slot] = heap->unwritten_events++;
+    if (ht_grow(&heap->last_event, &heap->last_event_room, slot + 1, sizeof *heap->last_event))
+        heap->last_event[slot] = heap->unwritten_events++;
+    else heap->no_memory = true;
 }
 
 uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t time_ns) {
-    if (heap->threads_count == heap->threads_room) {
-        uint32_t room = heap->threads_room ? heap->threads_room * 2 : 16;
-        struct ht_thread *larger = realloc(heap->threads, room * sizeof *larger);
-        if (!larger) return UINT32_MAX;
-        heap->threads = larger;
-        heap->threads_room = room;
-    }
+    if (!ht_grow(&heap->threads, &heap->threads_room, heap->threads_count + 1, sizeof *heap->threads))
+        return UINT32_MAX;
     if (heap->threads_count >= HT_THREADS_MAX || !slots_add_thread(&heap->slots)) return UINT32_MAX;
     if (time_ns < heap->last_time_ns) time_ns = heap->last_time_ns;
     heap->threads[heap->threads_count] = (struct ht_thread){

@@ -19,7 +19,8 @@ struct heap_model {
     uint64_t live_bytes;
     uint64_t last_time_ns;
     struct ht_thread *threads;
-    uint32_t threads_count, threads_room;
+    uint32_t threads_count;
+    size_t threads_room;
     uint64_t unwritten_events;
     uint64_t *last_event;  // by slot: a live object's birth, because nothing else names it afterwards
     size_t last_event_room;

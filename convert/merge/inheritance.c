@@ -186,10 +186,7 @@ int inheritance_find(const struct ht_raw_log *child, const char *parent_path, st
         free(ancestry);
         return 0;
     }
-    if (!ancestry) {
-        errno = ENOMEM;
-        return ht_error_system(error, child->path, "cannot search for its parent's log");
-    }
+    if (!ancestry) return ht_error_memory(error, child->path, "cannot search for its parent's log");
     ancestry->child = child;
     int status = find_ancestors(ancestry, parent_path, warning, error);
     if (!status) status = follow(ancestry, parent_path != NULL, blocks, warning, progress, error);

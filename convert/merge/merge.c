@@ -1,7 +1,6 @@
 #include "merge.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -21,8 +20,7 @@ static int fail(const struct merge *m, const struct input *input, enum merge_app
     if (how == BAD_ORDER)
         return ht_error_input(error, m->log->path, input->stream->buffer_offset,
                               "expected a realloc's two records one after the other");
-    errno = ENOMEM;
-    return ht_error_system(error, m->log->path, "cannot follow the heap");
+    return ht_error_memory(error, m->log->path, "cannot follow the heap");
 }
 
 // Nobody else will deliver what the longest waiting input waits for: its record is taken as it is.
@@ -105,8 +103,7 @@ static int run_first(struct merge *m, struct ht_error *error) {
 }
 
 static int no_memory(const struct merge *m, struct ht_error *error) {
-    errno = ENOMEM;
-    return ht_error_system(error, m->log->path, "cannot merge");
+    return ht_error_memory(error, m->log->path, "cannot merge");
 }
 
 // The clock's rate with 62 significant bits.
@@ -230,8 +227,7 @@ static struct merge *new_merge(const struct ht_raw_log *log, struct ht_trace_wri
                                struct ht_error *error) {
     struct merge *m = calloc(1, sizeof *m);
     if (!m) {
-        errno = ENOMEM;
-        ht_error_system(error, log->path, "cannot merge");
+        ht_error_memory(error, log->path, "cannot merge");
         return NULL;
     }
     m->log = log;

@@ -2,7 +2,8 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "grow.h"
 
 enum { NEW_AT_ONCE = 8, PER_THREAD = 64, RECLAIM_AT_ONCE = 256 };
 
@@ -18,13 +19,8 @@ void slots_free(struct slots *slots) {
 }
 
 bool slots_add_thread(struct slots *slots) {
-    if (slots->threads == slots->thread_room) {
-        uint32_t room = slots->thread_room ? slots->thread_room * 2 : 16;
-        struct slot_thread *larger = realloc(slots->thread, room * sizeof *larger);
-        if (!larger) return false;
-        slots->thread = larger;
-        slots->thread_room = room;
-    }
+    if (!ht_grow(&slots->thread, &slots->thread_room, slots->threads + 1, sizeof *slots->thread))
+        return false;
     slots->thread[slots->threads++] = (struct slot_thread){0};
     return true;
 }

@@ -41,7 +41,8 @@ struct slots {
     uint64_t live, live_peak;
     struct slot_list pool;
     struct slot_thread *thread;
-    uint32_t threads, thread_room;
+    uint32_t threads;
+    size_t thread_room;
 };
 
 bool slots_init(struct slots *slots);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "read_at.h"
 
 enum {
@@ -17,26 +18,14 @@ enum {
 };
 
 bool stream_add_chunk(struct stream *stream, struct stream_chunk chunk) {
-    if (stream->chunks == stream->chunks_room) {
-        uint32_t room = stream->chunks_room ? stream->chunks_room * 2 : 4;
-        void *larger = realloc(stream->chunk, room * sizeof *stream->chunk);
-        if (!larger) return false;
-        stream->chunk = larger;
-        stream->chunks_room = room;
-    }
+    if (!ht_grow(&stream->chunk, &stream->chunks_room, stream->chunks + 1, sizeof *stream->chunk))
+        return false;
     stream->chunk[stream->chunks++] = chunk;
     return true;
 }
 
 bool streams_grow(struct streams *streams, uint32_t number) {
-    if (number < streams->room) return true;
-    size_t room = ((size_t)number + 1) * 2;
-    struct stream *larger = realloc(streams->stream, room * sizeof *larger);
-    if (!larger) return false;
-    memset(larger + streams->room, 0, (room - streams->room) * sizeof *larger);
-    streams->stream = larger;
-    streams->room = room;
-    return true;
+    return ht_grow(&streams->stream, &streams->room, (size_t)number + 1, sizeof *streams->stream);
 }
 
 int streams_open(struct streams *streams, const struct ht_raw_log *log, struct ht_error *error) {
@@ -73,8 +62,7 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
     }
     return more;
 no_memory:
-    errno = ENOMEM;
-    return ht_error_system(error, log->path, "cannot read the chunks");
+    return ht_error_memory(error, log->path, "cannot read the chunks");
 }
 
 static void release(struct stream *stream) {
@@ -168,10 +156,8 @@ int streams_refill(struct streams *streams, struct stream *stream, struct ht_err
     if (!stream->buffer) {
         stream->buffer = malloc(BUFFER_BYTES + PADDING_BYTES);
         stream->batch = malloc(STREAM_BATCH * sizeof *stream->batch);
-        if (!stream->buffer || !stream->batch) {
-            errno = ENOMEM;
-            return ht_error_system(error, streams->log->path, "cannot read a stream");
-        }
+        if (!stream->buffer || !stream->batch)
+            return ht_error_memory(error, streams->log->path, "cannot read a stream");
     }
     stream->batch_at = stream->batch_end = 0;
     while (stream->batch_end == 0) {

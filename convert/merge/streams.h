@@ -32,7 +32,8 @@ struct stream {
     uint32_t outer;              // number of the stream that this one is nested in, plus one; 0: none
     uint64_t first_stamp;        // no record is stamped earlier
     struct stream_chunk *chunk;  // in order
-    uint32_t chunks, chunks_room, next_chunk;
+    uint32_t chunks, next_chunk;
+    size_t chunks_room;
     // What is being decoded.
     uint8_t *buffer;
     uint64_t buffer_offset;  // where in the file its first byte lies

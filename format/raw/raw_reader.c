@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "grow.h"
 #include "read_at.h"
 
 static int check_header(struct ht_raw_log *log, struct ht_error *error) {
@@ -358,18 +359,10 @@ int ht_raw_count_calls(const struct ht_raw_log *log, uint64_t *calls, uint32_t *
     *threads = 0;
     while ((more = ht_raw_next_chunk(log, offset, &chunk, &at, error)) > 0) {
         offset = at + chunk.bytes;
-        if (chunk.stream >= room) {
-            size_t wanted = ((size_t)chunk.stream + 1) * 2;
-            uint64_t *larger = ht_raw_stream_possible(log, chunk.stream)
-                                   ? realloc(per_stream, wanted * sizeof *larger)
-                                   : NULL;
-            if (!larger) {
-                free(per_stream);
-                return ht_raw_bad_stream(log, &chunk, at, error);
-            }
-            memset(larger + room, 0, (wanted - room) * sizeof *larger);
-            per_stream = larger;
-            room = wanted;
+        if (!ht_raw_stream_possible(log, chunk.stream) ||
+            !ht_grow(&per_stream, &room, (size_t)chunk.stream + 1, sizeof *per_stream)) {
+            free(per_stream);
+            return ht_raw_bad_stream(log, &chunk, at, error);
         }
         *threads += chunk.index == 0 && chunk.outer == 0;
         per_stream[chunk.stream] = chunk.calls_before;

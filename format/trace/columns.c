@@ -6,6 +6,7 @@
 #include <zstd.h>
 
 #include "error.h"
+#include "grow.h"
 
 // Columns shorter than this are stored: a zstd frame's own header would cost more than it saves.
 enum { COMPRESS_BYTES_MIN = 24 };
@@ -25,19 +26,6 @@ struct ht_unpacker {
     uint8_t *planes;
     size_t planes_room;
 };
-
-// Makes room in an array of any kind, whose pointer lies at `place`: memcpy, because it is no void pointer.
-static bool grow(void *place, size_t *room, size_t need, size_t unit) {
-    if (*room >= need) return true;
-    size_t wanted = need + need / 2;
-    void *array;
-    memcpy(&array, place, sizeof array);
-    void *larger = realloc(array, wanted * unit);
-    if (!larger) return false;
-    memcpy(place, &larger, sizeof larger);
-    *room = wanted;
-    return true;
-}
 
 struct ht_packer *ht_packer_new(int level) {
     struct ht_packer *packer = calloc(1, sizeof *packer);
@@ -90,7 +78,7 @@ static void split_planes(const uint64_t *values, size_t count, unsigned width, u
 static long put_bytes(struct ht_packer *packer, struct ht_payload *payload, const uint8_t *raw, size_t bytes,
                       uint8_t *compression) {
     size_t bound = ZSTD_compressBound(bytes);
-    if (!grow(&payload->bytes, &payload->room, payload->used + bound, 1)) return -1;
+    if (!ht_grow(&payload->bytes, &payload->room, payload->used + bound, 1)) return -1;
     *compression = HT_STORED;
     if (bytes >= COMPRESS_BYTES_MIN) {
         size_t size =
@@ -122,7 +110,7 @@ static int put_column(struct ht_packer *packer, struct ht_payload *payload, uint
 static int put_planes(struct ht_packer *packer, struct ht_payload *payload, uint8_t id,
                       const uint64_t *values, size_t count, uint8_t transform) {
     unsigned width = width_of(bits_of(values, count));
-    if (!grow(&packer->planes, &packer->planes_room, width * count, 1)) return -1;
+    if (!ht_grow(&packer->planes, &packer->planes_room, width * count, 1)) return -1;
     split_planes(values, count, width, packer->planes);
     return put_column(packer, payload, id, packer->planes, width, transform, count);
 }
@@ -133,7 +121,7 @@ int ht_pack_u64(struct ht_packer *packer, struct ht_payload *payload, uint8_t id
     if (put_planes(packer, payload, id, values, count, HT_TRANSFORM_PLAIN)) return -1;
     if (!allow_difference || count < 2) return 0;
     size_t room = packer->wide_room;
-    if (!grow(&packer->difference, &room, count, sizeof *values)) return -1;
+    if (!ht_grow(&packer->difference, &room, count, sizeof *values)) return -1;
     packer->wide_room = room;
     uint64_t last = 0;
     for (size_t i = 0; i < count; i++) {
@@ -169,7 +157,7 @@ int ht_pack_u32(struct ht_packer *packer, struct ht_payload *payload, uint8_t id
 int ht_pack_nibbles(struct ht_packer *packer, struct ht_payload *payload, uint8_t id, const uint8_t *values,
                     size_t count) {
     size_t bytes = (count + 1) / 2;
-    if (!grow(&packer->planes, &packer->planes_room, bytes, 1)) return -1;
+    if (!ht_grow(&packer->planes, &packer->planes_room, bytes, 1)) return -1;
     for (size_t i = 0; i < count / 2; i++)
         packer->planes[i] = (uint8_t)(values[2 * i] | values[2 * i + 1] << 4);
     if (count % 2) packer->planes[bytes - 1] = values[count - 1];
@@ -226,7 +214,7 @@ static const uint8_t *planes_of(struct ht_unpacker *unpacker, const struct ht_co
         *wrong = "expected a column that is one zstd frame";
         return NULL;
     }
-    if (!grow(&unpacker->planes, &unpacker->planes_room, bytes + 1, 1)) {
+    if (!ht_grow(&unpacker->planes, &unpacker->planes_room, bytes + 1, 1)) {
         *wrong = "out of memory";
         return NULL;
     }

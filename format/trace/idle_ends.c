@@ -27,10 +27,7 @@ static bool is_long(uint64_t idle_ns, uint64_t end_ns) {
 
 bool ht_idle_ends(struct ht_trace_reader *reader, const char *path, uint64_t end_ns,
                   char words[HT_IDLE_ENDS_BYTES]) {
-    uint64_t count = 0, begin_ns = 0, last_ns = end_ns;
-    for (size_t i = 0; i < ht_trace_sections(reader); i++)
-        if (ht_trace_section(reader, i)->kind == HT_SECTION_EVENTS)
-            count += ht_trace_section(reader, i)->rows;
+    uint64_t count = ht_trace_records(reader), begin_ns = 0, last_ns = end_ns;
     if (!count || !time_of(reader, count / SHARE_OF_CALLS, &begin_ns) ||
         !time_of(reader, count - 1 - count / SHARE_OF_CALLS, &last_ns) || last_ns > end_ns)
         return false;

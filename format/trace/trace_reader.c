@@ -1,6 +1,5 @@
 #include "trace_reader.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include "checksum.h"
 #include "columns.h"
 #include "event_arrays.h"
+#include "grow.h"
 #include "read_at.h"
 
 enum { ROWS = HT_SECTION_ROWS_MAX };
@@ -84,8 +84,7 @@ static uint64_t read_section(struct ht_trace_reader *reader, uint64_t offset, st
         reader->payload_room = 0;
         reader->payload = malloc(header->payload_bytes);
         if (!reader->payload) {
-            errno = ENOMEM;
-            ht_error_system(error, reader->path, "cannot read a section");
+            ht_error_memory(error, reader->path, "cannot read a section");
             return 0;
         }
         reader->payload_room = header->payload_bytes;
@@ -148,13 +147,8 @@ static bool add_place(struct ht_trace_reader *reader, struct ht_section_place pl
         reader->records += place.rows;
         reader->latest_units = place.first_time;
     }
-    if (reader->places_count == reader->places_room) {
-        size_t room = reader->places_room ? reader->places_room * 2 : 64;
-        void *larger = realloc(reader->places, room * sizeof *reader->places);
-        if (!larger) return false;
-        reader->places = larger;
-        reader->places_room = room;
-    }
+    if (!ht_grow(&reader->places, &reader->places_room, reader->places_count + 1, sizeof *reader->places))
+        return false;
     reader->places[reader->places_count++] = place;
     return true;
 }
@@ -262,8 +256,7 @@ static int read_structure(struct ht_trace_reader *reader, struct ht_error *error
 struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error) {
     struct ht_trace_reader *reader = calloc(1, sizeof *reader);
     if (!reader) {
-        errno = ENOMEM;
-        ht_error_system(error, path, "cannot open");
+        ht_error_memory(error, path, "cannot open");
         return NULL;
     }
     ht_event_arrays_init(&reader->events);
@@ -314,6 +307,7 @@ int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_k
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader) { return reader->header.time_unit_ns; }
+uint64_t ht_trace_records(const struct ht_trace_reader *reader) { return reader->records; }
 size_t ht_trace_sections(const struct ht_trace_reader *reader) { return reader->places_count; }
 const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *reader, size_t i) {
     assert(i < reader->places_count);
@@ -535,10 +529,7 @@ static int derive_threads(struct ht_trace_reader *reader, struct ht_trace_facts 
                            ht_found("expected threads numbered by first event", thread));
             if (thread == facts->threads_count) {
                 struct ht_thread *larger = realloc(facts->threads, (thread + 1) * sizeof *larger);
-                if (!larger) {
-                    errno = ENOMEM;
-                    return ht_error_system(error, reader->path, "cannot count the threads");
-                }
+                if (!larger) return ht_error_memory(error, reader->path, "cannot count the threads");
                 facts->threads = larger;
                 facts->threads[facts->threads_count++] = (struct ht_thread){
                     .first_event = events.first_event + row, .start_ns = events.time_ns[row]};
@@ -580,10 +571,7 @@ int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts,
     *facts = (struct ht_trace_facts){0};
     uint64_t rows = 0, rows_max = HT_FACT_ROWS_FREE + HT_FACT_ROWS_PER_BYTE * reader->file_bytes;
     uint64_t *values = malloc((size_t)ROWS * 8 * sizeof *values);
-    if (!values) {
-        errno = ENOMEM;
-        return ht_error_system(error, reader->path, "cannot read the trace's facts");
-    }
+    if (!values) return ht_error_memory(error, reader->path, "cannot read the trace's facts");
     int result = 0;
     for (size_t i = 0; i < reader->places_count && !result; i++) {
         if (!holds_facts(reader->places[i].kind)) continue;

@@ -73,6 +73,8 @@ int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_k
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader);
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader);
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader);
+// Rows of all events sections.
+uint64_t ht_trace_records(const struct ht_trace_reader *reader);
 // The sections (whole ones), in file order.
 size_t ht_trace_sections(const struct ht_trace_reader *reader);
 const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *reader, size_t i);

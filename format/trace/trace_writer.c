@@ -15,6 +15,7 @@
 #include "checksum.h"
 #include "columns.h"
 #include "event_section.h"
+#include "grow.h"
 #include "output_file.h"
 #include "read_at.h"
 #include "write_all.h"
@@ -83,16 +84,10 @@ static void write_all(struct ht_trace_writer *writer, const void *bytes, size_t 
 }
 
 static void remember_place(struct ht_trace_writer *writer, const struct ht_section_header *header) {
-    if (writer->places_count == writer->places_room) {
-        size_t room = writer->places_room ? writer->places_room * 2 : 256;
-        void *larger = realloc(writer->places, room * sizeof *writer->places);
-        if (!larger) {
-            errno = ENOMEM;
-            fail(writer, "cannot grow the index");
-            return;
-        }
-        writer->places = larger;
-        writer->places_room = room;
+    if (!ht_grow(&writer->places, &writer->places_room, writer->places_count + 1, sizeof *writer->places)) {
+        errno = ENOMEM;
+        fail(writer, "cannot grow the index");
+        return;
     }
     writer->places[writer->places_count++] = (struct ht_section_place){.offset = writer->offset,
                                                                        .kind = header->kind,
@@ -254,8 +249,7 @@ static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_n
     assert(time_unit_ns > 0);
     struct ht_trace_writer *writer = calloc(1, sizeof *writer);
     if (!writer) {
-        errno = ENOMEM;
-        ht_error_system(error, path, "cannot create");
+        ht_error_memory(error, path, "cannot create");
         return NULL;
     }
     writer->file.fd = -1;
@@ -271,8 +265,7 @@ static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_n
         ht_section_coder_init(writer->coder);
         return writer;
     }
-    errno = ENOMEM;
-    ht_error_system(error, path, "cannot create");
+    ht_error_memory(error, path, "cannot create");
     ht_trace_abandon(writer);
     return NULL;
 }

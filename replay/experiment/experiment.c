@@ -6,12 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "figure_passes.h"
 #include "instruction_count.h"
 #include "known_faults.h"
+#include "now.h"
 #include "print.h"
 #include "results_line.h"
 #include "round_time.h"
@@ -20,15 +20,9 @@
 // program paid, and of two runs of 5 ms one learns more than of one of 100 ms (docs/method/experiment.md).
 static const uint64_t run_cpu_ns = 100000;
 
-static uint64_t now_ns(clockid_t clock) {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t schedule_now_ns(void *context) {
     (void)context;
-    return now_ns(CLOCK_MONOTONIC);
+    return ht_now_ns(CLOCK_MONOTONIC);
 }
 
 static bool is_control(const struct ht_experiment *x, uint32_t who) {
@@ -104,6 +98,22 @@ static void print_problem(struct ht_experiment *x, const struct ht_run_result *l
              line->choice->name, HT_FAILING_ROUNDS_MAX);
 }
 
+void ht_experiment_keep(struct ht_experiment *x, struct ht_run_result *line) {
+    line->plan = x->plan;
+    line->built = x->built;
+    line->machine = &x->machine;
+    line->thp = x->huge_pages.mode;
+    line->trace_sha256 = x->trace_sha256;
+    line->share = x->share;
+    if (x->results_fd < 0 || ht_child_interrupted()) return;
+    if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
+        ht_progress_end(&x->progress);
+        ht_print(stderr, "heaptape replay: %s: a result can't be written: %s\n", x->plan->results_path,
+                 strerror(errno));
+        x->results_failed = true;
+    }
+}
+
 // Keeps a result, and says in one line what went wrong with it.
 static void keep(struct ht_experiment *x, struct ht_run_result *line, const struct ht_turn *turn) {
     line->choice = choice_of(x, turn->who);
@@ -116,19 +126,7 @@ static void keep(struct ht_experiment *x, struct ht_run_result *line, const stru
         bool given_up = ht_failing_runs_note(failing_of(x, turn->who), line->round, line->problem);
         if (line->problem) print_problem(x, line, given_up);
     }
-    if (x->results_fd < 0 || ht_child_interrupted()) return;
-    line->plan = x->plan;
-    line->built = x->built;
-    line->machine = &x->machine;
-    line->thp = x->huge_pages.mode;
-    line->trace_sha256 = x->trace_sha256;
-    line->share = x->share;
-    if (ht_results_line_write(x->results_fd, line) && !x->results_failed) {
-        ht_progress_end(&x->progress);
-        ht_print(stderr, "heaptape replay: %s: a result can't be written: %s\n", x->plan->results_path,
-                 strerror(errno));
-        x->results_failed = true;
-    }
+    ht_experiment_keep(x, line);
 }
 
 // From here on one repeat stands for all.
@@ -172,7 +170,7 @@ static void flat_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     memset(run, 0, sizeof *run);
     run->timed.ns_per_tick = NAN;
     run->load = ht_machine_load();
-    run->started_realtime_ns = now_ns(CLOCK_REALTIME);
+    run->started_realtime_ns = ht_now_ns(CLOCK_REALTIME);
     run->failed = !run_child(x, turn, run->problem, sizeof run->problem);
     run->flat = x->channel.exchange->outcome;
     divide_by_repeats(&run->flat, x->repeats);
@@ -212,7 +210,7 @@ static void memory_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     struct ht_run_result line = {.repeats = 1,
                                  .instructions = NAN,
                                  .load = ht_machine_load(),
-                                 .started_realtime_ns = now_ns(CLOCK_REALTIME)};
+                                 .started_realtime_ns = ht_now_ns(CLOCK_REALTIME)};
     cell->memory_ok = run_child(x, turn, problem, sizeof problem);
     struct ht_outcome outcome = x->channel.exchange->outcome;
     line.outcome = &outcome;
@@ -277,7 +275,7 @@ static bool begin_round(struct ht_experiment *x, uint32_t round) {
     struct ht_measurements *m = &x->measurements;
     size_t stride = m->choices + 2;
     if (round < m->rounds) return true;
-    x->round_begun_ns = now_ns(CLOCK_MONOTONIC);
+    x->round_begun_ns = ht_now_ns(CLOCK_MONOTONIC);
     if (round <= 1) ht_report_if_late(x, round);
     if (!x->repeats) x->repeats = choose_repeats(x);
     struct ht_cell *cells = realloc(m->cells, (round + 1) * stride * sizeof *cells);
@@ -340,7 +338,7 @@ static bool go_on_without_null(struct ht_experiment *x, const struct ht_turn *tu
 
 static bool take_turn(void *context, const struct ht_turn *turn) {
     struct ht_experiment *x = context;
-    if (!turn->warm_up && !x->rounds_begun_ns) x->rounds_begun_ns = now_ns(CLOCK_MONOTONIC);
+    if (!turn->warm_up && !x->rounds_begun_ns) x->rounds_begun_ns = ht_now_ns(CLOCK_MONOTONIC);
     if (!turn->warm_up && !begin_round(x, turn->round)) return false;
     if (turn->who != HT_WHO_NULL && !turn->warm_up && null_failed(x, turn)) return true;
     if (ht_failing_runs_given_up(failing_of(x, turn->who))) return true;
@@ -415,7 +413,7 @@ int ht_experiment_run(struct ht_experiment *x) {
         x->end = HT_END_EARLY;
         return -1;
     }
-    x->begun_ns = now_ns(CLOCK_MONOTONIC);
+    x->begun_ns = ht_now_ns(CLOCK_MONOTONIC);
     x->channel.watch.waiting = draw_progress;
     x->channel.watch.context = x;
     x->end = ht_schedule_run(&schedule, &x->random, &executor, &rounds);

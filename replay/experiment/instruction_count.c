@@ -3,11 +3,10 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "experiment_state.h"
-#include "machine_activity.h"
+#include "kernel_numbers.h"
 #include "print.h"
 
 enum { PATH_ROOM = 512, PROBLEM_ROOM = 512 };

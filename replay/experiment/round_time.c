@@ -1,16 +1,11 @@
 #include "round_time.h"
 
+#include "now.h"
+#include "print.h"
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
-#include "print.h"
-
-double ht_seconds_since(uint64_t ns) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)((uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec - ns) / 1e9;
-}
+double ht_seconds_since(uint64_t ns) { return (double)(ht_now_ns(CLOCK_MONOTONIC) - ns) / 1e9; }
 
 static double warm_up_s(const struct ht_experiment *x) {
     return (double)(x->rounds_begun_ns - x->begun_ns) / 1e9;

@@ -1,12 +1,11 @@
 #include "verify_runs.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
-#include <time.h>
 
+#include "experiment.h"
 #include "known_faults.h"
+#include "now.h"
 #include "print.h"
 #include "results_line.h"
 #include "talk.h"
@@ -46,32 +45,14 @@ static void print_report(const struct ht_experiment *x, const char *name,
              report->usable_unknown ? "; without malloc_usable_size, which it does not have" : "");
 }
 
-static void keep(struct ht_experiment *x, struct ht_run_result *line) {
-    line->plan = x->plan;
-    line->built = x->built;
-    line->machine = &x->machine;
-    line->thp = x->huge_pages.mode;
-    line->trace_sha256 = x->trace_sha256;
-    line->share = x->share;
-    if (x->results_fd < 0 || ht_results_line_write(x->results_fd, line) == 0) return;
-    if (!x->results_failed) {
-        ht_print(stderr, "heaptape replay: %s: a result can't be written: %s\n", x->plan->results_path,
-                 strerror(errno));
-    }
-    x->results_failed = true;
-}
-
 static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) {
     char problem[PROBLEM_BYTES] = "";
     struct ht_job job = verify_job(x);
     struct ht_verify_report report;
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
     struct ht_run_result line = {.choice = choice,
                                  .load = ht_machine_load(),
                                  .verified = &report,
-                                 .started_realtime_ns =
-                                     (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec};
+                                 .started_realtime_ns = ht_now_ns(CLOCK_REALTIME)};
     bool done = ht_child_run(&x->channel, choice, &job, -1, &x->random, problem, sizeof problem);
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
     if (ht_child_interrupted()) return true;
@@ -91,7 +72,7 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     }
     line.outcome = outcome;
     line.problem = problem[0] ? problem : NULL;
-    keep(x, &line);
+    ht_experiment_keep(x, &line);
     return !line.problem;
 }
 

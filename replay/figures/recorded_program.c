@@ -3,8 +3,8 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
+#include "json_values.h"
 #include "machine_facts.h"
 #include "replay_form.h"
 
@@ -43,7 +43,7 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
                        struct ht_recorded_program *program, struct ht_error *error) {
     char *text = ht_trace_totals_json(reader, error);
     if (!text && error->status) return -1;
-    json_t *totals = text ? json_loads(text, 0, NULL) : NULL;
+    json_t *totals = json_parsed(text);
     json_int_t duration_ns = json_integer_value(json_object_get(totals, "duration_ns"));
     program->lost_calls = (uint64_t)json_integer_value(json_object_get(totals, "lost_calls"));
     program->anomalies = (uint64_t)json_integer_value(json_object_get(totals, "anomalies"));
@@ -58,7 +58,6 @@ static int take_totals(struct ht_trace_reader *reader, const struct ht_trace_fac
     json_int_t warm = json_integer_value(json_object_get(totals, "freed_warm"));
     program->freed_warm_share = probed > 0 && warm >= 0 && warm <= probed ? (double)warm / (double)probed : 1;
     json_decref(totals);
-    free(text);
     if (duration_ns > 0) program->end_ns = (uint64_t)duration_ns;
     if (facts->samples_count) {
         program->end_ns = later(program->end_ns, facts->samples[facts->samples_count - 1].time_ns);
@@ -76,8 +75,7 @@ int ht_recorded_program_read(struct ht_trace_reader *reader, struct ht_recorded_
     char thp[64];
     char *context_text = ht_trace_context_json(reader, error);
     if (!context_text && error->status) return -1;
-    json_t *context = context_text ? json_loads(context_text, 0, NULL) : NULL;
-    free(context_text);
+    json_t *context = json_parsed(context_text);
     take_text(context, "command", program->command, sizeof program->command);
     take_text(context, "allocator_name", program->allocator, sizeof program->allocator);
     take_text(context, "allocator_version", program->allocator_version, sizeof program->allocator_version);

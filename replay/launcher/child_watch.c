@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "now.h"
+
 // Often enough for a watching user, too seldom to disturb the measured child.
 enum { POLL_MS = 200, IDLE_SECONDS_MAX = 60, IDLE_POLLS_MAX = IDLE_SECONDS_MAX * 1000 / POLL_MS };
 
@@ -20,12 +22,6 @@ struct polled_child {
     uint64_t cpu_ns;
     int idle_polls;  // in a row; counted, because while we are stopped ourselves no time passes
 };
-
-static double now_s(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
 
 static bool ended(const struct polled_child *polled, int *status) {
     pid_t got;
@@ -68,7 +64,7 @@ static bool hangs(struct polled_child *polled) {
 
 static bool give_up(struct polled_child *polled, const struct ht_child_watch *watch, char *problem,
                     size_t room) {
-    double seconds = now_s() - polled->begun_s;
+    double seconds = ht_now_s() - polled->begun_s;
     if (watch->waiting) watch->waiting(watch->context, seconds);
     if (watch->timeout_ns && seconds * 1e9 > (double)watch->timeout_ns) {
         snprintf(problem, room, "was killed after %.3g s (--timeout)", (double)watch->timeout_ns / 1e9);
@@ -84,7 +80,7 @@ static bool give_up(struct polled_child *polled, const struct ht_child_watch *wa
 bool ht_child_await(pid_t child, const struct ht_child_watch *watch, int *status, char *problem,
                     size_t room) {
     struct polled_child polled = {
-        .child = child, .process_fd = (int)syscall(SYS_pidfd_open, child, 0), .begun_s = now_s()};
+        .child = child, .process_fd = (int)syscall(SYS_pidfd_open, child, 0), .begun_s = ht_now_s()};
     bool by_itself = true;
     while (!ended(&polled, status)) {
         if (by_itself && give_up(&polled, watch, problem, room)) {

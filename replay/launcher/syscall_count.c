@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "now.h"
+
 #ifndef SECCOMP_USER_NOTIF_FLAG_CONTINUE
 #define SECCOMP_USER_NOTIF_FLAG_CONTINUE 1
 #endif
@@ -32,12 +34,6 @@ struct ht_syscall_counter {
     struct ht_syscall_counts counts;
     bool listened, over_limit;
 };
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 // Waits for the listener; -1 if none comes.
 static int receive_listener(int socket_fd) {
@@ -80,7 +76,7 @@ static bool answer(struct ht_syscall_counter *counter, int listener, uint64_t de
     } reply = {0};
     if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked)) return errno == ENOENT || errno == EINTR;
     count(&counter->counts, &asked.call.data);
-    if (now_ns() > deadline_ns) {
+    if (ht_now_ns(CLOCK_MONOTONIC) > deadline_ns) {
         counter->over_limit = true;
         kill((pid_t)asked.call.pid, SIGKILL);
         return false;
@@ -95,7 +91,7 @@ static void *run(void *argument) {
     int listener = receive_listener(counter->sockets[0]);
     if (listener < 0) return NULL;
     counter->listened = true;
-    uint64_t deadline_ns = now_ns() + counter->limit_ns;
+    uint64_t deadline_ns = ht_now_ns(CLOCK_MONOTONIC) + counter->limit_ns;
     for (;;) {
         struct pollfd waiting = {.fd = listener, .events = POLLIN};
         int ready = poll(&waiting, 1, POLL_MS);

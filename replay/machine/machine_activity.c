@@ -2,22 +2,11 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
-double ht_number_in_file(const char *path, const char *key) {
-    FILE *file = fopen(path, "re");
-    char line[256];
-    double value = NAN, found;
-    size_t length = strlen(key);
-    while (file && isnan(value) && fgets(line, sizeof line, file)) {
-        if (!strncmp(line, key, length) && sscanf(line + length, " %lf", &found) == 1) value = found;
-    }
-    if (file) fclose(file);
-    return value;
-}
+#include "kernel_numbers.h"
+#include "now.h"
 
 static double seconds(struct timeval time) { return (double)time.tv_sec + (double)time.tv_usec / 1e6; }
 
@@ -42,32 +31,15 @@ static void read_processors(struct ht_activity *activity) {
     fclose(file);
 }
 
-// Of the control group that this process is in, by version 2 or else by version 1 of their file system.
 static double read_throttled(void) {
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    char line[512], path[640];
-    double throttled_s = NAN;
-    while (file && isnan(throttled_s) && fgets(line, sizeof line, file)) {
-        line[strcspn(line, "\n")] = 0;
-        char *controllers = strchr(line, ':'), *group = controllers ? strchr(controllers + 1, ':') : NULL;
-        if (!group) continue;
-        *group++ = 0;
-        if (!controllers[1]) {
-            snprintf(path, sizeof path, "/sys/fs/cgroup%s/cpu.stat", group);
-            throttled_s = ht_number_in_file(path, "throttled_usec") / 1e6;
-        } else if (!strcmp(controllers + 1, "cpu") || !strncmp(controllers + 1, "cpu,", 4)) {
-            snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.stat", group);
-            throttled_s = ht_number_in_file(path, "throttled_time") / 1e9;
-        }
-    }
-    if (file) fclose(file);
-    return throttled_s;
+    struct ht_control_group group;
+    if (!ht_control_group_here("cpu", &group)) return NAN;
+    return group.unified ? ht_control_group_number(&group, "cpu.stat", "throttled_usec") / 1e6
+                         : ht_control_group_number(&group, "cpu.stat", "throttled_time") / 1e9;
 }
 
 void ht_activity_read(struct ht_activity *activity) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    activity->wall_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    activity->wall_s = ht_now_s();
     activity->own_s = own_seconds(RUSAGE_SELF) + own_seconds(RUSAGE_CHILDREN);
     read_processors(activity);
     activity->throttled_s = read_throttled();

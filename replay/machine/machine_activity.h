@@ -16,7 +16,4 @@ struct ht_activity {
 
 void ht_activity_read(struct ht_activity *activity);
 
-// One number from a file of lines "key number"; NaN if there is none.
-double ht_number_in_file(const char *path, const char *key);
-
 #endif

@@ -1,49 +1,21 @@
 #include "oom_kills.h"
 
-#include <inttypes.h>
-#include <limits.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <string.h>
+#include <math.h>
 
-// The number behind "oom_kill " in a file of such lines. False if there is none.
-static bool count_in(const char *path, uint64_t *count) {
-    char line[128];
-    bool found = false;
-    FILE *in = fopen(path, "re");
-    if (!in) return false;
-    while (!found && fgets(line, sizeof line, in)) found = sscanf(line, "oom_kill %" SCNu64, count) == 1;
-    fclose(in);
-    return found;
-}
+#include "kernel_numbers.h"
 
-// Seen from inside a container the group's own folder may be at the mount's root.
-static uint64_t count_of_group(const char *mount, char *group, const char *file) {
-    char path[PATH_MAX + 64];
-    uint64_t count;
-    for (;;) {
-        snprintf(path, sizeof path, "%s%s/%s", mount, group, file);
-        if (count_in(path, &count)) return count;
-        char *slash = strrchr(group, '/');
-        if (!slash) return 0;
-        *slash = 0;
-    }
-}
+static uint64_t known(double count) { return isnan(count) ? 0 : (uint64_t)count; }
 
 struct ht_oom_kills ht_oom_kills_read(void) {
-    char line[PATH_MAX];
-    struct ht_oom_kills kills = {0};
-    count_in("/proc/vmstat", &kills.machine);
-    FILE *in = fopen("/proc/self/cgroup", "re");
-    while (in && fgets(line, sizeof line, in)) {
-        char *group = strrchr(line, ':');
-        if (!group++) continue;
-        group[strcspn(group, "\n")] = 0;
-        bool memory = strstr(line, ":memory:") != NULL;
-        if (!strncmp(line, "0::", 3)) kills.group += count_of_group("/sys/fs/cgroup", group, "memory.events");
-        else if (memory) kills.group += count_of_group("/sys/fs/cgroup/memory", group, "memory.oom_control");
-    }
-    if (in) fclose(in);
+    struct ht_oom_kills kills = {.machine = known(ht_number_in_file("/proc/vmstat", "oom_kill "))};
+    struct ht_control_group group;
+    if (!ht_control_group_here("memory", &group)) return kills;
+    const char *file = group.unified ? "memory.events" : "memory.oom_control";
+    double count;
+    // Seen from inside a container the group's own folder may be at the mount's root.
+    do count = ht_control_group_number(&group, file, "oom_kill ");
+    while (isnan(count) && ht_control_group_up(&group));
+    kills.group = known(count);
     return kills;
 }
 

@@ -2,8 +2,6 @@
 #include "form_builder.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -31,10 +29,7 @@ static uint32_t initial_stream(const struct ht_form_state *form) {
 static int make_header(struct ht_form_state *form) {
     size_t bytes = sizeof(struct ht_form) + (form->streams_count + 1) * sizeof(struct ht_stream);
     struct ht_form *header = calloc(1, bytes);
-    if (!header) {
-        errno = ENOMEM;
-        return ht_error_system(form->error, form->path, "decoding the trace");
-    }
+    if (!header) return ht_error_memory(form->error, form->path, "decoding the trace");
     header->magic = HT_FORM_MAGIC;
     header->streams_offset = sizeof(struct ht_form);
     header->streams = form->streams_count;
@@ -55,10 +50,7 @@ static uint32_t segment_words_max(const struct ht_form_state *form) {
 static int keep_live_slots(struct ht_form_state *form) {
     uint32_t slots = form->built->form->slots;
     uint64_t *live = calloc(slots / 64 + 1, sizeof *live);
-    if (!live) {
-        errno = ENOMEM;
-        return ht_error_system(form->error, form->path, "decoding the trace");
-    }
+    if (!live) return ht_error_memory(form->error, form->path, "decoding the trace");
     for (uint32_t i = 0; i < form->slots_count; i++) {
         if (form->slots[i].bytes != HT_NOT_LIVE) live[i / 64] |= 1ull << i % 64;
     }
@@ -110,10 +102,7 @@ int ht_form_build(struct ht_trace_reader *reader, const char *path, const struct
                   struct ht_built_form *built, struct ht_error *error) {
     struct ht_form_state *form = calloc(1, sizeof *form);
     *built = (struct ht_built_form){.fd = -1, .state = form};
-    if (!form) {
-        errno = ENOMEM;
-        return ht_error_system(error, path, "decoding the trace");
-    }
+    if (!form) return ht_error_memory(error, path, "decoding the trace");
     assert(options->scale <= HT_SCALE_MAX);
     *form = (struct ht_form_state){
         .reader = reader, .path = path, .options = options, .built = built, .error = error};

@@ -77,19 +77,10 @@ static int count_one_stream(struct ht_form_state *form) {
     return 0;
 }
 
-// Known from the index. No pass over the trace changes it: one may be given up half way, and the next is to
-// find the same trace.
-static uint64_t events_of_all_sections(const struct ht_form_state *form) {
-    uint64_t events = 0;
-    for (size_t i = 0; i < ht_trace_sections(form->reader); i++) {
-        const struct ht_section_place *place = ht_trace_section(form->reader, i);
-        if (place->kind == HT_SECTION_EVENTS) events += (uint64_t)place->rows * form->copies;
-    }
-    return events;
-}
-
 int ht_form_count(struct ht_form_state *form) {
-    form->events = events_of_all_sections(form);
+    // Known from the index. No pass over the trace changes it: one may be given up half way, and the next is to
+    // find the same trace.
+    form->events = ht_trace_records(form->reader) * form->copies;
     bool one = form->options->one_thread || form->facts.threads_count == 1;
     if (one ? count_one_stream(form) : ht_form_each_section(form, count_section, form)) return -1;
     // One more for what is inherited.

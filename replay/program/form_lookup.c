@@ -1,6 +1,5 @@
 #include "form_lookup.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "form_sections.h"
@@ -70,8 +69,7 @@ int ht_form_look_up(const struct ht_built_form *built, struct ht_found_call *cal
         for (uint32_t i = 0; i < streams; i++) set_wanted(&lookup, i);
         failed = ht_form_each_section(form, visit_section, &lookup);
     } else {
-        errno = ENOMEM;
-        ht_error_system(error, form->path, "searching events");
+        ht_error_memory(error, form->path, "searching events");
     }
     form->error = borrowed_error;
     free(lookup.passed);

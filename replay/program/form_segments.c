@@ -1,6 +1,5 @@
 #include "form_segments.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,10 +29,7 @@ int ht_form_make_room(struct ht_form_state *form, uint32_t number) {
     if (room > most) room = most;
     size_t bytes = sizeof(struct ht_segment) + (room + HT_WORDS_PADDING) * sizeof(uint64_t);
     struct ht_segment *moved = realloc(stream->segment, bytes);
-    if (!moved) {
-        errno = ENOMEM;
-        return ht_error_system(form->error, form->path, "decoding the trace");
-    }
+    if (!moved) return ht_error_memory(form->error, form->path, "decoding the trace");
     if (!stream->room) *moved = (struct ht_segment){0};
     memset((uint64_t *)(moved + 1) + stream->used, 0,
            (room - stream->used + HT_WORDS_PADDING) * sizeof(uint64_t));

@@ -227,8 +227,7 @@ struct ht_decoder *ht_decoder_start(const struct ht_built_form *built, uint32_t 
     struct ht_decoder *decoder = calloc(1, sizeof *decoder);
     assert(built->form->streamed && readers > 0);
     if (!decoder) {
-        errno = ENOMEM;
-        ht_error_system(error, built->state->path, "decoding the trace");
+        ht_error_memory(error, built->state->path, "decoding the trace");
         return NULL;
     }
     decoder->readers = readers;

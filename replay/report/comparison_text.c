@@ -124,9 +124,9 @@ static void print_time(FILE *out, const struct ht_comparison *c) {
     double largest_ns = 0;
     for (size_t i = 0; i < c->count; i++) largest_ns = fmax(largest_ns, c->allocators[i].time_ns.median);
     struct time_unit unit = time_unit_for(largest_ns);
-    table = (struct ht_text_table){.alignments = "lrrrlrl"};
-    ht_table_add(&table, (const char *[]){"allocator", "time", "min", "per call", names.versus, "page faults",
-                                          "verdict"});
+    ht_table_begin(
+        &table, "lrrrlrl",
+        (const char *[]){"allocator", "time", "min", "per call", names.versus, "page faults", "verdict"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
         char time[CELL_BYTES], least[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES], faults[CELL_BYTES];
@@ -145,9 +145,8 @@ static void print_time(FILE *out, const struct ht_comparison *c) {
 
 static void print_instructions(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
-    table = (struct ht_text_table){.alignments = "lrrr"};
     struct row_names names = names_of(c, c->baseline);
-    ht_table_add(&table, (const char *[]){"allocator", "instructions", "per call", names.versus});
+    ht_table_begin(&table, "lrrr", (const char *[]){"allocator", "instructions", "per call", names.versus});
     for (size_t i = 0; i < c->count; i++) {
         char count[CELL_BYTES], each[CELL_BYTES], ratio[CELL_BYTES];
         double mine = c->instructions[i];
@@ -164,9 +163,9 @@ static void print_instructions(FILE *out, const struct ht_comparison *c) {
 static void print_memory(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
     struct row_names names = names_of(c, c->baseline);
-    table = (struct ht_text_table){.alignments = "lrlrrrl"};
-    ht_table_add(&table, (const char *[]){"allocator", "peak RSS", names.versus, "mean RSS", "RSS at end",
-                                          "peak RSS/live", "verdict"});
+    ht_table_begin(&table, "lrlrrrl",
+                   (const char *[]){"allocator", "peak RSS", names.versus, "mean RSS", "RSS at end",
+                                    "peak RSS/live", "verdict"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_allocator_estimates *e = &c->allocators[i];
         char peak[CELL_BYTES], ratio[CELL_BYTES], mean[CELL_BYTES], end[CELL_BYTES], f4[CELL_BYTES];
@@ -319,8 +318,7 @@ static void print_functions(FILE *out, const struct ht_comparison *c, size_t all
         if (!isnan(functions[i].time_ns)) sum += functions[i].time_ns;
         if (!isnan(functions[i].touch_ns)) touch += functions[i].touch_ns;
     }
-    table = (struct ht_text_table){.alignments = "rrrrl"};
-    ht_table_add(&table, (const char *[]){"% time", "seconds", "ns/call", "calls", "function"});
+    ht_table_begin(&table, "rrrrl", (const char *[]){"% time", "seconds", "ns/call", "calls", "function"});
     for (int next; (next = next_function(functions, printed)) >= 0; printed[next] = true) {
         const struct ht_function_figures *f = &functions[next];
         ht_table_add(&table, (const char *[]){number_text(f->time_ns, (sum + touch) / 100, "%.2f", share),

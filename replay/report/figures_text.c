@@ -84,8 +84,8 @@ static void print_latencies(FILE *out, const struct ht_comparison *c, size_t all
     const struct ht_latencies *latencies = &figures_of(c, allocator)->latencies;
     char timed[CELL_BYTES], dropped[CELL_BYTES], class[CELL_BYTES], what[2 * CELL_BYTES];
     if (!latencies->taken) return;
-    table = (struct ht_text_table){.alignments = "rrrrrrl"};
-    ht_table_add(&table, (const char *[]){"p50", "p90", "p99", "p99.9", "max", "timed", "latency in ns"});
+    ht_table_begin(&table, "rrrrrrl",
+                   (const char *[]){"p50", "p90", "p99", "p99.9", "max", "timed", "latency in ns"});
     for (int i = 0; i < HT_FUNCTIONS; i++)
         add_latency_row(&table, ht_functions[i].name, &latencies->functions[i], 1);
     for (int kind = HT_KIND_ALLOC; kind <= HT_KIND_FREE; kind++) {
@@ -103,18 +103,12 @@ static void print_latencies(FILE *out, const struct ht_comparison *c, size_t all
              latencies->floor_ns);
 }
 
-// A table with a row for each allocator.
-static void begin_table(struct ht_text_table *table, const char *alignments, const char *const *heading) {
-    *table = (struct ht_text_table){.alignments = alignments};
-    ht_table_add(table, heading);
-}
-
 static void print_counters(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
     uint32_t refusal = 0;
-    begin_table(&table, "lrrrrrrr",
-                (const char *[]){"allocator", "instructions", "cycles", "cache misses", "LLC misses",
-                                 "dTLB misses", "branch misses", "switches"});
+    ht_table_begin(&table, "lrrrrrrr",
+                   (const char *[]){"allocator", "instructions", "cycles", "cache misses", "LLC misses",
+                                    "dTLB misses", "branch misses", "switches"});
     for (size_t i = 0; i < c->count; i++) {
         struct ht_counter_figures counters = ht_beside_medians(c, i).counters;
         char text[7][CELL_BYTES];
@@ -132,10 +126,10 @@ static void print_counters(FILE *out, const struct ht_comparison *c) {
 static void print_syscalls(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
     const char *problem = NULL;
-    begin_table(&table, "lrrrrrrr",
-                (const char *[]){"system calls", ht_syscall_names[0], ht_syscall_names[1],
-                                 ht_syscall_names[2], ht_syscall_names[3], ht_syscall_names[4],
-                                 ht_syscall_names[5], "MB unmapped or advised"});
+    ht_table_begin(&table, "lrrrrrrr",
+                   (const char *[]){"system calls", ht_syscall_names[0], ht_syscall_names[1],
+                                    ht_syscall_names[2], ht_syscall_names[3], ht_syscall_names[4],
+                                    ht_syscall_names[5], "MB unmapped or advised"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_choice_figures *of = figures_of(c, i);
         char text[HT_SYSCALLS + 1][CELL_BYTES];
@@ -176,12 +170,12 @@ static void put_part(const struct ht_decomposition_part *part, const char **row,
 
 static void print_decomposition(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table peak, end;
-    begin_table(&peak, "lrrrrrr",
-                (const char *[]){"at peak RSS", "RSS", "= live, requested", "+ internal", "- untouched",
-                                 "+ cached, external, metadata", "(LazyFree in it)"});
-    begin_table(&end, "lrrrrrrr",
-                (const char *[]){"at the end", "RSS", "= live, requested", "+ internal", "- untouched",
-                                 "+ cached, external, metadata", "all freed", "purged"});
+    ht_table_begin(&peak, "lrrrrrr",
+                   (const char *[]){"at peak RSS", "RSS", "= live, requested", "+ internal", "- untouched",
+                                    "+ cached, external, metadata", "(LazyFree in it)"});
+    ht_table_begin(&end, "lrrrrrrr",
+                   (const char *[]){"at the end", "RSS", "= live, requested", "+ internal", "- untouched",
+                                    "+ cached, external, metadata", "all freed", "purged"});
     for (size_t i = 0; i < c->count; i++) {
         struct ht_decomposition parts = ht_beside_medians(c, i).decomposition;
         char text[PART_CELLS + 2][CELL_BYTES];
@@ -202,9 +196,9 @@ static void print_decomposition(FILE *out, const struct ht_comparison *c) {
 
 static void print_leftovers(FILE *out, const struct ht_comparison *c) {
     static struct ht_text_table table;
-    begin_table(&table, "lrrrrr",
-                (const char *[]){"allocator", "slop at peak", "mean slop", "LazyFree at end",
-                                 "huge pages at end", "swapped at end"});
+    ht_table_begin(&table, "lrrrrr",
+                   (const char *[]){"allocator", "slop at peak", "mean slop", "LazyFree at end",
+                                    "huge pages at end", "swapped at end"});
     for (size_t i = 0; i < c->count; i++) {
         const struct ht_accounting_figures *accounting = &figures_of(c, i)->accounting;
         struct ht_leftover_figures left = ht_beside_medians(c, i).leftovers;
