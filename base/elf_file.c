@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "read_at.h"
+
 static const uint64_t TABLE_BYTES_MAX = UINT64_C(64) << 20;
 
 // A piece of the file with a zero byte behind it, or NULL.
@@ -16,16 +18,12 @@ static void *read_piece(const struct elf_file *elf, uint64_t offset, uint64_t by
     if (bytes == 0 || bytes > TABLE_BYTES_MAX || offset > elf->bytes || bytes > elf->bytes - offset)
         return NULL;
     char *piece = malloc(bytes + 1);
-    for (uint64_t got = 0; piece && got < bytes;) {
-        ssize_t more = pread(elf->fd, piece + got, bytes - got, (off_t)(offset + got));
-        if (more <= 0) {
-            free(piece);
-            return NULL;
-        }
-        got += (uint64_t)more;
+    if (piece && ht_read_at(elf->fd, piece, bytes, offset)) {
+        piece[bytes] = 0;
+        return piece;
     }
-    if (piece) piece[bytes] = 0;
-    return piece;
+    free(piece);
+    return NULL;
 }
 
 // A string of a table: its end is the table's at the latest, because read_piece puts a zero there.

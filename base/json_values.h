@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "words.h"
+
 // Above that it is a real: a failed malloc(SIZE_MAX) has such a size.
 static inline json_t *json_number(uint64_t value) {
     return value > INT64_MAX ? json_real((double)value) : json_integer((json_int_t)value);
@@ -32,6 +34,14 @@ static inline json_t *json_text(const char *text) {
 
 // Null where the text is empty, too.
 static inline json_t *json_known_text(const char *text) { return json_text(text && *text ? text : NULL); }
+
+// A list of words with a separator between.
+static inline json_t *json_words(const char *words, char separator) {
+    json_t *list = json_array();
+    for (const char *at = words; at; at = ht_next_word(at, separator))
+        json_array_append_new(list, json_stringn(at, strcspn(at, (char[]){separator, 0})));
+    return list;
+}
 
 // What the text says, which is freed; NULL if that is no object.
 static inline json_t *json_parsed(char *text) {

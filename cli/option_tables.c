@@ -7,15 +7,9 @@
 #include "allocator.h"
 #include "error.h"
 #include "front_end.h"
+#include "json_values.h"
 #include "talk.h"
 #include "verbs.h"
-
-static json_t *words(const char *text, char separator) {
-    json_t *list = json_array();
-    for (const char *at = text; at; at = strchr(at, separator) ? strchr(at, separator) + 1 : NULL)
-        json_array_append_new(list, json_stringn(at, strcspn(at, (char[]){separator, 0})));
-    return list;
-}
 
 static json_t *facts(const struct ht_fact *fact) {
     json_t *list = json_array();
@@ -42,13 +36,13 @@ static json_t *page_json(const struct ht_page *page) {
         add_options(options, child->argp->options);
     add_options(options, ht_page_options);
     json_object_set_new(made, "name", json_string(page->name));
-    json_object_set_new(made, "usage", words(page->argp->args_doc, '\n'));
+    json_object_set_new(made, "usage", json_words(page->argp->args_doc, '\n'));
     json_object_set_new(made, "description", json_stringn(doc, strcspn(doc, "\v")));
     json_object_set_new(made, "options", options);
     json_object_set_new(made, "notes", json_string(notes ? notes + 1 : ""));
     json_object_set_new(made, "files", facts(page->files));
     json_object_set_new(made, "environment", facts(page->environment));
-    json_object_set_new(made, "see_also", words(page->see_also, ' '));
+    json_object_set_new(made, "see_also", json_words(page->see_also, ' '));
     json_object_set_new(made, "examples", facts(page->examples));
     json_object_set_new(made, "statuses", facts(page->statuses));
     return made;

@@ -5,9 +5,9 @@
 
 #include "ops.h"
 #include "talk.h"
-#include "trace_argument.h"
 #include "trace_range.h"
 #include "trace_reader.h"
+#include "trace_verb.h"
 #include "verbs.h"
 
 struct options {
@@ -107,9 +107,8 @@ static bool dump_section(const struct ht_events *events, const struct options *o
     return true;
 }
 
-// *whole: the range ends where the trace does.
-static int dump(struct ht_trace_reader *reader, struct options *options, bool *whole,
-                struct ht_error *error) {
+static int dump(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
+    struct options *options = given;
     struct ht_trace_facts facts;
     *whole = false;
     if (options->range.threads) {
@@ -124,7 +123,7 @@ static int dump(struct ht_trace_reader *reader, struct options *options, bool *w
         if (trace_range_section_over(&options->range, reader, i)) return 0;
         if (trace_range_section_before(&options->range, reader, i)) continue;
         if (ht_trace_events(reader, i, &events, error)) return -1;
-        if (!dump_section(&events, options)) return 0;
+        if (!dump_section(&events, options)) return 0;  // the range ends before the trace does
     }
     *whole = true;
     return 0;
@@ -132,18 +131,8 @@ static int dump(struct ht_trace_reader *reader, struct options *options, bool *w
 
 int ht_verb_dump(int argc, char **argv) {
     struct options options = {0};
-    struct ht_error error;
     ht_page_parse(&ht_page_dump, argc, argv, 0, &options);
-    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
-    if (!reader) return ht_complain("heaptape dump", &error);
-    bool whole;
-    int status = dump(reader, &options, &whole, &error) ? ht_complain("heaptape dump", &error) : HT_EXIT_DONE;
-    if (!status && whole && ht_trace_truncated(reader)) {
-        fflush(stdout);
-        ht_trace_report_truncated(reader, &error);
-        status = ht_complain("heaptape dump", &error);
-    }
+    int status = trace_verb("heaptape dump", options.trace, dump, &options);
     trace_range_free(&options.range);
-    ht_trace_close(reader);
-    return ht_stdout_status("heaptape dump", status);
+    return status;
 }

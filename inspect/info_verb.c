@@ -6,8 +6,8 @@
 #include "json_values.h"
 #include "print.h"
 #include "talk.h"
-#include "trace_argument.h"
 #include "trace_json.h"
+#include "trace_verb.h"
 #include "verbs.h"
 
 struct options {
@@ -138,23 +138,26 @@ static void print_for_people(const json_t *info) {
     }
 }
 
+static int show(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
+    const struct options *options = given;
+    char idle[HT_IDLE_ENDS_BYTES];
+    json_t *info = trace_json_info(reader, error);
+    (void)whole;
+    if (!info) return -1;
+    if (options->json) {
+        json_print(info);
+        return 0;
+    }
+    print_for_people(info);
+    if (!ht_trace_truncated(reader) &&
+        ht_idle_ends(reader, options->trace, number(info, "duration_ns"), idle))
+        ht_print(stdout, "%s\n", idle);
+    json_decref(info);
+    return 0;
+}
+
 int ht_verb_info(int argc, char **argv) {
     struct options options = {0};
-    struct ht_error error;
     ht_page_parse(&ht_page_info, argc, argv, 0, &options);
-    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
-    if (!reader) return ht_complain("heaptape info", &error);
-    json_t *info = trace_json_info(reader, &error);
-    bool truncated = info && ht_trace_truncated(reader);
-    char idle[HT_IDLE_ENDS_BYTES];
-    bool is_idle = info && !options.json && !truncated &&
-                   ht_idle_ends(reader, options.trace, number(info, "duration_ns"), idle);
-    if (truncated) ht_trace_report_truncated(reader, &error);
-    ht_trace_close(reader);
-    if (!info) return ht_complain("heaptape info", &error);
-    if (!options.json) print_for_people(info);
-    if (is_idle) ht_print(stdout, "%s\n", idle);
-    if (options.json) json_print(info);
-    else json_decref(info);
-    return ht_stdout_status("heaptape info", truncated ? ht_complain("heaptape info", &error) : HT_EXIT_DONE);
+    return trace_verb("heaptape info", options.trace, show, &options);
 }

@@ -11,7 +11,7 @@
 #include "option_values.h"
 #include "print.h"
 #include "talk.h"
-#include "trace_argument.h"
+#include "trace_verb.h"
 #include "verbs.h"
 
 struct options {

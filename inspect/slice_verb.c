@@ -8,9 +8,9 @@
 #include "json_values.h"
 #include "print.h"
 #include "talk.h"
-#include "trace_argument.h"
 #include "trace_json.h"
 #include "trace_slice.h"
+#include "trace_verb.h"
 #include "verbs.h"
 
 struct options {
@@ -104,16 +104,14 @@ static void keep_samples(json_t *totals, struct ht_trace_reader *reader) {
 }
 
 // The totals as the converter writes them; what the old trace does not have by event is unknown.
-static char *totals_of(const struct slice_result *result, struct ht_trace_reader *reader) {
+static json_t *totals_of(const struct slice_result *result, struct ht_trace_reader *reader) {
     const struct ht_raw_log none = {.fd = -1};
     json_t *totals = trace_json_totals(&result->totals, &none);
     json_object_set_new(totals, "repairs", json_null());
     json_object_set_new(totals, "unfinished", json_null());
     json_object_set_new(totals, "lost_calls", json_null());
     keep_samples(totals, reader);
-    char *text = json_dumps(totals, JSON_COMPACT);
-    json_decref(totals);
-    return text;
+    return totals;
 }
 
 static void say_result(const char *output, const struct slice_result *result, uint64_t file_bytes) {
@@ -128,59 +126,45 @@ static void say_result(const char *output, const struct slice_result *result, ui
     fputc('\n', stderr);
 }
 
-static int write_slice(struct options *options, struct ht_trace_reader *reader, struct slice_result *result,
-                       struct ht_error *error) {
+static int write_slice(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
+    struct options *options = given;
+    struct slice_result result = {0};
+    struct ht_progress shown;
     json_t *context = context_of(reader, options, error);
     if (!context) return -1;
-    char *text = json_dumps(context, JSON_COMPACT);
-    json_decref(context);
     struct ht_trace_writer *writer =
-        text ? ht_trace_create(options->output, ht_trace_time_unit_ns(reader), 3, error) : NULL;
+        ht_trace_create(options->output, ht_trace_time_unit_ns(reader), 3, error);
     if (!writer) {
-        if (!text) ht_error_system(error, options->output, "cannot write the context");
-        free(text);
+        json_decref(context);
         return -1;
     }
-    ht_trace_put_context(writer, text);
-    free(text);
-    struct ht_progress shown;
+    trace_json_put_context(writer, context);
     ht_progress_start(&shown);
     struct slice_progress progress = {options->quiet ? NULL : show_progress, &shown};
-    int status = trace_slice(reader, options->trace, &options->range, writer, result, &progress, error);
+    int status = trace_slice(reader, options->trace, &options->range, writer, &result, &progress, error);
     ht_progress_end(&shown);
+    *whole = result.whole_end;
     if (status) {
         ht_trace_abandon(writer);
         return -1;
     }
     uint64_t file_bytes;
-    text = totals_of(result, reader);
-    status = ht_trace_finish(writer, result->threads, result->totals.threads, text ? text : "{}", &file_bytes,
-                             error);
-    free(text);
-    free(result->threads);
-    if (!status && !options->quiet) say_result(options->output, result, file_bytes);
+    status = trace_json_finish(writer, result.threads, result.totals.threads, totals_of(&result, reader),
+                               &file_bytes, error);
+    free(result.threads);
+    if (!status && !options->quiet) say_result(options->output, &result, file_bytes);
     return status;
 }
 
 int ht_verb_slice(int argc, char **argv) {
     struct options options = {0};
-    struct ht_error error;
     ht_page_parse(&ht_page_slice, argc, argv, 0, &options);
     const char *wrong = convert_overwrites(options.output, options.trace, NULL, 0);
     if (wrong) {
         ht_print(stderr, "heaptape slice: %s: %s\n", options.output, wrong);
         return HT_EXIT_USAGE;
     }
-    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
-    if (!reader) return ht_complain("heaptape slice", &error);
-    struct slice_result result = {0};
-    int status =
-        write_slice(&options, reader, &result, &error) ? ht_complain("heaptape slice", &error) : HT_EXIT_DONE;
-    if (!status && result.whole_end && ht_trace_truncated(reader)) {
-        ht_trace_report_truncated(reader, &error);
-        status = ht_complain("heaptape slice", &error);
-    }
+    int status = trace_verb("heaptape slice", options.trace, write_slice, &options);
     trace_range_free(&options.range);
-    ht_trace_close(reader);
     return status;
 }

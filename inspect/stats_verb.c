@@ -5,7 +5,7 @@
 #include "option_values.h"
 #include "stats_report.h"
 #include "talk.h"
-#include "trace_argument.h"
+#include "trace_verb.h"
 #include "verbs.h"
 
 struct options {
@@ -61,10 +61,11 @@ static uint64_t duration_of(struct ht_trace_reader *reader) {
     return duration_ns > 0 ? (uint64_t)duration_ns : 0;
 }
 
-static int report(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
-    uint32_t given = (uint32_t)options->points, points = given           ? given
-                                                         : options->json ? POINTS_JSON
-                                                                         : POINTS_TEXT;
+static int report(struct ht_trace_reader *reader, void *given, bool *whole, struct ht_error *error) {
+    const struct options *options = given;
+    uint32_t points = options->json ? POINTS_JSON : POINTS_TEXT;
+    (void)whole;
+    if (options->points) points = (uint32_t)options->points;
     char *text = ht_trace_context_json(reader, error);
     if (!text && error->status) return -1;
     json_t *context = json_parsed(text);
@@ -84,16 +85,6 @@ static int report(struct ht_trace_reader *reader, const struct options *options,
 
 int ht_verb_stats(int argc, char **argv) {
     struct options options = {0};
-    struct ht_error error;
     ht_page_parse(&ht_page_stats, argc, argv, 0, &options);
-    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
-    if (!reader) return ht_complain("heaptape stats", &error);
-    int status = report(reader, &options, &error) ? ht_complain("heaptape stats", &error) : HT_EXIT_DONE;
-    if (!status && ht_trace_truncated(reader)) {
-        fflush(stdout);
-        ht_trace_report_truncated(reader, &error);
-        status = ht_complain("heaptape stats", &error);
-    }
-    ht_trace_close(reader);
-    return ht_stdout_status("heaptape stats", status);
+    return trace_verb("heaptape stats", options.trace, report, &options);
 }

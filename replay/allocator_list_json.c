@@ -5,14 +5,6 @@
 #include "allocator_list.h"
 #include "json_values.h"
 
-static json_t *words_json(const char *words) {
-    json_t *list = json_array();
-    for (const char *at = words; at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
-        json_array_append_new(list, json_stringn(at, strcspn(at, "|")));
-    }
-    return list;
-}
-
 // Whether and where to search: null, or for integers the least and the greatest value, else true.
 static json_t *search_json(const struct ht_listed *listed, const struct ht_knob *knob) {
     const struct ht_knob_range *range =
@@ -35,11 +27,11 @@ static json_t *knob_json(const struct ht_listed *listed, size_t number) {
                                            : "boolean",
                              "lowest", whole ? json_integer(knob->range.lowest) : json_null(), "highest",
                              whole ? json_integer(knob->range.highest) : json_null(), "words",
-                             knob->words ? words_json(knob->words) : json_null(), "default",
+                             knob->words ? json_words(knob->words, '|') : json_null(), "default",
                              json_known_text(knob->standard));
     json_set_known_text(made, "variable", ht_knob_variable(kind, knob, name));
     json_set_known_text(made, "setting", setting);
-    json_t *also = words_json(knob->also);
+    json_t *also = json_words(knob->also, '|');
     json_array_append_new(also, json_known_text(ht_knob_full_name(kind, knob, name)));
     json_object_set_new(made, "also", also);
     json_set_known_text(made, "since", knob->since);

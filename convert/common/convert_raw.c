@@ -30,14 +30,6 @@ static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
                           why);
 }
 
-void convert_put_context(struct ht_trace_writer *writer, const struct ht_raw_log *log) {
-    json_t *context = trace_json_context(log);
-    char *text = json_dumps(context, JSON_COMPACT);
-    json_decref(context);
-    ht_trace_put_context(writer, text ? text : "{}");
-    free(text);
-}
-
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,
                    struct ht_trace_writer *writer, struct merge_result *result, double started_s,
                    uint64_t *file_bytes, struct ht_error *error) {
@@ -46,12 +38,8 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
         free(result->threads);
         return no_calls(log, error);
     }
-    json_t *totals = trace_json_totals(&result->totals, log);
-    char *text = json_dumps(totals, JSON_COMPACT);
-    json_decref(totals);
-    int status = ht_trace_finish(writer, result->threads, result->totals.threads, text ? text : "{}",
-                                 file_bytes, error);
-    free(text);
+    int status = trace_json_finish(writer, result->threads, result->totals.threads,
+                                   trace_json_totals(&result->totals, log), file_bytes, error);
     free(result->threads);
     bool talks = !status && !request->in_record && !request->passing;
     if (talks) convert_warn_of_unseen(request->output, &result->totals);
@@ -69,7 +57,7 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
     struct ht_trace_writer *writer =
         ht_trace_create(request->output, request->time_unit_ns, request->level, error);
     if (!writer) return -1;
-    convert_put_context(writer, log);
+    trace_json_put_context(writer, trace_json_context(log));
     struct ht_progress *shown = progress->context;
     ht_progress_start(shown);
     int status = merge_log(log, inherited, writer, &result, progress, error);

@@ -10,7 +10,6 @@ int convert_raw(const struct convert_request *request, struct ht_error *error);
 
 // The pieces that a follower needs too.
 void convert_warn_about(const struct ht_raw_log *log);
-void convert_put_context(struct ht_trace_writer *writer, const struct ht_raw_log *log);
 // Finishes the trace, or gives it up where it has no call, and prints the result. Takes the result's
 // threads and the writer. Returns 0 or -1 with error.
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,

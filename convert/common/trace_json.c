@@ -126,6 +126,26 @@ json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t ski
     return object;
 }
 
+static char *dumped(json_t *object) {
+    char *text = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    return text;
+}
+
+void trace_json_put_context(struct ht_trace_writer *writer, json_t *context) {
+    char *text = dumped(context);
+    ht_trace_put_context(writer, text ? text : "{}");
+    free(text);
+}
+
+int trace_json_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
+                      json_t *totals, uint64_t *file_bytes, struct ht_error *error) {
+    char *text = dumped(totals);
+    int status = ht_trace_finish(writer, threads, threads_count, text ? text : "{}", file_bytes, error);
+    free(text);
+    return status;
+}
+
 // A trace cut short has no totals: what can be counted is counted.
 static json_t *count_totals(struct ht_trace_reader *reader, struct ht_error *error) {
     struct merge_totals totals = {0};

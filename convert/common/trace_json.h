@@ -17,6 +17,11 @@ json_t *trace_json_import_totals(const struct merge_totals *totals, uint64_t ski
 // Any bytes, as the UTF-8 that JSON wants.
 json_t *trace_json_string(const char *text);
 
+// Write them; the object is taken.
+void trace_json_put_context(struct ht_trace_writer *writer, json_t *context);
+int trace_json_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
+                      json_t *totals, uint64_t *file_bytes, struct ht_error *error);
+
 // What the totals, or info's view of them, say of the memory that is not from malloc.
 struct ht_heap_share trace_json_heap_share(const json_t *totals);
 

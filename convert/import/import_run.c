@@ -74,13 +74,6 @@ static json_t *context_of(const struct convert_request *request, const struct im
     return context;
 }
 
-static char *totals_of(const struct import *import) {
-    json_t *totals = trace_json_import_totals(&import->sink.heap.totals, import->skipped);
-    char *text = json_dumps(totals, JSON_COMPACT);
-    json_decref(totals);
-    return text;
-}
-
 // Writes what the input holds; the writer is gone afterwards, in every case.
 static int write_trace(struct import *import, const struct convert_request *request,
                        struct ht_trace_writer *writer, struct ht_error *error) {
@@ -100,10 +93,8 @@ static int write_trace(struct import *import, const struct convert_request *requ
     }
     struct heap_model *heap = &import->sink.heap;
     heap_model_fill_totals(heap);
-    char *totals = totals_of(import);
-    status = ht_trace_finish(writer, heap->threads, heap->threads_count, totals ? totals : "{}", &file_bytes,
-                             error);
-    free(totals);
+    status = trace_json_finish(writer, heap->threads, heap->threads_count,
+                               trace_json_import_totals(&heap->totals, import->skipped), &file_bytes, error);
     if (!status && !request->quiet && !request->passing)
         convert_say_result(request->output, &heap->totals, file_bytes, ht_now_s() - started_s,
                            import->skipped);

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "trace_json.h"
+
 // More than any address space holds: what claims to be larger is damaged. Live blocks together stay below the
 // second bound, so that sums cannot wrap around.
 static const uint64_t BLOCK_BYTES_MAX = UINT64_C(1) << 56, LIVE_BYTES_MAX = UINT64_C(1) << 62;
@@ -32,10 +34,7 @@ static void begin(struct import_sink *sink, const struct import_call *call) {
     sink->timed = call->timed;
     sink->first_ns = call->time_ns;
     json_object_set_new(sink->context, "time", json_string(call->timed ? "recorded" : "nominal"));
-    char *text = json_dumps(sink->context, JSON_COMPACT);
-    if (text) ht_trace_put_context(sink->writer, text);
-    else sink->no_memory = true;
-    free(text);
+    trace_json_put_context(sink->writer, json_incref(sink->context));
 }
 
 static uint64_t time_of(const struct import_sink *sink, uint64_t time_ns) {

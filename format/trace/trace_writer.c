@@ -20,21 +20,14 @@
 #include "read_at.h"
 #include "write_all.h"
 
-enum { ROWS = HT_SECTION_ROWS_MAX };
+enum { ROWS = HT_SECTION_ROWS_MAX, COLUMNS_MAX = 6 };
 
-struct sample_buffer {
+// Rows of a section of rare facts.
+struct row_buffer {
+    enum ht_section_kind kind;
+    uint8_t columns;
     uint32_t rows;
-    uint64_t column[6][ROWS];
-};
-
-struct residency_buffer {
-    uint32_t rows;
-    uint64_t column[3][ROWS];
-};
-
-struct steps_buffer {
-    uint32_t rows;
-    uint64_t column[3][ROWS];
+    uint64_t column[COLUMNS_MAX][ROWS];
 };
 
 struct ht_trace_writer {
@@ -52,9 +45,7 @@ struct ht_trace_writer {
     struct ht_payload payload;
     struct ht_section_place *places;
     size_t places_count, places_room;
-    struct sample_buffer samples;
-    struct residency_buffer residency;
-    struct steps_buffer steps;
+    struct row_buffer samples, residency, steps;
     // Two sections of events: the caller fills one while a thread of our own packs and writes the other. That
     // thread owns coder, packer, payload, places, offset and file from the moment `busy` is set until it
     // clears it.
@@ -207,34 +198,19 @@ static void flush_events(struct ht_trace_writer *writer) {
 
 // ---- other sections ----
 
-static void flush_samples(struct ht_trace_writer *writer) {
-    struct sample_buffer *samples = &writer->samples;
-    if (!samples->rows) return;
+static void flush_rows(struct ht_trace_writer *writer, struct row_buffer *buffer) {
+    if (!buffer->rows) return;
     wait_for_packer(writer);
     ht_payload_reset(&writer->payload);
-    for (uint8_t i = 0; i < 6; i++) pack_u64(writer, i + 1, samples->column[i], samples->rows, 1);
-    put_section(writer, HT_SECTION_SAMPLES, samples->rows, 0, 0);
-    samples->rows = 0;
+    for (uint8_t i = 0; i < buffer->columns; i++) pack_u64(writer, i + 1, buffer->column[i], buffer->rows, 1);
+    put_section(writer, buffer->kind, buffer->rows, 0, 0);
+    buffer->rows = 0;
 }
 
-static void flush_residency(struct ht_trace_writer *writer) {
-    struct residency_buffer *residency = &writer->residency;
-    if (!residency->rows) return;
-    wait_for_packer(writer);
-    ht_payload_reset(&writer->payload);
-    for (uint8_t i = 0; i < 3; i++) pack_u64(writer, i + 1, residency->column[i], residency->rows, 1);
-    put_section(writer, HT_SECTION_RESIDENCY, residency->rows, 0, 0);
-    residency->rows = 0;
-}
-
-static void flush_steps(struct ht_trace_writer *writer) {
-    struct steps_buffer *steps = &writer->steps;
-    if (!steps->rows) return;
-    wait_for_packer(writer);
-    ht_payload_reset(&writer->payload);
-    for (uint8_t i = 0; i < 3; i++) pack_u64(writer, i + 1, steps->column[i], steps->rows, 1);
-    put_section(writer, HT_SECTION_RESIDENCY_STEPS, steps->rows, 0, 0);
-    steps->rows = 0;
+static void put_row(struct ht_trace_writer *writer, struct row_buffer *buffer, const uint64_t *values) {
+    if (buffer->rows == ROWS) flush_rows(writer, buffer);
+    for (uint8_t i = 0; i < buffer->columns; i++) buffer->column[i][buffer->rows] = values[i];
+    buffer->rows++;
 }
 
 static void put_text_section(struct ht_trace_writer *writer, enum ht_section_kind kind, const char *text) {
@@ -253,6 +229,12 @@ static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_n
         return NULL;
     }
     writer->file.fd = -1;
+    writer->samples.kind = HT_SECTION_SAMPLES;
+    writer->samples.columns = 6;
+    writer->residency.kind = HT_SECTION_RESIDENCY;
+    writer->residency.columns = 3;
+    writer->steps.kind = HT_SECTION_RESIDENCY_STEPS;
+    writer->steps.columns = 3;
     writer->time_unit_ns = time_unit_ns;
     writer->time_shift = time_unit_ns & (time_unit_ns - 1) ? -1 : __builtin_ctz(time_unit_ns);
     start_packer(writer);
@@ -313,33 +295,19 @@ uint64_t ht_trace_next_event(const struct ht_trace_writer *writer) { return writ
 bool ht_trace_failed(const struct ht_trace_writer *writer) { return writer->failed; }
 
 void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample) {
-    struct sample_buffer *samples = &writer->samples;
-    if (samples->rows == ROWS) flush_samples(writer);
-    uint32_t row = samples->rows++;
-    samples->column[0][row] = sample->time_ns / writer->time_unit_ns;
-    samples->column[1][row] = sample->event;
-    samples->column[2][row] = sample->rss_anon_bytes;
-    samples->column[3][row] = sample->own_rss_bytes;
-    samples->column[4][row] = sample->cpu_ns;
-    samples->column[5][row] = sample->own_fresh;
+    put_row(writer, &writer->samples,
+            (const uint64_t[]){sample->time_ns / writer->time_unit_ns, sample->event, sample->rss_anon_bytes,
+                               sample->own_rss_bytes, sample->cpu_ns, sample->own_fresh});
 }
 
 void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_residency *entry) {
-    struct residency_buffer *residency = &writer->residency;
-    if (residency->rows == ROWS) flush_residency(writer);
-    uint32_t row = residency->rows++;
-    residency->column[0][row] = entry->event;
-    residency->column[1][row] = entry->pages_before;
-    residency->column[2][row] = entry->pages_after;
+    put_row(writer, &writer->residency,
+            (const uint64_t[]){entry->event, entry->pages_before, entry->pages_after});
 }
 
 void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht_residency_step *step) {
-    struct steps_buffer *steps = &writer->steps;
-    if (steps->rows == ROWS) flush_steps(writer);
-    uint32_t row = steps->rows++;
-    steps->column[0][row] = step->event;
-    steps->column[1][row] = step->time_ns / writer->time_unit_ns;
-    steps->column[2][row] = step->pages;
+    put_row(writer, &writer->steps,
+            (const uint64_t[]){step->event, step->time_ns / writer->time_unit_ns, step->pages});
 }
 
 static void put_threads(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t count) {
@@ -409,9 +377,9 @@ int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *thre
                     const char *totals_json, uint64_t *file_bytes, struct ht_error *error) {
     flush_events(writer);
     wait_for_packer(writer);
-    flush_samples(writer);
-    flush_residency(writer);
-    flush_steps(writer);
+    flush_rows(writer, &writer->samples);
+    flush_rows(writer, &writer->residency);
+    flush_rows(writer, &writer->steps);
     put_threads(writer, threads, threads_count);
     put_text_section(writer, HT_SECTION_TOTALS, totals_json);
     put_index_and_footer(writer);
@@ -549,9 +517,9 @@ int ht_trace_checkpoint(struct ht_trace_writer *writer, struct ht_trace_position
                         struct ht_error *error) {
     flush_events(writer);
     wait_for_packer(writer);
-    flush_samples(writer);
-    flush_residency(writer);
-    flush_steps(writer);
+    flush_rows(writer, &writer->samples);
+    flush_rows(writer, &writer->residency);
+    flush_rows(writer, &writer->steps);
     if (!writer->failed && fdatasync(writer->file.fd)) fail(writer, "cannot sync");
     *position = (struct ht_trace_position){writer->offset, writer->next_event};
     if (writer->failed) *error = writer->error;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "words.h"
+
 enum { KNOWN_BYTES = 800 };
 
 bool ht_knob_is_integer(const struct ht_knob *knob) { return knob->range.lowest < knob->range.highest; }
@@ -106,14 +108,6 @@ static bool parse_boolean(const char *text, bool *yes) {
     return false;
 }
 
-static bool is_word_of(const char *words, const char *text) {
-    size_t length = strlen(text);
-    for (const char *at = words; length && at; at = strchr(at, '|') ? strchr(at, '|') + 1 : NULL) {
-        if (strcspn(at, "|") == length && !memcmp(at, text, length)) return true;
-    }
-    return false;
-}
-
 static bool parse_integer(const char *text, int64_t *value) {
     char *end = NULL;
     errno = 0;
@@ -130,7 +124,7 @@ static bool spell(const struct ht_allocator *kind, const struct ht_knob *knob, c
     int64_t number;
     const struct ht_knob_range *range = &knob->range;
     if (knob->words) {
-        if (is_word_of(knob->words, text)) return snprintf(value, HT_KNOB_BYTES, "%s", text) > 0;
+        if (ht_has_word(knob->words, '|', text)) return snprintf(value, HT_KNOB_BYTES, "%s", text) > 0;
         snprintf(problem, HT_KNOB_PROBLEM_BYTES, "%s=%.60s: expected one of %s", knob->name, text,
                  knob->words);
     } else if (ht_knob_is_integer(knob)) {

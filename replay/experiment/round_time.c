@@ -1,9 +1,10 @@
 #include "round_time.h"
 
-#include "now.h"
-#include "print.h"
 #include <math.h>
 #include <stdio.h>
+
+#include "now.h"
+#include "print.h"
 
 double ht_seconds_since(uint64_t ns) { return (double)(ht_now_ns(CLOCK_MONOTONIC) - ns) / 1e9; }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "words.h"
+
 double ht_number_in_file(const char *path, const char *key) {
     FILE *file = fopen(path, "re");
     char line[256];
@@ -14,14 +16,6 @@ double ht_number_in_file(const char *path, const char *key) {
     }
     if (file) fclose(file);
     return value;
-}
-
-static bool has_word(const char *list, const char *word) {
-    size_t length = strlen(word);
-    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-        if (strcspn(at, ",") == length && !memcmp(at, word, length)) return true;
-    }
-    return false;
 }
 
 // Lines are NUMBER:CONTROLLERS:GROUP; version 2 names no controllers, and has those that version 1 has not.
@@ -35,7 +29,7 @@ bool ht_control_group_here(const char *controller, struct ht_control_group *grou
         if (!path) continue;
         *path++ = 0;
         bool unified = !*++controllers;
-        if (!unified && !has_word(controllers, controller)) continue;
+        if (!unified && !ht_has_word(controllers, ',', controller)) continue;
         found = true;
         group->unified = unified;
         group->mount_bytes = (size_t)snprintf(group->folder, sizeof group->folder, "/sys/fs/cgroup%s%s",
