@@ -3,6 +3,7 @@ it, is as with the C verbs (base/output_file.c)."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import sys
@@ -15,6 +16,12 @@ from typing import BinaryIO
 from .errors import HeaptapeError, UsageError
 
 STANDARD_OUTPUT = "-"
+
+
+def sha256_of(path: str | Path) -> str:
+    """Of a file's contents."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def refuse_inputs(output: str | Path, inputs: Iterable[str | Path]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 MISSING = "n/a"
 """Shown for an unknown figure, which is never shown as 0."""
@@ -14,6 +15,16 @@ BYTE_STEPS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 def known(value: float | None) -> bool:
     """Whether there is a figure at all."""
     return value is not None and math.isfinite(value)
+
+
+def null_unless_known(value: float) -> float | None:
+    """For JSON, which has no NaN."""
+    return value if math.isfinite(value) else None
+
+
+def with_nulls(row: dict[str, Any]) -> dict[str, Any]:
+    """The same of all that is a figure."""
+    return {key: null_unless_known(value) if isinstance(value, float) else value for key, value in row.items()}
 
 
 def three_digits(value: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import hashlib
 import os
 import tomllib
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, HeaptapeError
+from ..base.files import sha256_of
 
 ROUNDS = 10
 SEED = 1
@@ -154,8 +154,7 @@ def _sha256(file: str) -> str | None:
         if not os.path.exists(file):
             raise FileNotFoundError(2, os.strerror(2), file)
         return None
-    with open(file, "rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+    return sha256_of(file)
 
 
 def _allocators(path: Path, value: Any, built: list[str]) -> list[str]:

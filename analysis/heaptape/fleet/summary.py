@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from ..base.text_table import table_lines
-from ..base.units import interval
+from ..base.units import interval, with_nulls
 from ..results.comparison import (
     BOOTSTRAP_ROUNDS_MIN,
     CONFIDENCE,
@@ -134,16 +134,11 @@ def summary_object(plan: Plan, blocks: list[Block], rows: list[dict[str, Any]], 
         "traces": [asdict(trace) for trace in plan.traces], "notes": notes,
         "configurations": [
             {"name": block.configuration.name, "options": block.configuration.options,
-             "geometric_means": [_known(mean) for mean in block.means],
-             "ratios": [{"trace": trace} | _known(ratio) for trace, found in block.of_trace.items() for ratio in found]}
+             "geometric_means": [with_nulls(asdict(mean)) for mean in block.means],
+             "ratios": [{"trace": trace} | with_nulls(asdict(ratio)) for trace, found in block.of_trace.items() for ratio in found]}
             for block in blocks
         ],
     }
-
-
-def _known(ratio: Ratio) -> dict[str, Any]:
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value
-            for key, value in asdict(ratio).items()}
 
 
 Tables = list[tuple[str, list[list[str]]]]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import EXIT_BAD_INPUT, EXIT_FAILED, HeaptapeError
+from ..base.files import sha256_of
 from ..base.programs import find_replay
 from .plan import Configuration, Plan, PlanError, TraceFile, allocator_name
 
@@ -148,8 +149,7 @@ def run_unit(unit: Unit, worker: str) -> Outcome:
 def file_sha256(path: str) -> str:
     """Of a file that has no build id; "" where it can't be read."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError:
         return ""
 

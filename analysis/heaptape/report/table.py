@@ -12,7 +12,7 @@ import pandas as pd
 
 from ..base.environment import terminal_columns
 from ..base.printable import printable
-from ..base.units import decimal, figure, interval
+from ..base.units import decimal, figure, interval, with_nulls
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
 from ..results.summary import Summary
 from ..results.verdicts import in_words
@@ -187,12 +187,8 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
             "memory_share": memory.share if memory else None,
             "memory_gain": memory.gain if memory else None,
         },
-        "controls": {name: _nulls(asdict(control)) for name, control in summary.controls.items()},
+        "controls": {name: with_nulls(asdict(control)) for name, control in summary.controls.items()},
         "missing": summary.missing,
         "mixed": summary.mixed,
-        "comparisons": [_nulls(row) for row in summary.comparison.drop(columns="baseline").to_dict("records")],
+        "comparisons": [with_nulls(row) for row in summary.comparison.drop(columns="baseline").to_dict("records")],
     }
-
-
-def _nulls(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: None if isinstance(value, float) and not math.isfinite(value) else value for key, value in row.items()}

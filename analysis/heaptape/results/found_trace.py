@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import TraceError
+from ..base.files import sha256_of
 from ..trace.reader import Trace, read_trace
 from .comparison import Experiment
 
@@ -24,7 +24,7 @@ def find_trace(experiment: Experiment, given: Sequence[Path]) -> FoundTrace:
     """The trace that an experiment replayed: one of those given, else the path in its results, tried as it stands and
     beside the results file. A file with another checksum is not taken for it."""
     for path in given:
-        if not experiment.trace_sha256 or _sha256(path) == experiment.trace_sha256:
+        if not experiment.trace_sha256 or trace_sha256(path) == experiment.trace_sha256:
             return FoundTrace(read_trace(path), "")
     if given:
         return FoundTrace(None, f"none of the traces given is the one replayed (sha256 {experiment.trace_sha256})")
@@ -36,7 +36,7 @@ def find_trace(experiment: Experiment, given: Sequence[Path]) -> FoundTrace:
         if not path.is_file():
             continue
         try:
-            if experiment.trace_sha256 and _sha256(path) != experiment.trace_sha256:
+            if experiment.trace_sha256 and trace_sha256(path) != experiment.trace_sha256:
                 return FoundTrace(None, f"{path} has changed since it was replayed: its checksum differs")
             return FoundTrace(read_trace(path), "")
         except TraceError as error:
@@ -44,9 +44,9 @@ def find_trace(experiment: Experiment, given: Sequence[Path]) -> FoundTrace:
     return FoundTrace(None, f"{experiment.trace_path} does not exist")
 
 
-def _sha256(path: Path) -> str:
+def trace_sha256(path: Path) -> str:
+    """Raises TraceError."""
     try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError as error:
         raise TraceError(path, 0, f"can't open: {error.strerror}") from error

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..base.errors import HeaptapeError
-from ..base.programs import ToolFailed, run_tool
+from ..base.recorded_trace import RecordedTrace, convert_log
 
 LOGS_MAX = 100
 RECORD_FAILED = 125
@@ -20,26 +17,13 @@ RECORD_FAILED = 125
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """The trace, what `info` says of it, how the program ended, how many other processes have logs, and the logs of those
-    of the same name that made about as many calls."""
+class Recorded(RecordedTrace):
+    """How the program ended, how many other processes have logs, and the logs of those of the same name that made about as
+    many calls."""
 
-    trace: Path
-    info: dict[str, Any]
     exit_status: int
     others: int
     namesakes: list[Path]
-
-    @property
-    def context(self) -> dict[str, Any]:
-        """The circumstances of the recording."""
-        found = self.info.get("context")
-        return found if isinstance(found, dict) else {}
-
-    @property
-    def executable(self) -> str:
-        """The base name of what was executed."""
-        return os.path.basename(str(self.context.get("executable") or ""))
 
     @property
     def keeps_small_objects(self) -> bool:
@@ -80,41 +64,35 @@ def record(heaptape: str, command: list[str], folder: Path, process: str | None,
     if not found:
         why = "heaptape record failed" if status >= RECORD_FAILED else f"the program ended with status {status} after {time.monotonic() - begun:.1f} s"
         raise HeaptapeError(f"nothing was recorded of {command[0]}: {why}")
-    trace = folder / "trace.bin"
-    info, namesakes = _convert_one(heaptape, found, trace, process)
+    best, namesakes = _convert_one(heaptape, found, folder / "trace.bin", process)
     if len(found) == 1:
         found[0].unlink()
         logs.rmdir()
-    return Recorded(trace, info, status, len(found) - 1, namesakes)
+    return Recorded(best.trace, best.info, status, len(found) - 1, namesakes)
 
 
-def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | None) -> tuple[dict[str, Any], list[Path]]:
+def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | None) -> tuple[RecordedTrace, list[Path]]:
     """Leaves the trace with the most calls; the logs beside it are of its namesakes. A log is as large as its last chunk allows, so that several may have most."""
-    best: dict[str, Any] = {}
-    chosen = logs[0]
+    best: RecordedTrace | None = None
+    chosen, other = logs[0], trace.with_name("other.bin")
     names: dict[Path, str] = {}
     problem, least = "", logs[0].stat().st_blocks // 2
     for log in logs[:LOGS_MAX]:
         if best and log.stat().st_blocks < least:
             break
         try:
-            info = _convert(heaptape, log, trace.with_name("other.bin"))
-        except ToolFailed as error:
+            found = convert_log(heaptape, log, other)
+        except HeaptapeError as error:
             problem = str(error)
             continue
-        names[log] = name = os.path.basename(str((info.get("context") or {}).get("executable") or ""))
-        if process in (None, name) and info["events"] > best.get("events", 0):
-            best, chosen = info, log
-            trace.with_name("other.bin").replace(trace)
-    trace.with_name("other.bin").unlink(missing_ok=True)
+        names[log] = found.executable
+        if process in (None, found.executable) and found.info["events"] > (best.info["events"] if best else 0):
+            best, chosen = RecordedTrace(trace, found.info), log
+            other.replace(trace)
+    other.unlink(missing_ok=True)
     if best:
         return best, [log for log, name in names.items() if name == names[chosen] and log != chosen]
     if process is not None and names:
         raise HeaptapeError(f"--process {process}: no such process was recorded, only {', '.join(dict.fromkeys(names.values()))}")
     raise HeaptapeError(problem or "no process made a call that could be recorded")
 
-
-def _convert(heaptape: str, log: Path, trace: Path) -> dict[str, Any]:
-    run_tool([heaptape, "convert", "-q", "-o", str(trace), "--", str(log)])
-    info: dict[str, Any] = json.loads(run_tool([heaptape, "info", "--json", "--", str(trace)]))
-    return info

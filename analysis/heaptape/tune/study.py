@@ -84,7 +84,6 @@ class Study:
 
     def __init__(self, study: optuna.Study, space: list[SearchedKnob], planned: int) -> None:
         self._study, self._space, self._planned = study, space, planned
-        self._by_name = {knob.name: knob for knob in space}
         self._measured = {config_text(trial.config) for trial in self.trials()}
         self._refused: dict[tuple[str, str], int] = {}
         self._worked: set[tuple[str, str]] = set()

@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 from ..base.text_table import table_lines
-from ..base.units import figure, interval
+from ..base.units import figure, interval, null_unless_known
 from ..results.comparison import control_estimate
 from .replay import OBJECTIVES
 from .result import Tuned, estimate_of, row_of
@@ -109,13 +109,9 @@ def _trial_object(tuned: Tuned, trial: Trial) -> dict[str, Any]:
         found = estimate_of(tuned, trial, objective)
         row = None if tuned.comparison is None else row_of(tuned.comparison, objective, trial.label)
         figures[objective] = {
-            "ratio": found.ratio, "ci_low": _known(found.ci_low), "ci_high": _known(found.ci_high),
-            "value": None if row is None else _known(float(row["value"])),
+            "ratio": found.ratio, "ci_low": null_unless_known(found.ci_low), "ci_high": null_unless_known(found.ci_high),
+            "value": None if row is None else null_unless_known(float(row["value"])),
             "verdict": None if row is None else str(row["verdict"]),
         }
     return {"trial": trial.number, "knobs": trial.config, "environment": list(trial.environment),
             "line": paste_line(trial), "objectives": figures}
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None

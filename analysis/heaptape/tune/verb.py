@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -14,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..base.errors import HeaptapeError, TraceError
+from ..base.errors import HeaptapeError
 from ..base.files import appendable, refuse_inputs
 from ..base.printable import printable
 from ..base.programs import ToolFailed, find_replay
 from ..base.progress import ProgressLine
 from ..results.comparison import compare
+from ..results.found_trace import trace_sha256
 from .front import spread
 from .replay import OBJECTIVES, Bench, TunedAllocator, environment, find_allocator, ratios
 from .result import Tuned, still_on_front
@@ -35,14 +35,6 @@ FRONT_MAX = 8
 
 _UNIT_RUNS = 6
 """Runs that the replay of a trial consists of: the null replayer, the default twice, the trial's, and a warm-up of two."""
-
-
-def _sha256(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise TraceError(path, 0, f"can't open: {error.strerror}") from error
 
 
 def _identity(sha256: str, allocator: TunedAllocator, objectives: list[str], space: list[SearchedKnob]) -> dict[str, Any]:
@@ -127,7 +119,7 @@ class _Search:
 def run_tune(options: argparse.Namespace) -> None:
     """heaptape tune"""
     trace, replay = Path(options.trace), find_replay()
-    sha256 = _sha256(trace)
+    sha256 = trace_sha256(trace)
     allocator = find_allocator(replay, options.alloc)
     space = searched_knobs(allocator.knobs, options.knobs)
     objectives: list[str] = options.objective

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..base.units import null_unless_known
 from ..results.comparison import (
     SAME_WITHIN,
     Difference,
@@ -85,10 +86,6 @@ def figures_object(found: Validation) -> dict[str, Any]:
     }
 
 
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _recorded_object(found: Validation) -> dict[str, Any]:
     info, context = found.recording.info, found.recording.context
     return {
@@ -130,10 +127,10 @@ def _error_object(predicted: float, own: float, real: pd.Series) -> dict[str, An
     middle = float(np.median(values)) if values.size else math.nan
     ratio = estimate_ratio(predicted / values)
     return {
-        "predicted_bytes": predicted, "real_bytes": _known(middle), "own_bytes": own, "error": _known(ratio.ratio - 1),
-        "error_low": _known(ratio.ci_low - 1), "error_high": _known(ratio.ci_high - 1),
+        "predicted_bytes": predicted, "real_bytes": null_unless_known(middle), "own_bytes": own, "error": null_unless_known(ratio.ratio - 1),
+        "error_low": null_unless_known(ratio.ci_low - 1), "error_high": null_unless_known(ratio.ci_high - 1),
         # Where next to nothing is the allocator's, there is nothing to be wrong about.
-        "heap_error": _known((predicted - middle) / (middle - own)) if middle > own else None,
+        "heap_error": null_unless_known((predicted - middle) / (middle - own)) if middle > own else None,
     }
 
 
@@ -146,8 +143,8 @@ def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
         name = item.name
         cpu_ns = table[name].dropna()
         objects[name] = {
-            "real_ns": _known(float(cpu_ns.median())), "startup_ns": found.startup_ns.get(name),
-            "predicted_difference_ns": _known(predicted.get(name, _NOTHING).middle),
+            "real_ns": null_unless_known(float(cpu_ns.median())), "startup_ns": found.startup_ns.get(name),
+            "predicted_difference_ns": null_unless_known(predicted.get(name, _NOTHING).middle),
         }
         if name == found.baseline:
             continue
@@ -159,11 +156,11 @@ def _cpu_objects(found: Validation) -> dict[str, dict[str, Any]]:
 def _difference_object(predicted: Difference, real: Difference) -> dict[str, Any]:
     resolved = math.isfinite(real.ci_low) and (real.ci_low > 0 or real.ci_high < 0)
     return {
-        "predicted_low_ns": _known(predicted.ci_low), "predicted_high_ns": _known(predicted.ci_high),
-        "real_difference_ns": _known(real.middle), "real_low_ns": _known(real.ci_low), "real_high_ns": _known(real.ci_high),
+        "predicted_low_ns": null_unless_known(predicted.ci_low), "predicted_high_ns": null_unless_known(predicted.ci_high),
+        "real_difference_ns": null_unless_known(real.middle), "real_low_ns": null_unless_known(real.ci_low), "real_high_ns": null_unless_known(real.ci_high),
         "pairs": real.rounds, "resolved": resolved,
         "sign_agrees": bool(predicted.middle * real.middle > 0) if resolved and math.isfinite(predicted.middle) else None,
-        "predicted_over_real": _known(predicted.middle / real.middle) if resolved else None,
+        "predicted_over_real": null_unless_known(predicted.middle / real.middle) if resolved else None,
     }
 
 
@@ -183,7 +180,7 @@ def _latency_object(found: Validation, name: str) -> dict[str, Any]:
 def _run_object(run: RealRun) -> dict[str, Any]:
     return {"round": run.round, "cpu_ns": run.cpu_ns, "wall_ns": round(run.conduct.wall_s * 1e9),
             "rss_peak_bytes": run.process.peak_bytes, "rss_peak_sampled_bytes": run.process.sampled_peak_bytes,
-            "rss_mean_bytes": _known(run.process.mean_bytes), "samples": len(run.process.times_s)}
+            "rss_mean_bytes": null_unless_known(run.process.mean_bytes), "samples": len(run.process.times_s)}
 
 
 def ranks(values: list[float], within: float) -> list[float]:
@@ -264,7 +261,5 @@ def _curve_object(found: Validation) -> dict[str, Any] | None:
         return None
     differences, means = zip(*(curve_difference(found.memory, row) for row in rows), strict=True)
     difference, mean = float(np.median(differences)), float(np.median(means))
-    return {"allocator": same, "difference_bytes": _known(difference), "recorded_mean_bytes": _known(mean),
-            "difference": _known(difference / mean) if mean > 0 else None}
-
-
+    return {"allocator": same, "difference_bytes": null_unless_known(difference), "recorded_mean_bytes": null_unless_known(mean),
+            "difference": null_unless_known(difference / mean) if mean > 0 else None}

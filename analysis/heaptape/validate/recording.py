@@ -3,18 +3,16 @@ processes."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import shutil
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ..base.errors import HeaptapeError
-from ..base.programs import ToolFailed, run_tool
+from ..base.files import sha256_of
+from ..base.recorded_trace import RecordedTrace, convert_log
 from .observed_run import ObservedRun
 from .program import Conduct, Program
 
@@ -27,26 +25,14 @@ BRIEF_S, BRIEF_RECORDINGS = 2.0, 5
 
 
 @dataclass(frozen=True)
-class Recording:
-    """What was recorded: of how many processes, whether the one that counts is the program itself and, if not, how many others
-    of its executable took more CPU time; and how the program ended and what it printed meanwhile."""
+class Recording(RecordedTrace):
+    """Of how many processes, whether the one that counts is the program itself and, if not, how many others of its executable
+    took more CPU time; and how the program ended and what it printed meanwhile."""
 
-    trace: Path
-    info: dict[str, Any]
     conduct: Conduct
     processes: int
     is_root: bool
     busier: int
-
-    @property
-    def executable(self) -> str:
-        """The base name of what the recorded process executed."""
-        return _executable(self.info)
-
-    @property
-    def context(self) -> dict[str, Any]:
-        """The recording's own words: machine, command, allocator."""
-        return _context(self.info)
 
     @property
     def kind(self) -> str:
@@ -73,12 +59,11 @@ def record(heaptape: str, program: Program, folder: Path, process: str | None, l
             other = _attempt(heaptape, program, folder, limit_s)
             best, worse = (other, best) if other.conduct.wall_s < best.conduct.wall_s else (best, other)
             shutil.rmtree(worse.folder)
-    trace = folder / "trace.bin"
-    info, chosen = _choose(heaptape, best.logs, trace, process)
-    is_root = _context(info).get("pid") == best.pid
-    busier = 0 if is_root else _busier(heaptape, info, [log for _, log in best.logs if log != chosen], folder)
+    found, chosen = _choose(heaptape, best.logs, folder / "trace.bin", process)
+    is_root = found.context.get("pid") == best.pid
+    busier = 0 if is_root else _busier(heaptape, found, [log for _, log in best.logs if log != chosen], folder)
     shutil.rmtree(best.folder)
-    return Recording(trace, info, best.conduct, len(best.logs), is_root, busier)
+    return Recording(found.trace, found.info, best.conduct, len(best.logs), is_root, busier)
 
 
 def _attempt(heaptape: str, program: Program, folder: Path, limit_s: float) -> _Attempt:
@@ -98,10 +83,9 @@ def who_serves(heaptape: str, program: Program, environment: dict[str, str], rec
     unloaded = replace(program, load=":") if program.server else program
     with ObservedRun(unloaded.start(environment, None, said, prefix)) as run:
         unloaded.conduct(run, folder, limit_s, "the check of the loaded allocator")
-    found = _logs(said.read_text(errors="replace"))
-    info, _ = _choose(heaptape, found, folder / "proof.bin", recording.executable)
+    found, _ = _choose(heaptape, _logs(said.read_text(errors="replace")), folder / "proof.bin", recording.executable)
     shutil.rmtree(logs)
-    return str(_context(info).get("allocator") or "")
+    return str(found.context.get("allocator") or "")
 
 
 def _log_folder(folder: Path) -> Path:
@@ -121,45 +105,27 @@ def _logs(words: str) -> list[tuple[int, Path]]:
     return sorted(found, key=lambda item: -item[0])
 
 
-def _convert(heaptape: str, log: Path, trace: Path) -> dict[str, Any]:
-    """What `info` says of the trace."""
-    try:
-        run_tool([heaptape, "convert", "-q", "-o", str(trace), "--", str(log)])
-        info: dict[str, Any] = json.loads(run_tool([heaptape, "info", "--json", "--", str(trace)]))
-    except ToolFailed as error:
-        raise HeaptapeError(str(error)) from error
-    return info
-
-
-def _choose(heaptape: str, logs: list[tuple[int, Path]], trace: Path, process: str | None) -> tuple[dict[str, Any], Path]:
+def _choose(heaptape: str, logs: list[tuple[int, Path]], trace: Path, process: str | None) -> tuple[RecordedTrace, Path]:
     """The process with the most calls, or of that name, whose trace is left; and its log."""
     seen: list[str] = []
     for _, log in logs[: LOGS_MAX if process else 1]:
-        info = _convert(heaptape, log, trace)
-        if process in (None, _executable(info)):
-            return info, log
-        seen.append(_executable(info))
+        found = convert_log(heaptape, log, trace)
+        if process in (None, found.executable):
+            return found, log
+        seen.append(found.executable)
         trace.unlink()
     raise HeaptapeError(f"--process {process}: no such process was recorded, only {', '.join(dict.fromkeys(seen))}")
 
 
-def _busier(heaptape: str, info: dict[str, Any], logs: list[Path], folder: Path) -> int:
+def _busier(heaptape: str, chosen: RecordedTrace, logs: list[Path], folder: Path) -> int:
     """How many processes of the same executable took more CPU time: by that the process is known again in a real run."""
     trace, more = folder / "other.bin", 0
     for log in logs[:LOGS_MAX]:
-        other = _convert(heaptape, log, trace)
+        other = convert_log(heaptape, log, trace)
         trace.unlink()
-        more += _executable(other) == _executable(info) and (other["recorded_cpu_ns"] or 0) > (info["recorded_cpu_ns"] or 0)
+        more += other.executable == chosen.executable and \
+            (other.info["recorded_cpu_ns"] or 0) > (chosen.info["recorded_cpu_ns"] or 0)
     return more
-
-
-def _context(info: dict[str, Any]) -> dict[str, Any]:
-    found = info.get("context")
-    return found if isinstance(found, dict) else {}
-
-
-def _executable(info: dict[str, Any]) -> str:
-    return os.path.basename(str(_context(info).get("executable") or ""))
 
 
 def last_line(words: str) -> str:
@@ -167,8 +133,3 @@ def last_line(words: str) -> str:
     lines = [line for line in words.splitlines() if line.strip()]
     return lines[-1].removeprefix("heaptape record: ") if lines else "it ended without a message"
 
-
-def sha256_of(path: Path) -> str:
-    """Of a file's contents."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

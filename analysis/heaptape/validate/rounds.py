@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import HeaptapeError
+from ..base.files import sha256_of
 from .allocators import RealAllocator
 from .observed_run import ObservedRun
 from .program import Conduct, Program
-from .recording import Recording, last_line, sha256_of
+from .recording import Recording, last_line
 from .watched_process import Watched
 
 
