@@ -50,15 +50,23 @@ static struct old_block *block_at(const struct slicing *s, uint32_t slot) {
 
 // ---- residency: the rows of the old trace under the births' new numbers ----
 
-static const struct ht_residency *residency_of(const struct slicing *s, uint64_t birth_event) {
-    size_t low = 0, high = s->facts.residency_count;
+// The first of the rows, which begin with a birth each and are in its order, of that birth or a later one.
+static size_t first_of(const void *rows, size_t count, size_t row_bytes, uint64_t birth) {
+    size_t low = 0, high = count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (s->facts.residency[middle].event < birth_event) low = middle + 1;
+        uint64_t event;
+        memcpy(&event, (const char *)rows + middle * row_bytes, sizeof event);
+        if (event < birth) low = middle + 1;
         else high = middle;
     }
-    bool found = low < s->facts.residency_count && s->facts.residency[low].event == birth_event;
-    return found ? &s->facts.residency[low] : NULL;
+    return low;
+}
+
+static const struct ht_residency *residency_of(const struct slicing *s, uint64_t birth) {
+    const struct ht_residency *rows = s->facts.residency;
+    size_t row = first_of(rows, s->facts.residency_count, sizeof *rows, birth);
+    return row < s->facts.residency_count && rows[row].event == birth ? &rows[row] : NULL;
 }
 
 static void put_step(struct slicing *s, uint64_t birth, uint64_t time_ns, uint64_t pages) {
@@ -66,21 +74,11 @@ static void put_step(struct slicing *s, uint64_t birth, uint64_t time_ns, uint64
         s->writer, &(struct ht_residency_step){.event = birth, .time_ns = time_ns, .pages = pages});
 }
 
-static size_t first_step_of(const struct ht_trace_facts *facts, uint64_t birth_event) {
-    size_t low = 0, high = facts->steps_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (facts->steps[middle].event < birth_event) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
 // What an inherited block has when the slice begins is there from its start. Between two samples it is taken
 // to have been filled evenly.
 static void copy_steps(struct slicing *s, struct ht_residency_step before, uint64_t new_birth) {
     const struct ht_trace_facts *facts = &s->facts;
-    for (size_t i = first_step_of(facts, before.event);
+    for (size_t i = first_of(facts->steps, facts->steps_count, sizeof *facts->steps, before.event);
          i < facts->steps_count && facts->steps[i].event == before.event; i++) {
         const struct ht_residency_step *step = &facts->steps[i];
         if (before.time_ns < s->base_ns && step->time_ns >= s->base_ns) {
@@ -359,29 +357,12 @@ static int pass(struct slicing *s, const struct slice_progress *progress, struct
     return 0;
 }
 
-// The process's CPU time at a moment: between two samples it is taken to have grown evenly.
-static uint64_t cpu_at(const struct ht_trace_facts *facts, uint64_t time_ns) {
-    const struct ht_sample *before = NULL;
-    for (size_t i = 0; i < facts->samples_count; i++) {
-        const struct ht_sample *sample = &facts->samples[i];
-        if (sample->time_ns <= time_ns) {
-            before = sample;
-            continue;
-        }
-        uint64_t from_ns = before ? before->time_ns : 0, from_cpu = before ? before->cpu_ns : 0;
-        if (sample->cpu_ns < from_cpu) return from_cpu;
-        double share = (double)(time_ns - from_ns) / (double)(sample->time_ns - from_ns);
-        return from_cpu + (uint64_t)((double)(sample->cpu_ns - from_cpu) * share);
-    }
-    return before ? before->cpu_ns : 0;
-}
-
 // What the process as a whole was measured to take says nothing about some of its threads.
 static void copy_samples(struct slicing *s) {
     struct merge_totals *totals = &s->heap.totals;
     if (s->range->threads) return;
     totals->began_late = true;
-    uint64_t base_cpu = cpu_at(&s->facts, s->base_ns);
+    uint64_t base_cpu = (uint64_t)ht_trace_cpu_ns_at(&s->facts, s->base_ns);
     for (size_t i = 0; i < s->facts.samples_count; i++) {
         struct ht_sample sample = s->facts.samples[i];
         if (sample.event < s->first_event || sample.time_ns < s->base_ns) continue;
@@ -392,7 +373,7 @@ static void copy_samples(struct slicing *s) {
         sample_line_count(totals, &sample);
         ht_trace_put_sample(s->writer, &sample);
     }
-    uint64_t end_cpu = cpu_at(&s->facts, s->last_ns);
+    uint64_t end_cpu = (uint64_t)ht_trace_cpu_ns_at(&s->facts, s->last_ns);
     if (end_cpu > base_cpu && end_cpu - base_cpu > totals->cpu_ns) totals->cpu_ns = end_cpu - base_cpu;
 }
 

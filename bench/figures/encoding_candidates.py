@@ -14,7 +14,6 @@ from heaptape import ops
 
 STORED_BYTES_MAX = 24  # below that a frame costs more than it saves
 TOKENS = 256
-LONG = 15  # of times in half a byte
 
 Squeeze = Callable[[bytes], int]
 

@@ -54,13 +54,7 @@ static bool make_room(struct live_streams *live, uint32_t number) {
 }
 
 static uint8_t *buffer_of(struct live_streams *live, size_t bytes) {
-    if (bytes + PADDING_BYTES > live->buffer_room) {
-        uint8_t *larger = realloc(live->buffer, bytes + PADDING_BYTES);
-        if (!larger) return NULL;
-        live->buffer = larger;
-        live->buffer_room = bytes + PADDING_BYTES;
-    }
-    return live->buffer;
+    return ht_grow(&live->buffer, &live->buffer_room, bytes + PADDING_BYTES, 1) ? live->buffer : NULL;
 }
 
 // ---- what is handed on ----

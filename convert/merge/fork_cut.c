@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grow.h"
 #include "read_at.h"
 
 enum { PADDING_BYTES = 64 };
@@ -30,12 +31,8 @@ static int read_chunk(struct cutting *cutting, const struct stream_chunk *place,
         return 0;
     }
     size_t needed = (size_t)place->bytes + PADDING_BYTES;
-    if (needed > cutting->room) {
-        uint8_t *larger = realloc(cutting->buffer, needed);
-        if (!larger) return ht_error_memory(error, log->path, "cannot read a chunk");
-        cutting->buffer = larger;
-        cutting->room = needed;
-    }
+    if (!ht_grow(&cutting->buffer, &cutting->room, needed, 1))
+        return ht_error_memory(error, log->path, "cannot read a chunk");
     if (!ht_read_at(log->fd, cutting->buffer, place->bytes, place->offset))
         return ht_error_system(error, log->path, "cannot read a chunk");
     memset(cutting->buffer + place->bytes, 0, PADDING_BYTES);

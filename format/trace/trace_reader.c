@@ -603,3 +603,17 @@ void ht_trace_facts_free(struct ht_trace_facts *facts) {
     free(facts->threads);
     *facts = (struct ht_trace_facts){0};
 }
+
+double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns) {
+    size_t low = 0, high = facts->samples_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (facts->samples[middle].time_ns <= time_ns) low = middle + 1;
+        else high = middle;
+    }
+    const struct ht_sample none = {0}, *before = low ? &facts->samples[low - 1] : &none;
+    const struct ht_sample *after = low < facts->samples_count ? &facts->samples[low] : before;
+    if (after->cpu_ns <= before->cpu_ns) return (double)before->cpu_ns;
+    double share = (double)(time_ns - before->time_ns) / (double)(after->time_ns - before->time_ns);
+    return (double)before->cpu_ns + (double)(after->cpu_ns - before->cpu_ns) * share;
+}

@@ -93,4 +93,7 @@ int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *
 int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error);
 void ht_trace_facts_free(struct ht_trace_facts *facts);
 
+// The process's CPU time at a moment: between two samples it is taken to have grown evenly.
+double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns);
+
 #endif

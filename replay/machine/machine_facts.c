@@ -27,18 +27,17 @@ void ht_chosen_word(const char *line, char *text, size_t room) {
     if (close) snprintf(text, room, "%.*s", (int)(close - open - 1), open + 1);
 }
 
-static void read_thp(char *text, size_t room) {
-    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "re");
-    char line[128];
-    if (file && fgets(line, sizeof line, file)) ht_chosen_word(line, text, room);
-    if (file) fclose(file);
-}
-
 static void read_word(const char *path, char *text, size_t room) {
     FILE *file = fopen(path, "re");
     *text = 0;
     if (file && fgets(text, (int)room, file)) text[strcspn(text, "\n")] = 0;
     if (file) fclose(file);
+}
+
+static void read_thp(char *text, size_t room) {
+    char line[128];
+    read_word("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line);
+    ht_chosen_word(line, text, room);
 }
 
 static void read_frequency(struct ht_machine *machine) {

@@ -62,27 +62,11 @@ static void take_out(struct ht_touching *touching, size_t at) {
 
 // ---- stretches ----
 
-// The process's CPU time at a moment: between two samples it is taken to have grown evenly.
-static double cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns) {
-    size_t low = 0, high = facts->samples_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (facts->samples[middle].time_ns <= time_ns) low = middle + 1;
-        else high = middle;
-    }
-    const struct ht_sample *after = low < facts->samples_count ? &facts->samples[low] : NULL;
-    const struct ht_sample *before = low > 0 ? &facts->samples[low - 1] : NULL;
-    if (!after) return (double)before->cpu_ns;
-    double from_ns = before ? (double)before->time_ns : 0, from_cpu_ns = before ? (double)before->cpu_ns : 0;
-    double share = ((double)time_ns - from_ns) / ((double)after->time_ns - from_ns);
-    return from_cpu_ns + ((double)after->cpu_ns - from_cpu_ns) * share;
-}
-
 // Who touches memory takes CPU time: before a pause, not all through it.
 static uint64_t busy_until(const struct ht_trace_facts *facts, uint64_t from_ns, uint64_t until_ns) {
     if (until_ns <= from_ns) return from_ns;
     if (!facts->samples_count) return until_ns;
-    double busy_ns = cpu_ns_at(facts, until_ns) - cpu_ns_at(facts, from_ns);
+    double busy_ns = ht_trace_cpu_ns_at(facts, until_ns) - ht_trace_cpu_ns_at(facts, from_ns);
     if (!(busy_ns > 0)) return from_ns;
     return busy_ns < (double)(until_ns - from_ns) ? from_ns + (uint64_t)busy_ns : until_ns;
 }
