@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "words.h"
+#include "option_values.h"
 
 // Above that it is a real: a failed malloc(SIZE_MAX) has such a size.
 static inline json_t *json_number(uint64_t value) {

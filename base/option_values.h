@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 
 // Digits alone, a number of these bounds.
 bool ht_parse_whole(const char *text, uint64_t lowest, uint64_t highest, uint64_t *value);
@@ -17,5 +18,18 @@ bool ht_parse_bytes(const char *text, uint64_t plain_bytes, uint64_t *bytes);
 // "90", "90s", "500ms", "5m", "1.5h": seconds unless it says otherwise (ns, us, ms, s, m or min, h). False if it
 // is none of that, or 2^63 ns and more.
 bool ht_parse_duration(const char *text, uint64_t *ns);
+
+// Lists of words with a separator between: what follows the word that begins there, NULL behind the last one.
+static inline const char *ht_next_word(const char *at, char separator) {
+    const char *end = strchr(at, separator);
+    return end ? end + 1 : NULL;
+}
+
+static inline bool ht_has_word(const char *words, char separator, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = words; length && at; at = ht_next_word(at, separator))
+        if (!strncmp(at, word, length) && (!at[length] || at[length] == separator)) return true;
+    return false;
+}
 
 #endif

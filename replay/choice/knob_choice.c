@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "words.h"
+#include "option_values.h"
 
 enum { KNOWN_BYTES = 800 };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "words.h"
+#include "option_values.h"
 
 double ht_number_in_file(const char *path, const char *key) {
     FILE *file = fopen(path, "re");
