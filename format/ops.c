@@ -31,6 +31,7 @@ const struct ht_function_info ht_functions[HT_FUNCTIONS] = {
     [HT_DELETE_ARRAY_ALIGNED] = {"delete[]_aligned", FREE, false, true, false},
     [HT_DELETE_SIZED_ALIGNED] = {"delete_sized_aligned", FREE, true, true, false},
     [HT_DELETE_ARRAY_SIZED_ALIGNED] = {"delete[]_sized_aligned", FREE, true, true, false},
+    [HT_USABLE_SIZE] = {"malloc_usable_size", HT_KIND_QUERY, false, false, false},
     [HT_DROP] = {"drop", FREE, false, false, true},
     [HT_INHERIT] = {"inherit", ALLOC, true, false, true},
 };
@@ -58,7 +59,9 @@ struct ht_op_shape ht_op_shape(uint8_t op) {
         shape.valid = variant == HT_PLAIN || variant == HT_NULL || variant == HT_FOREIGN;
         shape.slot = shape.ends_object = variant == HT_PLAIN;
         break;
-    case HT_KIND_NONE: break;
+    case HT_KIND_QUERY: shape.valid = shape.slot = shape.query = variant == HT_PLAIN; break;
+    case HT_KIND_NONE:
+    case HT_KINDS: break;
     }
     if (!shape.valid) shape = (struct ht_op_shape){0};
     return shape;

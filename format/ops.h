@@ -32,6 +32,7 @@ enum ht_function {
     HT_DELETE_ARRAY_ALIGNED,
     HT_DELETE_SIZED_ALIGNED,
     HT_DELETE_ARRAY_SIZED_ALIGNED,
+    HT_USABLE_SIZE,
     HT_DROP = 30,     // pseudo event: a block whose free was not seen
     HT_INHERIT = 31,  // pseudo event: a block live when the trace begins
     HT_FUNCTIONS = 32
@@ -46,13 +47,14 @@ enum ht_variant {
     HT_VARIANTS = 5
 };
 
-enum ht_kind { HT_KIND_NONE, HT_KIND_ALLOC, HT_KIND_REALLOC, HT_KIND_FREE };
+enum ht_kind { HT_KIND_NONE, HT_KIND_ALLOC, HT_KIND_REALLOC, HT_KIND_FREE, HT_KIND_QUERY, HT_KINDS };
 
 // What an op carries; all zero for an op that does not exist.
 struct ht_op_shape {
     bool valid, slot, size, extra;
     bool makes_object;  // its slot is a new object's
     bool ends_object;   // its slot is free afterwards
+    bool query;         // its slot's object stays as it is
 };
 
 struct ht_function_info {

@@ -82,7 +82,7 @@ static void print_event(const struct ht_events *events, uint32_t row) {
     const struct ht_function_info *info = &ht_functions[ht_op_function(op)];
     if (info->kind == HT_KIND_REALLOC) {
         print_realloc(events, row, info, variant);
-    } else if (info->kind == HT_KIND_FREE) {
+    } else if (info->kind == HT_KIND_FREE || info->kind == HT_KIND_QUERY) {
         print_free(events, row, info, variant);
     } else {
         printf("%s(", info->name);

@@ -126,6 +126,7 @@ static void print_for_people(const json_t *info) {
     print_count(info, "repairs", "repairs");
     print_count(info, "anomalies", "anomalies");
     print_count(info, "foreign frees", "foreign_frees");
+    if (number(info, "foreign_queries")) print_count(info, "foreign queries", "foreign_queries");
     print_count(info, "failed calls", "failed_calls");
     print_bytes(info, "file", "file_bytes");
     if (number(info, "events"))

@@ -66,7 +66,9 @@ void lint_check_call(struct lint *lint, const struct lint_call *call) {
     if (call->variant == HT_FOREIGN) lint_found(lint, LINT_FOREIGN, call, NULL, 0);
     if (has_alignment(call->function) && call->variant != HT_NULL && !power_of_two(call->extra))
         lint_found(lint, LINT_BAD_ALIGNMENT, call, NULL, 0);
-    if (info->kind == HT_KIND_FREE || call->variant == HT_FAILED || bytes_of(call)) return;
+    if (info->kind == HT_KIND_FREE || info->kind == HT_KIND_QUERY || call->variant == HT_FAILED ||
+        bytes_of(call))
+        return;
     bool resizes = info->kind == HT_KIND_REALLOC && call->variant != HT_NULL;
     lint_found(lint, resizes ? LINT_REALLOC_ZERO : LINT_ZERO_SIZED, call, NULL, 0);
 }

@@ -190,6 +190,7 @@ static void take_record(void *context, const struct merge_observed *observed) {
     pass->now = observed;
     switch (record->op) {
     case HT_RAW_FREE: take_free(pass, &call); return;
+    case HT_RAW_QUERY: lint_check_call(pass->lint, &call); return;
     case HT_RAW_FREE_NULL:
         call.variant = HT_NULL;
         lint_check_call(pass->lint, &call);

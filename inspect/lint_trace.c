@@ -16,6 +16,7 @@ static const char *check_event(struct lint *lint, const struct ht_op_shape *shap
                         call->slot);
     if (call->function == HT_DROP && !lint->drops_expected)
         lint_found(lint, LINT_UNSEEN_FREE, call, block, 0);
+    if (shape->query) return NULL;
     if (block->live) lint_check_end(lint, call, block, 0);
     if (shape->ends_object) block->live = false;
     else *block = lint_block_of(call);

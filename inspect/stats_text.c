@@ -62,7 +62,7 @@ static void print_functions(const struct trace_stats *stats) {
         if (!calls) continue;
         ht_print(stdout, "  %-20s %16s %8s %10s\n", ht_functions[function].name, ht_grouped(a, calls),
                  share(b, calls, stats->events),
-                 ht_functions[function].kind == HT_KIND_FREE ? "" : ht_bytes(c, (double)bytes));
+                 ht_functions[function].kind >= HT_KIND_FREE ? "" : ht_bytes(c, (double)bytes));
     }
     uint64_t failed = 0;
     for (unsigned op = 0; op < 256; op++)

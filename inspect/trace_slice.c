@@ -221,6 +221,12 @@ static bool emit(struct slicing *s, const struct old_event *event, uint32_t thre
         s->heap.totals.foreign_frees += ht_op_variant(event->op) == HT_FOREIGN;
         return make(s, event, thread, event->op, time_ns);
     }
+    if (shape.query) {
+        uint32_t slot = in_slice ? heap_model_slot_at(&s->heap, heap_model_find(&s->heap, event->slot)) : 0;
+        if (slot) heap_model_event(&s->heap, event->op, thread, time_ns, slot, 0, 0);
+        else s->heap.totals.foreign_queries++;
+        return true;
+    }
     if (shape.slot && in_slice) {
         if (!shape.ends_object) return resize(s, event, thread, time_ns);
         end(s, event, thread, event->op, time_ns);
@@ -272,7 +278,7 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
     s->threads[event->thread].calls += ht_op_is_call(event->op);
     s->last_ns = event->time_ns;
     s->end_event = event->number + 1;
-    if (!shape.slot) return;
+    if (!shape.slot || shape.query) return;
     *block_at(s, event->slot) = (struct old_block){.birth_event = event->number,
                                                    .bytes = event->bytes,
                                                    .born_ns = event->time_ns,
@@ -295,7 +301,7 @@ static bool take_inside(struct slicing *s, const struct old_event *event, bool k
     if (kept && !nothing && (thread = know_thread(s, event->thread, time_ns)) == NO_THREAD) return false;
     follow(s, event, kept);
     if (kept && !nothing) return emit(s, event, thread, in_slice, time_ns);
-    if (!kept && in_slice) drop(s, event, time_ns);
+    if (!kept && in_slice && !s->shape[event->op].query) drop(s, event, time_ns);
     return true;
 }
 

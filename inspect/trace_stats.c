@@ -10,7 +10,7 @@ const uint64_t stats_band_upper[STATS_BANDS] = {16, 64, 256, 1024, 4096, 65536, 
 const double stats_ratio_upper[STATS_RATIOS] = {0.5, 0.999999999, 1, 1.125, 1.25, 1.5, 2, 4, 16, 1e300};
 
 // What an op asks of the pass: the low bits one of these, and flags.
-enum { NOTHING, MAKE, END, RESIZE, FAILED, KINDS_MASK = 7 };
+enum { NOTHING, MAKE, END, RESIZE, FAILED, QUERY, KINDS_MASK = 7 };
 enum { COUNTED = 8, ALIGNED = 16, PSEUDO = 32 };
 
 // A slot's block. One half of a cache line: the pass meets them in no order.
@@ -357,6 +357,7 @@ static const char *take_rare(struct trace_stats *stats, struct block *block, con
         if (!resize(stats, row->op, row->slot, block, bytes)) return "";
         note_peak(stats, row->event, row->time_ns);
         return NULL;
+    case QUERY: return block->live ? NULL : ht_found("expected a slot with a live object", row->slot);
     case FAILED:
         if (__builtin_mul_overflow(row->size, row->what & COUNTED ? row->extra : 1, &bytes))
             bytes = UINT64_MAX;
@@ -462,6 +463,7 @@ static uint8_t what_of(uint8_t op) {
     if (!shape.valid) return NOTHING;
     if (shape.makes_object) what = MAKE;
     else if (shape.ends_object) what = END;
+    else if (shape.query) what = QUERY;
     else if (shape.slot) what = RESIZE;
     else if (ht_op_variant(op) == HT_FAILED) what = FAILED;
     if (function == HT_CALLOC || function == HT_REALLOCARRAY) what |= COUNTED;

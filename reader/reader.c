@@ -80,7 +80,7 @@ static bool next_section(struct heaptape_reader *reader) {
 }
 
 static enum heaptape_effect effect_of(struct ht_op_shape shape) {
-    if (!shape.slot) return HEAPTAPE_NONE;
+    if (!shape.slot || shape.query) return HEAPTAPE_NONE;
     if (shape.makes_object) return HEAPTAPE_MAKES;
     return shape.ends_object ? HEAPTAPE_ENDS : HEAPTAPE_RESIZES;
 }

@@ -21,7 +21,9 @@ struct heaptape_reader;
 
 // What an event does to the object in its slot.
 enum heaptape_effect {
-    HEAPTAPE_NONE,  // a call that failed, free(NULL), a free of a block from before the recording; it has no slot
+    // A call that failed, free(NULL), a free of a block from before the recording: none has a slot. Or
+    // malloc_usable_size, whose slot is that of the object that was asked for its size.
+    HEAPTAPE_NONE,
     HEAPTAPE_MAKES,    // a new object, of `size` bytes
     HEAPTAPE_RESIZES,  // the object has `size` bytes from now on
     HEAPTAPE_ENDS      // the object is freed, and its slot with it

@@ -110,6 +110,7 @@ json_t *trace_json_totals(const struct merge_totals *totals, const struct ht_raw
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         json_set_number(object, numbers[i].key, numbers[i].value);
+    if (totals->foreign_queries) json_set_number(object, "foreign_queries", totals->foreign_queries);
     put_freed_probes(object, log);
     return object;
 }

@@ -14,7 +14,7 @@
 #include "output_file.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 3, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 4, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -34,7 +34,7 @@ struct head {
     uint64_t last_time_ns, order_events;
     uint64_t live_peak, peak_live_bytes;
     uint64_t inherited_objects, inherited_bytes;
-    uint64_t repairs, anomalies, foreign_frees, unfinished;
+    uint64_t repairs, anomalies, foreign_frees, foreign_queries, unfinished;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
     uint64_t allocated_bytes, samples, heap_rss_first_bytes;
     uint64_t op_count[256];
@@ -257,6 +257,7 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_pos
                         .repairs = totals->repairs,
                         .anomalies = totals->anomalies,
                         .foreign_frees = totals->foreign_frees,
+                        .foreign_queries = totals->foreign_queries,
                         .unfinished = totals->unfinished,
                         .rss_peak_bytes = totals->rss_peak_bytes,
                         .own_peak_bytes = totals->own_peak_bytes,
@@ -464,6 +465,7 @@ static void get_head(const struct head *head, struct merge *m) {
     totals->repairs = head->repairs;
     totals->anomalies = head->anomalies;
     totals->foreign_frees = head->foreign_frees;
+    totals->foreign_queries = head->foreign_queries;
     totals->unfinished = head->unfinished;
     totals->rss_peak_bytes = head->rss_peak_bytes;
     totals->own_peak_bytes = head->own_peak_bytes;

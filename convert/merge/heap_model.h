@@ -44,7 +44,8 @@ static inline void heap_model_event(struct heap_model *heap, uint8_t op, uint32_
     bool own = slot && heap->slots.state[slot].owner == thread;
     if (__builtin_expect(heap->writer != NULL, 1))
         ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
-    if (__builtin_expect(heap->keeps_order, 0) && slot) heap_model_note_order(heap, slot);
+    if (__builtin_expect(heap->keeps_order, 0) && slot && ht_op_function(op) != HT_USABLE_SIZE)
+        heap_model_note_order(heap, slot);
     struct ht_thread *who = &heap->threads[thread];
     who->end_ns = heap->last_time_ns;
     who->calls += ht_op_is_call(op);

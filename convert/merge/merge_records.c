@@ -128,6 +128,23 @@ static enum merge_applied apply_free(struct merge *m, uint32_t number, const str
     return APPLIED;
 }
 
+// Changes nothing; of a block whose allocation was not seen there is nothing to ask.
+static enum merge_applied apply_query(struct merge *m, uint32_t number, const struct ht_raw_record *record,
+                                      bool force) {
+    struct input *input = &m->input[number];
+    uint32_t slot = heap_model_slot_at(&m->heap, heap_model_find(&m->heap, record->address));
+    if (!slot && !force && others(m))
+        return merge_block_input(m, number, record->address) ? BLOCKED : NO_MEMORY;
+    settle_wait(m, input, force);
+    if (!slot) {
+        m->heap.totals.foreign_queries++;
+        return APPLIED;
+    }
+    if (!merge_know_thread(m, input, record->stamp)) return NO_MEMORY;
+    emit(m, input, record->stamp, HT_USABLE_SIZE, HT_PLAIN, slot, 0, 0);
+    return APPLIED;
+}
+
 void merge_drop_open_realloc(struct merge *m, struct input *input) {
     if (!input->realloc.open) return;
     m->heap.totals.unfinished++;
@@ -256,6 +273,7 @@ static enum merge_applied apply_unobserved(struct merge *m, uint32_t number,
     case HT_RAW_FREE_NULL: return apply_free(m, number, record, force);
     case HT_RAW_REALLOC_BEGIN: return apply_realloc_begin(m, number, record, force);
     case HT_RAW_REALLOC_END: return apply_realloc_end(m, number, record, force);
+    case HT_RAW_QUERY: return apply_query(m, number, record, force);
     case HT_RAW_LONG: apply_long(m, &m->input[number], record); return APPLIED;
     default: return apply_allocation(m, number, record, force);
     }

@@ -17,7 +17,7 @@ struct merge_totals {
     uint64_t threads, slots;
     uint64_t peak_live_bytes, peak_live_objects, end_live_bytes, end_live_objects;
     uint64_t inherited_objects, inherited_bytes;
-    uint64_t repairs, anomalies, foreign_frees, unfinished, failed_calls;
+    uint64_t repairs, anomalies, foreign_frees, foreign_queries, unfinished, failed_calls;
     uint64_t duration_ns;
     uint64_t rss_peak_bytes, own_peak_bytes, heap_rss_peak_bytes, cpu_ns;
     // Of all blocks, inherited ones too; and RssAnon less the program's own at the first sample, where the

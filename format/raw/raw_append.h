@@ -10,6 +10,7 @@
 #ifndef HEAPTAPE_RAW_APPEND_H
 #define HEAPTAPE_RAW_APPEND_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -114,6 +115,14 @@ HT_ALWAYS_INLINE void ht_append_bare(struct ht_cursor *cursor, unsigned op, uint
         ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
     uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);
     ht_append_fields(cursor, op, time, ht_nibbles(time), step, ht_nibbles(step), 0, 0);
+}
+
+// A query of a block. Mostly that is the block of the thread's previous call: then the head says it all, and the
+// clock need not be read.
+static inline bool ht_append_same_query(struct ht_cursor *cursor, uint64_t address) {
+    if (address != cursor->last_address) return false;
+    ht_append_fields(cursor, HT_RAW_QUERY, 0, 0, 0, 0, 0, 0);
+    return true;
 }
 
 // A call without address: free(NULL), and every call that failed (after its modifier).

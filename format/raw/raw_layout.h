@@ -36,7 +36,7 @@ enum ht_stop_reason {
     HT_STOP_FOLDER = 5,
     HT_STOP_MEMORY = 6
 };
-enum ht_raw_feature { HT_RAW_FEATURE_CONSUMED = 1 };
+enum ht_raw_feature { HT_RAW_FEATURE_CONSUMED = 1, HT_RAW_FEATURE_QUERIES = 2 };
 // What heaptape ctl asks of a live recording.
 enum ht_control { HT_CONTROL_NONE = 0, HT_CONTROL_RUN = 1, HT_CONTROL_PAUSE = 2, HT_CONTROL_STOP = 3 };
 
@@ -50,6 +50,7 @@ enum ht_raw_op {
     HT_RAW_FREE_NULL = 6,
     HT_RAW_ALIGNED = 7,
     HT_RAW_REALLOC_NULL = 8,
+    HT_RAW_QUERY = 9,
     HT_RAW_LONG = 14,
     HT_RAW_MODIFIER = 15
 };

@@ -19,7 +19,7 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
         return ht_error_input(
             error, path, 10, "expected a raw log of version %d or older, found %u: it needs a newer heaptape",
             HT_RAW_VERSION, header->version);
-    uint32_t unknown = header->features & ~(uint32_t)HT_RAW_FEATURE_CONSUMED;
+    uint32_t unknown = header->features & ~(uint32_t)(HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES);
     if (unknown) return ht_error_input(error, path, 12, "expected known features, found 0x%" PRIx32, unknown);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
         return ht_error_input(error, path, 16, "expected a header of %d bytes, found %" PRIu32,
@@ -189,7 +189,7 @@ static uint64_t take(const uint8_t *at, unsigned *bit, unsigned nibbles) {
 }
 
 static bool op_known(unsigned op) {
-    return (op >= HT_RAW_FREE && op <= HT_RAW_REALLOC_NULL) || op == HT_RAW_MODIFIER;
+    return (op >= HT_RAW_FREE && op <= HT_RAW_QUERY) || op == HT_RAW_MODIFIER;
 }
 
 static bool op_addressed(unsigned op) { return op != HT_RAW_FREE_NULL; }
@@ -231,13 +231,17 @@ static bool makes_sense(const struct ht_raw_record *record) {
     bool frees = record->op == HT_RAW_FREE || record->op == HT_RAW_FREE_NULL;
     bool reallocs = record->op == HT_RAW_REALLOC_BEGIN || record->op == HT_RAW_REALLOC_END ||
                     record->op == HT_RAW_REALLOC_NULL;
-    enum ht_kind kind = frees ? HT_KIND_FREE : reallocs ? HT_KIND_REALLOC : HT_KIND_ALLOC;
+    bool query = record->op == HT_RAW_QUERY;
+    enum ht_kind kind = frees      ? HT_KIND_FREE
+                        : reallocs ? HT_KIND_REALLOC
+                        : query    ? HT_KIND_QUERY
+                                   : HT_KIND_ALLOC;
     if (record->function && ht_functions[record->function].kind != kind) return false;
-    if (record->failed) return !frees && record->op != HT_RAW_REALLOC_BEGIN;
+    if (record->failed) return !frees && !query && record->op != HT_RAW_REALLOC_BEGIN;
     return record->address != 0 || record->op == HT_RAW_FREE_NULL;
 }
 
-// A common record takes at most eight bytes, and its op is one of 1 to 5 and 7: those have an address.
+// A common record takes at most eight bytes, and its op is one of 1 to 5, 7 and 9: those have an address.
 size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit,
                             struct ht_raw_record *record, size_t room) {
     const uint8_t *at = decoder->at;
@@ -247,7 +251,7 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
         uint64_t word = load8(at);
         unsigned op = word & 15, nt = word >> 2 & 60, na = word >> 6 & 60, ns = word >> 10 & 60;  // in bits
         unsigned bits = 16 + nt + na + ns;
-        if (bits > 64 || !(0xbeu >> op & 1)) break;
+        if (bits > 64 || !(0x2beu >> op & 1)) break;
         word >>= 16;
         uint64_t time = word & ((UINT64_C(1) << nt) - 1);
         word >>= nt;

@@ -53,7 +53,7 @@ static const char *decode_times(struct ht_event_arrays *arrays, struct ht_unpack
 
 // Makes a token ready. whole: it says everything. Returns what is wrong, or NULL.
 static const char *prepare_token(struct ht_decoded_token *token, const struct ht_op_shape shape, uint8_t op,
-                                 uint32_t code, bool whole, uint64_t size, uint64_t extra) {
+                                 uint32_t code, uint8_t joined, bool whole, uint64_t size, uint64_t extra) {
     if (!shape.valid) return ht_found("expected known ops", op);
     bool names = shape.slot && !shape.makes_object;
     bool reborn = names && !shape.ends_object && ht_functions[ht_op_function(op)].kind == HT_KIND_REALLOC;
@@ -61,10 +61,14 @@ static const char *prepare_token(struct ht_decoded_token *token, const struct ht
         return ht_found("expected birth codes of 0 or 1", code);
     if (whole && ((!shape.slot && code) || (!shape.size && size) || (!shape.extra && extra)))
         return "expected tokens with the values that their op has";
+    if (joined > (HT_JOINED_BEFORE | HT_JOINED_AFTER) || (joined && !shape.slot) ||
+        (joined & HT_JOINED_BEFORE && shape.makes_object) || (joined & HT_JOINED_AFTER && shape.ends_object))
+        return ht_found("expected queries joined to events that have their object", joined);
     *token = (struct ht_decoded_token){.size = size,
                                        .extra = extra,
                                        .code = code,
                                        .op = op,
+                                       .joined = joined,
                                        .makes_object = shape.makes_object,
                                        .has_slot = shape.slot,
                                        .ends_object = shape.ends_object,
@@ -80,7 +84,7 @@ static const char *read_tokens(struct ht_event_arrays *arrays, struct ht_unpacke
                                const struct ht_columns *columns) {
     struct ht_column_entry entry;
     const uint8_t *stored;
-    uint8_t op[HT_TOKENS_MAX];
+    uint8_t op[HT_TOKENS_MAX], joined[HT_TOKENS_MAX] = {0};
     uint32_t code[HT_TOKENS_MAX], whole = 0;
     uint64_t size[HT_TOKENS_MAX], extra[HT_TOKENS_MAX];
     bool found = ht_find_column(columns, HT_COLUMN_TOKEN_OP, &entry, &stored) != NULL;
@@ -88,14 +92,20 @@ static const char *read_tokens(struct ht_event_arrays *arrays, struct ht_unpacke
     if (arrays->tokens > HT_TOKENS_MAX) return ht_found("expected at most 256 tokens", arrays->tokens);
     const char *wrong = found ? ht_unpack_bytes(unpacker, &entry, stored, op) : NULL;
     if (!wrong) wrong = ht_column_u32(unpacker, columns, HT_COLUMN_TOKEN_CODE, code, arrays->tokens);
+    if (!wrong && arrays->joins) {
+        ht_find_column(columns, HT_COLUMN_JOINED, &entry, &stored);
+        wrong = entry.values == arrays->tokens
+                    ? ht_unpack_bytes(unpacker, &entry, stored, joined)
+                    : ht_found("expected as many joined values as tokens", entry.values);
+    }
     if (wrong) return wrong;
     if (ht_find_column(columns, HT_COLUMN_TOKEN_SIZE, &entry, &stored)) whole = entry.values;
     if (whole > arrays->tokens) return ht_found("expected at most as many token sizes as tokens", whole);
     wrong = ht_column_u64(unpacker, columns, HT_COLUMN_TOKEN_SIZE, size, whole);
     if (!wrong) wrong = ht_column_u64(unpacker, columns, HT_COLUMN_TOKEN_EXTRA, extra, whole);
     for (uint32_t i = 0; i < arrays->tokens && !wrong; i++)
-        wrong = prepare_token(&arrays->token_table[i], arrays->shape[op[i]], op[i], code[i], i < whole,
-                              i < whole ? size[i] : 0, i < whole ? extra[i] : 0);
+        wrong = prepare_token(&arrays->token_table[i], arrays->shape[op[i]], op[i], code[i], joined[i],
+                              i < whole, i < whole ? size[i] : 0, i < whole ? extra[i] : 0);
     if (wrong) return wrong;
     found = ht_find_column(columns, HT_COLUMN_TOKEN, &entry, &stored) != NULL;
     if ((found ? entry.values : 0) != arrays->rows)
@@ -197,14 +207,58 @@ static const char *decode_tokens(struct ht_event_arrays *arrays) {
     return NULL;
 }
 
+// Where queries are joined to tokens, there are fewer of these than events.
+static const char *count_rows(struct ht_event_arrays *arrays, const struct ht_columns *columns,
+                              uint32_t events) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    arrays->rows = events;
+    arrays->joins = ht_find_column(columns, HT_COLUMN_JOINED, &entry, &stored) != NULL;
+    if (!arrays->joins || !ht_find_column(columns, HT_COLUMN_TOKEN, &entry, &stored)) return NULL;
+    if (entry.values > events) return ht_found("expected a token for each row", entry.values);
+    arrays->rows = entry.values;
+    return NULL;
+}
+
+static void put_query(struct ht_event_arrays *arrays, uint32_t to, uint32_t row) {
+    arrays->op[to] = ht_op(HT_USABLE_SIZE, HT_PLAIN);
+    arrays->thread[to] = arrays->thread[row];
+    arrays->slot[to] = arrays->slot[row];
+    arrays->time_ns[to] = arrays->time_ns[row];
+    arrays->size[to] = arrays->extra[to] = 0;
+}
+
+// Gives joined queries events of their own, from the last row on: none is written over before it was read.
+static const char *separate_queries(struct ht_event_arrays *arrays, uint32_t events) {
+    uint32_t to = arrays->rows;
+    for (uint32_t row = 0; row < arrays->rows; row++)
+        to += (uint32_t)__builtin_popcount(arrays->token_table[arrays->token[row]].joined);
+    if (to != events) return ht_found("expected events and joined queries that add up to the rows", to);
+    for (uint32_t row = arrays->rows; row-- > 0;) {
+        uint8_t joined = arrays->token_table[arrays->token[row]].joined;
+        if (joined & HT_JOINED_AFTER) put_query(arrays, --to, row);
+        to--;
+        arrays->op[to] = arrays->op[row];
+        arrays->thread[to] = arrays->thread[row];
+        arrays->slot[to] = arrays->slot[row];
+        arrays->time_ns[to] = arrays->time_ns[row];
+        arrays->size[to] = arrays->size[row];
+        arrays->extra[to] = arrays->extra[row];
+        if (joined & HT_JOINED_BEFORE) put_query(arrays, --to, row);
+    }
+    arrays->rows = events;
+    return NULL;
+}
+
 const char *ht_event_arrays_decode(struct ht_event_arrays *arrays, struct ht_unpacker *unpacker,
                                    const struct ht_columns *columns, uint32_t rows, uint64_t first_time_units,
                                    uint32_t time_unit_ns) {
-    arrays->rows = rows;
-    const char *wrong = decode_threads(arrays, unpacker, columns);
+    const char *wrong = count_rows(arrays, columns, rows);
+    if (!wrong) wrong = decode_threads(arrays, unpacker, columns);
     if (!wrong) wrong = decode_times(arrays, unpacker, columns, first_time_units, time_unit_ns);
     if (!wrong) wrong = read_tokens(arrays, unpacker, columns);
     if (!wrong) wrong = read_values(arrays, unpacker, columns);
     if (!wrong) wrong = decode_tokens(arrays);
+    if (!wrong && arrays->joins) wrong = separate_queries(arrays, rows);
     return wrong;
 }

@@ -13,7 +13,7 @@
 struct ht_decoded_token {
     uint64_t size, extra;
     uint32_t code;
-    uint8_t op;
+    uint8_t op, joined;
     bool makes_object, has_slot, ends_object;
     bool reborn, bears;                              // is what it names born again; is anything born
     bool code_follows, size_follows, extra_follows;  // open: the values are the next of their columns
@@ -27,7 +27,8 @@ struct ht_event_arrays {
     uint64_t last_units;  // the time of the last event
     // What they came from. A column that is read branch-free is read one value beyond its end.
     struct ht_op_shape shape[256];
-    uint32_t rows, tokens, runs;
+    uint32_t rows, tokens, runs;  // rows: until all is decoded without joined queries
+    bool joins;
     struct ht_decoded_token token_table[HT_TOKENS_MAX];
     uint8_t token[HT_SECTION_ROWS_MAX], short_time[HT_SECTION_ROWS_MAX];
     uint32_t run_thread[HT_SECTION_ROWS_MAX], run_length[HT_SECTION_ROWS_MAX];

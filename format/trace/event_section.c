@@ -4,6 +4,33 @@ void ht_section_coder_init(struct ht_section_coder *coder) {
     for (unsigned op = 0; op < 256; op++) coder->shape[op] = ht_op_shape((uint8_t)op);
 }
 
+bool ht_event_section_join(struct ht_event_section *section, struct ht_op_shape shape, uint8_t op,
+                           uint32_t thread, uint64_t time, uint32_t slot, bool own) {
+    uint32_t last = section->rows - 1;
+    uint64_t step = time - section->last_time;
+    bool alone = section->lone_query;
+    section->lone_query = shape.query;
+    section->queries |= shape.query;
+    if (section->rows < 2 || section->run_thread[section->runs - 1] != thread || section->slot[last] != slot)
+        return false;
+    if (shape.query) {
+        const struct ht_op_shape named = ht_op_shape(section->op[last]);
+        if (step || !named.slot || named.ends_object || section->joined[last] & HT_JOINED_AFTER) return false;
+        section->joined[last] |= HT_JOINED_AFTER;
+        section->lone_query = false;
+    } else {
+        if (!alone || shape.makes_object || step >= HT_SHORT_TIMES || section->time[last] > UINT32_MAX - step)
+            return false;
+        section->op[last] = op;
+        section->own[last] = own;
+        section->time[last] += (uint32_t)step;
+        section->last_time = time;
+        section->joined[last] = HT_JOINED_BEFORE;
+    }
+    section->joined_queries++;
+    return true;
+}
+
 // The lengths of the columns that have what codes leave open.
 struct explicit_values {
     uint32_t slots, across;
@@ -44,7 +71,7 @@ static struct explicit_values code_events(const struct ht_event_section *section
             if (row + AHEAD < section->rows) slot_coder_prefetch(&coder->slots, section->slot[row + AHEAD]);
             const struct ht_op_shape *shape = &coder->shape[section->op[row]];
             uint32_t code = shape->slot ? code_slot(section, coder, &explicit, thread, row, shape) : 0;
-            ht_tokenizer_add(&coder->tokens, ht_code_and_op(code, section->op[row]),
+            ht_tokenizer_add(&coder->tokens, ht_code_and_op(code, section->op[row], section->joined[row]),
                              *size & -(uint64_t)shape->size, *extra & -(uint64_t)shape->extra);
             size += shape->size;
             extra += shape->extra;
@@ -89,10 +116,10 @@ static uint32_t split_times(const struct ht_event_section *section, struct ht_se
     return longs;
 }
 
-static int pack_tokens(const struct ht_section_coder *coder, struct ht_packer *packer,
+static int pack_tokens(const struct ht_section_coder *coder, bool any_joined, struct ht_packer *packer,
                        struct ht_payload *payload) {
     const struct ht_tokenizer *tokens = &coder->tokens;
-    uint8_t op[HT_TOKENS_MAX];
+    uint8_t op[HT_TOKENS_MAX], joined[HT_TOKENS_MAX];
     uint32_t code[HT_TOKENS_MAX];
     uint64_t size[HT_TOKENS_MAX], extra[HT_TOKENS_MAX];
     for (uint32_t i = 0; i < tokens->tokens; i++) {
@@ -100,12 +127,14 @@ static int pack_tokens(const struct ht_section_coder *coder, struct ht_packer *p
         bool makes_object = coder->shape[op[i]].makes_object;
         // What an open token's event names is in the column of named codes.
         code[i] = i < tokens->whole || makes_object ? ht_pattern_code(&tokens->token[i]) : 0;
+        joined[i] = ht_pattern_joined(&tokens->token[i]);
         size[i] = tokens->token[i].size;
         extra[i] = tokens->token[i].extra;
     }
     if (ht_pack_bytes(packer, payload, HT_COLUMN_TOKEN_OP, op, tokens->tokens) ||
         ht_pack_u32(packer, payload, HT_COLUMN_TOKEN_CODE, code, tokens->tokens, 0))
         return -1;
+    if (any_joined && ht_pack_bytes(packer, payload, HT_COLUMN_JOINED, joined, tokens->tokens)) return -1;
     if (!tokens->whole) return 0;
     if (ht_pack_u64(packer, payload, HT_COLUMN_TOKEN_SIZE, size, tokens->whole, 0)) return -1;
     return ht_pack_u64(packer, payload, HT_COLUMN_TOKEN_EXTRA, extra, tokens->whole, 0);
@@ -129,7 +158,7 @@ int ht_event_section_pack(const struct ht_event_section *section, struct ht_sect
         {HT_COLUMN_SLOT, coder->slot, explicit.slots, true},
         {HT_COLUMN_ACROSS, coder->across, explicit.across, false},
     };
-    if (pack_tokens(coder, packer, payload) ||
+    if (pack_tokens(coder, section->joined_queries > 0, packer, payload) ||
         ht_pack_bytes(packer, payload, HT_COLUMN_TOKEN, coder->token, section->rows) ||
         ht_pack_nibbles(packer, payload, HT_COLUMN_TIME, coder->time, section->rows))
         return -1;

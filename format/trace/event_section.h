@@ -12,13 +12,16 @@
 
 struct ht_event_section {
     uint32_t rows, sizes, extras, runs;
+    uint32_t joined_queries;   // events that are part of a row
+    bool queries, lone_query;  // is any event a query; is the last row one, with none joined to it
     uint64_t first_event;
     uint64_t first_time, last_time;  // units
     uint8_t op[HT_SECTION_ROWS_MAX];
     uint32_t run_thread[HT_SECTION_ROWS_MAX], run_length[HT_SECTION_ROWS_MAX];
-    uint32_t time[HT_SECTION_ROWS_MAX];  // units since the event before
-    uint32_t slot[HT_SECTION_ROWS_MAX];  // each event's, coded when the section is full
-    bool own[HT_SECTION_ROWS_MAX];       // the slot's object was allocated by the event's own thread
+    uint32_t time[HT_SECTION_ROWS_MAX];   // units since the event before
+    uint32_t slot[HT_SECTION_ROWS_MAX];   // each event's, coded when the section is full
+    uint8_t joined[HT_SECTION_ROWS_MAX];  // enum ht_joined
+    bool own[HT_SECTION_ROWS_MAX];        // the slot's object was allocated by the event's own thread
     uint64_t size[HT_SECTION_ROWS_MAX], extra[HT_SECTION_ROWS_MAX];
 };
 
@@ -39,27 +42,37 @@ void ht_section_coder_init(struct ht_section_coder *coder);
 // Is there room for an event at this time (units)? The time column has 32 bits: a longer pause begins a new
 // section, which has a time of its own.
 static inline bool ht_event_section_takes(const struct ht_event_section *section, uint64_t time) {
-    return section->rows < HT_SECTION_ROWS_MAX &&
+    return section->rows + section->joined_queries < HT_SECTION_ROWS_MAX &&
            (section->rows == 0 || time - section->last_time <= UINT32_MAX);
 }
+
+// Makes a query and the event before or after it one row, if they are neighbours. False: it is none such.
+bool ht_event_section_join(struct ht_event_section *section, struct ht_op_shape shape, uint8_t op,
+                           uint32_t thread, uint64_t time, uint32_t slot, bool own);
 
 static inline void ht_event_section_put(struct ht_event_section *section, struct ht_op_shape shape,
                                         uint8_t op, uint32_t thread, uint64_t time, uint32_t slot, bool own,
                                         uint64_t size, uint64_t extra) {
-    uint32_t row = section->rows++;
+    uint32_t row = section->rows;
     if (row == 0) section->first_time = section->last_time = time;
     assert(shape.valid && time >= section->last_time && (!shape.slot || slot != 0));
-    if (row && section->run_thread[section->runs - 1] == thread) {
-        section->run_length[section->runs - 1]++;
-    } else {
-        section->run_thread[section->runs] = thread;
-        section->run_length[section->runs++] = 1;
+    bool joins = __builtin_expect(shape.query || section->lone_query, 0) &&
+                 ht_event_section_join(section, shape, op, thread, time, slot, own);
+    if (!joins) {
+        if (row && section->run_thread[section->runs - 1] == thread) {
+            section->run_length[section->runs - 1]++;
+        } else {
+            section->run_thread[section->runs] = thread;
+            section->run_length[section->runs++] = 1;
+        }
+        section->op[row] = op;
+        section->time[row] = (uint32_t)(time - section->last_time);
+        section->last_time = time;
+        section->slot[row] = slot;
+        section->own[row] = own;
+        section->joined[row] = 0;
+        section->rows++;
     }
-    section->op[row] = op;
-    section->time[row] = (uint32_t)(time - section->last_time);
-    section->last_time = time;
-    section->slot[row] = slot;
-    section->own[row] = own;
     // Branch-free appends: the value is always written, the count moves only if it belongs.
     section->size[section->sizes] = size;
     section->sizes += shape.size;

@@ -7,9 +7,9 @@
 // A pattern that is rarer does not repay its place among the tokens.
 enum { WORTH_A_TOKEN = 16, CANDIDATES_MAX = HT_SECTION_ROWS_MAX / WORTH_A_TOKEN };
 
-// Open tokens by birth code (0 where an event makes no object) and op: the token's number and one.
+// Open tokens by what is joined, birth code (0 where an event makes no object) and op: the token's number and one.
 struct open_tokens {
-    uint16_t token[2][256];
+    uint16_t token[4][2][256];
 };
 
 void ht_tokenizer_begin(struct ht_tokenizer *tokenizer) {
@@ -42,12 +42,12 @@ static uint16_t *open_token(struct open_tokens *open, const struct ht_op_shape s
     uint8_t op = ht_pattern_op(pattern);
     uint32_t code = shape[op].makes_object ? ht_pattern_code(pattern) : 0;
     assert(code < 2);
-    return &open->token[code][op];
+    return &open->token[ht_pattern_joined(pattern)][code][op];
 }
 
 void ht_tokenizer_choose(struct ht_tokenizer *tokenizer, const struct ht_op_shape shape[256]) {
     struct ht_event_pattern *candidate[CANDIDATES_MAX];
-    struct open_tokens open = {{{0}}};
+    struct open_tokens open = {{{{0}}}};
     uint32_t candidates = 0, opens = 0;
     for (uint32_t i = 0; i < tokenizer->patterns; i++) {
         struct ht_event_pattern *pattern = &tokenizer->pattern[i];

@@ -12,18 +12,24 @@
 #include "ops.h"
 #include "trace_layout.h"
 
-// All of an event except its thread, its time and an explicit slot.
+// All of an event, and of the queries joined to it, except its thread, its time and an explicit slot.
 struct ht_event_pattern {
     uint64_t size, extra;
-    uint64_t code_and_op;  // the code of its slot, and in the lowest byte the op
+    uint64_t code_and_op;  // in the lowest byte the op, in 32 bits the code of its slot, then enum ht_joined
     uint32_t count;        // events that are so
     uint32_t token;
 };
 
-static inline uint64_t ht_code_and_op(uint32_t code, uint8_t op) { return (uint64_t)code << 8 | op; }
+static inline uint64_t ht_code_and_op(uint32_t code, uint8_t op, uint8_t joined) {
+    return (uint64_t)joined << 40 | (uint64_t)code << 8 | op;
+}
 static inline uint8_t ht_pattern_op(const struct ht_event_pattern *p) { return (uint8_t)p->code_and_op; }
 static inline uint32_t ht_pattern_code(const struct ht_event_pattern *p) {
     return (uint32_t)(p->code_and_op >> 8);
+}
+
+static inline uint8_t ht_pattern_joined(const struct ht_event_pattern *p) {
+    return (uint8_t)(p->code_and_op >> 40);
 }
 
 // Finds the tokens of one section. Starts zeroed; large.

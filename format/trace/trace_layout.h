@@ -51,9 +51,13 @@ enum ht_event_column {
     HT_COLUMN_SLOT,
     HT_COLUMN_SIZE,
     HT_COLUMN_EXTRA,
-    HT_COLUMN_ACROSS
+    HT_COLUMN_ACROSS,
+    HT_COLUMN_JOINED
 };
 
+enum ht_trace_feature { HT_TRACE_FEATURE_QUERIES = 1 };
+// Queries that are part of a token.
+enum ht_joined { HT_JOINED_BEFORE = 1, HT_JOINED_AFTER = 2 };
 enum ht_transform { HT_TRANSFORM_PLAIN, HT_TRANSFORM_DIFFERENCE, HT_TRANSFORM_NIBBLES };
 enum ht_compression { HT_STORED, HT_ZSTD };
 

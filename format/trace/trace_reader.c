@@ -221,9 +221,9 @@ static int read_header(struct ht_trace_reader *reader, struct ht_error *error) {
         return ht_error_input(error, reader->path, 10,
                               "expected a trace of version %d or older, found %u: it needs a newer heaptape",
                               HT_TRACE_VERSION, header->version);
-    if (header->features)
-        return ht_error_input(error, reader->path, 12, "expected known features, found 0x%" PRIx32,
-                              header->features);
+    uint32_t unknown = header->features & ~(uint32_t)HT_TRACE_FEATURE_QUERIES;
+    if (unknown)
+        return ht_error_input(error, reader->path, 12, "expected known features, found 0x%" PRIx32, unknown);
     uint64_t checksum = XXH64(header, offsetof(struct ht_trace_header, checksum), 0);
     if (checksum != header->checksum) return bad_checksum(reader, 0, error, header->checksum, checksum);
     if (header->time_unit_ns == 0)

@@ -39,6 +39,7 @@ struct ht_trace_writer {
     uint32_t time_unit_ns;
     int time_shift;   // log2 of the unit where it is a power of two, else -1
     uint64_t offset;  // bytes written
+    bool queries;     // the header says that there are some
     uint64_t next_event;
     struct ht_section_coder *coder;
     struct ht_packer *packer;
@@ -124,14 +125,35 @@ static void pack_u64(struct ht_trace_writer *writer, uint8_t id, const uint64_t 
     check_packed(writer, ht_pack_u64(writer->packer, &writer->payload, id, values, count, difference));
 }
 
+static struct ht_trace_header header_of(const struct ht_trace_writer *writer) {
+    struct ht_trace_header header = {.magic = HT_TRACE_MAGIC,
+                                     .version = HT_TRACE_VERSION,
+                                     .min_reader = HT_TRACE_MIN_READER,
+                                     .features = writer->queries ? HT_TRACE_FEATURE_QUERIES : 0,
+                                     .time_unit_ns = writer->time_unit_ns,
+                                     .block_events_max = HT_SECTION_ROWS_MAX};
+    header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
+    return header;
+}
+
 // ---- packing, beside the caller ----
+
+// Older readers cannot read on from here. Of a file that is not ours alone, the start may lie elsewhere.
+static void announce_queries(struct ht_trace_writer *writer) {
+    writer->queries = true;
+    const struct ht_trace_header header = header_of(writer);
+    if (writer->file.partial_path && pwrite(writer->file.fd, &header, sizeof header, 0) != sizeof header)
+        fail(writer, "cannot write");
+}
 
 // Packs and writes the section that was handed over.
 static void write_events(struct ht_trace_writer *writer) {
     const struct ht_event_section *events = writer->packing;
     ht_payload_reset(&writer->payload);
+    if (events->queries && !writer->queries) announce_queries(writer);
     check_packed(writer, ht_event_section_pack(events, writer->coder, writer->packer, &writer->payload));
-    put_section(writer, HT_SECTION_EVENTS, events->rows, events->first_event, events->first_time);
+    put_section(writer, HT_SECTION_EVENTS, events->rows + events->joined_queries, events->first_event,
+                events->first_time);
 }
 
 static void *pack_sections(void *argument) {
@@ -186,6 +208,8 @@ static void flush_events(struct ht_trace_writer *writer) {
     writer->events = writer->packing;
     writer->packing = full;
     writer->events->rows = writer->events->sizes = writer->events->extras = writer->events->runs = 0;
+    writer->events->joined_queries = 0;
+    writer->events->queries = writer->events->lone_query = false;
     if (!writer->beside) {
         write_events(writer);
         return;
@@ -253,12 +277,7 @@ static struct ht_trace_writer *new_writer(const char *path, uint32_t time_unit_n
 }
 
 static void write_header(struct ht_trace_writer *writer) {
-    struct ht_trace_header header = {.magic = HT_TRACE_MAGIC,
-                                     .version = HT_TRACE_VERSION,
-                                     .min_reader = HT_TRACE_MIN_READER,
-                                     .time_unit_ns = writer->time_unit_ns,
-                                     .block_events_max = HT_SECTION_ROWS_MAX};
-    header.checksum = XXH64(&header, offsetof(struct ht_trace_header, checksum), 0);
+    const struct ht_trace_header header = header_of(writer);
     write_all(writer, &header, sizeof header);
 }
 

@@ -116,6 +116,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->touch_free = job->touch_free;
     lane->warm_of_2_32 = job->warm_of_2_32;
     lane->known = job->known;
+    lane->usable_size = run->server.usable_size;
     lane->pass = job->pass;
     lane->verify = run->verify;
     lane->run = run_of(job->pass);
@@ -433,6 +434,7 @@ static void find_server(struct measured *run) {
 static void describe(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
     const struct ht_allocator *kind = run->server.kind;
+    outcome->skips_queries = run->server.usable_size == NULL;
     if (!kind) return;
     snprintf(outcome->kind, sizeof outcome->kind, "%s", kind->name);
     kind->version(&run->server, outcome->version, sizeof outcome->version);

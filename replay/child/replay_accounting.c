@@ -106,6 +106,10 @@ static void replay_call(struct ht_lane *lane, const uint64_t *word) {
         touch(lane, &call);
         return;
     }
+    if (ht_word_queries(*word)) {
+        ht_engine_call(lane, word);
+        return;
+    }
     const struct ht_account_slot *account = &accounting->slots[entry - accounting->table];
     uint64_t former_touched_bytes = account->usable_bytes - account->untouched_bytes;
     if (call.slot && (call.frees || call.call == HT_WIDE_REALLOC)) drop(accounting, entry);

@@ -197,6 +197,13 @@ ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
     STAMP(after);
 }
 
+ENGINE_INLINE void do_query(const struct ht_lane *lane, void *block, struct stopwatch *watch) {
+    STAMP(before);
+    if (lane->usable_size && block) lane->usable_size(block);
+    STAMP(between);
+    STAMP(after);
+}
+
 // What the program wrote long after the allocation: the trace knows of pages, so a user who asked for
 // anything else has had it already.
 static void touch_later(const struct ht_lane *lane, char *block, uint64_t size, uint64_t from,
@@ -224,6 +231,7 @@ ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touc
     case HT_WIDE_REALLOC: do_realloc(lane, entry, extra, size, pages, touch, watch); break;
     case HT_WIDE_REALLOC_NULL: do_realloc_null(lane, entry, size, pages, touch, watch); break;
     case HT_WIDE_ALIGNED: do_aligned(lane, entry, extra, size, pages, touch, watch); break;
+    case HT_WIDE_QUERY: do_query(lane, *entry, watch); break;
     case HT_WIDE_TOUCH: do_touch(lane, *entry, size, extra, pages, watch); break;
     default: __builtin_unreachable();
     }

@@ -23,6 +23,7 @@ struct ht_choice {
     bool labelled;  // its name does not say what was asked for
     // As the object itself says, once described.
     char path[4096], version[128], build_id[80];
+    bool skips_queries;                            // it has no malloc_usable_size
     struct ht_knob_report reported[HT_KNOBS_MAX];  // of its knobs, in the order of its kind's table
 };
 

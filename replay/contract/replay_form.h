@@ -40,6 +40,7 @@ enum ht_wide {
     HT_WIDE_REALLOC,       // (size so far)
     HT_WIDE_REALLOC_NULL,  // realloc(NULL, size)
     HT_WIDE_ALIGNED,       // posix_memalign (alignment)
+    HT_WIDE_QUERY,         // malloc_usable_size of the slot's block
     HT_WIDE_TOUCH  // no call: pages of the slot's block are touched (the first; then the one behind the last)
 };
 
@@ -155,6 +156,10 @@ static inline const uint64_t *ht_segment_words(const struct ht_segment *segment)
 // pages.
 static inline bool ht_word_touches(uint64_t word) {
     return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_TOUCH;
+}
+
+static inline bool ht_word_queries(uint64_t word) {
+    return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_QUERY;
 }
 
 // One call as its words say it, for passes that need not be fast.

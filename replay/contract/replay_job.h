@@ -80,7 +80,7 @@ static_assert(sizeof(struct ht_reading) == 8, "reading");
 
 struct ht_outcome {
     uint32_t state;
-    uint32_t zero;
+    uint32_t skips_queries;  // 1: the loaded allocator has no malloc_usable_size
     char message[320];
     char path[512];
     char build_id[80];

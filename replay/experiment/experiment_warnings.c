@@ -87,6 +87,18 @@ static void warn_of_trace(const struct ht_experiment *x, const struct ht_recorde
     }
 }
 
+static void warn_of_queries(const struct ht_experiment *x, struct ht_warnings *warnings) {
+    uint64_t queries = x->built->calls[HT_USABLE_SIZE];
+    for (size_t i = 0; queries && i < x->plan->choices.count; i++) {
+        const struct ht_choice *choice = &x->plan->choices.list[i];
+        if (!choice->skips_queries || (choice->kind && choice->kind->is_floor)) continue;
+        ht_warn(warnings, HT_WARNING_SKIPPED_QUERIES,
+                "its time lacks them, and the program would not run with it",
+                "%s has no malloc_usable_size: %llu calls of it were skipped", choice->name,
+                (unsigned long long)queries);
+    }
+}
+
 // Whether any allocator has spent less than the harness took.
 static bool harness_prevails(const struct ht_comparison *c) {
     for (size_t i = 0; i < c->count; i++) {
@@ -161,6 +173,7 @@ static void warn_of_rounds(const struct ht_experiment *x, const struct ht_compar
 void ht_experiment_warnings(const struct ht_experiment *x, const struct ht_comparison *c,
                             const struct ht_activity *before, struct ht_warnings *warnings) {
     warn_of_trace(x, c->program, warnings);
+    warn_of_queries(x, warnings);
     warn_of_machine(x, before, warnings);
     warn_of_settings(x, c->program, warnings);
     if (x->plan->time_pass) warn_of_time(x, c, warnings);

@@ -4,7 +4,7 @@
 
 enum { UNITS_PER_NS = 10 };  // histograms count tenths of a ns
 
-const char *const ht_latency_kind_names[HT_KIND_FREE + 1] = {"", "allocate", "reallocate", "free"};
+const char *const ht_latency_kind_names[HT_KINDS] = {"", "allocate", "reallocate", "free", "query"};
 
 static int add_reading(struct ht_latencies *latencies, const struct ht_reading_point *point,
                        double duration_ns) {
@@ -41,7 +41,7 @@ int ht_latencies_merge(struct ht_latencies *into, const struct ht_latencies *fro
     for (int i = 0; i < HT_FUNCTIONS; i++) {
         if (ht_histogram_merge(&into->functions[i], &from->functions[i])) return -1;
     }
-    for (int kind = 0; kind <= HT_KIND_FREE; kind++) {
+    for (int kind = 0; kind < HT_KINDS; kind++) {
         for (int i = 0; i < HT_SIZE_CLASSES; i++) {
             if (ht_histogram_merge(&into->sizes[kind][i], &from->sizes[kind][i])) return -1;
         }
@@ -62,7 +62,7 @@ struct ht_percentiles ht_percentiles_of(const struct ht_histogram *histogram) {
 
 void ht_latencies_free(struct ht_latencies *latencies) {
     for (int i = 0; i < HT_FUNCTIONS; i++) ht_histogram_free(&latencies->functions[i]);
-    for (int kind = 0; kind <= HT_KIND_FREE; kind++) {
+    for (int kind = 0; kind < HT_KINDS; kind++) {
         for (int i = 0; i < HT_SIZE_CLASSES; i++) ht_histogram_free(&latencies->sizes[kind][i]);
     }
 }

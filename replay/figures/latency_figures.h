@@ -9,12 +9,12 @@
 
 struct ht_latencies {
     struct ht_histogram functions[HT_FUNCTIONS];
-    struct ht_histogram sizes[HT_KIND_FREE + 1][HT_SIZE_CLASSES];  // by enum ht_kind; of a free the block's
-    uint64_t taken, dropped;  // dropped: the thread was switched out meanwhile
-    double floor_ns;          // what two clock readings in a row show, the least seen; off every value
+    struct ht_histogram sizes[HT_KINDS][HT_SIZE_CLASSES];  // by enum ht_kind; of free and query the block's
+    uint64_t taken, dropped;                               // dropped: the thread was switched out meanwhile
+    double floor_ns;  // what two clock readings in a row show, the least seen; off every value
 };
 
-extern const char *const ht_latency_kind_names[HT_KIND_FREE + 1];
+extern const char *const ht_latency_kind_names[HT_KINDS];
 
 struct ht_percentiles {
     uint64_t count;

@@ -70,6 +70,10 @@ struct ht_operation ht_operation_of(const struct ht_events *events, uint32_t i, 
         op.frees = true;
         return op;
     }
+    if (kind == HT_KIND_QUERY) {
+        op.call = HT_WIDE_QUERY;
+        return op;
+    }
     op.size = op.bytes = events->size[i];
     if (kind == HT_KIND_REALLOC) make_realloc(&op, ht_op_variant(code), events->extra[i], former_bytes);
     else make_allocation(&op, events->extra[i], (uint64_t)sysconf(_SC_PAGESIZE));

@@ -205,6 +205,7 @@ static const char *follow_slot(struct writing *writing, struct ht_operation *op,
     bool live = state->bytes != HT_NOT_LIVE;
     if (shape->makes_object && live) return ht_found("expected an allocation into a free slot", op->slot);
     if (!shape->makes_object && !live) return ht_found("expected a slot with a live object", op->slot);
+    if (shape->query) return NULL;
     if (shape->ends_object) {
         op->bytes = state->bytes - (pages ? (uint64_t)*pages * HT_TOUCH_PAGE_BYTES : 0);
         change_block(writing, op->slot, HT_NOT_LIVE, 0);
@@ -259,19 +260,20 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     struct ht_operation op = ht_operation_of(events, i, slot ? slot->bytes : 0);
     struct ht_birth birth = {0};
     bool filled_later = false;
-    if (!op.frees) {
+    if (!op.frees && !shape->query) {
         birth = ht_births_of(&writing->births, event);
         filled_later =
             is_filled_later(writing, &birth, &op, !hands_over(form, event), false, time_ns, &op.pages);
     }
-    if (slot && ht_touching_end(&writing->touching, op.slot)) return -1;
+    if (slot && !shape->query && ht_touching_end(&writing->touching, op.slot)) return -1;
     if (know_untouched(writing, &op)) return -1;
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
     ht_stream_put_time(stream, time_ns);
     if (slot) wait_for_slot(stream, slot, thread, op.slot);
-    if (mark_timed(writing, stream, &op, op.frees ? former_bytes : op.bytes, event)) return -1;
+    if (mark_timed(writing, stream, &op, op.frees || shape->query ? former_bytes : op.bytes, event))
+        return -1;
     stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
     stream->operations++;
     count_calls(form->built, op.function, 1);
@@ -314,10 +316,10 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
 struct common {
     uint64_t *word;
     uint64_t live_bytes, peak_bytes, step_above_bytes;
-    uint64_t mallocs, callocs, frees, reallocs;
+    uint64_t mallocs, callocs, frees, reallocs, queries;
 };
 
-// Writes one malloc, calloc, realloc or free of a block that is not large. False: it is no such call, or one
+// Writes one malloc, calloc, realloc, free or query of a block that is not large. False: it is no such call, or one
 // that the long way must judge, and nothing has been done.
 static inline bool write_small(struct common *common, struct ht_slot_state *slot, uint8_t op, uint32_t number,
                                uint64_t size, uint64_t count) {
@@ -329,6 +331,14 @@ static inline bool write_small(struct common *common, struct ht_slot_state *slot
         *common->word++ = ht_word(HT_WORD_FREE, number, (uint32_t)slot->bytes);
         slot->bytes = HT_NOT_LIVE;
         common->frees++;
+        return true;
+    }
+    if (op == ht_op(HT_USABLE_SIZE, HT_PLAIN)) {
+        if (!live) return false;
+        common->word += ht_operation_put(
+            &(struct ht_operation){.call = HT_WIDE_QUERY, .slot = number, .pages = HT_PAGES_BY_RULE},
+            common->word);
+        common->queries++;
         return true;
     }
     if (op == ht_op(HT_CALLOC, HT_PLAIN)) {
@@ -394,7 +404,8 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     count_calls(built, HT_CALLOC, common.callocs);
     count_calls(built, HT_FREE, common.frees);
     count_calls(built, HT_REALLOC, common.reallocs);
-    stream->operations += common.mallocs + common.callocs + common.frees + common.reallocs;
+    count_calls(built, HT_USABLE_SIZE, common.queries);
+    stream->operations += common.mallocs + common.callocs + common.frees + common.reallocs + common.queries;
     stream->used = (uint32_t)(common.word - ht_stream_words(stream));
     writing->live_bytes = common.live_bytes;
     built->live_peak_bytes = common.peak_bytes;

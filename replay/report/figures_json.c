@@ -28,7 +28,7 @@ static json_t *by_function_json(const struct ht_latencies *latencies) {
 
 static json_t *by_size_json(const struct ht_latencies *latencies) {
     json_t *made = json_array();
-    for (int kind = HT_KIND_ALLOC; kind <= HT_KIND_FREE; kind++) {
+    for (int kind = HT_KIND_ALLOC; kind < HT_KINDS; kind++) {
         for (unsigned i = 0; i < HT_SIZE_CLASSES; i++) {
             if (!latencies->sizes[kind][i].total) continue;
             json_t *row = percentiles_json(&latencies->sizes[kind][i]);

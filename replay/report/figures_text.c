@@ -88,7 +88,7 @@ static void print_latencies(FILE *out, const struct ht_comparison *c, size_t all
                    (const char *[]){"p50", "p90", "p99", "p99.9", "max", "timed", "latency in ns"});
     for (int i = 0; i < HT_FUNCTIONS; i++)
         add_latency_row(&table, ht_functions[i].name, &latencies->functions[i], 1);
-    for (int kind = HT_KIND_ALLOC; kind <= HT_KIND_FREE; kind++) {
+    for (int kind = HT_KIND_ALLOC; kind < HT_KINDS; kind++) {
         for (unsigned i = 0; i < HT_SIZE_CLASSES && table.rows < HT_TABLE_ROWS_MAX; i++) {
             snprintf(what, sizeof what, "%s up to %s", ht_latency_kind_names[kind], class_text(i, class));
             add_latency_row(&table, what, &latencies->sizes[kind][i], TIMED_LEAST);

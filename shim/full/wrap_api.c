@@ -2,6 +2,7 @@
 // function that does the same; what a trace can't say (zeroed and aligned, an offset, the alignment of a
 // realloc) is left out. Only libmalloc_wrap_full.so has them.
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +113,17 @@ static __attribute__((noinline)) void *stand_in(bool zeroed, size_t bytes, size_
         if (likely(t)) leave(t);                                                                             \
     }
 
+#define QUERIES(name, parameters, arguments, block)                                                          \
+    EXPORT size_t name parameters {                                                                          \
+        BEHIND(name, size_t, parameters);                                                                    \
+        if (unlikely(!behind || boot_owns(block))) return malloc_usable_size((void *)block);                 \
+        struct thread_state *t = enter_record_first();                                                       \
+        if (likely(t)) wrap_put_query(t, block);                                                             \
+        size_t bytes = behind arguments;                                                                     \
+        if (likely(t)) leave(t);                                                                             \
+        return bytes;                                                                                        \
+    }
+
 // ---- jemalloc ----
 
 enum { MALLOCX_LG_ALIGN_MASK = 0x3f, MALLOCX_ZERO = 0x40 };
@@ -138,6 +150,8 @@ RESIZES(rallocx, (void *block, size_t size, int flags), (block, size, flags), HT
 RELEASES(dallocx, (void *block, int flags), (block, flags), block, wrap_put_free(t, block))
 RELEASES(sdallocx, (void *block, size_t size, int flags), (block, size, flags), block,
          put_sized(t, block, size, alignment_in(flags)))
+
+QUERIES(sallocx, (void *block, int flags), (block, flags), block)
 
 // Never moves the block: a realloc to the same one, or a failed one. Returns the size that the block has.
 EXPORT size_t xallocx(void *block, size_t size, size_t extra, int flags) {
@@ -220,6 +234,10 @@ RELEASES(mi_free_size, (void *block, size_t size), (block, size), block, put_siz
 RELEASES(mi_free_size_aligned, (void *block, size_t size, size_t alignment), (block, size, alignment), block,
          put_sized(t, block, size, alignment))
 RELEASES(mi_free_aligned, (void *block, size_t alignment), (block, alignment), block, wrap_put_free(t, block))
+
+QUERIES(mi_usable_size, (const void *block), (block), block)
+QUERIES(mi_malloc_size, (const void *block), (block), block)
+QUERIES(mi_malloc_usable_size, (const void *block), (block), block)
 
 // Their result is the same block or NULL, never another.
 #define EXPANDS(name)                                                                                        \

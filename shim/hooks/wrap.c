@@ -373,6 +373,24 @@ EXPORT void free_aligned_sized(void *block, size_t alignment, size_t size) {
     if (t) leave(t);
 }
 
+void wrap_put_query(struct thread_state *t, const void *block) {
+    if (block && room_for_record(t)) {
+        if (!ht_append_same_query(&t->cursor, (uintptr_t)block))
+            ht_append_bare(&t->cursor, HT_RAW_QUERY, stamp_now(), (uintptr_t)block);
+        t->calls++;
+    }
+    set_gate(t, GATE_BUSY_REAL);
+}
+
+EXPORT size_t malloc_usable_size(void *block) {
+    if (unlikely(boot_owns(block))) return boot_size(block);
+    struct thread_state *t = enter_record_first();
+    if (t) wrap_put_query(t, block);
+    size_t bytes = real.malloc_usable_size ? real.malloc_usable_size(block) : 0;
+    if (t) leave(t);
+    return bytes;
+}
+
 void wrap_put_new(struct thread_state *t, enum ht_function function, void *block, size_t alignment,
                   size_t size) {
     set_gate(t, GATE_BUSY_OWN);

@@ -45,6 +45,8 @@ HIDDEN void wrap_put_delete(struct thread_state *t, enum ht_function function, v
                             size_t size, bool aligned, size_t alignment);
 // The same for what is free by another name.
 HIDDEN void wrap_put_free(struct thread_state *t, const void *block);
+// Records a query of a block, which changes nothing, and leaves the gate to the real call.
+HIDDEN void wrap_put_query(struct thread_state *t, const void *block);
 // Records what a kin of that allocation function returned: for realloc's and reallocarray's, from NULL.
 // alignment 0: none given.
 HIDDEN void wrap_put_allocation(struct thread_state *t, enum ht_function function, void *block, size_t count,

@@ -21,6 +21,7 @@ struct real_functions {
     void *(*pvalloc)(size_t);
     void (*free_sized)(void *, size_t);
     void (*free_aligned_sized)(void *, size_t, size_t);
+    size_t (*malloc_usable_size)(void *);
     // Watched, not recorded.
     void *(*mmap)(void *, size_t, int, int, int, off_t);
     int (*munmap)(void *, size_t);

@@ -65,6 +65,7 @@ static void write_header(struct recording *recording, const struct origin *origi
     struct ht_raw_header *header = recording->header;
     *header = (struct ht_raw_header){.version = HT_RAW_VERSION,
                                      .min_reader = HT_RAW_MIN_READER,
+                                     .features = HT_RAW_FEATURE_QUERIES,
                                      .header_bytes = HT_RAW_HEADER_BYTES,
                                      .page_bytes = settings.page_bytes,
                                      .pid = recording->pid,

@@ -18,6 +18,7 @@ from naive_writer import CARRIES, Event, TraceSpec
 TRACES = Path(__file__).resolve().parents[2] / "traces"
 _REALLOCS = {3, 4}
 _FREES = {5, 11, 12, 13, *range(18, 26), 30}
+_QUERY = 26
 
 
 def _call(function: int, variant: int, slot: int, size: int, extra: int) -> str:
@@ -28,7 +29,7 @@ def _call(function: int, variant: int, slot: int, size: int, extra: int) -> str:
         result = {Variant.FAILED: "NULL (failed)", Variant.RELEASED: "NULL (released)",
                   Variant.FOREIGN: f"#{slot} (foreign)"}.get(Variant(variant), f"#{slot}")
         return f"{name}({first}{count}, {size}) = {result}"
-    if function in _FREES:
+    if function in _FREES or function == _QUERY:
         more = (f", {size}" if "Z" in carried else "") + (f", align {extra}" if "X" in carried else "")
         return f"{name}({first}{more})" + (" (foreign)" if variant == Variant.FOREIGN else "")
     first = f"{extra}, " if "X" in carried else ""
@@ -62,7 +63,7 @@ def _sound_events(count: int) -> list[Event]:
     kinds = sorted(key for key in CARRIES if key[0] != 31)
     for number in range(count):
         function, variant = source.choice(kinds)
-        needs = (function in _FREES and variant == 0) or (function in _REALLOCS and variant in (0, 3))
+        needs = (function in (*_FREES, _QUERY) and variant == 0) or (function in _REALLOCS and variant in (0, 3))
         if needs and not live:
             continue
         ends = (function in _FREES and variant == 0) or variant == 3

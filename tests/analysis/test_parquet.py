@@ -31,7 +31,7 @@ def _births(events: pd.DataFrame) -> list[int | None]:
     held: dict[int, int] = {}
     births: list[int | None] = []
     for row in events.itertuples():
-        has, makes = ops.OP_HAS_SLOT[row.op], ops.OP_MAKES[row.op]
+        has, makes = ops.OP_CHANGES[row.op], ops.OP_MAKES[row.op]
         births.append(held.get(row.slot) if has and not makes else None)
         if ops.OP_LEAVES_OBJECT[row.op]:
             held[row.slot] = row.event

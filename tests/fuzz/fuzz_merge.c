@@ -46,6 +46,13 @@ static void put_call(struct raw_log_builder *builder, const struct call *call, u
     unsigned op = 1 + call->kind % 16 % 9, stream = call->stream % STREAMS;
     uint64_t address = 0x10000 + (uint64_t)(call->address % ADDRESSES) * 16;
     struct ht_cursor *cursor = builder_cursor(builder, stream);
+    if (call->kind % 16 == 15) {
+        builder_count(builder, stream);
+        bool same = call->size & 1 && cursor->last_address;
+        if (!same || !ht_append_same_query(cursor, cursor->last_address))
+            ht_append_bare(cursor, HT_RAW_QUERY, stamp, address);
+        return;
+    }
     if (op == 9) {
         const uint64_t words[5] = {stamp, call->size & 64 ? address : size_of(call->address), call->size,
                                    stamp, 1};

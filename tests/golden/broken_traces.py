@@ -16,7 +16,7 @@ import zstandard
 from naive_writer import ColumnSpec, Event
 
 CONTEXT, EVENTS, SAMPLES, TOTALS, INDEX = 1, 2, 3, 6, 7
-TOKEN, THREAD, LENGTH, TIME, LONG, OP, CODE, WHOLE_SIZE, WHOLE_EXTRA, NAMED, SLOT, SIZE, EXTRA = range(1, 14)
+TOKEN, THREAD, LENGTH, TIME, LONG, OP, CODE, WHOLE_SIZE, WHOLE_EXTRA, NAMED, SLOT, SIZE, EXTRA, _, JOINED = range(1, 16)
 HEADER_BYTES, SECTION_BYTES, ENTRY_BYTES = 64, 48, 16
 # malloc(8) as a whole token, and a free of it as an open one.
 GOOD: dict[int, list[int]] = {
@@ -44,7 +44,8 @@ def two_events(first_event: int = 0, first_time: int = 0, without: int = 0,
     values = dict(GOOD)
     for name, column in changed.items():
         values[globals()[name.upper()]] = column
-    columns = [ColumnSpec(id_, column, nibbles=id_ == TIME) for id_, column in values.items() if id_ != without]
+    columns = [ColumnSpec(id_, column, width=1 if id_ == JOINED else None, nibbles=id_ == TIME)
+               for id_, column in values.items() if id_ != without]
     return writer.encode_section(EVENTS, columns, 2, first_event, first_time)
 
 
@@ -153,6 +154,10 @@ def columns() -> dict[str, bytes]:
         "tokens-whole.bin": whole([two_events(whole_size=[8] * 3, whole_extra=[0] * 3)]),
         "tokens-values.bin": whole([two_events(whole_extra=[7])]),
         "tokens-beyond.bin": whole([two_events(token=[0, 2])]),
+        "joined-few.bin": whole([two_events(joined=[0])]),
+        "joined-before-birth.bin": whole([two_events(joined=[1, 0])]),
+        "joined-after-end.bin": whole([two_events(joined=[0, 2])]),
+        "joined-sum.bin": whole([two_events(joined=[2, 1])]),
         "time-missing.bin": whole([two_events(without=TIME)]),
         "ops-unknown.bin": whole([two_events(op=[1, 29])]),
         "runs-missing.bin": whole([two_events(without=THREAD)]),

@@ -13,13 +13,12 @@ from test_record_exact import assert_same_lines
 from test_record_reach import compile_c
 from tool_runner import (Recording, Tools, between_markers, by_birth, read_tallies, run, tallies_in)
 
-JEMALLOC = {"mallocx", "rallocx", "xallocx", "dallocx", "sdallocx"}
+JEMALLOC = {"mallocx", "rallocx", "xallocx", "dallocx", "sdallocx", "sallocx"}
 # Of mimalloc's functions, those that ask or set something; the rest gives or takes blocks.
 NO_BLOCKS = ("mi_option_", "mi_stats_", "mi_thread_", "mi_process_", "mi_register_", "mi_reserve_",
              "mi_manage_", "mi_is_", "mi_debug_", "mi_arena_", "mi_heap_get_", "mi_heap_set_",
              "mi_heap_visit_", "mi_heap_contains_", "mi_heap_guarded_", "mi_subproc_", "mi_abandoned_visit_", "mi_heap_check_", "mi_check_", "mi_collect",
-             "mi_heap_collect", "mi_version", "mi_usable_size", "mi_good_size", "mi_malloc_size",
-             "mi_malloc_usable_size", "mi_malloc_good_size")
+             "mi_heap_collect", "mi_version", "mi_good_size", "mi_malloc_good_size")
 # A heap that comes, passes to another thread, or goes and leaves its blocks; a function of Windows that fails elsewhere.
 LEFT_OUT = {"mi_heap_new", "mi_heap_new_in_arena", "mi_heap_new_ex", "mi_heap_try_new", "mi_heap_unload", "mi_heap_reload",
             "mi_heap_delete", "mi_wdupenv_s"}

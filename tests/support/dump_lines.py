@@ -14,12 +14,13 @@ LINE = re.compile(r"(\d+) (\d+) t(\d+) ([\w\[\]]+)\((.*?)\)(?: = (#\d+|NULL))?"
                   r"(?: \((failed|released|foreign)\))?$")
 ALIGNED = ("posix_memalign", "aligned_alloc", "memalign", "new_aligned", "new[]_aligned")
 COUNTED = ("calloc", "reallocarray")
+QUERY = "malloc_usable_size"
 REALLOCS = ("realloc", "reallocarray")
 PSEUDO = ("drop", "inherit")
 
 
 class Event(NamedTuple):
-    """One event. `slot` is the object's that is made, resized or ended, 0 if there is none."""
+    """One event. `slot` is the object's that is made, resized, asked or ended, 0 if there is none."""
 
     number: int
     time_ns: int
@@ -39,7 +40,7 @@ class Event(NamedTuple):
     def makes(self) -> bool:
         if self.is_realloc:
             return self.variant in ("null", "foreign")
-        return not self.is_free and self.variant == "plain"
+        return not self.is_free and self.function != QUERY and self.variant == "plain"
 
     @property
     def ends(self) -> bool:
@@ -75,7 +76,7 @@ def _event(line: str) -> Event:
     function, operands, result, remark = match.groups()[3:]
     words = operands.split(", ") if operands else []
     variant, slot, size, extra = remark or "plain", 0, None, None
-    if function in REALLOCS or function.startswith(("free", "cfree", "delete", "drop")):
+    if function in (*REALLOCS, QUERY) or function.startswith(("free", "cfree", "delete", "drop")):
         named = words.pop(0)
         if named == "NULL":
             variant = "null"

@@ -19,7 +19,7 @@ for _row in """
 1 SZ - Z - -|2 SZX - ZX - -|3 SZ SZ Z SZ SZ|4 SZX SZX ZX SZX SZX|5 S 0 - - 0|6 SZX - ZX - -|7 SZX - ZX - -
 8 SZX - ZX - -|9 SZ - Z - -|10 SZ - Z - -|11 SZ Z - - Z|12 SZX ZX - - ZX|13 S 0 - - 0|14 SZ - Z - -|15 SZ - Z - -
 16 SZX - ZX - -|17 SZX - ZX - -|18 S 0 - - 0|19 S 0 - - 0|20 SZ Z - - Z|21 SZ Z - - Z|22 SX X - - X|23 SX X - - X
-24 SZX ZX - - ZX|25 SZX ZX - - ZX|30 S - - - -|31 SZ - - - -
+24 SZX ZX - - ZX|25 SZX ZX - - ZX|26 S - - - -|30 S - - - -|31 SZ - - - -
 """.replace("\n", "|").strip("|").split("|"):
     _function, *_cells = _row.split()
     for _variant, _cell in enumerate(_cells):
@@ -138,6 +138,8 @@ def encode_slots(events: list[Event], literal: random.Random | None) -> tuple[li
             slots.append(event.slot)
         if event.function in (3, 4) and event.variant == 0:
             bear(event, owner)
+        elif event.function == 26:
+            pass
         elif owner == event.thread:
             stack.append(event.slot)
     return codes, slots, across
@@ -158,34 +160,54 @@ def makes_object(event: Event) -> bool:
     return event.variant == 0 and event.function in (1, 2, 6, 7, 8, 9, 10, 14, 15, 16, 17, 31)
 
 
+def join_queries(events: list[Event], literal: random.Random | None) -> tuple[list[Event], list[int]]:
+    """The events without the queries that are joined to their neighbours, and what is joined to each. Only queries of the
+    neighbour's time are, so that none is moved; `literal` may decide to leave some alone."""
+    kept: list[Event] = []
+    joined: list[int] = []
+    for event in events:
+        near = bool(kept) and (kept[-1].thread, kept[-1].slot, kept[-1].time) == (event.thread, event.slot, event.time)
+        near = near and "S" in CARRIES[kept[-1].function, kept[-1].variant] and not (literal is not None and literal.random() < 0.2)
+        if near and event.function == 26 and not joined[-1] & 2 and (
+                makes_object(kept[-1]) or kept[-1].function == 26 or (kept[-1].function in (3, 4) and kept[-1].variant == 0)):
+            joined[-1] |= 2
+        elif near and kept[-1].function == 26 and not joined[-1] and "S" in CARRIES[event.function, event.variant] and (
+                not makes_object(event)):
+            kept[-1], joined[-1] = event, 1
+        else:
+            kept.append(event)
+            joined.append(0)
+    return kept, joined
+
+
 @dataclass
 class Tokens:
     """The tokens of a section, and what open ones leave to other columns."""
 
-    whole: list[tuple[int, int, int, int]]  # op, code, size, extra
-    open: list[tuple[int, int]]  # op, code
+    whole: list[tuple[int, int, int, int, int]]  # op, code, size, extra, joined queries
+    open: list[tuple[int, int, int]]  # op, code, joined queries
     token: list[int]
     named: list[int]
     size: list[int]
     extra: list[int]
 
 
-def tokenize(events: list[Event], codes: list[int], literal: random.Random | None) -> Tokens:
+def tokenize(events: list[Event], codes: list[int], joined: list[int], literal: random.Random | None) -> Tokens:
     """Whole tokens for the first 150 patterns that come more than once. `literal` may decide to leave any of them open,
     as a writer is free to, which may even leave a token that no event has."""
     patterns = []
-    for event, code in zip(events, codes, strict=True):
+    for event, code, queries in zip(events, codes, joined, strict=True):
         carried = CARRIES[event.function, event.variant]
         patterns.append((event.function | event.variant << 5, code, event.size if "Z" in carried else 0,
-                         event.extra if "X" in carried else 0))
+                         event.extra if "X" in carried else 0, queries))
     whole = [pattern for pattern, count in Counter(patterns).items() if count > 1][:150]
     tokens = Tokens(whole, [], [], [], [], [])
     for event, pattern in zip(events, patterns, strict=True):
         if pattern in whole and not (literal is not None and literal.random() < 0.2):
             tokens.token.append(whole.index(pattern))
             continue
-        op, code, size, extra = pattern
-        token = op, code if makes_object(event) else 0
+        op, code, size, extra, queries = pattern
+        token = op, code if makes_object(event) else 0, queries
         if token not in tokens.open:
             tokens.open.append(token)
         tokens.token.append(len(whole) + tokens.open.index(token))
@@ -200,6 +222,8 @@ def encode_events(
     events: list[Event], first_event: int, compress: bool = False, difference: bool = False,
     literal: random.Random | None = None,
 ) -> bytes:
+    rows, first_time = len(events), events[0].time if events else 0
+    events, joined = join_queries(events, literal)
     runs: list[list[int]] = []
     for event in events:
         if runs and runs[-1][0] == event.thread:
@@ -208,7 +232,7 @@ def encode_events(
             runs.append([event.thread, 1])
     steps = [0] + [b.time - a.time for a, b in itertools.pairwise(events)]
     codes, slot, across = encode_slots(events, literal)
-    tokens = tokenize(events, codes, literal)
+    tokens = tokenize(events, codes, joined, literal)
     all_columns = [
         ColumnSpec(1, tokens.token, compress=compress),
         ColumnSpec(2, [run[0] for run in runs], compress=compress),
@@ -225,9 +249,11 @@ def encode_events(
         ColumnSpec(13, tokens.extra, difference, compress),
         ColumnSpec(14, across, compress=compress),
     ]
+    if any(joined):
+        all_columns.append(ColumnSpec(15, [token[-1] for token in (*tokens.whole, *tokens.open)], compress=compress, width=1))
     # A column without values may be left out, or be there.
     columns = [column for column in all_columns if column.values or literal]
-    return encode_section(2, columns, len(events), first_event, events[0].time if events else 0)
+    return encode_section(2, columns, rows, first_event, first_time)
 
 
 @dataclass
@@ -271,7 +297,8 @@ def build(spec: TraceSpec) -> tuple[bytes, list[int]]:
     calls = sum(1 for event in spec.events if event.function < 30)
     totals = spec.totals if spec.totals is not None else {"events": calls, "records": len(spec.events)}
     sections.append(encode_json(6, totals, spec.compress))
-    return assemble(encode_header(unit_ns=spec.unit_ns), sections)
+    queries = any(event.function == 26 for event in spec.events)
+    return assemble(encode_header(features=int(queries), unit_ns=spec.unit_ns), sections)
 
 
 def assemble(header: bytes, sections: list[bytes]) -> tuple[bytes, list[int]]:

@@ -208,6 +208,6 @@ def by_birth(calls: Sequence[str]) -> Iterator[str]:
             else:
                 assert result == operand, f"a realloc changed the slot: {call}"
             result = f"#{births[result]}"
-        elif operand is not None:
+        elif operand is not None and not call.startswith("malloc_usable_size"):
             del births[operand]  # freed or released: a later use of the slot must be a birth first
         yield f"{left}{equals}{result}"

@@ -33,6 +33,11 @@ static void allocate(struct object *object) {
     }
 }
 
+static size_t asked(const struct object *object) {
+    writer_print(&out, "malloc_usable_size(#%lu)\n", object->birth);
+    return sallocx(object->block, 0);
+}
+
 static void change(struct object *object) {
     size_t size = random_size();
     check(object, object->size);
@@ -40,8 +45,8 @@ static void change(struct object *object) {
         // Mostly near what it has, so that it can stay where it is.
         if (below(4)) size = object->size + below(16);
         size_t now = xallocx(object->block, size, 0, 0);
-        if (now != sallocx(object->block, 0)) target_fail("xallocx lied");
         expanded(object, "realloc", now >= size, size);
+        if (now != asked(object)) target_fail("xallocx lied");
         return;
     }
     writer_print(&out, "realloc(#%lu, %zu)", object->birth, size);
@@ -54,7 +59,7 @@ static void release(struct object *object) {
     size_t kind = below(3);
     int flags = object->alignment ? MALLOCX_ALIGN(object->alignment) : 0;
     // A block that xallocx left larger than it was asked for has another size.
-    if (nallocx(object->size, flags) != sallocx(object->block, 0)) kind = 1;
+    if (nallocx(object->size, flags) != asked(object)) kind = 1;
     if (kind == 0 && object->alignment) {
         writer_print(&out, "free_aligned_sized(#%lu, %zu, align %zu)\n", object->birth, object->size,
                      object->alignment);

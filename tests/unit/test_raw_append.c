@@ -25,8 +25,8 @@ static void decodes_what_was_appended(void **state) {
         struct expected *e = &expected[records++];
         stamp += unit_random_width(&seed) >> (20 + unit_random(&seed) % 40);
         *e = (struct expected){.stamp = stamp, .count = 1};
-        e->address = unit_random_width(&seed) | 1u << (unit_random(&seed) % 5);
-        switch (unit_random(&seed) % 4) {
+        e->address = unit_random_width(&seed) | 32 | 1u << (unit_random(&seed) % 5);
+        switch (unit_random(&seed) % 6) {
         case 0:
             e->op = HT_RAW_FREE;
             ht_append_bare(&cursor, e->op, stamp, e->address);
@@ -37,6 +37,17 @@ static void decodes_what_was_appended(void **state) {
             ht_append_unaddressed(&cursor, e->op, stamp, 0);
             break;
         case 2:
+            e->op = HT_RAW_QUERY;
+            ht_append_bare(&cursor, e->op, stamp, e->address);
+            break;
+        case 3:
+            e->op = HT_RAW_QUERY;
+            e->stamp = stamp = cursor.last_stamp;
+            e->address = cursor.last_address;
+            assert_false(ht_append_same_query(&cursor, e->address + 8));
+            assert_true(ht_append_same_query(&cursor, e->address));
+            break;
+        case 4:
             e->count = unit_random_width(&seed);
             ht_append_modifier(&cursor, HT_MODIFIER_COUNT, e->count);
             e->op = HT_RAW_CALLOC;
@@ -76,6 +87,16 @@ static void example_of_the_specification(void **state) {
     assert_memory_equal(chunk, bytes, sizeof bytes);
 }
 
+static void a_query_of_the_latest_block_is_a_head(void **state) {
+    (void)state;
+    uint8_t chunk[128] = {0};
+    struct ht_cursor cursor = {chunk, 1000, 0x5010};
+    assert_true(ht_append_same_query(&cursor, 0x5010));
+    static const uint8_t bytes[] = {0x09, 0x00};
+    assert_int_equal(cursor.at - chunk, sizeof bytes);
+    assert_memory_equal(chunk, bytes, sizeof bytes);
+}
+
 static void a_call_without_its_modifiers_end_is_no_call(void **state) {
     (void)state;
     // Killed between a modifier and its call: the chunk ends there, without an error.
@@ -92,10 +113,11 @@ static void a_call_without_its_modifiers_end_is_no_call(void **state) {
 static void nonsense_is_refused(void **state) {
     (void)state;
     static const uint8_t nonsense[][8] = {
-        {0x09, 0x11, 0x11},              // no such op
+        {0x0a, 0x11, 0x11},              // no such op
         {0x0d, 0x00},                    // nor this
         {0x0f, 0x81, 0x01},              // no such modifier
         {0x01, 0x01, 0x00},              // a free of address 0
+        {0x09, 0x00},                    // a query of the previous record's block, which there is not
         {0xff, 0xff, 0xff, 0xff, 0xff},  // a modifier with a time
         {0x0e, 0xff},                    // a long record longer than any
     };
@@ -151,6 +173,7 @@ static void long_records_keep_their_words(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(decodes_what_was_appended),
                                        cmocka_unit_test(example_of_the_specification),
+                                       cmocka_unit_test(a_query_of_the_latest_block_is_a_head),
                                        cmocka_unit_test(a_call_without_its_modifiers_end_is_no_call),
                                        cmocka_unit_test(nonsense_is_refused),
                                        cmocka_unit_test(random_bytes_never_run_over),

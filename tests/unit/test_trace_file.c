@@ -129,6 +129,54 @@ static void everything_comes_back(void **state) {
     unlink(path);
 }
 
+// op: 'm'alloc, 'r'ealloc, 'f'ree, 'q'uery, each of slot 1 at that time.
+struct step {
+    char op;
+    uint64_t time;
+    uint32_t thread;
+};
+
+static uint8_t op_of(const struct step *step) {
+    enum ht_function function = step->op == 'm'   ? HT_MALLOC
+                                : step->op == 'r' ? HT_REALLOC
+                                : step->op == 'f' ? HT_FREE
+                                                  : HT_USABLE_SIZE;
+    return ht_op(function, HT_PLAIN);
+}
+
+// A query takes no more room than the call that it is next to, and the time of one that follows.
+static void queries_come_back_beside_their_neighbours(void **state) {
+    (void)state;
+    static const struct step step[] = {{'m', 10, 0}, {'q', 10, 0}, {'q', 10, 0}, {'q', 20, 0}, {'r', 34, 0},
+                                       {'q', 34, 0}, {'q', 40, 1}, {'q', 50, 0}, {'f', 65, 0}, {'m', 70, 0},
+                                       {'q', 80, 0}, {'q', 85, 0}, {'f', 90, 0}};
+    static const uint64_t time[] = {10, 10, 10, 34, 34, 34, 40, 50, 65, 70, 80, 90, 90};
+    enum { STEPS = sizeof step / sizeof *step };
+    struct ht_error error;
+    struct ht_events e;
+    char path[256];
+    struct ht_trace_writer *writer = ht_trace_create(unit_path(path, "queries.bin"), 1, 3, &error);
+    assert_int_equal(ht_trace_put_context(writer, "{}"), 0);
+    for (size_t i = 0; i < STEPS; i++)
+        ht_trace_put_event(writer, op_of(&step[i]), step[i].thread, step[i].time, 1, true, 24, 0);
+    const struct ht_thread threads[2] = {{.tid = 5}, {.tid = 6}};
+    assert_int_equal(ht_trace_finish(writer, threads, 2, "{}", NULL, &error), 0);
+    struct ht_trace_reader *reader = ht_trace_open(path, &error);
+    assert_non_null(reader);
+    assert_int_equal(ht_trace_section(reader, 1)->rows, STEPS);
+    assert_int_equal(ht_trace_events(reader, 1, &e, &error), 0);
+    assert_int_equal(e.rows, STEPS);
+    for (size_t i = 0; i < STEPS; i++) {
+        assert_int_equal(e.op[i], op_of(&step[i]));
+        assert_int_equal(e.thread[i], step[i].thread);
+        assert_int_equal(e.slot[i], 1);
+        assert_int_equal(e.time_ns[i], time[i]);
+        assert_int_equal(e.size[i], step[i].op == 'm' || step[i].op == 'r' ? 24 : 0);
+    }
+    ht_trace_close(reader);
+    unlink(path);
+}
+
 static void every_cut_leaves_whole_sections_or_one_error(void **state) {
     (void)state;
     enum { SMALL = 100 };
@@ -201,6 +249,7 @@ static void a_full_disk_is_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_comes_back),
+        cmocka_unit_test(queries_come_back_beside_their_neighbours),
         cmocka_unit_test(every_cut_leaves_whole_sections_or_one_error),
         cmocka_unit_test(every_damaged_byte_is_noticed_or_harmless),
         cmocka_unit_test(nothing_is_left_under_the_final_name_until_it_is_complete),

@@ -38,7 +38,7 @@ class LiveTable:
         slot finds its predecessor in the table instead.
         """
         op = chunk["op"]
-        rows = np.flatnonzero(ops.OP_HAS_SLOT[op])
+        rows = np.flatnonzero(ops.OP_CHANGES[op])
         slot = chunk["slot"][rows].astype(np.int64)
         self._grow(int(slot.max(initial=0)) + 1)
         held = ops.OP_LEAVES_OBJECT[op[rows]].astype(np.int64)

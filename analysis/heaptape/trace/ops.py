@@ -51,6 +51,7 @@ FUNCTIONS: dict[int, str] = {
     23: "delete[]_aligned",
     24: "delete_sized_aligned",
     25: "delete[]_sized_aligned",
+    26: "malloc_usable_size",
     30: "drop",
     31: "inherit",
 }
@@ -58,6 +59,8 @@ FUNCTIONS: dict[int, str] = {
 PSEUDO_FUNCTIONS = frozenset({30, 31})
 INHERIT = 31
 """The op of a block that was live when the trace began: such events come first."""
+QUERY = 26
+"""The op of a call that asks for a block's size and changes nothing."""
 COUNTED_FUNCTIONS = frozenset({2, 4})
 """Functions whose extra multiplies the size (calloc, reallocarray)."""
 
@@ -74,6 +77,7 @@ _CARRIES: dict[int, dict[str, str]] = {
     **{f: {"plain": "SZ", "null": "Z", "foreign": "Z"} for f in (11, 20, 21)},
     **{f: {"plain": "SX", "null": "X", "foreign": "X"} for f in (22, 23)},
     **{f: {"plain": "SZX", "null": "ZX", "foreign": "ZX"} for f in (12, 24, 25)},
+    QUERY: {"plain": "S"},
     30: {"plain": "S"},
     31: {"plain": "SZ"},
 }
@@ -121,7 +125,11 @@ OP_MAKES = _among(
 OP_REBORN = _among(*((function, Variant.PLAIN) for function in _REALLOCS))
 """Events that give an object a new size and a new birth."""
 
-OP_ENDS = OP_HAS_SLOT & ~OP_MAKES & ~OP_REBORN
+OP_CHANGES = OP_HAS_SLOT.copy()
+OP_CHANGES[QUERY] = False
+"""Events after which their slot holds something else than before: all that have one but queries."""
+
+OP_ENDS = OP_CHANGES & ~OP_MAKES & ~OP_REBORN
 """Events that end an object: frees, reallocs that released, drop."""
 
 OP_LEAVES_OBJECT = OP_MAKES | OP_REBORN
@@ -131,6 +139,6 @@ OP_MULTIPLIES = np.zeros(256, dtype=np.bool_)
 for _op in np.flatnonzero(OP_EXISTS):
     OP_MULTIPLIES[_op] = int(_op) & FUNCTION_MASK in COUNTED_FUNCTIONS
 
-for _array in (OP_EXISTS, OP_HAS_SLOT, OP_HAS_SIZE, OP_HAS_EXTRA, OP_IS_CALL, OP_MAKES, OP_REBORN, OP_ENDS,
+for _array in (OP_EXISTS, OP_HAS_SLOT, OP_HAS_SIZE, OP_HAS_EXTRA, OP_IS_CALL, OP_MAKES, OP_REBORN, OP_CHANGES, OP_ENDS,
                OP_LEAVES_OBJECT, OP_MULTIPLIES):
     _array.setflags(write=False)

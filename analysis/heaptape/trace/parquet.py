@@ -100,7 +100,7 @@ class _BirthTable:
         """
         op = chunk["op"]
         births = np.full(op.size, -1, dtype=np.int64)
-        rows = np.flatnonzero(ops.OP_HAS_SLOT[op])
+        rows = np.flatnonzero(ops.OP_CHANGES[op])
         if not rows.size:
             return births
         slot = chunk["slot"][rows].astype(np.int64)

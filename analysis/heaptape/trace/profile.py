@@ -70,7 +70,7 @@ class _Births:
         Sorted by slot, order kept, the last event before a row that is of its slot and makes an object has its birth; the
         last that leaves one has its size. Where the chunk has none, the table does."""
         op = chunk["op"]
-        rows = np.flatnonzero(ops.OP_HAS_SLOT[op])
+        rows = np.flatnonzero(ops.OP_CHANGES[op])
         slot = chunk["slot"][rows].astype(np.int64)
         self._grow(int(slot.max(initial=0)) + 1)
         order = np.argsort(slot, kind="stable")

@@ -8,6 +8,7 @@ ahead on the other processors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -34,14 +35,14 @@ from .sections import (
     TraceFile,
 )
 from .slot_coding import SlotCodingError, decode_slots
-from .tokens import TokenError, Tokens, read_tokens
+from .tokens import JOINED_AFTER, JOINED_BEFORE, TokenError, Tokens, read_tokens
 
 __all__ = ["EVENT_COLUMNS", "Trace", "TraceError", "read_trace"]
 
 EVENT_COLUMNS = ("event", "op", "function", "variant", "thread", "time_ns", "slot", "size", "extra")
 
 _TOKEN, _RUN_THREAD, _RUN_LENGTH, _TIME, _LONG_TIME = range(1, 6)
-_TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA, _NAMED, _SLOT, _SIZE, _EXTRA, _ACROSS = range(6, 15)
+_TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA, _NAMED, _SLOT, _SIZE, _EXTRA, _ACROSS, _JOINED = range(6, 16)
 _STORED_FOR = {
     "thread": {_RUN_THREAD, _RUN_LENGTH},
     "time_ns": {_TIME, _LONG_TIME},
@@ -173,15 +174,19 @@ class Trace:
 
     def _decode_events(self, section: Section, wanted: tuple[str, ...]) -> tuple[Arrays, NDArray[np.bool_]]:
         """The arrays that are wanted, and which events are inherited blocks."""
-        stored = frozenset(_TOKEN_COLUMNS).union(*(_STORED_FOR.get(name, set()) for name in wanted))
+        stored = frozenset({*_TOKEN_COLUMNS, _JOINED}).union(*(_STORED_FOR.get(name, set()) for name in wanted))
         columns = self._columns(section, stored)
+        events, joins = section, _JOINED in columns
+        stored_columns = [columns.get(id_, _NOTHING) for id_ in _TOKEN_COLUMNS]
+        if joins and stored_columns[0].size <= section.rows:
+            section = replace(section, rows=stored_columns[0].size)
+        stored_columns.append(columns.get(_JOINED, np.zeros_like(stored_columns[1])))
         try:
-            tokens = read_tokens(section.rows, *(columns.get(id_, _NOTHING) for id_ in _TOKEN_COLUMNS))
+            tokens = read_tokens(section.rows, *stored_columns)
         except TokenError as error:
             raise self._file.fail(section.offset, str(error)) from error
         op = tokens.op
         makers: dict[str, Callable[[], NDArray[Any]]] = {
-            "event": lambda: np.arange(section.rows, dtype=np.int64) + section.first_event,
             "op": lambda: op,
             "function": lambda: op & np.uint8(ops.FUNCTION_MASK),
             "variant": lambda: op >> np.uint8(ops.FUNCTION_BITS),
@@ -191,7 +196,31 @@ class Trace:
             "size": lambda: self._filled(section, columns, _SIZE, tokens.size, tokens.open & ops.OP_HAS_SIZE[op]),
             "extra": lambda: self._filled(section, columns, _EXTRA, tokens.extra, tokens.open & ops.OP_HAS_EXTRA[op]),
         }
-        return {name: makers[name]() for name in wanted}, op == ops.INHERIT
+        arrays = {name: makers[name]() for name in wanted if name != "event"}
+        inherited = op == ops.INHERIT
+        if joins:
+            arrays, inherited = self._separate_queries(events, arrays, inherited, tokens.joined)
+        if "event" in wanted:
+            arrays["event"] = np.arange(events.rows, dtype=np.int64) + events.first_event
+        return {name: arrays[name] for name in wanted}, inherited
+
+    def _separate_queries(
+        self, section: Section, arrays: Arrays, inherited: NDArray[np.bool_], joined: U64,
+    ) -> tuple[Arrays, NDArray[np.bool_]]:
+        """Give the queries that are joined to events rows of their own, of those events' thread, time and slot."""
+        before, after = (joined & np.uint64(bit) != 0 for bit in (JOINED_BEFORE, JOINED_AFTER))
+        length = 1 + before.astype(np.int64) + after
+        end = np.cumsum(length)
+        if int(length.sum()) != section.rows:
+            raise self._file.fail(section.offset, "expected events and joined queries that add up to the rows")
+        own = {"op": ops.QUERY, "function": ops.QUERY, "variant": 0, "size": 0, "extra": 0}
+        query = np.concatenate([(end - length)[before], end[after] - 1])
+        spread = {name: np.repeat(values, length) for name, values in arrays.items()}
+        for name in own.keys() & spread.keys():
+            spread[name][query] = own[name]
+        inherited = np.repeat(inherited, length)
+        inherited[query] = False
+        return spread, inherited
 
     def _filled(self, section: Section, columns: dict[int, U64], id_: int, values: U64, open_: NDArray[np.bool_]) -> U64:
         """What the tokens have, and the values of a column where they left it open. Shape (rows,)."""

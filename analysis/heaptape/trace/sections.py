@@ -25,7 +25,7 @@ from ..base.errors import TraceError
 
 READER_VERSION = 2
 OLDEST_VERSION = 2
-KNOWN_FEATURES = 0
+KNOWN_FEATURES = 1
 
 HEADER = struct.Struct("<8sHHIII32sQ")
 SECTION = struct.Struct("<4sBBHIIQQQQ")
@@ -84,7 +84,7 @@ class Values(IntEnum):
 
 VALUES_OF_EVENTS = {
     1: Values.BYTES, 2: Values.NARROW, 3: Values.NARROW, 4: Values.NIBBLES, 5: Values.NARROW, 6: Values.BYTES,
-    7: Values.NARROW, 10: Values.NARROW, 11: Values.NARROW, 14: Values.NARROW,
+    7: Values.NARROW, 10: Values.NARROW, 11: Values.NARROW, 14: Values.NARROW, 15: Values.BYTES,
 }
 """Of the columns of events sections; those not named are WIDE."""
 

@@ -14,6 +14,7 @@ U64 = NDArray[np.uint64]
 
 TOKENS_MAX = 256
 _BIRTH_CODE_MAX = 1
+JOINED_BEFORE, JOINED_AFTER = 1, 2
 
 
 class TokenError(ValueError):
@@ -31,11 +32,13 @@ class Tokens:
     code: U64
     size: U64
     extra: U64
+    joined: U64
 
 
-def read_tokens(rows: int, token: U64, op: U64, code: U64, size: U64, extra: U64) -> Tokens:
-    """Find the token of every event. token: (rows,); op and code: (tokens,); size and extra: (whole tokens,)."""
-    expected = (("token", token, rows), ("token code", code, op.size), ("token extra", extra, size.size))
+def read_tokens(rows: int, token: U64, op: U64, code: U64, size: U64, extra: U64, joined: U64) -> Tokens:
+    """Find the token of every event. token: (rows,); op, code and joined: (tokens,); size and extra: (whole tokens,)."""
+    expected = (("token", token, rows), ("token code", code, op.size), ("token extra", extra, size.size),
+                ("joined", joined, op.size))
     for name, column, values in expected:
         if column.size != values:
             raise TokenError(f"expected {values} values in the {name} column, found {column.size}")
@@ -46,9 +49,17 @@ def read_tokens(rows: int, token: U64, op: U64, code: U64, size: U64, extra: U64
     whole = np.arange(op.size) < size.size
     sizes, extras = _padded(size, op.size), _padded(extra, op.size)
     ops_of_tokens = _checked(op, whole, code, sizes, extras)
+    _check_joined(ops_of_tokens, joined)
     index = token.astype(np.intp)
     codes = np.where(whole | ops.OP_MAKES[ops_of_tokens], code, np.uint64(0))
-    return Tokens(ops_of_tokens[index], ~whole[index], codes[index], sizes[index], extras[index])
+    return Tokens(ops_of_tokens[index], ~whole[index], codes[index], sizes[index], extras[index], joined[index])
+
+
+def _check_joined(op: NDArray[Any], joined: U64) -> None:
+    before, after = joined & np.uint64(JOINED_BEFORE) != 0, joined & np.uint64(JOINED_AFTER) != 0
+    wrong = (joined > (JOINED_BEFORE | JOINED_AFTER)) | (joined != 0) & ~ops.OP_HAS_SLOT[op]
+    if (wrong | before & ops.OP_MAKES[op] | after & ops.OP_ENDS[op]).any():
+        raise TokenError("expected queries joined to events that have their object")
 
 
 def _padded(values: U64, count: int) -> U64:

@@ -73,6 +73,7 @@ struct ht_lane {
     uint32_t warm_of_2_32;  // see struct ht_job
     struct ht_known_alignments known;
     uint64_t known_failures;
+    uint64_t (*usable_size)(void *block);  // NULL: the allocator has none
 
     uint32_t stops_at;  // bit set of enum ht_mark: the marks at which this pass stops
 

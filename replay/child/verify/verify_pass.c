@@ -135,12 +135,16 @@ static uint64_t alignment_wanted(const struct ht_word_call *call, uint64_t bytes
     return bytes ? 1ull << (63 - __builtin_clzll(bytes)) : 1;
 }
 
+static void check_usable(const struct checked *check, char *block, uint64_t bytes) {
+    if (!check->verify->usable_size) return;
+    size_t usable = check->verify->usable_size(block);
+    if (usable < bytes) report_number(check, HT_VIOLATION_USABLE, bytes, usable);
+}
+
 static void check_address(const struct checked *check, char *block) {
     uint64_t address = (uint64_t)block, wanted = alignment_wanted(&check->call, check->bytes);
     if (address % wanted) report_number(check, HT_VIOLATION_ALIGNMENT, wanted, address & -address);
-    if (!check->verify->usable_size) return;
-    size_t usable = check->verify->usable_size(block);
-    if (usable < check->bytes) report_number(check, HT_VIOLATION_USABLE, check->bytes, usable);
+    check_usable(check, block, check->bytes);
 }
 
 static void take_out(const struct checked *check) {
@@ -254,7 +258,9 @@ static void check_call(struct ht_lane *lane, const uint64_t *word, uint64_t numb
                             .place = {stream, number},
                             .bytes = call.call == HT_WIDE_CALLOC ? call.size * call.extra : call.size};
     assert(slot < verify->slots_count);
-    if (call.frees) {
+    if (ht_word_queries(*word)) {
+        if (*entry && check.state->live) check_usable(&check, *entry, check.state->pattern.bytes);
+    } else if (call.frees) {
         check_free(&check, entry);
     } else if (call.call == HT_WIDE_REALLOC) {
         check_realloc(&check, entry);
