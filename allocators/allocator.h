@@ -111,6 +111,11 @@ struct ht_allocator {
     bool is_null;   // hands out addresses only: every block is the same page
     bool usable_is_requested;  // its malloc_usable_size returns the requested size
 
+    // Functions that free a block of a size that the caller names: (block, size, ...), where what follows may be
+    // 0, and (block, size, alignment). NULL: there is none.
+    const char *sized_free, *sized_free_aligned;
+    bool has_operators;  // operator new and delete, sized and aligned ones too, are its own
+
     // Leaves text empty if it is unknown.
     void (*version)(const struct ht_server *server, char *text, size_t room);
 

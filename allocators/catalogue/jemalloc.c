@@ -182,6 +182,8 @@ const struct ht_allocator ht_allocator_jemalloc = {
     HT_BUILD_FACT(library, "jemalloc"),
     HT_BUILD_FACT(soname, "libjemalloc.so"),
     .known_by = "mallctl",
+    .sized_free = "sdallocx",
+    .has_operators = true,
     HT_BUILD_FACT(version_symbol, "mallctl"),
     HT_BUILD_FACT(version_type, "mallctl"),
     HT_BUILD_FACT(variables, "MALLOC_CONF=*|JE_MALLOC_CONF=*|_RJEM_MALLOC_CONF=*"),

@@ -99,6 +99,8 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     HT_BUILD_FACT(library, "tcmalloc_minimal"),
     HT_BUILD_FACT(soname, "libtcmalloc_minimal.so"),
     .known_by = "MallocExtension_GetNumericProperty",
+    .sized_free = "tc_free_sized",
+    .has_operators = true,
     HT_BUILD_FACT(version_symbol, "tc_version"),
     HT_BUILD_FACT(version_type, "text"),
     HT_BUILD_FACT(variables, "TCMALLOC_*"),

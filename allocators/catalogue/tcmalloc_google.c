@@ -46,6 +46,7 @@ const struct ht_allocator ht_allocator_tcmalloc_google = {
     .title = "Google's TCMalloc: caches of each processor, keeps huge pages whole",
     HT_BUILD_FACT(soname, "libtcmalloc-google.so"),
     .known_by = "MallocExtension_Internal_GetNumericProperty",
+    .has_operators = true,
     HT_BUILD_FACT(crate, "libtcmalloc-sys"),
     HT_BUILD_FACT(crate_switch, "EXTRA_TCMALLOC"),
     HT_BUILD_FACT(crate_version, "2025-06-16"),

@@ -39,6 +39,7 @@
 
 struct measured {
     struct ht_server server;
+    struct ht_sized_frees sized_frees;
     void (*replaying)(bool yes);  // reports to the null allocator whose calls come; NULL with all others
     struct ht_form *form;
     struct ht_exchange *exchange;
@@ -117,6 +118,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->warm_of_2_32 = job->warm_of_2_32;
     lane->known = job->known;
     lane->usable_size = run->server.usable_size;
+    lane->sized_frees = &run->sized_frees;
     lane->pass = job->pass;
     lane->verify = run->verify;
     lane->run = run_of(job->pass);
@@ -426,6 +428,7 @@ static void find_server(struct measured *run) {
     const struct ht_job *job = &run->job;
     const struct ht_allocator *likely = job->preloaded ? ht_allocator_named(job->kind) : ht_this_allocator;
     run->server = ht_server_find(likely, job->pass == HT_PASS_DESCRIBE);
+    run->sized_frees = ht_sized_frees_find(&run->server);
     if (run->server.kind && run->server.kind->is_null) {
         run->replaying = (void (*)(bool))run->server.known;
     }

@@ -197,6 +197,21 @@ ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
     STAMP(after);
 }
 
+ENGINE_INLINE void do_free_sized(const struct ht_lane *lane, void *block, uint64_t size, uint64_t how,
+                                 struct stopwatch *watch) {
+    ht_sized_free_call *call = lane->sized_frees->call[ht_sized_kind(how)];
+    STAMP(before);
+    if (call && block) call(block, size, ht_sized_alignment(how));
+    else HT_CALL_FREE(block);
+    STAMP(between);
+    STAMP(after);
+}
+
+static void touch_before_sized_free(const struct ht_lane *lane, const uint64_t *word, char *block) {
+    if (lane->touch_free == HT_TOUCH_FREE_RECORDED) read_freed(lane, block, word[3], word);
+    else if (lane->touch_free != HT_TOUCH_FREE_NONE) touch_freed(lane, block, word[3]);
+}
+
 ENGINE_INLINE void do_query(const struct ht_lane *lane, void *block, struct stopwatch *watch) {
     STAMP(before);
     if (lane->usable_size && block) lane->usable_size(block);
@@ -232,6 +247,10 @@ ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touc
     case HT_WIDE_REALLOC_NULL: do_realloc_null(lane, entry, size, pages, touch, watch); break;
     case HT_WIDE_ALIGNED: do_aligned(lane, entry, extra, size, pages, touch, watch); break;
     case HT_WIDE_QUERY: do_query(lane, *entry, watch); break;
+    case HT_WIDE_FREE_SIZED:
+        touch_before_sized_free(lane, word, *entry);
+        do_free_sized(lane, *entry, size, extra, watch);
+        break;
     case HT_WIDE_TOUCH: do_touch(lane, *entry, size, extra, pages, watch); break;
     default: __builtin_unreachable();
     }

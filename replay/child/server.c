@@ -36,3 +36,20 @@ struct ht_server ht_server_find(const struct ht_allocator *likely, bool any) {
     }
     return found;
 }
+
+struct ht_sized_frees ht_sized_frees_find(const struct ht_server *server) {
+    static const char *const operators[HT_SIZED_KINDS] = {
+        [HT_SIZED_DELETE] = "_ZdlPvm",
+        [HT_SIZED_DELETE_ARRAY] = "_ZdaPvm",
+        [HT_SIZED_DELETE_ALIGNED] = "_ZdlPvmSt11align_val_t",
+        [HT_SIZED_DELETE_ARRAY_ALIGNED] = "_ZdaPvmSt11align_val_t"};
+    const struct ht_allocator *kind = server->kind;
+    struct ht_sized_frees found = {{NULL}};
+    for (unsigned i = 0; kind && i < HT_SIZED_KINDS; i++) {
+        const char *name = kind->has_operators ? operators[i] : NULL;
+        if (i == HT_SIZED_FREE) name = kind->sized_free;
+        if (i == HT_SIZED_FREE_ALIGNED) name = kind->sized_free_aligned;
+        if (name) found.call[i] = (ht_sized_free_call *)of_server(name);
+    }
+    return found;
+}

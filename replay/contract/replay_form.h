@@ -41,7 +41,19 @@ enum ht_wide {
     HT_WIDE_REALLOC_NULL,  // realloc(NULL, size)
     HT_WIDE_ALIGNED,       // posix_memalign (alignment)
     HT_WIDE_QUERY,         // malloc_usable_size of the slot's block
+    HT_WIDE_FREE_SIZED,    // (ht_sized_free); for pages the touched bytes, as of HT_WORD_FREE
     HT_WIDE_TOUCH  // no call: pages of the slot's block are touched (the first; then the one behind the last)
+};
+
+// Functions that free a block of a size that the caller names.
+enum ht_sized_kind {
+    HT_SIZED_FREE,
+    HT_SIZED_FREE_ALIGNED,
+    HT_SIZED_DELETE,
+    HT_SIZED_DELETE_ARRAY,
+    HT_SIZED_DELETE_ALIGNED,
+    HT_SIZED_DELETE_ARRAY_ALIGNED,
+    HT_SIZED_KINDS
 };
 
 // Where a pass stops to measure. Each pass stops at marks of some kinds and runs over the others.
@@ -158,6 +170,12 @@ static inline bool ht_word_touches(uint64_t word) {
     return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_TOUCH;
 }
 
+static inline uint64_t ht_sized_free(enum ht_sized_kind kind, uint64_t alignment) {
+    return alignment << 8 | kind;
+}
+static inline enum ht_sized_kind ht_sized_kind(uint64_t how) { return (enum ht_sized_kind)(how & 0xff); }
+static inline uint64_t ht_sized_alignment(uint64_t how) { return how >> 8; }
+
 static inline bool ht_word_queries(uint64_t word) {
     return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_QUERY;
 }
@@ -184,6 +202,7 @@ static inline struct ht_word_call ht_word_call(const uint64_t *word) {
     default:
         assert(ht_word_op(word[0]) == HT_WORD_WIDE);
         call.call = (enum ht_wide)arg;
+        call.frees = arg == HT_WIDE_FREE_SIZED;
         call.size = word[1];
         call.extra = word[2];
         call.pages = word[3];

@@ -94,6 +94,7 @@ static void free_state(struct ht_form_state *form) {
     free(form->slots);
     free(form->publishing);
     free(form->untouched_pages);
+    free(form->alignment_bits);
     ht_trace_facts_free(&form->facts);
     free(form);
 }

@@ -68,6 +68,9 @@ struct ht_operation ht_operation_of(const struct ht_events *events, uint32_t i, 
     enum ht_kind kind = ht_functions[op.function].kind;
     if (op.function == HT_DROP || kind == HT_KIND_FREE) {
         op.frees = true;
+        op.sized = ht_functions[op.function].size;
+        if (op.sized) op.size = events->size[i];
+        if (op.sized && ht_functions[op.function].extra) op.extra = fit_alignment(events->extra[i]);
         return op;
     }
     if (kind == HT_KIND_QUERY) {
@@ -80,9 +83,27 @@ struct ht_operation ht_operation_of(const struct ht_events *events, uint32_t i, 
     return op;
 }
 
+static enum ht_sized_kind sized_kind(unsigned function) {
+    switch (function) {
+    case HT_FREE_ALIGNED_SIZED: return HT_SIZED_FREE_ALIGNED;
+    case HT_DELETE_SIZED: return HT_SIZED_DELETE;
+    case HT_DELETE_ARRAY_SIZED: return HT_SIZED_DELETE_ARRAY;
+    case HT_DELETE_SIZED_ALIGNED: return HT_SIZED_DELETE_ALIGNED;
+    case HT_DELETE_ARRAY_SIZED_ALIGNED: return HT_SIZED_DELETE_ARRAY_ALIGNED;
+    default: return HT_SIZED_FREE;
+    }
+}
+
 size_t ht_operation_put(const struct ht_operation *op, uint64_t *words) {
     static const enum ht_word_op narrow[] = {HT_WORD_MALLOC, HT_WORD_CALLOC, HT_WORD_REALLOC};
     static_assert(HT_WIDE_MALLOC == 0 && HT_WIDE_CALLOC == 1 && HT_WIDE_REALLOC == 2, "the calls in narrow");
+    if (op->frees && op->sized) {
+        words[0] = ht_word(HT_WORD_WIDE, op->slot, HT_WIDE_FREE_SIZED);
+        words[1] = op->size;
+        words[2] = ht_sized_free(sized_kind(op->function), op->extra);
+        words[3] = op->bytes;
+        return 4;
+    }
     if (op->frees) {
         words[0] = ht_word(HT_WORD_FREE, op->slot, op->bytes < UINT32_MAX ? (uint32_t)op->bytes : UINT32_MAX);
         return 1;

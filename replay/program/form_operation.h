@@ -11,6 +11,7 @@
 
 struct ht_operation {
     bool frees;
+    bool sized;         // of a free: with its block's size and the alignment in extra
     enum ht_wide call;  // if not
     unsigned function;  // as recorded: the figures are kept by it
     uint32_t slot;

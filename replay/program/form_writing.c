@@ -197,6 +197,22 @@ static void touch_block(void *context, uint32_t slot, uint64_t pages) {
     know_touched_peak(writing);
 }
 
+static uint64_t alignment_of(const struct ht_form_state *form, uint32_t slot) {
+    unsigned bits = slot < form->alignment_room ? form->alignment_bits[slot] : 0;
+    return bits ? UINT64_C(1) << bits : 0;
+}
+
+// What a block was aligned to by request decides whether it can be freed by its size.
+static int know_alignment(struct ht_form_state *form, const struct ht_operation *op) {
+    bool aligned = op->call == HT_WIDE_ALIGNED;
+    if (aligned && ht_form_grow(form, &form->alignment_bits, &form->alignment_room, form->slots_count,
+                                sizeof *form->alignment_bits))
+        return -1;
+    if (op->slot < form->alignment_room)
+        form->alignment_bits[op->slot] = aligned ? (uint8_t)__builtin_ctzll(op->extra) : 0;
+    return 0;
+}
+
 // Follows what is live; returns what was expected instead, if the trace can't be replayed.
 static const char *follow_slot(struct writing *writing, struct ht_operation *op,
                                const struct ht_op_shape *shape) {
@@ -207,6 +223,9 @@ static const char *follow_slot(struct writing *writing, struct ht_operation *op,
     if (!shape->makes_object && !live) return ht_found("expected a slot with a live object", op->slot);
     if (shape->query) return NULL;
     if (shape->ends_object) {
+        // By another size than it has it would be freed in the wrong place, where the program had an error.
+        op->sized &=
+            op->size && op->size == state->bytes && op->extra == alignment_of(writing->form, op->slot);
         op->bytes = state->bytes - (pages ? (uint64_t)*pages * HT_TOUCH_PAGE_BYTES : 0);
         change_block(writing, op->slot, HT_NOT_LIVE, 0);
         return NULL;
@@ -267,6 +286,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
     }
     if (slot && !shape->query && ht_touching_end(&writing->touching, op.slot)) return -1;
     if (know_untouched(writing, &op)) return -1;
+    if (!op.frees && !shape->query && know_alignment(form, &op)) return -1;
     uint64_t former_bytes = slot && slot->bytes != HT_NOT_LIVE ? slot->bytes : 0;
     const char *expected = slot ? follow_slot(writing, &op, shape) : NULL;
     if (expected) return ht_form_bad_event(form, place, event, expected);
@@ -316,6 +336,8 @@ static int write_inherited(struct writing *writing, const struct ht_section_plac
 struct common {
     uint64_t *word;
     uint64_t live_bytes, peak_bytes, step_above_bytes;
+    uint8_t *alignment_bits;
+    size_t alignment_room;
     uint64_t mallocs, callocs, frees, reallocs, queries;
 };
 
@@ -363,6 +385,7 @@ static inline bool write_small(struct common *common, struct ht_slot_state *slot
     } else {
         return false;
     }
+    if (number < common->alignment_room) common->alignment_bits[number] = 0;
     slot->bytes = bytes;
     common->live_bytes = live_bytes;
     if (live_bytes > common->peak_bytes) common->peak_bytes = live_bytes;
@@ -382,6 +405,8 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
     struct common common = {.word = ht_stream_words(stream) + stream->used,
                             .live_bytes = writing->live_bytes,
                             .peak_bytes = built->live_peak_bytes,
+                            .alignment_bits = form->alignment_bits,
+                            .alignment_room = form->alignment_room,
                             .step_above_bytes = writing->step_above_bytes};
     if (!stream->begun || writing->stop_event <= events->first_event + i) return i;
     uint64_t until = earlier(writing->stop_event - events->first_event, events->rows);
@@ -473,6 +498,7 @@ static void begin(struct ht_form_state *form) {
     for (uint32_t i = 0; i < form->slots_count; i++) {
         form->slots[i] = (struct ht_slot_state){.bytes = HT_NOT_LIVE, .last_thread = HT_NOBODY};
     }
+    if (form->alignment_bits) memset(form->alignment_bits, 0, form->alignment_room);
     if (form->untouched_pages) memset(form->untouched_pages, 0, form->untouched_room * sizeof(uint32_t));
     for (uint32_t i = 0; i <= form->streams_count; i++) {
         struct ht_stream_state *stream = &form->streams[i];

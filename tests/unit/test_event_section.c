@@ -232,10 +232,11 @@ static void contradictions_are_named(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(more_patterns_than_tokens), cmocka_unit_test(all_ops_common_and_rare),
-        cmocka_unit_test(a_repeating_program_costs_next_to_nothing),
-        cmocka_unit_test(queries_next_to_their_calls_cost_nothing),
-        cmocka_unit_test(times_around_the_short_ones), cmocka_unit_test(contradictions_are_named)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(more_patterns_than_tokens),
+                                       cmocka_unit_test(all_ops_common_and_rare),
+                                       cmocka_unit_test(a_repeating_program_costs_next_to_nothing),
+                                       cmocka_unit_test(queries_next_to_their_calls_cost_nothing),
+                                       cmocka_unit_test(times_around_the_short_ones),
+                                       cmocka_unit_test(contradictions_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

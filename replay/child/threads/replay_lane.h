@@ -53,6 +53,12 @@ struct ht_window {
 
 enum ht_window_stage { HT_WINDOW_RUNS, HT_WINDOW_DONE, HT_WINDOW_DISMISSED };
 
+// The allocator's own functions that free a block of a size which the caller names.
+typedef void ht_sized_free_call(void *block, size_t size, size_t alignment);
+struct ht_sized_frees {
+    ht_sized_free_call *call[HT_SIZED_KINDS];  // NULL: free
+};
+
 // Replays the lane's whole stream, in the way its pass asks for, and fills the lane's tallies.
 typedef void ht_lane_run(struct ht_lane *lane);
 
@@ -74,6 +80,7 @@ struct ht_lane {
     struct ht_known_alignments known;
     uint64_t known_failures;
     uint64_t (*usable_size)(void *block);  // NULL: the allocator has none
+    const struct ht_sized_frees *sized_frees;
 
     uint32_t stops_at;  // bit set of enum ht_mark: the marks at which this pass stops
 

@@ -202,13 +202,17 @@ static void new_block(const struct checked *check, char *block) {
 }
 
 // Out of the map before the call, because another thread may be given the address while it still runs here.
-static void check_free(struct checked *check, void **entry) {
+static void check_free(struct checked *check, const struct ht_lane *lane, void **entry) {
     struct verify_slot *state = check->state;
     if (*entry && state->live) {
         check_contents(check, HT_VIOLATION_CHANGED, &state->pattern, *entry, UINT64_MAX);
         take_out(check);
     }
-    HT_CALL_FREE(*entry);
+    ht_sized_free_call *sized = check->call.call == HT_WIDE_FREE_SIZED
+                                    ? lane->sized_frees->call[ht_sized_kind(check->call.extra)]
+                                    : NULL;
+    if (sized && *entry) sized(*entry, check->call.size, ht_sized_alignment(check->call.extra));
+    else HT_CALL_FREE(*entry);
     *entry = NULL;
 }
 
@@ -261,7 +265,7 @@ static void check_call(struct ht_lane *lane, const uint64_t *word, uint64_t numb
     if (ht_word_queries(*word)) {
         if (*entry && check.state->live) check_usable(&check, *entry, check.state->pattern.bytes);
     } else if (call.frees) {
-        check_free(&check, entry);
+        check_free(&check, lane, entry);
     } else if (call.call == HT_WIDE_REALLOC) {
         check_realloc(&check, entry);
     } else {
