@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 from pathlib import Path
 
 import naive_writer
@@ -14,6 +15,13 @@ CPU_NS = 5_600_000_000
 
 def write_trace(path: Path, blocks: int = 3_000, **totals: object) -> str:
     """A trace that grows to 52.1 MB, reallocates and shrinks again over 4 s; returns its sha256."""
+    data = _trace(blocks, *totals.items())
+    path.write_bytes(data)
+    return hashlib.sha256(data).hexdigest()
+
+
+@cache
+def _trace(blocks: int, *totals: tuple[str, object]) -> bytes:
     step, size = results_factory.SPAN_NS // (4 * blocks), 52_100_000 // blocks
     events = [Event(1, time=i * 2 * step, slot=i + 1, size=size) for i in range(blocks)]
     start = 2 * blocks * step
@@ -36,12 +44,10 @@ def write_trace(path: Path, blocks: int = 3_000, **totals: object) -> str:
             "events": len(events), "records": len(events), "threads": 1, "peak_live_bytes": size * blocks,
             "peak_live_objects": blocks, "duration_ns": results_factory.SPAN_NS, "recorded_cpu_ns": CPU_NS,
             "anomalies": 0, "foreign_frees": 0, "lost_calls": 0,
-        } | totals,
+        } | dict(totals),
         samples=samples, threads=[(4711, 0, 0, len(events), 4_000_000_000, 0, "python3")], compress=True,
     )
-    data, _ = naive_writer.build(spec)
-    path.write_bytes(data)
-    return hashlib.sha256(data).hexdigest()
+    return naive_writer.build(spec)[0]
 
 
 def write_story(folder: Path, rounds: int = 12, **more: object) -> tuple[Path, Path]:

@@ -8,6 +8,7 @@ random numbers (replay/figures/ratio_interval.c), and docs/method/experiment.md 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -101,7 +102,8 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
     wanted = (frame["pass"] == measure.pass_name) & (frame["allocator"] != NULL_ALLOCATOR) & ~is_control(frame)
     wanted &= (frame["failures"] == 0) & frame[measure.column].notna()
     # A frame has hundreds of columns, each of which every selection of rows would copy.
-    columns = [frame[name][wanted].tolist() for name in ("seed", "round", "allocator", measure.column)]
+    rows = wanted.to_numpy()
+    columns = [frame[name].to_numpy()[rows].tolist() for name in ("seed", "round", "allocator", measure.column)]
     times: Counter[tuple[object, ...]] = Counter()
     values: dict[tuple[object, ...], dict[str, float]] = {}
     for seed, number, name, value in zip(*columns, strict=True):
@@ -116,7 +118,11 @@ def round_table(frame: pd.DataFrame, measure: Measure) -> pd.DataFrame:
 def paired_ratios(values: pd.Series, base: pd.Series) -> Floats:
     """One ratio for each round that has both figures, shape (rounds,). A round with a figure that is not above 0, such as the
     time of few calls on a busy machine, has none: two of them would appear as a good one."""
-    ratios: Floats = (values.where(values > 0) / base.where(base > 0)).dropna().to_numpy()
+    if not values.index.equals(base.index):
+        values, base = values.align(base)
+    one, other = values.to_numpy(), base.to_numpy()
+    usable = (one > 0) & (other > 0)
+    ratios: Floats = one[usable] / other[usable]
     return ratios
 
 
@@ -131,17 +137,22 @@ def random_numbers(seed: int, start: int, count: int) -> NDArray[np.uint64]:
 
 def bootstrap_medians(values: Floats, resamples: int, seed: int) -> Floats:
     """Medians of `resamples` samples drawn with replacement. values: (n,), sorted; result: (resamples,)."""
-    count = values.size
+    medians: Floats = values[_middle_numbers(values.size, resamples, seed)].mean(axis=1)
+    return medians
+
+
+@functools.lru_cache(maxsize=32)
+def _middle_numbers(count: int, resamples: int, seed: int) -> NDArray[np.integer]:
+    """Of each sample of `count` numbered values the numbers of the two in the middle, shape (resamples, 2): of sorted values
+    they are the middle ones themselves, whatever these are."""
     per_block = max(1, _BLOCK_VALUES // count)
     blocks = []
     for start in range(0, resamples, per_block):
         size = min(per_block, resamples - start)
         drawn = random_numbers(seed, start * count, size * count) >> np.uint64(32)
         chosen = (drawn * np.uint64(count) >> np.uint64(32)).astype(np.int16 if count < 2**15 else np.int64)
-        # As the values are sorted, so are the numbers of those in the middle, which are found sooner.
         middle = [(count - 1) // 2, count // 2]
-        found = np.partition(chosen.reshape(size, count), middle, axis=1)[:, middle]
-        blocks.append(values[found].mean(axis=1))
+        blocks.append(np.partition(chosen.reshape(size, count), middle, axis=1)[:, middle])
     return np.concatenate(blocks)
 
 
