@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
@@ -13,11 +14,15 @@ from heaptape.results.conditions import HOLDS, REFUTED, UNDECIDED
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-stats = pytest.importorskip("scipy.stats")
+
+@pytest.fixture(scope="module")
+def stats() -> ModuleType:
+    """SciPy takes a second to load: not while tests are collected."""
+    return pytest.importorskip("scipy.stats")
 
 
 @pytest.mark.parametrize(("rounds", "sigma", "seed"), [(6, 0.05, 1), (9, 0.3, 2), (12, 0.02, 3), (20, 0.1, 4), (41, 0.2, 5)])
-def test_the_bootstrap_is_scipys(rounds: int, sigma: float, seed: int) -> None:
+def test_the_bootstrap_is_scipys(stats: ModuleType, rounds: int, sigma: float, seed: int) -> None:
     """Both draw 9,999 resamples, each with random numbers of its own. A quantile at p of so many draws is off in p by at most
     four standard errors, 4 √(p (1 − p) / 9,999) = 0.0062: so SciPy's bounds must lie between our quantiles at p ± 0.0125,
     which allows for the error of both."""
@@ -34,7 +39,7 @@ def test_the_bootstrap_is_scipys(rounds: int, sigma: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 4, 5])
-def test_few_rounds_are_scipys_students_t(rounds: int) -> None:
+def test_few_rounds_are_scipys_students_t(stats: ModuleType, rounds: int) -> None:
     ratios = np.random.default_rng(rounds).lognormal(0, 0.1, rounds)
     theirs = stats.t.interval(0.95, rounds - 1, np.log(ratios).mean(), stats.sem(np.log(ratios)))
     ours = estimate_ratio(ratios)

@@ -18,6 +18,7 @@ from heaptape.results.use import use_lines
 from heaptape.trial.answer import table
 from heaptape.trial.recorded import Recorded, record
 from quick_tier import quick
+from verbs_here import run_here
 from waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,8 +65,10 @@ def test_a_second_trial_leaves_the_first_one_alone(heaptape_binary: Path, tmp_pa
     (1, "nothing was recorded", ["--", "/sbin/ldconfig", "--version"]),
     (1, "no such process was recorded, only", ["--process", "other", "--", "sort", "--version"]),
 ], ids=lambda value: " ".join(value) if isinstance(value, list) else None)
-def test_what_can_not_be_done(heaptape_binary: Path, tmp_path: Path, status: int, words: str, arguments: list[str]) -> None:
-    done = _try(heaptape_binary, tmp_path, "-q", *arguments)
+def test_what_can_not_be_done(heaptape_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, words: str,
+                              arguments: list[str]) -> None:
+    monkeypatch.setenv("HEAPTAPE_REPLAY", str(heaptape_binary.with_name("replay")))
+    done = run_here("try", "-q", *arguments, cwd=tmp_path)
     assert done.returncode == status and words in done.stderr.splitlines()[-2 if not arguments else -1], done.stderr
     assert list(tmp_path.iterdir()) == []
 

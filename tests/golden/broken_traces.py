@@ -6,6 +6,7 @@ import random
 import struct
 import sys
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "support"))
@@ -170,6 +171,7 @@ def columns() -> dict[str, bytes]:
     }
 
 
+@cache
 def others() -> dict[str, bytes]:
     """Texts, the rare facts, and what only a replay can find."""
     good, nothing = two_events(), writer.encode_json(CONTEXT, {})

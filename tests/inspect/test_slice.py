@@ -124,7 +124,7 @@ def check_replay(tools: Tools, trace: Path, results: Path) -> None:
 
 
 @pytest.mark.parametrize("name", quick(set(NAMES) - {"python"}, NAMES))
-@pytest.mark.parametrize(("from_part", "to_part"), quick([0.5, 0.3], [(0, 1), (0, 0.5), (0.5, 1), (0.3, 0.31)]))
+@pytest.mark.parametrize(("from_part", "to_part"), quick([0.3], [(0, 1), (0, 0.5), (0.5, 1), (0.3, 0.31)]))
 def test_slices_by_event(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
                          tmp_path: Path, name: str, from_part: float, to_part: float) -> None:
     old = dumped[name]
@@ -213,7 +213,7 @@ def test_slices_by_time(tools: Tools, traces: dict[str, Path], dumped: dict[str,
     check_totals(tools, tmp_path / "s.bin", new, 0)
 
 
-@pytest.mark.parametrize("threads", ["0", "1", "2,4", "0-2", "5,0-4"])
+@pytest.mark.parametrize("threads", quick(["1", "5,0-4"], ["0", "1", "2,4", "0-2", "5,0-4"]))
 @pytest.mark.parametrize("first", quick([7000], [0, 7000]))
 def test_slices_by_thread(tools: Tools, traces: dict[str, Path], dumped: dict[str, list[Event]],
                           tmp_path: Path, threads: str, first: int) -> None:

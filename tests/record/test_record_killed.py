@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from quick_tier import quick
 from safety_checks import RECORDING, compare_mode, ending_of, recorded_tallies
 from tool_runner import Outcome, Tools, clean_environment, logs_in, read_tallies
 from waiting import read_byte
@@ -86,7 +87,7 @@ def assert_nothing_lost(tools: Tools, folder: Path, log: Path) -> None:
         assert 0 <= calls - counted <= 1, f"thread {tid}: {calls} of {counted}"
 
 
-@pytest.mark.parametrize("repetition", range(20))
+@pytest.mark.parametrize("repetition", quick(range(8), range(20)))
 def test_killed_at_any_moment(tools: Tools, tmp_path: Path, repetition: int) -> None:
     seconds = random.Random(repetition).uniform(0.002, 0.05)
     assert_nothing_lost(tools, tmp_path, kill_writers_after(tools, tmp_path, seconds))

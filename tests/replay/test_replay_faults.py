@@ -100,7 +100,7 @@ def running(tools: Tools, tmp_path: Path, trace: Path) -> Iterator[Running]:
         yield made
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", quick([signal.SIGINT, signal.SIGTERM], [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]))
 @pytest.mark.parametrize("group", [False, True], ids=["alone", "group"])
 def test_stopped(running: Running, number: signal.Signals, group: bool) -> None:
     """One line says so; finished rounds are kept, compared and printed; no process is left."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import pickle
 import platform
 import random
 import struct
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from safety_checks import need_root
+from shared_folder import shared_folder
 from tool_runner import Argument, Tools, clean_environment
 
 MIB = 1 << 20
@@ -119,17 +121,22 @@ def by_name(lines: list[dict], of_pass: str) -> dict[str, dict]:
             if row["pass"] == of_pass and not row["control"]}
 
 
-@pytest.fixture(scope="module")
-def replayed(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
-    folder = tmp_path_factory.mktemp("figures")
+def replay_churn(tools: Tools, folder: Path) -> None:
     program = churn(tools, folder)
     lines, compared = replay(tools, program.trace, folder)
     text = tools.succeed([tools.replay_program, "--alloc", telling(tools), "-v", "--rounds", "1",
                            program.trace]).stdout
-    return Replayed(program,
+    done = Replayed(program,
                     by_name(lines, "time"),
                     by_name(lines, "memory"),
                     {row["name"]: row for row in compared["allocators"]}, text.decode())
+    (folder / "replayed").write_bytes(pickle.dumps(done))
+
+
+@pytest.fixture(scope="module")
+def replayed(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Replayed:
+    folder = shared_folder(tmp_path_factory, "figures", lambda folder: replay_churn(tools, folder))
+    return pickle.loads((folder / "replayed").read_bytes())
 
 
 def test_latencies(replayed: Replayed) -> None:

@@ -68,7 +68,7 @@ def check_baseline(bench: Bench) -> None:
 
 
 def check_decoded_memory(bench: Bench) -> None:
-    trace = replay_traces.made(bench.tools, bench.folder, events=300_000)
+    trace = replay_traces.made(bench.tools, bench.folder, events=100_000)
     assert not bench.row("time", trace=trace)["streamed"]
     assert bench.row("time", "--decoded-memory", "1", trace=trace)["streamed"]
     assert not bench.row("time", "--decoded-memory", "1G", trace=trace)["streamed"]
@@ -136,8 +136,7 @@ def check_seed(bench: Bench) -> None:
         rows = bench.rows("--pass", "memory", "--seed", str(seed), alloc="glibc,jemalloc", rounds=4, trace=short)
         assert {row["seed"] for row in rows} == {seed}
         return [row["allocator"]["name"] for row in rows]
-    assert order(5) == order(5)
-    assert len({tuple(order(seed)) for seed in range(4)}) > 1
+    assert order(5) == order(5) != order(6)
 
 
 def check_threads(bench: Bench) -> None:

@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import sysconfig
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +49,8 @@ def _brought_with(name: str) -> list[str]:
 def _to_install(name: str) -> str:
     """The extra that brings a package; its packages by name where pip does not know this very package and would look for
     another of its name."""
+    from importlib import metadata  # a quarter of what a verb takes to start
+
     extra = EXTRAS.get(name)
     if extra is None:
         return name
