@@ -158,7 +158,7 @@ def test_a_budget_that_will_not_do_is_reported_at_once(tools: Tools, trace: Path
 
 
 def test_a_condition_that_is_met_fails(tools: Tools, trace: Path) -> None:
-    more = ["--rounds", "9", "--pass", "memory"]
+    more = ["--rounds", "6", "--pass", "memory"]
     said, done = replayed(tools, trace, *more, "--fail-if", "rss_peak>1.1", "--fail-if", "rss_end > 1000")
     assert done.returncode == 4
     assert said["fail_if"] == [
@@ -181,13 +181,13 @@ def test_a_condition_that_stays_undecided_is_reported(tools: Tools, trace: Path,
     # What holds comes first.
     _, done = replayed(tools, trace, "--rounds", "1", "--pass", "memory", "--fail-if", "rss_peak>1.1")
     assert done.returncode == 5 and b"in one round, which has no interval: --rounds 12" in done.stderr
-    _, done = replayed(tools, trace, "--rounds", "9", "--fail-if", "rss_peak>1.1", "--fail-if", "time>1")
+    _, done = replayed(tools, trace, "--rounds", "6", "--fail-if", "rss_peak>1.1", "--fail-if", "time>1")
     assert done.returncode == 4
 
 
 def test_a_failed_run_comes_before_conditions(tools: Tools, trace: Path) -> None:
     """One allocator can't be measured at all: what the others show is no answer to what was asked."""
-    done = run([tools.replay_program, "--alloc", "glibc,jemalloc,/lib/x86_64-linux-gnu/libm.so.6", "--rounds", "9", "--pass", "memory",
+    done = run([tools.replay_program, "--alloc", "glibc,jemalloc,/lib/x86_64-linux-gnu/libm.so.6", "--rounds", "6", "--pass", "memory",
                 "--fail-if", "rss_peak>1.1", trace], timeout=120)
     assert done.returncode == 1 and b"rss_peak>1.1: jemalloc is at" in done.stderr
 

@@ -46,7 +46,7 @@ class Program:
     reallocated: set[int]
 
 
-def churn(tools: Tools, folder: Path, count: int = 60000) -> Program:
+def churn(tools: Tools, folder: Path, count: int = 40000) -> Program:
     """Small blocks come and go, more come than go; then half of all is freed."""
     choose = random.Random(5)
     lines, calls, live, reallocated = [], Counter(), {}, set()

@@ -68,7 +68,7 @@ def check_baseline(bench: Bench) -> None:
 
 
 def check_decoded_memory(bench: Bench) -> None:
-    trace = replay_traces.made(bench.tools, bench.folder, events=100_000)
+    trace = replay_traces.made(bench.tools, bench.folder, events=200_000)
     assert not bench.row("time", trace=trace)["streamed"]
     assert bench.row("time", "--decoded-memory", "1", trace=trace)["streamed"]
     assert not bench.row("time", "--decoded-memory", "1G", trace=trace)["streamed"]

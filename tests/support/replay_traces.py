@@ -47,9 +47,9 @@ def aligned(tools: Tools, folder: Path) -> Path:
 
 
 def paused(tools: Tools, folder: Path) -> Path:
-    """100 MB that are freed, then half a minute in which only bursts of 400 blocks come and go."""
-    lines = [f"1: malloc 0x{i + 1:x}00000 20000 {i} {i + 1}" for i in range(5000)]
-    lines += [f"1: free 0x{i + 1:x}00000 {10_000 + i} {10_001 + i}" for i in range(5000)]
+    """40 MB that are freed, then half a minute in which only bursts of 400 blocks come and go."""
+    lines = [f"1: malloc 0x{i + 1:x}00000 20000 {i} {i + 1}" for i in range(2000)]
+    lines += [f"1: free 0x{i + 1:x}00000 {10_000 + i} {10_001 + i}" for i in range(2000)]
     for burst in range(60):
         at = 500_000_000 * (burst + 1)
         lines += [f"1: malloc 0x{i + 1:x}0000 {700 + 8 * i} {at + i} {at + i + 1}"
