@@ -118,6 +118,7 @@ def test_bad_conditions(text: str, words: str) -> None:
     assert words in str(caught.value)
 
 
+@settings(deadline=None)
 @given(low=st.floats(0.01, 10), width=st.floats(0, 2), limit=st.floats(0.01, 10))
 def test_a_condition_is_met_by_whole_intervals_only(low: float, width: float, limit: float) -> None:
     high = low + width

@@ -89,6 +89,7 @@ def test_timeline_is_the_median_run_of_each(tmp_path: Path) -> None:
     assert timeline(frame[frame["pass"] == "time"]).empty
 
 
+@settings(deadline=None)
 @given(values=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 20)), min_size=1, max_size=12))
 def test_nobody_beats_the_front(values: list[tuple[int, int]]) -> None:
     import pandas as pd
