@@ -1,0 +1,42 @@
+// Writes the tokens of an accesses file. No C library: see simulate/processor/processor.h.
+#ifndef HEAPTAPE_ACCESS_WRITER_H
+#define HEAPTAPE_ACCESS_WRITER_H
+
+#include <stddef.h>
+
+#include "access_tokens.h"
+
+enum { HT_ACCESS_BUFFER_BYTES = 1 << 16, HT_RECENT_PLACES_BITS = 8, HT_ACCESS_PLACES = 1 << 10 };
+
+struct ht_recent_place {
+    uint64_t place, at;
+};
+
+struct ht_access_writer {
+    void (*write)(const uint8_t *bytes, size_t count);  // takes all of them, or doesn't return
+    uint64_t written, last_place;                       // tokens so far: the clock of the recent places
+    uint32_t code_run;                                  // predicted lines that are not written yet
+    size_t used;
+    struct ht_access_state state;
+    uint8_t block_place[HT_ACCESS_PLACES],
+        page_place[HT_ACCESS_PLACES];  // guesses of where they are in the state
+    struct ht_recent_place recent[1 << HT_RECENT_PLACES_BITS];
+    uint8_t buffer[HT_ACCESS_BUFFER_BYTES];
+};
+
+// Whether the place (an address >> HT_GRANULE_SHIFT, or 2⁶³ + a line of instructions) was written among the last
+// 32 tokens: the caches then still hold it, and it is left out. If not, it counts as written now.
+bool ht_access_is_recent(struct ht_access_writer *writer, uint64_t place);
+void ht_access_forget_recent(struct ht_access_writer *writer);
+
+void ht_write_block_access(struct ht_access_writer *writer, uint32_t slot, uint64_t granule);
+void ht_write_line_access(struct ht_access_writer *writer, uint64_t line);
+void ht_write_code_line(struct ht_access_writer *writer, uint64_t line);
+void ht_write_call(struct ht_access_writer *writer, const struct ht_recorded_call *call);
+void ht_write_thread(struct ht_access_writer *writer, uint32_t thread);
+// The last token: how many instructions and data accesses the program made outside its allocator's calls.
+void ht_write_end(struct ht_access_writer *writer, uint64_t instructions, uint64_t accesses);
+// Hands all bytes to writer->write.
+void ht_access_flush(struct ht_access_writer *writer);
+
+#endif

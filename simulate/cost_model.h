@@ -1,0 +1,60 @@
+// Nanoseconds of CPU time from simulated counts.
+//
+// cost = latency × share: `heaptape calibrate` measures the latency of each kind of event on the machine at hand, alone,
+// each one waiting for the one before; the share says how much of it calls of malloc wait for, as the processor does
+// other work meanwhile. Shares were fitted to replays by bench/figures/cost_model.py.
+#ifndef HEAPTAPE_COST_MODEL_H
+#define HEAPTAPE_COST_MODEL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ht_cost {
+    HT_COST_INSTRUCTION,
+    HT_COST_L1D,         // a line of data from the second-level cache
+    HT_COST_L1I,         // a line of code from there
+    HT_COST_SEQUENTIAL,  // a line from beyond it, near one of the last misses
+    HT_COST_FAR,         // a line from beyond it, elsewhere
+    HT_COST_DTLB,        // a page that the first TLB misses
+    HT_COST_STLB,        // and the second too: on top of that
+    HT_COST_FAULT,       // a fresh page of memory, and its return
+    HT_COSTS
+};
+
+// A median of rounds, and its 96 % interval.
+struct ht_latency {
+    double ns, low_ns, high_ns;
+};
+
+struct ht_calibration {
+    char processor[128];
+    double cycle_ns;
+    struct ht_latency latency[HT_COSTS];
+};
+
+struct ht_cost_model {
+    bool measured;  // on this processor; otherwise on the one that default_calibration names
+    struct ht_calibration calibration;
+};
+
+struct ht_cost_kind {
+    const char *key, *name;
+    double share;
+};
+extern const struct ht_cost_kind ht_cost_kinds[HT_COSTS];
+
+// Where the calibration is kept: $XDG_CACHE_HOME/heaptape/calibration.json, or below ~/.cache; to be freed. NULL: nowhere.
+char *ht_calibration_path(void);
+json_t *ht_calibration_json(const struct ht_calibration *calibration);
+// From the file of ht_calibration_path(), if this processor wrote it, otherwise the default.
+void ht_cost_model_read(struct ht_cost_model *model);
+
+// What a part of a process's counts (simulated_counts.h) takes, in ns, by kind. Without simulated caches: instructions
+// alone.
+struct ht_modelled_time {
+    double ns[HT_COSTS];
+};
+void ht_model_time(const struct ht_cost_model *model, const json_t *part, struct ht_modelled_time *time);
+
+#endif

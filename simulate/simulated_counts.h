@@ -1,0 +1,14 @@
+// The counts that the tool leaves, a file for each process.
+#ifndef HEAPTAPE_SIMULATED_COUNTS_H
+#define HEAPTAPE_SIMULATED_COUNTS_H
+
+#include <jansson.h>
+
+// A new folder for them, below $TMPDIR or /tmp, and what to give the tool as its file. NULL: it can't be made.
+char *ht_counts_folder(void);
+char *ht_counts_pattern(const char *folder);
+
+// Reads and removes all that lies in the folder, and the folder: an array, by process id. Both paths are freed.
+json_t *ht_counts_collect(char *folder, char *pattern);
+
+#endif

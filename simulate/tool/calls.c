@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Calls of the malloc family, from the outermost one's first instruction until the stack is above it again; and
+// the function that options.within names, likewise. Each thread has its own.
+#include "tool.h"
+#include <pub_tool_libcbase.h>
+#include <pub_tool_mallocfree.h>
+#include <pub_tool_threadstate.h>
+
+struct running running;
+static struct running *threads;  // by ThreadId
+static UInt running_tid, seen;
+
+// The instructions of the running thread up to now; those of others come between.
+static void count_call(void) {
+    counts.allocator += counts.instructions - running.instructions_before;
+    counts.loader = running.loader_before;  // what an allocator has the loader do is the allocator's
+}
+static void count_within(void) { counts.within += counts.instructions - running.within_before; }
+
+void begin_counting(void) {
+    running.instructions_before = running.within_before = counts.instructions;
+    running.loader_before = counts.loader;
+}
+
+void count_what_runs(void) {
+    if (running.in_allocator) count_call();
+    if (running.counts) count_within();
+    begin_counting();
+}
+
+// Another thread may get its number.
+void forget_thread(UInt tid) {
+    if (!threads) return;
+    if (tid == running_tid) {
+        process_accesses();
+        count_what_runs();
+        running = (struct running){.counts = !options.within};
+        begin_counting();
+    }
+    threads[tid] = (struct running){0};
+}
+
+void switch_thread(UInt tid) {
+    if (tid == running_tid) return;
+    if (!threads) {
+        threads = VG_(calloc)("heaptape.threads", VG_N_THREADS + 1, sizeof *threads);
+        running.counts = !options.within;
+    }
+    process_accesses();
+    if (running_tid) {
+        count_what_runs();
+        threads[running_tid] = running;
+        running = threads[tid];
+        running.counts = running.counts || !options.within;
+        begin_counting();
+    }
+    if (tid >= seen) seen = tid;
+    running_tid = tid;
+    record_thread(tid);
+}
+
+UInt threads_seen(void) { return seen; }
+
+void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
+    if (running.in_allocator || !running.counts) return;
+    process_accesses();
+    running.in_allocator = 1;
+    running.allocator_sp = sp;
+    running.kind = (enum call_kind)kind;
+    running.argument[0] = first;
+    running.argument[1] = second;
+    running.argument[2] = third;
+    running.instructions_before = counts.instructions;
+    running.loader_before = counts.loader;
+    counts.calls[kind]++;
+}
+
+void maybe_leave_call(ULong sp, ULong result) {
+    if (sp <= running.allocator_sp) return;
+    process_accesses();
+    count_call();
+    running.in_allocator = 0;
+    record_call(result);
+    splice_call(result);
+}
+
+// Counts begin where the function does: what came before is dropped.
+void enter_within(ULong sp) {
+    if (running.counts) return;
+    next_access = accesses;
+    running.counts = 1;
+    running.within_sp = sp;
+    running.within_before = counts.instructions;
+    splice_begin();
+}
+
+void maybe_leave_within(ULong sp) {
+    if (sp <= running.within_sp || running.in_allocator) return;
+    process_accesses();
+    count_within();
+    running.counts = 0;
+}

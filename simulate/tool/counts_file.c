@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The counts of a process, as JSON in options.out.
+#include "tool.h"
+#include <pub_tool_libcassert.h>
+#include <pub_tool_libcbase.h>
+#include <pub_tool_libcfile.h>
+#include <pub_tool_libcprint.h>
+#include <pub_tool_libcproc.h>
+#include <pub_tool_mallocfree.h>
+#include <pub_tool_options.h>
+#include <pub_tool_vki.h>
+
+enum { TEXT_ROOM = 1 << 16 };
+static HChar *text;
+static UInt used;
+
+static void put(const HChar *format, ...) {
+    va_list values;
+    va_start(values, format);
+    if (used < TEXT_ROOM - 512) used += VG_(vsprintf)(text + used, format, values);
+    va_end(values);
+}
+
+static void put_string(const HChar *string) {
+    put("\"");
+    for (; *string; string++) {
+        UChar c = (UChar)*string;
+        if (c == '"' || c == '\\') put("\\%c", c);
+        else if (c < 0x20) put("\\u%04x", c);
+        else put("%c", c);
+    }
+    put("\"");
+}
+
+static void put_part(const HChar *name, enum part part, ULong instructions) {
+    const struct ht_miss_counts *m = &counts.misses[part];
+    put(",\n\"%s\": {\"instructions\": %llu", name, instructions);
+    if (options.simulate) {
+        put(", \"accesses\": %llu, \"l1d_misses\": %llu, \"l1d_sequential_misses\": %llu, \"l2_misses\": %llu, "
+            "\"l2_sequential_misses\": %llu, \"l1i_misses\": %llu, \"l2_code_misses\": %llu, "
+            "\"dtlb_misses\": %llu, \"stlb_misses\": %llu, \"faults\": %llu, \"file_faults\": %llu",
+            m->accesses, m->l1d, m->l1d_sequential, m->l2, m->l2_sequential, m->l1i, m->l1i_l2, m->dtlb,
+            m->stlb, counts.faults[part], counts.file_faults[part]);
+    }
+    put("}");
+}
+
+static void put_calls(void) {
+    static const HChar *const names[CALL_KINDS] = {
+        "",     "malloc",        "calloc",      "realloc",        "reallocarray",
+        "free", "aligned_alloc", "aligned_new", "posix_memalign", "valloc",
+        "other"};
+    put(",\n\"calls\": {");
+    for (UInt kind = CALL_MALLOC; kind < CALL_KINDS; kind++)
+        put("%s\"%s\": %llu", kind > CALL_MALLOC ? ", " : "", names[kind], counts.calls[kind]);
+    put("}");
+}
+
+static void put_splice(void) {
+    Bool first = True;
+    if (!options.splice) return;
+    put(",\n\"splice_problem\": ");
+    if (splice_problem) put_string(splice_problem);
+    else put("null");
+    put(",\n\"blocks\": [");
+    for (UInt i = 0; i < SPLICE_CLASSES; i++) {
+        const struct splice_class *class = &splice_classes[i];
+        if (!class->accesses) continue;
+        put("%s\n  {\"size_low\": %llu, \"accesses\": %llu, \"l1d_misses\": %llu, \"l2_misses\": %llu}",
+            first ? "" : ",", splice_class_low(i), class->accesses, class->l1d, class->l2);
+        first = False;
+    }
+    put("]");
+}
+
+static void put_counts(void) {
+    HChar command[4096];
+    VG_(client_cmd_and_args)(command, sizeof command);
+    put("{\"schema\": 1, \"pid\": %d, \"parent_pid\": %d, \"threads\": %u, \"simulated\": %s, \"command\": ",
+        VG_(getpid)(), VG_(getppid)(), threads_seen(), options.simulate ? "true" : "false");
+    put_string(command);
+    ULong total = options.within ? counts.within : counts.instructions;
+    if (options.splice) {
+        // The program is the recorded one.
+        total = counts.allocator + spliced_instructions;
+        counts.misses[PART_PROGRAM].accesses = spliced_accesses;
+    }
+    put(",\n\"instructions\": %llu", total);
+    put_part("program", PART_PROGRAM, total - counts.allocator - (options.within ? 0 : counts.loader));
+    put_part("allocator", PART_ALLOCATOR, counts.allocator);
+    put_part("loader", PART_LOADER, options.within ? 0 : counts.loader);
+    put_calls();
+    put_splice();
+    put("\n}\n");
+}
+
+void write_counts(void) {
+    if (!options.out) return;
+    HChar *path = VG_(expand_file_name)("--out", options.out);
+    text = VG_(malloc)("heaptape.counts", TEXT_ROOM);
+    put_counts();
+    SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0666);
+    if (sr_isError(opened) || VG_(write)((Int)sr_Res(opened), text, (Int)used) != (Int)used) {
+        VG_(umsg)("%s: the counts can't be written\n", path);
+        VG_(exit)(1);
+    }
+    VG_(close)((Int)sr_Res(opened));
+}

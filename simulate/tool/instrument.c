@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What valgrind adds to each superblock: it counts instructions, packs accesses into the buffer, and notices
+// where calls of the allocator begin and end. Superblocks end at every jump (no chasing), so that each function
+// begins one.
+#include "instrument.h"
+
+#include <libvex_guest_amd64.h>
+#include <pub_tool_debuginfo.h>
+#include <pub_tool_libcassert.h>
+#include <pub_tool_libcbase.h>
+#include <pub_tool_machine.h>
+
+// A superblock under way.
+struct block {
+    IRSB *out;
+    IRTypeEnv *types;
+    IRExpr *next;  // where the block's first access is packed; NULL where none is
+    UInt packed;   // accesses so far
+    ULong instructions, code_line;
+    Bool loader;
+};
+
+static IRExpr *constant(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
+
+static IRExpr *assign(struct block *block, IRType type, IRExpr *value) {
+    IRTemp temporary = newIRTemp(block->out->tyenv, type);
+    addStmtToIRSB(block->out, IRStmt_WrTmp(temporary, value));
+    return IRExpr_RdTmp(temporary);
+}
+
+static IRExpr *load(struct block *block, IRType type, const void *address) {
+    return assign(block, type, IRExpr_Load(Iend_LE, type, constant((ULong)(Addr)address)));
+}
+
+static IRExpr *guest(struct block *block, Int offset) {
+    return assign(block, Ity_I64, IRExpr_Get(offset, Ity_I64));
+}
+#define GUEST(block, name) guest(block, offsetof(VexGuestAMD64State, guest_##name))
+
+static void add(struct block *block, ULong *counter, ULong count) {
+    IRExpr *sum =
+        assign(block, Ity_I64, IRExpr_Binop(Iop_Add64, load(block, Ity_I64, counter), constant(count)));
+    addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, constant((ULong)(Addr)counter), sum));
+}
+
+// Before the block can be left: what it did counts, and its accesses are in the buffer.
+static void settle(struct block *block) {
+    if (block->packed) {
+        IRExpr *end =
+            assign(block, Ity_I64,
+                   IRExpr_Binop(Iop_Add64, block->next, constant(block->packed * sizeof accesses[0])));
+        addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, constant((ULong)(Addr)&next_access), end));
+    }
+    if (!block->instructions) return;
+    add(block, &counts.instructions, block->instructions);
+    if (block->loader) add(block, &counts.loader, block->instructions);
+    block->instructions = 0;
+}
+
+static IRExpr *is_set(struct block *block, const UInt *flag) {
+    return assign(block, Ity_I1,
+                  IRExpr_Binop(Iop_CmpNE32, load(block, Ity_I32, flag), IRExpr_Const(IRConst_U32(0))));
+}
+
+static void call(struct block *block, const HChar *name, void *function, IRExpr **arguments, IRExpr *guard) {
+    IRDirty *dirty = unsafeIRDirty_0_N(0, name, VG_(fnptr_to_fnentry)(function), arguments);
+    if (guard) dirty->guard = guard;
+    addStmtToIRSB(block->out, IRStmt_Dirty(dirty));
+}
+#define CALL(block, function, arguments, guard) call(block, #function, function, arguments, guard)
+
+static void pack(struct block *block, IRExpr *address, UInt bytes, ULong flags) {
+    if (!block->next || !bytes) return;
+    ULong rest = (ULong)(bytes < 256 ? bytes : 255) << ACCESS_BYTES_SHIFT | flags |
+                 (ULong)block->loader << ACCESS_LOADER;
+    IRExpr *at = assign(block, Ity_I64,
+                        IRExpr_Binop(Iop_Add64, block->next, constant(block->packed++ * sizeof accesses[0])));
+    IRExpr *packed = assign(block, Ity_I64, IRExpr_Binop(Iop_Or64, address, constant(rest)));
+    addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, at, packed));
+}
+
+static void begin_block(struct block *block, Addr address, DiEpoch epoch) {
+    const HChar *name;
+    enum call_kind kind = call_entered_at(address);
+    IRExpr *sp = GUEST(block, RSP);
+    CALL(block, maybe_leave_call, mkIRExprVec_2(sp, GUEST(block, RAX)), is_set(block, &running.in_allocator));
+    if (options.within) {
+        if (VG_(get_fnname_if_entry)(epoch, address, &name) && !VG_(strcmp)(name, options.within))
+            CALL(block, enter_within, mkIRExprVec_1(sp), NULL);
+        else CALL(block, maybe_leave_within, mkIRExprVec_1(sp), is_set(block, &running.counts));
+    }
+    if (kind != CALL_NONE) {
+        CALL(block, enter_call,
+             mkIRExprVec_5(constant(kind), sp, GUEST(block, RDI), GUEST(block, RSI), GUEST(block, RDX)),
+             NULL);
+    }
+    if (!options.simulate && !options.record) return;
+    IRExpr *full = assign(block, Ity_I1,
+                          IRExpr_Binop(Iop_CmpLT64U, constant((ULong)(Addr)(accesses + ACCESS_ROOM)),
+                                       load(block, Ity_I64, &next_access)));
+    CALL(block, process_accesses, mkIRExprVec_0(), full);
+    block->next = load(block, Ity_I64, &next_access);
+}
+
+static void code_line(struct block *block, Addr address) {
+    if (address >> HT_LINE_SHIFT == block->code_line) return;
+    block->code_line = address >> HT_LINE_SHIFT;
+    pack(block, constant(address), 1, 1ull << ACCESS_CODE);
+}
+
+// The cycle counter follows the virtual clock.
+static void replace_cycle_counter(IRDirty *dirty) {
+    if (!options.virtual_clock || VG_(strcmp)(dirty->cee->name, "amd64g_dirtyhelper_RDTSC")) return;
+    dirty->cee = mkIRCallee(0, "virtual_cycles", VG_(fnptr_to_fnentry)(virtual_cycles));
+}
+
+static void instrument_dirty(struct block *block, IRDirty *dirty) {
+    replace_cycle_counter(dirty);
+    if (dirty->mFx == Ifx_None) return;
+    pack(block, dirty->mAddr, (UInt)dirty->mSize, 0);
+}
+
+static UInt bytes_of(struct block *block, IRExpr *value) {
+    return (UInt)sizeofIRType(typeOfIRExpr(block->types, value));
+}
+
+static void instrument_statement(struct block *block, IRStmt *statement) {
+    switch (statement->tag) {
+    case Ist_IMark:
+        block->instructions++;
+        code_line(block, statement->Ist.IMark.addr);
+        code_line(block, statement->Ist.IMark.addr + statement->Ist.IMark.len - 1);
+        break;
+    case Ist_WrTmp: {
+        IRExpr *value = statement->Ist.WrTmp.data;
+        if (value->tag == Iex_Load)
+            pack(block, value->Iex.Load.addr, (UInt)sizeofIRType(value->Iex.Load.ty), 0);
+        break;
+    }
+    case Ist_Store:
+        pack(block, statement->Ist.Store.addr, bytes_of(block, statement->Ist.Store.data), 0);
+        break;
+    case Ist_StoreG: {
+        IRStoreG *store = statement->Ist.StoreG.details;
+        pack(block, store->addr, bytes_of(block, store->data), 0);
+        break;
+    }
+    case Ist_LoadG: {
+        IRLoadG *from = statement->Ist.LoadG.details;
+        IRType type, wide;
+        typeOfIRLoadGOp(from->cvt, &wide, &type);
+        pack(block, from->addr, (UInt)sizeofIRType(type), 0);
+        break;
+    }
+    case Ist_CAS: {
+        IRCAS *swap = statement->Ist.CAS.details;
+        pack(block, swap->addr, bytes_of(block, swap->dataLo) * (swap->dataHi ? 2 : 1), 0);
+        break;
+    }
+    case Ist_Dirty: instrument_dirty(block, statement->Ist.Dirty.details); break;
+    case Ist_Exit: settle(block); break;
+    default: break;
+    }
+    addStmtToIRSB(block->out, statement);
+}
+
+static Bool in_loader(DiEpoch epoch, Addr address) {
+    DebugInfo *info = VG_(find_DebugInfo)(epoch, address);
+    const HChar *path = info ? VG_(DebugInfo_get_filename)(info) : NULL;
+    const HChar *slash = path ? VG_(strrchr)(path, '/') : NULL;
+    return slash && !VG_(strncmp)(slash + 1, "ld-linux", 8);
+}
+
+IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *layout,
+                 const VexGuestExtents *extents, const VexArchInfo *machine, IRType guest_word,
+                 IRType host_word) {
+    (void)closure, (void)layout, (void)machine, (void)guest_word, (void)host_word;
+    DiEpoch epoch = VG_(current_DiEpoch)();
+    Addr address = extents->base[0];
+    struct block block = {.out = deepCopyIRSBExceptStmts(in), .loader = in_loader(epoch, address)};
+    Int i = 0;
+    block.types = block.out->tyenv;
+    while (i < in->stmts_used && in->stmts[i]->tag != Ist_IMark) addStmtToIRSB(block.out, in->stmts[i++]);
+    begin_block(&block, address, epoch);
+    for (; i < in->stmts_used; i++) instrument_statement(&block, in->stmts[i]);
+    settle(&block);
+    return block.out;
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// Writes the calls and accesses of the program, those outside its allocator's calls, to options.record.
+#include "tool.h"
+#include <pub_tool_basics.h>
+#include <pub_tool_libcassert.h>
+#include <pub_tool_libcbase.h>
+#include <pub_tool_libcfile.h>
+#include <pub_tool_libcprint.h>
+#include <pub_tool_libcproc.h>
+#include <pub_tool_mallocfree.h>
+#include <pub_tool_options.h>
+#include <pub_tool_vki.h>
+
+struct block {
+    Addr address;
+    ULong bytes;
+};
+
+static struct ht_access_writer *writer;
+static Int file = -1;
+static struct block *blocks;  // by slot
+static UInt *free_slots;
+static UInt slots, slots_room, free_count;
+static ULong accesses_made, instructions_recorded;
+
+static void write_bytes(const uint8_t *bytes, size_t count) {
+    while (count && file >= 0) {
+        Int done = VG_(write)(file, bytes, (Int)count);
+        if (done <= 0) {
+            VG_(umsg)("%s: accesses can't be written: the recording ends\n", options.record);
+            stop_recording();
+            return;
+        }
+        bytes += done;
+        count -= (size_t)done;
+    }
+}
+
+static void write_header(void) {
+    HChar command[1024];
+    VG_(client_cmd_and_args)(command, sizeof command);
+    uint32_t head[4] = {HT_ACCESS_VERSION, HT_ACCESS_VERSION, (uint32_t)VG_(getpid)(),
+                        (uint32_t)VG_(strlen)(command)};
+    write_bytes((const uint8_t *)HT_ACCESS_MAGIC, sizeof HT_ACCESS_MAGIC - 1);
+    write_bytes((const uint8_t *)head, sizeof head);
+    write_bytes((const uint8_t *)command, head[3]);
+}
+
+void start_recording(void) {
+    if (!options.record) return;
+    HChar *path = VG_(expand_file_name)("--record", options.record);
+    SysRes opened = VG_(open)(path, VKI_O_CREAT | VKI_O_TRUNC | VKI_O_WRONLY, 0666);
+    if (sr_isError(opened)) {
+        VG_(umsg)("%s: can't be created\n", path);
+        VG_(exit)(1);
+    }
+    file = VG_(safe_fd)((Int)sr_Res(opened));
+    VG_(free)(path);
+    writer = VG_(calloc)("heaptape.writer", 1, sizeof *writer);
+    writer->write = write_bytes;
+    write_header();
+}
+
+Bool is_recording(void) { return file >= 0; }
+
+void stop_recording(void) {
+    if (file >= 0) VG_(close)(file);
+    file = -1;
+}
+
+void record_access(Addr address, UInt bytes) {
+    accesses_made++;
+    if (ht_access_is_recent(writer, address >> HT_GRANULE_SHIFT)) return;
+    UInt slot = block_at(address);
+    if (slot) {
+        ULong within = address - blocks[slot - 1].address, last = within + bytes - 1;
+        ht_write_block_access(writer, slot - 1, within >> HT_GRANULE_SHIFT);
+        if (last >> HT_GRANULE_SHIFT != within >> HT_GRANULE_SHIFT)
+            ht_write_block_access(writer, slot - 1, last >> HT_GRANULE_SHIFT);
+        return;
+    }
+    for (ULong line = address >> HT_LINE_SHIFT; line <= (address + bytes - 1) >> HT_LINE_SHIFT; line++) {
+        if (!ht_access_is_recent(writer, 1ull << 62 | line)) ht_write_line_access(writer, line);
+    }
+}
+
+void record_code_line(ULong line) {
+    if (!ht_access_is_recent(writer, 1ull << 63 | line)) ht_write_code_line(writer, line);
+}
+
+void record_thread(UInt tid) {
+    if (is_recording()) ht_write_thread(writer, tid);
+}
+
+static UInt new_slot(void) {
+    if (free_count) return free_slots[--free_count];
+    if (slots == slots_room) {
+        slots_room = slots_room ? slots_room * 2 : 1 << 16;
+        blocks = VG_(realloc)("heaptape.blocks", blocks, slots_room * sizeof *blocks);
+        free_slots = VG_(realloc)("heaptape.blocks", free_slots, slots_room * sizeof *free_slots);
+    }
+    return slots++;
+}
+
+static void end_block(UInt slot) {
+    block_remove(blocks[slot].address, blocks[slot].bytes);
+    free_slots[free_count++] = slot;
+}
+
+// The slot of the block that begins there, + 1; 0: no block is known to.
+static UInt slot_of(Addr address) {
+    UInt slot = address ? block_at(address) : 0;
+    return slot && blocks[slot - 1].address == address ? slot : 0;
+}
+
+static void put_call(struct ht_recorded_call call) {
+    ULong outside = counts.instructions - counts.allocator;
+    call.instructions = outside - instructions_recorded;
+    instructions_recorded = outside;
+    ht_write_call(writer, &call);
+    ht_access_forget_recent(writer);
+}
+
+static void record_new(enum ht_access_call call, Addr address, ULong size, ULong count) {
+    ULong bytes = call == HT_ACCESS_CALLOC ? size * count : size;
+    if (!address) return;
+    UInt slot = slot_of(address);
+    if (slot) end_block(slot - 1);  // freed by a function that is not known
+    slot = new_slot();
+    blocks[slot] = (struct block){address, bytes};
+    block_add(address, bytes, slot);
+    put_call((struct ht_recorded_call){.call = call, .slot = slot, .size = size, .count = count});
+}
+
+static void record_free(Addr address) {
+    UInt slot = slot_of(address);
+    if (!slot) return;
+    end_block(slot - 1);
+    put_call((struct ht_recorded_call){.call = HT_ACCESS_FREE, .slot = slot - 1});
+}
+
+static void record_realloc(Addr before, ULong size, Addr address) {
+    UInt slot = slot_of(before);
+    if (!address) {
+        if (!size) record_free(before);
+        return;
+    }
+    bool known = slot;
+    if (known) block_remove(before, blocks[slot - 1].bytes);
+    else slot = new_slot() + 1;
+    blocks[slot - 1] = (struct block){address, size};
+    block_add(address, size, slot - 1);
+    put_call((struct ht_recorded_call){
+        .call = HT_ACCESS_REALLOC, .slot = slot - 1, .size = size, .from_null = !known});
+}
+
+void record_call(ULong result) {
+    const ULong *argument = running.argument;
+    if (!is_recording()) return;
+    switch (running.kind) {
+    case CALL_MALLOC: record_new(HT_ACCESS_MALLOC, result, argument[0], 0); break;
+    case CALL_CALLOC: record_new(HT_ACCESS_CALLOC, result, argument[1], argument[0]); break;
+    case CALL_REALLOC: record_realloc(argument[0], argument[1], result); break;
+    case CALL_REALLOC_ARRAY: record_realloc(argument[0], argument[1] * argument[2], result); break;
+    case CALL_FREE: record_free(argument[0]); break;
+    case CALL_ALIGNED: record_new(HT_ACCESS_ALIGNED, result, argument[1], argument[0]); break;
+    case CALL_ALIGNED_NEW: record_new(HT_ACCESS_ALIGNED, result, argument[0], argument[1]); break;
+    case CALL_PAGE_ALIGNED: record_new(HT_ACCESS_ALIGNED, result, argument[0], 1 << HT_PAGE_SHIFT); break;
+    case CALL_POSIX_MEMALIGN:
+        if (!result) record_new(HT_ACCESS_ALIGNED, *(Addr *)argument[0], argument[2], argument[1]);
+        break;
+    default: break;
+    }
+}
+
+void end_recording(void) {
+    if (!is_recording()) return;
+    ht_write_end(writer, counts.instructions - counts.allocator, accesses_made);
+    stop_recording();
+}

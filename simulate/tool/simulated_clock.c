@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// What makes a program's run differ from its last one: clocks and random numbers. With options.virtual_clock time
+// begins at a fixed date and passes with the instructions and with what the program sleeps; random bytes are
+// always the same.
+#include <asm/unistd_64.h>
+#include <elf.h>
+
+#include "tool.h"
+#include <libvex_guest_amd64.h>
+#include <pub_tool_libcbase.h>
+#include <pub_tool_machine.h>
+#include <pub_tool_vki.h>
+
+enum { SECOND_NS = 1000000000, START_S = 1700000000, MILLISECOND_NS = 1000000 };
+// 0.3 ns an instruction, as on a processor of 3 GHz and 1.1 instructions per cycle.
+enum { INSTRUCTIONS_PER_STEP = 10, STEP_NS = 3, CYCLES_PER_INSTRUCTION = 1 };
+enum { MADV_GIVEN_BACK = 4 };  // MADV_DONTNEED
+enum { TICK_NS = 10 * MILLISECOND_NS, TIMES_BYTES = 32, USED_TIME_BYTES = 16, USAGE_BYTES = 144 };
+enum { RANDOM_FILES = 1024, AUXILIARY_RANDOM_BYTES = 16 };
+
+static ULong slept_ns, random_state = 0x9e3779b97f4a7c15ull;
+static UChar is_random_file[RANDOM_FILES];
+
+ULong virtual_ns(void) { return counts.instructions / INSTRUCTIONS_PER_STEP * STEP_NS + slept_ns; }
+ULong virtual_cycles(void) { return counts.instructions * CYCLES_PER_INSTRUCTION + slept_ns * STEP_NS; }
+
+static void fill_random(UChar *bytes, ULong count) {
+    for (ULong i = 0; i < count; i++) {
+        random_state = random_state * 6364136223846793005ull + 1442695040888963407ull;
+        bytes[i] = (UChar)(random_state >> 56);
+    }
+}
+
+// The bytes that the kernel put above the first thread's stack, for canaries and hashes.
+void fix_random_bytes(UInt tid) {
+    UWord *word = (UWord *)VG_(get_SP)(tid);
+    word += word[0] + 2;       // argc, argv, NULL
+    while (*word++) continue;  // environment, NULL
+    for (; word[0] != AT_NULL; word += 2) {
+        if (word[0] == AT_RANDOM) fill_random((UChar *)word[1], AUXILIARY_RANDOM_BYTES);
+    }
+}
+
+static void set_time(UWord room, ULong fraction_ns, ULong from_s) {
+    Long *time = (Long *)room;  // seconds, then parts of one
+    if (!time) return;
+    time[0] = (Long)(virtual_ns() / SECOND_NS + from_s);
+    time[1] = (Long)(virtual_ns() % SECOND_NS / fraction_ns);
+}
+
+static void set_clock(UWord clock, UWord room) {
+    bool since_start = clock != VKI_CLOCK_REALTIME && clock != 5;  // 5: CLOCK_REALTIME_COARSE
+    set_time(room, 1, since_start ? SECOND_NS / 1000 : START_S);
+}
+
+static void sleep_for(const struct vki_timespec *time) {
+    if (time) slept_ns += (ULong)time->tv_sec * SECOND_NS + (ULong)time->tv_nsec;
+}
+
+static void set_result(UInt tid, ULong result) {
+    VG_(set_shadow_regs_area)(tid, 0, offsetof(VexGuestAMD64State, guest_RAX), sizeof result,
+                              (const UChar *)&result);
+}
+
+// CPU time and other figures of the process: what it used is time that has passed, the rest is 0.
+static void set_usage(UWord room) {
+    set_time(room, 1000, 0);
+    VG_(memset)((UChar *)room + USED_TIME_BYTES, 0, USAGE_BYTES - USED_TIME_BYTES);
+}
+
+static void set_times(UInt tid, UWord room) {
+    ULong ticks = virtual_ns() / TICK_NS;
+    if (room) VG_(memset)((void *)room, 0, TIMES_BYTES), *(ULong *)room = ticks;
+    set_result(tid, ticks);
+}
+
+static void after_clock_syscall(UInt tid, UInt number, UWord *arguments, SysRes result) {
+    switch (number) {
+    case __NR_time:
+        if (arguments[0]) *(ULong *)arguments[0] = virtual_ns() / SECOND_NS + START_S;
+        set_result(tid, virtual_ns() / SECOND_NS + START_S);
+        break;
+    case __NR_times: set_times(tid, arguments[0]); break;
+    case __NR_getrusage: set_usage(arguments[1]); break;
+    case __NR_clock_gettime: set_clock(arguments[0], arguments[1]); break;
+    case __NR_gettimeofday: set_time(arguments[0], 1000, START_S); break;
+    case __NR_nanosleep: sleep_for((const struct vki_timespec *)arguments[0]); break;
+    case __NR_clock_nanosleep:
+        if (!arguments[1]) sleep_for((const struct vki_timespec *)arguments[2]);
+        break;
+    case __NR_poll:
+    case __NR_epoll_wait:
+    case __NR_epoll_pwait: {
+        Int timeout_ms = (Int)arguments[number == __NR_poll ? 2 : 3];
+        if (!sr_Res(result) && timeout_ms > 0) slept_ns += (ULong)timeout_ms * MILLISECOND_NS;
+        break;
+    }
+    }
+}
+
+static Bool is_random_path(const HChar *path) {
+    return !VG_(strcmp)(path, "/dev/urandom") || !VG_(strcmp)(path, "/dev/random");
+}
+
+static void set_random_file(UWord fd, Bool random) {
+    if (fd < RANDOM_FILES) is_random_file[fd] = random;
+}
+
+static void after_random_syscall(UInt number, UWord *arguments, SysRes result) {
+    switch (number) {
+    case __NR_getrandom: fill_random((UChar *)arguments[0], sr_Res(result)); break;
+    case __NR_open: set_random_file(sr_Res(result), is_random_path((const HChar *)arguments[0])); break;
+    case __NR_openat: set_random_file(sr_Res(result), is_random_path((const HChar *)arguments[1])); break;
+    case __NR_close: set_random_file(arguments[0], False); break;
+    case __NR_read:
+        if (arguments[0] < RANDOM_FILES && is_random_file[arguments[0]])
+            fill_random((UChar *)arguments[1], sr_Res(result));
+        break;
+    }
+}
+
+void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count) {
+    (void)tid, (void)number, (void)arguments, (void)count;
+}
+
+void after_syscall(UInt tid, UInt number, UWord *arguments, UInt count, SysRes result) {
+    (void)count;
+    if (sr_isError(result)) return;
+    if (number == __NR_madvise && arguments[2] == MADV_GIVEN_BACK) {
+        process_accesses();
+        ht_forget_pages(&page_touches, arguments[0], arguments[1]);
+    }
+    if (!options.virtual_clock) return;
+    after_clock_syscall(tid, number, arguments, result);
+    after_random_syscall(number, arguments, result);
+}

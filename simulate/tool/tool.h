@@ -1,0 +1,139 @@
+// The Valgrind tool "heaptape": exact counts of a program's instructions, cache and TLB misses and page faults,
+// split into its allocator's calls, the dynamic loader and the rest; and the program's accesses, written to a
+// file or read from one ("splice"). It links Valgrind's core, which is under the GNU General Public License,
+// version 2 or later, and heaptape's own simulate/processor/ and simulate/accesses/ (Apache 2.0): as a whole this
+// program is under the GNU General Public License, version 3 or later. Nothing else of heaptape links it.
+// SPDX-License-Identifier: GPL-3.0-or-later
+#ifndef HEAPTAPE_TOOL_H
+#define HEAPTAPE_TOOL_H
+
+#include "access_reader.h"
+#include "access_writer.h"
+#include "page_touches.h"
+#include "processor.h"
+#include <pub_tool_basics.h>
+
+// Of Valgrind's core, in no header for tools: a number for the descriptor that no client uses.
+extern Int VG_(safe_fd)(Int fd);
+
+enum part { PART_PROGRAM, PART_ALLOCATOR, PART_LOADER, PARTS };
+
+// A function of the malloc family, by where its arguments are. CALL_OTHER: none of its calls is recorded.
+enum call_kind {
+    CALL_NONE,
+    CALL_MALLOC,
+    CALL_CALLOC,
+    CALL_REALLOC,
+    CALL_REALLOC_ARRAY,
+    CALL_FREE,
+    CALL_ALIGNED,      // (alignment, size)
+    CALL_ALIGNED_NEW,  // (size, alignment)
+    CALL_POSIX_MEMALIGN,
+    CALL_PAGE_ALIGNED,
+    CALL_OTHER,
+    CALL_KINDS
+};
+
+struct tool_options {
+    Bool simulate;          // caches, TLBs, page faults; otherwise instructions alone
+    const HChar *out;       // where the counts go; %p is the process
+    const HChar *within;    // a function: what is done outside its calls does not count
+    const HChar *record;    // where accesses go, or NULL; %p is the process
+    const HChar *splice;    // accesses to read, or NULL
+    Bool virtual_clock;     // time passes with instructions
+    const HChar *geometry;  // sets×ways of each level
+};
+
+// The parts of one thread's state that instrumented code reads; of the running thread.
+struct running {
+    UInt in_allocator, counts;  // 0 or 1; counts: within options.within
+    Addr allocator_sp, within_sp;
+    enum call_kind kind;
+    ULong argument[3];
+    ULong instructions_before, loader_before;  // when the outermost call of the allocator began
+    ULong within_before;                       // when options.within was entered
+};
+
+struct counts {
+    struct ht_miss_counts misses[PARTS];
+    ULong faults[PARTS], file_faults[PARTS];
+    ULong instructions, within;  // all; those within options.within
+    ULong loader, allocator;     // of the dynamic loader; in calls of the allocator
+    ULong calls[CALL_KINDS];
+};
+
+extern struct tool_options options;
+extern struct running running;
+extern struct counts counts;
+extern struct ht_processor processor;
+extern struct ht_page_touches page_touches;
+
+// One access, packed: an address of 48 bits, then bytes, then what it is.
+enum {
+    ACCESS_BYTES_SHIFT = 48,
+    ACCESS_CODE = 56,
+    ACCESS_LOADER = 57,
+    ACCESS_ROOM = 1 << 14,
+    ACCESS_SPARE = 1 << 13
+};
+#define ACCESS_ADDRESS ((1ull << ACCESS_BYTES_SHIFT) - 1)
+extern ULong accesses[ACCESS_ROOM + ACCESS_SPARE];
+extern ULong *next_access;
+
+// Simulates the accesses that wait in the buffer, for the part that runs, and records them.
+void process_accesses(void);
+// One access of a part, and the page fault that it may be.
+enum ht_served simulate_access(enum part part, Addr address, UInt bytes);
+
+// instrument.c: valgrind asks for each superblock.
+// allocator_entries.c
+void note_mapping(Addr address, SizeT bytes, Bool executable);
+void forget_mapping(Addr address, SizeT bytes);
+enum call_kind call_entered_at(Addr address);
+// calls.c
+void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third);
+void maybe_leave_call(ULong sp, ULong result);
+void enter_within(ULong sp);
+void maybe_leave_within(ULong sp);
+void switch_thread(UInt tid);
+void forget_thread(UInt tid);
+void count_what_runs(void);  // up to now; counting goes on from here
+void begin_counting(void);   // from the counts as they are
+UInt threads_seen(void);
+// simulated_clock.c
+ULong virtual_ns(void);
+ULong virtual_cycles(void);
+void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count);
+void after_syscall(UInt tid, UInt number, UWord *arguments, UInt count, SysRes result);
+void fix_random_bytes(UInt tid);
+// block_map.c: the block that holds an address, by its slot
+void block_add(Addr address, ULong bytes, UInt slot);
+void block_remove(Addr address, ULong bytes);
+UInt block_at(Addr address);  // slot + 1, or 0
+// recording.c
+void start_recording(void);
+Bool is_recording(void);
+void stop_recording(void);
+void record_access(Addr address, UInt bytes);
+void record_code_line(ULong line);
+void record_call(ULong result);
+void record_thread(UInt tid);
+void end_recording(void);
+// splicing.c
+void start_splicing(void);
+Bool is_splicing(void);
+void splice_call(ULong result);
+void splice_begin(void);
+void end_splicing(void);
+struct splice_class {
+    ULong accesses, l1d, l2;
+};
+enum { SPLICE_CLASSES = 64 * 4 };  // four of each doubling
+extern struct splice_class splice_classes[SPLICE_CLASSES];
+extern const HChar *splice_problem;
+extern ULong spliced_instructions, spliced_accesses;  // of the recorded program, outside its allocator
+ULong splice_class_low(UInt number);
+// counts_file.c
+void write_counts(void);
+
+#endif

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-3.0-or-later
+// The tool's options, what it asks of valgrind's core, and the simulation of what instrumented code packed.
+#include "instrument.h"
+#include "tool.h"
+#include <pub_tool_aspacemgr.h>
+#include <pub_tool_libcassert.h>
+#include <pub_tool_libcbase.h>
+#include <pub_tool_libcprint.h>
+#include <pub_tool_libcproc.h>
+#include <pub_tool_mallocfree.h>
+#include <pub_tool_options.h>
+
+struct tool_options options = {.virtual_clock = True, .geometry = "64x12,64x8,2048x16,16x6,128x16"};
+struct counts counts;
+struct ht_processor processor;
+struct ht_page_touches page_touches;
+ULong accesses[ACCESS_ROOM + ACCESS_SPARE], *next_access = accesses;
+
+static void *new_zeroed(size_t bytes) { return VG_(calloc)("heaptape.touches", 1, bytes); }
+
+// Pages of files count apart: the kernel maps several of them at each fault.
+static void fault(enum part part, Addr address) {
+    const NSegment *segment = VG_(am_find_nsegment)(address);
+    if (segment && segment->kind == SkFileC) counts.file_faults[part]++;
+    else counts.faults[part]++;
+}
+
+enum ht_served simulate_access(enum part part, Addr address, UInt bytes) {
+    ULong page = address >> HT_PAGE_SHIFT;
+    if (page + 1 != processor.last_page && ht_touch_page(&page_touches, page)) fault(part, address);
+    return ht_processor_access(&processor, address, bytes, &counts.misses[part]);
+}
+
+static void process_one(ULong packed, Bool simulated, Bool recorded) {
+    Addr address = packed & ACCESS_ADDRESS;
+    UInt bytes = packed >> ACCESS_BYTES_SHIFT & 0xff;
+    enum part part = running.in_allocator          ? PART_ALLOCATOR
+                     : packed >> ACCESS_LOADER & 1 ? PART_LOADER
+                                                   : PART_PROGRAM;
+    if (packed >> ACCESS_CODE & 1) {
+        if (simulated) ht_processor_code_line(&processor, address >> HT_LINE_SHIFT, &counts.misses[part]);
+        if (recorded) record_code_line(address >> HT_LINE_SHIFT);
+        return;
+    }
+    if (simulated) simulate_access(part, address, bytes);
+    if (recorded) record_access(address, bytes);
+}
+
+// While accesses are spliced in, those that this process makes outside the allocator are the replay's own.
+void process_accesses(void) {
+    Bool simulated = options.simulate && running.counts && (running.in_allocator || !is_splicing());
+    Bool recorded = is_recording() && running.counts && !running.in_allocator;
+    if (simulated || recorded) {
+        for (ULong *packed = accesses; packed < next_access; packed++)
+            process_one(*packed, simulated, recorded);
+    }
+    next_access = accesses;
+}
+
+static Bool take_option(const HChar *word) {
+    return VG_STR_CLO(word, "--out", options.out) || VG_STR_CLO(word, "--within", options.within) ||
+           VG_STR_CLO(word, "--record", options.record) || VG_STR_CLO(word, "--splice", options.splice) ||
+           VG_STR_CLO(word, "--geometry", options.geometry) ||
+           VG_BOOL_CLO(word, "--simulate", options.simulate) ||
+           VG_BOOL_CLO(word, "--virtual-clock", options.virtual_clock);
+}
+
+static void print_usage(void) {
+    VG_(printf)("    --out=FILE                counts, as JSON; %%p is the process\n"
+                "    --simulate=yes|no         caches, TLBs and page faults too [no]\n"
+                "    --geometry=SETSxWAYS,...  of L1D, L1I, L2, first and second data TLB [%s]\n"
+                "    --within=FUNCTION         count within its calls alone\n"
+                "    --record=FILE             write the program's accesses; %%p is the process\n"
+                "    --splice=FILE             simulate these accesses between the allocator's calls\n"
+                "    --virtual-clock=yes|no    time passes with instructions [yes]\n",
+                options.geometry);
+}
+static void print_debug_usage(void) {}
+
+static void read_geometry(struct ht_processor_size *size) {
+    const HChar *at = options.geometry;
+    for (int i = 0; i < HT_LEVELS; i++) {
+        HChar *end;
+        size->level[i].sets = (UInt)VG_(strtoull10)(at, &end);
+        at = *end == 'x' ? end + 1 : end;
+        size->level[i].ways = (UInt)VG_(strtoull10)(at, &end);
+        at = *end == ',' ? end + 1 : end;
+    }
+}
+
+static void start(void) {
+    struct ht_processor_size size;
+    read_geometry(&size);
+    if (!ht_processor_start(&processor, &size))
+        VG_(fmsg_bad_option)("--geometry", "%s: no such processor\n", options.geometry);
+    page_touches.new_zeroed = new_zeroed;
+    start_recording();
+    start_splicing();
+}
+
+static void finish(Int status) {
+    (void)status;
+    process_accesses();
+    count_what_runs();
+    end_recording();
+    end_splicing();
+    write_counts();
+}
+
+static void starts_running(ThreadId tid, ULong blocks) {
+    static Bool fixed;
+    (void)blocks;
+    if (!fixed && options.virtual_clock) fix_random_bytes(tid);
+    fixed = True;
+    switch_thread(tid);
+}
+
+static void mapped(Addr address, SizeT bytes, Bool readable, Bool writable, Bool executable, ULong info) {
+    (void)readable, (void)writable, (void)info;
+    process_accesses();
+    ht_forget_pages(&page_touches, address, bytes);
+    note_mapping(address, bytes, executable);
+}
+
+static void unmapped(Addr address, SizeT bytes) {
+    process_accesses();
+    ht_forget_pages(&page_touches, address, bytes);
+    forget_mapping(address, bytes);
+}
+
+static void shrunk(Addr address, SizeT bytes) {
+    process_accesses();
+    ht_forget_pages(&page_touches, address, bytes);
+}
+
+// The child's counts are its own; its accesses are not recorded.
+static void forked(ThreadId tid) {
+    (void)tid;
+    stop_recording();
+    process_accesses();
+    count_what_runs();
+    VG_(memset)(&counts, 0, sizeof counts);
+    begin_counting();
+}
+
+static void thread_ends(ThreadId tid) { forget_thread(tid); }
+
+static void before_options(void) {
+    VG_(details_name)("heaptape");
+    VG_(details_version)(HEAPTAPE_VERSION);
+    VG_(details_description)("counts of an allocator and its program");
+    VG_(details_copyright_author)("under the GNU GPL, version 3 or later");
+    VG_(details_bug_reports_to)("the heaptape project");
+    VG_(details_avg_translation_sizeB)(400);
+    VG_(basic_tool_funcs)(start, instrument, finish);
+    VG_(needs_command_line_options)(take_option, print_usage, print_debug_usage);
+    VG_(needs_syscall_wrapper)(before_syscall, after_syscall);
+    VG_(track_new_mem_startup)(mapped);
+    VG_(track_new_mem_mmap)(mapped);
+    VG_(track_die_mem_munmap)(unmapped);
+    VG_(track_die_mem_brk)(shrunk);
+    VG_(track_start_client_code)(starts_running);
+    VG_(track_pre_thread_ll_exit)(thread_ends);
+    VG_(atfork)(NULL, NULL, forked);
+    VG_(clo_vex_control).guest_chase = False;
+}
+VG_DETERMINE_INTERFACE_VERSION(before_options)

@@ -1,0 +1,94 @@
+"""heaptape count: exact counts, each where it belongs, whatever the program does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tool_runner import Argument, Tools, run
+
+MISSES = ("l1d_misses", "l2_misses", "l1i_misses", "dtlb_misses", "stlb_misses", "faults")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def simulation(tools: Tools) -> None:
+    if not (tools.build / "valgrind" / "heaptape-amd64-linux").exists():
+        pytest.skip("the simulation was not built: it takes the package valgrind, on x86-64")
+
+
+def counted(tools: Tools, folder: Path, *words: Argument, status: int = 0,
+            **environment: str) -> list[dict[str, Any]]:
+    output = folder / "counts.json"
+    done = run([tools.heaptape, "count", "-o", output, *words], env=environment)
+    assert done.returncode == status, done.stderr.decode()
+    return json.loads(output.read_text())["processes"]
+
+
+def test_counts_repeat_and_add_up(tools: Tools, tmp_path: Path) -> None:
+    first, second = (counted(tools, tmp_path, "--", tools.target("placement"), "stride", "1") for _ in range(2))
+    assert len(first) == 1
+    for process in (first[0], second[0]):
+        del process["pid"], process["parent_pid"]
+    assert first == second
+    [process] = first
+    parts = [process[name] for name in ("program", "allocator", "loader")]
+    assert sum(part["instructions"] for part in parts) == process["instructions"]
+    assert all(part[key] <= part["accesses"] for part in parts for key in MISSES if key not in ("l1i_misses", "faults"))
+    # 64 blocks of 60 KiB are read 200 times; the allocator has its own work, and all its faults are first touches.
+    assert process["calls"]["malloc"] >= 64
+    assert process["program"]["accesses"] > 64 * 200
+    assert 64 <= process["program"]["faults"] + process["allocator"]["faults"] < 500
+
+
+def test_time_and_usage_are_the_same_in_each_run(tools: Tools) -> None:
+    first, second = (run([tools.heaptape, "count", "-q", "-i", "--", tools.target("clocks")]) for _ in range(2))
+    assert first.returncode == 0 and first.stdout == second.stdout and first.stdout.split()[0] == b"1700000000"
+    assert run([tools.heaptape, "count", "-q", "-i", "--real-clock", "--", tools.target("clocks")]).stdout != first.stdout
+
+
+def test_the_allocator_is_the_preloaded_one(tools: Tools, tmp_path: Path) -> None:
+    """The null allocator's malloc takes some ten instructions, glibc's some hundred."""
+    words = ["-i", "--", tools.target("placement"), "list", "1"]
+    [glibc] = counted(tools, tmp_path, *words)
+    [null] = counted(tools, tmp_path, *words, LD_PRELOAD=str(tools.build / "libheaptape_null.so"))
+    assert glibc["calls"] == null["calls"]
+    assert null["allocator"]["instructions"] < glibc["allocator"]["instructions"] / 3
+    assert abs(glibc["program"]["instructions"] - null["program"]["instructions"]) < 10_000
+
+
+def test_forked_children_and_threads_have_their_own(tools: Tools, tmp_path: Path) -> None:
+    for process in counted(tools, tmp_path, "-i", "--", tools.target("fork_children"), status=5):
+        parts = [process[name]["instructions"] for name in ("program", "allocator", "loader")]
+        assert all(0 <= part <= process["instructions"] for part in parts)
+        assert sum(parts) == process["instructions"]
+
+
+@pytest.mark.parametrize("words,status", [
+    (["/no/such/program"], 127),
+    (["/etc/passwd"], 126),
+    (["/bin/sh", "-c", "exit 7"], 7),
+    (["/bin/sh", "-c", "kill -TERM $$"], 128 + signal.SIGTERM),
+])
+def test_the_status_is_the_programs(tools: Tools, words: list[str], status: int) -> None:
+    assert run([tools.heaptape, "count", "-i", "-q", "--", *words]).returncode == status
+
+
+def test_what_it_cannot_do_is_one_line(tools: Tools, tmp_path: Path) -> None:
+    done = run([tools.heaptape, "count", "--", "/bin/true"], env={"PATH": str(tmp_path)})
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert done.stderr == b"heaptape count: valgrind is not installed: apt-get install valgrind\n"
+    output = tmp_path / "no" / "such" / "folder"
+    done = run([tools.heaptape, "count", "-i", "-q", "-o", output, "--", "/bin/true"])
+    assert done.returncode == 125
+    assert done.stderr.decode() == f"heaptape count: {output}: cannot create: No such file or directory\n"
+    assert run([tools.heaptape, "count"]).returncode == 2
+
+
+def test_nothing_is_left_in_the_temporary_folder(tools: Tools, tmp_path: Path) -> None:
+    run([tools.heaptape, "count", "-i", "-q", "--", "/bin/true"], env={"TMPDIR": str(tmp_path)})
+    assert os.listdir(tmp_path) == []
