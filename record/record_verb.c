@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "access_run.h"
 #include "file_systems.h"
 #include "found_logs.h"
 #include "option_values.h"
@@ -33,11 +34,11 @@ struct options {
     uint64_t log_bytes_max;
     char start_text[32];
     struct record_talk talk;
-    bool converts, any_folder;
+    bool converts, any_folder, accesses;
     int command_at;  // index of the command in argv
 };
 
-enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER };
+enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER, KEY_ACCESSES };
 static const struct argp_option option_table[] = {
     {"output", 'o', "DIR", 0,
      "Write the raw logs into DIR, which is made if missing (default: $MALLOC_WRAP_OUT, else /tmp, else /dev/shm "
@@ -57,6 +58,10 @@ static const struct argp_option option_table[] = {
      0},
     {"any-folder", KEY_ANY_FOLDER, NULL, 0,
      "Record even on btrfs, ZFS and network file systems, where a full disk or a lost server can end PROGRAM",
+     0},
+    {"accesses", KEY_ACCESSES, NULL, 0,
+     "Record the program's data accesses too, by simulation (valgrind, some 50 times slower), into "
+     "malloc-footprint.PID.acc: for replay --splice",
      0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
@@ -83,6 +88,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'q': options->talk.quiet = true; return 0;
     case 'v': options->talk.verbose = true; return 0;
     case KEY_CONVERT: options->converts = true; return 0;
+    case KEY_ACCESSES: options->accesses = true; return 0;
     case KEY_ANY_FOLDER: options->any_folder = true; return 0;
     case KEY_ONLY:
         options->only = value;
@@ -100,6 +106,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         // The first word that is no option begins the command; everything behind it is the command's own.
         options->command_at = state->next - 1;
         state->next = state->argc;
+        return 0;
+    case ARGP_KEY_END:
+        if (options->accesses &&
+            (options->only || options->start || options->log_bytes_max || options->converts))
+            argp_error(state,
+                       "--accesses: expected none of --only, --start, --max-size and --convert with it");
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "expected PROGRAM"); return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -127,6 +139,7 @@ const struct ht_page ht_page_record = {
             {0}},
     .files =
         (const struct ht_fact[]){{"malloc-footprint.PID.mraw", "The raw log of a process; .PID.N after exec"},
+                                 {"malloc-footprint.PID.acc", "Calls and accesses of a process (--accesses)"},
                                  {0}},
     .environment =
         (const struct ht_fact[]){{"MALLOC_WRAP_OUT", "The folder for logs where there is no -o"},
@@ -275,6 +288,7 @@ int ht_verb_record(int argc, char **argv) {
     char **command = argv + options.command_at;
     int status = find_places(&options, shim, directory);
     if (status) return status;
+    if (options.accesses) return access_run(command, directory, &options.talk, EXIT_RECORD_FAILED);
     reach_of(&reach, command[0], shim);
     if (reach.level == REACH_NONE) {
         ht_print(stderr, "heaptape record: %s %s: nothing to record\n", reach.program, reach.why);

@@ -13,6 +13,8 @@ struct recorded_run {
     const char *only, *start;           // NULL: all processes, at once
     uint64_t log_bytes_max;             // 0: no limit
     bool any_folder, says_how_to_resume;
+    const struct ht_simulation_words
+        *simulation;  // runs it under simulation instead of with the shim; or NULL
 };
 
 // How a program ended, and the name that it then had.

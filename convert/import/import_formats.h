@@ -35,7 +35,7 @@ struct import_format {
 };
 
 extern const struct import_format import_android, import_logalloc, import_malloc_wrap_raw, import_malloc_wrap,
-    import_mtrace, import_rep, import_trace_utils, import_workload;
+    import_mtrace, import_rep, import_accesses, import_trace_utils, import_workload;
 
 // NULL if there is none of that name.
 const struct import_format *import_format_named(const char *name);
