@@ -4,6 +4,7 @@
 
 #include "allocator_list.h"
 #include "json_values.h"
+#include "results_line.h"
 
 // Whether and where to search: null, or for integers the least and the greatest value, else true.
 static json_t *search_json(const struct ht_listed *listed, const struct ht_knob *knob) {
@@ -88,6 +89,7 @@ json_t *ht_listed_json(const struct ht_listed *listed) {
         "built", choice != NULL, "version", json_known_text(choice ? choice->version : NULL), "path",
         json_known_text(choice ? choice->path : NULL), "build_id",
         json_known_text(choice ? choice->build_id : NULL), "problem", json_known_text(listed->problem));
+    json_object_set_new(made, "environment", choice ? ht_environment_json(choice) : json_null());
     add_kind(made, listed);
     return made;
 }

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "form_builder.h"
 #include "option_values.h"
+#include "pollution_option.h"
 #include "print.h"
 #include "verbs.h"
 
@@ -17,7 +18,7 @@ enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
-    KEY_POINTS, KEY_THP
+    KEY_POINTS, KEY_THP, KEY_SPLICE
 };
 
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
@@ -40,7 +41,12 @@ static const struct argp_option table[] = {
      "Replay the trace N times, one after the other, in each process of the time pass, and report their mean: what "
      "it costs once the heap is warm; auto: only as often as a run takes to last 0.1 ms (default: auto)", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run (default: random, and printed)", 0},
-    {"pass", KEY_PASS, "time|memory|both|verify", 0, "Measure time, memory or both; verify: check the allocator only (default: both)", 0},
+    {"pass", KEY_PASS, "time|memory|both|verify|count", 0,
+     "Measure time, memory or both; verify: check the allocator only; count: time nothing, but run each allocator once under "
+     "simulation, and print exact counts of instructions, misses and page faults (default: both)", 0},
+    {"splice", KEY_SPLICE, "FILE", 0,
+     "Simulate the program's accesses in FILE too, at the addresses that each allocator gives; with --pass count, and a "
+     "trace of the same recording (heaptape record --accesses)", 0},
     {"verify", KEY_VERIFY, NULL, 0,
      "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
     {"threads", KEY_THREADS, "trace|1", 0,
@@ -54,9 +60,11 @@ static const struct argp_option table[] = {
     {"touch-free", KEY_TOUCH_FREE, "recorded|none|read|write", 0,
      "Do this to a block's memory just before it is freed. recorded: read the first byte of as many blocks as the program "
      "had recently used; read, write: each cache line, of large blocks each page (default: recorded; none with --touch none)", 0},
-    {"pollute", KEY_POLLUTE, "SIZE", 0,
-     "Time calls with cold caches: run through a working set of SIZE, in KiB without a unit, before each timed call, "
-     "and compute the total from the timed calls alone (default: 0, caches as the replay leaves them)", 0},
+    {"pollute", KEY_POLLUTE, "SIZE|trace|all|data=SIZE,code=SIZE,tlb=PAGES", 0,
+     "Time calls with cold caches: before each timed call run through SIZE of data, in KiB without a unit, through so much "
+     "code, and through so many pages; trace: through as much as the program does between two calls; all: through twice the "
+     "second-level cache, the instruction cache and the TLBs. The total is computed from the timed calls alone "
+     "(default: 0, caches as the replay leaves them)", 0},
     {"pace", KEY_PACE, "none|virtual|real|xN|time=PACE,memory=PACE", 0,
      "none: do not wait; virtual: the same, but the allocator's clock shows the trace's time; real: every call waits "
      "for its recorded time; xN: N times as fast, and the allocator's clock shows the trace's time; or a pace for each "
@@ -87,7 +95,8 @@ static const struct argp_option table[] = {
      "Exit with status 4 where a ratio to the baseline is shown to meet CONDITION, such as 'time>1.05', with 5 where that stays "
      "undecided. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
-     "Count instructions exactly, too, in one more run of each allocator under valgrind", 0},
+     "Count instructions exactly, too, in one more run of each allocator under valgrind; with --pass count: nothing else, "
+     "eight times faster", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0,
      "Print the allocators that are built, with version and library, and end; with -v or --json all that is known of "
@@ -181,6 +190,7 @@ static void set_pass(struct ht_replay_options *options, int pass) {
     options->plan.time_pass = pass == 0 || pass == 2;
     options->plan.memory_pass = pass == 1 || pass == 2;
     options->plan.verify = options->plan.verify || pass == 3;
+    options->plan.count_pass = pass == 4;
 }
 
 static int one_of(struct argp_state *state, const char *text, const char *option, const char *const *names,
@@ -200,10 +210,21 @@ static void choose(struct argp_state *state, const char *spec, struct ht_choices
     argp_failure(state, error.status, 0, "%s", error.message);
 }
 
+static void check_count(struct argp_state *state, const struct ht_plan *plan) {
+    if (plan->splice_path && !plan->count_pass) argp_error(state, "--splice: expected --pass count with it");
+    if (plan->splice_path && plan->instructions)
+        argp_error(state, "--splice: counts misses: expected no --instructions");
+    if (!plan->count_pass) return;
+    if (plan->results_path) argp_error(state, "-o: --pass count measures no runs to keep: use --json");
+    if (plan->conditions.count) argp_error(state, "--fail-if: expected a pass that measures time or memory");
+    if (plan->wrap) argp_error(state, "--wrap: the simulation of --pass count takes its place");
+}
+
 static error_t parse_one(int key, char *text, struct argp_state *state) {
-    static const char *const passes[] = {"time", "memory", "both", "verify"};
+    static const char *const passes[] = {"time", "memory", "both", "verify", "count"};
     static const char *const threads[] = {"trace", "1"};
     struct ht_replay_options *options = state->input;
+    const char *problem;
     switch (key) {
     case KEY_ALLOC:
         choose(state, text, &options->plan.choices);
@@ -221,7 +242,10 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_FAIL_IF: add_condition(state, text, &options->plan.conditions); break;
     case KEY_INSTRUCTIONS: options->plan.instructions = true; break;
-    case KEY_SEED: options->plan.seed = number(state, text, "seed", 0, INT64_MAX); break;
+    case KEY_SEED:
+        options->plan.seed = number(state, text, "seed", 0, INT64_MAX);
+        options->seed_given = true;
+        break;
     case KEY_PASS:
         set_pass(options, one_of(state, text, "pass", passes, sizeof passes / sizeof *passes));
         break;
@@ -247,9 +271,8 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
             (enum ht_touch_free)one_of(state, text, "touch-free", ht_touch_free_names, HT_TOUCH_FREES);
         break;
     case KEY_POLLUTE:
-        options->plan.pollution_bytes = size_value(state, text, "pollute", 1 << 10, 0);
-        if (options->plan.pollution_bytes > UINT64_C(1) << 40)
-            argp_error(state, "--pollute: %s: expected at most 1T", text);
+        problem = ht_pollution_parse(text, &options->plan.pollution, &options->plan.pollution_by_trace);
+        if (problem) argp_error(state, "--pollute: %s: %s", text, problem);
         break;
     case KEY_DECODED_MEMORY:
         options->plan.decoded_memory_bytes = size_value(state, text, "decoded-memory", 1 << 20, 1 << 20);
@@ -269,6 +292,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_POINTS: options->plan.points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
     case KEY_BASELINE: options->plan.baseline = text; break;
+    case KEY_SPLICE: options->plan.splice_path = text; break;
     case KEY_JSON: options->plan.json = true; break;
     case KEY_LIST: options->list = true; break;
     case 'q': options->plan.quiet = true; break;
@@ -281,6 +305,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         if (!options->plan.trace_path && !options->list) {
             argp_error(state, "expected a trace, as heaptape convert writes it");
         }
+        check_count(state, &options->plan);
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -305,6 +330,8 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
     argp_err_exit_status = HT_EXIT_USAGE;
     ht_page_parse(&ht_page_replay, argc, argv, 0, options);
     struct ht_plan *plan = &options->plan;
+    // What is simulated repeats, if the form of the trace does.
+    if (plan->count_pass && !options->seed_given) plan->seed = 1;
     if (!plan->rounds && !plan->budget_ns) plan->budget_ns = budget_default_ns;
     if (plan->touch_free == HT_TOUCH_FREES)
         plan->touch_free = plan->touch == HT_TOUCH_NONE ? HT_TOUCH_FREE_NONE : HT_TOUCH_FREE_RECORDED;

@@ -8,14 +8,17 @@
 #include <unistd.h>
 
 #include "allocator_list.h"
+#include "call_gaps.h"
 #include "comparison_json.h"
 #include "comparison_text.h"
+#include "count_runs.h"
 #include "experiment.h"
 #include "experiment_warnings.h"
 #include "fail_if_text.h"
 #include "idle_ends.h"
 #include "live_guard.h"
 #include "machine_memory.h"
+#include "pollution_option.h"
 #include "print.h"
 #include "results_line.h"
 #include "standard_streams.h"
@@ -95,7 +98,21 @@ struct loaded_trace {
     char sha256[HT_DIGEST_TEXT_BYTES];
 };
 
-static int read_trace(const struct ht_plan *plan, struct ht_trace_reader *reader, struct loaded_trace *trace,
+// The amounts are in results, and so is what they come from on the terminal.
+static int pollute_by_trace(struct ht_plan *plan, struct ht_trace_reader *reader, struct ht_error *error) {
+    double gap_ns;
+    if (!plan->pollution_by_trace) return 0;
+    if (ht_median_gap_ns(reader, &gap_ns, error)) return -1;
+    plan->pollution = ht_pollution_of_gap(gap_ns);
+    if (!plan->quiet)
+        ht_print(stderr,
+                 "replay: a thread's calls are %.0f ns apart: --pollute data=%lluB,code=%lluB,tlb=%llu\n",
+                 gap_ns, (unsigned long long)plan->pollution.data_bytes,
+                 (unsigned long long)plan->pollution.code_bytes, (unsigned long long)plan->pollution.pages);
+    return 0;
+}
+
+static int read_trace(struct ht_plan *plan, struct ht_trace_reader *reader, struct loaded_trace *trace,
                       struct ht_error *error) {
     if (ht_trace_truncated(reader)) {
         // The peak may be in what is missing: better no figures than those of half a program.
@@ -104,23 +121,24 @@ static int read_trace(const struct ht_plan *plan, struct ht_trace_reader *reader
             "expected a whole section or the footer, found the file cut short or damaged: replay takes "
             "whole traces only");
     }
-    if (ht_recorded_program_read(reader, &trace->program, error)) return -1;
+    if (ht_recorded_program_read(reader, &trace->program, error) || pollute_by_trace(plan, reader, error))
+        return -1;
     if (plan->scale > 1) ht_recorded_program_other(&trace->program);
     uint64_t memory_bytes = plan->decoded_memory_bytes;
     if (!memory_bytes) memory_bytes = ht_memory_available_bytes() / 4;
-    trace->form_options =
-        (struct ht_form_options){.one_thread = plan->one_thread,
-                                 .initial_tid = trace->program.pid,
-                                 .timed_one_in = plan->pollution_bytes ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
-                                 .seed = plan->seed,
-                                 .samples = plan->points,
-                                 .end_ns = trace->program.end_ns,
-                                 .scale = plan->scale,
-                                 .held_bytes_max = memory_bytes};
+    trace->form_options = (struct ht_form_options){
+        .one_thread = plan->one_thread,
+        .initial_tid = trace->program.pid,
+        .timed_one_in = ht_pollutes(&plan->pollution) ? TIMED_ONE_IN_POLLUTED : TIMED_ONE_IN,
+        .seed = plan->seed,
+        .samples = plan->points,
+        .end_ns = trace->program.end_ns,
+        .scale = plan->scale,
+        .held_bytes_max = memory_bytes};
     return ht_form_build(reader, plan->trace_path, &trace->form_options, &trace->built, error);
 }
 
-static int load_trace(const struct ht_plan *plan, struct loaded_trace *trace, struct ht_error *error) {
+static int load_trace(struct ht_plan *plan, struct loaded_trace *trace, struct ht_error *error) {
     trace->reader = ht_trace_open(plan->trace_path, error);
     if (!trace->reader) return -1;
     int failed = read_trace(plan, trace->reader, trace, error);
@@ -203,6 +221,7 @@ static int measure(struct ht_experiment *x, const struct loaded_trace *trace, si
                  x->plan->verify ? "while verifying" : "before the first round");
         return HT_EXIT_FAILED;
     }
+    if (x->plan->count_pass) refused += ht_count_all(x);
     if (x->plan->time_pass || x->plan->memory_pass) {
         struct ht_activity before;
         ht_activity_read(&before);

@@ -21,6 +21,7 @@
 #include "left_blocks.h"
 #include "memory_residency.h"
 #include "perf_counters.h"
+#include "polluter.h"
 #include "raw_clock.h"
 #include "ready_threads.h"
 #include "replay_accounting.h"
@@ -50,8 +51,8 @@ struct measured {
     uint32_t copy_slots;  // from one copy's slots to the next one's
     void **table;
     _Atomic uint32_t *dependencies;
-    struct ht_verify *verify;  // NULL but in a pass that checks the allocator
-    char *pollution;  // one working set for all threads, or NULL: a program of many has no more cache
+    struct ht_verify *verify;      // NULL but in a pass that checks the allocator
+    struct ht_polluter *polluter;  // or NULL
     int statm_fd;
     uint64_t start_ticks, start_ticks_ns;
     uint64_t background_cpu_before_ns;
@@ -131,8 +132,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->untouched_bytes = lane->rss_bytes + form->samples;
     lane->readings = (struct ht_reading *)(lane->untouched_bytes + form->samples);
     lane->statm_fd = run->statm_fd;
-    lane->pollution = run->pollution;
-    lane->pollution_bytes = job->pollution_bytes;
+    lane->polluter = run->polluter;
     if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
     if (job->pass == HT_PASS_ACCOUNT) lane->accounting = &run->accounting;
 }
@@ -161,8 +161,9 @@ static void prepare_lanes(struct measured *run) {
     run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
     prepare_verify(run, slots);
     const struct ht_job *job = &run->job;
-    if (job->pass == HT_PASS_TIMED && job->pollution_bytes) {
-        run->pollution = shared_table(job->pollution_bytes, outcome);
+    if (job->pass == HT_PASS_TIMED && ht_pollutes(&job->pollution)) {
+        run->polluter = ht_polluter_make(&job->pollution);
+        if (!run->polluter) refuse(outcome, "caches can't be polluted");
     }
     for (uint32_t i = 0; i < run->lanes_count; i++) {
         prepare_lane(run, &run->lanes[i], i % streams, i / streams);

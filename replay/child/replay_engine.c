@@ -8,6 +8,7 @@
 
 #include "allocator_calls.h"
 #include "memory_residency.h"
+#include "polluter.h"
 #include "raw_clock.h"
 #include "replay_feed.h"
 #include "replay_window.h"
@@ -335,14 +336,9 @@ static bool was_switched(const struct switch_watch *watch, const struct stopwatc
     return reading->after - reading->before > watch->limit_ticks && context_switches() != watch->seen;
 }
 
-// Runs through a working set, so that the op finds the caches as a program leaves them that has done
-// something else meanwhile. Several threads may do so at once: what the bytes are does not matter. The slot's
-// entry is ours, not the allocator's: it is brought back.
+// The slot's entry is ours, not the allocator's: it is brought back.
 static __attribute__((noinline)) void pollute(struct ht_lane *lane, const uint64_t *op) {
-    enum { LINE_BYTES = 64 };
-    for (uint64_t at = 0; at < lane->pollution_bytes; at += LINE_BYTES) {
-        ((volatile char *)lane->pollution)[at]++;
-    }
+    ht_pollute(lane->polluter);
     (void)*(void *volatile *)(lane->table + ht_word_slot(*op));
 }
 
@@ -353,7 +349,7 @@ static uint32_t reading_ticks(uint64_t ticks) {
 static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_reading *reading,
                          struct switch_watch *switches) {
     struct stopwatch watch;
-    if (lane->pollution) pollute(lane, op);
+    if (lane->polluter) pollute(lane, op);
     before_reading(switches);
     run_timed(lane, op, &watch);
     if (UNLIKELY(was_switched(switches, &watch))) {

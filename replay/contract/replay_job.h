@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "child_figures.h"
+#include "pollution.h"
 #include "verify_findings.h"
 
 // In the environment of a child that is to replay under virtual time: its clocks stand still while it starts.
@@ -61,9 +62,9 @@ struct ht_job {
     uint32_t repeats;        // of the flat pass of a held form: how often the trace is replayed; 0 as 1
     int32_t syscall_socket;  // of the accounting pass: where the filter's listener goes; -1: no filter
     uint64_t window_ns;
-    uint64_t pollution_bytes;     // of the timed pass: run through before each timed op; 0: not at all
-    uint64_t end_ns;              // trace time at which the program ended
-    double real_ns_per_trace_ns;  // 0: nothing waits for its recorded time
+    struct ht_pollution pollution;  // of the timed pass: before each timed op
+    uint64_t end_ns;                // trace time at which the program ended
+    double real_ns_per_trace_ns;    // 0: nothing waits for its recorded time
     uint64_t expected_device, expected_inode;
     uint64_t libc_device, libc_inode;  // of the C library that the process must have; inode 0: any
     struct ht_known_alignments known;

@@ -153,7 +153,7 @@ static void finish_time(struct ht_experiment *x, const struct ht_turn *turn) {
     cell->time_ok = !run->failed;
     if (cell->time_ok) {
         ht_time_figures(x->built, &run->flat, &run->timed, &null_run->flat, &null_run->timed,
-                        x->plan->pollution_bytes > 0, &cell->time);
+                        ht_pollutes(&x->plan->pollution), &cell->time);
         cell->faults = (double)(run->flat.minor_faults + run->flat.major_faults);
         x->readings_taken += run->timed.taken;
         x->readings_dropped += run->timed.dropped;
@@ -403,7 +403,7 @@ int ht_experiment_run(struct ht_experiment *x) {
                                    .time_pass = plan->time_pass,
                                    .memory_pass = plan->memory_pass,
                                    .control = plan->choices.count > 1,
-                                   .timed_always = plan->pollution_bytes > 0,
+                                   .timed_always = ht_pollutes(&plan->pollution),
                                    .cpus = cpus,
                                    .cpus_count = allowed_cpus(x, cpus)};
     struct ht_executor executor = {x, take_turn, analyse_interim, schedule_now_ns};

@@ -11,7 +11,7 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .touch = x->plan->touch,
         .touch_free = x->plan->touch_free,
         .warm_of_2_32 = (uint32_t)(x->freed_warm_share * UINT32_MAX),
-        .pollution_bytes = x->plan->pollution_bytes,
+        .pollution = x->plan->pollution,
         .syscall_socket = -1,
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,

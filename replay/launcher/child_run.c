@@ -166,7 +166,7 @@ static void pin(int cpu) {
 
 // What to execute: some words of a command that runs the words after them, then the child's own.
 struct command {
-    char *words[16];  // NULL after the last
+    char *words[8 + HT_SIMULATION_WORDS_MAX];  // NULL after the last
     size_t count;
 };
 
@@ -193,7 +193,10 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     pin(cpu);
     fix_addresses((enum ht_pass)channel->exchange->job.pass, choice);
     disable_huge_pages(channel);
-    if (channel->callgrind_path) {
+    if (channel->simulation) {
+        add_words(&command, channel->simulation->count, channel->simulation->word);
+        ht_simulation_fix_addresses();
+    } else if (channel->callgrind_path) {
         // What valgrind prints is dropped: its parent reports how it ended.
         snprintf(output, sizeof output, "--callgrind-out-file=%s", channel->callgrind_path);
         const char *const words[] = {"valgrind",
@@ -209,7 +212,8 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     }
     add_child(&command, choice, form, exchange);
     execvpe(command.words[0], command.words, environment);
-    refuse(channel, channel->callgrind_path ? "valgrind can't be run" : "its program can't be run");
+    refuse(channel, channel->callgrind_path || channel->simulation ? "valgrind can't be run"
+                                                                   : "its program can't be run");
 }
 
 static bool judge(const struct ht_child_channel *channel, int status, struct ht_oom_kills before,

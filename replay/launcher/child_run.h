@@ -11,6 +11,7 @@
 #include "huge_pages.h"
 #include "random_numbers.h"
 #include "replay_job.h"
+#include "simulation.h"
 
 // The memory that launcher and children talk through, and the launcher's copy of what the last child left
 // there.
@@ -20,9 +21,10 @@ struct ht_child_channel {
     uint64_t exchange_bytes, answer_bytes;  // the answer comes first; what follows is the launcher's
     struct ht_exchange *shared;             // children write it as they please: only ht_child_run reads them
     struct ht_exchange *exchange;
-    const uint64_t *rss_bytes;          // the samples of the last memory pass
-    const uint64_t *untouched_bytes;    // of the last accounting pass, by sample
-    const struct ht_reading *readings;  // of the last timed pass
+    const uint64_t *rss_bytes;                     // the samples of the last memory pass
+    const uint64_t *untouched_bytes;               // of the last accounting pass, by sample
+    const struct ht_reading *readings;             // of the last timed pass
+    const struct ht_simulation_words *simulation;  // children run under it; NULL: on the processor
     const char *callgrind_path;  // children run under callgrind, which writes there; NULL: on their own
     // Set once it is open, for all children to come.
     struct ht_child_watch watch;

@@ -20,12 +20,14 @@ struct ht_plan {
     struct ht_conditions conditions;
     bool instructions;
     uint64_t seed;
-    bool time_pass, memory_pass;
+    bool time_pass, memory_pass, count_pass;
+    const char *splice_path;  // accesses to simulate in the count pass; NULL: none
     bool one_thread;
     uint32_t scale;  // copies of the trace, side by side
     enum ht_touch touch;
     enum ht_touch_free touch_free;
-    uint64_t pollution_bytes;       // 0: the caches are left as the replay leaves them
+    struct ht_pollution pollution;  // nothing: the caches are left as the replay leaves them
+    bool pollution_by_trace;        // what follows from the trace, once that is read
     uint64_t decoded_memory_bytes;  // 0: as the machine allows
     uint32_t points;                // of the curves in results
     uint64_t max_live_bytes;        // 0: as the machine allows, UINT64_MAX: no limit

@@ -60,8 +60,7 @@ static json_t *knobs_json(const struct ht_choice *choice) {
     return knobs;
 }
 
-// What one pastes before a command to have the same knobs, and what the allocator needs anyway.
-static json_t *environment_json(const struct ht_choice *choice) {
+json_t *ht_environment_json(const struct ht_choice *choice) {
     json_t *list = json_array();
     if (choice->kind && choice->kind->environment) {
         json_array_append_new(list, json_known_text(choice->kind->environment));
@@ -80,7 +79,7 @@ static json_t *allocator_json(const struct ht_run_result *line) {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_known_text(choice->name),
                      "path", json_known_text(choice->path), "version", json_known_text(choice->version),
                      "build_id", json_known_text(choice->build_id), "knobs", knobs_json(choice), "kind",
-                     json_known_text(kind ? kind->name : ""), "environment", environment_json(choice),
+                     json_known_text(kind ? kind->name : ""), "environment", ht_environment_json(choice),
                      "debian", json_known_text(debian));
 }
 
@@ -235,7 +234,9 @@ static json_t *run_json(const struct ht_run_result *line) {
     json_set_number(run, "replay_threads", line->built->form->streams * line->built->side_by_side);
     json_set_text(run, "wrap", plan->wrap);
     json_object_set_new(run, "touch_free", json_string(ht_touch_free_names[plan->touch_free]));
-    json_set_number(run, "pollution_bytes", plan->pollution_bytes);
+    json_set_number(run, "pollution_bytes", plan->pollution.data_bytes);
+    json_set_number(run, "pollution_code_bytes", plan->pollution.code_bytes);
+    json_set_number(run, "pollution_pages", plan->pollution.pages);
     json_set_known_text(run, "thp", line->thp);
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));

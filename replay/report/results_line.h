@@ -2,6 +2,8 @@
 #ifndef HEAPTAPE_RESULTS_LINE_H
 #define HEAPTAPE_RESULTS_LINE_H
 
+#include <jansson.h>
+
 #include "error.h"
 #include "run_result.h"
 
@@ -11,5 +13,8 @@ int ht_results_open(const char *path, struct ht_error *error);
 
 // Appends to fd with one write. Returns 0, or -1 with errno.
 int ht_results_line_write(int fd, const struct ht_run_result *line);
+
+// What one pastes before a command to have the same knobs, and what the allocator needs anyway.
+json_t *ht_environment_json(const struct ht_choice *choice);
 
 #endif

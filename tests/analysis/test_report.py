@@ -305,6 +305,7 @@ def test_a_trace_named_must_be_readable(tmp_path: Path) -> None:
 
 
 @settings(deadline=None)
+@settings(deadline=None)
 @given(values=st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=3000), buckets=st.integers(1, 50))
 def test_thinning_keeps_both_extremes_and_ends(values: list[float], buckets: int) -> None:
     value = np.array(values)
@@ -314,6 +315,7 @@ def test_thinning_keeps_both_extremes_and_ends(values: list[float], buckets: int
     assert (np.diff(rows) > 0).all()
 
 
+@settings(deadline=None)
 @given(wanted=st.lists(st.floats(0, 400), min_size=1, max_size=12))
 def test_labels_never_overlap(wanted: list[float]) -> None:
     placed = spread_labels(wanted, 16, 0, 400)
@@ -322,6 +324,7 @@ def test_labels_never_overlap(wanted: list[float]) -> None:
     assert ordered[0] >= -0.001 and ordered[-1] <= 400.001
 
 
+@settings(deadline=None)
 @given(high=st.floats(1e-6, 1e12), count=st.integers(2, 10))
 def test_ticks_are_few_and_within(high: float, count: int) -> None:
     ticks = nice_ticks(high, count)

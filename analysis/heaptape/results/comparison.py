@@ -398,8 +398,10 @@ class Experiment:
         return self.all_runs[~is_control(self.all_runs)]
 
 
-_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "wrap", "configuration", "thp")
-_USUAL = {"scale": "1", "touch_free": "recorded", "pollution_bytes": "0", "configuration": "default"}
+_SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "pollution_code_bytes", "pollution_pages",
+             "wrap", "configuration", "thp")
+_USUAL = {"scale": "1", "touch_free": "recorded", "pollution_bytes": "0", "pollution_code_bytes": "0",
+          "pollution_pages": "0", "configuration": "default"}
 
 
 def experiments(frame: pd.DataFrame) -> list[Experiment]:

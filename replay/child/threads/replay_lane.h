@@ -15,6 +15,7 @@ struct ht_lane;
 struct ht_residency_probe;
 struct ht_accounting;
 struct ht_verify;
+struct ht_polluter;
 
 // What waiting costs (lane_wait.h).
 struct ht_wait_costs {
@@ -99,9 +100,8 @@ struct ht_lane {
     uint32_t copy_slots;    // from one table to the next
     uint64_t cpu_ns;        // from its first op to its last, waiting included
     uint64_t samples_taken;
-    uint64_t clock_cost_ticks;  // what two readings in a row show
-    char *pollution;            // a working set to run through before each timed op, all lanes', or NULL
-    uint64_t pollution_bytes;
+    uint64_t clock_cost_ticks;             // what two readings in a row show
+    struct ht_polluter *polluter;          // of caches and TLBs before each timed op, all lanes', or NULL
     struct ht_residency_probe *residency;  // of the memory pass, or NULL
     struct ht_accounting *accounting;      // of the accounting pass, or NULL
     struct ht_verify *verify;              // NULL but in a pass that checks the allocator (verify_pass.c)

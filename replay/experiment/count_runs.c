@@ -1,0 +1,190 @@
+#include "count_runs.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cost_table.h"
+#include "print.h"
+#include "program_time.h"
+#include "simulated_counts.h"
+#include "simulation.h"
+#include "talk.h"
+#include "text_table.h"
+
+enum { PROBLEM_BYTES = 512 };
+
+// With accesses, the program's own touch memory, not the replay.
+static struct ht_job count_job(const struct ht_experiment *x) {
+    struct ht_job job = ht_experiment_job(x, HT_PASS_FLAT);
+    job.repeats = 1;
+    if (x->plan->splice_path) {
+        job.touch = HT_TOUCH_NONE;
+        job.touch_free = HT_TOUCH_FREE_NONE;
+    }
+    return job;
+}
+
+// What the one process of a run left, or NULL with a problem.
+static json_t *counts_of(json_t *processes, const struct ht_plan *plan, char problem[PROBLEM_BYTES]) {
+    json_t *counts = json_incref(json_array_get(processes, 0));
+    const char *spliced = json_string_value(json_object_get(counts, "splice_problem"));
+    json_decref(processes);
+    if (!counts) {
+        snprintf(problem, PROBLEM_BYTES, "the simulation left no counts");
+    } else if (spliced) {
+        snprintf(problem, PROBLEM_BYTES, "%s: %s", plan->splice_path, spliced);
+    } else if (!json_integer_value(json_object_get(counts, "instructions"))) {
+        snprintf(problem, PROBLEM_BYTES, "the simulation counted nothing: it did not find ht_engine_run");
+    } else {
+        return counts;
+    }
+    json_decref(counts);
+    return NULL;
+}
+
+// Addresses count: the padding of the environment is the same in each run.
+static json_t *count_one(struct ht_experiment *x, const struct ht_choice *choice,
+                         char problem[PROBLEM_BYTES]) {
+    static struct ht_simulation_words words;
+    struct ht_random same = {1};
+    char *folder = ht_counts_folder(), *pattern = folder ? ht_counts_pattern(folder) : NULL;
+    struct ht_simulation simulation = {.caches = !x->plan->instructions,
+                                       .out = pattern,
+                                       .within = "ht_engine_run",
+                                       .splice = x->plan->splice_path};
+    struct ht_job job = count_job(x);
+    const char *why;
+    if (!pattern) {
+        snprintf(problem, PROBLEM_BYTES, "a temporary folder can't be made");
+        return NULL;
+    }
+    bool done = ht_simulation_prepare(&words, &simulation, &why);
+    if (!done) snprintf(problem, PROBLEM_BYTES, "%s", why);
+    else ht_simulation_set_environment(&words);
+    x->channel.simulation = &words;
+    done = done && ht_child_run(&x->channel, choice, &job, -1, &same, problem, PROBLEM_BYTES);
+    x->channel.simulation = NULL;
+    json_t *processes = ht_counts_collect(folder, pattern);
+    if (done) return counts_of(processes, x->plan, problem);
+    json_decref(processes);
+    return NULL;
+}
+
+static void add_row(struct ht_text_table *table, const char *name, const json_t *part) {
+    static const char *const keys[] = {"instructions", "l1d_misses",  "l2_misses", "l1i_misses",
+                                       "dtlb_misses",  "stlb_misses", "faults"};
+    enum { KEYS = sizeof keys / sizeof *keys };
+    char text[KEYS][32];
+    const char *cells[KEYS + 1] = {name};
+    for (size_t i = 0; i < KEYS; i++) {
+        const json_t *value = json_object_get(part, keys[i]);
+        cells[i + 1] = value ? ht_grouped(text[i], (uint64_t)json_integer_value(value)) : "";
+    }
+    ht_table_add(table, cells);
+}
+
+static void print_part(const json_t *all, const char *title, const char *part) {
+    static struct ht_text_table table;
+    const char *name;
+    json_t *counts;
+    table = (struct ht_text_table){.alignments = "lrrrrrrr"};
+    ht_table_add(&table, (const char *const[]){title, "instructions", "L1D misses", "L2 misses", "L1I misses",
+                                               "TLB misses", "second TLB", "page faults"});
+    json_object_foreach((json_t *)all, name, counts) {
+        if (strcmp(name, "null")) add_row(&table, name, json_object_get(counts, part));
+    }
+    ht_table_print(stdout, &table);
+}
+
+// What the time pass measures: calls and first touches, less the null replayer's.
+static json_t *less_null(const json_t *counts, const json_t *null_counts) {
+    static const char *const parts[] = {"allocator", "program"};
+    json_t *made = json_object(), *value;
+    const char *key;
+    json_object_foreach(json_object_get(counts, "allocator"), key, value) {
+        json_int_t sum = 0;
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+            sum += json_integer_value(json_object_get(json_object_get(counts, parts[i]), key)) -
+                   json_integer_value(json_object_get(json_object_get(null_counts, parts[i]), key));
+        json_object_set_new(made, key, json_integer(sum));
+    }
+    return made;
+}
+
+// "time" of each allocator, and what each of its parts takes by the model.
+static void add_times(json_t *all, const struct ht_cost_model *model) {
+    const json_t *null_counts = json_object_get(all, "null");
+    const char *name;
+    json_t *counts;
+    json_object_foreach(all, name, counts) {
+        if (null_counts) json_object_set_new(counts, "time", less_null(counts, null_counts));
+        ht_add_modelled(model, json_object_get(counts, "allocator"));
+        ht_add_modelled(model, json_object_get(counts, "program"));
+        ht_add_modelled(model, json_object_get(counts, "time"));
+    }
+}
+
+static void print_times(const json_t *all, const char *part, const struct ht_cost_model *model) {
+    static struct ht_text_table table;
+    const char *name;
+    json_t *counts;
+    ht_cost_table_begin(&table);
+    json_object_foreach((json_t *)all, name, counts) {
+        if (strcmp(name, "null")) ht_cost_table_add(&table, name, json_object_get(counts, part));
+    }
+    putchar('\n');
+    ht_cost_table_print(stdout, &table, model);
+}
+
+static void print_program(const json_t *all, const char *baseline) {
+    putchar('\n');
+    print_part(all, "the program under", "program");
+    putchar('\n');
+    ht_program_time_print(stdout, all, baseline);
+}
+
+static void print_all(const struct ht_plan *plan, json_t *all, const char *baseline) {
+    struct ht_cost_model model;
+    ht_cost_model_read(&model);
+    add_times(all, &model);
+    if (plan->splice_path) ht_program_time_add(all, &model, baseline);
+    if (plan->json) {
+        json_t *made =
+            json_pack("{s:i, s:s*, s:b, s:o, s:O}", "schema", 1, "accesses", plan->splice_path, "calibrated",
+                      model.measured, "calibration", ht_calibration_json(&model.calibration), "counts", all);
+        json_dumpf(made, stdout, JSON_INDENT(1));
+        putchar('\n');
+        json_decref(made);
+        return;
+    }
+    print_part(all, "in calls of", "allocator");
+    print_times(all, plan->splice_path ? "allocator" : "time", &model);
+    if (plan->splice_path) print_program(all, baseline);
+}
+
+static bool count_into(struct ht_experiment *x, const struct ht_choice *choice, json_t *all) {
+    char problem[PROBLEM_BYTES] = "";
+    if (!x->plan->quiet && ht_progress_due(&x->progress))
+        ht_progress_draw(&x->progress, "simulating: %s", choice->name);
+    json_t *counts = count_one(x, choice, problem);
+    if (ht_child_interrupted()) return false;
+    if (counts) return !json_object_set_new(all, choice->name, counts);
+    ht_progress_end(&x->progress);
+    ht_print(stderr, "replay: %s: --pass count: %s\n", choice->name, problem);
+    return false;
+}
+
+size_t ht_count_all(struct ht_experiment *x) {
+    const struct ht_choices *choices = &x->plan->choices;
+    json_t *all = json_object();
+    size_t failed = 0;
+    ht_progress_start(&x->progress);
+    if (!x->plan->splice_path) failed += !count_into(x, x->null_choice, all);
+    for (size_t i = 0; i < choices->count && !ht_child_interrupted(); i++)
+        failed += !count_into(x, &choices->list[i], all);
+    ht_progress_end(&x->progress);
+    if (json_object_size(all)) print_all(x->plan, all, choices->list[x->baseline].name);
+    json_decref(all);
+    return failed;
+}
