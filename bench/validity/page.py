@@ -1,77 +1,56 @@
-"""docs/method/validity.md, and the tables of figures beside it, from the results of bench/validity/validate.py."""
+"""docs/method/validity.md, from the tables beside it and the counts."""
 
 from __future__ import annotations
 
-import csv
 import os
 from pathlib import Path
 from typing import Any
 
 from bench.validity.totals import (
-    Result,
-    Totals,
-    Worst,
-    baseline_ns,
-    differences,
-    measured,
-    ranks_agree,
-    totals,
+    Counted,
+    Row,
+    Tables,
+    count_errors,
+    count_pairs,
+    count_signs,
+    curves,
+    ends_agree,
+    memory_errors,
+    resolved,
+    savings_off,
+    signs,
 )
 
-from heaptape.base.units import MISSING, decimal, percent
+from heaptape.base.units import MISSING, percent
 
 GOALS = {"peak": (0.025, 0.10), "mean": (0.05, 0.15)}  # median and worst
-RANKS_GOAL, SIGNS_GOAL, SPEARMAN_GOAL, SAVING_GOAL, CURVE_GOAL = 0.9, 0.9, 0.9, 0.25, 0.05
+RANKS_GOAL, SIGNS_GOAL, SAVING_GOAL, CURVE_GOAL = 0.9, 0.9, 0.25, 0.05
+COUNT_GOALS = (0.02, 0.10)  # median and 90th percentile
 
 HEAD = """# Predicted and real
 
 `bench/validity/validate.py` ran `heaptape validate` ([validate.md](../reference/validate.md)) for {programs} real programs ([programs.toml](../../bench/validity/programs.toml)). Each was recorded once, under its own allocator,
-replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Nothing is fitted to any of them. The program writes this page:
+replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Then, of {counted} of them with smaller inputs, instructions were counted exactly (`heaptape validate --instructions`). Nothing is fitted to any of them. The program writes this page:
 
 ```sh
-bench/validity/validate.py -o validity.jsonl --page docs/method/validity.md --tables docs/method/validity
+bench/validity/validate.py -o validity.jsonl --tables docs/method/validity --page docs/method/validity.md
+bench/validity/validate.py --instructions --page docs/method/validity.md
 ```
 
 ## All programs
 """
 
-READING = """## Programs that were missed, or resolved
-Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent, where it is above {peak} and {mean}; bold above the goal for the worst. CPU: the difference to the baseline in ms, predicted/real, where the 95 % interval of the real one excludes 0 (resolved).
-Other programs have none of these. Where single runs differ much, few differences are resolved, and the rank correlation of all of them is mostly that of noise."""
+MEMORY = """## Memory that was missed
+Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent, where it is above {peak} and {mean}; bold above the goal for the worst. Other programs have none."""
+
+TIME = """## Time and instructions
+Differences to glibc, predicted/real. *CPU*: ms, where the 95 % interval of the real one excludes 0; where single runs differ much, few do. *Instructions*: millions, exact, start-up and loading taken off; bold where the prediction is more than {high} of the real difference away from it.
+Predicted are those of the replay's calls of malloc, real those of the whole program: what the allocator changes outside itself, by other addresses or other calls, is no part of the prediction."""
 
 TABLES = """## All figures
 {links}. `peak_own_percent` is the share of the predicted peak that the program mapped for itself, the same under every allocator. `ends_agree`: the allocators with the least and the most memory
 are those predicted; allocators within the interval or 1 % of each other are equal. `curve_percent` is the time-weighted mean difference between the recorded RSS and the replay of the same allocator. Request
-latencies are those that the load generator reports in the real runs; `malloc_p99_us` and `free_p99_us` are those of single calls in the replay."""
-
-
-def totals_rows(found: Totals) -> list[tuple[str, str, str]]:
-    """What, how much, and what it should be."""
-    rows = []
-    for figure, title in (("peak", "peak RSS"), ("mean", "mean RSS")):
-        worst: Worst | None = getattr(found, figure)
-        middle, most = GOALS[figure]
-        if worst:
-            what = f"{title}: median error of {worst.count} pairs of program and allocator"
-            rows.append((what, percent(worst.median), f"≤ {percent(middle)}"))
-            rows.append((f"{title}: worst error ({worst.whose})", percent(worst.most), f"≤ {percent(most)}"))
-        agreed, of = getattr(found, f"{figure}_ranks")
-        if of:
-            rows.append((f"{title}: programs whose least and most allocator are as predicted",
-                         f"{agreed} of {of}, {percent(agreed / of)}", f"≥ {percent(RANKS_GOAL)}"))
-    right, resolved = found.signs
-    signs = f"{right} of {resolved}, {percent(right / resolved)}" if resolved else MISSING
-    return [
-        *rows,
-        (f"CPU time: sign of the difference right, of those resolved at 95 % ({found.pairs} in all)", signs,
-         f"≥ {percent(SIGNS_GOAL)}"),
-        ("CPU time: Spearman's rank correlation of all differences, as shares of the program's time",
-         decimal(found.spearman), f"≥ {SPEARMAN_GOAL:.1f}"),
-        ("CPU time: how far the predicted difference is from the real one, median of those resolved",
-         percent(found.saving_off), f"≤ {percent(SAVING_GOAL)}"),
-        ("recorded RSS curve against that of glibc's replay, time-weighted mean difference, median",
-         percent(found.curve), f"≤ {percent(CURVE_GOAL)}"),
-    ]
+latencies are those that the load generator reports in the real runs; `malloc_p99_us` and `free_p99_us` are those of single calls in the replay. counts.jsonl: differences inside malloc, outside, in the loader and in the replay."""
 
 
 def table(heads: list[str], rows: list[list[str]], right_from: int = 1) -> str:
@@ -80,109 +59,124 @@ def table(heads: list[str], rows: list[list[str]], right_from: int = 1) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [heads, marks, *rows])
 
 
-def totals_table(results: list[Result]) -> str:
-    return table(["over all programs", "found", "goal"], [list(row) for row in totals_rows(totals(results))])
+def _share_of(agreed: int, of: int) -> str:
+    return f"{agreed} of {of}, {percent(agreed / of)}" if of else MISSING
 
 
-def _signed(value: float, scale: float) -> str:
-    return f"{scale * value:+,.1f}".replace("-", "−")
+def _memory_totals(tables: Tables) -> list[list[str]]:
+    rows = []
+    for figure, title in (("peak", "peak RSS"), ("mean", "mean RSS")):
+        errors, (middle, most) = memory_errors(tables, figure), GOALS[figure]
+        if errors:
+            rows.append([f"{title}: median error of {errors.count} pairs of program and allocator", percent(errors.median), f"≤ {percent(middle)}"])
+            rows.append([f"{title}: worst error ({errors.whose})", percent(errors.most), f"≤ {percent(most)}"])
+        rows.append([f"{title}: programs whose least and most allocator are as predicted", _share_of(*ends_agree(tables, figure)),
+                     f"≥ {percent(RANKS_GOAL)}"])
+    return rows
 
 
-def _worst_error(result: Result, figure: str) -> str:
-    """Empty where every allocator's is within the goal for the median."""
-    errors = [error for item in measured(result) if (error := item["memory"][figure]["error"]) is not None]
-    worst = max(errors, key=abs, default=0)
-    middle, most = GOALS[figure]
-    if abs(worst) <= middle:
-        return ""
-    return f"**{_signed(worst, 100)}**" if abs(worst) > most else _signed(worst, 100)
+def _count_totals(counted: list[Counted]) -> list[list[str]]:
+    errors = count_errors(counted)
+    if not errors:
+        return []
+    title = "instructions: how far the predicted difference is from the real one"
+    return [[f"{title}, median of {errors.count} pairs", percent(errors.median), f"≤ {percent(COUNT_GOALS[0])}"],
+            [f"{title}, 90th percentile", percent(errors.high), f"≤ {percent(COUNT_GOALS[1])}"],
+            ["instructions: sign of the difference right", _share_of(*count_signs(counted)), "all"]]
 
 
-def _resolved(result: Result) -> str:
-    return ", ".join(f"{name} {_signed(cpu['predicted_difference_ns'], 1e-6)}/{_signed(cpu['real_difference_ns'], 1e-6)}"
-                     for name, cpu in differences(result) if cpu["resolved"])
-
-
-def program_table(results: list[Result]) -> str:
-    rows = [[result["name"], _worst_error(result, "peak"), _worst_error(result, "mean"), _resolved(result)] for result in results]
-    return table(["program", "peak RSS", "mean RSS", "CPU"], [row for row in rows if any(row[1:])])
-
-
-def _number(value: float | None, scale: float = 1) -> str:
-    """Of three digits."""
-    return "" if value is None else f"{float(f'{value * scale:.3g}'):g}"
-
-
-def _tenths(value: float | None, scale: float) -> str:
-    return "" if value is None else f"{value * scale:.1f}"
-
-
-def figures(results: list[Result], programs: dict[str, dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """All figures, by file."""
-    rows: dict[str, list[dict[str, Any]]] = {"programs.csv": [], "memory.csv": [], "cpu.csv": [], "requests.csv": []}
-    for result in results:
-        name, recorded, curve = result["name"], result["validation"]["recorded"], result["validation"]["curve"]
-        rows["programs.csv"].append({
-            "program": name, "what": programs[name]["does"], "calls": recorded["calls"], "threads": recorded["threads"],
-            "lasts_s": _number(recorded["duration_ns"], 1e-9), "cpu_s": _number(recorded["cpu_ns"], 1e-9),
-            "curve_percent": _tenths(curve and curve["difference"], 100),
-            **{f"{figure}_ends_agree": {True: "yes", False: "no", None: ""}[ranks_agree(result, figure)] for figure in GOALS}})
-        for item in measured(result):
-            rows["memory.csv"].append({"program": name, "allocator": item["name"]} | {
-                f"{figure}_{key}": cell for figure in GOALS for key, cell in _memory(item["memory"][figure], figure).items()})
-            if result["validation"]["server"]:
-                rows["requests.csv"].append({"program": name, "allocator": item["name"]} | {
-                    f"{key}_us": _number(item["latency"][f"{key}_ns"], 1e-3)
-                    for key in ("request_p50", "request_p99", "malloc_p99", "free_p99")})
-        for allocator, cpu in differences(result):
-            rows["cpu.csv"].append({
-                "program": name, "baseline_cpu_s": _number(baseline_ns(result), 1e-9), "allocator": allocator,
-                **{f"{key}_ms": _tenths(cpu[f"{key}_ns"], 1e-6)
-                   for key in ("predicted_difference", "real_difference", "real_low", "real_high")},
-                "resolved": "yes" if cpu["resolved"] else "no",
-                "predicted_over_real": f"{cpu['predicted_over_real']:.2f}" if cpu["resolved"] else ""})
-    return {file: lines for file, lines in rows.items() if lines}
-
-
-def _memory(of: dict[str, Any], figure: str) -> dict[str, str]:
-    cells = {"predicted_mb": _number(of["predicted_bytes"], 1e-6), "real_mb": _number(of["real_bytes"], 1e-6),
-             "error_percent": _tenths(of["error"], 100)}
-    if figure == "peak":
-        cells["own_percent"] = _number(of["own_bytes"] / of["predicted_bytes"], 100)
-    return cells
-
-
-def write_figures(rows: dict[str, list[dict[str, Any]]], folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for file, lines in rows.items():
-        with (folder / file).open("w", newline="") as output:
-            writer = csv.DictWriter(output, list(lines[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines)
-
-
-def _notes(results: list[Result], programs: dict[str, dict[str, Any]]) -> list[str]:
-    lines = [f"- **{result['name']}**: {' '.join(programs[result['name']]['note'].split())}"
-             for result in results if "note" in programs[result["name"]]]
-    for result in results:
-        lines += [f"- **{result['name']}** under {item['name']} was not measured: {item['problem']}"
-                  for item in result["validation"]["allocators"] if item["problem"]]
-        lines += [f"- **{result['name']}**: {warning}." for warning in result["validation"]["warnings"]]
-    return lines
-
-
-def page(results: list[Result], programs: dict[str, dict[str, Any]], drawings: dict[str, Path], tables: Path | None, folder: Path) -> str:
-    """The whole page, which is written into `folder`; drawings and tables of figures are in `tables`."""
-    rounds = " or ".join(map(str, sorted({result["validation"]["rounds"] for result in results})))
-    parts = [HEAD.format(programs=len(results), rounds=rounds) + "\n" + totals_table(results),
-             READING.format(**{figure: percent(middle) for figure, (middle, _) in GOALS.items()}),
-             program_table(results)]
-    if notes := _notes(results, programs):
-        parts += ["## What explains the misses", "\n".join(notes)]
+def totals_table(tables: Tables, counted: list[Counted]) -> str:
+    """What, how much, and what it should be."""
+    rows = _memory_totals(tables) if tables else []
+    if "cpu.csv" in tables:
+        known = resolved(tables)
+        rows += [[f"CPU time: sign of the difference right, of those resolved at 95 % ({len(tables['cpu.csv'])} in all)",
+                  _share_of(*signs(known)), f"≥ {percent(SIGNS_GOAL)}"],
+                 ["CPU time: how far the predicted difference is from the real one, median of those resolved", percent(savings_off(known)),
+                  f"≤ {percent(SAVING_GOAL)}"]]
+    rows += _count_totals(counted)
     if tables:
-        where = os.path.relpath(tables.resolve(), folder)
-        parts += [TABLES.format(links=", ".join(f"[{file}]({where}/{file})" for file in figures(results, programs)))]
+        rows.append(["recorded RSS curve against that of glibc's replay, time-weighted mean difference, median", percent(curves(tables)),
+                     f"≤ {percent(CURVE_GOAL)}"])
+    return table(["over all programs", "found", "goal"], rows)
+
+
+def _signed(value: float) -> str:
+    return f"{value:+,.1f}".replace("-", "−")
+
+
+def _worst_error(tables: Tables, program: str, figure: str) -> str:
+    """Empty where every allocator's is within the goal for the median."""
+    errors = [float(row[f"{figure}_error_percent"]) for row in tables.get("memory.csv", [])
+              if row["program"] == program and row[f"{figure}_error_percent"]]
+    worst, (middle, most) = max(errors, key=abs, default=0), GOALS[figure]
+    if abs(worst) <= 100 * middle:
+        return ""
+    return f"**{_signed(worst)}**" if abs(worst) > 100 * most else _signed(worst)
+
+
+def memory_table(tables: Tables) -> str:
+    """Of the programs whose memory was missed."""
+    names = [row["program"] for row in tables["programs.csv"]]
+    rows = [[name, _worst_error(tables, name, "peak"), _worst_error(tables, name, "mean")] for name in names]
+    return table(["program", "peak RSS", "mean RSS"], [row for row in rows if any(row[1:])])
+
+
+def _cpu_cell(rows: list[Row], program: str) -> str:
+    return ", ".join(f"{row['allocator']} {_signed(float(row['predicted_difference_ms']))}/{_signed(float(row['real_difference_ms']))}"
+                     for row in rows if row["program"] == program)
+
+
+def _millions(value: float) -> str:
+    """Of at least two digits."""
+    return f"{value / 1e6:+,.{1 if abs(value) >= 1e7 else 2 if abs(value) >= 1e5 else 4}f}".replace("-", "−")
+
+
+def _count_cell(item: dict[str, Any]) -> str:
+    if item.get("instructions_delta_real") is None:
+        return MISSING
+    cell = f"{_millions(item['instructions_delta_predicted'])}/{_millions(item['instructions_delta_real'])}"
+    return f"**{cell}**" if (item["instructions_error"] or 0) > COUNT_GOALS[1] else cell
+
+
+def time_table(tables: Tables, counted: list[Counted]) -> str:
+    """Of all programs, and of the allocators that were counted."""
+    of = {result["name"]: {item["name"]: item for item in result["allocators"] if item["name"] != result["baseline"]} for result in counted}
+    allocators = list(dict.fromkeys(name for items in of.values() for name in items))
+    known = resolved(tables)
+    rows = [[name, _cpu_cell(known, name), *(_count_cell(of[name][allocator]) if allocator in of.get(name, {}) else "" for allocator in allocators)]
+            for name in (row["program"] for row in tables["programs.csv"])]
+    return table(["program", "CPU, ms", *(f"{name}, instructions" for name in allocators)], rows)
+
+
+def _notes(tables: Tables, counted: list[Counted], programs: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [f"- **{name}**: {' '.join(program['note'].split())}" for name, program in programs.items() if "note" in program]
+    lines += [f"- **{row['program']}**: {remark}." for row in tables["programs.csv"] for remark in row["remarks"].split("; ") if remark]
+    far = {result["name"] for result, item in count_pairs(counted) if item["instructions_error"] > COUNT_GOALS[1]}
+    for result in counted:
+        name = result["name"]
+        explained = programs[name].get("count_note") if name in far else None
+        remarks = [*([" ".join(explained.split())] if explained else []), *(f"{warning}." for warning in result["warnings"])]
+        lines += [f"- **{name}**, instructions: {remark}" for remark in remarks]
+        lines += [f"- **{name}**, instructions under {item['name']}: not counted: {item['problem']}."
+                  for item in result["allocators"] if item["problem"]]
+    missing = [row["program"] for row in tables["programs.csv"] if row["program"] not in {result["name"] for result in counted}]
+    return [*lines, *([f"- Instructions not counted yet: {', '.join(missing)}."] if missing else [])]
+
+
+def page(tables: Tables, counted: list[Counted], programs: dict[str, dict[str, Any]], beside: Path, folder: Path) -> str:
+    """The whole page, which is written into `folder`; drawings and tables of figures are in `beside`."""
+    rows, where = tables["programs.csv"], os.path.relpath(beside.resolve(), folder)
+    rounds = " or ".join(sorted({row["rounds"] for row in rows}, key=int))
+    parts = [HEAD.format(programs=len(rows), rounds=rounds, counted=len(counted)) + "\n" + totals_table(tables, counted),
+             MEMORY.format(**{figure: percent(middle) for figure, (middle, _) in GOALS.items()}), memory_table(tables),
+             TIME.format(high=percent(COUNT_GOALS[1])), time_table(tables, counted)]
+    if notes := _notes(tables, counted, programs):
+        parts += ["## What explains the misses", "\n".join(notes)]
+    files = [file for file in [*tables, "counts.jsonl"] if (beside / file).exists()]
+    parts += [TABLES.format(links=", ".join(f"[{file}]({where}/{file})" for file in files))]
+    drawings = [name for name in (row["program"] for row in rows) if (beside / f"{name}.svg").exists()]
     if drawings:
         parts += ["## Memory over time\nUnder glibc. The recording takes longer, because it costs time.",
-                  "\n".join(f"![{name}]({os.path.relpath(path.resolve(), folder)})" for name, path in drawings.items())]
+                  "\n".join(f"![{name}]({where}/{name}.svg)" for name in drawings)]
     return "\n\n".join(parts) + "\n"

@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SETUP_LIMIT_S = 300
 LIMIT_S = 3600
 ENDING_S = 30
+COUNTED = ("name", "problem", "instructions_delta_real", "instructions_delta_predicted", "instructions_error", "count_differences")
 SCRIPTS = ("start", "ready", "load", "stop")
 
 
@@ -78,9 +79,41 @@ def run_to_end(command: list[Any], limit_s: float, who: dict[str, Any]) -> tuple
     return process.returncode, out, err
 
 
+def made_brief(program: dict[str, Any]) -> dict[str, Any]:
+    """With the inputs for --count."""
+    pairs = program.get("count", {})
+    made = dict(program)
+    for key in ("setup", "load"):
+        for old, new in pairs.items():
+            if key in made:
+                made[key] = made[key].replace(old, new)
+    if "command" in made:
+        made["command"] = [pairs.get(word, word) for word in made["command"]]
+    return made
+
+
+def count_one(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """What is kept of its counts. Raises PassedOver and Failed."""
+    how = ["--instructions" if options.instructions else "--count"]
+    found = _validate(name, made_brief(program), scratch, options, how)
+    return {"calls": found["recorded"]["calls"], "threads": found["recorded"]["threads"], **found["count"],
+            "warnings": found["warnings"], "baseline": found["baseline"],
+            "allocators": [{key: item.get(key) for key in COUNTED} for item in found["allocators"]]}
+
+
 def validate_one(name: str, program: dict[str, Any], scratch: Path,
                  options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """The document that --json prints, and the curves. Raises PassedOver and Failed."""
+    curves = scratch / name / "curves.jsonl"
+    rounds = ["--rounds", str(options.rounds), "--replay-rounds", str(options.replay_rounds or options.rounds), "-o", str(curves)]
+    document = _validate(name, program, scratch, options, rounds)
+    try:
+        return document, [json.loads(line) for line in curves.read_text().splitlines()]
+    except (ValueError, OSError) as error:
+        raise Failed(f"its curves can't be read: {error}") from error
+
+
+def _validate(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace, how: list[str]) -> dict[str, Any]:
     if missing := [needed for needed in program["needs"] if not find_program(needed)]:
         raise PassedOver(f"{', '.join(missing)} missing")
     user = user_of(program)
@@ -96,17 +129,14 @@ def validate_one(name: str, program: dict[str, Any], scratch: Path,
         status, _, said = run_to_end(["bash", "-eu", "-o", "pipefail", "-c", program["setup"]], SETUP_LIMIT_S, who)
         if status:
             raise Failed(f"its inputs could not be made: {last_line(said)}")
-    curves = folder / "curves.jsonl"
-    replay_rounds = options.replay_rounds or options.rounds
     _, printed, said = run_to_end(
-        [options.build / "heaptape", "validate", "-q", "--json", "--alloc", options.alloc, "--rounds", str(options.rounds),
-         "--replay-rounds", str(replay_rounds), "--seed", "20817", "-o", curves,
+        [options.build / "heaptape", "validate", "-q", "--json", "--alloc", options.alloc, "--seed", "20817", *how,
          *(["--process", program["process"]] if "process" in program else []), *command_line(program, variables)],
         LIMIT_S, who)
     try:
         document: dict[str, Any] = json.loads(printed)
-        return document, [json.loads(line) for line in curves.read_text().splitlines()]
-    except (ValueError, OSError) as error:
+        return document
+    except ValueError as error:
         raise Failed(last_line(said)) from error
 
 

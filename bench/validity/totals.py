@@ -1,105 +1,84 @@
-"""What all programs together say of the predictions: errors, signs, ranks."""
+"""What all programs together say of the predictions: errors, signs, ranks. Of the rows of the tables (tables.py) and of the counts."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from heaptape.validate.figures import spearman
+Row = dict[str, str]
+Tables = dict[str, list[Row]]
+"""By file name, what is in it."""
 
-Result = dict[str, Any]
+Counted = dict[str, Any]
+"""A program's line of counts.jsonl."""
 
 
 @dataclass(frozen=True)
-class Worst:
+class Spread:
     """Errors of many pairs of program and allocator: as shares of the real figure, without sign."""
 
     median: float
+    high: float  # the 90th percentile
     most: float
     whose: str
     count: int
 
 
-@dataclass(frozen=True)
-class Totals:
-    """None where no program has it."""
-
-    programs: int
-    peak: Worst | None
-    mean: Worst | None
-    peak_ranks: tuple[int, int]  # programs whose least and most agree, of so many
-    mean_ranks: tuple[int, int]
-    signs: tuple[int, int]  # differences of CPU time with the right sign, of those resolved
-    pairs: int
-    spearman: float | None
-    saving_off: float | None
-    curve: float | None
-
-
-def measured(result: Result) -> list[Result]:
-    """The allocators under which the program could be measured."""
-    return [item for item in result["validation"]["allocators"] if "memory" in item]
-
-
-def differences(result: Result) -> Iterator[tuple[str, Result]]:
-    """Of each allocator but the baseline what there is about CPU time."""
-    for item in measured(result):
-        if item["name"] != result["validation"]["baseline"] and item["cpu"].get("real_difference_ns") is not None:
-            yield item["name"], item["cpu"]
-
-
-def baseline_ns(result: Result) -> float | None:
-    """The CPU time that the real program takes under the baseline."""
-    name = result["validation"]["baseline"]
-    return next((item["cpu"]["real_ns"] for item in measured(result) if item["name"] == name), None)
-
-
-def _worst(results: list[Result], figure: str) -> Worst | None:
-    errors = [(abs(item["memory"][figure]["error"]), f"{result['name']} under {item['name']}")
-              for result in results for item in measured(result) if item["memory"][figure]["error"] is not None]
+def spread(errors: list[tuple[float, str]]) -> Spread | None:
+    """Of errors and whose they are."""
     if not errors:
         return None
+    values = sorted(error for error, _ in errors)
+    high = statistics.quantiles(values, n=10, method="inclusive")[-1] if len(values) > 1 else values[0]
     most, whose = max(errors)
-    return Worst(statistics.median(error for error, _ in errors), most, whose, len(errors))
+    return Spread(statistics.median(values), high, most, whose, len(values))
 
 
-def ranks_agree(result: Result, figure: str) -> bool | None:
-    """Whether who has least and who has most is as predicted."""
-    ends = result["validation"]["agreement"].get(figure)
-    # Neither a hit nor a miss where the allocators do not differ: there was nothing to predict.
-    known = [ends[end]["agrees"] for end in ("best", "worst") if ends[end]["agrees"] is not None] if ends else []
-    return all(known) if known else None
+def memory_errors(tables: Tables, figure: str) -> Spread | None:
+    """`figure` is peak or mean."""
+    return spread([(abs(float(error)) / 100, f"{row['program']} under {row['allocator']}") for row in tables.get("memory.csv", [])
+                   if (error := row[f"{figure}_error_percent"])])
 
 
-def _ranks(results: list[Result], figure: str) -> tuple[int, int]:
-    agreed = [ranks_agree(result, figure) for result in results]
-    return agreed.count(True), len(agreed) - agreed.count(None)
+def ends_agree(tables: Tables, figure: str) -> tuple[int, int]:
+    """Programs whose least and most agree, of so many that have them."""
+    known = [row[f"{figure}_ends_agree"] for row in tables["programs.csv"] if row[f"{figure}_ends_agree"]]
+    return known.count("yes"), len(known)
 
 
-def _correlation(results: list[Result]) -> float | None:
-    """Of all differences to the baseline, each as a share of the CPU time that the program takes under it."""
-    predicted, real = [], []
-    for result in results:
-        own_ns = baseline_ns(result)
-        for _, cpu in differences(result):
-            if own_ns and cpu["predicted_difference_ns"] is not None:
-                predicted.append(cpu["predicted_difference_ns"] / own_ns)
-                real.append(cpu["real_difference_ns"] / own_ns)
-    return spearman(predicted, real)
+def resolved(tables: Tables) -> list[Row]:
+    """The differences of CPU time that are shown to be there."""
+    return [row for row in tables.get("cpu.csv", []) if row["resolved"] == "yes"]
 
 
-def totals(results: list[Result]) -> Totals:
-    """Of all programs, of which one counts as much as any other."""
-    pairs = [cpu for result in results for _, cpu in differences(result)]
-    resolved = [cpu for cpu in pairs if cpu["resolved"]]
-    off = [abs(cpu["predicted_over_real"] - 1) for cpu in resolved if cpu["predicted_over_real"] is not None]
-    curves = [result["validation"]["curve"]["difference"] for result in results if result["validation"]["curve"]]
-    curves = [value for value in curves if value is not None]
-    return Totals(
-        programs=len(results), peak=_worst(results, "peak"), mean=_worst(results, "mean"),
-        peak_ranks=_ranks(results, "peak"), mean_ranks=_ranks(results, "mean"),
-        signs=(sum(cpu["sign_agrees"] is True for cpu in resolved), len(resolved)), pairs=len(pairs),
-        spearman=_correlation(results), saving_off=statistics.median(off) if off else None,
-        curve=statistics.median(curves) if curves else None)
+def signs(rows: list[Row]) -> tuple[int, int]:
+    """Differences of CPU time with the right sign, of so many."""
+    return sum(float(row["predicted_difference_ms"]) * float(row["real_difference_ms"]) > 0 for row in rows), len(rows)
+
+
+def savings_off(rows: list[Row]) -> float | None:
+    """How far the predicted differences are from the real ones, median."""
+    return statistics.median(abs(float(row["predicted_over_real"]) - 1) for row in rows) if rows else None
+
+
+def curves(tables: Tables) -> float | None:
+    """The mean distance of curves, median of the programs."""
+    known = [float(row["curve_percent"]) / 100 for row in tables["programs.csv"] if row["curve_percent"]]
+    return statistics.median(known) if known else None
+
+
+def count_pairs(counted: list[Counted]) -> list[tuple[Counted, dict[str, Any]]]:
+    """Program and allocator, where both differences are known."""
+    return [(result, item) for result in counted for item in result["allocators"] if item["instructions_error"] is not None]
+
+
+def count_errors(counted: list[Counted]) -> Spread | None:
+    """Of differences of instructions."""
+    return spread([(item["instructions_error"], f"{result['name']} under {item['name']}") for result, item in count_pairs(counted)])
+
+
+def count_signs(counted: list[Counted]) -> tuple[int, int]:
+    """Differences of instructions with the right sign, of so many."""
+    pairs = [item for _, item in count_pairs(counted)]
+    return sum(item["instructions_delta_real"] * item["instructions_delta_predicted"] > 0 for item in pairs), len(pairs)

@@ -2,12 +2,14 @@
 """Holds replays against many real programs: runs `heaptape validate` for each that programs.toml lists.
 
     bench/validity/validate.py [--build B] [--only NAME,...] [--alloc LIST] [--rounds N] [-o results.jsonl] [--again]
+    bench/validity/validate.py --count|--instructions [--only NAME,...] [--counts FILE]
     bench/validity/validate.py -o results.jsonl --no-run [--page docs/method/validity.md] [--tables DIR]
 
 Appends a line of JSON for each program to the results; one that is there already is passed over, unless --again, so
 that what was interrupted goes on. A program that is not installed is named and passed over. Then prints, of all that
 the results hold, the totals; --page writes the page, --tables a drawing for each program and tables of all figures.
-Wants a quiet machine: CPU times are compared.
+Without results of timed runs the page is made of the tables that are there. With --count or --instructions what is
+counted goes into a file of its own. Timed runs want a quiet machine: CPU times are compared.
 """
 
 from __future__ import annotations
@@ -27,13 +29,16 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
 from bench.validity.curves import draw_curves, few_points  # noqa: E402
-from bench.validity.page import figures, page, totals_table, write_figures  # noqa: E402
-from bench.validity.run import Failed, PassedOver, validate_one  # noqa: E402
+from bench.validity.page import page, totals_table  # noqa: E402
+from bench.validity.run import Failed, PassedOver, count_one, validate_one  # noqa: E402
+from bench.validity.tables import read_tables, tables_of, write_tables  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
 
+COUNTS = ROOT / "docs" / "method" / "validity" / "counts.jsonl"
 PROGRAMS = ROOT / "bench" / "validity" / "programs.toml"
-KEYS = {"does", "needs", "setup", "command", "start", "ready", "load", "stop", "process", "unprivileged", "env", "note"}
+KEYS = {"does", "needs", "setup", "command", "start", "ready", "load", "stop", "process", "unprivileged", "env", "note", "count",
+        "count_note"}
 
 
 def read_programs() -> dict[str, dict[str, Any]]:
@@ -69,9 +74,20 @@ def append(path: Path, result: dict[str, Any]) -> None:
         file.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
 
 
+def _timed(*program: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    document, curves = validate_one(*program)
+    return {"validation": document, "curves": few_points(curves)}, document["allocators"]
+
+
+def _counted(*program: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    document = count_one(*program)
+    return document, document["allocators"]
+
+
 def run_all(options: argparse.Namespace, programs: dict[str, dict[str, Any]]) -> bool:
     """Whether every program that is installed could be measured."""
-    fine, done = True, read_results(options.output)
+    path = options.counts if options.counted else options.output
+    fine, done = True, read_results(path)
     for name in options.names:
         if name in done and not options.again:
             print(f"{name}: is there already", file=sys.stderr)
@@ -80,7 +96,7 @@ def run_all(options: argparse.Namespace, programs: dict[str, dict[str, Any]]) ->
         # Others must be able to read what is in there, where a server will not run as root.
         with tempfile.TemporaryDirectory(prefix="heaptape-programs-") as scratch:
             try:
-                document, curves = validate_one(name, programs[name], Path(scratch), options)
+                result, allocators = (_counted if options.counted else _timed)(name, programs[name], Path(scratch), options)
             except PassedOver as why:
                 print(f"{name}: passed over, {why}", file=sys.stderr)
                 continue
@@ -89,9 +105,8 @@ def run_all(options: argparse.Namespace, programs: dict[str, dict[str, Any]]) ->
                 fine = False
                 continue
         elapsed_s = time.monotonic() - began
-        append(options.output, {"name": name, "elapsed_s": round(elapsed_s, 1), "validation": document,
-                                "curves": few_points(curves)})
-        worst = [item["problem"] for item in document["allocators"] if item["problem"]]
+        append(path, {"name": name, "elapsed_s": round(elapsed_s, 1), **result})
+        worst = [item["problem"] for item in allocators if item["problem"]]
         fine = fine and not worst
         print(f"{name}: {elapsed_s:.0f} s{': ' + worst[0] if worst else ''}", file=sys.stderr, flush=True)
     return fine
@@ -105,17 +120,21 @@ def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=12, metavar="N", help="of real runs and of replays (12)")
     parser.add_argument("--replay-rounds", type=int, metavar="N", help="of replays, where not as many")
     parser.add_argument("-o", "--output", type=Path, default=Path("validity.jsonl"), metavar="FILE")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--count", action="store_true", help="count exactly, by heaptape validate --count, instead of timing")
+    how.add_argument("--instructions", action="store_true", help="the same, of instructions alone")
+    parser.add_argument("--counts", type=Path, default=COUNTS, metavar="FILE", help=f"of --count ({COUNTS.relative_to(ROOT)})")
     parser.add_argument("--again", action="store_true", help="measure also what the results have already")
     parser.add_argument("--no-run", action="store_true", help="only print and write what the results hold")
     parser.add_argument("--page", type=Path, metavar="FILE.md", help="write the page about it")
-    parser.add_argument("--tables", type=Path, metavar="DIR", help="write drawings and CSV files of all figures, for the page too")
+    parser.add_argument("--tables", type=Path, metavar="DIR", help="write drawings and CSV files of all figures of timed runs")
     options = parser.parse_args()
     options.names = options.only.split(",") if options.only else list(programs)
     if unknown := set(options.names) - set(programs):
         parser.error(f"no such program: {', '.join(sorted(unknown))}")
     if options.rounds < 2 or (options.replay_rounds or 1) < 1:
         parser.error("--rounds: expected two or more; --replay-rounds: one or more")
-    options.build = options.build.resolve()
+    options.build, options.counted = options.build.resolve(), options.count or options.instructions
     return options
 
 
@@ -124,17 +143,19 @@ def main() -> int:
     options = parse(programs)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out
     fine = options.no_run or run_all(options, programs)
-    results = read_results(options.output)
-    shown = [results[name] for name in programs if name in results and name in options.names]
-    if not shown:
+    timed, counted = ([found[name] for name in programs if name in found and name in options.names]
+                      for found in (read_results(options.output), read_results(options.counts)))
+    if not timed and not counted:
         print("validate: there are no results", file=sys.stderr)
         return 1
-    drawings = draw_curves(shown, options.tables) if options.tables else {}
-    if options.tables:
-        write_figures(figures(shown, programs), options.tables)
+    beside = options.tables or COUNTS.parent
+    tables = tables_of(timed, programs) if timed else read_tables(beside)
+    if timed and options.tables:
+        draw_curves(timed, options.tables)
+        write_tables(tables, options.tables)
     if options.page:
-        write_whole(options.page, page(shown, programs, drawings, options.tables, options.page.resolve().parent))
-    print(totals_table(shown))
+        write_whole(options.page, page(tables, counted, programs, beside, options.page.resolve().parent))
+    print(totals_table(tables, counted))
     return 0 if fine else 1
 
 

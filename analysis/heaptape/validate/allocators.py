@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ DEFAULT_NAMES = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 @dataclass(frozen=True)
 class RealAllocator:
-    """One that can be replayed and preloaded. `name` is what replay calls it."""
+    """One that can be replayed and preloaded. `name` is what replay calls it, `environment` what sets its knobs."""
 
     name: str
     kind: str
     version: str
     path: str
+    environment: tuple[str, ...] = ()
 
 
 def find_allocators(replay: str, alloc: str | None) -> tuple[str, list[RealAllocator]]:
@@ -32,8 +34,8 @@ def find_allocators(replay: str, alloc: str | None) -> tuple[str, list[RealAlloc
         _check(item)
     if len(found) < 2:
         raise UsageError(f"--alloc {alloc}: expected two allocators or more")
-    return alloc, [RealAllocator(str(item["name"]), str(item["kind"] or ""), str(item["version"] or ""), str(item["path"]))
-                   for item in found]
+    return alloc, [RealAllocator(str(item["name"]), str(item["kind"] or ""), str(item["version"] or ""), str(item["path"]),
+                                 tuple(map(str, item.get("environment") or ()))) for item in found]
 
 
 def _check(item: dict[str, Any]) -> None:
@@ -64,7 +66,7 @@ def preload_path(allocator: RealAllocator, recorded_kind: str) -> str | None:
     return None if allocator.kind == "glibc" and recorded_kind == "glibc" else allocator.path
 
 
-def environment_of(base: dict[str, str], preload: str | None, variables: list[str]) -> dict[str, str]:
+def environment_of(base: dict[str, str], preload: str | None, variables: tuple[str, ...]) -> dict[str, str]:
     """The program's environment with the library before what is preloaded already, and the variables of the knobs."""
     made = dict(base)
     if preload:
@@ -73,3 +75,17 @@ def environment_of(base: dict[str, str], preload: str | None, variables: list[st
         name, _, value = variable.partition("=")
         made[name] = value
     return made
+
+
+def of_equal_size(environments: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+    """As many variables for each allocator, of as many bytes in all: the environment lies above the stack and moves it, and some
+    programs hash addresses of the stack. LD_PRELOAD may end in colons."""
+    variables = max(map(len, environments.values())) + 1
+    padded = {}
+    for name, environment in environments.items():
+        made = {"LD_PRELOAD": "", **environment}
+        padded[name] = made | {f"HEAPTAPE_PADDING_{i}": "" for i in range(variables - len(made))}
+    sizes = {name: sum(len(os.fsencode(key + value)) for key, value in made.items()) for name, made in padded.items()}
+    for name, made in padded.items():
+        made["LD_PRELOAD"] += ":" * (max(sizes.values()) - sizes[name])
+    return padded

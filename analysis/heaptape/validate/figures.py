@@ -25,6 +25,7 @@ from .prediction import (
     predicted_differences_ns,
     predicted_memory,
 )
+from .program import Program
 from .recording import Recording
 from .request_latency import Latencies, parse_latencies
 from .rounds import RealRun
@@ -52,7 +53,6 @@ class Validation:
     preloaded: set[str] = field(default_factory=set)
     recorder_bytes: int = 0
     warnings: list[str] = field(default_factory=list)
-    environments: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def is_server(self) -> bool:
@@ -73,27 +73,41 @@ def figures_object(found: Validation) -> dict[str, Any]:
     cpu = _cpu_objects(found)
     allocators = []
     for item in found.allocators:
-        about: dict[str, Any] = {"name": item.name, "kind": item.kind, "version": item.version, "path": item.path,
-                 "environment": found.environments.get(item.name, []), "problem": found.problems.get(item.name)}
+        about = allocator_object(item, found.problems)
         if item.name not in found.problems:
             about |= {"memory": _memory_object(found, item.name, memory[item.name]), "cpu": cpu[item.name]}
             about |= {"latency": _latency_object(found, item.name)} if found.is_server else {}
         allocators.append(about | {"runs": [_run_object(run) for run in found.runs if run.allocator == item.name]})
     return {
         "schema": SCHEMA, "program": found.title, "server": found.is_server, "baseline": found.baseline,
-        "rounds": found.rounds, "seed": found.seed, "recorded": _recorded_object(found), "allocators": allocators,
+        "rounds": found.rounds, "seed": found.seed, "recorded": recorded_object(found.recording), "allocators": allocators,
         "agreement": _agreement(found, allocators), "curve": _curve_object(found), "warnings": found.warnings,
     }
 
 
-def _recorded_object(found: Validation) -> dict[str, Any]:
-    info, context = found.recording.info, found.recording.context
+def untimed_object(program: Program, recording: Recording, allocators: list[RealAllocator], baseline: str,
+                   problems: dict[str, str]) -> dict[str, Any]:
+    """The document where no round was run."""
+    return {"schema": SCHEMA, "program": program.title, "server": program.server is not None, "baseline": baseline, "rounds": 0,
+            "seed": None, "recorded": recorded_object(recording),
+            "allocators": [allocator_object(item, problems) for item in allocators], "warnings": []}
+
+
+def allocator_object(item: RealAllocator, problems: dict[str, str]) -> dict[str, Any]:
+    """Who it is, and why it has no figures."""
+    return {"name": item.name, "kind": item.kind, "version": item.version, "path": item.path, "environment": list(item.environment),
+            "problem": problems.get(item.name)}
+
+
+def recorded_object(recording: Recording) -> dict[str, Any]:
+    """The process that was recorded."""
+    info, context = recording.info, recording.context
     return {
-        "executable": context.get("executable"), "command": context.get("command"), "allocator": found.recording.kind,
+        "executable": context.get("executable"), "command": context.get("command"), "allocator": recording.kind,
         "allocator_version": context.get("allocator_version"), "calls": info.get("events"), "threads": info.get("threads"),
         "duration_ns": info.get("duration_ns"), "cpu_ns": info.get("recorded_cpu_ns"),
         "rss_peak_bytes": info.get("recorded_rss_peak_bytes"), "own_peak_bytes": info.get("recorded_own_peak_bytes"),
-        "processes": found.recording.processes, "exit_status": found.recording.conduct.exit_status,
+        "processes": recording.processes, "exit_status": recording.conduct.exit_status,
     }
 
 
@@ -255,7 +269,7 @@ def _agreement(found: Validation, allocators: list[dict[str, Any]]) -> dict[str,
 def _curve_object(found: Validation) -> dict[str, Any] | None:
     """The recorded curve against that of the same allocator in the replay; None where that did not take part."""
     same = next((item.name for item in found.allocators if item.kind == found.recording.kind
-                 and not found.environments.get(item.name)), None)
+                 and not item.environment), None)
     rows = memory_rows(found.rows, same) if same else []
     if not rows:
         return None

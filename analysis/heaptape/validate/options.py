@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..base.arguments import duration, positive, seed_number, several
 from ..base.verb_parser import VerbParser
 
-_ROUNDS = 8
+ROUNDS = 8
 
 
 def parser() -> VerbParser:
@@ -16,6 +16,7 @@ def parser() -> VerbParser:
         "each allocator.",
         see_also=["try", "replay"],
         examples=[("heaptape validate -- ./app", "Predictions beside the real program"),
+                  ("heaptape validate --count -- ./app", "Exact differences of instructions, misses and faults"),
                   ("heaptape validate --start 'redis-server --port 7777' --load 'redis-benchmark -p 7777 -n 100000'", "Of a server")])
     validate.add_argument("command", nargs="*", metavar="COMMAND")
     validate.add_argument("--start", metavar="CMD", help="Start a server by CMD, in the foreground, by sh -c like the other three")
@@ -25,15 +26,20 @@ def parser() -> VerbParser:
     validate.add_argument("--alloc", metavar="ALLOCATOR,...",
                           help="Compare these, as heaptape replay --alloc does (default: glibc,jemalloc,tcmalloc,mimalloc, as far as built)")
     validate.add_argument("--baseline", metavar="ALLOCATOR", help="Compare with this allocator (default: glibc, else the first)")
-    validate.add_argument("--rounds", type=several, default=_ROUNDS, metavar="N", help=f"Run the program N times under each "
-                          f"allocator (default: {_ROUNDS})")
-    validate.add_argument("--replay-rounds", type=positive, default=_ROUNDS, metavar="N",
-                          help=f"Replay in N rounds (default: {_ROUNDS})")
+    validate.add_argument("--count", action="store_true",
+                          help="Count instructions, cache misses and page faults exactly, by simulation (valgrind, 100 times slower), of "
+                               "program and replays; without --rounds nothing is timed")
+    validate.add_argument("-i", "--instructions", action="store_true", help="As --count, of instructions alone: eight times faster")
+    validate.add_argument("--rounds", type=several, metavar="N",
+                          help=f"Run the program N times under each allocator (default: {ROUNDS}, with --count none)")
+    validate.add_argument("--replay-rounds", type=positive, metavar="N",
+                          help=f"Replay in N rounds (default: {ROUNDS}, with --count none)")
     validate.add_argument("--process", metavar="NAME",
                           help="Of several processes, take that of the executable NAME (default: the one with the most calls)")
     validate.add_argument("--stdin", metavar="FILE", help="Use FILE as standard input of each run (default: /dev/null)")
     validate.add_argument("--timeout", type=duration, metavar="TIME",
-                          help="Fail a run that takes longer (default: 1h for the recording, then ten times that and a minute)")
+                          help="Fail a run that takes longer (default: 1h for the recording, then ten times that, under simulation a thousand "
+                               "times, and a minute)")
     validate.add_argument("--budget", type=duration, metavar="TIME",
                           help="Begin no round that would end later than TIME from now, such as 5m; 2 rounds always run "
                                "(default: no limit)")

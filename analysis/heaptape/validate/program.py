@@ -36,7 +36,7 @@ class CommandFailed(HeaptapeError):
 
 @dataclass(frozen=True)
 class Program:
-    """Either a command, or the scripts of a server."""
+    """Either a command, or the scripts of a server. It may take `slowdown` times longer than usual to start and to stop."""
 
     command: list[str]
     server: str | None
@@ -45,6 +45,7 @@ class Program:
     ready: str | None
     stdin: Path | None
     environment: dict[str, str]
+    slowdown: float = 1.0
 
     @property
     def title(self) -> str:
@@ -67,27 +68,28 @@ class Program:
         output = self._script(run, "--load", self.load or "", folder, limit_s)
         after = run.cpu_by_pid()
         if self.stop is not None:
-            self._script(run, "--stop", self.stop, folder, STOP_LIMIT_S)
+            self._script(run, "--stop", self.stop, folder, STOP_LIMIT_S * self.slowdown)
         else:
             run.send(signal.SIGTERM)
-        run.watch(None, STOP_LIMIT_S, f"the server of {what}, after the stop,")
+        run.watch(None, STOP_LIMIT_S * self.slowdown, f"the server of {what}, after the stop,")
         return Conduct(run.exit_status or 0, run.wall_s, None, output, before, after)
 
     def _await_ready(self, run: ObservedRun, folder: Path) -> None:
-        ends = time.monotonic() + READY_LIMIT_S
+        limit_s = READY_LIMIT_S * self.slowdown
+        ends = time.monotonic() + limit_s
         if self.ready is None:
-            if run.pause(_WITHOUT_READY_S):
+            if run.pause(_WITHOUT_READY_S * self.slowdown):
                 raise CommandFailed(f"--start: the server ended at once, with status {run.exit_status}")
             return
         while True:
             try:
-                self._script(run, "--ready", self.ready, folder, READY_LIMIT_S)
+                self._script(run, "--ready", self.ready, folder, limit_s)
                 return
             except CommandFailed as error:
                 if run.exit_status is not None or run.pause(_READY_EVERY_S):
                     raise CommandFailed(f"--start: the server ended before it was ready, with status {run.exit_status}") from error
                 if time.monotonic() > ends:
-                    raise TimeLimit(f"the server was not ready within {READY_LIMIT_S:.0f} s: {error}") from error
+                    raise TimeLimit(f"the server was not ready within {limit_s:.0f} s: {error}") from error
 
     def _script(self, run: ObservedRun, option: str, script: str, folder: Path, limit_s: float) -> str:
         """Runs it beside the server; what it printed. Raises CommandFailed."""

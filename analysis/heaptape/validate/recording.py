@@ -68,7 +68,7 @@ def record(heaptape: str, program: Program, folder: Path, process: str | None, l
 
 def _attempt(heaptape: str, program: Program, folder: Path, limit_s: float) -> _Attempt:
     logs, out, said = _log_folder(folder), folder / "recorded.out", folder / "record.err"
-    with ObservedRun(program.start(dict(os.environ), out, said, [heaptape, "record", "-v", "-o", str(logs), "--"])) as run:
+    with ObservedRun(program.start(program.environment, out, said, [heaptape, "record", "-v", "-o", str(logs), "--"])) as run:
         conduct = program.conduct(run, folder, limit_s, "the recording")
     conduct = replace(conduct, stdout_sha256=sha256_of(out))
     return _Attempt(logs, _logs(said.read_text(errors="replace")), conduct, run.first_child)
@@ -131,5 +131,5 @@ def _busier(heaptape: str, chosen: RecordedTrace, logs: list[Path], folder: Path
 def last_line(words: str) -> str:
     """What was said last, without who says it."""
     lines = [line for line in words.splitlines() if line.strip()]
-    return lines[-1].removeprefix("heaptape record: ") if lines else "it ended without a message"
+    return lines[-1].removeprefix("heaptape record: ").removeprefix("heaptape count: ") if lines else "it ended without a message"
 

@@ -16,7 +16,8 @@ from .rounds import Contender, shuffled
 STARTS = 25
 """How often the program that does nothing is started under each allocator."""
 
-_NOTHING, _SLEEP = "/bin/true", "/bin/sleep"
+NOTHING = "/bin/true"
+_SLEEP = "/bin/sleep"
 _SLEEPS = 3
 _LIMIT_S = 20.0
 _NEEDED = re.compile(r"=> (/[^ :]+) \(")
@@ -30,11 +31,22 @@ def needed_libraries(path: str) -> list[str]:
         return []
 
 
-def startup_costs(contenders: list[Contender], executable: str, seed: int, problems: dict[str, str]) -> dict[str, float]:
-    """By allocator: the median of the CPU time of a program that does nothing. What an allocator depends on, such as the C++
-    library, and the executable brings anyway, costs that nothing: it is loaded under each. Adds to the problems."""
+def shared_libraries(contenders: list[Contender], executable: str) -> list[str]:
+    """What an allocator depends on, such as the C++ library, and the executable brings anyway, costs that nothing: the program that
+    does nothing gets it under each."""
     wanted = {path for item in contenders if item.library for path in needed_libraries(item.library)}
-    common = [path for path in needed_libraries(executable) if path in wanted and "/libc.so" not in path]
+    return [path for path in needed_libraries(executable) if path in wanted and "/libc.so" not in path]
+
+
+def environment_of_nothing(contender: Contender, libraries: list[str]) -> dict[str, str]:
+    """For the program that does nothing."""
+    preload = ":".join(filter(None, [contender.environment.get("LD_PRELOAD", ""), *libraries]))
+    return contender.environment | ({"LD_PRELOAD": preload} if preload else {})
+
+
+def startup_costs(contenders: list[Contender], executable: str, seed: int, problems: dict[str, str]) -> dict[str, float]:
+    """By allocator: the median of the CPU time of a program that does nothing. Adds to the problems."""
+    common = shared_libraries(contenders, executable)
     found: dict[str, list[int]] = {item.allocator.name: [] for item in contenders}
     order = random.Random(seed)
     for contender in [item for _ in range(STARTS) for item in shuffled(contenders, order)]:
@@ -50,12 +62,10 @@ def startup_costs(contenders: list[Contender], executable: str, seed: int, probl
 
 def _start_nothing(contender: Contender, libraries: list[str]) -> int:
     """CPU time in ns."""
-    preload = ":".join(filter(None, [contender.environment.get("LD_PRELOAD", ""), *libraries]))
-    environment = contender.environment | ({"LD_PRELOAD": preload} if preload else {})
-    with ObservedRun(Start([_NOTHING], environment)) as run:
-        run.watch(None, _LIMIT_S, _NOTHING)
+    with ObservedRun(Start([NOTHING], environment_of_nothing(contender, libraries))) as run:
+        run.watch(None, _LIMIT_S, NOTHING)
     if run.exit_status:
-        raise HeaptapeError(f"{_NOTHING} ended with status {run.exit_status}")
+        raise HeaptapeError(f"{NOTHING} ended with status {run.exit_status}")
     return run.cpu_ns
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..base.text_table import table_lines
 from ..base.units import MISSING, byte_count, count, decimal, known, nanoseconds
+from .count_table import count_parts
 
 
 def _table(columns: list[str], rows: list[list[str]], left: frozenset[int] = frozenset({0})) -> list[str]:
@@ -28,10 +29,13 @@ def _milliseconds(value_ns: float | None) -> str:
 def validation_text(document: dict[str, Any]) -> str:
     """All of it; the document is that of --json."""
     good = [item for item in document["allocators"] if "memory" in item]
-    parts = [_heading(document), _memory_table(good), _cpu_table(good, document["baseline"], document["server"])]
-    if document["server"]:
-        parts.append(_latency_table(good))
-    parts.append(_agreement_lines(document))
+    parts = [_heading(document)]
+    if "agreement" in document:
+        parts += [_memory_table(good), _cpu_table(good, document["baseline"], document["server"])]
+        if document["server"]:
+            parts.append(_latency_table(good))
+        parts.append(_agreement_lines(document))
+    parts += count_parts(document) if "count" in document else []
     failed = [f"{item['name']}: failed: {item['problem']}" for item in document["allocators"] if item["problem"]]
     parts.append([*failed, *(f"warning: {line}" for line in document["warnings"])])
     return "\n\n".join("\n".join(part) for part in parts if part)
@@ -41,8 +45,8 @@ def _heading(document: dict[str, Any]) -> list[str]:
     recorded = document["recorded"]
     version = f" {recorded['allocator_version']}" if recorded["allocator_version"] else ""
     texts = (f"{document['program']}: {count(recorded['calls'])} calls recorded under {recorded['allocator'] or MISSING}{version}, "
-            f"{nanoseconds(recorded['cpu_ns'])} of CPU; {document['rounds']} rounds, seed {document['seed']}")
-    return [texts]
+            f"{nanoseconds(recorded['cpu_ns'])} of CPU")
+    return [texts + (f"; {document['rounds']} rounds, seed {document['seed']}" if document["rounds"] else "")]
 
 
 def _memory_table(good: list[dict[str, Any]]) -> list[str]:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,10 @@ from .allocators import (
     find_allocators,
     preload_path,
 )
-from .figures import Validation, figures_object, memory_rows
+from .count_figures import add_counts
+from .count_runs import HASH_SEEDS, CountRuns
+from .figures import Validation, figures_object, memory_rows, untimed_object
+from .options import ROUNDS
 from .prediction import heap_curve, recorded_memory
 from .program import Program
 from .recording import Recording, record, who_serves
@@ -111,7 +114,8 @@ def _folder(keep: str | None) -> Iterator[Path]:
             kept = made / "kept"
             kept.mkdir()
             for name in ("trace.bin", "replay.jsonl"):
-                (made / name).rename(kept / name)
+                if (made / name).exists():
+                    (made / name).rename(kept / name)
             kept.rename(target)
     finally:
         shutil.rmtree(made, ignore_errors=True)
@@ -157,36 +161,31 @@ def _why_not(rows: pd.DataFrame, name: str) -> str:
     return f"in the replay: {values.iloc[0]}" if len(values) else ""
 
 
-def _environment(rows: pd.DataFrame, name: str) -> list[str]:
-    found = rows[rows["allocator"] == name]
-    values = found["allocator_environment"].iloc[0] if len(found) and "allocator_environment" in found else []
-    return [str(item) for item in values] if isinstance(values, list) else []
-
-
-def _contender(allocator: RealAllocator, rows: pd.DataFrame, recording: Recording) -> Contender:
+def _contender(allocator: RealAllocator, program: Program, recording: Recording) -> Contender:
     preload = preload_path(allocator, recording.kind)
-    environment = environment_of(dict(os.environ), preload, _environment(rows, allocator.name))
-    return Contender(allocator, environment, preload)
+    return Contender(allocator, environment_of(program.environment, preload, allocator.environment), preload)
 
 
 def _without(contenders: list[Contender], problems: dict[str, str]) -> list[Contender]:
     return [item for item in contenders if item.allocator.name not in problems]
 
 
-def _prove(program: Program, heaptape: str, contenders: list[Contender], recording: Recording, problems: dict[str, str],
+def _prove(program: Program, tools: _Tools, contenders: list[Contender], recording: Recording, problems: dict[str, str],
            folder: Path, talk: _Talk) -> None:
     """A program that brings its own allocator may call that whatever is preloaded. So the recorder is asked which allocator is used."""
-    for contender in _without(contenders, problems):
+    for contender in contenders:
         name = contender.allocator.name
         talk.step(f"checking that the program uses {name}")
         limit_s = 10 * recording.conduct.wall_s + 60
         try:
-            serves = who_serves(heaptape, program, contender.environment, recording, folder, limit_s)
+            serves = who_serves(tools.heaptape, program, contender.environment, recording, folder, limit_s)
         except HeaptapeError as error:
             problems[name] = str(error)
             continue
         if os.path.realpath(serves) != os.path.realpath(contender.allocator.path):
             problems[name] = f"preloaded into {recording.executable}, it is not used: {serves} is"
+    if tools.baseline in problems:
+        raise HeaptapeError(f"{tools.baseline}: {problems[tools.baseline]}")
 
 
 @dataclass
@@ -255,50 +254,68 @@ class _RealRounds:
         return said
 
 
+def _is_timed(options: argparse.Namespace) -> bool:
+    """Exact counts alone need no rounds. Raises UsageError for what only rounds have."""
+    counted, asked = options.count or options.instructions, options.rounds or options.replay_rounds
+    for name, value in (("-o", options.output), ("--budget", options.budget)):
+        if counted and not asked and value:
+            raise UsageError(f"{name}: --count alone runs no rounds: expected --rounds with it")
+    options.rounds, options.replay_rounds = options.rounds or ROUNDS, options.replay_rounds or ROUNDS
+    return bool(asked or not counted)
+
+
 def run_validate(options: argparse.Namespace) -> int:
     """heaptape validate"""
+    timed, counted = _is_timed(options), options.count or options.instructions
     program, replay = _program(options), find_replay()
     alloc, allocators = find_allocators(replay, options.alloc)
     tools, talk = _Tools(replay, find_heaptape(replay), alloc, choose_baseline(allocators, options.baseline)), _Talk(options)
     seed = options.seed if options.seed is not None else random.randrange(1_000_000)
+    if counted:
+        program = replace(program, environment=HASH_SEEDS | program.environment)
     try:
         with _folder(options.keep) as folder:
-            found = _measure(options, program, tools, allocators, seed, folder, talk)
-            document = figures_object(found)
+            talk.step("recording")
+            recording = record(tools.heaptape, program, folder, options.process, float(options.timeout or _RECORDING_LIMIT_S))
+            problems: dict[str, str] = {}
+            contenders = [_contender(item, program, recording) for item in allocators]
+            # Runs that are not counted see which library is mapped.
+            if not timed or recording.kind != "glibc":
+                _prove(program, tools, contenders, recording, problems, folder, talk)
+            found = _measure(options, program, tools, contenders, allocators, recording, problems, seed, folder, talk) if timed else None
+            document = figures_object(found) if found else untimed_object(program, recording, allocators, tools.baseline, problems)
+            if counted:
+                runs = CountRuns(tools.heaptape, replay, alloc, program, recording, folder, options.timeout, talk.step)
+                add_counts(document, runs.run(_without(contenders, problems), tools.baseline, options.instructions))
             talk.end()
             # Before the files: what can't be written must not cost what was measured.
             print(json.dumps(document, indent=1) if options.json else printable(validation_text(document), keep="\n"), flush=True)
-            if options.output:
+            if found and options.output:
                 write_whole(options.output, _curve_lines(found), [options.stdin] if options.stdin else [])
     finally:
         talk.end()
-    for name, problem in found.problems.items():
-        print(f"heaptape validate: {printable(name)}: {printable(problem)}", file=sys.stderr)
-    return EXIT_FAILED if found.problems else 0
+    failed = [item for item in document["allocators"] if item["problem"]]
+    for item in failed:
+        print(f"heaptape validate: {printable(item['name'])}: {printable(item['problem'])}", file=sys.stderr)
+    return EXIT_FAILED if failed else 0
 
 
-def _contenders(found: Validation, program: Program, tools: _Tools, folder: Path, talk: _Talk) -> list[Contender]:
-    """Those that can be run for real, with what starting a program costs under each."""
-    recording, problems, rows = found.recording, found.problems, found.rows
-    contenders = [_contender(item, rows, recording) for item in found.allocators]
-    if recording.kind != "glibc":
-        _prove(program, tools.heaptape, contenders, recording, problems, folder, talk)
+def _measure_startup(found: Validation, contenders: list[Contender], tools: _Tools, folder: Path, talk: _Talk) -> None:
+    """What starting a program costs under each."""
     talk.step("measuring what starting a program costs")
-    startup = startup_costs(_without(contenders, problems), str(recording.context.get("executable") or ""), found.seed, problems)
+    executable, problems = str(found.recording.context.get("executable") or ""), found.problems
+    found.startup_ns = startup_costs(_without(contenders, problems), executable, found.seed, problems)
     if found.baseline in problems:
         raise HeaptapeError(f"{found.baseline}: {problems[found.baseline]}")
-    found.startup_ns = startup
     # What is preloaded costs the loader about as much as the recorder did.
     found.preloaded = {item.allocator.name for item in contenders if item.library}
     found.recorder_bytes = recorder_memory_bytes(tools.heaptape, folder)
-    return _without(contenders, problems)
 
 
-def _measure(options: argparse.Namespace, program: Program, tools: _Tools, allocators: list[RealAllocator], seed: int,
-             folder: Path, talk: _Talk) -> Validation:
+def _measure(options: argparse.Namespace, program: Program, tools: _Tools, contenders: list[Contender],
+             allocators: list[RealAllocator], recording: Recording, problems: dict[str, str], seed: int, folder: Path,
+             talk: _Talk) -> Validation:
     begun = time.monotonic()
-    talk.step("recording")
-    recording = record(tools.heaptape, program, folder, options.process, float(options.timeout or _RECORDING_LIMIT_S))
     with read_trace(recording.trace) as trace:
         memory = recorded_memory(trace, float(recording.info["duration_ns"]))
     count = min(_BLOCKS, options.rounds, options.replay_rounds)
@@ -306,15 +323,16 @@ def _measure(options: argparse.Namespace, program: Program, tools: _Tools, alloc
     talk.step(f"replaying {recording.info['events']:,} calls")
     compared, problem = _replay(tools, replays[0], seed, recording, folder, options)
     rows = read_results(folder / "replay.jsonl")
-    problems = {item.name: _why_not(rows, item.name) or problem or "was not replayed"
-                for item in allocators if not memory_rows(rows, item.name)}
+    for name in (item.name for item in allocators if not memory_rows(rows, item.name)):
+        problems.setdefault(name, _why_not(rows, name) or problem or "was not replayed")
     if tools.baseline in problems:
         raise HeaptapeError(f"the replay failed: {problems[tools.baseline]}")
     found = Validation(program.title, recording, memory, allocators, tools.baseline, rows, compared, [], {}, options.rounds,
-                       seed, problems, environments={item.name: _environment(rows, item.name) for item in allocators})
+                       seed, problems)
     found.warnings += [f"in the replay: {problem}"] if problem and not problems else []
-    contenders = _contenders(found, program, tools, folder, talk)
-    rounds = _RealRounds(found, program, contenders, folder, float(options.timeout or 10 * recording.conduct.wall_s + 60),
+    _measure_startup(found, contenders, tools, folder, talk)
+    rounds = _RealRounds(found, program, _without(contenders, problems), folder,
+                         float(options.timeout or 10 * recording.conduct.wall_s + 60),
                          begun + options.budget if options.budget else None, talk, random.Random(seed))
     for block in range(count):
         if block:

@@ -1,0 +1,132 @@
+"""Everything under simulation, each once: the real program and one that does nothing under each allocator, and the replays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import HeaptapeError
+from ..base.files import sha256_of
+from ..base.programs import ToolFailed, run_tool
+from .allocators import of_equal_size
+from .observed_run import ObservedRun
+from .program import Program
+from .recording import Recording, last_line
+from .rounds import Contender
+from .startup import NOTHING, environment_of_nothing, shared_libraries
+
+Counts = dict[str, Any]
+"""Of one process, as `heaptape count` writes them."""
+
+HASH_SEEDS = {"PYTHONHASHSEED": "0", "PERL_HASH_SEED": "0", "PERL_PERTURB_KEYS": "0"}
+"""What `heaptape count` fixes, and so the recording has to have."""
+
+_SLOWDOWN = 100.0
+_LIMIT_S = 60.0
+
+
+@dataclass
+class Counted:
+    """By allocator: of the real program, of one that does nothing, of the replay. `again` is the baseline's second run."""
+
+    baseline: str
+    instructions_alone: bool
+    real: dict[str, Counts] = field(default_factory=dict)
+    nothing: dict[str, Counts] = field(default_factory=dict)
+    replayed: dict[str, Counts] = field(default_factory=dict)
+    again: Counts = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    different: list[str] = field(default_factory=list)
+    geometry: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CountRuns:
+    """What is counted, and by which programs."""
+
+    heaptape: str
+    replay: str
+    alloc: str
+    program: Program
+    recording: Recording
+    folder: Path
+    limit_s: float | None
+    step: Callable[[str], None]
+
+    def run(self, contenders: list[Contender], baseline: str, instructions_alone: bool) -> Counted:
+        """All of it. Raises HeaptapeError where the baseline can't be counted."""
+        found = Counted(baseline, instructions_alone)
+        libraries = shared_libraries(contenders, str(self.recording.context.get("executable") or ""))
+        idle = of_equal_size({item.allocator.name: environment_of_nothing(item, libraries) for item in contenders})
+        environments = of_equal_size({item.allocator.name: item.environment for item in contenders})
+        nothing = replace(self.program, command=[NOTHING], server=None, load=None, stop=None, ready=None, stdin=None)
+        for name in sorted(environments, key=lambda name: name != baseline):
+            try:
+                self.step(f"counting the start of a program under {name}")
+                found.nothing[name] = self._count(nothing, idle[name], found, _LIMIT_S)[0]
+                self.step(f"counting the program under {name}")
+                found.real[name], output = self._count(self.program, environments[name], found, self.limit_s)
+                if name == baseline:
+                    self.step(f"counting the program under {name} again")
+                    found.again = self._count(self.program, environments[name], found, self.limit_s)[0]
+            except HeaptapeError as error:
+                if name == baseline:
+                    raise HeaptapeError(f"{name}: {error}") from error
+                found.problems[name] = str(error)
+                continue
+            found.different += [name] if output != self.recording.conduct.stdout_sha256 and not self.program.server else []
+        self._count_replays(found)
+        return found
+
+    def _count(self, program: Program, environment: dict[str, str], found: Counted,
+               limit_s: float | None) -> tuple[Counts, str]:
+        """Of the process that was recorded, with the digest of what it printed."""
+        counts, out, err = (self.folder / name for name in ("counts.json", "counted.out", "counted.err"))
+        counts.unlink(missing_ok=True)
+        prefix = [self.heaptape, "count", "-q", *(["-i"] if found.instructions_alone else []), "-o", str(counts), "--"]
+        if limit_s is None:
+            limit_s = 10 * _SLOWDOWN * self.recording.conduct.wall_s + _LIMIT_S
+        slow = replace(program, slowdown=_SLOWDOWN)
+        with ObservedRun(slow.start(environment, out, err, prefix)) as run:
+            conduct = slow.conduct(run, self.folder, limit_s, "the program under simulation")
+        said = last_line(err.read_text(errors="replace"))
+        if not counts.exists():
+            raise HeaptapeError(f"not counted: {said}")
+        expected = self.recording.conduct.exit_status if program.command != [NOTHING] else 0
+        if conduct.exit_status != expected:
+            raise HeaptapeError(f"under simulation it ended with status {conduct.exit_status}, not with {expected}: {said}")
+        document = json.loads(counts.read_text())
+        found.geometry = {key: document[key] for key in ("geometry", "caches_known", "tlbs_known")}
+        return recorded_process(document["processes"], str(self.recording.context.get("command"))), sha256_of(out)
+
+    def _count_replays(self, found: Counted) -> None:
+        self.step(f"counting the replays of {self.recording.info['events']:,} calls")
+        command = [self.replay, "-q", "--json", "--pass", "count", *(["--instructions"] if found.instructions_alone else []),
+                   "--alloc", self.alloc, "--", str(self.recording.trace)]
+        problem, printed = "was not replayed", ""
+        try:
+            printed = run_tool(command)
+        except ToolFailed as error:
+            problem, printed = f"in the replay: {error}", error.printed
+        found.replayed = json.loads(printed or "{}").get("counts", {})
+        for name in set(found.real) - set(found.replayed):
+            if name == found.baseline:
+                raise HeaptapeError(f"{name}: {problem}")
+            found.problems[name] = problem
+            del found.real[name]
+
+
+def calls_of(counts: Counts) -> int:
+    """Of all functions."""
+    return sum(counts["calls"].values())
+
+
+def recorded_process(processes: list[Counts], command: str) -> Counts:
+    """The process of that command, else of any, that made the most calls: what a recording takes, too."""
+    if not processes:
+        raise HeaptapeError("no process was counted")
+    same = [item for item in processes if item["command"] == command]
+    return max(same or processes, key=calls_of)
