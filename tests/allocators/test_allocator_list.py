@@ -70,7 +70,7 @@ def test_what_is_not_built_is_listed_from_the_catalogue(tools: Tools, catalogue:
     command = [tmp_path / "replay", "--list"]
     found, = [one for one in json.loads(tools.succeed([*command, "--json"]).stdout)
               if one["name"] == missing["name"]]
-    own = {"built", "version", "path", "build_id"}
+    own = {"built", "version", "path", "build_id", "environment"}
     assert not found["built"] and all(found[key] is None for key in own - {"built"})
     values = [knob.pop("value") for one in (missing, found) for knob in one["knobs"]]
     assert values[len(missing["knobs"]):] == [None] * len(found["knobs"])
@@ -129,3 +129,9 @@ def test_the_pages_are_what_the_catalogue_says(tools: Tools, tmp_path: Path) -> 
     pages = ROOT / "docs" / "reference"
     expected = {path.relative_to(pages): path.read_text() for path in [pages / "allocators.md", *(pages / "allocators").iterdir()]}
     assert {path.relative_to(tmp_path): path.read_text() for path in tmp_path.rglob("*.md")} == expected, f"run {program.relative_to(ROOT)}"
+
+
+def test_what_sets_the_knobs_is_listed(tools: Tools) -> None:
+    command = [tools.replay_program, "--list", "--json", "--alloc", "glibc,glibc:arena_max=1"]
+    plain, limited = json.loads(tools.succeed(command).stdout)
+    assert plain["environment"] == [] and limited["environment"] == ["GLIBC_TUNABLES=glibc.malloc.arena_max=1"]
