@@ -54,7 +54,7 @@ def _paragraphs(*texts: str) -> list[str]:
 def _page(table: dict[str, Any], version: str, date: str) -> str:
     name = f"heaptape-{table['name']}".rstrip("-")
     synopsis = [line for usage in table["usage"]
-                for line in (".br", f"\\fB{_code(name.replace('-', ' ', 1))}\\fR [\\fIOPTION\\fR...] {_argument(usage)}")][1:]
+                for line in (".br", f"\\fB{_code(name.replace('-', ' ', 1))}\\fR [\\fIOPTION\\fR...] {_argument(usage)}".rstrip())][1:]
     options = [line for option in table["options"] for line in (".TP", _head(option), _text(option["help"]))]
     examples = [line for example in table["examples"]
                 for line in (".PP", _text(example["help"] + ":" * (example["help"][-1] != "?")), ".PP", ".RS 4", ".nf", _code(example["name"]), ".fi", ".RE")][1:]

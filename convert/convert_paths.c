@@ -34,7 +34,7 @@ bool convert_is_trace(const char *path) { return begins_with(path, HT_TRACE_MAGI
 // The length of a name without the endings that say nothing more once it is a trace.
 static size_t stem_length(const char *name) {
     static const char *const packed[] = {".gz", ".xz", ".zst", ".bz2", ".lzma", ".zip"};
-    static const char *const kinds[] = {".mraw", ".txt", ".log", ".rep", ".wl", ".mtrace"};
+    static const char *const kinds[] = {".mraw", ".txt", ".log", ".rep", ".wl", ".mtrace", ".acc"};
     size_t length = strlen(name), shorter = length;
     for (unsigned i = 0; i < sizeof packed / sizeof *packed; i++) {
         size_t ending = strlen(packed[i]);

@@ -46,7 +46,7 @@ static const struct argp_option table[] = {
      "simulation, and print exact counts of instructions, misses and page faults (default: both)", 0},
     {"splice", KEY_SPLICE, "FILE", 0,
      "Simulate the program's accesses in FILE too, at the addresses that each allocator gives; with --pass count, and a "
-     "trace of the same recording (heaptape record --accesses)", 0},
+     "trace of the same recording (heaptape record --accesses) (default: none)", 0},
     {"verify", KEY_VERIFY, NULL, 0,
      "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
     {"threads", KEY_THREADS, "trace|1", 0,

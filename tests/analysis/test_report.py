@@ -305,7 +305,6 @@ def test_a_trace_named_must_be_readable(tmp_path: Path) -> None:
 
 
 @settings(deadline=None)
-@settings(deadline=None)
 @given(values=st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=3000), buckets=st.integers(1, 50))
 def test_thinning_keeps_both_extremes_and_ends(values: list[float], buckets: int) -> None:
     value = np.array(values)

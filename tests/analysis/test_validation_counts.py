@@ -122,7 +122,8 @@ int main(void) {
 def test_a_tiny_program(heaptape_binary: Path, tmp_path: Path) -> None:
     if not (heaptape_binary.parent / "valgrind" / "heaptape-amd64-linux").exists():
         pytest.skip("the simulation is not built: it takes the package valgrind, on x86-64")
-    subprocess.run(["gcc", "-O1", "-x", "c", "-o", tmp_path / "app", "-"], input=PROGRAM, text=True, check=True)
+    subprocess.run(["gcc", "-O1", "-x", "c", "-o", tmp_path / "app", "-"], input=PROGRAM, text=True, check=True,
+                   timeout=60)
     environment = {**os.environ, "HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "analysis")}
     done = subprocess.run([heaptape_binary, "validate", "--count", "--json", "--alloc", "glibc,bump", "--", tmp_path / "app"],
                           capture_output=True, text=True, env=environment, timeout=300, check=False)

@@ -16,7 +16,7 @@ MALLOC, CALLOC, REALLOC, FREE, FREE_SIZED = 1, 2, 3, 5, 11
 POSIX_MEMALIGN, ALIGNED_ALLOC, FREE_ALIGNED_SIZED = 6, 7, 12
 NEW, NEW_ARRAY, NEW_ALIGNED = 14, 15, 16
 DELETE, DELETE_ARRAY, DELETE_SIZED, DELETE_ALIGNED = 18, 19, 20, 22
-DROP, INHERIT = 30, 31
+QUERY, DROP, INHERIT = 26, 30, 31
 
 
 def _verb(binary: Path, verb: str, events: list[Event], folder: Path, *more: str) -> subprocess.CompletedProcess[bytes]:
@@ -97,7 +97,7 @@ def _every_op(count: int) -> list[Event]:
         shape = CARRIES[function, variant]
         realloc, ends = function in (3, 4), variant == 3
         frees = function in (5, 11, 12, 13, *range(18, 26))
-        needs = (frees or realloc) and variant in (0, 3) and "S" in shape
+        needs = (frees or realloc or function == QUERY) and variant in (0, 3) and "S" in shape
         ends = ends or (needs and frees)
         if needs and not live:
             continue
@@ -117,7 +117,7 @@ def test_every_op_goes_through_every_verb(heaptape_binary: Path, tmp_path: Path)
     done = _verb(heaptape_binary, "stats", events, tmp_path, "--json")
     stats = json.loads(done.stdout)
     assert done.returncode == 0 and stats["events"] == calls == sum(r["calls"] for r in stats["functions"].values())
-    assert len(stats["functions"]) == 25
+    assert len(stats["functions"]) == 26
     done = _verb(heaptape_binary, "lint", events, tmp_path, "--json")
     assert json.loads(done.stdout)["calls"] == calls
     done = _verb(heaptape_binary, "slice", events, tmp_path, "-o", str(tmp_path / "s.bin"), "--from-event", "700")

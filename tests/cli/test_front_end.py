@@ -13,9 +13,9 @@ import pytest
 from quick_tier import quick
 from tool_runner import Tools, clean_environment, run
 
-VERBS = ("try", "record", "ctl", "convert", "info", "dump", "slice", "stats", "lint", "replay", "compare", "report", "export", "fleet", "tune",
-         "validate")
-PYTHON_VERBS = ("try", *VERBS[10:])
+VERBS = ("try", "record", "ctl", "convert", "info", "dump", "slice", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
+         "fleet", "tune", "validate")
+PYTHON_VERBS = ("try", *VERBS[VERBS.index("compare"):])
 # Those in Python share what answers; two of them stand for all.
 QUICK_VERBS = set(VERBS) - {"report", "export", "fleet", "tune", "validate"}
 

@@ -98,7 +98,7 @@ def test_always_is_the_systems_to_say(tools: Tools, trace: Path, tmp_path: Path,
         assert done.returncode == 0 and glibc(rows)["thp"] == "always"
         return
     assert done.returncode == 1 and not rows and done.stdout == ""
-    assert done.stderr == (f'replay: --thp always: transparent huge pages are "{system}" here; as root: '
+    assert done.stderr == (f'heaptape replay: --thp always: transparent huge pages are "{system}" here; as root: '
                            f"echo always > {MODE_FILE}\n")
 
 

@@ -206,7 +206,8 @@ def listed_options(tools: Tools) -> list[str]:
 
 def test_every_option_is_tried(tools: Tools) -> None:
     """Here, or in a test file of its own."""
-    others = "".join(path.read_text() for path in Path(__file__).parent.glob("test_replay_*.py")
+    tests = Path(__file__).parent.parent
+    others = "".join(path.read_text() for path in (*tests.glob("replay/test_replay_*.py"), *tests.glob("simulate/test_*.py"))
                      if path != Path(__file__))
     own = {"help", "usage", "version"}  # argp's
     listed = set(listed_options(tools))
