@@ -59,6 +59,12 @@ def middle(calls: Calls) -> None:
     calls.block(100)
 
 
+def released(calls: Calls) -> None:
+    """16 MB freed at the end: no time passes in which they could be given back."""
+    calls.free(calls.blocks(1000, 16_000))
+    calls.block(100)
+
+
 def threads(calls: Calls) -> None:
     """Twelve threads that have blocks at the same time."""
     blocks = [(calls.block(1000 + k * 3000, tid), tid) for k in range(12) for tid in range(1, 13)]
@@ -138,7 +144,7 @@ def leavers(calls: Calls) -> None:
 
 TRACES: dict[str, Callable[[Calls], None]] = {
     made.__name__: made
-    for made in (middle, threads, small, tiny, cached, holes, large, turnover, aged, leavers)}
+    for made in (middle, released, threads, small, tiny, cached, holes, large, turnover, aged, leavers)}
 
 
 @dataclass(frozen=True)
@@ -182,7 +188,7 @@ EFFECTS = [
 
     Effect("jemalloc", "narenas=1", "threads", MMAPS, "<"),
     Effect("jemalloc", "percpu_arena=percpu", "threads", MMAPS, "<"),
-    Effect("jemalloc", "dirty_decay_ms=0", "middle", END, "<"),
+    Effect("jemalloc", "dirty_decay_ms=0", "released", END, "<"),
     Effect("jemalloc", "background_thread=1", "threads", "background_threads", ">"),
     # One to begin with, and one for each four arenas then.
     Effect("jemalloc", "background_thread=1,max_background_threads=1", "threads", "background_threads", "<"),
