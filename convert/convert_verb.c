@@ -62,8 +62,9 @@ static const struct argp_option option_table[] = {
      "With --follow: keep what is needed to continue, and punch holes, every SIZE of the log, in MiB without a unit "
      "(default: 64M)",
      0},
-    {"from", OPTION_FROM, "heaptape|malloc_wrap|malloc_wrap_raw|android|logalloc|trace_utils|wl|rep|mtrace|accesses",
-     0, "The format of the input (default: by its first bytes)", 0},
+    {"from", OPTION_FROM,
+     "heaptape|malloc_wrap|malloc_wrap_raw|android|logalloc|trace_utils|wl|rep|mtrace|accesses", 0,
+     "The format of the input (default: by its first bytes)", 0},
     {"to", OPTION_TO, "malloc_wrap|android|rep", 0,
      "Write this format instead of a trace; the input may be a trace (default: a trace)", 0},
     {"lenient", OPTION_LENIENT, NULL, 0, "Skip and count what does not parse in another recorder's trace", 0},
