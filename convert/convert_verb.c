@@ -63,7 +63,7 @@ static const struct argp_option option_table[] = {
      "(default: 64M)",
      0},
     {"from", OPTION_FROM,
-     "heaptape|malloc_wrap|malloc_wrap_raw|android|logalloc|trace_utils|wl|rep|mtrace|accesses", 0,
+     "heaptape|malloc_wrap|malloc_wrap_raw|android|logalloc|trace_utils|wl|rep|mtrace|acc", 0,
      "The format of the input (default: by its first bytes)", 0},
     {"to", OPTION_TO, "malloc_wrap|android|rep", 0,
      "Write this format instead of a trace; the input may be a trace (default: a trace)", 0},

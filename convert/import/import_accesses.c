@@ -104,7 +104,7 @@ static bool sniff(const char *head, size_t bytes) {
     return bytes >= MAGIC_BYTES && !memcmp(head, HT_ACCESS_MAGIC, MAGIC_BYTES);
 }
 
-const struct import_format import_accesses = {.name = "accesses",
+const struct import_format import_accesses = {.name = "acc",
                                               .title = "heaptape record --accesses",
                                               .sniff = sniff,
                                               .state_bytes = sizeof(struct accesses),
