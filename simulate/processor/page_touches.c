@@ -24,3 +24,16 @@ void ht_forget_pages(struct ht_page_touches *touches, uint64_t address, uint64_t
         page = next;
     }
 }
+
+static bool was_touched(const struct ht_page_touches *touches, uint64_t page) {
+    const uint8_t *leaf = touches->leaf[page >> HT_TOUCH_LEAF_BITS & ((1 << HT_TOUCH_ROOT_BITS) - 1)];
+    return leaf && leaf[page % LEAF_PAGES / 8] >> page % 8 & 1;
+}
+
+void ht_move_pages(struct ht_page_touches *touches, uint64_t from, uint64_t to, uint64_t bytes) {
+    ht_forget_pages(touches, to, bytes);
+    for (uint64_t at = 0; at < bytes; at += 1 << HT_PAGE_SHIFT) {
+        if (was_touched(touches, (from + at) >> HT_PAGE_SHIFT))
+            ht_touch_page(touches, (to + at) >> HT_PAGE_SHIFT);
+    }
+}

@@ -22,4 +22,8 @@ bool ht_touch_page(struct ht_page_touches *touches, uint64_t page);
 // The pages that lie wholly in the range are fresh again.
 void ht_forget_pages(struct ht_page_touches *touches, uint64_t address, uint64_t bytes);
 
+// The kernel moves a mapping: a page at the new place counts as touched if the one at the old place was. Both addresses
+// begin a page.
+void ht_move_pages(struct ht_page_touches *touches, uint64_t from, uint64_t to, uint64_t bytes);
+
 #endif

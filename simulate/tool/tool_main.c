@@ -128,6 +128,11 @@ static void unmapped(Addr address, SizeT bytes) {
     forget_mapping(address, bytes);
 }
 
+static void moved(Addr from, Addr to, SizeT bytes) {
+    process_accesses();
+    ht_move_pages(&page_touches, from, to, bytes);
+}
+
 static void shrunk(Addr address, SizeT bytes) {
     process_accesses();
     ht_forget_pages(&page_touches, address, bytes);
@@ -157,6 +162,7 @@ static void before_options(void) {
     VG_(needs_syscall_wrapper)(before_syscall, after_syscall);
     VG_(track_new_mem_startup)(mapped);
     VG_(track_new_mem_mmap)(mapped);
+    VG_(track_copy_mem_remap)(moved);
     VG_(track_die_mem_munmap)(unmapped);
     VG_(track_die_mem_brk)(shrunk);
     VG_(track_start_client_code)(starts_running);

@@ -136,6 +136,11 @@ static void a_page_faults_once_until_it_is_given_back(void **state) {
     assert_true(ht_touch_page(touches, LEAF_PAGES - 1));
     assert_true(ht_touch_page(touches, LEAF_PAGES));
     assert_false(ht_touch_page(touches, LEAF_PAGES + 1));
+    // Moved: touched at the new place as at the old one.
+    assert_true(ht_touch_page(touches, 100));
+    ht_move_pages(touches, 100 * 4096, 300 * 4096, 2 * 4096);
+    assert_false(ht_touch_page(touches, 300));
+    assert_true(ht_touch_page(touches, 301));
     ht_forget_pages(touches, (uint64_t)1 << 46, (uint64_t)1 << 40);  // where nothing was
     for (size_t i = 0; i < sizeof touches->leaf / sizeof *touches->leaf; i++) free(touches->leaf[i]);
     free(touches);
