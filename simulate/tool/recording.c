@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// Writes the calls and accesses of the program, those outside its allocator's calls, to options.record.
+// Writes the calls and accesses of the program, those outside its allocator's calls and the dynamic loader, to options.record.
 #include "tool.h"
 #include <pub_tool_basics.h>
 #include <pub_tool_libcassert.h>
@@ -114,7 +114,7 @@ static UInt slot_of(Addr address) {
 }
 
 static void put_call(struct ht_recorded_call call) {
-    ULong outside = counts.instructions - counts.allocator;
+    ULong outside = counts.instructions - counts.allocator - counts.loader;
     call.instructions = outside - instructions_recorded;
     instructions_recorded = outside;
     ht_write_call(writer, &call);
@@ -175,6 +175,6 @@ void record_call(ULong result) {
 
 void end_recording(void) {
     if (!is_recording()) return;
-    ht_write_end(writer, counts.instructions - counts.allocator, accesses_made);
+    ht_write_end(writer, counts.instructions - counts.allocator - counts.loader, accesses_made);
     stop_recording();
 }

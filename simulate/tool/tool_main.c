@@ -39,11 +39,11 @@ static void process_one(ULong packed, Bool simulated, Bool recorded) {
                                                    : PART_PROGRAM;
     if (packed >> ACCESS_CODE & 1) {
         if (simulated) ht_processor_code_line(&processor, address >> HT_LINE_SHIFT, &counts.misses[part]);
-        if (recorded) record_code_line(address >> HT_LINE_SHIFT);
+        if (recorded && part == PART_PROGRAM) record_code_line(address >> HT_LINE_SHIFT);
         return;
     }
     if (simulated) simulate_access(part, address, bytes);
-    if (recorded) record_access(address, bytes);
+    if (recorded && part == PART_PROGRAM) record_access(address, bytes);
 }
 
 // While accesses are spliced in, those that this process makes outside the allocator are the replay's own.
