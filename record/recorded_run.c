@@ -59,22 +59,9 @@ static void set_environment(const struct recorded_run *run) {
     free(preload);
 }
 
-// Under simulation the first word is valgrind's, which itself says what it can't run, and ends with 126 or 127.
-static void exec_simulated(const struct recorded_run *run) {
-    size_t before = run->simulation->count, count = 0;
-    while (run->command[count]) count++;
-    char **words = calloc(before + count + 1, sizeof *words);
-    if (!words) return;
-    memcpy(words, run->simulation->word, before * sizeof *words);
-    memcpy(words + before, run->command, count * sizeof *words);
-    ht_simulation_set_environment(run->simulation);
-    ht_simulation_fix_addresses();
-    execvp(words[0], words);
-}
-
 static _Noreturn void become(const struct recorded_run *run) {
     if (run->simulation) {
-        exec_simulated(run);
+        ht_simulation_exec(run->simulation, run->command);
     } else {
         set_environment(run);
         execvp(run->command[0], run->command);

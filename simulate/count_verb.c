@@ -81,20 +81,14 @@ const struct ht_page ht_page_count = {
                                          {0}},
     .see_also = "validate replay"};
 
-static _Noreturn void become(const struct ht_simulation_words *words, char **program, int count) {
-    char **all = calloc(words->count + (size_t)count + 1, sizeof *all);
-    if (!all) _exit(EXIT_COUNT_FAILED);
-    memcpy(all, words->word, words->count * sizeof *all);
-    memcpy(all + words->count, program, ((size_t)count + 1) * sizeof *all);
-    ht_simulation_set_environment(words);
-    ht_simulation_fix_addresses();
-    execvp(all[0], all);
+static _Noreturn void become(const struct ht_simulation_words *words, char **program) {
+    ht_simulation_exec(words, program);
     ht_print(stderr, "heaptape count: cannot run valgrind: %s\n", strerror(errno));
     _exit(EXIT_COUNT_FAILED);
 }
 
 // Ctrl-C is the program's: its counts up to then are printed.
-static int run(const struct ht_simulation_words *words, char **program, int count) {
+static int run(const struct ht_simulation_words *words, char **program) {
     struct sigaction ignored = {.sa_handler = SIG_IGN}, interrupt, quit;
     int status = 0;
     sigaction(SIGINT, &ignored, &interrupt);
@@ -104,24 +98,11 @@ static int run(const struct ht_simulation_words *words, char **program, int coun
     if (child == 0) {
         sigaction(SIGINT, &interrupt, NULL);
         sigaction(SIGQUIT, &quit, NULL);
-        become(words, program, count);
+        become(words, program);
     }
     if (child < 0) return -1;
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     return status;
-}
-
-static void add_row(struct ht_text_table *table, const char *name, const json_t *part) {
-    static const char *const keys[] = {"instructions", "l1d_misses",  "l2_misses", "l1i_misses",
-                                       "dtlb_misses",  "stlb_misses", "faults"};
-    enum { KEYS = sizeof keys / sizeof *keys };
-    char text[KEYS][32];
-    const char *cells[KEYS + 1] = {name};
-    for (size_t i = 0; i < KEYS; i++) {
-        const json_t *value = json_object_get(part, keys[i]);
-        cells[i + 1] = value ? ht_grouped(text[i], (uint64_t)json_integer_value(value)) : "";
-    }
-    ht_table_add(table, cells);
 }
 
 static const char *const parts[][2] = {
@@ -130,16 +111,14 @@ enum { PARTS = sizeof parts / sizeof *parts };
 
 static void print_process(const json_t *process, const struct ht_cost_model *model) {
     static struct ht_text_table table, costs;
-    table = (struct ht_text_table){.alignments = "lrrrrrrr"};
     ht_print(stderr, "\nprocess %" JSON_INTEGER_FORMAT ": %s\n",
              json_integer_value(json_object_get(process, "pid")),
              json_string_value(json_object_get(process, "command")));
-    ht_table_add(&table, (const char *const[]){"", "instructions", "L1D misses", "L2 misses", "L1I misses",
-                                               "TLB misses", "second TLB", "page faults"});
+    ht_counts_table_begin(&table, "");
     ht_cost_table_begin(&costs);
     for (size_t i = 0; i < PARTS; i++) {
         const json_t *part = json_object_get(process, parts[i][0]);
-        add_row(&table, parts[i][1], part);
+        ht_counts_table_add(&table, parts[i][1], part);
         ht_cost_table_add(&costs, parts[i][1], part);
     }
     ht_table_print(stderr, &table);
@@ -187,7 +166,7 @@ int ht_verb_count(int argc, char **argv) {
         ht_print(stderr, "heaptape count: %s\n", problem);
         return EXIT_COUNT_FAILED;
     }
-    int status = run(&words, argv + options.command_at, argc - options.command_at);
+    int status = run(&words, argv + options.command_at);
     json_t *processes = ht_counts_collect(folder, pattern), *process;
     struct ht_cost_model model;
     size_t i;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "talk.h"
+
 char *ht_counts_folder(void) {
     const char *temporary = getenv("TMPDIR");
     char *folder;
@@ -52,4 +54,23 @@ json_t *ht_counts_collect(char *folder, char *pattern) {
     free(folder);
     free(pattern);
     return all;
+}
+
+void ht_counts_table_begin(struct ht_text_table *table, const char *title) {
+    *table = (struct ht_text_table){.alignments = "lrrrrrrr"};
+    ht_table_add(table, (const char *const[]){title, "instructions", "L1D misses", "L2 misses", "L1I misses",
+                                              "TLB misses", "second TLB", "page faults"});
+}
+
+void ht_counts_table_add(struct ht_text_table *table, const char *name, const json_t *part) {
+    static const char *const keys[] = {"instructions", "l1d_misses",  "l2_misses", "l1i_misses",
+                                       "dtlb_misses",  "stlb_misses", "faults"};
+    enum { KEYS = sizeof keys / sizeof *keys };
+    char text[KEYS][32];
+    const char *cells[KEYS + 1] = {name};
+    for (size_t i = 0; i < KEYS; i++) {
+        const json_t *value = json_object_get(part, keys[i]);
+        cells[i + 1] = value ? ht_grouped(text[i], (uint64_t)json_integer_value(value)) : "";
+    }
+    ht_table_add(table, cells);
 }

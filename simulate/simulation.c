@@ -85,3 +85,16 @@ void ht_simulation_set_environment(const struct ht_simulation_words *words) {
 }
 
 void ht_simulation_fix_addresses(void) { personality(ADDR_NO_RANDOMIZE); }
+
+void ht_simulation_exec(const struct ht_simulation_words *words, char **program) {
+    size_t count = 0;
+    while (program[count]) count++;
+    char **all = calloc(words->count + count + 1, sizeof *all);
+    if (!all) return;
+    memcpy(all, words->word, words->count * sizeof *all);
+    memcpy(all + words->count, program, count * sizeof *all);
+    ht_simulation_set_environment(words);
+    ht_simulation_fix_addresses();
+    execvp(all[0], all);
+    free(all);
+}

@@ -34,4 +34,8 @@ void ht_simulation_set_environment(const struct ht_simulation_words *words);
 // In the process that is about to become the program: fixed addresses, where that is allowed.
 void ht_simulation_fix_addresses(void);
 
+// Both, then the program (its words, NULL behind the last) under valgrind, which itself says what it can't run, and ends
+// with 126 or 127. Returns where valgrind can't be run, with errno.
+void ht_simulation_exec(const struct ht_simulation_words *words, char **program);
+
 #endif

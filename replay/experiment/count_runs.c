@@ -71,28 +71,13 @@ static json_t *count_one(struct ht_experiment *x, const struct ht_choice *choice
     return NULL;
 }
 
-static void add_row(struct ht_text_table *table, const char *name, const json_t *part) {
-    static const char *const keys[] = {"instructions", "l1d_misses",  "l2_misses", "l1i_misses",
-                                       "dtlb_misses",  "stlb_misses", "faults"};
-    enum { KEYS = sizeof keys / sizeof *keys };
-    char text[KEYS][32];
-    const char *cells[KEYS + 1] = {name};
-    for (size_t i = 0; i < KEYS; i++) {
-        const json_t *value = json_object_get(part, keys[i]);
-        cells[i + 1] = value ? ht_grouped(text[i], (uint64_t)json_integer_value(value)) : "";
-    }
-    ht_table_add(table, cells);
-}
-
 static void print_part(const json_t *all, const char *title, const char *part) {
     static struct ht_text_table table;
     const char *name;
     json_t *counts;
-    table = (struct ht_text_table){.alignments = "lrrrrrrr"};
-    ht_table_add(&table, (const char *const[]){title, "instructions", "L1D misses", "L2 misses", "L1I misses",
-                                               "TLB misses", "second TLB", "page faults"});
+    ht_counts_table_begin(&table, title);
     json_object_foreach((json_t *)all, name, counts) {
-        if (strcmp(name, "null")) add_row(&table, name, json_object_get(counts, part));
+        if (strcmp(name, "null")) ht_counts_table_add(&table, name, json_object_get(counts, part));
     }
     ht_table_print(stdout, &table);
 }
