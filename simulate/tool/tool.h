@@ -103,6 +103,7 @@ UInt threads_seen(void);
 // simulated_clock.c
 ULong virtual_ns(void);
 ULong virtual_cycles(void);
+void keep_virtual_time(void);
 void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count);
 void after_syscall(UInt tid, UInt number, UWord *arguments, UInt count, SysRes result);
 void fix_random_bytes(UInt tid);

@@ -144,6 +144,7 @@ static void forked(ThreadId tid) {
     stop_recording();
     process_accesses();
     count_what_runs();
+    keep_virtual_time();
     VG_(memset)(&counts, 0, sizeof counts);
     begin_counting();
 }
