@@ -156,7 +156,7 @@ static bool count_into(struct ht_experiment *x, const struct ht_choice *choice, 
     if (ht_child_interrupted()) return false;
     if (counts) return !json_object_set_new(all, choice->name, counts);
     ht_progress_end(&x->progress);
-    ht_print(stderr, "replay: %s: --pass count: %s\n", choice->name, problem);
+    ht_print(stderr, "heaptape replay: %s: --pass count: %s\n", choice->name, problem);
     return false;
 }
 
