@@ -21,7 +21,7 @@ from quick_tier import quick
 from test_dump_agrees import _call, _sound_events
 
 HEADER, SECTION, ENTRY, FOOTER = 64, 48, 16, 32
-ROUNDS = int(os.environ.get("HEAPTAPE_AGREE_ROUNDS", "150"))
+ROUNDS = int(os.environ.get("HEAPTAPE_AGREE_ROUNDS", "80"))
 SHIPPED = Path(__file__).resolve().parents[1] / "golden" / "sqlite3.bin"
 
 

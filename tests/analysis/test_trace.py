@@ -58,7 +58,7 @@ def _specs(draw: st.DrawFn) -> TraceSpec:
         literal_seed=draw(st.none() | st.integers(0, 99)))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spec=_specs())
 def test_every_event_comes_back(tmp_path: Path, spec: TraceSpec) -> None:
     _check(_write(tmp_path / "t.bin", spec), spec)
@@ -67,7 +67,7 @@ def test_every_event_comes_back(tmp_path: Path, spec: TraceSpec) -> None:
 _NEAR = [(1, 0), (2, 0), (3, 0), (3, 3), (5, 0), (11, 0), (26, 0), (26, 0), (26, 0)]
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(raw=st.lists(st.tuples(st.sampled_from(_NEAR), st.integers(0, 1), st.integers(1, 2), st.booleans()), max_size=60),
        literal_seed=st.none() | st.integers(0, 99))
 def test_queries_that_are_joined_to_other_events_come_back(tmp_path: Path, raw: list, literal_seed: int | None) -> None:

@@ -177,7 +177,7 @@ def test_bad_input(trace: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     bad.write_bytes(b"not a trace")
     refused(3, "offset 0: expected a trace", str(bad), "--alloc", "fake")
     refused(3, "expected a study of heaptape tune", str(trace), "--alloc", "fake", "--study", str(_text_file(trace)))
-    refused(1, "all trials failed (1): fake: odd is plain", str(trace), "--alloc", "fake", "--knobs", "odd", "--trials", "2",
+    refused(1, "all trials failed (1): fake: odd is plain", str(trace), "--alloc", "fake", "--knobs", "odd", "--trials", "1",
             "--study", str(trace.with_name("odd.study")))
     monkeypatch.setenv("HEAPTAPE_REPLAY", "/nonexistent/replay")
     refused(1, "cannot run /nonexistent/replay", str(trace), "--alloc", "fake")

@@ -173,7 +173,7 @@ class Redis:
 
 
 @pytest.mark.parametrize("requests,events_min,allocators", [
-    (1_000, 2_000, "glibc"),
+    (300, 1_000, "glibc"),
     pytest.param(10_000, 20_000, "glibc", marks=pytest.mark.thorough),
     pytest.param(200_000, 1_000_000, ALLOCATORS, marks=pytest.mark.slow),
 ])

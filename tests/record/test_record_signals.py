@@ -14,12 +14,13 @@ from tool_runner import Tools
 SIZE_MAIN, SIZE_AFTER = 7720, 7723  # tests/targets/signal_inside.c
 
 
-def test_handler_within_malloc(tools: Tools, tmp_path: Path) -> None:
+@pytest.mark.parametrize("signals", quick([1000], [1000, 6000]))
+def test_handler_within_malloc(tools: Tools, tmp_path: Path, signals: int) -> None:
     """Signals at any instant, the recorder's own part of a call included: nothing is lost."""
-    compared = compare(tools, tmp_path, lambda counts: [tools.target("signal_malloc"), counts],
+    compared = compare(tools, tmp_path, lambda counts: [tools.target("signal_malloc"), counts, str(signals)],
                        same_counts=False)
     assert compared.recording.outcome.status == 12
-    assert compared.counted[7701] == 2 * 3000
+    assert compared.counted[7701] == 2 * signals
     compared.assert_whole(processes=1)
 
 

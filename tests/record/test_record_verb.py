@@ -121,9 +121,9 @@ def test_another_file_under_the_name_of_a_log(tools: Tools, tmp_path: Path) -> N
     victim, logs = tmp_path / "victim", tmp_path / "logs"
     victim.write_bytes(bytes(50_000_000))
     logs.mkdir()
-    # Whatever cuts the log waits for three seconds before it does.
+    # Whatever cuts the log waits for a second before it does.
     with subprocess.Popen(["strace", "-f", "-o", tmp_path / "calls", "-e", "trace=truncate,ftruncate", "-e",
-                           "inject=truncate,ftruncate:delay_enter=3000000", tools.heaptape, "record", "-o", logs, "--",
+                           "inject=truncate,ftruncate:delay_enter=1000000", tools.heaptape, "record", "-o", logs, "--",
                            tools.target("kill_self")], stderr=subprocess.PIPE) as recorder:
         if not _swap_when_it_is_held(recorder, tmp_path / "calls", logs, victim):
             pytest.skip("strace may not trace here")

@@ -659,9 +659,9 @@ def test_a_child_that_a_wrapper_starts_too_late_ends(tools: Tools, trace: Path,
 def test_heartbeat_on_a_terminal(tools: Tools, trace: Path) -> None:
     """The line of progress shows which child has run for how long."""
     done = run(["script", "-qec", f"{tools.replay_program} --alloc {faulty(tools)} --rounds 1 "
-                f"--pass memory --timeout 3s {trace}", "/dev/null"],
+                f"--pass memory --timeout 2.4s {trace}", "/dev/null"],
                env={"FAULTY_MALLOC": "hang"})
     text = done.stdout.decode()
     if "script" in done.stderr.decode():
         pytest.skip("no script(1) here")
-    assert re.search("warming up: bad for [23] s", text)
+    assert re.search("warming up: bad for 2 s", text)

@@ -177,8 +177,8 @@ def test_times_as_fast(replayer: Replayer, traces: dict[str, Path]) -> None:
 
 
 def test_waiting_is_no_cpu_time(replayer: Replayer, traces: dict[str, Path]) -> None:
-    (row,) = replayer.rows(traces["short"], "clock_gettime", "--pace", "x2", pass_name="time")
-    assert row["wall_ns"] >= 0.75 * S_NS > row["alloc_time_ns"]
+    (row,) = replayer.rows(traces["short"], "clock_gettime", "--pace", "x8", pass_name="time")
+    assert row["wall_ns"] >= 0.18 * S_NS > row["alloc_time_ns"]
     assert row["harness_time_ns"] < S_NS / 10
 
 

@@ -1,7 +1,7 @@
 // A signal handler that allocates and frees at any instant of the main thread's own allocating, the
 // recorder's part of a call included; legal, because libsignal_safe_malloc serves it. It does nothing
 // where it interrupted that library itself: a call within a call is the allocator's own business and
-// not recorded. A second thread sends the signals. Usage: signal_malloc COUNTS [SIGNALS]
+// not recorded. A second thread sends the signals. Usage: signal_malloc COUNTS SIGNALS
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -36,8 +36,9 @@ static void *send_signals(void *argument) {
 }
 
 int main(int argc, char **argv) {
-    tally_open(argc > 1 ? argv[1] : NULL);
-    signals = argc > 2 ? atoi(argv[2]) : 3000;
+    if (argc != 3) target_fail("usage: signal_malloc COUNTS SIGNALS");
+    tally_open(argv[1]);
+    signals = atoi(argv[2]);
     static char stack[1 << 16];
     stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
     struct sigaction action = {.sa_handler = handle, .sa_flags = SA_ONSTACK | SA_RESTART};
