@@ -26,6 +26,7 @@ const struct ht_verb ht_verbs[] = {
     {"compare", "compare the runs of a results file", ht_verb_python, NULL},
     {"report", "write the comparison as one HTML page", ht_verb_python, NULL},
     {"export", "write a trace as Parquet tables", ht_verb_python, NULL},
+    {"explain", "say why RSS is above the live bytes and what would help", ht_verb_python, NULL},
     {"fleet", "replay many traces over many machines and take means over all", ht_verb_python, NULL},
     {"tune", "search the knobs of an allocator for a trace", ht_verb_python, NULL},
     {"validate", "compare a replay's predictions with the real program", ht_verb_python, NULL},

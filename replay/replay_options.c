@@ -18,7 +18,7 @@ enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
-    KEY_POINTS, KEY_THP, KEY_SPLICE
+    KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT
 };
 
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
@@ -47,6 +47,12 @@ static const struct argp_option table[] = {
     {"splice", KEY_SPLICE, "FILE", 0,
      "Simulate the program's accesses in FILE too, at the addresses that each allocator gives; with --pass count, and a "
      "trace of the same recording (heaptape record --accesses) (default: none)", 0},
+    {"snapshots", KEY_SNAPSHOTS, "FOLDER", 0,
+     "Measure nothing, but write FOLDER/NAME.snapshots for each allocator: where each live block lies and which pages are "
+     "resident (default: none)", 0},
+    {"at", KEY_AT, "peak,end,jumps,TIME,...", 0,
+     "Take snapshots at the peak of RSS, at the end, after the three largest rises of RSS less live bytes, and at these "
+     "times from the start, such as 90s (default: peak,end,jumps)", 0},
     {"verify", KEY_VERIFY, NULL, 0,
      "First check what each allocator does: contents, overlap, alignment, zeros, usable sizes", 0},
     {"threads", KEY_THREADS, "trace|1", 0,
@@ -220,6 +226,17 @@ static void check_count(struct argp_state *state, const struct ht_plan *plan) {
     if (plan->wrap) argp_error(state, "--wrap: the simulation of --pass count takes its place");
 }
 
+static void check_snapshots(struct argp_state *state, const struct ht_replay_options *options) {
+    const struct ht_plan *plan = &options->plan;
+    if (options->at_given && !plan->snapshots_folder) argp_error(state, "--at: expected --snapshots with it");
+    if (!plan->snapshots_folder) return;
+    if (plan->count_pass) argp_error(state, "--snapshots: expected no --pass count");
+    if (plan->results_path) argp_error(state, "-o: --snapshots measures no runs to keep");
+    if (plan->conditions.count) argp_error(state, "--fail-if: expected a pass that measures time or memory");
+    if (plan->scale > 1) argp_error(state, "--snapshots: expected one copy of the trace, without --scale");
+    if (plan->json) argp_error(state, "--json: --snapshots prints the names of its files alone");
+}
+
 static error_t parse_one(int key, char *text, struct argp_state *state) {
     static const char *const passes[] = {"time", "memory", "both", "verify", "count"};
     static const char *const threads[] = {"trace", "1"};
@@ -293,6 +310,13 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case KEY_POINTS: options->plan.points = (uint32_t)number(state, text, "points", 2, POINTS_MAX); break;
     case KEY_BASELINE: options->plan.baseline = text; break;
     case KEY_SPLICE: options->plan.splice_path = text; break;
+    case KEY_SNAPSHOTS: options->plan.snapshots_folder = text; break;
+    case KEY_AT:
+        options->at_given = true;
+        if (ht_snapshot_times_parse(text, &options->plan.snapshot_times)) break;
+        argp_error(state, "--at: %s: expected peak, end, jumps or times such as 90s, at most %d", text,
+                   HT_SNAPSHOT_TIMES_MAX);
+        break;
     case KEY_JSON: options->plan.json = true; break;
     case KEY_LIST: options->list = true; break;
     case 'q': options->plan.quiet = true; break;
@@ -306,6 +330,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
             argp_error(state, "expected a trace, as heaptape convert writes it");
         }
         check_count(state, &options->plan);
+        check_snapshots(state, options);
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -326,12 +351,14 @@ void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *op
                                                    .memory_pass = true,
                                                    .touch = HT_TOUCH_RECORDED,
                                                    .touch_free = HT_TOUCH_FREES,
-                                                   .paces = HT_PACES_VIRTUAL}};
+                                                   .paces = HT_PACES_VIRTUAL,
+                                                   .snapshot_times = {.peak = true, .end = true, .jumps = true}}};
     argp_err_exit_status = HT_EXIT_USAGE;
     ht_page_parse(&ht_page_replay, argc, argv, 0, options);
     struct ht_plan *plan = &options->plan;
-    // What is simulated repeats, if the form of the trace does.
-    if (plan->count_pass && !options->seed_given) plan->seed = 1;
+    if (plan->snapshots_folder) plan->time_pass = plan->memory_pass = false;
+    // What is simulated repeats, if the form of the trace does; and so do snapshots.
+    if ((plan->count_pass || plan->snapshots_folder) && !options->seed_given) plan->seed = 1;
     if (!plan->rounds && !plan->budget_ns) plan->budget_ns = budget_default_ns;
     if (plan->touch_free == HT_TOUCH_FREES)
         plan->touch_free = plan->touch == HT_TOUCH_NONE ? HT_TOUCH_FREE_NONE : HT_TOUCH_FREE_RECORDED;

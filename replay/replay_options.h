@@ -9,7 +9,8 @@
 struct ht_replay_options {
     struct ht_plan plan;
     bool list;
-    bool seed_given, alloc_named;  // --alloc was given
+    bool seed_given, at_given;
+    bool alloc_named;  // --alloc was given
 };
 
 // Parses the command line; ends the program itself on bad usage (status 2) and on --help.

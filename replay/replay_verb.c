@@ -21,6 +21,7 @@
 #include "pollution_option.h"
 #include "print.h"
 #include "results_line.h"
+#include "snapshot_runs.h"
 #include "standard_streams.h"
 #include "trace_digest.h"
 #include "verify_runs.h"
@@ -222,6 +223,7 @@ static int measure(struct ht_experiment *x, const struct loaded_trace *trace, si
         return HT_EXIT_FAILED;
     }
     if (x->plan->count_pass) refused += ht_count_all(x);
+    if (x->plan->snapshots_folder) refused += ht_snapshot_all(x);
     if (x->plan->time_pass || x->plan->memory_pass) {
         struct ht_activity before;
         ht_activity_read(&before);

@@ -19,6 +19,7 @@ from .base.environment import missing_package, speak_plainly
 from .base.errors import EXIT_FAILED, HeaptapeError
 from .base.printable import printable
 from .base.verb_parser import VerbParser
+from .explain import options as explain_options
 from .fleet import options as fleet_options
 from .trial import options as trial_options
 from .tune import options as tune_options
@@ -26,7 +27,7 @@ from .validate import options as validate_options
 
 PARSERS: dict[str, Callable[[], VerbParser]] = {
     "try": trial_options.parser, "compare": options.compare_parser, "report": options.report_parser, "export": options.export_parser,
-    "fleet": fleet_options.parser, "tune": tune_options.parser, "validate": validate_options.parser,
+    "explain": explain_options.parser, "fleet": fleet_options.parser, "tune": tune_options.parser, "validate": validate_options.parser,
 }
 
 
@@ -39,6 +40,9 @@ def _verb(name: str) -> Callable[[Any], int | None]:
     if name == "try":
         from .trial.verb import run_try
         return run_try
+    if name == "explain":
+        from .explain.verb import run_explain
+        return run_explain
     if name == "fleet":
         from .fleet.verb import run_fleet
         return run_fleet

@@ -17,6 +17,7 @@
 #include "background_cpu.h"
 #include "background_threads.h"
 #include "cycle_trap.h"
+#include "far_table.h"
 #include "lane_wait.h"
 #include "left_blocks.h"
 #include "memory_residency.h"
@@ -59,6 +60,7 @@ struct measured {
     struct ht_perf_counters perf;
     struct ht_residency_probe residency;
     struct ht_accounting accounting;
+    struct ht_snapshots snapshots;
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
@@ -102,9 +104,12 @@ static void fault_in(const void *start, size_t bytes) {
 }
 
 static ht_lane_run *run_of(uint32_t pass) {
-    return pass == HT_PASS_ACCOUNT  ? ht_accounting_run
-           : pass == HT_PASS_VERIFY ? ht_verify_run
-                                    : ht_engine_run;
+    switch (pass) {
+    case HT_PASS_ACCOUNT:
+    case HT_PASS_SNAPSHOT: return ht_accounting_run;
+    case HT_PASS_VERIFY: return ht_verify_run;
+    default: return ht_engine_run;
+    }
 }
 
 // i: of the streams, of which the last is what is inherited.
@@ -134,7 +139,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->statm_fd = run->statm_fd;
     lane->polluter = run->polluter;
     if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
-    if (job->pass == HT_PASS_ACCOUNT) lane->accounting = &run->accounting;
+    if (lane->run == ht_accounting_run) lane->accounting = &run->accounting;
 }
 
 static void prepare_verify(struct measured *run, size_t slots) {
@@ -174,6 +179,17 @@ static void prepare_lanes(struct measured *run) {
     }
 }
 
+// All that the memory pass does not have is far away.
+static void prepare_snapshots(struct measured *run, size_t slots) {
+    struct ht_account_slot *accounts = ht_far_table(slots * sizeof *accounts);
+    ht_accounting_init(&run->accounting, &run->server, run->table, accounts, run->form->samples,
+                       &run->exchange->figures);
+    run->accounting.slots_count = slots;
+    if (!accounts || !ht_snapshots_init(&run->snapshots, &run->job, run->statm_fd))
+        refuse(&run->exchange->outcome, "no memory for snapshots");
+    run->accounting.snapshots = &run->snapshots;
+}
+
 static void prepare_figures(struct measured *run) {
     const struct ht_job *job = &run->job;
     struct ht_child_figures *figures = &run->exchange->figures;
@@ -185,6 +201,8 @@ static void prepare_figures(struct measured *run) {
         ht_accounting_init(&run->accounting, &run->server, run->table,
                            shared_table(slots * sizeof(struct ht_account_slot), &run->exchange->outcome),
                            run->form->samples, figures);
+    } else if (job->pass == HT_PASS_SNAPSHOT) {
+        prepare_snapshots(run, slots);
     } else if (job->pass == HT_PASS_FLAT) {
         ht_perf_open(&run->perf, figures->perf);
     }
@@ -313,6 +331,7 @@ static void take_figures(struct measured *run) {
         ht_after_freeing(&run->server, run->statm_fd, figures);
         break;
     case HT_PASS_ACCOUNT: ht_accounting_end(&run->accounting); break;
+    case HT_PASS_SNAPSHOT: run->exchange->outcome.snapshot_problem = run->accounting.snapshot_problem; break;
     default: break;
     }
 }
@@ -331,12 +350,12 @@ static void await_background(struct measured *run) {
     }
 }
 
-// In the memory pass, which takes no time, the cycle counter too shows trace time.
+// In the passes that take no time the cycle counter too shows trace time.
 static void start_virtual_time(struct measured *run) {
     await_background(run);
     ht_virtual_clock_start(&run->window.low_ns);
     ht_background_start(&run->window.low_ns, run->job.real_ns_per_trace_ns);
-    if (run->job.pass == HT_PASS_MEMORY) {
+    if (run->job.pass == HT_PASS_MEMORY || run->job.pass == HT_PASS_SNAPSHOT) {
         run->exchange->outcome.cycle_counter_watched = ht_cycle_trap_start();
     }
 }

@@ -5,6 +5,7 @@
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_window.h"
+#include "rss_probe.h"
 #include "slot_dependency.h"
 
 static struct ht_account_class *class_of(struct ht_accounting *accounting, uint64_t requested_bytes) {
@@ -80,6 +81,8 @@ static void add(const struct ht_lane *lane, const struct ht_word_call *call, uin
         atomic_fetch_add(&class->requested_bytes, requested_bytes);
         atomic_fetch_add(&class->usable_bytes, usable_bytes);
     }
+    if (accounting->snapshots && usable_bytes)
+        ht_page_history_hold(&accounting->snapshots->history, (uintptr_t)block, usable_bytes);
     atomic_fetch_add(&accounting->live_bytes, requested_bytes);
     atomic_fetch_add(&accounting->usable_bytes, usable_bytes);
     atomic_fetch_add(&accounting->untouched_bytes, untouched_bytes);
@@ -143,8 +146,22 @@ static void note_peak(struct ht_accounting *accounting, uint64_t live_bytes, uin
     atomic_flag_clear(&accounting->peaking);
 }
 
+// After one that can't be written there are no more.
+static void take_snapshot(struct ht_lane *lane, uint32_t number) {
+    struct ht_accounting *accounting = lane->accounting;
+    lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
+    lane->samples_taken++;
+    if (accounting->snapshot_problem || !ht_snapshot_due(accounting->snapshots, number)) return;
+    accounting->snapshot_problem =
+        ht_snapshot_take(accounting->snapshots, number, accounting->table, accounting->slots, accounting->slots_count);
+}
+
 static void take_sample(struct ht_lane *lane, uint32_t number) {
     struct ht_accounting *accounting = lane->accounting;
+    if (accounting->snapshots) {
+        take_snapshot(lane, number);
+        return;
+    }
     uint64_t live_bytes = atomic_load(&accounting->live_bytes);
     uint64_t usable_bytes = atomic_load(&accounting->usable_bytes);
     lane->rss_bytes[number] = usable_bytes - live_bytes;

@@ -1,18 +1,16 @@
 // The accounting pass: what usable memory the allocator gives for what is requested, and what it says of
-// itself along the trace. Each call is inspected before and after, so its time means nothing.
+// itself along the trace. The snapshot pass: RSS as in the memory pass, and snapshots of where blocks lie. Each
+// call is inspected before and after, so its time means nothing.
 #ifndef HEAPTAPE_REPLAY_ACCOUNTING_H
 #define HEAPTAPE_REPLAY_ACCOUNTING_H
 
 #include <stdatomic.h>
 
+#include "account_slot.h"
 #include "allocator.h"
 #include "bounded_probe.h"
 #include "replay_lane.h"
-
-struct ht_account_slot {
-    uint64_t requested_bytes, usable_bytes;  // of the live block
-    uint64_t untouched_bytes;                // of usable_bytes: what the replay did not write to, by page
-};
+#include "snapshot.h"
 
 struct ht_account_class {
     _Atomic uint64_t blocks, requested_bytes, usable_bytes;
@@ -27,6 +25,9 @@ struct ht_accounting {
     struct ht_bounded_probe probe;
     atomic_flag peaking;  // the classes are being copied
     struct ht_child_figures *figures;
+    uint64_t slots_count;
+    struct ht_snapshots *snapshots;  // of the snapshot pass, or NULL
+    _Atomic int snapshot_problem;    // errno
 };
 
 // table: of the slots of all copies of the trace; slots: zeroed, one for each.
@@ -34,7 +35,7 @@ void ht_accounting_init(struct ht_accounting *accounting, const struct ht_server
                         struct ht_account_slot *slots, uint64_t samples, struct ht_child_figures *figures);
 
 // Replays the lane's whole stream. Each sample of the lane becomes the slop then: usable less requested, in
-// two's complement; and what is untouched then.
+// two's complement; and what is untouched then. In the snapshot pass it is RSS.
 void ht_accounting_run(struct ht_lane *lane);
 
 // All has been replayed: the last report.

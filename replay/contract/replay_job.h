@@ -9,6 +9,7 @@
 
 #include "child_figures.h"
 #include "pollution.h"
+#include "snapshot_rows.h"
 #include "verify_findings.h"
 
 // In the environment of a child that is to replay under virtual time: its clocks stand still while it starts.
@@ -20,6 +21,7 @@ enum ht_pass {
     HT_PASS_TIMED,         // single ops timed: the split by function, and into call and touch; latencies
     HT_PASS_MEMORY,        // RSS at the sample points
     HT_PASS_ACCOUNT,       // slop, the allocator's own statistics, system calls
+    HT_PASS_SNAPSHOT,      // RSS at the sample points, and with some of them where each block lies
     HT_PASS_VERIFY         // nothing is measured: is what the allocator does right?
 };
 
@@ -68,6 +70,9 @@ struct ht_job {
     uint64_t expected_device, expected_inode;
     uint64_t libc_device, libc_inode;  // of the C library that the process must have; inode 0: any
     struct ht_known_alignments known;
+    int32_t snapshot_fd;  // of the snapshot pass: where they are written
+    uint32_t snapshots;
+    uint32_t snapshot_sample[HT_SNAPSHOTS_MAX];  // with which of the samples of RSS
     char kind[HT_KIND_BYTES];  // of a preloaded library, once that is known; empty: unknown
 };
 
@@ -99,6 +104,8 @@ struct ht_outcome {
     uint64_t minor_faults, major_faults;
     uint64_t rss_start_bytes, rss_end_bytes;
     uint64_t samples_taken;
+    int32_t snapshot_problem;  // errno of the file of snapshots
+    uint32_t zero;
     uint64_t clock_cost_ticks;    // what two clock readings in a row show
     uint64_t ticks, ticks_ns;     // the cycle counter and the clock over the same span
     uint32_t background_threads;  // that the allocator has or had

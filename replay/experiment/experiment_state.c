@@ -3,7 +3,7 @@
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
 
 struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
-    bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT;
+    bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT || pass == HT_PASS_SNAPSHOT;
     const struct ht_pace *pace = of_memory ? &x->plan->paces.memory : &x->plan->paces.time;
     uint64_t usual = of_memory ? memory_window_ns : time_window_ns;
     return (struct ht_job){
@@ -13,6 +13,7 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .warm_of_2_32 = (uint32_t)(x->freed_warm_share * UINT32_MAX),
         .pollution = x->plan->pollution,
         .syscall_socket = -1,
+        .snapshot_fd = -1,
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = x->end_ns,

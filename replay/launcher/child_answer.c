@@ -68,7 +68,7 @@ static const char *wrong_outcome(const struct ht_outcome *outcome) {
     for (size_t i = 0; i < sizeof times_ns / sizeof *times_ns; i++)
         if (times_ns[i] >= TIME_LIMIT_NS) return "a time";
     if (outcome->rss_start_bytes >= BYTES_LIMIT || outcome->rss_end_bytes >= BYTES_LIMIT) return "RSS";
-    return NULL;
+    return is_errno(outcome->snapshot_problem) ? NULL : "the problem of its snapshots";
 }
 
 // Tables are checked however the child ended: some are read after a failure, too.
@@ -106,7 +106,7 @@ static const char *what_is_wrong(const struct ht_exchange *answer, const struct 
     const char *wrong = wrong_tables(&answer->figures, samples);
     if (wrong || outcome->state != HT_OUTCOME_DONE || !built) return wrong;
     wrong = wrong_outcome(outcome);
-    if (!wrong && job->pass == HT_PASS_MEMORY) wrong = wrong_samples(rss_bytes, samples);
+    if (!wrong && (job->pass == HT_PASS_MEMORY || job->pass == HT_PASS_SNAPSHOT)) wrong = wrong_samples(rss_bytes, samples);
     uint64_t repeats = answer->figures.repeats, most = job->repeats ? job->repeats : 1;
     if (!wrong && job->pass == HT_PASS_FLAT && (repeats < 1 || repeats > most)) wrong = "its repeats";
     return wrong;

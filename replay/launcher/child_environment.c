@@ -37,6 +37,7 @@ static const char *pass_name(enum ht_pass pass) {
     case HT_PASS_FLAT: return "time";
     case HT_PASS_TIMED: return "timed";
     case HT_PASS_MEMORY: return "memory";
+    case HT_PASS_SNAPSHOT: return "snapshot";
     case HT_PASS_VERIFY: return "verify";
     default: return "describe";
     }

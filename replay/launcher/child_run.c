@@ -140,7 +140,7 @@ static void become_child(pid_t launcher) {
 // Some kernels put the heap of a program that a loader was asked to start behind that loader, where it
 // has no room to grow, unless addresses are left to chance.
 static void fix_addresses(enum ht_pass pass, const struct ht_choice *choice) {
-    bool memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT;
+    bool memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT || pass == HT_PASS_SNAPSHOT;
     if (memory && !choice->libc.loader[0]) personality(ADDR_NO_RANDOMIZE);
 }
 

@@ -10,6 +10,7 @@
 #include "huge_pages.h"
 #include "pace_option.h"
 #include "replay_job.h"
+#include "snapshot_times.h"
 
 struct ht_plan {
     const char *trace_path, *results_path, *baseline;
@@ -22,6 +23,8 @@ struct ht_plan {
     uint64_t seed;
     bool time_pass, memory_pass, count_pass;
     const char *splice_path;  // accesses to simulate in the count pass; NULL: none
+    const char *snapshots_folder;  // NULL: none are taken
+    struct ht_snapshot_times snapshot_times;
     bool one_thread;
     uint32_t scale;  // copies of the trace, side by side
     enum ht_touch touch;

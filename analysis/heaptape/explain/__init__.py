@@ -1,0 +1,1 @@
+"""Why RSS is above the live bytes, and which blocks hold it there: from snapshots of a replayed heap."""

@@ -1,0 +1,122 @@
+"""What resident memory consists of: each byte of each resident page has one account, so that their sum is RSS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from .snapshots import PAGE_BYTES, Snapshot
+
+Ints = NDArray[np.int64]
+ACCOUNTS = ("live", "rounding", "holes", "free_pages", "tables", "untouched")
+MEANING = {
+    "live": "asked for by the program and used",
+    "rounding": "more than was asked for, in live blocks",
+    "holes": "empty parts of pages that hold live blocks",
+    "free_pages": "pages that held blocks, and hold none now",
+    "tables": "the allocator's own data",
+    "untouched": "in live blocks, never written to",
+}
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """bytes: by name of ACCOUNTS; their sum is rss_bytes, the null replayer's taken off.
+
+    not_resident_bytes: of live blocks, no part of RSS. blocks: of the snapshot, a column more: holes_bytes, the empty parts
+    of its pages that each live block holds, shared equally with the other blocks of the page.
+    """
+
+    bytes: dict[str, int]
+    rss_bytes: int
+    not_resident_bytes: int
+    blocks: pd.DataFrame
+
+
+class _Pages:
+    """Resident pages by address, each a row."""
+
+    def __init__(self, runs: pd.DataFrame) -> None:
+        lengths = runs["pages"].to_numpy()
+        starts = np.cumsum(lengths) - lengths
+        self.page: Ints = np.repeat(runs["page"].to_numpy() - starts, lengths) + np.arange(int(lengths.sum()))
+        self.held: NDArray[np.bool_] = np.repeat(runs["held"].to_numpy(), lengths)
+
+    def row_of(self, page: Ints) -> Ints:
+        """-1: not resident."""
+        row = np.searchsorted(self.page, page)
+        inside = row < self.page.size
+        inside[inside] = self.page[row[inside]] == page[inside]
+        return np.where(inside, row, -1)
+
+    def _add(self, total: Ints, page: Ints, amount: Ints) -> None:
+        row = self.row_of(page)
+        total += np.bincount(row[row >= 0], amount[row >= 0], self.page.size).astype(np.int64)
+
+    def spread(self, start: Ints, end: Ints) -> Ints:
+        """How many bytes of these address ranges, which don't overlap, lie in each page."""
+        start, end = start[start < end], end[start < end]
+        total = np.zeros(self.page.size, dtype=np.int64)
+        first, last = start // PAGE_BYTES, (end - 1) // PAGE_BYTES
+        one = first == last
+        self._add(total, first, np.where(one, end - start, (first + 1) * PAGE_BYTES - start))
+        self._add(total, last[~one], (end - last * PAGE_BYTES)[~one])
+        step = np.zeros(self.page.size + 1, dtype=np.int64)
+        np.add.at(step, np.searchsorted(self.page, (first + 1)[~one]), PAGE_BYTES)
+        np.subtract.at(step, np.searchsorted(self.page, last[~one]), PAGE_BYTES)
+        return total + np.cumsum(step[:-1])
+
+    def blocks_in(self, first: Ints, last: Ints) -> Ints:
+        """How many blocks have bytes in each page."""
+        step = np.zeros(self.page.size + 1, dtype=np.int64)
+        np.add.at(step, np.searchsorted(self.page, first), 1)
+        np.subtract.at(step, np.searchsorted(self.page, last, side="right"), 1)
+        return np.cumsum(step[:-1])
+
+
+def _ends(blocks: pd.DataFrame) -> Ints:
+    """Where each block ends, which is not behind where the next one begins: of a program of several threads one may have been
+    freed while the snapshot was taken."""
+    address = blocks["address"].to_numpy()
+    end = address + blocks["usable_bytes"].to_numpy()
+    following = np.append(address[1:], np.iinfo(np.int64).max)
+    return np.minimum(end, following)
+
+
+def account(snapshot: Snapshot) -> Accounts:
+    """Takes RSS apart."""
+    blocks, pages = snapshot.blocks, _Pages(snapshot.pages)
+    start, end = blocks["address"].to_numpy(), _ends(blocks)
+    touched = np.clip(start + (blocks["usable_bytes"] - blocks["untouched_bytes"]).to_numpy(), start, end)
+    asked = np.minimum(start + blocks["requested_bytes"].to_numpy(), touched)
+    live, rounding = pages.spread(start, asked), pages.spread(asked, touched)
+    untouched = pages.spread(touched, end)
+    used = live + rounding + untouched
+    first, last = start // PAGE_BYTES, np.maximum(end - 1, start) // PAGE_BYTES
+    holders = pages.blocks_in(first, last)
+    holes = np.where(holders > 0, PAGE_BYTES - used, 0)
+    share = holes / np.maximum(holders, 1)
+    charged = _of_rows(share, pages.row_of(first)) + np.where(last > first, _of_rows(share, pages.row_of(last)), 0)
+    free = int(np.count_nonzero(pages.held & (holders == 0))) * PAGE_BYTES
+    own = int(np.count_nonzero(~pages.held & (holders == 0))) * PAGE_BYTES
+    amounts = (live.sum(), rounding.sum(), holes.sum(), free, own, untouched.sum())
+    found = {name: int(amount) for name, amount in zip(ACCOUNTS, amounts, strict=True)}
+    _take_off(found, snapshot.null_rss_bytes)
+    resident = int(used.sum())
+    return Accounts(found, sum(found.values()), int((end - start).sum()) - resident, blocks.assign(holes_bytes=charged))
+
+
+def _take_off(found: dict[str, int], null_bytes: int) -> None:
+    """The replay's own pages, which hold no blocks: but for some pages, where the allocator is that of the C library, whose heap
+    has blocks of its own."""
+    for name in ("tables", "free_pages", "holes", "rounding", "live", "untouched"):
+        taken = min(found[name], null_bytes)
+        found[name] -= taken
+        null_bytes -= taken
+
+
+def _of_rows(value: NDArray[np.float64], row: Ints) -> NDArray[np.float64]:
+    return np.where(row >= 0, value[np.maximum(row, 0)], 0) if value.size else np.zeros(row.size)

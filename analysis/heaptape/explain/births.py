@@ -1,0 +1,58 @@
+"""Where live blocks come from: the event of the trace that made each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..trace import ops
+from ..trace.reader import Trace
+
+_COLUMNS = ("event", "op", "thread", "time_ns", "slot")
+
+
+class _Births:
+    """By slot, the latest event that made an object there."""
+
+    def __init__(self) -> None:
+        self.made = np.full(1024, -1, dtype=np.int64)
+        self.thread = np.zeros(1024, dtype=np.int64)
+        self.time_ns = np.zeros(1024, dtype=np.int64)
+
+    def _grow(self, slots: int) -> None:
+        more = max(slots, 2 * self.made.size) - self.made.size
+        self.made = np.concatenate([self.made, np.full(more, -1, dtype=np.int64)])
+        self.thread = np.concatenate([self.thread, np.zeros(more, dtype=np.int64)])
+        self.time_ns = np.concatenate([self.time_ns, np.zeros(more, dtype=np.int64)])
+
+    def advance(self, chunk: dict[str, NDArray[np.int64]], until: int) -> None:
+        """Takes the events up to this one. Of several of a slot the last stays, as numpy assigns in order."""
+        rows = np.flatnonzero(ops.OP_MAKES[chunk["op"]] & (chunk["event"] <= until))
+        slot = chunk["slot"][rows].astype(np.int64)
+        if slot.size and int(slot.max()) >= self.made.size:
+            self._grow(int(slot.max()) + 1)
+        self.made[slot], self.thread[slot] = chunk["event"][rows], chunk["thread"][rows]
+        self.time_ns[slot] = chunk["time_ns"][rows]
+
+    def of(self, slots: NDArray[np.int64]) -> pd.DataFrame:
+        if slots.size and int(slots.max()) >= self.made.size:
+            self._grow(int(slots.max()) + 1)
+        return pd.DataFrame({"born_event": self.made[slots], "thread": self.thread[slots], "born_ns": self.time_ns[slots]})
+
+
+def births_of(trace: Trace, wanted: Sequence[tuple[int, NDArray[np.int64]]]) -> list[pd.DataFrame]:
+    """For each (event, slots), by rising event: a row for each slot with born_event (-1: none), thread and born_ns of the
+    block that is live there after that event."""
+    births, found, waiting = _Births(), [], list(wanted)
+    for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
+        last = int(chunk["event"][-1]) if chunk["event"].size else -1
+        while waiting and waiting[0][0] <= last:
+            births.advance(chunk, waiting[0][0])
+            found.append(births.of(waiting.pop(0)[1]))
+        if not waiting:
+            break
+        births.advance(chunk, last)
+    return found + [births.of(slots) for _, slots in waiting]

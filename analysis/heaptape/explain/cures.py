@@ -1,0 +1,92 @@
+"""What would help, tried: the trace replayed with other settings and under other allocators."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..base.errors import HeaptapeError
+from ..base.programs import ToolFailed, list_allocators, run_tool
+from ..results.use import use_lines
+
+SETTINGS: dict[str, dict[str, str]] = {
+    "glibc": {"arena_max=1": "one arena for all threads", "tcache_count=0": "no thread caches",
+              "trim_threshold=131072,mmap_threshold=131072": "free memory at the end of the heap returned early"},
+    "jemalloc": {"narenas=1": "one arena for all threads", "tcache=false": "no thread caches",
+                 "dirty_decay_ms=0,muzzy_decay_ms=0": "free pages returned at once"},
+    "tcmalloc": {"max_total_thread_cache_bytes=524288": "the smallest thread caches", "aggressive_decommit=1": "free pages returned at once"},
+    "mimalloc": {"purge_delay=0": "free pages returned at once", "decommit_delay=0": "free pages returned at once"},
+}
+"""By kind: knobs as --alloc takes them, and what they change."""
+
+CACHES = ("one arena for all threads", "no thread caches", "the smallest thread caches")
+OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
+
+
+@dataclass(frozen=True)
+class Cure:
+    """What replays with it saved of RSS, median and 95 % interval, in bytes; time_ratio: of time in malloc, None where it was not
+    measured. lines: what puts it to use."""
+
+    name: str
+    alloc: str
+    saves_bytes: float
+    ci_low: float
+    ci_high: float
+    time_ratio: float | None
+    lines: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """alloc: as --alloc takes it; what --list says of it."""
+
+    alloc: str
+    words: str
+    listed: dict[str, Any]
+
+
+def candidates(replay: str, name: str) -> list[Candidate]:
+    """What to try beside this allocator: its settings and the usual others, as far as they are built and their versions heed the
+    knobs."""
+    built = {item["name"]: item for item in list_allocators(replay, None) if item.get("built")}
+    kind = str(built[name].get("kind") or name) if name in built else name
+    wanted = {f"{name}:{knobs}": words for knobs, words in SETTINGS.get(kind, {}).items()}
+    wanted |= {other: f"{other} instead" for other in OTHERS if other in built and other != name}
+    return [Candidate(alloc, words, listed) for alloc, words in wanted.items() if (listed := _listed(replay, alloc))]
+
+
+def _listed(replay: str, alloc: str) -> dict[str, Any] | None:
+    """None: this version of the allocator does not have the knob."""
+    try:
+        return list_allocators(replay, alloc)[0]
+    except HeaptapeError:
+        return None
+
+
+def try_cures(replay: str, trace: str, name: str, figure: str, budget_s: float) -> list[Cure]:
+    """Largest saving first. figure: the key of RSS in `heaptape replay --json`, such as rss_peak_bytes."""
+    tried = candidates(replay, name)
+    command = [replay, "-q", "--json", "--alloc", ",".join([name, *(one.alloc for one in tried)]), "--baseline", name,
+               "--budget", f"{max(round(budget_s), 1)}s"]
+    try:
+        printed = run_tool([*command, "--", trace])
+    except ToolFailed as error:
+        if not error.printed:
+            raise
+        printed = error.printed  # some of them failed
+    rows = {str(item["name"]): item for item in json.loads(printed)["allocators"]}
+    base = (rows.get(name) or {}).get(figure, {}).get("median")
+    found = [_cure(one, rows[one.alloc], figure, base) for one in tried if base and one.alloc in rows]
+    return sorted((cure for cure in found if cure), key=lambda cure: -cure.saves_bytes)
+
+
+def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float) -> Cure | None:
+    rss, time = row[figure], row.get("alloc_time_ns") or {}
+    if rss.get("ratio") is None:
+        return None
+    low, high = (rss["ratio"] if rss.get(key) is None else rss[key] for key in ("verdict_low", "verdict_high"))
+    lines = use_lines(str(one.listed.get("kind") or ""), str(one.listed.get("path") or ""), str(one.listed.get("debian") or ""),
+                      list(one.listed.get("environment") or []), "COMMAND", "glibc")
+    return Cure(one.words, one.alloc, base * (1 - rss["ratio"]), base * (1 - high), base * (1 - low), time.get("ratio"), lines)

@@ -1,0 +1,123 @@
+"""Who holds the empty parts of pages: live blocks grouped by size, thread and time of birth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+WINDOW_SHARE = 0.8
+"""Of a group's holes, those that the window of births holds."""
+
+WINDOW_OF_RUN_MAX = 0.5
+"""A window that is longer, of the trace so far, says nothing: the group is named without one."""
+
+HOLDERS_MAX, HOLDER_SHARE_MIN = 5, 0.01
+_TRIED = 3
+"""Groups of each grouping, those with most of the holes."""
+
+_ALL_SIZES, _CUT, _CLEARLY = 0.4, 0.4, 0.02
+"""The breadth of a group of all sizes; what is left of a breadth where a window of births says more; by how much one group
+must be better than a narrower one."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A group of live blocks. Sizes are from size_low up to and with size_high, as asked for; thread: its number in the trace,
+    None: any; born: trace time."""
+
+    size_low: int
+    size_high: int
+    thread: int | None
+    born_from_ns: int
+    born_to_ns: int
+    windowed: bool
+    blocks: int
+    holes_bytes: float
+    requested_bytes: int
+
+
+def size_class(bytes_: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
+    """Of sizes, so many classes to each doubling, from its lowest size up."""
+    size = np.maximum(bytes_, 1)
+    power = np.floor(np.log2(size)).astype(np.int64)
+    return power * steps + ((size - (np.int64(1) << power)) * steps >> power)
+
+
+@dataclass(frozen=True)
+class _Grouping:
+    group: NDArray[np.int64]
+    """Of each block."""
+
+    breadth: float
+    """How much a group of it is held to say less than one block size of one thread."""
+
+
+def _groupings(blocks: pd.DataFrame) -> list[_Grouping]:
+    """By size class and thread, by either alone, and all blocks as one."""
+    size, thread = blocks["requested_bytes"].to_numpy(), blocks["thread"].to_numpy()
+    classes = [(size_class(size, 4), 0.0), (size_class(size, 1), 0.05), (np.zeros(size.size, dtype=np.int64), _ALL_SIZES)]
+    threads = [(thread, 0.0), (np.zeros_like(thread), 0.02)] if blocks["thread"].nunique() > 1 else [(thread, 0.0)]
+    return [_Grouping(np.unique(np.stack([of_size, of_thread]), axis=1, return_inverse=True)[1].reshape(-1), wide + any_thread)
+            for of_size, wide in classes for of_thread, any_thread in threads]
+
+
+def _window(born: NDArray[np.int64], holes: NDArray[np.float64]) -> tuple[int, int]:
+    """The shortest span of births that has WINDOW_SHARE of the holes."""
+    order = np.argsort(born, kind="stable")
+    born, running = born[order], np.cumsum(holes[order])
+    before = running - holes[order]
+    end = np.searchsorted(running, before + WINDOW_SHARE * running[-1] * (1 - 1e-9))
+    inside = end < born.size
+    starts = np.flatnonzero(inside)
+    spans = born[end[inside]] - born[starts]
+    best = int(np.argmin(spans))
+    return int(born[starts[best]]), int(born[end[starts[best]]])
+
+
+def _candidates(blocks: pd.DataFrame, until_ns: int) -> Iterator[tuple[NDArray[np.bool_], bool, float]]:
+    """Groups, each whole and cut to its window of births: rows, whether they were cut, and the breadth."""
+    holes, born = blocks["holes_bytes"].to_numpy(), blocks["born_ns"].to_numpy()
+    for grouping in _groupings(blocks):
+        held = np.bincount(grouping.group, holes)
+        for number in np.argsort(-held, kind="stable")[:_TRIED]:
+            chosen = grouping.group == number
+            yield chosen, False, grouping.breadth
+            if not held[number]:
+                continue
+            first, last = _window(born[chosen], holes[chosen])
+            if last - first <= WINDOW_OF_RUN_MAX * max(until_ns, 1):
+                yield chosen & (born >= first) & (born <= last), True, grouping.breadth * _CUT
+
+
+def _worst(blocks: pd.DataFrame, until_ns: int, total_holes: float, total_blocks: int) -> tuple[Holder, NDArray[np.bool_]]:
+    """The group with most of the holes for few of the blocks, and its rows; of equal ones the narrowest, which comes first."""
+    holes = blocks["holes_bytes"].to_numpy()
+    best, best_cut, highest = np.ones(holes.size, dtype=np.bool_), False, -np.inf
+    for chosen, cut, breadth in _candidates(blocks, until_ns):
+        score = holes[chosen].sum() / total_holes - 0.5 * np.count_nonzero(chosen) / total_blocks - breadth
+        if score > highest + _CLEARLY:
+            best, best_cut, highest = chosen, cut, float(score)
+    of = blocks[best]
+    threads = of["thread"].unique()
+    return Holder(int(of["requested_bytes"].min()), int(of["requested_bytes"].max()), int(threads[0]) if threads.size == 1 else None,
+                  int(of["born_ns"].min()), int(of["born_ns"].max()), best_cut, len(of), float(of["holes_bytes"].sum()),
+                  int(of["requested_bytes"].sum())), best
+
+
+def find_holders(blocks: pd.DataFrame, until_ns: int) -> list[Holder]:
+    """Worst first, no block in two of them, at most HOLDERS_MAX that each hold a hundredth of the holes or more.
+
+    blocks: requested_bytes, holes_bytes, thread, born_ns. until_ns: trace time of the snapshot."""
+    total, count = float(blocks["holes_bytes"].sum()), len(blocks)
+    found: list[Holder] = []
+    while len(found) < HOLDERS_MAX and total and float(blocks["holes_bytes"].sum()) >= total * HOLDER_SHARE_MIN:
+        holder, chosen = _worst(blocks, until_ns, total, count)
+        if holder.holes_bytes < total * HOLDER_SHARE_MIN:
+            break
+        found.append(holder)
+        blocks = blocks[~chosen]
+    return found

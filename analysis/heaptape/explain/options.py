@@ -1,0 +1,39 @@
+"""The option table of the verb `explain`."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..base.arguments import duration, duration_ns
+from ..base.verb_parser import USUAL_STATUSES, VerbParser
+
+
+def _moment(text: str) -> str:
+    if text not in ("peak", "end") and duration_ns(text) is None:
+        raise argparse.ArgumentTypeError("expected peak, end or a time such as 90s")
+    return text
+
+
+def parser() -> VerbParser:
+    """Needs no package but ours, as --help does."""
+    explain = VerbParser(
+        "explain", ["TRACE"],
+        "Say why RSS is above the live bytes when TRACE is replayed: what resident memory consists of, which live blocks hold the "
+        "empty parts of its pages, and what other settings and allocators save.",
+        notes="Accounts add up to RSS. The empty part of a page is charged in equal shares to the live blocks in it.",
+        see_also=["replay", "tune", "stats"],
+        examples=[("heaptape explain app.bin", "Under the allocator that it was recorded under, at the peak of RSS"),
+                  ("heaptape explain app.bin --alloc jemalloc --at end", "What is still resident at the end"),
+                  ("heaptape explain app.bin --budget 0", "Without trying cures")],
+        statuses=USUAL_STATUSES)
+    explain.add_argument("trace", metavar="TRACE")
+    explain.add_argument("--alloc", metavar="ALLOCATOR", help="Replay under this one, as heaptape replay --alloc takes it (default: the "
+                         "recorded one where it is built, else glibc)")
+    explain.add_argument("--at", type=_moment, default="peak", metavar="peak|end|TIME",
+                         help="Take RSS apart at its peak, at the end, or at this time from the start, such as 90s (default: peak)")
+    explain.add_argument("--budget", type=duration, default=30.0, metavar="TIME",
+                         help="Try cures for so long, such as 5m; 0: try none (default: 30s)")
+    explain.add_argument("--snapshots", metavar="FOLDER", help="Keep the files of snapshots in FOLDER (default: keep none)")
+    explain.add_argument("--json", action="store_true", help="Print JSON")
+    explain.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")
+    return explain

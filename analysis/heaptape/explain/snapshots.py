@@ -1,0 +1,104 @@
+"""Files of snapshots, as `heaptape replay --snapshots` writes them (docs/reference/snapshots.md)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..base.errors import TraceError
+
+MAGIC = b"tapsnap1"
+PAGE_BYTES = 4096
+_HEAD_BYTES = 48
+_BLOCK = np.dtype([(name, "<u8") for name in ("slot", "address", "requested_bytes", "usable_bytes", "untouched_bytes")])
+_RUN = np.dtype([("page", "<u8"), ("pages", "<u4"), ("flags", "<u4")])
+_HELD = 1 << 8
+KINDS = ("anonymous", "heap", "stack", "file")
+"""Of the mapping that a page is in."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The heap of one allocator at one moment of the trace.
+
+    blocks: a row for each live block, by address: slot, address, requested_bytes, usable_bytes, untouched_bytes (of the
+        usable ones, at their end, what the program never wrote to).
+    pages: a row for each run of resident pages, by address: page (address / 4096), pages, kind (index of KINDS), held
+        (whether a block ever lay there).
+    """
+
+    allocator: dict[str, Any]
+    trace: dict[str, Any]
+    why: str
+    event: int
+    time_ns: int
+    rss_bytes: int
+    null_rss_bytes: int
+    blocks: pd.DataFrame
+    pages: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class SnapshotFile:
+    """The snapshots of one allocator by time; curve: time_ns, live_bytes and rss_bytes along the whole trace, the null
+    replayer's RSS taken off."""
+
+    path: Path
+    allocator: dict[str, Any]
+    trace: dict[str, Any]
+    curve: pd.DataFrame
+    snapshots: list[Snapshot]
+
+
+def _index(path: Path, data: bytes) -> dict[str, Any]:
+    if len(data) < 16 or data[-8:] != MAGIC:
+        raise TraceError(path, max(len(data) - 8, 0), f"expected snapshots to end in {MAGIC.decode()}, found {data[-8:]!r}")
+    length = int.from_bytes(data[-16:-8], "little")
+    if length > len(data) - 16:
+        raise TraceError(path, len(data) - 16, f"expected an index within the file, found one of {length} bytes")
+    try:
+        found = json.loads(data[len(data) - 16 - length:-16])
+        if found["schema"] != 1:
+            raise TraceError(path, len(data) - 16 - length, f"expected snapshots of schema 1, found {found['schema']}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise TraceError(path, len(data) - 16 - length, f"expected an index in JSON: {error}") from error
+    return dict(found)
+
+
+def _rows(path: Path, data: bytes, offset: int, count: int, row: np.dtype[Any]) -> NDArray[Any]:
+    if offset < 0 or count < 0 or offset + count * row.itemsize > len(data):
+        raise TraceError(path, offset, f"expected {count} rows of {row.itemsize} bytes, found the end of the file")
+    return np.frombuffer(data, row, count, offset)
+
+
+def _snapshot(path: Path, data: bytes, index: dict[str, Any], item: dict[str, Any]) -> Snapshot:
+    offset = item["offset"] + _HEAD_BYTES
+    blocks = pd.DataFrame(_rows(path, data, offset, item["blocks"], _BLOCK)).astype(np.int64)
+    runs = _rows(path, data, offset + item["blocks"] * _BLOCK.itemsize, item["runs"], _RUN)
+    flags = runs["flags"]
+    pages = pd.DataFrame({"page": runs["page"].astype(np.int64), "pages": runs["pages"].astype(np.int64),
+                          "kind": (flags & 0xff).astype(np.int64), "held": (flags & _HELD) != 0})
+    return Snapshot(index["allocator"], index["trace"], item["why"], item["event"], item["time_ns"], item["rss_bytes"],
+                    item["null_rss_bytes"], blocks.sort_values("address", ignore_index=True),
+                    pages.sort_values("page", ignore_index=True))
+
+
+def read_snapshots(path: str | Path) -> SnapshotFile:
+    """All of a file. Raises TraceError where it is none."""
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise TraceError(path, 0, f"can't be read: {error.strerror}") from error
+    index = _index(path, data)
+    try:
+        snapshots = [_snapshot(path, data, index, item) for item in index["snapshots"]]
+        return SnapshotFile(path, index["allocator"], index["trace"], pd.DataFrame(index["curve"]), snapshots)
+    except (KeyError, TypeError, ValueError) as error:
+        raise TraceError(path, 0, f"expected an index of snapshots: {error}") from error

@@ -1,0 +1,98 @@
+"""The verb `explain`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..base.errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
+from ..base.printable import printable
+from ..base.programs import ToolFailed, find_replay, list_allocators, run_tool
+from ..base.progress import ProgressLine
+from ..trace.reader import Trace, read_trace
+from .accounts import account
+from .answer import Answer, object_of, text_of
+from .births import births_of
+from .cures import CACHES, Cure, try_cures
+from .holders import find_holders
+from .snapshots import SnapshotFile, read_snapshots
+from .verdict import trend_of, verdict_of
+
+_CURED_SHARE = 0.5
+"""Of what is above the live bytes: a setting of caches and arenas that saves so much names the cause."""
+
+
+class BadTrace(HeaptapeError):
+    """The replayer refuses it."""
+
+    exit_status = EXIT_BAD_INPUT
+
+
+def _allocator(replay: str, asked: str | None, context: dict[str, Any]) -> str:
+    listed = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
+    if asked:
+        if "," in asked.partition(":")[0] or asked in ("all", "null"):
+            raise UsageError(f"--alloc {asked}: expected one allocator")
+        return asked
+    recorded = str(context.get("allocator_name") or "")
+    return recorded if recorded in listed else "glibc"
+
+
+def _take(replay: str, trace: str, name: str, at: str, folder: Path) -> SnapshotFile:
+    command = [replay, "-q", "--alloc", name, "--snapshots", str(folder), "--at", at, "--", trace]
+    try:
+        printed = run_tool(command)
+    except ToolFailed as error:
+        raise (BadTrace if error.exit_status == EXIT_BAD_INPUT else UsageError if error.exit_status == 2 else HeaptapeError)(
+            str(error)) from error
+    return read_snapshots(printed.splitlines()[-1])
+
+
+def _blocks(trace: Trace, found: SnapshotFile, number: int, blocks: pd.DataFrame) -> pd.DataFrame:
+    """With thread, born_event and born_ns of each."""
+    snapshot = found.snapshots[number]
+    [births] = births_of(trace, [(snapshot.event, blocks["slot"].to_numpy())])
+    return pd.concat([blocks, births], axis=1)
+
+
+def _names(trace: Trace) -> dict[int, str]:
+    return {int(number): str(name) for number, name in trace.threads["name"].items()}
+
+
+def _verdict(verdict: str, cures: list[Cure] | None, above: float) -> str:
+    """What caches and arenas hold is known by an experiment alone."""
+    best = max((cure.ci_low for cure in cures or [] if cure.name in CACHES), default=0)
+    return "caches" if verdict in ("fragmentation", "retention", "tables") and above > 0 and best >= _CURED_SHARE * above else verdict
+
+
+def run_explain(options: argparse.Namespace) -> None:
+    """heaptape explain"""
+    replay, progress = find_replay(), ProgressLine(not options.quiet)
+    with read_trace(options.trace) as trace, tempfile.TemporaryDirectory(prefix="heaptape-explain-") as scratch:
+        name = _allocator(replay, options.alloc, trace.context)
+        progress.show(f"taking snapshots of {name}")
+        found = _take(replay, options.trace, name, options.at, Path(options.snapshots or scratch))
+        if not found.snapshots:
+            raise HeaptapeError(f"{options.trace}: no call to take a snapshot at")
+        accounts = account(found.snapshots[0])
+        blocks = _blocks(trace, found, 0, accounts.blocks)
+        names = _names(trace)
+    cures = None
+    if options.budget:
+        progress.show(f"trying cures for {name}")
+        figure = "rss_end_bytes" if options.at == "end" else "rss_peak_bytes"
+        cures = try_cures(replay, options.trace, name, figure, options.budget)
+    progress.end()
+    above = accounts.rss_bytes - accounts.bytes["live"]
+    answer = Answer(options.trace, found.snapshots[0], int(found.curve["time_ns"].max()), accounts,
+                    _verdict(verdict_of(accounts), cures, above), trend_of(found.curve),
+                    find_holders(blocks, found.snapshots[0].time_ns), names, cures)
+    if options.json:
+        print(json.dumps(object_of(answer), indent=1))
+    else:
+        print("\n".join(printable(line) for line in text_of(answer)))

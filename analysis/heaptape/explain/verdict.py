@@ -1,0 +1,62 @@
+"""One word for why RSS is what it is, and what live bytes and RSS do along the trace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from .accounts import Accounts
+
+NEEDED_SHARE = 0.85
+"""Of RSS: where so much is live, the rest explains nothing."""
+
+CHANGE_SHARE = 0.1
+"""Of the highest RSS: a smaller change of a curve is none."""
+
+VERDICTS = {
+    "growth": "the program holds what it asked for: a need, or a leak",
+    "fragmentation": "live blocks hold pages that are mostly empty",
+    "retention": "the allocator keeps pages in which nothing is live",
+    "rounding": "blocks are larger than what was asked for",
+    "tables": "the allocator's own data",
+    "untouched": "live blocks hold memory that was never written to",
+    "caches": "free memory waits in caches and arenas of threads",
+}
+_OF_ACCOUNT = {"holes": "fragmentation", "free_pages": "retention", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
+
+
+@dataclass(frozen=True)
+class Trend:
+    """From the second quarter of the trace to the last one, medians; rise: of RSS and live bytes, in bytes."""
+
+    live_rise_bytes: float
+    rss_rise_bytes: float
+    words: str
+
+
+def verdict_of(accounts: Accounts) -> str:
+    """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS."""
+    if accounts.bytes["live"] >= NEEDED_SHARE * accounts.rss_bytes:
+        return "growth"
+    return _OF_ACCOUNT[max(_OF_ACCOUNT, key=lambda name: accounts.bytes[name])]
+
+
+def trend_of(curve: pd.DataFrame) -> Trend:
+    """curve: time_ns, live_bytes, rss_bytes."""
+    time, end = curve["time_ns"].to_numpy(), float(curve["time_ns"].max())
+    # The same weight for each moment, however often RSS was read then.
+    at = np.clip(np.searchsorted(time, np.linspace(0, end, 400), side="right") - 1, 0, None)
+    live, rss = curve["live_bytes"].to_numpy()[at], curve["rss_bytes"].to_numpy()[at]
+    live_rise, rss_rise = (float(np.median(values[300:]) - np.median(values[100:200])) for values in (live, rss))
+    least = CHANGE_SHARE * float(rss.max(initial=0))
+    if rss_rise >= least and live_rise >= rss_rise / 2:
+        words = "RSS rises with the live bytes: growth"
+    elif rss_rise >= least:
+        words = "RSS rises, the live bytes do not: fragmentation or retention grows"
+    elif live_rise <= -least and rss_rise > live_rise / 2:
+        words = "the live bytes fall, RSS hardly does: memory is kept"
+    else:
+        words = "neither RSS nor the live bytes rise" if rss_rise > -least else "RSS falls with the live bytes"
+    return Trend(live_rise, rss_rise, words)

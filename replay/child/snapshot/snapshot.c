@@ -1,0 +1,113 @@
+#include "snapshot.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "account_slot.h"
+#include "far_table.h"
+#include "resident_pages.h"
+#include "rss_probe.h"
+
+// What is written waits here; in the same shared memory as what resident_pages.c needs.
+struct writing {
+    struct ht_resident_buffer resident;
+    char bytes[1 << 16];
+    size_t used;
+    int fd, problem;
+    const struct ht_page_history *history;
+    struct ht_snapshot_run run;  // that may become longer
+    uint64_t runs;
+};
+
+static void flush(struct writing *writing) {
+    const char *at = writing->bytes;
+    while (writing->used && !writing->problem) {
+        ssize_t done = write(writing->fd, at, writing->used);
+        if (done < 0 && errno != EINTR) writing->problem = errno;
+        if (done <= 0) continue;
+        at += done;
+        writing->used -= (size_t)done;
+    }
+    writing->used = 0;
+}
+
+static void put(struct writing *writing, const void *row, size_t bytes) {
+    if (bytes > sizeof writing->bytes - writing->used) flush(writing);
+    memcpy(writing->bytes + writing->used, row, bytes);
+    writing->used += bytes;
+}
+
+static void put_run(struct writing *writing) {
+    if (!writing->run.pages) return;
+    put(writing, &writing->run, sizeof writing->run);
+    writing->runs++;
+    writing->run.pages = 0;
+}
+
+static void take_page(void *context, uint64_t page, enum ht_mapping_kind kind) {
+    struct writing *writing = context;
+    struct ht_snapshot_run *run = &writing->run;
+    uint32_t flags = (uint32_t)kind | (ht_page_history_held(writing->history, page) ? HT_RUN_HELD : 0);
+    if (run->pages && run->page + run->pages == page && run->flags == flags && run->pages < UINT32_MAX) {
+        run->pages++;
+        return;
+    }
+    put_run(writing);
+    *run = (struct ht_snapshot_run){.page = page, .pages = 1, .flags = flags};
+}
+
+bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job, int statm_fd) {
+    *snapshots = (struct ht_snapshots){.job = job, .statm_fd = statm_fd, .taking = ATOMIC_FLAG_INIT};
+    snapshots->buffer = ht_far_table(sizeof(struct writing));
+    return snapshots->buffer && ht_page_history_init(&snapshots->history);
+}
+
+bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample) {
+    for (uint32_t i = 0; i < snapshots->job->snapshots; i++) {
+        if (snapshots->job->snapshot_sample[i] == sample) return true;
+    }
+    return false;
+}
+
+static uint64_t put_blocks(struct writing *writing, void *const *table, const struct ht_account_slot *accounts,
+                           uint64_t slots) {
+    uint64_t blocks = 0;
+    for (uint64_t slot = 0; slot < slots; slot++) {
+        struct ht_snapshot_block row = {.slot = slot,
+                                        .address = (uintptr_t)table[slot],
+                                        .requested_bytes = accounts[slot].requested_bytes,
+                                        .usable_bytes = accounts[slot].usable_bytes,
+                                        .untouched_bytes = accounts[slot].untouched_bytes};
+        if (!row.usable_bytes) continue;  // nothing is live there
+        put(writing, &row, sizeof row);
+        blocks++;
+    }
+    return blocks;
+}
+
+// The head says how many rows follow, which is known once they are written: it is written twice.
+int ht_snapshot_take(struct ht_snapshots *snapshots, uint64_t sample, void *const *table,
+                     const struct ht_account_slot *accounts, uint64_t slots) {
+    struct writing *writing = (struct writing *)snapshots->buffer;
+    while (atomic_flag_test_and_set(&snapshots->taking)) {
+    }
+    struct ht_snapshot_head head = {.magic = HT_SNAPSHOT_MAGIC, .sample = sample};
+    writing->fd = snapshots->job->snapshot_fd;
+    writing->history = &snapshots->history;
+    writing->problem = 0;
+    writing->runs = 0;
+    writing->run = (struct ht_snapshot_run){0};
+    off_t start = lseek(writing->fd, 0, SEEK_CUR);
+    head.rss_bytes = ht_rss_anon_bytes(snapshots->statm_fd);
+    put(writing, &head, sizeof head);
+    head.blocks = put_blocks(writing, table, accounts, slots);
+    head.problem = (uint64_t)ht_resident_each(&writing->resident, take_page, writing);
+    put_run(writing);
+    head.runs = writing->runs;
+    flush(writing);
+    if (!writing->problem && pwrite(writing->fd, &head, sizeof head, start) != sizeof head) writing->problem = errno;
+    int problem = writing->problem;
+    atomic_flag_clear(&snapshots->taking);
+    return problem;
+}

@@ -1,0 +1,33 @@
+// Snapshots of the heap in the snapshot pass: the address of each live block, and which pages are resident. They are
+// written straight into the launcher's file; nothing here allocates, and what it keeps is shared memory, so that RSS is
+// that of the memory pass.
+#ifndef HEAPTAPE_SNAPSHOT_H
+#define HEAPTAPE_SNAPSHOT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "page_history.h"
+#include "replay_job.h"
+
+struct ht_account_slot;
+struct ht_resident_buffer;
+
+struct ht_snapshots {
+    const struct ht_job *job;
+    struct ht_page_history history;
+    struct ht_resident_buffer *buffer;
+    int statm_fd;
+    atomic_flag taking;
+};
+
+// False, with errno: there is no memory.
+bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job, int statm_fd);
+// Whether one is to be taken with this sample of RSS.
+bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample);
+// Of the blocks in the table, of which the accounts say how large they are. Returns 0, or errno of the file.
+int ht_snapshot_take(struct ht_snapshots *snapshots, uint64_t sample, void *const *table,
+                     const struct ht_account_slot *accounts, uint64_t slots);
+
+#endif

@@ -1,0 +1,39 @@
+// What a measured child writes into the file of snapshots, one snapshot after another: a head, a row for each live
+// block, a row for each run of resident pages. The launcher adds the index (docs/reference/snapshots.md).
+#ifndef HEAPTAPE_SNAPSHOT_ROWS_H
+#define HEAPTAPE_SNAPSHOT_ROWS_H
+
+#include <assert.h>
+#include <stdint.h>
+
+#define HT_SNAPSHOT_MAGIC 0x3170616e73706174ull  // "tapsnap1"
+
+enum { HT_SNAPSHOTS_MAX = 16, HT_SNAPSHOT_PAGE_BYTES = 4096 };
+
+struct ht_snapshot_head {
+    uint64_t magic;
+    uint64_t sample;     // of RSS, with which it was taken
+    uint64_t rss_bytes;  // RssAnon then
+    uint64_t blocks, runs;
+    uint64_t problem;  // errno where the kernel did not show which pages are resident, or 0
+};
+
+struct ht_snapshot_block {
+    uint64_t slot, address;
+    uint64_t requested_bytes, usable_bytes;
+    uint64_t untouched_bytes;  // at the end of the usable ones: what the replay did not write to, by page
+};
+
+enum ht_mapping_kind { HT_MAPPING_ANONYMOUS, HT_MAPPING_HEAP, HT_MAPPING_STACK, HT_MAPPING_FILE };
+enum { HT_RUN_HELD = 1 << 8 };  // some block lay there at some time
+
+struct ht_snapshot_run {
+    uint64_t page;  // address / 4096 of the first
+    uint32_t pages;
+    uint32_t flags;  // enum ht_mapping_kind | HT_RUN_HELD
+};
+static_assert(sizeof(struct ht_snapshot_head) == 48 && sizeof(struct ht_snapshot_block) == 40 &&
+                  sizeof(struct ht_snapshot_run) == 16,
+              "rows of the file");
+
+#endif

@@ -1,0 +1,105 @@
+#include "snapshot_index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "json_values.h"
+#include "results_line.h"
+#include "write_all.h"
+
+static json_t *whole_numbers(const uint64_t *values, uint32_t count) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < count; i++) json_array_append_new(list, json_integer((json_int_t)values[i]));
+    return list;
+}
+
+static json_t *curve_json(const struct ht_experiment *x, const struct ht_snapshot_index *index) {
+    const struct ht_built_form *built = x->built;
+    json_t *time = json_array(), *live = json_array();
+    for (uint32_t i = 0; i < built->form->samples; i++) {
+        json_array_append_new(time, json_integer((json_int_t)built->points[i].time_ns));
+        json_array_append_new(live, json_integer((json_int_t)built->points[i].live_bytes));
+    }
+    return json_pack("{s:o, s:o, s:o}", "time_ns", time, "live_bytes", live, "rss_bytes",
+                     whole_numbers(index->rss_bytes, built->form->samples));
+}
+
+// One snapshot, whose head the child wrote at the offset. NULL: it is not one.
+static json_t *snapshot_json(const struct ht_experiment *x, const struct ht_snapshot_index *index, uint32_t number,
+                             const struct ht_snapshot_head *head, uint64_t offset, uint64_t file_bytes) {
+    const struct ht_snapshot_moment *moment = &index->moment[number];
+    const struct ht_sample_point *point = &x->built->points[moment->sample];
+    uint64_t left = file_bytes - offset - sizeof *head;
+    if (head->magic != HT_SNAPSHOT_MAGIC || head->sample != moment->sample ||
+        head->blocks > left / sizeof(struct ht_snapshot_block) ||
+        head->runs > (left - head->blocks * sizeof(struct ht_snapshot_block)) / sizeof(struct ht_snapshot_run))
+        return NULL;
+    return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "why", moment->why, "sample",
+                     (int)moment->sample, "time_ns", (json_int_t)point->time_ns, "event", (json_int_t)point->event,
+                     "live_bytes", (json_int_t)point->live_bytes, "rss_bytes", (json_int_t)head->rss_bytes,
+                     "null_rss_bytes", (json_int_t)index->null_bytes[moment->sample], "offset", (json_int_t)offset,
+                     "blocks", (json_int_t)head->blocks, "runs", (json_int_t)head->runs);
+}
+
+static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_snapshot_index *index, int fd,
+                              uint64_t file_bytes, char *problem, size_t room) {
+    json_t *all = json_array();
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < index->moments; i++) {
+        struct ht_snapshot_head head;
+        json_t *one = NULL;
+        if (pread(fd, &head, sizeof head, (off_t)offset) == sizeof head)
+            one = snapshot_json(x, index, i, &head, offset, file_bytes);
+        if (one && head.problem) {
+            snprintf(problem, room, "/proc/self/pagemap: %s", strerror((int)head.problem));
+            json_decref(one);
+            one = NULL;
+        } else if (!one) {
+            snprintf(problem, room, "snapshot %u of %u is not whole", i + 1, index->moments);
+        }
+        if (!one) {
+            json_decref(all);
+            return NULL;
+        }
+        json_array_append_new(all, one);
+        offset += sizeof head + head.blocks * sizeof(struct ht_snapshot_block) +
+                  head.runs * sizeof(struct ht_snapshot_run);
+    }
+    return all;
+}
+
+static json_t *index_json(const struct ht_experiment *x, const struct ht_snapshot_index *index, json_t *snapshots) {
+    const struct ht_choice *choice = index->choice;
+    return json_pack("{s:i, s:{s:s, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o}", "schema", 1, "trace", "path",
+                     x->plan->trace_path, "sha256", x->trace_sha256, "allocator", "name",
+                     json_known_text(choice->name), "version", json_known_text(choice->version), "kind",
+                     json_known_text(choice->kind ? choice->kind->name : ""), "one_thread", x->plan->one_thread,
+                     "snapshots", snapshots, "curve", curve_json(x, index));
+}
+
+bool ht_snapshot_index_write(const struct ht_experiment *x, const struct ht_snapshot_index *index, int fd, char *problem,
+                             size_t room) {
+    char path[64], *text = NULL;
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    int reading = open(path, O_RDONLY | O_CLOEXEC);
+    json_t *snapshots = NULL, *whole = NULL;
+    if (reading < 0 || fstat(reading, &status)) snprintf(problem, room, "second reading: %s", strerror(errno));
+    else snapshots = snapshots_json(x, index, reading, (uint64_t)status.st_size, problem, room);
+    if (reading >= 0) close(reading);
+    if (!snapshots) return false;
+    whole = index_json(x, index, snapshots);
+    text = whole ? json_dumps(whole, JSON_COMPACT) : NULL;
+    json_decref(whole);
+    uint64_t tail[2] = {text ? strlen(text) : 0, HT_SNAPSHOT_MAGIC};
+    bool done = text && ht_write_all(fd, text, tail[0]) && ht_write_all(fd, tail, sizeof tail);
+    if (!done) snprintf(problem, room, "the index can't be written: %s", text ? strerror(errno) : "no memory");
+    free(text);
+    return done;
+}

@@ -1,0 +1,21 @@
+// What the launcher writes behind a child's snapshots (docs/reference/snapshots.md).
+#ifndef HEAPTAPE_SNAPSHOT_INDEX_H
+#define HEAPTAPE_SNAPSHOT_INDEX_H
+
+#include "experiment_state.h"
+#include "snapshot_choice.h"
+
+struct ht_snapshot_index {
+    const struct ht_choice *choice;
+    struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
+    uint32_t moments;
+    // At each sample of the form: of the memory pass, less the null replayer's; the null replayer's; of the run with
+    // snapshots, as it is.
+    const uint64_t *rss_bytes, *null_bytes, *snapshot_rss_bytes;
+};
+
+// Checks what the child wrote. False, with problem.
+bool ht_snapshot_index_write(const struct ht_experiment *experiment, const struct ht_snapshot_index *index, int fd,
+                             char *problem, size_t room);
+
+#endif

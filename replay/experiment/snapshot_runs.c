@@ -1,0 +1,127 @@
+#include "snapshot_runs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "output_file.h"
+#include "print.h"
+#include "results_line.h"
+#include "snapshot_choice.h"
+#include "snapshot_index.h"
+#include "talk.h"
+
+enum { PROBLEM_BYTES = 512 };
+
+// RSS at each sample: of the null replayer, and of the allocator without it.
+struct curves {
+    uint64_t *null, *of_memory;
+};
+
+static bool run(struct ht_experiment *x, const struct ht_choice *choice, const struct ht_job *job,
+                char problem[PROBLEM_BYTES]) {
+    struct ht_random same = {1};  // addresses count: the padding of the environment is the same in each run
+    if (!x->plan->quiet && ht_progress_due(&x->progress))
+        ht_progress_draw(&x->progress, "%s: %s", job->pass == HT_PASS_MEMORY ? "reading RSS" : "taking snapshots",
+                         choice->name);
+    return ht_child_run(&x->channel, choice, job, -1, &same, problem, PROBLEM_BYTES);
+}
+
+// It need not last as long as the program did.
+static struct ht_job job_of(const struct ht_experiment *x, enum ht_pass pass) {
+    struct ht_job job = ht_experiment_job(x, pass);
+    if (job.real_ns_per_trace_ns > 0) {
+        job.real_ns_per_trace_ns = 0;
+        job.virtual_time = 1;
+    }
+    return job;
+}
+
+static bool read_memory(struct ht_experiment *x, const struct ht_choice *choice, const uint64_t *null_bytes,
+                        uint64_t *rss_bytes, char problem[PROBLEM_BYTES]) {
+    struct ht_job job = job_of(x, HT_PASS_MEMORY);
+    if (!run(x, choice, &job, problem)) return false;
+    for (uint32_t i = 0; i < x->built->form->samples; i++) {
+        uint64_t bytes = x->channel.rss_bytes[i], off = null_bytes ? null_bytes[i] : 0;
+        rss_bytes[i] = bytes > off ? bytes - off : 0;
+    }
+    return true;
+}
+
+static bool take(struct ht_experiment *x, const struct ht_choice *choice, struct ht_snapshot_index *index, int fd,
+                 char problem[PROBLEM_BYTES]) {
+    struct ht_job job = job_of(x, HT_PASS_SNAPSHOT);
+    job.snapshot_fd = dup(fd);  // this one is the child's, too
+    job.snapshots = index->moments;
+    for (uint32_t i = 0; i < index->moments; i++) job.snapshot_sample[i] = index->moment[i].sample;
+    bool done = job.snapshot_fd >= 0 && run(x, choice, &job, problem);
+    if (job.snapshot_fd < 0) snprintf(problem, PROBLEM_BYTES, "no descriptor: %s", strerror(errno));
+    else close(job.snapshot_fd);
+    int failed = x->channel.exchange->outcome.snapshot_problem;
+    if (done && failed) snprintf(problem, PROBLEM_BYTES, "a snapshot can't be written: %s", strerror(failed));
+    return done && !failed;
+}
+
+static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, struct curves *curves, const char *path,
+                       char problem[PROBLEM_BYTES]) {
+    struct output_file file;
+    struct ht_snapshot_index index = {.choice = choice,
+                                      .rss_bytes = curves->of_memory,
+                                      .null_bytes = curves->null,
+                                      .snapshot_rss_bytes = x->channel.rss_bytes};
+    const char *failed = NULL;
+    index.moments = ht_snapshot_choose(&x->plan->snapshot_times, x->built, curves->of_memory, index.moment);
+    if (output_file_open(&file, path)) {
+        snprintf(problem, PROBLEM_BYTES, "%s: can't be created: %s", path, strerror(errno));
+        return false;
+    }
+    bool done = take(x, choice, &index, file.fd, problem) && ht_snapshot_index_write(x, &index, file.fd, problem,
+                                                                                     PROBLEM_BYTES);
+    if (done && (failed = output_file_finish(&file)))
+        snprintf(problem, PROBLEM_BYTES, "%s: %s: %s", path, failed, strerror(errno));
+    output_file_abandon(&file);
+    return done && !failed;
+}
+
+static char *path_of(const char *folder, const char *name) {
+    char *path;
+    if (asprintf(&path, "%s/%s.snapshots", folder, name) < 0) return NULL;
+    for (char *at = path + strlen(folder) + 1; *at; at++) *at = *at == '/' ? '_' : *at;
+    return path;
+}
+
+static bool snapshot_one(struct ht_experiment *x, const struct ht_choice *choice, struct curves *curves) {
+    char problem[PROBLEM_BYTES] = "", *path = path_of(x->plan->snapshots_folder, choice->name);
+    bool done = path && read_memory(x, choice, curves->null, curves->of_memory, problem) &&
+                write_file(x, choice, curves, path, problem);
+    ht_progress_end(&x->progress);
+    if (done) printf("%s\n", path);
+    else if (!ht_child_interrupted()) ht_print(stderr, "heaptape replay: %s: --snapshots: %s\n", choice->name, problem);
+    free(path);
+    return done;
+}
+
+size_t ht_snapshot_all(struct ht_experiment *x) {
+    const struct ht_choices *choices = &x->plan->choices;
+    const char *folder = x->plan->snapshots_folder;
+    size_t bytes = (x->built->form->samples + 1) * sizeof(uint64_t), failed = 0;
+    struct curves curves = {.null = malloc(bytes), .of_memory = malloc(bytes)};
+    char problem[PROBLEM_BYTES] = "no memory";
+    if (mkdir(folder, 0777) && errno != EEXIST) {
+        ht_print(stderr, "heaptape replay: %s: can't be made: %s\n", folder, strerror(errno));
+        failed = 1;
+    } else if (!curves.null || !curves.of_memory || !read_memory(x, x->null_choice, NULL, curves.null, problem)) {
+        ht_print(stderr, "heaptape replay: null: --snapshots: %s\n", problem);
+        failed = 1;
+    }
+    ht_progress_start(&x->progress);
+    for (size_t i = 0; i < choices->count && !failed && !ht_child_interrupted(); i++)
+        failed += !snapshot_one(x, &choices->list[i], &curves);
+    ht_progress_end(&x->progress);
+    free(curves.null);
+    free(curves.of_memory);
+    return failed;
+}

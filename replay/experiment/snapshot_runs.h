@@ -1,0 +1,11 @@
+// The runs of --snapshots: each allocator's memory pass, then the same once more with snapshots of its heap.
+#ifndef HEAPTAPE_SNAPSHOT_RUNS_H
+#define HEAPTAPE_SNAPSHOT_RUNS_H
+
+#include "experiment_state.h"
+
+// Writes FOLDER/NAME.snapshots for each allocator (docs/reference/snapshots.md), and says on stderr what went wrong.
+// Returns how many runs failed.
+size_t ht_snapshot_all(struct ht_experiment *experiment);
+
+#endif

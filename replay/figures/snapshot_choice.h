@@ -1,0 +1,19 @@
+// With which samples of RSS snapshots are taken.
+#ifndef HEAPTAPE_SNAPSHOT_CHOICE_H
+#define HEAPTAPE_SNAPSHOT_CHOICE_H
+
+#include "built_form.h"
+#include "snapshot_rows.h"
+#include "snapshot_times.h"
+
+struct ht_snapshot_moment {
+    uint32_t sample;
+    const char *why;  // "peak", "end", "jump" or "time"
+};
+
+// In the order of the samples, none twice. rss_bytes: of the allocator at each sample of the form, the null replayer's
+// taken off. Returns how many.
+uint32_t ht_snapshot_choose(const struct ht_snapshot_times *times, const struct ht_built_form *built,
+                            const uint64_t *rss_bytes, struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX]);
+
+#endif
