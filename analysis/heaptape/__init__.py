@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .base.errors import HeaptapeError, ResultsError, TraceError, UsageError
+    from .explain.accounts import account
+    from .explain.snapshots import read_snapshots
     from .report.html import write_report
     from .results.comparison import compare
     from .results.conditions import conditions_met, parse_condition
@@ -27,6 +29,7 @@ __all__ = [
     "Trace",
     "TraceError",
     "UsageError",
+    "account",
     "compare",
     "conditions_met",
     "fragmentation",
@@ -35,6 +38,7 @@ __all__ = [
     "ops",
     "parse_condition",
     "read_results",
+    "read_snapshots",
     "read_trace",
     "timeline",
     "write_report",
@@ -46,6 +50,8 @@ _MODULES = {
     "ResultsError": "base.errors",
     "TraceError": "base.errors",
     "UsageError": "base.errors",
+    "account": "explain.accounts",
+    "read_snapshots": "explain.snapshots",
     "write_report": "report.html",
     "compare": "results.comparison",
     "conditions_met": "results.conditions",

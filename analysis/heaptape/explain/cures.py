@@ -12,15 +12,17 @@ from ..results.use import use_lines
 
 SETTINGS: dict[str, dict[str, str]] = {
     "glibc": {"arena_max=1": "one arena for all threads", "tcache_count=0": "no thread caches",
+              "arena_max=1,tcache_count=0": "one arena, no thread caches",
               "trim_threshold=131072,mmap_threshold=131072": "free memory at the end of the heap returned early"},
     "jemalloc": {"narenas=1": "one arena for all threads", "tcache=false": "no thread caches",
+                 "narenas=1,tcache=false": "one arena, no thread caches",
                  "dirty_decay_ms=0,muzzy_decay_ms=0": "free pages returned at once"},
     "tcmalloc": {"max_total_thread_cache_bytes=524288": "the smallest thread caches", "aggressive_decommit=1": "free pages returned at once"},
     "mimalloc": {"purge_delay=0": "free pages returned at once", "decommit_delay=0": "free pages returned at once"},
 }
 """By kind: knobs as --alloc takes them, and what they change."""
 
-CACHES = ("one arena for all threads", "no thread caches", "the smallest thread caches")
+CACHES = ("one arena for all threads", "no thread caches", "one arena, no thread caches", "the smallest thread caches")
 OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 
 

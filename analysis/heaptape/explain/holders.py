@@ -27,7 +27,7 @@ must be better than a narrower one."""
 @dataclass(frozen=True)
 class Holder:
     """A group of live blocks. Sizes are from size_low up to and with size_high, as asked for; thread: its number in the trace,
-    None: any; born: trace time."""
+    None: any; born: trace time; windowed: that is a small part of it."""
 
     size_low: int
     size_high: int
@@ -78,33 +78,34 @@ def _window(born: NDArray[np.int64], holes: NDArray[np.float64]) -> tuple[int, i
     return int(born[starts[best]]), int(born[end[starts[best]]])
 
 
-def _candidates(blocks: pd.DataFrame, until_ns: int) -> Iterator[tuple[NDArray[np.bool_], bool, float]]:
-    """Groups, each whole and cut to its window of births: rows, whether they were cut, and the breadth."""
+def _candidates(blocks: pd.DataFrame, until_ns: int) -> Iterator[tuple[NDArray[np.bool_], float]]:
+    """Groups, each whole and cut to its window of births: rows, and the breadth."""
     holes, born = blocks["holes_bytes"].to_numpy(), blocks["born_ns"].to_numpy()
     for grouping in _groupings(blocks):
         held = np.bincount(grouping.group, holes)
         for number in np.argsort(-held, kind="stable")[:_TRIED]:
             chosen = grouping.group == number
-            yield chosen, False, grouping.breadth
+            yield chosen, grouping.breadth
             if not held[number]:
                 continue
             first, last = _window(born[chosen], holes[chosen])
             if last - first <= WINDOW_OF_RUN_MAX * max(until_ns, 1):
-                yield chosen & (born >= first) & (born <= last), True, grouping.breadth * _CUT
+                yield chosen & (born >= first) & (born <= last), grouping.breadth * _CUT
 
 
 def _worst(blocks: pd.DataFrame, until_ns: int, total_holes: float, total_blocks: int) -> tuple[Holder, NDArray[np.bool_]]:
     """The group with most of the holes for few of the blocks, and its rows; of equal ones the narrowest, which comes first."""
     holes = blocks["holes_bytes"].to_numpy()
-    best, best_cut, highest = np.ones(holes.size, dtype=np.bool_), False, -np.inf
-    for chosen, cut, breadth in _candidates(blocks, until_ns):
+    best, highest = np.ones(holes.size, dtype=np.bool_), -np.inf
+    for chosen, breadth in _candidates(blocks, until_ns):
         score = holes[chosen].sum() / total_holes - 0.5 * np.count_nonzero(chosen) / total_blocks - breadth
         if score > highest + _CLEARLY:
-            best, best_cut, highest = chosen, cut, float(score)
+            best, highest = chosen, float(score)
     of = blocks[best]
     threads = of["thread"].unique()
+    windowed = of["born_ns"].max() - of["born_ns"].min() <= WINDOW_OF_RUN_MAX * max(until_ns, 1)
     return Holder(int(of["requested_bytes"].min()), int(of["requested_bytes"].max()), int(threads[0]) if threads.size == 1 else None,
-                  int(of["born_ns"].min()), int(of["born_ns"].max()), best_cut, len(of), float(of["holes_bytes"].sum()),
+                  int(of["born_ns"].min()), int(of["born_ns"].max()), bool(windowed), len(of), float(of["holes_bytes"].sum()),
                   int(of["requested_bytes"].sum())), best
 
 

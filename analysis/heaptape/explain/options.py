@@ -14,6 +14,11 @@ def _moment(text: str) -> str:
     return text
 
 
+def _budget(text: str) -> float:
+    """Seconds; 0: none."""
+    return 0.0 if text == "0" else duration(text)
+
+
 def parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     explain = VerbParser(
@@ -31,7 +36,7 @@ def parser() -> VerbParser:
                          "recorded one where it is built, else glibc)")
     explain.add_argument("--at", type=_moment, default="peak", metavar="peak|end|TIME",
                          help="Take RSS apart at its peak, at the end, or at this time from the start, such as 90s (default: peak)")
-    explain.add_argument("--budget", type=duration, default=30.0, metavar="TIME",
+    explain.add_argument("--budget", type=_budget, default=30.0, metavar="TIME",
                          help="Try cures for so long, such as 5m; 0: try none (default: 30s)")
     explain.add_argument("--snapshots", metavar="FOLDER", help="Keep the files of snapshots in FOLDER (default: keep none)")
     explain.add_argument("--json", action="store_true", help="Print JSON")

@@ -21,7 +21,7 @@ VERDICTS = {
     "retention": "the allocator keeps pages in which nothing is live",
     "rounding": "blocks are larger than what was asked for",
     "tables": "the allocator's own data",
-    "untouched": "live blocks hold memory that was never written to",
+    "untouched": "most of the live bytes were never written to",
     "caches": "free memory waits in caches and arenas of threads",
 }
 _OF_ACCOUNT = {"holes": "fragmentation", "free_pages": "retention", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
@@ -37,7 +37,9 @@ class Trend:
 
 
 def verdict_of(accounts: Accounts) -> str:
-    """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS."""
+    """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS, or mostly no part of it."""
+    if accounts.not_resident_bytes + accounts.bytes["untouched"] > accounts.bytes["live"]:
+        return "untouched"
     if accounts.bytes["live"] >= NEEDED_SHARE * accounts.rss_bytes:
         return "growth"
     return _OF_ACCOUNT[max(_OF_ACCOUNT, key=lambda name: accounts.bytes[name])]

@@ -1,0 +1,176 @@
+"""`heaptape explain`: planted heaps, whose waste is known."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from heaptape.command_line import main
+from heaptape.explain.accounts import ACCOUNTS, account
+from heaptape.explain.holders import find_holders, size_class
+from heaptape.explain.snapshots import Snapshot
+from heaptape.explain.verdict import trend_of
+from quick_tier import quick
+
+ROOT = Path(__file__).parents[2]
+
+# Where the verdict is looked for, what it is under glibc and jemalloc, and which account and blocks hold the waste.
+PLANTED: dict[str, tuple[str, str, str, str | None, int]] = {
+    "pins": ("end", "fragmentation", "fragmentation", "holes", 200),
+    "arenas": ("peak", "caches", "caches", "free_pages", 0),
+    "promotion": ("end", "fragmentation", "fragmentation", "holes", 48),
+    "leak": ("end", "growth", "growth", None, 120),
+    "rounding": ("end", "growth", "rounding", None, 16385),
+    "caches": ("peak", "caches", "caches", "free_pages", 0),
+    "burst": ("end", "retention", "retention", "free_pages", 0),
+    "realloc": ("end", "growth", "retention", None, 16 << 20),
+    "aligned": ("end", "fragmentation", "rounding", None, 100),
+    "untouched": ("end", "untouched", "untouched", None, 0),
+}
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "HEAPTAPE_PYTHON": sys.executable, "PYTHONPATH": str(ROOT / "analysis")}
+
+
+def _explain(heaptape: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([heaptape, "explain", *words], env=_environment(), capture_output=True, text=True, timeout=300, check=False)
+
+
+def _recorded(heaptape: Path, folder: Path, kind: str) -> tuple[Path, dict[str, int]]:
+    done = subprocess.run([heaptape, "record", "-q", "-o", folder / "logs", "--", heaptape.parent / "tests/targets/planted_heaps", kind],
+                          capture_output=True, text=True, timeout=60, check=True)
+    [log] = (folder / "logs").glob("*.mraw")
+    subprocess.run([heaptape, "convert", "-q", log, "-o", folder / "t.bin"], timeout=60, check=True, capture_output=True)
+    truth: dict[str, int] = json.loads(done.stdout)
+    return folder / "t.bin", truth
+
+
+@pytest.mark.parametrize("alloc", quick(["glibc"], ["glibc", "jemalloc"]))
+@pytest.mark.parametrize("kind", quick(["pins"], PLANTED))
+def test_planted_heaps(heaptape_binary: Path, tmp_path: Path, kind: str, alloc: str) -> None:
+    if not heaptape_binary.with_name(f"replay-{alloc}").exists():
+        pytest.skip(f"{alloc} is not built in")
+    moment, of_glibc, of_jemalloc, held, size = PLANTED[kind]
+    trace, truth = _recorded(heaptape_binary, tmp_path, kind)
+    cures = ["--budget", "8s"] if of_glibc == "caches" else ["--budget", "0"]
+    done = _explain(heaptape_binary, "--json", "--alloc", alloc, "--at", moment, *cures, trace)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    accounts = found["accounts_bytes"]
+    assert found["verdict"] == (of_glibc if alloc == "glibc" else of_jemalloc), found
+    assert sum(accounts.values()) == found["rss_bytes"] and list(accounts) == list(ACCOUNTS)
+    if held == "holes":
+        worst = found["holders"][0]
+        assert (worst["size_low"], worst["size_high"], worst["thread"]) == (size, size, 0)
+        assert worst["holes_bytes"] >= 0.9 * accounts["holes"]
+    if kind == "pins":
+        assert accounts["holes"] == pytest.approx(truth["held_bytes"], rel=0.15)  # with what glibc puts before each block
+    if kind == "burst":
+        assert accounts["free_pages"] == pytest.approx(truth["held_bytes"], rel=0.1)
+    if kind == "untouched":
+        assert found["not_resident_bytes"] == pytest.approx(truth["held_bytes"], rel=0.15)
+
+
+@pytest.fixture
+def replay(heaptape_binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEAPTAPE_REPLAY", str(heaptape_binary.with_name("replay")))
+
+
+def test_text(replay: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "--alloc", "glibc", "--budget", "1s", str(ROOT / "traces" / "sqlite3-small.bin")]) == 0
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert lines[0].startswith("Under glibc ") and lines[1].startswith("Verdict: ") and "holes" in printed
+    assert "what helps" in printed or "No setting that was tried saves memory" in printed
+
+
+@pytest.mark.parametrize(("words", "status", "said"), [
+    (["absent.bin"], 3, "absent.bin"), (["--at", "noon", "x.bin"], 2, "--at"), (["--alloc", "all", "traces/sqlite3-small.bin"], 2, "one allocator"),
+    (["--alloc", "no-such", "traces/sqlite3-small.bin"], 2, "no-such")])
+def test_wrong_use(replay: None, capsys: pytest.CaptureFixture[str], words: list[str], status: int, said: str) -> None:
+    try:
+        ended = main(["explain", *(str(ROOT / word) if word.endswith("small.bin") else word for word in words)])
+    except SystemExit as error:  # of the parser
+        ended = int(error.code or 0)
+    spoken = capsys.readouterr()
+    assert ended == status and said in spoken.err and not spoken.out
+
+
+# ---- the accounts of made-up heaps ----
+
+
+def _snapshot(blocks: list[tuple[int, int, int, int]], runs: list[tuple[int, int, bool]], null_bytes: int = 0) -> Snapshot:
+    """Blocks: address, requested, usable, untouched; runs: page, pages, held."""
+    columns = np.array(blocks, dtype=np.int64).reshape(-1, 4)
+    frame = pd.DataFrame({"slot": np.arange(len(blocks)) + 1, "address": columns[:, 0], "requested_bytes": columns[:, 1],
+                          "usable_bytes": columns[:, 2], "untouched_bytes": columns[:, 3]})
+    pages = pd.DataFrame({"page": [run[0] for run in runs], "pages": [run[1] for run in runs], "kind": 0, "held": [run[2] for run in runs]})
+    return Snapshot({}, {}, "end", 0, 0, int(pages["pages"].sum()) * 4096, null_bytes, frame, pages)
+
+
+def test_accounts_of_one_page() -> None:
+    found = account(_snapshot([(4096, 100, 104, 0), (4096 + 512, 200, 200, 0)], [(1, 1, True)]))
+    assert found.bytes == {"live": 300, "rounding": 4, "holes": 4096 - 304, "free_pages": 0, "tables": 0, "untouched": 0}
+    assert found.blocks["holes_bytes"].tolist() == [(4096 - 304) / 2] * 2
+
+
+def test_accounts_of_large_blocks() -> None:
+    """A block of ten pages that begins in the middle of one, of which four are resident; a free page; one of the allocator's."""
+    found = account(_snapshot([(4096 + 2048, 40_000, 40_960, 0)], [(1, 4, True), (50, 1, True), (60, 1, False)], null_bytes=1096))
+    assert found.bytes == {"live": 3 * 4096 + 2048, "rounding": 0, "holes": 2048, "free_pages": 4096, "tables": 3000, "untouched": 0}
+    assert found.not_resident_bytes == 40_960 - 3 * 4096 - 2048 and found.rss_bytes == 6 * 4096 - 1096
+
+
+def test_accounts_of_what_was_never_written() -> None:
+    found = account(_snapshot([(4096, 12_000, 12_288, 8192)], [(1, 3, True)]))
+    assert found.bytes["live"] == 4096 and found.bytes["untouched"] == 8192 and found.bytes["rounding"] == 0
+
+
+def test_blocks_that_overlap_are_cut() -> None:
+    """One of them was freed while the snapshot was taken."""
+    found = account(_snapshot([(4096, 3000, 3000, 0), (4096 + 1000, 1000, 1000, 0)], [(1, 1, True)]))
+    assert found.rss_bytes == 4096 and found.bytes["live"] == 2000
+
+
+def _blocks(size: int, thread: int, born_ns: np.ndarray, holes: float) -> pd.DataFrame:
+    return pd.DataFrame({"requested_bytes": size, "thread": thread, "born_ns": born_ns, "holes_bytes": holes})
+
+
+def test_the_worst_holder_is_named_by_size_thread_and_time() -> None:
+    second = 1_000_000_000
+    everywhere = np.linspace(0, 100 * second, 10_000).astype(np.int64)
+    pins = _blocks(48, 3, np.linspace(21 * second, 24 * second, 300).astype(np.int64), 1000.0)
+    others = pd.concat([_blocks(48, 1, everywhere, 2.0), _blocks(1000, 3, everywhere, 1.0)])
+    worst = find_holders(pd.concat([others, pins], ignore_index=True), 100 * second)[0]
+    assert (worst.size_low, worst.size_high, worst.thread, worst.windowed) == (48, 48, 3, True)
+    assert 240 <= worst.blocks <= 300 and 21 * second <= worst.born_from_ns < worst.born_to_ns <= 24 * second
+
+
+def test_no_block_has_two_holders() -> None:
+    random = np.random.default_rng(1)
+    blocks = pd.DataFrame({"requested_bytes": random.integers(1, 5000, 3000), "thread": random.integers(0, 4, 3000),
+                           "born_ns": random.integers(0, 10**9, 3000), "holes_bytes": random.random(3000) * 100})
+    found = find_holders(blocks, 10**9)
+    assert found and sum(holder.blocks for holder in found) <= 3000
+    assert sum(holder.holes_bytes for holder in found) <= blocks["holes_bytes"].sum() * (1 + 1e-9)
+
+
+def test_size_classes() -> None:
+    assert size_class(np.array([64, 79, 80, 127, 128]), 4).tolist() == [24, 24, 25, 27, 28]
+
+
+@pytest.mark.parametrize(("live", "rss", "words"), [
+    ([1, 2, 3, 4], [2, 3, 4, 5], "growth"), ([2, 2, 2, 2], [2, 3, 4, 5], "the live bytes do not"), ([5, 4, 2, 1], [5, 5, 5, 5], "memory is kept"),
+    ([3, 3, 3, 3], [4, 4, 4, 4], "neither")])
+def test_trends(live: list[int], rss: list[int], words: str) -> None:
+    curve = pd.DataFrame({"time_ns": np.arange(5) * 10, "live_bytes": [*live, live[-1]], "rss_bytes": [*rss, rss[-1]]}) * 1000
+    assert words in trend_of(curve).words

@@ -1,0 +1,81 @@
+"""Snapshots: replay --snapshots and what reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from heaptape import TraceError, read_snapshots
+from heaptape.explain.accounts import account
+from heaptape.explain.snapshots import PAGE_BYTES
+from tool_runner import Tools, run
+
+ROOT = Path(__file__).parents[2]
+TRACES = sorted(path.stem for path in (ROOT / "traces").glob("*.bin"))
+
+
+def take(tools: Tools, folder: Path, trace: str, alloc: str, *more: str) -> list[Path]:
+    done = tools.succeed([tools.replay_program, "-q", "--alloc", alloc, "--snapshots", folder, *more, ROOT / "traces" / f"{trace}.bin"])
+    return [Path(line) for line in done.stdout.decode().splitlines()]
+
+
+@pytest.mark.parametrize(("trace", "alloc"), [
+    ("sqlite3", "glibc,jemalloc"), *(pytest.param(trace, "all", marks=pytest.mark.thorough) for trace in TRACES)])
+def test_accounts_are_rss_to_the_page(tools: Tools, tmp_path: Path, trace: str, alloc: str) -> None:
+    paths = take(tools, tmp_path / "s", trace, alloc)
+    assert len(paths) >= 2
+    for path in paths:
+        found = read_snapshots(path)
+        assert {"peak", "end"} <= {snapshot.why for snapshot in found.snapshots}
+        for snapshot in found.snapshots:
+            accounts = account(snapshot)
+            assert snapshot.pages["pages"].sum() * PAGE_BYTES == snapshot.rss_bytes
+            assert accounts.rss_bytes == sum(accounts.bytes.values()) == snapshot.rss_bytes - snapshot.null_rss_bytes
+            assert all(amount >= 0 for amount in accounts.bytes.values())
+        at_peak = next(snapshot for snapshot in found.snapshots if snapshot.why == "peak")
+        without = int(found.curve["rss_bytes"].max())
+        assert abs(at_peak.rss_bytes - at_peak.null_rss_bytes - without) <= max(0.005 * without, 4 * PAGE_BYTES), path.name
+
+
+def test_live_blocks_are_the_traces(tools: Tools, tmp_path: Path) -> None:
+    [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", "end,1ms")
+    moments = read_snapshots(path).snapshots
+    assert [snapshot.why for snapshot in moments] == ["time", "end"] and moments[0].time_ns <= 1_000_000
+    info = tools.info(ROOT / "traces" / "sqlite3.bin")
+    assert len(moments[1].blocks) == info["end_live_objects"]
+    starts, ends = (moments[1].blocks["address"].to_numpy() + more for more in (0, moments[1].blocks["usable_bytes"].to_numpy()))
+    assert np.all(ends[:-1] <= starts[1:])
+
+
+@pytest.mark.parametrize(("words", "status", "said"), [
+    (["--at", "peak"], 2, b"--snapshots"), (["--snapshots", "s", "--at", "noon"], 2, b"noon"), (["--snapshots", "s", "--scale", "2"], 2, b"--scale"),
+    (["--snapshots", "s", "-o", "r"], 2, b"-o"), (["--snapshots", "/dev/null/s"], 1, b"can't be made")])
+def test_wrong_use(tools: Tools, tmp_path: Path, words: list[str], status: int, said: bytes) -> None:
+    done = run([tools.replay_program, "-q", "--alloc", "glibc", *words, ROOT / "traces" / "sqlite3-small.bin"], cwd=tmp_path)
+    assert done.returncode == status and said in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_damaged_files_are_refused(tools: Tools, tmp_path: Path) -> None:
+    [path] = take(tools, tmp_path / "s", "sqlite3-small", "glibc", "--at", "end")
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[-16:-8], "little")
+    index = json.loads(whole[-16 - length:-16])
+    index["snapshots"][0]["blocks"] = 1 << 40
+    text = json.dumps(index).encode()
+    for bad in (b"", whole[:-1], whole[: len(whole) // 2], whole[:-16] + b"\xff" * 8 + whole[-8:],
+                whole[:-16 - length] + text + len(text).to_bytes(8, "little") + whole[-8:]):
+        path.write_bytes(bad)
+        with pytest.raises(TraceError, match="expected"):
+            read_snapshots(path)
+
+
+def test_a_full_disk_leaves_nothing(tools: Tools, tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=1m none "$0" && "$@"; status=$?; ls "$0/s"; exit $status'
+    done = run(["unshare", "-rm", "sh", "-c", script, tmp_path, tools.replay_program, "-q", "--alloc", "glibc", "--snapshots", tmp_path / "s",
+                ROOT / "traces" / "redis.bin"])
+    if b"unshare" in done.stderr or b"mount:" in done.stderr:
+        pytest.skip("no file systems can be mounted here")
+    assert done.returncode == 1 and b"No space left on device" in done.stderr and not done.stdout, (done.stdout, done.stderr)
