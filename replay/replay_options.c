@@ -344,15 +344,16 @@ static uint64_t random_seed(void) {
 }
 
 void ht_replay_options_parse(int argc, char **argv, struct ht_replay_options *options) {
-    *options = (struct ht_replay_options){.plan = {.seed = random_seed(),
-                                                   .points = 2000,
-                                                   .scale = 1,
-                                                   .time_pass = true,
-                                                   .memory_pass = true,
-                                                   .touch = HT_TOUCH_RECORDED,
-                                                   .touch_free = HT_TOUCH_FREES,
-                                                   .paces = HT_PACES_VIRTUAL,
-                                                   .snapshot_times = {.peak = true, .end = true, .jumps = true}}};
+    *options =
+        (struct ht_replay_options){.plan = {.seed = random_seed(),
+                                            .points = 2000,
+                                            .scale = 1,
+                                            .time_pass = true,
+                                            .memory_pass = true,
+                                            .touch = HT_TOUCH_RECORDED,
+                                            .touch_free = HT_TOUCH_FREES,
+                                            .paces = HT_PACES_VIRTUAL,
+                                            .snapshot_times = {.peak = true, .end = true, .jumps = true}}};
     argp_err_exit_status = HT_EXIT_USAGE;
     ht_page_parse(&ht_page_replay, argc, argv, 0, options);
     struct ht_plan *plan = &options->plan;

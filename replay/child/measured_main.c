@@ -185,7 +185,7 @@ static void prepare_snapshots(struct measured *run, size_t slots) {
     ht_accounting_init(&run->accounting, &run->server, run->table, accounts, run->form->samples,
                        &run->exchange->figures);
     run->accounting.slots_count = slots;
-    if (!accounts || !ht_snapshots_init(&run->snapshots, &run->job, run->statm_fd))
+    if (!accounts || !ht_snapshots_init(&run->snapshots, &run->job))
         refuse(&run->exchange->outcome, "no memory for snapshots");
     run->accounting.snapshots = &run->snapshots;
 }

@@ -152,8 +152,8 @@ static void take_snapshot(struct ht_lane *lane, uint32_t number) {
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
     lane->samples_taken++;
     if (accounting->snapshot_problem || !ht_snapshot_due(accounting->snapshots, number)) return;
-    accounting->snapshot_problem =
-        ht_snapshot_take(accounting->snapshots, number, accounting->table, accounting->slots, accounting->slots_count);
+    accounting->snapshot_problem = ht_snapshot_take(accounting->snapshots, number, accounting->table,
+                                                    accounting->slots, accounting->slots_count);
 }
 
 static void take_sample(struct ht_lane *lane, uint32_t number) {

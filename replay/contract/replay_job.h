@@ -73,7 +73,7 @@ struct ht_job {
     int32_t snapshot_fd;  // of the snapshot pass: where they are written
     uint32_t snapshots;
     uint32_t snapshot_sample[HT_SNAPSHOTS_MAX];  // with which of the samples of RSS
-    char kind[HT_KIND_BYTES];  // of a preloaded library, once that is known; empty: unknown
+    char kind[HT_KIND_BYTES];                    // of a preloaded library, once that is known; empty: unknown
 };
 
 // One timed op: its call, and the first touch of what it returned. Both include the cost of a clock reading.

@@ -31,20 +31,23 @@ static json_t *curve_json(const struct ht_experiment *x, const struct ht_snapsho
 }
 
 // One snapshot, whose head the child wrote at the offset. NULL: it is not one.
-static json_t *snapshot_json(const struct ht_experiment *x, const struct ht_snapshot_index *index, uint32_t number,
-                             const struct ht_snapshot_head *head, uint64_t offset, uint64_t file_bytes) {
+static json_t *snapshot_json(const struct ht_experiment *x, const struct ht_snapshot_index *index,
+                             uint32_t number, const struct ht_snapshot_head *head, uint64_t offset,
+                             uint64_t file_bytes) {
     const struct ht_snapshot_moment *moment = &index->moment[number];
     const struct ht_sample_point *point = &x->built->points[moment->sample];
     uint64_t left = file_bytes - offset - sizeof *head;
     if (head->magic != HT_SNAPSHOT_MAGIC || head->sample != moment->sample ||
         head->blocks > left / sizeof(struct ht_snapshot_block) ||
-        head->runs > (left - head->blocks * sizeof(struct ht_snapshot_block)) / sizeof(struct ht_snapshot_run))
+        head->runs >
+            (left - head->blocks * sizeof(struct ht_snapshot_block)) / sizeof(struct ht_snapshot_run))
         return NULL;
     return json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "why", moment->why, "sample",
-                     (int)moment->sample, "time_ns", (json_int_t)point->time_ns, "event", (json_int_t)point->event,
-                     "live_bytes", (json_int_t)point->live_bytes, "rss_bytes", (json_int_t)head->rss_bytes,
-                     "null_rss_bytes", (json_int_t)index->null_bytes[moment->sample], "offset", (json_int_t)offset,
-                     "blocks", (json_int_t)head->blocks, "runs", (json_int_t)head->runs);
+                     (int)moment->sample, "time_ns", (json_int_t)point->time_ns, "event",
+                     (json_int_t)point->event, "live_bytes", (json_int_t)point->live_bytes, "rss_bytes",
+                     (json_int_t)head->rss_bytes, "null_rss_bytes",
+                     (json_int_t)index->null_bytes[moment->sample], "offset", (json_int_t)offset, "blocks",
+                     (json_int_t)head->blocks, "runs", (json_int_t)head->runs);
 }
 
 static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_snapshot_index *index, int fd,
@@ -74,23 +77,25 @@ static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_sna
     return all;
 }
 
-static json_t *index_json(const struct ht_experiment *x, const struct ht_snapshot_index *index, json_t *snapshots) {
+static json_t *index_json(const struct ht_experiment *x, const struct ht_snapshot_index *index,
+                          json_t *snapshots) {
     const struct ht_choice *choice = index->choice;
     return json_pack("{s:i, s:{s:s, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o}", "schema", 1, "trace", "path",
                      x->plan->trace_path, "sha256", x->trace_sha256, "allocator", "name",
                      json_known_text(choice->name), "version", json_known_text(choice->version), "kind",
-                     json_known_text(choice->kind ? choice->kind->name : ""), "one_thread", x->plan->one_thread,
-                     "snapshots", snapshots, "curve", curve_json(x, index));
+                     json_known_text(choice->kind ? choice->kind->name : ""), "one_thread",
+                     x->plan->one_thread, "snapshots", snapshots, "curve", curve_json(x, index));
 }
 
-bool ht_snapshot_index_write(const struct ht_experiment *x, const struct ht_snapshot_index *index, int fd, char *problem,
-                             size_t room) {
+bool ht_snapshot_index_write(const struct ht_experiment *x, const struct ht_snapshot_index *index, int fd,
+                             char *problem, size_t room) {
     char path[64], *text = NULL;
     struct stat status;
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     int reading = open(path, O_RDONLY | O_CLOEXEC);
     json_t *snapshots = NULL, *whole = NULL;
-    if (reading < 0 || fstat(reading, &status)) snprintf(problem, room, "second reading: %s", strerror(errno));
+    if (reading < 0 || fstat(reading, &status))
+        snprintf(problem, room, "second reading: %s", strerror(errno));
     else snapshots = snapshots_json(x, index, reading, (uint64_t)status.st_size, problem, room);
     if (reading >= 0) close(reading);
     if (!snapshots) return false;
@@ -99,7 +104,8 @@ bool ht_snapshot_index_write(const struct ht_experiment *x, const struct ht_snap
     json_decref(whole);
     uint64_t tail[2] = {text ? strlen(text) : 0, HT_SNAPSHOT_MAGIC};
     bool done = text && ht_write_all(fd, text, tail[0]) && ht_write_all(fd, tail, sizeof tail);
-    if (!done) snprintf(problem, room, "the index can't be written: %s", text ? strerror(errno) : "no memory");
+    if (!done)
+        snprintf(problem, room, "the index can't be written: %s", text ? strerror(errno) : "no memory");
     free(text);
     return done;
 }

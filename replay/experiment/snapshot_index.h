@@ -15,7 +15,7 @@ struct ht_snapshot_index {
 };
 
 // Checks what the child wrote. False, with problem.
-bool ht_snapshot_index_write(const struct ht_experiment *experiment, const struct ht_snapshot_index *index, int fd,
-                             char *problem, size_t room);
+bool ht_snapshot_index_write(const struct ht_experiment *experiment, const struct ht_snapshot_index *index,
+                             int fd, char *problem, size_t room);
 
 #endif

@@ -25,8 +25,8 @@ static bool run(struct ht_experiment *x, const struct ht_choice *choice, const s
                 char problem[PROBLEM_BYTES]) {
     struct ht_random same = {1};  // addresses count: the padding of the environment is the same in each run
     if (!x->plan->quiet && ht_progress_due(&x->progress))
-        ht_progress_draw(&x->progress, "%s: %s", job->pass == HT_PASS_MEMORY ? "reading RSS" : "taking snapshots",
-                         choice->name);
+        ht_progress_draw(&x->progress, "%s: %s",
+                         job->pass == HT_PASS_MEMORY ? "reading RSS" : "taking snapshots", choice->name);
     return ht_child_run(&x->channel, choice, job, -1, &same, problem, PROBLEM_BYTES);
 }
 
@@ -51,8 +51,8 @@ static bool read_memory(struct ht_experiment *x, const struct ht_choice *choice,
     return true;
 }
 
-static bool take(struct ht_experiment *x, const struct ht_choice *choice, struct ht_snapshot_index *index, int fd,
-                 char problem[PROBLEM_BYTES]) {
+static bool take(struct ht_experiment *x, const struct ht_choice *choice, struct ht_snapshot_index *index,
+                 int fd, char problem[PROBLEM_BYTES]) {
     struct ht_job job = job_of(x, HT_PASS_SNAPSHOT);
     job.snapshot_fd = dup(fd);  // this one is the child's, too
     job.snapshots = index->moments;
@@ -65,8 +65,8 @@ static bool take(struct ht_experiment *x, const struct ht_choice *choice, struct
     return done && !failed;
 }
 
-static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, struct curves *curves, const char *path,
-                       char problem[PROBLEM_BYTES]) {
+static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, struct curves *curves,
+                       const char *path, char problem[PROBLEM_BYTES]) {
     struct output_file file;
     struct ht_snapshot_index index = {.choice = choice,
                                       .rss_bytes = curves->of_memory,
@@ -78,8 +78,8 @@ static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, 
         snprintf(problem, PROBLEM_BYTES, "%s: can't be created: %s", path, strerror(errno));
         return false;
     }
-    bool done = take(x, choice, &index, file.fd, problem) && ht_snapshot_index_write(x, &index, file.fd, problem,
-                                                                                     PROBLEM_BYTES);
+    bool done = take(x, choice, &index, file.fd, problem) &&
+                ht_snapshot_index_write(x, &index, file.fd, problem, PROBLEM_BYTES);
     if (done && (failed = output_file_finish(&file)))
         snprintf(problem, PROBLEM_BYTES, "%s: %s: %s", path, failed, strerror(errno));
     output_file_abandon(&file);
@@ -99,7 +99,8 @@ static bool snapshot_one(struct ht_experiment *x, const struct ht_choice *choice
                 write_file(x, choice, curves, path, problem);
     ht_progress_end(&x->progress);
     if (done) printf("%s\n", path);
-    else if (!ht_child_interrupted()) ht_print(stderr, "heaptape replay: %s: --snapshots: %s\n", choice->name, problem);
+    else if (!ht_child_interrupted())
+        ht_print(stderr, "heaptape replay: %s: --snapshots: %s\n", choice->name, problem);
     free(path);
     return done;
 }
@@ -113,7 +114,8 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
     if (mkdir(folder, 0777) && errno != EEXIST) {
         ht_print(stderr, "heaptape replay: %s: can't be made: %s\n", folder, strerror(errno));
         failed = 1;
-    } else if (!curves.null || !curves.of_memory || !read_memory(x, x->null_choice, NULL, curves.null, problem)) {
+    } else if (!curves.null || !curves.of_memory ||
+               !read_memory(x, x->null_choice, NULL, curves.null, problem)) {
         ht_print(stderr, "heaptape replay: null: --snapshots: %s\n", problem);
         failed = 1;
     }

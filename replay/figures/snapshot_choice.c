@@ -16,7 +16,8 @@ static void add(struct choosing *choosing, uint32_t sample, const char *why) {
         if (choosing->moment[i].sample == sample) return;
     }
     if (choosing->count == HT_SNAPSHOTS_MAX) return;
-    for (; at > 0 && choosing->moment[at - 1].sample > sample; at--) choosing->moment[at] = choosing->moment[at - 1];
+    for (; at > 0 && choosing->moment[at - 1].sample > sample; at--)
+        choosing->moment[at] = choosing->moment[at - 1];
     choosing->moment[at] = (struct ht_snapshot_moment){sample, why};
     choosing->count++;
 }

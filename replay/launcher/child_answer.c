@@ -106,7 +106,8 @@ static const char *what_is_wrong(const struct ht_exchange *answer, const struct 
     const char *wrong = wrong_tables(&answer->figures, samples);
     if (wrong || outcome->state != HT_OUTCOME_DONE || !built) return wrong;
     wrong = wrong_outcome(outcome);
-    if (!wrong && (job->pass == HT_PASS_MEMORY || job->pass == HT_PASS_SNAPSHOT)) wrong = wrong_samples(rss_bytes, samples);
+    if (!wrong && (job->pass == HT_PASS_MEMORY || job->pass == HT_PASS_SNAPSHOT))
+        wrong = wrong_samples(rss_bytes, samples);
     uint64_t repeats = answer->figures.repeats, most = job->repeats ? job->repeats : 1;
     if (!wrong && job->pass == HT_PASS_FLAT && (repeats < 1 || repeats > most)) wrong = "its repeats";
     return wrong;

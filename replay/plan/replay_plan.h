@@ -22,7 +22,7 @@ struct ht_plan {
     bool instructions;
     uint64_t seed;
     bool time_pass, memory_pass, count_pass;
-    const char *splice_path;  // accesses to simulate in the count pass; NULL: none
+    const char *splice_path;       // accesses to simulate in the count pass; NULL: none
     const char *snapshots_folder;  // NULL: none are taken
     struct ht_snapshot_times snapshot_times;
     bool one_thread;

@@ -17,7 +17,9 @@ static void *filled(size_t size) {
     return memset(block, 1, size);
 }
 
-static void print_truth(size_t size, size_t held_bytes) { printf("{\"size\": %zu, \"held_bytes\": %zu}\n", size, held_bytes); }
+static void print_truth(size_t size, size_t held_bytes) {
+    printf("{\"size\": %zu, \"held_bytes\": %zu}\n", size, held_bytes);
+}
 
 // Blocks that are needed beside the ones that waste, dense.
 static void fill_densely(void) {
@@ -151,7 +153,8 @@ int main(int argc, char **argv) {
     else if (!strcmp(what, "promotion")) promotion();
     else if (!strcmp(what, "leak")) leak();
     else if (!strcmp(what, "rounding")) rounding();
-    else if (!strcmp(what, "caches")) on_threads(fill_cache, CACHING_THREADS, 1024, CACHING_THREADS * 7 * 64 * 65 * 8);
+    else if (!strcmp(what, "caches"))
+        on_threads(fill_cache, CACHING_THREADS, 1024, CACHING_THREADS * 7 * 64 * 65 * 8);
     else if (!strcmp(what, "burst")) burst();
     else if (!strcmp(what, "realloc")) grow();
     else if (!strcmp(what, "aligned")) aligned();

@@ -83,7 +83,8 @@ def _ends(blocks: pd.DataFrame) -> Ints:
     address = blocks["address"].to_numpy()
     end = address + blocks["usable_bytes"].to_numpy()
     following = np.append(address[1:], np.iinfo(np.int64).max)
-    return np.minimum(end, following)
+    before: Ints = np.minimum(end, following)
+    return before
 
 
 def account(snapshot: Snapshot) -> Accounts:

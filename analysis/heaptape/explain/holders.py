@@ -44,7 +44,8 @@ def size_class(bytes_: NDArray[np.int64], steps: int) -> NDArray[np.int64]:
     """Of sizes, so many classes to each doubling, from its lowest size up."""
     size = np.maximum(bytes_, 1)
     power = np.floor(np.log2(size)).astype(np.int64)
-    return power * steps + ((size - (np.int64(1) << power)) * steps >> power)
+    found: NDArray[np.int64] = power * steps + ((size - (np.int64(1) << power)) * steps >> power)
+    return found
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ bool ht_page_history_init(struct ht_page_history *history) {
 }
 
 void ht_page_history_hold(const struct ht_page_history *history, uint64_t address, uint64_t bytes) {
-    uint64_t page = address / HT_SNAPSHOT_PAGE_BYTES, end = (address + bytes - 1) / HT_SNAPSHOT_PAGE_BYTES + 1;
+    uint64_t page = address / HT_SNAPSHOT_PAGE_BYTES,
+             end = (address + bytes - 1) / HT_SNAPSHOT_PAGE_BYTES + 1;
     if (!bytes || end > PAGES) return;
     while (page < end) {
         uint64_t first = page % 64, count = end - page < 64 - first ? end - page : 64 - first;

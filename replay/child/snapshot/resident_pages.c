@@ -24,7 +24,7 @@ struct reading {
 static uint64_t number_at(const char **at, unsigned base) {
     uint64_t value = 0;
     for (;; (*at)++) {
-        unsigned digit = **at >= '0' && **at <= '9' ? (unsigned)(**at - '0')
+        unsigned digit = **at >= '0' && **at <= '9'   ? (unsigned)(**at - '0')
                          : **at >= 'a' && **at <= 'f' ? (unsigned)(**at - 'a' + 10)
                                                       : base;
         if (digit >= base) return value;
@@ -38,14 +38,16 @@ static void visit_mapping(struct reading *reading, uint64_t pages) {
     uint64_t *entries = reading->buffer->entries;
     for (uint64_t page = reading->from_page; pages && page < reading->until_page;) {
         uint64_t count = reading->until_page - page < ROOM ? reading->until_page - page : ROOM;
-        ssize_t got = pread(reading->pagemap_fd, entries, count * sizeof *entries, (off_t)(page * sizeof *entries));
+        ssize_t got =
+            pread(reading->pagemap_fd, entries, count * sizeof *entries, (off_t)(page * sizeof *entries));
         if (got < (ssize_t)sizeof *entries) {
             reading->problem = got < 0 ? errno : ENODATA;
             return;
         }
         count = (uint64_t)got / sizeof *entries;
         for (uint64_t i = 0; i < count && pages; i++) {
-            if ((entries[i] & (ENTRY_PRESENT | ENTRY_OF_FILE | ENTRY_EXCLUSIVE)) != (ENTRY_PRESENT | ENTRY_EXCLUSIVE))
+            if ((entries[i] & (ENTRY_PRESENT | ENTRY_OF_FILE | ENTRY_EXCLUSIVE)) !=
+                (ENTRY_PRESENT | ENTRY_EXCLUSIVE))
                 continue;
             reading->visit(reading->context, page + i, reading->kind);
             pages--;
@@ -62,10 +64,10 @@ static void begin_mapping(struct reading *reading, const char *line) {
     reading->until_page = number_at(&at, 16) / HT_SNAPSHOT_PAGE_BYTES;
     for (int field = 0; field < 4; field++) at += strcspn(at + 1, " ") + 1;
     name = at + strspn(at, " ");
-    reading->kind = !strcmp(name, "[heap]")           ? HT_MAPPING_HEAP
-                    : !strncmp(name, "[stack", 6)     ? HT_MAPPING_STACK
+    reading->kind = !strcmp(name, "[heap]")                ? HT_MAPPING_HEAP
+                    : !strncmp(name, "[stack", 6)          ? HT_MAPPING_STACK
                     : !*name || !strncmp(name, "[anon", 5) ? HT_MAPPING_ANONYMOUS
-                                                      : HT_MAPPING_FILE;
+                                                           : HT_MAPPING_FILE;
 }
 
 static void take_line(struct reading *reading, const char *line) {

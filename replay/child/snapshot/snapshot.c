@@ -7,7 +7,6 @@
 #include "account_slot.h"
 #include "far_table.h"
 #include "resident_pages.h"
-#include "rss_probe.h"
 
 // What is written waits here; in the same shared memory as what resident_pages.c needs.
 struct writing {
@@ -17,7 +16,7 @@ struct writing {
     int fd, problem;
     const struct ht_page_history *history;
     struct ht_snapshot_run run;  // that may become longer
-    uint64_t runs;
+    uint64_t runs, pages;
 };
 
 static void flush(struct writing *writing) {
@@ -48,6 +47,7 @@ static void put_run(struct writing *writing) {
 static void take_page(void *context, uint64_t page, enum ht_mapping_kind kind) {
     struct writing *writing = context;
     struct ht_snapshot_run *run = &writing->run;
+    writing->pages++;
     uint32_t flags = (uint32_t)kind | (ht_page_history_held(writing->history, page) ? HT_RUN_HELD : 0);
     if (run->pages && run->page + run->pages == page && run->flags == flags && run->pages < UINT32_MAX) {
         run->pages++;
@@ -57,8 +57,8 @@ static void take_page(void *context, uint64_t page, enum ht_mapping_kind kind) {
     *run = (struct ht_snapshot_run){.page = page, .pages = 1, .flags = flags};
 }
 
-bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job, int statm_fd) {
-    *snapshots = (struct ht_snapshots){.job = job, .statm_fd = statm_fd, .taking = ATOMIC_FLAG_INIT};
+bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job) {
+    *snapshots = (struct ht_snapshots){.job = job, .taking = ATOMIC_FLAG_INIT};
     snapshots->buffer = ht_far_table(sizeof(struct writing));
     return snapshots->buffer && ht_page_history_init(&snapshots->history);
 }
@@ -70,8 +70,8 @@ bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample) {
     return false;
 }
 
-static uint64_t put_blocks(struct writing *writing, void *const *table, const struct ht_account_slot *accounts,
-                           uint64_t slots) {
+static uint64_t put_blocks(struct writing *writing, void *const *table,
+                           const struct ht_account_slot *accounts, uint64_t slots) {
     uint64_t blocks = 0;
     for (uint64_t slot = 0; slot < slots; slot++) {
         struct ht_snapshot_block row = {.slot = slot,
@@ -96,17 +96,19 @@ int ht_snapshot_take(struct ht_snapshots *snapshots, uint64_t sample, void *cons
     writing->fd = snapshots->job->snapshot_fd;
     writing->history = &snapshots->history;
     writing->problem = 0;
-    writing->runs = 0;
+    writing->runs = writing->pages = 0;
     writing->run = (struct ht_snapshot_run){0};
     off_t start = lseek(writing->fd, 0, SEEK_CUR);
-    head.rss_bytes = ht_rss_anon_bytes(snapshots->statm_fd);
     put(writing, &head, sizeof head);
     head.blocks = put_blocks(writing, table, accounts, slots);
     head.problem = (uint64_t)ht_resident_each(&writing->resident, take_page, writing);
     put_run(writing);
     head.runs = writing->runs;
+    head.rss_bytes =
+        writing->pages * HT_SNAPSHOT_PAGE_BYTES;  // other threads go on: RSS may be another by now
     flush(writing);
-    if (!writing->problem && pwrite(writing->fd, &head, sizeof head, start) != sizeof head) writing->problem = errno;
+    if (!writing->problem && pwrite(writing->fd, &head, sizeof head, start) != sizeof head)
+        writing->problem = errno;
     int problem = writing->problem;
     atomic_flag_clear(&snapshots->taking);
     return problem;

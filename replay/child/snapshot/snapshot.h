@@ -18,12 +18,11 @@ struct ht_snapshots {
     const struct ht_job *job;
     struct ht_page_history history;
     struct ht_resident_buffer *buffer;
-    int statm_fd;
     atomic_flag taking;
 };
 
 // False, with errno: there is no memory.
-bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job, int statm_fd);
+bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job);
 // Whether one is to be taken with this sample of RSS.
 bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample);
 // Of the blocks in the table, of which the accounts say how large they are. Returns 0, or errno of the file.
