@@ -18,7 +18,7 @@ enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
-    KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT
+    KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT, KEY_LAYOUT
 };
 
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
@@ -41,6 +41,9 @@ static const struct argp_option table[] = {
      "Replay the trace N times, one after the other, in each process of the time pass, and report their mean: what "
      "it costs once the heap is warm; auto: only as often as a run takes to last 0.1 ms (default: auto)", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run (default: random, and printed)", 0},
+    {"layout", KEY_LAYOUT, "drawn|fixed", 0,
+     "drawn: each run has other addresses, and its code another place, so that intervals include both; fixed: all runs have "
+     "the same, as the memory pass of the first round and what is counted always have (default: drawn)", 0},
     {"pass", KEY_PASS, "time|memory|both|verify|count", 0,
      "Measure time, memory or both; verify: check the allocator only; count: time nothing, but run each allocator once under "
      "simulation, and print exact counts of instructions, misses and page faults (default: both)", 0},
@@ -239,7 +242,7 @@ static void check_snapshots(struct argp_state *state, const struct ht_replay_opt
 
 static error_t parse_one(int key, char *text, struct argp_state *state) {
     static const char *const passes[] = {"time", "memory", "both", "verify", "count"};
-    static const char *const threads[] = {"trace", "1"};
+    static const char *const threads[] = {"trace", "1"}, *const layouts[] = {"drawn", "fixed"};
     struct ht_replay_options *options = state->input;
     const char *problem;
     switch (key) {
@@ -263,6 +266,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         options->plan.seed = number(state, text, "seed", 0, INT64_MAX);
         options->seed_given = true;
         break;
+    case KEY_LAYOUT: options->plan.layout_fixed = one_of(state, text, "layout", layouts, 2); break;
     case KEY_PASS:
         set_pass(options, one_of(state, text, "pass", passes, sizeof passes / sizeof *passes));
         break;

@@ -128,6 +128,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->pass = job->pass;
     lane->verify = run->verify;
     lane->run = run_of(job->pass);
+    lane->layout = job->layout;
     lane->silent = copy > 0;
     lane->copies = i < form->streams ? 1 : run->scale;
     lane->copy_slots = run->copy_slots;

@@ -1,5 +1,7 @@
 // The loop that is measured. It runs to the next mark without reading anything but the stream and the
 // slot table, so that what the null replayer costs is small and the same for every allocator.
+//
+// Compiled once for each layout (engine_layouts.c), with its code at another place of a page: HT_LAYOUT_PLACE.
 #include "replay_engine.h"
 
 #include <stdio.h>
@@ -14,6 +16,10 @@
 #include "replay_window.h"
 #include "rss_probe.h"
 #include "slot_dependency.h"
+
+#ifdef HT_LAYOUT_PLACE
+__asm__(".text\n.p2align 12\n.skip " HT_LAYOUT_PLACE);
+#endif
 
 #define UNLIKELY(x) __builtin_expect(!!(x), 0)
 
@@ -376,15 +382,11 @@ static uint32_t stops_of(const struct ht_lane *lane) {
     }
 }
 
+#ifndef HT_LAYOUT_PLACE
 void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane, word, NULL); }
-
-// Whole, under its name, in every build: callgrind counts what is done in it (instruction_count.c).
-#if __has_attribute(noipa)
-__attribute__((noipa))
-#else
-__attribute__((noinline))
 #endif
-void ht_engine_run(struct ht_lane *lane) {
+
+void ht_engine_layout_0(struct ht_lane *lane) {
     struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};
     uint64_t cpu_before_ns = ht_thread_cpu_ns();
     const uint64_t *word = ht_feed_first(lane);

@@ -4,8 +4,9 @@
 
 #include "replay_lane.h"
 
-// The run of lanes whose time or memory is measured.
+// The run of lanes whose time or memory is measured, in the lane's layout of the code.
 void ht_engine_run(struct ht_lane *lane);
+ht_lane_run ht_engine_layout_0;
 
 // Executes the call that begins at word, for passes that go from call to call.
 void ht_engine_call(struct ht_lane *lane, const uint64_t *word);

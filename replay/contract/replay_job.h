@@ -44,7 +44,7 @@ enum ht_outcome_state {
     HT_OUTCOME_DONE
 };
 
-enum { HT_REPEATS_MAX = 10000, HT_KIND_BYTES = 32 };
+enum { HT_REPEATS_MAX = 10000, HT_KIND_BYTES = 32, HT_LAYOUTS = 8 };
 
 // Alignments that the allocator's version is known to get wrong (struct ht_fault); none where highest is 0.
 struct ht_known_alignments {
@@ -62,6 +62,8 @@ struct ht_job {
     uint32_t preloaded;      // 1: expect malloc in the object of expected_device and expected_inode
     uint32_t scale;          // copies of the trace that run side by side; 0 as 1
     uint32_t repeats;        // of the flat pass of a held form: how often the trace is replayed; 0 as 1
+    uint32_t layout;         // below HT_LAYOUTS: which copy of the engine's code runs
+    uint32_t fixed_addresses;  // 1: those of every such run; 0: the kernel draws them
     int32_t syscall_socket;  // of the accounting pass: where the filter's listener goes; -1: no filter
     uint64_t window_ns;
     struct ht_pollution pollution;  // of the timed pass: before each timed op

@@ -61,9 +61,21 @@ bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, c
     return knobs_heeded(choice, problem, room);
 }
 
+// Memory does not depend on where the replay's own code lies.
+static uint32_t layout_of(const struct ht_experiment *x, const struct ht_turn *turn) {
+    return turn->warm_up || turn->pass == HT_PASS_MEMORY ? 0 : x->runs[turn->who].layout;
+}
+
+// Memory in the first round is always that of the same addresses, so that an experiment of one round repeats.
+static bool addresses_fixed(const struct ht_experiment *x, const struct ht_turn *turn) {
+    return x->plan->layout_fixed || (turn->pass == HT_PASS_MEMORY && turn->round == 0);
+}
+
 // Runs the turn's child. What it reported is in the channel until the next one runs.
 static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char *problem, size_t room) {
     struct ht_job job = ht_experiment_job(x, turn->pass);
+    job.layout = layout_of(x, turn);
+    job.fixed_addresses = addresses_fixed(x, turn);
     if (!ht_child_run(&x->channel, choice_of(x, turn->who), &job, turn->cpu, &x->random, problem, room)) {
         return false;
     }
@@ -122,6 +134,8 @@ static void keep(struct ht_experiment *x, struct ht_run_result *line, const stru
     line->round = turn->round;
     if (turn->round == 0 && !line->control) line->of_choice = ht_choice_figures_of(x, line->choice);
     line->cpu = turn->cpu;
+    line->layout = layout_of(x, turn);
+    line->fixed_addresses = addresses_fixed(x, turn);
     line->memory_pass = turn->pass == HT_PASS_MEMORY;
     if (!ht_child_interrupted()) {
         bool given_up = ht_failing_runs_note(failing_of(x, turn->who), line->round, line->problem);
@@ -170,6 +184,7 @@ static void flat_turn(struct ht_experiment *x, const struct ht_turn *turn) {
     struct ht_round_run *run = &x->runs[turn->who];
     memset(run, 0, sizeof *run);
     run->timed.ns_per_tick = NAN;
+    run->layout = x->plan->layout_fixed ? 0 : ht_random_below(&x->random, HT_LAYOUTS);
     run->load = ht_machine_load();
     run->started_realtime_ns = ht_now_ns(CLOCK_REALTIME);
     run->failed = !run_child(x, turn, run->problem, sizeof run->problem);

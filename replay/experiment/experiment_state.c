@@ -12,6 +12,7 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .touch_free = x->plan->touch_free,
         .warm_of_2_32 = (uint32_t)(x->freed_warm_share * UINT32_MAX),
         .pollution = x->plan->pollution,
+        .fixed_addresses = of_memory || x->plan->layout_fixed,
         .syscall_socket = -1,
         .snapshot_fd = -1,
         .virtual_time = pace->virtual_time,

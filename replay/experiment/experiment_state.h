@@ -22,6 +22,7 @@ struct ht_round_run {
     struct ht_outcome flat;  // of one repeat
     struct ht_timed_readings timed;
     const struct ht_latencies *latencies;  // NULL except while the timed turn is reported
+    uint32_t layout;
     bool failed;
     char problem[512];
     double load;

@@ -50,6 +50,7 @@ static bool verify_one(struct ht_experiment *x, const struct ht_choice *choice) 
     struct ht_job job = verify_job(x);
     struct ht_verify_report report;
     struct ht_run_result line = {.choice = choice,
+                                 .fixed_addresses = job.fixed_addresses,
                                  .load = ht_machine_load(),
                                  .verified = &report,
                                  .started_realtime_ns = ht_now_ns(CLOCK_REALTIME)};

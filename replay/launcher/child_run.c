@@ -132,16 +132,17 @@ static void become_child(pid_t launcher) {
     dup2(STDERR_FILENO, STDOUT_FILENO);
 }
 
-// Where the kernel puts what is mapped is chance, and some allocators draw more chance from it (jemalloc
-// jitters its decay by an address): a memory pass shall show the same each time. Times, though, depend on
-// addresses by luck that has to average out over the runs. Not permitted in some containers: then it is left
-// to chance.
+// Where the kernel puts what is mapped is chance, and some allocators draw more chance from it (jemalloc jitters its
+// decay by an address). Who started us may have fixed addresses, but only runs that shall repeat want them so. Not
+// permitted in some containers: then it is left to chance.
 //
 // Some kernels put the heap of a program that a loader was asked to start behind that loader, where it
 // has no room to grow, unless addresses are left to chance.
-static void fix_addresses(enum ht_pass pass, const struct ht_choice *choice) {
-    bool memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT || pass == HT_PASS_SNAPSHOT;
-    if (memory && !choice->libc.loader[0]) personality(ADDR_NO_RANDOMIZE);
+static void set_addresses(const struct ht_job *job, const struct ht_choice *choice) {
+    int persona = personality(0xffffffff);
+    bool fixed = job->fixed_addresses && !choice->libc.loader[0];
+    if (persona < 0) return;
+    personality((unsigned long)(fixed ? persona | ADDR_NO_RANDOMIZE : persona & ~ADDR_NO_RANDOMIZE));
 }
 
 static _Noreturn void refuse(const struct ht_child_channel *channel, const char *what) {
@@ -191,7 +192,7 @@ static _Noreturn void exec_child(const struct ht_child_channel *channel, const s
     snprintf(exchange, sizeof exchange, "%d", channel->exchange_fd);
     become_child(launcher);
     pin(cpu);
-    fix_addresses((enum ht_pass)channel->exchange->job.pass, choice);
+    set_addresses(&channel->exchange->job, choice);
     disable_huge_pages(channel);
     if (channel->simulation) {
         add_words(&command, channel->simulation->count, channel->simulation->word);

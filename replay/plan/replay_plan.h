@@ -21,6 +21,7 @@ struct ht_plan {
     struct ht_conditions conditions;
     bool instructions;
     uint64_t seed;
+    bool layout_fixed;  // addresses and the place of code are not drawn
     bool time_pass, memory_pass, count_pass;
     const char *splice_path;       // accesses to simulate in the count pass; NULL: none
     const char *snapshots_folder;  // NULL: none are taken

@@ -228,6 +228,8 @@ static json_t *run_json(const struct ht_run_result *line) {
                   line->memory_pass ? plan->paces.memory.name : plan->paces.time.name);
     json_object_set_new(run, "control", json_boolean(line->control));
     json_object_set_new(run, "cpu", line->cpu < 0 ? json_null() : json_integer(line->cpu));
+    json_set_number(run, "layout", line->layout);
+    json_object_set_new(run, "addresses", json_string(line->fixed_addresses ? "fixed" : "drawn"));
     json_set_number(run, "repeats", line->repeats);
     json_set_whole(run, "instructions", line->instructions);
     json_set_number(run, "scale", plan->scale);

@@ -29,6 +29,8 @@ struct ht_run_result {
     bool control;  // the baseline's second run in its round
     uint32_t round, repeats;
     int cpu;  // that the run was pinned to, or -1
+    uint32_t layout;  // of the replay's code
+    bool fixed_addresses;
     double load;
     double instructions;  // of one replay; NaN where they were not counted
     uint64_t started_realtime_ns;

@@ -94,7 +94,7 @@ struct ht_lane {
     uint64_t *untouched_bytes;    // of the accounting pass, by sample, likewise
     struct ht_reading *readings;  // likewise
     int statm_fd;
-    uint32_t pass;
+    uint32_t pass, layout;
     bool silent;            // takes no samples and no readings: another copy of the trace does
     uint32_t copies, copy;  // each segment is executed for so many tables, one after another; which it is at
     uint32_t copy_slots;    // from one table to the next
