@@ -20,6 +20,7 @@ from ..results.comparison import (
     identical_pairs,
 )
 from ..results.missing import missing_lines, mixed_lines
+from ..results.order import find_trends, order_line
 from ..results.reader import NULL_ALLOCATOR
 from ..trace.reader import Trace
 from .figures import Table
@@ -121,6 +122,7 @@ def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[st
                      f"scatter log-normally. Replay with --rounds {2 * BOOTSTRAP_ROUNDS_MIN} for better ones.")
     found += _control_warnings(runs, comparison)
     found += _baseline_warnings(experiment, comparison)
+    found += filter(None, [order_line(find_trends(experiment.all_runs, str(comparison["baseline"].iloc[0])))])
     found += _harness_warnings(runs)
     found += _set_up_warnings(runs)
     machines = {repr(_identity(machine)) for machine in runs["machine"] if machine}

@@ -14,6 +14,7 @@ from ..base.environment import terminal_columns
 from ..base.printable import printable
 from ..base.units import decimal, figure, interval, with_nulls
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
+from ..results.order import order_line
 from ..results.summary import Summary
 from ..results.verdicts import in_words
 
@@ -77,6 +78,11 @@ def control_line(controls: dict[str, Estimate]) -> str:
     return f"A/A control: {', '.join(reported)}" if reported else ""
 
 
+def notes(summary: Summary) -> list[str]:
+    """What stands below the tables."""
+    return [*filter(None, [control_line(summary.controls), order_line(summary.trends)]), *summary.missing]
+
+
 _STYLES = {"faster": "green", "smaller": "green", "slower": "red", "larger": "red", UNRESOLVED: "yellow", SAME: "",
            BASELINE: "dim"}
 
@@ -118,7 +124,7 @@ def print_comparison(summary: Summary, color: str = "auto") -> None:
         else:
             _print_stripped(console, made)
     console.print()
-    for line in [*filter(None, [control_line(summary.controls)]), *summary.missing]:
+    for line in notes(summary):
         say(line)
     say(summary.headline, "bold")
 
@@ -137,8 +143,8 @@ def comparison_markdown(summary: Summary) -> str:
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
         lines += ["", *(_markdown_row(cells) for cells in (list(map(printable, table.columns)), rule))]
         lines += [_markdown_row(list(map(_escaped, row))) for row in table.rows]
-    notes = [*filter(None, [control_line(summary.controls)]), *summary.missing]
-    lines += ["", *(f"- {_escaped(note)}" for note in notes)] if notes else []
+    below = notes(summary)
+    lines += ["", *(f"- {_escaped(note)}" for note in below)] if below else []
     return "\n".join([*lines, "", f"{_escaped(summary.title)}; bootstrap seed {summary.seed}"])
 
 
@@ -188,6 +194,7 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
             "memory_gain": memory.gain if memory else None,
         },
         "controls": {name: with_nulls(asdict(control)) for name, control in summary.controls.items()},
+        "order": [asdict(trend) for trend in summary.trends],
         "missing": summary.missing,
         "mixed": summary.mixed,
         "comparisons": [with_nulls(row) for row in summary.comparison.drop(columns="baseline").to_dict("records")],

@@ -21,6 +21,7 @@ from .comparison import (
 from .found_trace import FoundTrace, find_trace
 from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
 from .missing import missing_lines, mixed_lines
+from .order import Trend, find_trends
 from .standing import Standing
 from .verdicts import headline_of, ranked_standings
 
@@ -36,6 +37,7 @@ class Summary:
     seed: int
     comparison: pd.DataFrame
     controls: dict[str, Estimate]
+    trends: list[Trend]
     standings: list[Standing]
     malloc_share: MallocShare | None
     memory_share: MemoryShare | None
@@ -94,7 +96,8 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
     about = caution(experiment.runs, trace.totals if trace else None)
     return Summary(
-        experiment, base, seed, comparison, controls, standings, time, memory, lines or [why_share_unknown(experiment, found)],
+        experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory,
+        lines or [why_share_unknown(experiment, found)],
         missing_lines(experiment.runs), mixed_lines(experiment.runs), cautioned(headline_of(standings), about), about)
 
 
