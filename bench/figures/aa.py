@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Does `replay` find a difference where there is none, and one where there is one?
 
-    bench/figures/aa.py TRACE [--comparisons 20] [--budget 1m] [--build BUILD]
+    bench/figures/aa.py TRACE [--comparisons 20] [--budget 1m] [--build BUILD] [--builds 5]
 
-Compares glibc with glibc, and glibc behind a library that only forwards with one that spins for
+With --builds, compares glibc in BUILD with glibc in so many other builds, in turn, which are made here and whose code
+lies at other places. Without, compares glibc with glibc, and glibc behind a library that only forwards with one that spins for
 10 ns in each malloc before it forwards (bench/programs/preloaded_malloc.c), each as often as asked for, and
 counts the verdicts. Exit status 1 where more than one comparison in twenty of the first kind says
 anything but "same" or "unresolved", or fewer than eighteen in twenty of the second say "slower".
@@ -16,11 +17,21 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+REPOSITORY = Path(__file__).resolve().parents[2]
+# Of two names of one allocator, the second's child is that of another build.
+OTHER_CHILD = """#!/bin/sh
+child=$1
+shift
+[ "$HEAPTAPE_ALLOCATOR" != b ] || child={build}/$(basename "$child")
+exec "$child" "$@"
+"""
 FALSE_SHARE_MAX, FOUND_SHARE_MIN = 1 / 20, 18 / 20
 NO_DIFFERENCE = ("same", "unresolved")
 
@@ -37,15 +48,19 @@ class Outcome:
     seconds: float
 
 
+def load() -> str:
+    return " ".join(f"{value:.1f}" for value in os.getloadavg())
+
+
 def interval(figures: dict[str, float | None]) -> str:
     low, high = figures["ci_low"], figures["ci_high"]
     bounds = f" [{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
     return f"{figures['ratio']:.3f}{bounds}"
 
 
-def compare(replay: Path, trace: str, allocators: str, baseline: str, budget: str) -> Outcome:
+def compare(replay: Path, trace: str, allocators: str, baseline: str, budget: str, *more: str) -> Outcome:
     command = [str(replay), "--alloc", allocators, "--baseline", baseline, "--budget", budget,
-               "--json", "-q", trace]
+               "--json", "-q", *more, trace]
     begun = time.monotonic()
     done = subprocess.run(command, capture_output=True, check=False)
     if done.returncode:
@@ -58,12 +73,29 @@ def compare(replay: Path, trace: str, allocators: str, baseline: str, budget: st
                    time.monotonic() - begun)
 
 
-def run_all(title: str, count: int, *arguments: object) -> list[Outcome]:
+def other_builds(folder: Path, count: int) -> list[Path]:
+    """Programs that replay under the other builds' children, and otherwise are as they are."""
+    wrappers = []
+    for seed in range(2, 2 + count):
+        build, wrapper = folder / str(seed), folder / f"{seed}.sh"
+        print(f"building, layout seed {seed}", flush=True)
+        for command in (["cmake", "-G", "Ninja", "-S", REPOSITORY, "-B", build, "-DCMAKE_BUILD_TYPE=Release",
+                         "-DHEAPTAPE_LTO=OFF", f"-DHEAPTAPE_LAYOUT_SEED={seed}"],
+                        ["cmake", "--build", build, "--target", "replay-glibc", "--parallel", "2"]):
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        wrapper.write_text(OTHER_CHILD.format(build=build))
+        wrapper.chmod(0o755)
+        wrappers.append(wrapper)
+    return wrappers
+
+
+def run_all(title: str, count: int, *arguments: object, wrappers: Sequence[Path] = ()) -> list[Outcome]:
     print(f"\n{title}")
     print(f"{'':>3}  {'time':10}  {'ratio':22}  {'A/A control':22}  {'peak RSS':10}  rounds  seconds")
     outcomes = []
     for number in range(1, count + 1):
-        one = compare(*arguments)  # type: ignore[arg-type]
+        more = ["--wrap", str(wrappers[number % len(wrappers)])] if wrappers else []
+        one = compare(*arguments, *more)  # type: ignore[arg-type]
         outcomes.append(one)
         print(f"{number:3}  {one.time:10}  {one.ratio:22}  {one.control:22}  {one.rss_peak:10}  "
               f"{one.rounds:6}  {one.seconds:7.1f}", flush=True)
@@ -78,22 +110,26 @@ def main() -> int:
     parser.add_argument("trace")
     parser.add_argument("--comparisons", type=int, default=20, metavar="N")
     parser.add_argument("--budget", default="1m", help="of each comparison (that of replay: 1m)")
-    parser.add_argument("--build", type=Path, default=Path(__file__).resolve().parents[2] / "build")
+    parser.add_argument("--build", type=Path, default=REPOSITORY / "build")
+    parser.add_argument("--builds", type=int, default=0, metavar="N", help="compare with N other builds")
     options = parser.parse_args()
     replay, libraries = options.build / "replay", options.build / "bench"
     plain, spinning = libraries / "libnull_preload.so", libraries / "libspin_malloc.so"
-    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{options.trace}: {options.comparisons} comparisons of each kind, {options.budget} each "
-          f"at most; load {load} on {os.cpu_count()} processors")
-    same = run_all("glibc against glibc", options.comparisons, replay, options.trace,
-                   "a=glibc,b=glibc", "a", options.budget)
+          f"at most; load {load()} on {os.cpu_count()} processors")
+    with tempfile.TemporaryDirectory() as folder:
+        title = f"glibc against glibc{' of another build' if options.builds else ''}"
+        same = run_all(title, options.comparisons, replay, options.trace, "a=glibc,b=glibc", "a", options.budget,
+                       wrappers=other_builds(Path(folder), options.builds))
+    wrong = sum(one.time not in NO_DIFFERENCE or one.rss_peak not in NO_DIFFERENCE for one in same)
+    if options.builds:
+        print(f"\nfalse differences: {wrong} of {len(same)}; load at the end {load()}")
+        return int(wrong > FALSE_SHARE_MAX * len(same))
     spun = run_all("10 ns of spin in malloc against none", options.comparisons, replay,
                    options.trace, f"plain={plain},spin={spinning}", "plain", options.budget)
-    wrong = sum(one.time not in NO_DIFFERENCE or one.rss_peak not in NO_DIFFERENCE for one in same)
     found = sum(one.time == "slower" for one in spun)
-    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"\nfalse differences: {wrong} of {len(same)}; the spin found: {found} of {len(spun)}; "
-          f"load at the end {load}")
+          f"load at the end {load()}")
     return int(wrong > FALSE_SHARE_MAX * len(same) or found < FOUND_SHARE_MIN * len(spun))
 
 
