@@ -6,7 +6,8 @@
 Prints first by how much the null replayer's anonymous memory moves while it replays 30 million events, on
 one thread, on four, and of a trace with threads by the thousand: what moves there would be taken for an
 allocator's. Then, for each trace (one made here of 2 million events, and those named), how far apart the
-peak RSS of runs of the same allocator is: the largest less the smallest, over the smallest.
+RSS of runs of the same allocator is at its peak, in the mean and at the end: the largest less the smallest, over the
+smallest. With fixed addresses, then with drawn ones.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import json
 import subprocess
 import tempfile
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
-ALLOCATORS = "glibc,jemalloc,mimalloc"
+ALLOCATORS = "glibc,jemalloc,mimalloc,tcmalloc"
+FIGURES = ("rss_peak_bytes", "rss_mean_bytes", "rss_end_bytes")
 
 
 def make_trace(build: Path, trace: Path, *arguments: int) -> Path:
@@ -45,16 +48,21 @@ def print_null(build: Path, folder: Path, events: int) -> None:
               f"{(max(seen) - min(seen)) / 1024:.0f} KiB", flush=True)
 
 
-def print_peaks(build: Path, trace: Path, folder: Path, runs: int) -> None:
-    for threads in ("1", "trace"):
-        peaks: dict[str, list[float]] = defaultdict(list)
+def print_apart(build: Path, trace: Path, folder: Path, runs: int) -> None:
+    for threads, layout in product(("1", "trace"), ("fixed", "drawn")):
+        found: dict[str, list[dict]] = defaultdict(list)
         for run in memory_runs(build, trace, folder / "results.jsonl", "--alloc", ALLOCATORS,
-                               "--rounds", str(runs), "--threads", threads):
-            peaks[run["allocator"]["name"]].append(run["rss_peak_bytes"])
-        apart = ", ".join(f"{name} {(max(of) / min(of) - 1) * 100:.2f} % of {min(of) / 1e6:.1f} MB"
-                          for name, of in peaks.items() if name != "null")
-        print(f"{trace.name}, --threads {threads}, peaks of {runs} runs apart by: {apart}",
+                               "--rounds", str(runs), "--threads", threads, "--layout", layout):
+            found[run["allocator"]["name"]].append(run)
+        apart = "; ".join(f"{name} {', '.join(share_apart(of, figure) for figure in FIGURES)}"
+                          for name, of in found.items() if name != "null")
+        print(f"{trace.name}, --threads {threads}, --layout {layout}, {runs} runs apart by % (peak, mean, end): {apart}",
               flush=True)
+
+
+def share_apart(runs: list[dict], figure: str) -> str:
+    values = [run[figure] for run in runs]
+    return f"{(max(values) / min(values) - 1) * 100:.2f}"
 
 
 def main() -> None:
@@ -70,7 +78,7 @@ def main() -> None:
         print_null(options.build, folder, options.events)
         made = make_trace(options.build, folder / "made.bin", 2_000_000, 100_000, 4, 1)
         for trace in [made, *options.traces]:
-            print_peaks(options.build, trace, folder, options.runs)
+            print_apart(options.build, trace, folder, options.runs)
 
 
 if __name__ == "__main__":

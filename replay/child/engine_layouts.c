@@ -1,8 +1,8 @@
 // The same loop at several places: where code lies moves times, so each run draws one of them.
 #include "replay_engine.h"
 
-ht_lane_run ht_engine_layout_1, ht_engine_layout_2, ht_engine_layout_3, ht_engine_layout_4, ht_engine_layout_5,
-    ht_engine_layout_6, ht_engine_layout_7;
+ht_lane_run ht_engine_layout_1, ht_engine_layout_2, ht_engine_layout_3, ht_engine_layout_4,
+    ht_engine_layout_5, ht_engine_layout_6, ht_engine_layout_7;
 static ht_lane_run *const layouts[HT_LAYOUTS] = {
     ht_engine_layout_0, ht_engine_layout_1, ht_engine_layout_2, ht_engine_layout_3,
     ht_engine_layout_4, ht_engine_layout_5, ht_engine_layout_6, ht_engine_layout_7,

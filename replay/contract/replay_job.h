@@ -58,13 +58,13 @@ struct ht_job {
     uint32_t pass, touch, touch_free;
     uint32_t warm_of_2_32;  // with HT_TOUCH_FREE_RECORDED: how many freed blocks of 2^32 are read
     uint32_t zero;
-    uint32_t virtual_time;   // 1: the allocator sees trace time
-    uint32_t preloaded;      // 1: expect malloc in the object of expected_device and expected_inode
-    uint32_t scale;          // copies of the trace that run side by side; 0 as 1
-    uint32_t repeats;        // of the flat pass of a held form: how often the trace is replayed; 0 as 1
-    uint32_t layout;         // below HT_LAYOUTS: which copy of the engine's code runs
+    uint32_t virtual_time;     // 1: the allocator sees trace time
+    uint32_t preloaded;        // 1: expect malloc in the object of expected_device and expected_inode
+    uint32_t scale;            // copies of the trace that run side by side; 0 as 1
+    uint32_t repeats;          // of the flat pass of a held form: how often the trace is replayed; 0 as 1
+    uint32_t layout;           // below HT_LAYOUTS: which copy of the engine's code runs
     uint32_t fixed_addresses;  // 1: those of every such run; 0: the kernel draws them
-    int32_t syscall_socket;  // of the accounting pass: where the filter's listener goes; -1: no filter
+    int32_t syscall_socket;    // of the accounting pass: where the filter's listener goes; -1: no filter
     uint64_t window_ns;
     struct ht_pollution pollution;  // of the timed pass: before each timed op
     uint64_t end_ns;                // trace time at which the program ended

@@ -28,7 +28,7 @@ struct ht_run_result {
     bool memory_pass;
     bool control;  // the baseline's second run in its round
     uint32_t round, repeats;
-    int cpu;  // that the run was pinned to, or -1
+    int cpu;          // that the run was pinned to, or -1
     uint32_t layout;  // of the replay's code
     bool fixed_addresses;
     double load;
