@@ -76,7 +76,8 @@ static bool run_child(struct ht_experiment *x, const struct ht_turn *turn, char 
     struct ht_job job = ht_experiment_job(x, turn->pass);
     job.layout = layout_of(x, turn);
     job.fixed_addresses = addresses_fixed(x, turn);
-    if (!ht_child_run(&x->channel, choice_of(x, turn->who), &job, turn->cpu, &x->random, problem, room)) {
+    struct ht_random same = {1}, *padding = job.fixed_addresses ? &same : &x->random;
+    if (!ht_child_run(&x->channel, choice_of(x, turn->who), &job, turn->cpu, padding, problem, room)) {
         return false;
     }
     const struct ht_outcome *outcome = &x->channel.exchange->outcome;
