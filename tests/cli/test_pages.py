@@ -60,7 +60,8 @@ def test_help_is_printed_from_the_tables(tools: Tools, package: dict[str, str], 
 
 def test_tables_need_no_package(package: dict[str, str], tables: list[Table]) -> None:
     done = run([sys.executable, "-S", "-m", "heaptape", "help", "--json"], env=package)
-    assert [json.loads(line) for line in done.stdout.splitlines()] == tables[-7:]
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(found) >= 7 and found == tables[-len(found):]
 
 
 def test_texts_are_alike(tables: list[Table]) -> None:
