@@ -16,11 +16,18 @@
 struct options {
     const char *trace, *output;
     struct trace_range range;
+    struct left_out_blocks left_out;
     bool quiet;
 };
 
+enum { KEY_WITHOUT = 256 };
+
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "Write the slice to FILE; - is standard output (required)", 0},
+    {"without", KEY_WITHOUT, "size=LOW-HIGH,thread=N,born=FROM-TO", 0,
+     "Leave out the blocks of these sizes, in bytes, that this thread allocated between these times, with all calls on them; "
+     "any of the three may be missing (default: none)",
+     0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
 
@@ -29,6 +36,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = &options->range; return 0;
     case 'o': options->output = value; return 0;
+    case KEY_WITHOUT: {
+        const char *expected = left_out_blocks_parse(value, &options->left_out);
+        if (expected) argp_error(state, "--without: %s: %s", value, expected);
+        return 0;
+    }
     case 'q': options->quiet = true; return 0;
     case ARGP_KEY_SUCCESS:
         if (!options->output) argp_error(state, "expected -o FILE");
@@ -57,6 +69,8 @@ const struct ht_page ht_page_slice = {
                                           "Cut out a second, with what is live at its start"},
                                          {"heaptape slice app.bin -o workers.bin --threads 3-6",
                                           "Cut out the calls of some threads"},
+                                         {"heaptape slice app.bin -o rest.bin --without size=48-64,thread=3",
+                                          "As if these blocks had never been allocated"},
                                          {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "info stats"};
@@ -84,6 +98,7 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
     if (range->from_ns) json_set_number(cut, "from_ns", range->from_ns);
     if (range->to_ns != UINT64_MAX) json_set_number(cut, "to_ns", range->to_ns);
     if (range->threads) json_object_set_new(cut, "threads", json_string(range->threads));
+    if (options->left_out.given) json_object_set_new(cut, "without", json_string(options->left_out.given));
     // A slice of a slice: what that one was cut from.
     json_t *before = json_object_get(context, "sliced_from");
     if (before) json_object_set(cut, "sliced_from", before);
@@ -141,7 +156,8 @@ static int write_slice(struct ht_trace_reader *reader, void *given, bool *whole,
     trace_json_put_context(writer, context);
     ht_progress_start(&shown);
     struct slice_progress progress = {options->quiet ? NULL : show_progress, &shown};
-    int status = trace_slice(reader, options->trace, &options->range, writer, &result, &progress, error);
+    int status = trace_slice(reader, options->trace, &options->range, &options->left_out, writer, &result,
+                             &progress, error);
     ht_progress_end(&shown);
     *whole = result.whole_end;
     if (status) {

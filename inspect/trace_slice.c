@@ -17,6 +17,7 @@ enum { NO_THREAD = UINT32_MAX };
 struct old_block {
     uint64_t birth_event, bytes, born_ns;
     bool live, kept;
+    bool left_out;  // with all calls on it
 };
 
 struct old_thread {
@@ -28,6 +29,7 @@ struct slicing {
     const char *path;
     struct ht_trace_reader *reader;
     struct trace_range *range;
+    const struct left_out_blocks *left_out;
     struct ht_trace_facts facts;
     struct ht_op_shape shape[256];
     struct slot_table blocks;  // of struct old_block
@@ -286,6 +288,19 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
                                                    .kept = kept};
 }
 
+// A block that is left out, and every call on it, is as if it had never been.
+static bool leaves_out(struct slicing *s, const struct old_event *event) {
+    const struct ht_op_shape shape = s->shape[event->op];
+    if (!shape.slot) return false;
+    return shape.makes_object ? left_out_blocks_have(s->left_out, event->bytes, event->thread, event->time_ns)
+                              : block_at(s, event->slot)->left_out;
+}
+
+static void leave_out(struct slicing *s, const struct old_event *event) {
+    follow(s, event, false);
+    block_at(s, event->slot)->left_out = !s->shape[event->op].ends_object;
+}
+
 static int bad_event(const struct slicing *s, size_t section, const struct old_event *event,
                      const char *expected, struct ht_error *error) {
     return ht_error_input(error, s->path, ht_trace_section(s->reader, section)->offset,
@@ -310,6 +325,10 @@ static int take_event(struct slicing *s, size_t section, const struct old_event 
     bool kept = trace_range_wants(s->range, event->thread), in_slice;
     const char *wrong = check_block(s, event, &in_slice);
     if (wrong) return bad_event(s, section, event, wrong, error);
+    if (leaves_out(s, event)) {
+        leave_out(s, event);
+        return 0;
+    }
     // What the old trace inherited, the slice inherits, wherever it begins.
     if (ht_op_function(event->op) == HT_INHERIT ||
         !trace_range_begun(s->range, event->number, event->time_ns)) {
@@ -363,10 +382,10 @@ static int pass(struct slicing *s, const struct slice_progress *progress, struct
     return 0;
 }
 
-// What the process as a whole was measured to take says nothing about some of its threads.
+// What the process as a whole was measured to take says nothing about some of its threads or blocks.
 static void copy_samples(struct slicing *s) {
     struct merge_totals *totals = &s->heap.totals;
-    if (s->range->threads) return;
+    if (s->range->threads || s->left_out->given) return;
     totals->began_late = true;
     uint64_t base_cpu = (uint64_t)ht_trace_cpu_ns_at(&s->facts, s->base_ns);
     for (size_t i = 0; i < s->facts.samples_count; i++) {
@@ -420,9 +439,10 @@ static int set_up(struct slicing *s, struct ht_error *error) {
 }
 
 int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
-                struct ht_trace_writer *writer, struct slice_result *result,
-                const struct slice_progress *progress, struct ht_error *error) {
-    struct slicing s = {.path = path, .reader = reader, .range = range, .writer = writer};
+                const struct left_out_blocks *left_out, struct ht_trace_writer *writer,
+                struct slice_result *result, const struct slice_progress *progress, struct ht_error *error) {
+    struct slicing s = {
+        .path = path, .reader = reader, .range = range, .left_out = left_out, .writer = writer};
     int status = set_up(&s, error);
     if (!status) status = pass(&s, progress, error);
     heap_model_fill_totals(&s.heap);

@@ -6,6 +6,7 @@
 #ifndef HEAPTAPE_TRACE_SLICE_H
 #define HEAPTAPE_TRACE_SLICE_H
 
+#include "left_out_blocks.h"
 #include "merge.h"
 #include "trace_range.h"
 
@@ -25,7 +26,7 @@ struct slice_progress {
 
 // Writes the slice's events, samples and residency; the context has been written. Returns 0 or -1 with error.
 int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
-                struct ht_trace_writer *writer, struct slice_result *result,
-                const struct slice_progress *progress, struct ht_error *error);
+                const struct left_out_blocks *left_out, struct ht_trace_writer *writer,
+                struct slice_result *result, const struct slice_progress *progress, struct ht_error *error);
 
 #endif

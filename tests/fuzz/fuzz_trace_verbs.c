@@ -29,14 +29,14 @@ static void count(struct ht_trace_reader *reader, const char *path, struct ht_er
 }
 
 static void slice(struct ht_trace_reader *reader, const char *path, struct trace_range *range,
-                  struct ht_error *error) {
+                  const struct left_out_blocks *left_out, struct ht_error *error) {
     const struct slice_progress quiet = {0};
     struct slice_result result;
     uint32_t unit_ns = ht_trace_time_unit_ns(reader);
     struct ht_trace_writer *writer = ht_trace_create(checked_output_begin(unit_ns), unit_ns, 1, error);
     FUZZ_EXPECT(writer, "%s", error->message);
     ht_trace_put_context(writer, "{}");
-    if (trace_slice(reader, path, range, writer, &result, &quiet, error)) {
+    if (trace_slice(reader, path, range, left_out, writer, &result, &quiet, error)) {
         FUZZ_EXPECT(error->status, "no error reported");
         ht_trace_abandon(writer);
     } else {
@@ -64,6 +64,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct trace_range range = {.from_event = fuzz_take_byte(&input), .to_ns = UINT64_MAX};
     range.to_event = range.from_event + fuzz_take_byte(&input);
     range.threads = choice & 1 ? "0" : choice & 2 ? "1" : NULL;
+    struct left_out_blocks left_out = {0};
+    if (choice & 4) FUZZ_EXPECT(!left_out_blocks_parse("size=0-64,thread=0", &left_out), "refused");
     sealed_trace_write(&input, fuzz_memory_file(0, path));
     if (verb == EXPORT) {
         export(path, choice, &error);
@@ -73,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (!reader) return 0;
     if (verb == LINT) lint(reader, path, &error);
     else if (verb == STATS) count(reader, path, &error);
-    else slice(reader, path, &range, &error);
+    else slice(reader, path, &range, &left_out, &error);
     ht_trace_close(reader);
     return 0;
 }

@@ -96,7 +96,8 @@ def _cure_lines(answer: Answer) -> list[str]:
               "n/a" if cure.time_ratio is None else f"× {cure.time_ratio:.2f}"] for cure in helpful]
     lines = table_lines(rows, right=(1,))
     for cure in helpful:
-        lines += ["", f"{cure.name}:", *(f"  {what:7}  {line}" for what, line in cure.lines)] if cure.lines else []
+        lines += ["", f"{cure.name}:", *(f"  {what:7}  {line}" for what, line in cure.lines)] \
+            if cure.lines else []
     return lines
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..base.errors import HeaptapeError
-from ..base.programs import ToolFailed, list_allocators, run_tool
+from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
 from ..results.use import use_lines
+from .holders import Holder
 
 SETTINGS: dict[str, dict[str, str]] = {
     "glibc": {"arena_max=1": "one arena for all threads", "tcache_count=0": "no thread caches",
@@ -29,10 +34,10 @@ OTHERS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
 @dataclass(frozen=True)
 class Cure:
     """What replays with it saved of RSS, median and 95 % interval, in bytes; time_ratio: of time in malloc, None where it was not
-    measured. lines: what puts it to use."""
+    measured. lines: what puts it to use. alloc: None where the program must change."""
 
     name: str
-    alloc: str
+    alloc: str | None
     saves_bytes: float
     ci_low: float
     ci_high: float
@@ -92,3 +97,46 @@ def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float) -> Cure
     lines = use_lines(str(one.listed.get("kind") or ""), str(one.listed.get("path") or ""), str(one.listed.get("debian") or ""),
                       list(one.listed.get("environment") or []), "COMMAND", "glibc")
     return Cure(one.words, one.alloc, base * (1 - rss["ratio"]), base * (1 - high), base * (1 - low), time.get("ratio"), lines)
+
+
+# ---- the blocks that hold most of the holes ----
+
+_ROUNDS = 5
+_POOL = [("code", "Allocate them from a pool of their own (jemalloc: mallocx with MALLOCX_ARENA; mimalloc: mi_heap_malloc)")]
+_POOL_SLACK = 17 / 16
+"""What a pool of one size takes beside its blocks, at most, and its last page."""
+
+
+def left_out(holder: Holder) -> str:
+    """The blocks, as slice --without takes them."""
+    words = [f"size={holder.size_low}-{holder.size_high}"]
+    words += [f"thread={holder.thread}"] if holder.thread is not None else []
+    words += [f"born={holder.born_from_ns}ns-{holder.born_to_ns}ns"] if holder.windowed else []
+    return ",".join(words)
+
+
+def _rounds(replay: str, trace: str, name: str, figure: str, results: Path) -> NDArray[np.float64]:
+    run_tool([replay, "-q", "--alloc", name, "--pass", "memory", "--rounds", str(_ROUNDS), "-o", str(results), "--", trace])
+    rows = [json.loads(line) for line in results.read_text().splitlines()]
+    return np.array([row[figure] for row in rows if row["allocator"]["name"] == name and not row.get("control") and row.get(figure) is not None])
+
+
+def _difference(more: NDArray[np.float64], less: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Of the medians, with the 95 % interval of a percentile bootstrap."""
+    random = np.random.default_rng(20_817)
+    drawn = [np.median(random.choice(values, (2000, values.size)), axis=1) for values in (more, less)]
+    low, high = np.percentile(drawn[0] - drawn[1], (2.5, 97.5))
+    return float(np.median(more) - np.median(less)), float(low), float(high)
+
+
+def try_without(replay: str, trace: str, name: str, figure: str, holder: Holder, scratch: Path) -> list[Cure]:
+    """The blocks never allocated, which is a bound; and in a pool of their own, which is that less what such a pool takes: an
+    estimate."""
+    rest = scratch / "rest.bin"
+    run_tool([find_heaptape(replay), "slice", "-q", "--without", left_out(holder), "-o", str(rest), "--", trace])
+    saves, low, high = _difference(_rounds(replay, trace, name, figure, scratch / "all.jsonl"),
+                                   _rounds(replay, str(rest), name, figure, scratch / "rest.jsonl"))
+    pool = holder.requested_bytes * _POOL_SLACK + 4096
+    blocks = f"{holder.size_low:,}" + (f"–{holder.size_high:,}" if holder.size_high > holder.size_low else "")
+    return [Cure(f"the worst blocks ({blocks} bytes) in a pool of their own, estimated", None, saves - pool, low - pool, high - pool, None, _POOL),
+            Cure(f"the worst blocks ({blocks} bytes) never allocated: a bound", None, saves, low, high, None, [])]

@@ -15,16 +15,20 @@ from ..base.printable import printable
 from ..base.programs import ToolFailed, find_replay, list_allocators, run_tool
 from ..base.progress import ProgressLine
 from ..trace.reader import Trace, read_trace
-from .accounts import account
+from .accounts import Accounts, account
 from .answer import Answer, object_of, text_of
 from .births import births_of
-from .cures import CACHES, Cure, try_cures
-from .holders import find_holders
+from .cures import CACHES, Cure, try_cures, try_without
+from .holders import Holder, find_holders
 from .snapshots import SnapshotFile, read_snapshots
 from .verdict import trend_of, verdict_of
 
 _CURED_SHARE = 0.5
 """Of what is above the live bytes: a setting of caches and arenas that saves so much names the cause."""
+
+
+_HELD_SHARE = 0.05
+"""Of RSS: where the worst blocks hold less, leaving them out is not tried."""
 
 
 class BadTrace(HeaptapeError):
@@ -70,6 +74,20 @@ def _verdict(verdict: str, cures: list[Cure] | None, above: float) -> str:
     return "caches" if verdict in ("fragmentation", "retention", "tables") and above > 0 and best >= _CURED_SHARE * above else verdict
 
 
+def _cures(replay: str, options: argparse.Namespace, name: str, holders: list[Holder], accounts: Accounts, scratch: Path,
+           progress: ProgressLine) -> list[Cure] | None:
+    """None: none are to be tried."""
+    if not options.budget:
+        return None
+    figure = "rss_end_bytes" if options.at == "end" else "rss_peak_bytes"
+    progress.show(f"trying settings of {name} and other allocators")
+    cures = try_cures(replay, options.trace, name, figure, options.budget)
+    if holders and holders[0].holes_bytes >= _HELD_SHARE * accounts.rss_bytes:
+        progress.show(f"replaying under {name} without the worst blocks")
+        cures += try_without(replay, options.trace, name, figure, holders[0], scratch)
+    return sorted(cures, key=lambda cure: -cure.saves_bytes)
+
+
 def run_explain(options: argparse.Namespace) -> None:
     """heaptape explain"""
     replay, progress = find_replay(), ProgressLine(not options.quiet)
@@ -82,16 +100,12 @@ def run_explain(options: argparse.Namespace) -> None:
         accounts = account(found.snapshots[0])
         blocks = _blocks(trace, found, 0, accounts.blocks)
         names = _names(trace)
-    cures = None
-    if options.budget:
-        progress.show(f"trying cures for {name}")
-        figure = "rss_end_bytes" if options.at == "end" else "rss_peak_bytes"
-        cures = try_cures(replay, options.trace, name, figure, options.budget)
+        holders = find_holders(blocks, found.snapshots[0].time_ns)
+        cures = _cures(replay, options, name, holders, accounts, Path(scratch), progress)
     progress.end()
     above = accounts.rss_bytes - accounts.bytes["live"]
     answer = Answer(options.trace, found.snapshots[0], int(found.curve["time_ns"].max()), accounts,
-                    _verdict(verdict_of(accounts), cures, above), trend_of(found.curve),
-                    find_holders(blocks, found.snapshots[0].time_ns), names, cures)
+                    _verdict(verdict_of(accounts), cures, above), trend_of(found.curve), holders, names, cures)
     if options.json:
         print(json.dumps(object_of(answer), indent=1))
     else:
