@@ -18,7 +18,7 @@ enum key {
     KEY_ALLOC = 256, KEY_ROUNDS, KEY_SEED, KEY_PASS, KEY_THREADS, KEY_TOUCH, KEY_PACE, KEY_BASELINE,
     KEY_WINDOW, KEY_JSON, KEY_LIST, KEY_TOUCH_FREE, KEY_POLLUTE, KEY_DECODED_MEMORY, KEY_SCALE,
     KEY_BUDGET, KEY_FAIL_IF, KEY_INSTRUCTIONS, KEY_REPEATS, KEY_VERIFY, KEY_MAX_LIVE, KEY_TIMEOUT, KEY_WRAP,
-    KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT, KEY_LAYOUT
+    KEY_POINTS, KEY_THP, KEY_SPLICE, KEY_SNAPSHOTS, KEY_AT, KEY_LAYOUT, KEY_PURGE
 };
 
 enum { ROUNDS_MAX = 1000000, POINTS_MAX = 10000000 };
@@ -80,6 +80,9 @@ static const struct argp_option table[] = {
      "pass (default: virtual)", 0},
     {"thp", KEY_THP, "never|madvise|always", 0,
      "Set the mode of transparent huge pages for what is measured, as far as the kernel lets one process choose (default: as the system has it)", 0},
+    {"purge", KEY_PURGE, "TIME", 0,
+     "In the memory pass have the allocator give free memory back every TIME of the trace, such as 60s, as a program does that "
+     "calls malloc_trim; -v and --list -v name the call (default: never)", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "Let a thread run at most NS ahead of the slowest, in trace time; the minimum is 100000 (default: 10000000 in the time pass, "
      "1000000 in the memory pass)", 0},
@@ -274,6 +277,10 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
     case KEY_MAX_LIVE:
         options->plan.max_live_bytes =
             strcmp(text, "none") ? size_value(state, text, "max-live", 1, 1) : UINT64_MAX;
+        break;
+    case KEY_PURGE:
+        if (ht_parse_duration(text, &options->plan.purge_ns) && options->plan.purge_ns) break;
+        argp_error(state, "--purge: %s: expected a time such as 60s or 500ms", text);
         break;
     case KEY_TIMEOUT: options->plan.timeout_ns = timeout_value(state, text); break;
     case KEY_WRAP:

@@ -23,6 +23,7 @@
 #include "memory_residency.h"
 #include "perf_counters.h"
 #include "polluter.h"
+#include "purging.h"
 #include "raw_clock.h"
 #include "ready_threads.h"
 #include "replay_accounting.h"
@@ -61,6 +62,7 @@ struct measured {
     struct ht_residency_probe residency;
     struct ht_accounting accounting;
     struct ht_snapshots snapshots;
+    struct ht_purging purging;
 };
 
 static _Noreturn void refuse(struct ht_outcome *outcome, const char *what) {
@@ -140,6 +142,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->statm_fd = run->statm_fd;
     lane->polluter = run->polluter;
     if (job->pass == HT_PASS_MEMORY) lane->residency = &run->residency;
+    if (run->purging.every_ns) lane->purging = &run->purging;
     if (lane->run == ht_accounting_run) lane->accounting = &run->accounting;
 }
 
@@ -155,6 +158,16 @@ static void prepare_verify(struct measured *run, size_t slots) {
                                     &exchange->findings);
 }
 
+static void prepare_purging(struct measured *run) {
+    const struct ht_allocator *kind = run->server.kind;
+    bool of_memory = run->job.pass == HT_PASS_MEMORY || run->job.pass == HT_PASS_SNAPSHOT;
+    if (!of_memory || !run->job.purge_ns || !kind || !kind->purge) return;
+    run->purging = (struct ht_purging){.server = &run->server,
+                                       .every_ns = run->job.purge_ns,
+                                       .now_ns = &run->window.low_ns,
+                                       .next_ns = run->job.purge_ns};
+}
+
 // Copies of the trace share its words, and have slots and threads of their own.
 static void prepare_lanes(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
@@ -166,6 +179,7 @@ static void prepare_lanes(struct measured *run) {
     run->dependencies = shared_table(run->lanes_count > 1 ? slots * sizeof(uint32_t) : 1, outcome);
     run->lanes = shared_table(((size_t)run->lanes_count + 1) * sizeof(struct ht_lane), outcome);
     prepare_verify(run, slots);
+    prepare_purging(run);
     const struct ht_job *job = &run->job;
     if (job->pass == HT_PASS_TIMED && ht_pollutes(&job->pollution)) {
         run->polluter = ht_polluter_make(&job->pollution);

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "purging.h"
 #include "replay_engine.h"
 #include "replay_feed.h"
 #include "replay_window.h"
@@ -149,6 +150,7 @@ static void note_peak(struct ht_accounting *accounting, uint64_t live_bytes, uin
 // After one that can't be written there are no more.
 static void take_snapshot(struct ht_lane *lane, uint32_t number) {
     struct ht_accounting *accounting = lane->accounting;
+    if (lane->purging) ht_purge_if_due(lane->purging);
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
     lane->samples_taken++;
     if (accounting->snapshot_problem || !ht_snapshot_due(accounting->snapshots, number)) return;

@@ -11,6 +11,7 @@
 #include "allocator_calls.h"
 #include "memory_residency.h"
 #include "polluter.h"
+#include "purging.h"
 #include "raw_clock.h"
 #include "replay_feed.h"
 #include "replay_window.h"
@@ -367,6 +368,7 @@ static void take_reading(struct ht_lane *lane, const uint64_t *op, struct ht_rea
 }
 
 static void take_sample(struct ht_lane *lane, uint32_t number) {
+    if (lane->purging) ht_purge_if_due(lane->purging);
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
     lane->samples_taken++;
     if (lane->residency) ht_residency_sample(lane->residency, number, lane->rss_bytes[number]);

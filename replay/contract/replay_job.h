@@ -66,6 +66,8 @@ struct ht_job {
     uint32_t fixed_addresses;  // 1: those of every such run; 0: the kernel draws them
     int32_t syscall_socket;    // of the accounting pass: where the filter's listener goes; -1: no filter
     uint64_t window_ns;
+    uint64_t
+        purge_ns;  // of passes that read RSS: free memory is given back so often, in trace time; 0: never
     struct ht_pollution pollution;  // of the timed pass: before each timed op
     uint64_t end_ns;                // trace time at which the program ended
     double real_ns_per_trace_ns;    // 0: nothing waits for its recorded time

@@ -18,6 +18,7 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = x->end_ns,
+        .purge_ns = x->plan->purge_ns,
         .scale = pass == HT_PASS_DESCRIBE ? 1 : x->built->side_by_side,
         .repeats = pass == HT_PASS_FLAT && x->repeats ? x->repeats : 1,
         .window_ns = x->plan->window_ns ? x->plan->window_ns : usual,

@@ -239,6 +239,7 @@ static json_t *run_json(const struct ht_run_result *line) {
     json_set_number(run, "pollution_bytes", plan->pollution.data_bytes);
     json_set_number(run, "pollution_code_bytes", plan->pollution.code_bytes);
     json_set_number(run, "pollution_pages", plan->pollution.pages);
+    json_set_number(run, "purge_ns", plan->purge_ns);
     json_set_known_text(run, "thp", line->thp);
     json_object_set_new(run, "streamed", json_boolean(line->built->form->streamed));
     json_object_set_new(run, "calls", calls_json(line));

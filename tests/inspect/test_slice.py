@@ -322,3 +322,26 @@ def test_a_name_that_is_not_utf8(tools: Tools, traces: dict[str, Path], tmp_path
     assert tools.info(tmp_path / "s.bin")["context"]["sliced_from"]["trace"] == "odd?.bin"
     done = run([tools.heaptape, "lint", "--json", odd])
     assert json.loads(done.stdout)["file"].endswith("/odd?.bin")
+
+
+# ---- blocks left out ----
+
+
+@pytest.mark.parametrize("without", ["size=1-64", "size=0-100000,thread=0", "thread=1,born=0-10s", "born=1ms-3ms"])
+def test_without_blocks(tools: Tools, traces: dict[str, Path], tmp_path: Path, without: str) -> None:
+    """All calls on such blocks are gone, all others are there, in order and at their times."""
+    words = dict(word.split("=") for word in without.split(","))
+    low, high = (int(size) for size in words.get("size", f"0-{1 << 62}").split("-"))
+    units = {"": 10**9, "s": 10**9, "ms": 10**6}
+    born = [int(text.rstrip("ms")) * units[text.lstrip("0123456789")] for text in words.get("born", "0-1000000s").split("-")]
+    gone: set[int] = set()
+    expected = []
+    for event, name in objects_named(events_of(tools, traces["threads"])):
+        if event.makes and low <= event.size_bytes <= high and born[0] <= event.time_ns <= born[1] and \
+                words.get("thread", str(event.thread)) == str(event.thread):
+            gone.add(name)
+        if name not in gone:
+            expected.append((event.time_ns, event.function, event.variant, event.size))
+    found = slice_of(tools, traces["threads"], tmp_path / "s.bin", "--without", without)
+    assert [(e.time_ns, e.function, e.variant, e.size) for e in found] == expected and gone
+    assert tools.info(tmp_path / "s.bin")["anomalies"] == tools.info(traces["threads"])["anomalies"]

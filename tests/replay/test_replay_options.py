@@ -105,6 +105,14 @@ def check_pace(bench: Bench) -> None:
     assert purged["rss_end_bytes"] < 0.5 * kept["rss_end_bytes"]
 
 
+def check_purge(bench: Bench) -> None:
+    """Without trace time jemalloc keeps free pages."""
+    trace = replay_traces.paused(bench.tools, bench.folder)
+    kept, purged = (bench.row("memory", "--pace", "none", *words, alloc="jemalloc", trace=trace) for words in ((), ("--purge", "1s")))
+    assert (kept["purge_ns"], purged["purge_ns"]) == (0, 1_000_000_000)
+    assert purged["rss_end_bytes"] < 0.5 * kept["rss_end_bytes"]
+
+
 def check_pass(bench: Bench) -> None:
     assert {row["pass"] for row in bench.rows("--pass", "time")} == {"time"}
     assert {row["pass"] for row in bench.rows("--pass", "memory")} == {"memory"}

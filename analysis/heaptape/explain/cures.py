@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..base.errors import HeaptapeError
 from ..base.programs import ToolFailed, find_heaptape, list_allocators, run_tool
+from ..base.units import nanoseconds
 from ..results.use import use_lines
 from .holders import Holder
 
@@ -99,7 +100,7 @@ def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float) -> Cure
     return Cure(one.words, one.alloc, base * (1 - rss["ratio"]), base * (1 - high), base * (1 - low), time.get("ratio"), lines)
 
 
-# ---- the blocks that hold most of the holes ----
+# ---- what the program itself could do ----
 
 _ROUNDS = 5
 _POOL = [("code", "Allocate them from a pool of their own (jemalloc: mallocx with MALLOCX_ARENA; mimalloc: mi_heap_malloc)")]
@@ -115,8 +116,8 @@ def left_out(holder: Holder) -> str:
     return ",".join(words)
 
 
-def _rounds(replay: str, trace: str, name: str, figure: str, results: Path) -> NDArray[np.float64]:
-    run_tool([replay, "-q", "--alloc", name, "--pass", "memory", "--rounds", str(_ROUNDS), "-o", str(results), "--", trace])
+def _rounds(replay: str, trace: str, name: str, figure: str, results: Path, *more: str) -> NDArray[np.float64]:
+    run_tool([replay, "-q", "--alloc", name, "--pass", "memory", "--rounds", str(_ROUNDS), *more, "-o", str(results), "--", trace])
     rows = [json.loads(line) for line in results.read_text().splitlines()]
     return np.array([row[figure] for row in rows if row["allocator"]["name"] == name and not row.get("control") and row.get(figure) is not None])
 
@@ -129,13 +130,33 @@ def _difference(more: NDArray[np.float64], less: NDArray[np.float64]) -> tuple[f
     return float(np.median(more) - np.median(less)), float(low), float(high)
 
 
-def try_without(replay: str, trace: str, name: str, figure: str, holder: Holder, scratch: Path) -> list[Cure]:
-    """The blocks never allocated, which is a bound; and in a pool of their own, which is that less what such a pool takes: an
-    estimate."""
-    rest = scratch / "rest.bin"
-    run_tool([find_heaptape(replay), "slice", "-q", "--without", left_out(holder), "-o", str(rest), "--", trace])
-    saves, low, high = _difference(_rounds(replay, trace, name, figure, scratch / "all.jsonl"),
-                                   _rounds(replay, str(rest), name, figure, scratch / "rest.jsonl"))
+class ProgramCures:
+    """Replays of the trace changed as the program might be, beside the trace as it is. figure: as of try_cures."""
+
+    def __init__(self, replay: str, trace: str, name: str, figure: str, scratch: Path) -> None:
+        self._replay, self._trace, self._name, self._figure, self._scratch = replay, trace, name, figure, scratch
+        self._before = _rounds(replay, trace, name, figure, scratch / "before.jsonl")
+
+    def purges(self, every_ns: int) -> list[Cure]:
+        """Free memory given back so often, where the allocator has a call for that."""
+        [listed] = list_allocators(self._replay, self._name)[:1]
+        call = listed.get("purge_call")
+        if not call:
+            return []
+        after = _rounds(self._replay, self._trace, self._name, self._figure, self._scratch / "purged.jsonl", "--purge", f"{every_ns}ns")
+        words = f"{call} every {nanoseconds(every_ns)} of the trace"
+        return [Cure(words, None, *_difference(self._before, after), None, [("code", f"Call {call} about so often")])]
+
+    def without(self, holder: Holder) -> list[Cure]:
+        """The blocks never allocated, which is a bound; and in a pool of their own, which is that less what such a pool takes: an
+        estimate."""
+        rest = self._scratch / "rest.bin"
+        run_tool([find_heaptape(self._replay), "slice", "-q", "--without", left_out(holder), "-o", str(rest), "--", self._trace])
+        after = _rounds(self._replay, str(rest), self._name, self._figure, self._scratch / "rest.jsonl")
+        return _of_blocks(holder, *_difference(self._before, after))
+
+
+def _of_blocks(holder: Holder, saves: float, low: float, high: float) -> list[Cure]:
     pool = holder.requested_bytes * _POOL_SLACK + 4096
     blocks = f"{holder.size_low:,}" + (f"–{holder.size_high:,}" if holder.size_high > holder.size_low else "")
     return [Cure(f"the worst blocks ({blocks} bytes) in a pool of their own, estimated", None, saves - pool, low - pool, high - pool, None, _POOL),

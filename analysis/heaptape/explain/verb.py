@@ -18,7 +18,7 @@ from ..trace.reader import Trace, read_trace
 from .accounts import Accounts, account
 from .answer import Answer, object_of, text_of
 from .births import births_of
-from .cures import CACHES, Cure, try_cures, try_without
+from .cures import CACHES, Cure, ProgramCures, try_cures
 from .holders import Holder, find_holders
 from .snapshots import SnapshotFile, read_snapshots
 from .verdict import trend_of, verdict_of
@@ -27,8 +27,9 @@ _CURED_SHARE = 0.5
 """Of what is above the live bytes: a setting of caches and arenas that saves so much names the cause."""
 
 
-_HELD_SHARE = 0.05
-"""Of RSS: where the worst blocks hold less, leaving them out is not tried."""
+_TRIED_SHARE, _PURGES = 0.05, 20
+"""Of RSS: where the worst blocks hold less, or less is free, no change of the program is tried; how often memory is given back
+along the trace."""
 
 
 class BadTrace(HeaptapeError):
@@ -74,7 +75,7 @@ def _verdict(verdict: str, cures: list[Cure] | None, above: float) -> str:
     return "caches" if verdict in ("fragmentation", "retention", "tables") and above > 0 and best >= _CURED_SHARE * above else verdict
 
 
-def _cures(replay: str, options: argparse.Namespace, name: str, holders: list[Holder], accounts: Accounts, scratch: Path,
+def _cures(replay: str, options: argparse.Namespace, name: str, holders: list[Holder], accounts: Accounts, end_ns: int, scratch: Path,
            progress: ProgressLine) -> list[Cure] | None:
     """None: none are to be tried."""
     if not options.budget:
@@ -82,9 +83,12 @@ def _cures(replay: str, options: argparse.Namespace, name: str, holders: list[Ho
     figure = "rss_end_bytes" if options.at == "end" else "rss_peak_bytes"
     progress.show(f"trying settings of {name} and other allocators")
     cures = try_cures(replay, options.trace, name, figure, options.budget)
-    if holders and holders[0].holes_bytes >= _HELD_SHARE * accounts.rss_bytes:
-        progress.show(f"replaying under {name} without the worst blocks")
-        cures += try_without(replay, options.trace, name, figure, holders[0], scratch)
+    held = holders and holders[0].holes_bytes >= _TRIED_SHARE * accounts.rss_bytes
+    if held or accounts.bytes["free_pages"] >= _TRIED_SHARE * accounts.rss_bytes:
+        progress.show(f"replaying under {name} as the program might be changed")
+        changed = ProgramCures(replay, options.trace, name, figure, scratch)
+        cures += changed.without(holders[0]) if held else []
+        cures += changed.purges(max(end_ns // _PURGES, 1_000_000))
     return sorted(cures, key=lambda cure: -cure.saves_bytes)
 
 
@@ -101,10 +105,11 @@ def run_explain(options: argparse.Namespace) -> None:
         blocks = _blocks(trace, found, 0, accounts.blocks)
         names = _names(trace)
         holders = find_holders(blocks, found.snapshots[0].time_ns)
-        cures = _cures(replay, options, name, holders, accounts, Path(scratch), progress)
+        end_ns = int(found.curve["time_ns"].max())
+        cures = _cures(replay, options, name, holders, accounts, end_ns, Path(scratch), progress)
     progress.end()
     above = accounts.rss_bytes - accounts.bytes["live"]
-    answer = Answer(options.trace, found.snapshots[0], int(found.curve["time_ns"].max()), accounts,
+    answer = Answer(options.trace, found.snapshots[0], end_ns, accounts,
                     _verdict(verdict_of(accounts), cures, above), trend_of(found.curve), holders, names, cures)
     if options.json:
         print(json.dumps(object_of(answer), indent=1))

@@ -399,9 +399,9 @@ class Experiment:
 
 
 _SETTINGS = ("threads", "touch", "scale", "touch_free", "pollution_bytes", "pollution_code_bytes", "pollution_pages",
-             "wrap", "configuration", "thp")
+             "purge_ns", "wrap", "configuration", "thp")
 _USUAL = {"scale": "1", "touch_free": "recorded", "pollution_bytes": "0", "pollution_code_bytes": "0",
-          "pollution_pages": "0", "configuration": "default"}
+          "pollution_pages": "0", "purge_ns": "0", "configuration": "default"}
 
 
 def experiments(frame: pd.DataFrame) -> list[Experiment]:

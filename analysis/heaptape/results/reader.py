@@ -65,7 +65,7 @@ def read_results(paths: str | Path | Iterable[str | Path]) -> pd.DataFrame:
     of_machine = frame["machine"].map(lambda machine: _as_text(machine.get("thp")))
     frame["thp"] = frame["thp"].where(frame["thp"] != "", of_machine)
     frame["touch_free"] = frame["touch_free"].replace("", "none")
-    for name in ("pollution_bytes", "pollution_code_bytes", "pollution_pages"):
+    for name in ("pollution_bytes", "pollution_code_bytes", "pollution_pages", "purge_ns"):
         frame[name] = pd.to_numeric(frame[name]).fillna(0).astype(int) if name in frame else 0
     frame["failures"] = [count_failures(value) for value in frame["failures"]] if "failures" in frame else 0
     # Every selection of rows copies each column that is a block of its own, as newer pandas keeps texts.
