@@ -1,5 +1,6 @@
-// operator new and delete. libstdc++'s are built on malloc, which wrap.c sees: those pass through. Of an
-// allocator's own (tcmalloc's, jemalloc's, mimalloc's) most forms never call malloc: those are recorded here.
+// operator new and delete. Of an allocator's own (tcmalloc's, jemalloc's, mimalloc's) most forms never call malloc:
+// those are recorded here. The C++ library's are malloc and free, which are called and recorded in their place. All
+// others are built on malloc, which wrap.c sees: those pass through.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -80,6 +81,20 @@ static void finish_first(struct first_call *call) {
     leave(call->t);
 }
 
+// What malloc does not give is left to the library, which asks again (that is recorded as malloc), calls the
+// new-handler and throws.
+static void *new_by_malloc(enum new_form form, size_t size, size_t second, const void *third,
+                           const void *caller) {
+    struct thread_state *t = enter_from(GATE_BUSY_REAL, caller);
+    void *block = NULL;
+    if (t) {
+        block = real.malloc(size ? size : 1);
+        if (likely(block)) wrap_put_new(t, new_function[form], block, 0, size);
+        leave(t);
+    }
+    return likely(block) ? block : real.new_[form](size, second, third);
+}
+
 // The first call of a form: with the gate closed, an allocation inside it passes through and leaves its block
 // behind. Later calls know; one that fails shows nothing, and is recorded as one of new in either case.
 static void *new_first(enum new_form form, size_t size, size_t second, const void *third,
@@ -128,6 +143,7 @@ static void *do_new(enum new_form form, size_t size, size_t second, const void *
     }
     const unsigned char kind = real.new_kind[form];  // clang 14 takes no atomic object here
     switch (kind) {
+    case NEW_BY_MALLOC: return new_by_malloc(form, size, second, third, caller);
     case NEW_OWN: return new_own(form, size, second, third, caller);
     case NEW_UNKNOWN: return new_first(form, size, second, third, caller);
     default: return real.new_[form](size, second, third);

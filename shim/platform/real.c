@@ -41,30 +41,31 @@ size_t boot_size(const void *block) {
 #define SZ "j"
 #endif
 
-static const char *const new_names[8] = {"_Znw" SZ,
-                                         "_Zna" SZ,
-                                         "_Znw" SZ "RKSt9nothrow_t",
-                                         "_Zna" SZ "RKSt9nothrow_t",
-                                         "_Znw" SZ "St11align_val_t",
-                                         "_Zna" SZ "St11align_val_t",
-                                         "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
-                                         "_Zna" SZ "St11align_val_tRKSt9nothrow_t"};
-static const char *const delete_names[12] = {"_ZdlPv",
-                                             "_ZdaPv",
-                                             "_ZdlPv" SZ,
-                                             "_ZdaPv" SZ,
-                                             "_ZdlPvSt11align_val_t",
-                                             "_ZdaPvSt11align_val_t",
-                                             "_ZdlPv" SZ "St11align_val_t",
-                                             "_ZdaPv" SZ "St11align_val_t",
-                                             "_ZdlPvRKSt9nothrow_t",
-                                             "_ZdaPvRKSt9nothrow_t",
-                                             "_ZdlPvSt11align_val_tRKSt9nothrow_t",
-                                             "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
+enum { NEWS = 8, OPERATORS = 20 };  // new's forms, then delete's
+static const char *const operator_names[OPERATORS] = {"_Znw" SZ,
+                                                      "_Zna" SZ,
+                                                      "_Znw" SZ "RKSt9nothrow_t",
+                                                      "_Zna" SZ "RKSt9nothrow_t",
+                                                      "_Znw" SZ "St11align_val_t",
+                                                      "_Zna" SZ "St11align_val_t",
+                                                      "_Znw" SZ "St11align_val_tRKSt9nothrow_t",
+                                                      "_Zna" SZ "St11align_val_tRKSt9nothrow_t",
+                                                      "_ZdlPv",
+                                                      "_ZdaPv",
+                                                      "_ZdlPv" SZ,
+                                                      "_ZdaPv" SZ,
+                                                      "_ZdlPvSt11align_val_t",
+                                                      "_ZdaPvSt11align_val_t",
+                                                      "_ZdlPv" SZ "St11align_val_t",
+                                                      "_ZdaPv" SZ "St11align_val_t",
+                                                      "_ZdlPvRKSt9nothrow_t",
+                                                      "_ZdaPvRKSt9nothrow_t",
+                                                      "_ZdlPvSt11align_val_tRKSt9nothrow_t",
+                                                      "_ZdaPvSt11align_val_tRKSt9nothrow_t"};
 
 struct object_search {
     uintptr_t address, start, end;
-    bool is_glibc;
+    bool is_glibc, is_cxx;
 };
 
 static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
@@ -81,10 +82,12 @@ static int find_object(struct dl_phdr_info *info, size_t size, void *context) {
     if (search->address < start || search->address >= end) return 0;
     search->start = start;
     search->end = end;
-#ifdef __GLIBC__
     const char *slash = strrchr(info->dlpi_name, '/');
+#ifdef __GLIBC__
     search->is_glibc = slash && !strcmp(slash, "/libc.so.6");
 #endif
+    search->is_cxx = slash && (!strcmp(slash, "/libstdc++.so.6") || !strcmp(slash, "/libc++.so.1") ||
+                               !strcmp(slash, "/libc++abi.so.1"));
     return 1;
 }
 
@@ -109,21 +112,38 @@ static void find_objects(void) {
     real.own_end = own.end;
 }
 
-// libstdc++'s operator new calls malloc, which our hook sees; an allocator's own, which lives in the same
-// object as its malloc, mostly does not. An allocator may bring some of the forms and leave the rest.
+static bool is_aligned(unsigned form) { return strstr(operator_names[form], "St11align_val_t") != NULL; }
+
+// Whether the forms without alignment are all the C++ library's, which are malloc and free by other names: array
+// forms call plain ones, and so on, through the symbols. So none may have a definition before ours either: where a
+// program replaces one form, the library's others lead to it. Aligned forms get their memory from one function or
+// another, of a size that is rounded or not, as the library's version has it: they pass through.
+static bool are_malloc_and_free(void *const found[OPERATORS]) {
+    struct object_search library = object_of(found[0]), own = object_of(&real);
+    bool all = library.is_cxx;
+    for (unsigned i = 0; all && i < OPERATORS; i++)
+        all = is_aligned(i) || (is_in(&library, found[i]) && is_in(&own, symbol_anywhere(operator_names[i])));
+    return all;
+}
+
+// An allocator's own operator new, which lives in the same object as its malloc, mostly does not call a function
+// that our hooks see; any other does. An allocator may bring some of the forms and leave the rest. What is to be
+// known of a function is there before the function is.
 void real_resolve_cxx(void) {
     struct object_search allocator = object_of((void *)real.malloc);
-    for (unsigned i = 0; i < 8; i++) {
-        void *found = symbol_behind_us(new_names[i]);
-        real.new_[i] = found;
-        if (found && real.new_kind[i] == NEW_UNKNOWN && !is_in(&allocator, found))
-            real.new_kind[i] = NEW_ON_MALLOC;
+    void *found[OPERATORS];
+    for (unsigned i = 0; i < OPERATORS; i++) found[i] = symbol_behind_us(operator_names[i]);
+    bool direct = are_malloc_and_free(found);
+    for (unsigned i = 0; i < OPERATORS; i++) {
+        bool own = is_in(&allocator, found[i]), by_malloc = direct && !is_aligned(i);
+        if (i >= NEWS) real.delete_own[i - NEWS] = own || by_malloc;
+        else if (found[i] && !own && real.new_kind[i] == NEW_UNKNOWN)
+            real.new_kind[i] = by_malloc ? NEW_BY_MALLOC : NEW_ON_MALLOC;
+        if (i >= NEWS && by_malloc) found[i] = (void *)real.free;
     }
-    for (unsigned i = 0; i < 12; i++) {
-        void *found = symbol_behind_us(delete_names[i]);
-        real.delete_[i] = found;
-        real.delete_own[i] = is_in(&allocator, found);
-    }
+    atomic_thread_fence(memory_order_release);
+    memcpy(real.new_, found, sizeof real.new_);
+    memcpy(real.delete_, found + NEWS, sizeof real.delete_);
 }
 
 void real_resolve(void) {

@@ -34,7 +34,7 @@ struct real_functions {
     // operator new and delete of another library.
     void *(*new_[8])(size_t, size_t, const void *);
     void (*delete_[12])(void *, size_t, size_t);
-    bool delete_own[12];                // an allocator's own: in the same object as its malloc
+    bool delete_own[12];                // recorded: an allocator's own, or free in the C++ library's place
     _Atomic unsigned char new_kind[8];  // enum new_kind of each form
     // The object that the allocator lives in, whose calls of public functions are its own business. Empty for
     // a libc whose allocator makes none: then what libc calls is the program's. And the shim's own: where an
@@ -46,6 +46,7 @@ struct real_functions {
 enum new_kind {
     NEW_UNKNOWN,    // the first call decides
     NEW_ON_MALLOC,  // built on a function of the malloc family, whose hook records it
+    NEW_BY_MALLOC,  // the C++ library's: malloc in its place, recorded as new
     NEW_OWN         // recorded as new
 };
 extern HIDDEN struct real_functions real;

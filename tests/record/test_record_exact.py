@@ -76,6 +76,10 @@ def test_cpp_new_and_delete(tools: Tools, tmp_path: Path, allocator: str) -> Non
     # A size was asked for as often as counted, neither lost nor seen twice.
     assert tallies_in(tools.dump(tmp_path / "t.bin")) == read_tallies(counts)
     assert info["end_live_objects"] < 100
+    # Aligned forms of libstdc++ are recorded as the function that they get memory from.
+    forms = {"new": 3_011, "new[]": 3_000, "delete": 2_011, "delete[]": 2_000, "delete_sized": 1_000, "delete[]_sized": 1_000}
+    if not allocator:
+        assert {name: info["ops"].get(name) for name in forms} == forms
 
 
 def test_allocator_with_some_forms_of_new(tools: Tools, tmp_path: Path) -> None:
@@ -87,6 +91,54 @@ def test_allocator_with_some_forms_of_new(tools: Tools, tmp_path: Path) -> None:
     assert recording.outcome.status == 16, recording.outcome.stderr
     tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
     assert tallies_in(tools.dump(tmp_path / "t.bin")) == read_tallies(counts)
+
+
+MIXES = """
+#include <cstdlib>
+#include <new>
+int main() {
+    for (int i = 0; i < 10; i++) {
+        free(operator new(7041));
+        operator delete(malloc(7042));
+        operator delete(nullptr);
+        operator delete(operator new(0), std::size_t(0));
+    }
+}
+"""
+REPLACES = """
+#include <cstdlib>
+#include <new>
+static char pool[1 << 20];
+static std::size_t used;
+void *operator new(std::size_t size) { return pool + (used += (size + 15) / 16 * 16); }
+void operator delete(void *) noexcept {}
+int main() {
+    for (int i = 0; i < 10; i++) {
+        char *volatile many = new char[7043];
+        if (many < pool || many >= pool + sizeof pool) return 1;
+        delete[] many;
+    }
+}
+"""
+
+
+def test_new_of_libstdcxx_is_malloc(tools: Tools, tmp_path: Path) -> None:
+    """A block may be made as one and freed as the other."""
+    program = compile_c(tmp_path, MIXES, "-O0", "-fsized-deallocation", compiler="g++")
+    [log] = tools.preload([program], tmp_path / "logs").logs
+    tools.convert_clean(log, tmp_path / "t.bin")
+    words = [line.split(maxsplit=1)[1].partition(" ")[0] for line in tools.dump(tmp_path / "t.bin")]
+    counts = {word: words.count(word) for word in words}
+    assert [counts.get(word, 0) for word in ("new(7041)", "malloc(7042)", "new(0)")] == [10, 10, 10], counts
+
+
+def test_program_that_replaces_new(tools: Tools, tmp_path: Path) -> None:
+    """The library's other forms lead to the program's own, which the recorder does not see."""
+    program = compile_c(tmp_path, REPLACES, "-O0", compiler="g++")
+    recording = tools.preload([program], tmp_path / "logs")
+    assert recording.outcome.status == 0
+    tools.convert_clean(recording.logs[0], tmp_path / "t.bin")
+    assert "7043" not in " ".join(tools.dump(tmp_path / "t.bin"))
 
 
 THROWS_FIRST = """
@@ -107,7 +159,7 @@ int main(void) {
 """
 
 
-@pytest.mark.parametrize("allocator", ["jemalloc", "tcmalloc_minimal"])
+@pytest.mark.parametrize("allocator", ["stdc++", "jemalloc", "tcmalloc_minimal"])
 def test_new_that_throws_at_the_first_call(tools: Tools, tmp_path: Path, allocator: str) -> None:
     """Failed calls are recorded from the first on, and what succeeds later once each."""
     program = compile_c(tmp_path, THROWS_FIRST, "-Wl,--no-as-needed", f"-l{allocator}", compiler="g++")

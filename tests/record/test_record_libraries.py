@@ -38,6 +38,9 @@ def test_cxx_comes_by_dlopen(tools: Tools, tmp_path: Path) -> None:
                                                     tools.targets / "cxx_plugin.so"))
     assert compared.recording.outcome.status == 100
     compared.assert_whole(processes=1)
+    [log] = compared.recording.logs
+    dumped = " ".join(tools.dump(tmp_path / f"{log.stem}.bin"))
+    assert dumped.count(" new(7630) ") == dumped.count(" new[](7631) ") == dumped.count(" new(7632) ") == 1_000
 
 
 def test_deepbind_goes_past_the_recorder(tools: Tools, tmp_path: Path) -> None:
