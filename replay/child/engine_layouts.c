@@ -1,4 +1,5 @@
 // The same loop at several places: where code lies moves times, so each run draws one of them.
+#include "new_guard.h"
 #include "replay_engine.h"
 
 ht_lane_run ht_engine_layout_1, ht_engine_layout_2, ht_engine_layout_3, ht_engine_layout_4,
@@ -15,6 +16,8 @@ __attribute__((noipa))
 __attribute__((noinline))
 #endif
 void ht_engine_run(struct ht_lane *lane) {
+    ht_new_guard(lane);
     layouts[lane->layout](lane);
+    ht_new_guard(NULL);
     __asm__ volatile("");  // a jump instead of the call would leave this function
 }

@@ -21,6 +21,8 @@
 #include "lane_wait.h"
 #include "left_blocks.h"
 #include "memory_residency.h"
+#include "new_guard.h"
+#include "operators.h"
 #include "perf_counters.h"
 #include "polluter.h"
 #include "purging.h"
@@ -42,7 +44,7 @@
 
 struct measured {
     struct ht_server server;
-    struct ht_sized_frees sized_frees;
+    struct ht_operators operators;
     void (*replaying)(bool yes);  // reports to the null allocator whose calls come; NULL with all others
     struct ht_form *form;
     struct ht_exchange *exchange;
@@ -126,7 +128,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->warm_of_2_32 = job->warm_of_2_32;
     lane->known = job->known;
     lane->usable_size = run->server.usable_size;
-    lane->sized_frees = &run->sized_frees;
+    lane->operators = &run->operators;
     lane->pass = job->pass;
     lane->verify = run->verify;
     lane->run = run_of(job->pass);
@@ -463,7 +465,8 @@ static void find_server(struct measured *run) {
     const struct ht_job *job = &run->job;
     const struct ht_allocator *likely = job->preloaded ? ht_allocator_named(job->kind) : ht_this_allocator;
     run->server = ht_server_find(likely, job->pass == HT_PASS_DESCRIBE);
-    run->sized_frees = ht_sized_frees_find(&run->server);
+    run->operators = ht_operators_find(&run->server, job->operators);
+    if (job->operators) ht_new_guard_prepare();
     if (run->server.kind && run->server.kind->is_null) {
         run->replaying = (void (*)(bool))run->server.known;
     }
@@ -473,6 +476,7 @@ static void describe(struct measured *run) {
     struct ht_outcome *outcome = &run->exchange->outcome;
     const struct ht_allocator *kind = run->server.kind;
     outcome->skips_queries = run->server.usable_size == NULL;
+    outcome->lacks_operators = run->job.operators && !run->replaying && ht_operators_lacking(&run->operators);
     if (!kind) return;
     snprintf(outcome->kind, sizeof outcome->kind, "%s", kind->name);
     kind->version(&run->server, outcome->version, sizeof outcome->version);

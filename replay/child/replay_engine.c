@@ -4,6 +4,7 @@
 // Compiled once for each layout (engine_layouts.c), with its code at another place of a page: HT_LAYOUT_PLACE.
 #include "replay_engine.h"
 
+#include <setjmp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -137,13 +138,21 @@ struct stopwatch {
 
 #define ENGINE_INLINE static inline __attribute__((always_inline))
 
-ENGINE_INLINE void do_malloc(struct ht_lane *lane, void **entry, uint64_t size, uint64_t pages, bool touch,
-                             struct stopwatch *watch) {
+// kind: enum ht_new_kind. word: where the call's words begin, for one that does not return.
+ENGINE_INLINE void do_malloc(struct ht_lane *lane, void **entry, const uint64_t *word, unsigned kind,
+                             uint64_t size, uint64_t pages, bool touch, struct stopwatch *watch) {
+    char *block;
     STAMP(before);
-    char *block = HT_CALL_MALLOC(size);
+    if (UNLIKELY(kind)) {
+        lane->making = word;
+        block = lane->operators->make[kind](size, NULL);
+        lane->making = NULL;
+    } else {
+        block = HT_CALL_MALLOC(size);
+    }
     STAMP(between);
     *entry = block;
-    if (UNLIKELY(!block)) call_failed(lane, "malloc", size);
+    if (UNLIKELY(!block)) call_failed(lane, kind ? "operator new" : "malloc", size);
     else if (touch) touch_block(lane, block, 0, size, pages);
     STAMP(after);
 }
@@ -198,24 +207,17 @@ ENGINE_INLINE void do_aligned(struct ht_lane *lane, void **entry, uint64_t align
     STAMP(after);
 }
 
-ENGINE_INLINE void do_free(void *block, struct stopwatch *watch) {
+// how: ht_how_to_free, or the kind alone.
+ENGINE_INLINE void do_free(const struct ht_lane *lane, void *block, uint64_t how, uint64_t size,
+                           struct stopwatch *watch) {
     STAMP(before);
-    HT_CALL_FREE(block);
-    STAMP(between);
-    STAMP(after);
-}
-
-ENGINE_INLINE void do_free_sized(const struct ht_lane *lane, void *block, uint64_t size, uint64_t how,
-                                 struct stopwatch *watch) {
-    ht_sized_free_call *call = lane->sized_frees->call[ht_sized_kind(how)];
-    STAMP(before);
-    if (call && block) call(block, size, ht_sized_alignment(how));
+    if (UNLIKELY(how && block)) lane->operators->end[ht_free_kind(how)](block, size, ht_free_alignment(how));
     else HT_CALL_FREE(block);
     STAMP(between);
     STAMP(after);
 }
 
-static void touch_before_sized_free(const struct ht_lane *lane, const uint64_t *word, char *block) {
+static void touch_before_wide_free(const struct ht_lane *lane, const uint64_t *word, char *block) {
     if (lane->touch_free == HT_TOUCH_FREE_RECORDED) read_freed(lane, block, word[3], word);
     else if (lane->touch_free != HT_TOUCH_FREE_NONE) touch_freed(lane, block, word[3]);
 }
@@ -249,15 +251,15 @@ ENGINE_INLINE void do_wide(struct ht_lane *lane, const uint64_t *word, bool touc
     void **entry = lane->table + ht_word_slot(word[0]);
     uint64_t size = word[1], extra = word[2], pages = word[3];
     switch (ht_word_arg(word[0])) {
-    case HT_WIDE_MALLOC: do_malloc(lane, entry, size, pages, touch, watch); break;
+    case HT_WIDE_MALLOC: do_malloc(lane, entry, word, (unsigned)extra, size, pages, touch, watch); break;
     case HT_WIDE_CALLOC: do_calloc(lane, entry, extra, size, pages, touch, watch); break;
     case HT_WIDE_REALLOC: do_realloc(lane, entry, extra, size, pages, touch, watch); break;
     case HT_WIDE_REALLOC_NULL: do_realloc_null(lane, entry, size, pages, touch, watch); break;
     case HT_WIDE_ALIGNED: do_aligned(lane, entry, extra, size, pages, touch, watch); break;
     case HT_WIDE_QUERY: do_query(lane, *entry, watch); break;
-    case HT_WIDE_FREE_SIZED:
-        touch_before_sized_free(lane, word, *entry);
-        do_free_sized(lane, *entry, size, extra, watch);
+    case HT_WIDE_FREE:
+        touch_before_wide_free(lane, word, *entry);
+        do_free(lane, *entry, extra, size, watch);
         break;
     case HT_WIDE_TOUCH: do_touch(lane, *entry, size, extra, pages, watch); break;
     default: __builtin_unreachable();
@@ -299,14 +301,16 @@ ENGINE_INLINE void run_timed(struct ht_lane *lane, const uint64_t *word, struct 
     const bool touch = lane->touch != HT_TOUCH_NONE;
     const uint64_t w = word[0];
     void **entry = lane->table + ht_word_slot(w);
-    const uint32_t size = ht_word_arg(w);
+    const uint32_t size = ht_word_arg(w), bytes = ht_arg_bytes(size);  // the arg of FREE and MALLOC has both
     switch (ht_word_op(w)) {
     case HT_WORD_FREE:
-        if (lane->touch_free == HT_TOUCH_FREE_RECORDED) read_freed(lane, *entry, size, word);
-        else if (lane->touch_free != HT_TOUCH_FREE_NONE) touch_freed(lane, *entry, size);
-        do_free(*entry, watch);
+        if (lane->touch_free == HT_TOUCH_FREE_RECORDED) read_freed(lane, *entry, bytes, word);
+        else if (lane->touch_free != HT_TOUCH_FREE_NONE) touch_freed(lane, *entry, bytes);
+        do_free(lane, *entry, ht_arg_kind(size), bytes, watch);
         break;
-    case HT_WORD_MALLOC: do_malloc(lane, entry, size, HT_PAGES_BY_RULE, touch, watch); break;
+    case HT_WORD_MALLOC:
+        do_malloc(lane, entry, word, ht_arg_kind(size), bytes, HT_PAGES_BY_RULE, touch, watch);
+        break;
     case HT_WORD_CALLOC: do_calloc(lane, entry, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
     case HT_WORD_REALLOC: do_realloc(lane, entry, word[1], size, HT_PAGES_BY_RULE, touch, watch); break;
     case HT_WORD_WIDE: do_wide(lane, word, touch, watch); break;
@@ -388,10 +392,18 @@ static uint32_t stops_of(const struct ht_lane *lane) {
 void ht_engine_call(struct ht_lane *lane, const uint64_t *word) { run_timed(lane, word, NULL); }
 #endif
 
-void ht_engine_layout_0(struct ht_lane *lane) {
+// Behind an operator new that found no memory: the words that follow it.
+static const uint64_t *behind_failed_new(struct ht_lane *lane) {
+    const uint64_t *word = lane->making;
+    struct ht_word_call call = ht_word_call(word);
+    lane->making = NULL;
+    lane->table[call.slot] = NULL;
+    call_failed(lane, "operator new", call.size);
+    return word + ht_word_length(*word);
+}
+
+static void run_from(struct ht_lane *lane, const uint64_t *word) {
     struct switch_watch switches = {.limit_ticks = lane->clock_cost_ticks * SWITCH_LIMIT_CLOCK_READINGS};
-    uint64_t cpu_before_ns = ht_thread_cpu_ns();
-    const uint64_t *word = ht_feed_first(lane);
     while (word) {
         lane->stops_at = stops_of(lane);
         word = run_to_mark(lane, word);
@@ -405,5 +417,13 @@ void ht_engine_layout_0(struct ht_lane *lane) {
             word += ht_word_length(*word);
         }
     }
+}
+
+void ht_engine_layout_0(struct ht_lane *lane) {
+    const uint64_t cpu_before_ns = ht_thread_cpu_ns();
+    const uint64_t *word;
+    if (setjmp(lane->without_memory) == 0) word = ht_feed_first(lane);
+    else word = behind_failed_new(lane);
+    run_from(lane, word);
     lane->cpu_ns += ht_thread_cpu_ns() - cpu_before_ns;
 }

@@ -26,12 +26,13 @@ static __attribute__((noinline)) const uint64_t *LOOP_NAME(struct ht_lane *lane,
     uint64_t low;
     NEXT();
 do_free_word:
-    if (LOOP_TOUCHES & TOUCHES_FREED) touch_freed(lane, *ENTRY(HT_WORD_FREE), ARG());
-    if (LOOP_TOUCHES & READS_FREED) read_freed(lane, *ENTRY(HT_WORD_FREE), ARG(), word);
-    do_free(*ENTRY(HT_WORD_FREE), NULL);
+    if (LOOP_TOUCHES & TOUCHES_FREED) touch_freed(lane, *ENTRY(HT_WORD_FREE), ht_arg_bytes(ARG()));
+    if (LOOP_TOUCHES & READS_FREED) read_freed(lane, *ENTRY(HT_WORD_FREE), ht_arg_bytes(ARG()), word);
+    do_free(lane, *ENTRY(HT_WORD_FREE), ht_arg_kind(ARG()), ht_arg_bytes(ARG()), NULL);
     NEXT();
 do_malloc_word:
-    do_malloc(lane, ENTRY(HT_WORD_MALLOC), ARG(), HT_PAGES_BY_RULE, LOOP_TOUCHES, NULL);
+    do_malloc(lane, ENTRY(HT_WORD_MALLOC), word - 1, ht_arg_kind(ARG()), ht_arg_bytes(ARG()),
+              HT_PAGES_BY_RULE, LOOP_TOUCHES, NULL);
     NEXT();
 do_calloc_word:
     word++;

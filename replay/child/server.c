@@ -11,8 +11,7 @@ static const void *object_of(void *address) {
     return address && dladdr(address, &found) ? found.dli_fbase : NULL;
 }
 
-// The function of this name, if it comes from the object that has malloc.
-static void *of_server(const char *name) {
+void *ht_server_function(const char *name) {
     void *function = dlsym(RTLD_DEFAULT, name);
     return function && object_of(function) == object_of((void *)HT_CALL_MALLOC) ? function : NULL;
 }
@@ -23,33 +22,16 @@ static bool is_kind(const struct ht_allocator *kind, struct ht_server *server) {
     if (kind->folder && (!dladdr((void *)HT_CALL_MALLOC, &found) || !strstr(found.dli_fname, kind->folder))) {
         return false;
     }
-    server->known = of_server(kind->known_by);
+    server->known = ht_server_function(kind->known_by);
     if (server->known) server->kind = kind;
     return server->known != NULL;
 }
 
 struct ht_server ht_server_find(const struct ht_allocator *likely, bool any) {
-    struct ht_server found = {.usable_size = (uint64_t (*)(void *))of_server("malloc_usable_size")};
+    struct ht_server found = {.usable_size = (uint64_t (*)(void *))ht_server_function("malloc_usable_size")};
     if (likely && is_kind(likely->build_of ? likely->build_of : likely, &found)) return found;
     for (size_t i = 0; any && ht_allocators[i] && !found.kind; i++) {
         if (!ht_allocators[i]->build_of) is_kind(ht_allocators[i], &found);
-    }
-    return found;
-}
-
-struct ht_sized_frees ht_sized_frees_find(const struct ht_server *server) {
-    static const char *const operators[HT_SIZED_KINDS] = {
-        [HT_SIZED_DELETE] = "_ZdlPvm",
-        [HT_SIZED_DELETE_ARRAY] = "_ZdaPvm",
-        [HT_SIZED_DELETE_ALIGNED] = "_ZdlPvmSt11align_val_t",
-        [HT_SIZED_DELETE_ARRAY_ALIGNED] = "_ZdaPvmSt11align_val_t"};
-    const struct ht_allocator *kind = server->kind;
-    struct ht_sized_frees found = {{NULL}};
-    for (unsigned i = 0; kind && i < HT_SIZED_KINDS; i++) {
-        const char *name = kind->has_operators ? operators[i] : NULL;
-        if (i == HT_SIZED_FREE) name = kind->sized_free;
-        if (i == HT_SIZED_FREE_ALIGNED) name = kind->sized_free_aligned;
-        if (name) found.call[i] = (ht_sized_free_call *)of_server(name);
     }
     return found;
 }

@@ -9,7 +9,7 @@
 // not there may allocate.
 struct ht_server ht_server_find(const struct ht_allocator *likely, bool any);
 
-// Its functions that free a block of a size that the caller names, which its kind's catalogue file says it has.
-struct ht_sized_frees ht_sized_frees_find(const struct ht_server *server);
+// The function of this name, if it comes from the object that has malloc.
+void *ht_server_function(const char *name);
 
 #endif

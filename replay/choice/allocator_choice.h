@@ -24,6 +24,7 @@ struct ht_choice {
     // As the object itself says, once described.
     char path[4096], version[128], build_id[80];
     bool skips_queries;                            // it has no malloc_usable_size
+    bool lacks_operators;                          // nor operator new, and there is no C++ library
     struct ht_knob_report reported[HT_KNOBS_MAX];  // of its knobs, in the order of its kind's table
 };
 

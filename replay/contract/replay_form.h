@@ -7,7 +7,8 @@
 //     [      arg      ][    slot     ][ op ]
 //
 // The low half less the op is the slot's offset in a table of pointers, so that finding it costs the engine
-// nothing. Rarer operands follow as plain 64-bit words. free(NULL) is a free of slot 0. Every segment ends in
+// nothing. Rarer operands follow as plain 64-bit words. The argument of FREE and MALLOC has two parts: below bit 30
+// bytes, above them the function, as an enum ht_free_kind or ht_new_kind. free(NULL) is a free of slot 0. Every segment ends in
 // an END mark and HT_WORDS_PADDING unused words, because the engine reads ahead to prefetch the slot table.
 //
 // A form is *held* (all of it is there before a child starts, and every child reads the same) or *streamed*
@@ -22,8 +23,8 @@
 #include <stdint.h>
 
 enum ht_word_op {
-    HT_WORD_FREE,     // slot, arg: bytes of the block, as far as 32 bits reach
-    HT_WORD_MALLOC,   // slot, arg: size
+    HT_WORD_FREE,     // slot, arg: kind, bytes of the block that are touched; all of them, where it is sized
+    HT_WORD_MALLOC,   // slot, arg: kind, size
     HT_WORD_CALLOC,   // slot, arg: size; then the count
     HT_WORD_REALLOC,  // slot, arg: size; then the size so far
     HT_WORD_WIDE,     // slot, arg: enum ht_wide; then size, its extra operand, pages to touch
@@ -35,25 +36,30 @@ enum ht_word_op {
 // Calls of which any operand can have 64 bits; the only form of the rarer ones. In brackets the extra
 // operand.
 enum ht_wide {
-    HT_WIDE_MALLOC,
+    HT_WIDE_MALLOC,        // (ht_new_kind)
     HT_WIDE_CALLOC,        // (count)
     HT_WIDE_REALLOC,       // (size so far)
     HT_WIDE_REALLOC_NULL,  // realloc(NULL, size)
     HT_WIDE_ALIGNED,       // posix_memalign (alignment)
     HT_WIDE_QUERY,         // malloc_usable_size of the slot's block
-    HT_WIDE_FREE_SIZED,    // (ht_sized_free); for pages the touched bytes, as of HT_WORD_FREE
+    HT_WIDE_FREE,          // (ht_how_to_free); for pages the touched bytes, as of HT_WORD_FREE
     HT_WIDE_TOUCH  // no call: pages of the slot's block are touched (the first; then the one behind the last)
 };
 
-// Functions that free a block of a size that the caller names.
-enum ht_sized_kind {
-    HT_SIZED_FREE,
-    HT_SIZED_FREE_ALIGNED,
-    HT_SIZED_DELETE,
-    HT_SIZED_DELETE_ARRAY,
-    HT_SIZED_DELETE_ALIGNED,
-    HT_SIZED_DELETE_ARRAY_ALIGNED,
-    HT_SIZED_KINDS
+// Functions that make a block of a size, and that end one. The last five of these are called with the block's size
+// too, those of aligned blocks with the alignment.
+enum ht_new_kind { HT_BY_MALLOC, HT_BY_NEW, HT_BY_NEW_ARRAY, HT_NEW_KINDS };
+enum ht_free_kind {
+    HT_BY_FREE,
+    HT_BY_DELETE,
+    HT_BY_DELETE_ARRAY,
+    HT_BY_DELETE_SIZED,  // so far those that fit into a single word
+    HT_BY_DELETE_ARRAY_SIZED,
+    HT_BY_DELETE_ALIGNED,
+    HT_BY_DELETE_ARRAY_ALIGNED,
+    HT_BY_FREE_SIZED,
+    HT_BY_FREE_ALIGNED,
+    HT_FREE_KINDS
 };
 
 // Where a pass stops to measure. Each pass stops at marks of some kinds and runs over the others.
@@ -77,6 +83,8 @@ static_assert(1 << HT_WORD_OP_BITS == sizeof(void *), "a slot's offset is the lo
 // alone.
 #define HT_CALLOC_LEFT_BYTES 65536u
 
+#define HT_ARG_KIND_SHIFT    30
+#define HT_ARG_BYTES_MAX     ((1u << HT_ARG_KIND_SHIFT) - 1)
 #define HT_SLOTS_LIMIT       (1u << HT_WORD_SLOT_BITS)
 #define HT_TIME_LIMIT_NS     (1ull << (HT_WORD_SLOT_BITS + 32))
 #define HT_PAGES_BY_RULE     UINT64_MAX
@@ -105,7 +113,7 @@ struct ht_stream {
 };
 static_assert(sizeof(struct ht_stream) == 24, "stream");
 
-#define HT_FORM_MAGIC 0x326d726f66706174ull  // "tapform2"
+#define HT_FORM_MAGIC 0x336d726f66706174ull  // "tapform3"
 #define HT_NO_STREAM  UINT32_MAX
 
 struct ht_form {
@@ -143,6 +151,12 @@ static inline enum ht_word_op ht_word_op(uint64_t word) {
     return (enum ht_word_op)(word & ((1u << HT_WORD_OP_BITS) - 1));
 }
 static inline uint32_t ht_word_arg(uint64_t word) { return (uint32_t)(word >> 32); }
+// Of FREE and MALLOC.
+static inline uint32_t ht_arg(unsigned kind, uint64_t bytes) {
+    return kind << HT_ARG_KIND_SHIFT | (uint32_t)bytes;
+}
+static inline unsigned ht_arg_kind(uint32_t arg) { return arg >> HT_ARG_KIND_SHIFT; }
+static inline uint32_t ht_arg_bytes(uint32_t arg) { return arg & HT_ARG_BYTES_MAX; }
 static inline uint64_t ht_word_time_ns(uint64_t word) { return word >> HT_WORD_OP_BITS; }
 // Words that an op takes, the first included.
 static inline unsigned ht_word_length(uint64_t word) {
@@ -170,11 +184,11 @@ static inline bool ht_word_touches(uint64_t word) {
     return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_TOUCH;
 }
 
-static inline uint64_t ht_sized_free(enum ht_sized_kind kind, uint64_t alignment) {
+static inline uint64_t ht_how_to_free(enum ht_free_kind kind, uint64_t alignment) {
     return alignment << 8 | kind;
 }
-static inline enum ht_sized_kind ht_sized_kind(uint64_t how) { return (enum ht_sized_kind)(how & 0xff); }
-static inline uint64_t ht_sized_alignment(uint64_t how) { return how >> 8; }
+static inline enum ht_free_kind ht_free_kind(uint64_t how) { return (enum ht_free_kind)(how & 0xff); }
+static inline uint64_t ht_free_alignment(uint64_t how) { return how >> 8; }
 
 static inline bool ht_word_queries(uint64_t word) {
     return ht_word_op(word) == HT_WORD_WIDE && ht_word_arg(word) == HT_WIDE_QUERY;
@@ -192,8 +206,13 @@ static inline struct ht_word_call ht_word_call(const uint64_t *word) {
     uint32_t arg = ht_word_arg(word[0]);
     struct ht_word_call call = {.slot = ht_word_slot(word[0]), .size = arg, .pages = HT_PAGES_BY_RULE};
     switch (ht_word_op(word[0])) {
-    case HT_WORD_FREE: call.frees = true; break;
-    case HT_WORD_MALLOC: call.call = HT_WIDE_MALLOC; break;
+    case HT_WORD_FREE:
+    case HT_WORD_MALLOC:
+        call.frees = ht_word_op(word[0]) == HT_WORD_FREE;
+        call.call = call.frees ? HT_WIDE_FREE : HT_WIDE_MALLOC;
+        call.size = ht_arg_bytes(arg);
+        call.extra = ht_arg_kind(arg);
+        break;
     case HT_WORD_CALLOC:
     case HT_WORD_REALLOC:
         call.call = ht_word_op(word[0]) == HT_WORD_CALLOC ? HT_WIDE_CALLOC : HT_WIDE_REALLOC;
@@ -202,7 +221,7 @@ static inline struct ht_word_call ht_word_call(const uint64_t *word) {
     default:
         assert(ht_word_op(word[0]) == HT_WORD_WIDE);
         call.call = (enum ht_wide)arg;
-        call.frees = arg == HT_WIDE_FREE_SIZED;
+        call.frees = arg == HT_WIDE_FREE;
         call.size = word[1];
         call.extra = word[2];
         call.pages = word[3];

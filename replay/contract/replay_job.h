@@ -56,8 +56,8 @@ static inline bool ht_known_alignment(const struct ht_known_alignments *known, u
 
 struct ht_job {
     uint32_t pass, touch, touch_free;
-    uint32_t warm_of_2_32;  // with HT_TOUCH_FREE_RECORDED: how many freed blocks of 2^32 are read
-    uint32_t zero;
+    uint32_t warm_of_2_32;     // with HT_TOUCH_FREE_RECORDED: how many freed blocks of 2^32 are read
+    uint32_t operators;        // 1: operator new and delete as a program calls them
     uint32_t virtual_time;     // 1: the allocator sees trace time
     uint32_t preloaded;        // 1: expect malloc in the object of expected_device and expected_inode
     uint32_t scale;            // copies of the trace that run side by side; 0 as 1
@@ -90,7 +90,8 @@ static_assert(sizeof(struct ht_reading) == 8, "reading");
 
 struct ht_outcome {
     uint32_t state;
-    uint32_t skips_queries;  // 1: the loaded allocator has no malloc_usable_size
+    uint32_t skips_queries;    // 1: the loaded allocator has no malloc_usable_size
+    uint32_t lacks_operators;  // 1: nor operator new, and there is no C++ library
     char message[320];
     char path[512];
     char build_id[80];

@@ -54,6 +54,7 @@ bool ht_experiment_describe(struct ht_experiment *x, struct ht_choice *choice, c
     snprintf(choice->path, sizeof choice->path, "%s", path ? path : outcome->path);
     snprintf(choice->version, sizeof choice->version, "%s", outcome->version);
     choice->skips_queries = outcome->skips_queries;
+    choice->lacks_operators = outcome->lacks_operators;
     snprintf(choice->build_id, sizeof choice->build_id, "%s", outcome->build_id);
     free(path);
     choice->kind = ht_allocator_named(outcome->kind);

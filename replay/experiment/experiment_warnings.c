@@ -87,6 +87,17 @@ static void warn_of_trace(const struct ht_experiment *x, const struct ht_recorde
     }
 }
 
+static void warn_of_operators(const struct ht_experiment *x, struct ht_warnings *warnings) {
+    for (size_t i = 0; i < x->plan->choices.count; i++) {
+        if (!x->plan->choices.list[i].lacks_operators) continue;
+        ht_warn(
+            warnings, HT_WARNING_NO_CXX_LIBRARY,
+            "install libstdc++6: its time lacks what that library does besides",
+            "libstdc++.so.6 can't be loaded: operator new and delete of %s are replayed as malloc and free",
+            x->plan->choices.list[i].name);
+    }
+}
+
 static void warn_of_queries(const struct ht_experiment *x, struct ht_warnings *warnings) {
     uint64_t queries = x->built->calls[HT_USABLE_SIZE];
     for (size_t i = 0; queries && i < x->plan->choices.count; i++) {
@@ -174,6 +185,7 @@ void ht_experiment_warnings(const struct ht_experiment *x, const struct ht_compa
                             const struct ht_activity *before, struct ht_warnings *warnings) {
     warn_of_trace(x, c->program, warnings);
     warn_of_queries(x, warnings);
+    warn_of_operators(x, warnings);
     warn_of_machine(x, before, warnings);
     warn_of_settings(x, c->program, warnings);
     if (x->plan->time_pass) warn_of_time(x, c, warnings);

@@ -27,6 +27,7 @@ enum ht_warning_kind {
     HT_WARNING_KNOWN_FAULT,      // of an allocator: calls went wrong as is known of its version
     HT_WARNING_MOSTLY_UNSEEN,    // most of the program's memory is not from malloc
     HT_WARNING_SKIPPED_QUERIES,  // of usable sizes, which an allocator does not know
+    HT_WARNING_NO_CXX_LIBRARY,   // operators were replayed as malloc and free
     HT_WARNINGS
 };
 extern const char *const ht_warning_names[HT_WARNINGS];

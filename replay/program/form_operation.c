@@ -42,7 +42,10 @@ static void make_allocation(struct ht_operation *op, uint64_t extra, uint64_t pa
         op->call = HT_WIDE_ALIGNED;
         op->extra = page_bytes;
         break;
-    default: op->call = HT_WIDE_MALLOC; break;  // malloc, operator new, a block live at the start
+    default:  // malloc, operator new, a block live at the start
+        op->call = HT_WIDE_MALLOC;
+        op->extra = ht_new_kind_of(op->function);
+        break;
     }
 }
 
@@ -83,40 +86,55 @@ struct ht_operation ht_operation_of(const struct ht_events *events, uint32_t i, 
     return op;
 }
 
-static enum ht_sized_kind sized_kind(unsigned function) {
+enum ht_new_kind ht_new_kind_of(unsigned function) {
+    return function == HT_NEW ? HT_BY_NEW : function == HT_NEW_ARRAY ? HT_BY_NEW_ARRAY : HT_BY_MALLOC;
+}
+
+enum ht_free_kind ht_free_kind_of(unsigned function, bool sized) {
     switch (function) {
-    case HT_FREE_ALIGNED_SIZED: return HT_SIZED_FREE_ALIGNED;
-    case HT_DELETE_SIZED: return HT_SIZED_DELETE;
-    case HT_DELETE_ARRAY_SIZED: return HT_SIZED_DELETE_ARRAY;
-    case HT_DELETE_SIZED_ALIGNED: return HT_SIZED_DELETE_ALIGNED;
-    case HT_DELETE_ARRAY_SIZED_ALIGNED: return HT_SIZED_DELETE_ARRAY_ALIGNED;
-    default: return HT_SIZED_FREE;
+    case HT_DELETE: return HT_BY_DELETE;
+    case HT_DELETE_ARRAY: return HT_BY_DELETE_ARRAY;
+    case HT_DELETE_SIZED: return sized ? HT_BY_DELETE_SIZED : HT_BY_DELETE;
+    case HT_DELETE_ARRAY_SIZED: return sized ? HT_BY_DELETE_ARRAY_SIZED : HT_BY_DELETE_ARRAY;
+    case HT_DELETE_SIZED_ALIGNED: return sized ? HT_BY_DELETE_ALIGNED : HT_BY_FREE;
+    case HT_DELETE_ARRAY_SIZED_ALIGNED: return sized ? HT_BY_DELETE_ARRAY_ALIGNED : HT_BY_FREE;
+    case HT_FREE_SIZED: return sized ? HT_BY_FREE_SIZED : HT_BY_FREE;
+    case HT_FREE_ALIGNED_SIZED: return sized ? HT_BY_FREE_ALIGNED : HT_BY_FREE;
+    default: return HT_BY_FREE;
     }
+}
+
+static size_t put_free(const struct ht_operation *op, uint64_t *words) {
+    enum ht_free_kind kind = ht_free_kind_of(op->function, op->sized);
+    bool whole = kind < HT_BY_DELETE_SIZED || op->bytes == op->size;
+    if (kind <= HT_BY_DELETE_SIZED && whole && op->bytes <= HT_ARG_BYTES_MAX) {
+        words[0] = ht_word(HT_WORD_FREE, op->slot, ht_arg(kind, op->bytes));
+        return 1;
+    }
+    words[0] = ht_word(HT_WORD_WIDE, op->slot, HT_WIDE_FREE);
+    words[1] = op->size;
+    words[2] = ht_how_to_free(kind, op->extra);
+    words[3] = op->bytes;
+    return 4;
 }
 
 size_t ht_operation_put(const struct ht_operation *op, uint64_t *words) {
     static const enum ht_word_op narrow[] = {HT_WORD_MALLOC, HT_WORD_CALLOC, HT_WORD_REALLOC};
     static_assert(HT_WIDE_MALLOC == 0 && HT_WIDE_CALLOC == 1 && HT_WIDE_REALLOC == 2, "the calls in narrow");
-    if (op->frees && op->sized) {
-        words[0] = ht_word(HT_WORD_WIDE, op->slot, HT_WIDE_FREE_SIZED);
-        words[1] = op->size;
-        words[2] = ht_sized_free(sized_kind(op->function), op->extra);
-        words[3] = op->bytes;
-        return 4;
-    }
-    if (op->frees) {
-        words[0] = ht_word(HT_WORD_FREE, op->slot, op->bytes < UINT32_MAX ? (uint32_t)op->bytes : UINT32_MAX);
-        return 1;
-    }
-    if (op->call > HT_WIDE_REALLOC || op->size > UINT32_MAX || op->pages != HT_PAGES_BY_RULE) {
+    if (op->frees) return put_free(op, words);
+    uint64_t narrow_max = op->call == HT_WIDE_MALLOC ? HT_ARG_BYTES_MAX : UINT32_MAX;
+    if (op->call > HT_WIDE_REALLOC || op->size > narrow_max || op->pages != HT_PAGES_BY_RULE) {
         words[0] = ht_word(HT_WORD_WIDE, op->slot, op->call);
         words[1] = op->size;
         words[2] = op->extra;
         words[3] = op->pages;
         return 4;
     }
+    if (op->call == HT_WIDE_MALLOC) {
+        words[0] = ht_word(HT_WORD_MALLOC, op->slot, ht_arg((unsigned)op->extra, op->size));
+        return 1;
+    }
     words[0] = ht_word(narrow[op->call], op->slot, (uint32_t)op->size);
-    if (op->call == HT_WIDE_MALLOC) return 1;
     words[1] = op->extra;
     return 2;
 }

@@ -16,10 +16,14 @@ struct ht_operation {
     unsigned function;  // as recorded: the figures are kept by it
     uint32_t slot;
     uint64_t size;   // of the call: calloc's element size
-    uint64_t extra;  // count, alignment or former size
+    uint64_t extra;  // count, alignment, former size; of malloc enum ht_new_kind
     uint64_t bytes;  // what the block holds afterwards
     uint64_t pages;  // known to have been resident, or HT_PAGES_BY_RULE
 };
+
+// By what a function's call is replayed. sized: by the size that its block has.
+enum ht_new_kind ht_new_kind_of(unsigned function);
+enum ht_free_kind ht_free_kind_of(unsigned function, bool sized);
 
 // Row i of events. former_bytes: what the block in its slot holds before. pages is by rule: only the caller
 // knows what else the trace says.

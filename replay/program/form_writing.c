@@ -243,10 +243,10 @@ static bool skipped(const struct ht_form_state *form, uint8_t op) {
 }
 
 // A drop, which stands for a free that was not seen, is replayed but was no call.
-static void count_calls(struct ht_built_form *built, unsigned function, uint64_t calls) {
+static void count_call(struct ht_built_form *built, unsigned function) {
     if (function >= HT_DROP) return;
-    built->calls[function] += calls;
-    built->calls_total += calls;
+    built->calls[function]++;
+    built->calls_total++;
 }
 
 static inline bool hands_over(const struct ht_form_state *form, uint64_t event) {
@@ -296,7 +296,7 @@ static int write_event(struct writing *writing, const struct ht_section_place *p
         return -1;
     stream->used += (uint32_t)ht_operation_put(&op, ht_stream_words(stream) + stream->used);
     stream->operations++;
-    count_calls(form->built, op.function, 1);
+    count_call(form->built, op.function);
     if (hands_over(form, event)) {
         ht_stream_put(stream, ht_word_order(op.slot, ++slot->dependencies & HT_DEPENDENCY_NUMBER, 1));
     }
@@ -338,50 +338,60 @@ struct common {
     uint64_t live_bytes, peak_bytes, step_above_bytes;
     uint8_t *alignment_bits;
     size_t alignment_room;
-    uint64_t mallocs, callocs, frees, reallocs, queries;
+    uint64_t *calls;  // by function
 };
 
-// Writes one malloc, calloc, realloc, free or query of a block that is not large. False: it is no such call, or one
-// that the long way must judge, and nothing has been done.
+static inline void put_common(struct common *common, uint8_t op, uint64_t word) {
+    *common->word++ = word;
+    common->calls[op]++;
+}
+
+// Of plain calls, whose op is the function's number.
+static inline bool is_common_free(uint8_t op) {
+    return op == HT_FREE || op == HT_DELETE || op == HT_DELETE_ARRAY;
+}
+static inline bool is_common_new(uint8_t op) { return op == HT_MALLOC || op == HT_NEW || op == HT_NEW_ARRAY; }
+
+// Writes one malloc, calloc, realloc, free, new, delete or query of a block that is not large. False: it is no such
+// call, or one that the long way must judge, and nothing has been done.
 static inline bool write_small(struct common *common, struct ht_slot_state *slot, uint8_t op, uint32_t number,
                                uint64_t size, uint64_t count) {
     bool live = slot->bytes != HT_NOT_LIVE;
-    if (op == ht_op(HT_FREE, HT_PLAIN)) {
-        if (!live) return false;
-        if (slot->bytes >= BLOCK_LARGE_BYTES) return false;
+    bool sized = op == HT_DELETE_SIZED;
+    if (is_common_free(op) || sized) {
+        if (!live || slot->bytes >= BLOCK_LARGE_BYTES) return false;
+        bool aligned = number < common->alignment_room && common->alignment_bits[number];
+        if (sized && (aligned || !size || size != slot->bytes)) return false;
         common->live_bytes -= slot->bytes;
-        *common->word++ = ht_word(HT_WORD_FREE, number, (uint32_t)slot->bytes);
+        put_common(common, op,
+                   ht_word(HT_WORD_FREE, number, ht_arg(ht_free_kind_of(op, sized), slot->bytes)));
         slot->bytes = HT_NOT_LIVE;
-        common->frees++;
         return true;
     }
-    if (op == ht_op(HT_USABLE_SIZE, HT_PLAIN)) {
+    if (op == HT_USABLE_SIZE) {
         if (!live) return false;
         common->word += ht_operation_put(
             &(struct ht_operation){.call = HT_WIDE_QUERY, .slot = number, .pages = HT_PAGES_BY_RULE},
             common->word);
-        common->queries++;
+        common->calls[op]++;
         return true;
     }
-    if (op == ht_op(HT_CALLOC, HT_PLAIN)) {
+    if (op == HT_CALLOC) {
         if (size > UINT32_MAX || count > UINT32_MAX) return false;
     } else {
         count = 1;
     }
     uint64_t bytes = size * count, live_bytes = common->live_bytes + bytes;
     if (bytes >= BLOCK_LARGE_BYTES || live_bytes > common->step_above_bytes) return false;
-    if (op == ht_op(HT_MALLOC, HT_PLAIN) && !live) {
-        *common->word++ = ht_word(HT_WORD_MALLOC, number, (uint32_t)bytes);
-        common->mallocs++;
-    } else if (op == ht_op(HT_CALLOC, HT_PLAIN) && !live) {
-        *common->word++ = ht_word(HT_WORD_CALLOC, number, (uint32_t)size);
+    if (is_common_new(op) && !live) {
+        put_common(common, op, ht_word(HT_WORD_MALLOC, number, ht_arg(ht_new_kind_of(op), bytes)));
+    } else if (op == HT_CALLOC && !live) {
+        put_common(common, op, ht_word(HT_WORD_CALLOC, number, (uint32_t)size));
         *common->word++ = count;
-        common->callocs++;
-    } else if (op == ht_op(HT_REALLOC, HT_PLAIN) && live && bytes && slot->bytes < BLOCK_LARGE_BYTES) {
+    } else if (op == HT_REALLOC && live && bytes && slot->bytes < BLOCK_LARGE_BYTES) {
         live_bytes -= slot->bytes;
-        *common->word++ = ht_word(HT_WORD_REALLOC, number, (uint32_t)bytes);
+        put_common(common, op, ht_word(HT_WORD_REALLOC, number, (uint32_t)bytes));
         *common->word++ = slot->bytes;
-        common->reallocs++;
     } else {
         return false;
     }
@@ -407,7 +417,9 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
                             .peak_bytes = built->live_peak_bytes,
                             .alignment_bits = form->alignment_bits,
                             .alignment_room = form->alignment_room,
-                            .step_above_bytes = writing->step_above_bytes};
+                            .step_above_bytes = writing->step_above_bytes,
+                            .calls = built->calls};
+    const uint32_t first = i;
     if (!stream->begun || writing->stop_event <= events->first_event + i) return i;
     uint64_t until = earlier(writing->stop_event - events->first_event, events->rows);
     // The last call of a thread that has blocks to fill is not for here.
@@ -425,12 +437,8 @@ static uint32_t write_common(struct writing *writing, const struct ht_events *ev
         }
         slot->last_thread = thread;
     }
-    count_calls(built, HT_MALLOC, common.mallocs);
-    count_calls(built, HT_CALLOC, common.callocs);
-    count_calls(built, HT_FREE, common.frees);
-    count_calls(built, HT_REALLOC, common.reallocs);
-    count_calls(built, HT_USABLE_SIZE, common.queries);
-    stream->operations += common.mallocs + common.callocs + common.frees + common.reallocs + common.queries;
+    built->calls_total += i - first;
+    stream->operations += i - first;
     stream->used = (uint32_t)(common.word - ht_stream_words(stream));
     writing->live_bytes = common.live_bytes;
     built->live_peak_bytes = common.peak_bytes;

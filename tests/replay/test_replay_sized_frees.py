@@ -1,7 +1,9 @@
-"""Frees that name the block's size are replayed by the allocator's own function for that."""
+"""operator new and delete, with the block's size or without, are replayed by the function that a program would call: the
+allocator's own, or libstdc++'s."""
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -30,47 +32,103 @@ int main() {
     }
 }
 """
-OWN = {"tcmalloc": r"operator delete(\[\])?\(void\*, unsigned long\)", "jemalloc": r"sdallocx"}
+LARGE = """
+#include <new>
+int main() {
+    void *blocks[30];
+    for (void *&block : blocks) block = operator new(100 << 20);
+    for (void *block : blocks) operator delete(block);
+}
+"""
+# An allocator in whose process no library can be loaded.
+LONELY = """
+#include <stddef.h>
+void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+void __libc_free(void *);
+void *__libc_memalign(size_t, size_t);
+void *malloc(size_t size) { return __libc_malloc(size); }
+void *calloc(size_t count, size_t size) { return __libc_calloc(count, size); }
+void *realloc(void *block, size_t size) { return __libc_realloc(block, size); }
+void free(void *block) { __libc_free(block); }
+int posix_memalign(void **block, size_t alignment, size_t size) {
+    return (*block = __libc_memalign(alignment, size)) ? 0 : 12;
+}
+void *dlopen(const char *name, int flags) { return NULL; }
+"""
+SIZED = r"operator delete(\[\])?\(void\*, unsigned long\)"
+ALIGNED = r"operator delete(\[\])?\(void\*, unsigned long, std::align_val_t\)"
+# What serves them: of a trace recorded under mimalloc, and under glibc, where aligned ones are calls of malloc's family.
+OWN = [("mimalloc", "tcmalloc", [SIZED, ALIGNED]), ("mimalloc", "jemalloc", ["sdallocx", ALIGNED]),
+       ("glibc", "tcmalloc", [SIZED]), ("glibc", "jemalloc", [SIZED]),
+       ("glibc", "glibc", [r"operator new\(unsigned long\) \[.*libstdc\+\+", SIZED + r" \[.*libstdc\+\+"])]
 
 
 @pytest.fixture(scope="module")
-def trace(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Recorded under an allocator whose operators are its own: of libstdc++'s the recorder sees malloc and free."""
-    folder = tmp_path_factory.mktemp("sized")
+def traces(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Recorded under an allocator whose operators are its own, and under glibc, which has none."""
+    folder, made = tmp_path_factory.mktemp("sized"), {}
     library = run(["gcc", "-print-file-name=libmimalloc.so"]).stdout.decode().strip()
     if not Path(library).is_absolute():
         pytest.skip("mimalloc is not installed")
     (folder / "sized.cpp").write_text(SOURCE)
-    tools.succeed(["g++", "-std=c++17", "-O0", "-fsized-deallocation", "-Wno-sized-deallocation", "-o", folder / "sized",
-                   folder / "sized.cpp", "-Wl,--no-as-needed", library])
-    [log] = tools.preload([folder / "sized"], folder / "logs").logs
-    return tools.convert(log, folder / "sized.bin")
+    for name, libraries in (("mimalloc", ["-Wl,--no-as-needed", library]), ("glibc", [])):
+        tools.succeed(["g++", "-std=c++17", "-O0", "-fsized-deallocation", "-Wno-sized-deallocation", "-o", folder / name,
+                       folder / "sized.cpp", *libraries])
+        [log] = tools.preload([folder / name], folder / f"{name}.logs").logs
+        made[name] = tools.convert(log, folder / f"{name}.bin")
+    return made
 
 
-def test_they_are_recorded_as_what_they_are(tools: Tools, trace: Path) -> None:
-    ops = tools.info(trace)["ops"]
-    assert ops["delete_sized"] == 4_000 - 64 + 40 and ops["delete_sized_aligned"] == 4_000 - 64
-    assert sum(event.function == "delete_sized" and event.size == 20 for event in events_of(tools, trace)) == 40
+def test_they_are_recorded_as_what_they_are(tools: Tools, traces: dict[str, Path]) -> None:
+    for name, aligned in (("mimalloc", "delete_sized_aligned"), ("glibc", "aligned_alloc")):
+        ops = tools.info(traces[name])["ops"]
+        assert ops["delete_sized"] == 4_000 - 64 + 40 and ops["new"] == 4_000 + 40 and ops[aligned] in (4_000 - 64, 4_000)
+        assert sum(event.function == "delete_sized" and event.size == 20 for event in events_of(tools, traces[name])) == 40
 
 
 @pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "mimalloc", "tcmalloc"])
-def test_blocks_stay_whole(tools: Tools, trace: Path, allocator: str) -> None:
+def test_blocks_stay_whole(tools: Tools, traces: dict[str, Path], allocator: str) -> None:
     if not (tools.build / f"replay-{allocator}").exists():
         pytest.skip(f"replay-{allocator} was not built")
-    done = run([tools.build / "replay", "-q", "--verify", "--alloc", allocator, "--rounds", "1", trace])
-    assert done.returncode == 0, done.stderr
+    for trace in traces.values():
+        done = run([tools.build / "replay", "-q", "--verify", "--alloc", allocator, "--rounds", "1", trace])
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("allocator", sorted(OWN))
-def test_the_allocators_own_functions_serve_them(tools: Tools, trace: Path, tmp_path: Path, allocator: str) -> None:
+@pytest.mark.parametrize(("name", "allocator", "wanted"), OWN)
+def test_the_functions_of_a_program_serve_them(tools: Tools, traces: dict[str, Path], tmp_path: Path, name: str,
+                                               allocator: str, wanted: list[str]) -> None:
     if not shutil.which("callgrind_annotate") or not (tools.build / f"replay-{allocator}").exists():
         pytest.skip(f"valgrind or replay-{allocator} is not there")
     counts = tmp_path / "callgrind"
     wrap = f"valgrind -q --tool=callgrind --callgrind-out-file={counts}.$HEAPTAPE_ALLOCATOR.%p --toggle-collect=ht_engine_run"
-    tools.succeed([tools.build / "replay", "-q", "--rounds", "1", "--pass", "time", "--alloc", allocator, "--wrap", wrap, trace],
-                  timeout=300)
+    tools.succeed([tools.build / "replay", "-q", "--rounds", "1", "--pass", "time", "--alloc", allocator, "--wrap", wrap,
+                   traces[name]], timeout=300)
     called = b"".join(run(["callgrind_annotate", "--threshold=100", path]).stdout
                       for path in tmp_path.glob(f"callgrind.{allocator}.*")).decode()
-    assert re.search(OWN[allocator], called)
-    assert re.search(r"operator delete(\[\])?\(void\*, unsigned long, std::align_val_t\)", called)
+    assert all(re.search(function, called) for function in wanted), called
+
+
+@pytest.mark.parametrize("allocator", ["glibc", "jemalloc", "mimalloc", "tcmalloc"])
+def test_a_new_without_memory_fails_as_malloc_does(tools: Tools, tmp_path: Path, allocator: str) -> None:
+    """It throws, or aborts, in a program; no exception goes through the replay."""
+    if not (tools.build / f"replay-{allocator}").exists():
+        pytest.skip(f"replay-{allocator} was not built")
+    (tmp_path / "large.cpp").write_text(LARGE)
+    tools.succeed(["g++", "-O0", "-o", tmp_path / "large", tmp_path / "large.cpp"])
+    [log] = tools.preload([tmp_path / "large"], tmp_path / "logs").logs
+    trace = tools.convert(log, tmp_path / "t.bin")
+    done = run([tools.build / "replay", "-q", "--alloc", allocator, "--rounds", "1", "--pass", "time", "--touch", "none",
+                "--wrap", f"prlimit --as={2 << 30}", trace])
+    assert re.search(rb"\d+ calls failed, but not when recorded; the first: operator new of 104857600 bytes", done.stderr)
+
+
+def test_without_libstdcxx_they_are_malloc_and_free(tools: Tools, traces: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "lonely.c").write_text(LONELY)
+    tools.succeed(["gcc", "-shared", "-fPIC", "-o", tmp_path / "lonely.so", tmp_path / "lonely.c"])
+    done = run([tools.build / "replay", "-q", "--json", "--rounds", "1", "--pass", "time",
+                "--alloc", f"glibc,lonely={tmp_path / 'lonely.so'}", traces["glibc"]])
+    found = [w["message"] for w in json.loads(done.stdout)["warnings"] if w["kind"] == "no_cxx_library"]
+    assert done.returncode == 0, done.stderr
+    assert found == ["libstdc++.so.6 can't be loaded: operator new and delete of lonely are replayed as malloc and free"]

@@ -142,8 +142,8 @@ static void each_call_becomes_its_words(void **state) {
         5ull << 32,
         0,
         HT_PAGES_BY_RULE,
-        ht_word(HT_WORD_MALLOC, 5, 8),
-        ht_word(HT_WORD_FREE, 5, 8),
+        ht_word(HT_WORD_MALLOC, 5, ht_arg(HT_BY_NEW, 8)),
+        ht_word(HT_WORD_FREE, 5, ht_arg(HT_BY_DELETE, 8)),
     };
     struct ht_built_form built;
     BUILD(events, 1, NULL, (struct ht_form_options){0}, &built);
@@ -159,6 +159,50 @@ static void each_call_becomes_its_words(void **state) {
     assert_int_equal(built.form->slots, 6);
     assert_int_equal(built.live_peak_bytes, 200 + 72 + 64 + (5ull << 32) + 8);
     ht_form_free(&built);
+}
+
+// Operators take one word where their size fits into it. timed_one_in 1: each call goes the long way.
+static void operators_keep_their_names(void **state) {
+    (void)state;
+    const uint64_t large = HT_ARG_BYTES_MAX;
+    const struct event events[] = {
+        {OP(NEW, PLAIN), 0, 0, 1, 40, 0},           {OP(DELETE_SIZED, PLAIN), 0, 0, 1, 40, 0},
+        {OP(NEW_ARRAY, PLAIN), 0, 0, 1, 40, 0},     {OP(DELETE_SIZED, PLAIN), 0, 0, 1, 39, 0},
+        {OP(NEW, PLAIN), 0, 0, 1, large, 0},        {OP(DELETE_ARRAY, PLAIN), 0, 0, 1, 0, 0},
+        {OP(NEW, PLAIN), 0, 0, 1, large + 1, 0},    {OP(DELETE_SIZED, PLAIN), 0, 0, 1, large + 1, 0},
+        {OP(NEW_ARRAY, PLAIN), 0, 0, 1, 40, 0},     {OP(DELETE_ARRAY_SIZED, PLAIN), 0, 0, 1, 40, 0},
+        {OP(MALLOC, PLAIN), 0, 0, 1, large + 1, 0}, {OP(FREE, PLAIN), 0, 0, 1, 0, 0},
+    };
+    const struct ht_word_call expected[] = {
+        {HT_WIDE_MALLOC, false, 1, 40, HT_BY_NEW, HT_PAGES_BY_RULE},
+        {HT_WIDE_FREE, true, 1, 40, HT_BY_DELETE_SIZED, HT_PAGES_BY_RULE},
+        {HT_WIDE_MALLOC, false, 1, 40, HT_BY_NEW_ARRAY, HT_PAGES_BY_RULE},
+        {HT_WIDE_FREE, true, 1, 40, HT_BY_DELETE, HT_PAGES_BY_RULE},
+        {HT_WIDE_MALLOC, false, 1, large, HT_BY_NEW, HT_PAGES_BY_RULE},
+        {HT_WIDE_FREE, true, 1, large, HT_BY_DELETE_ARRAY, HT_PAGES_BY_RULE},
+        {HT_WIDE_MALLOC, false, 1, large + 1, HT_BY_NEW, HT_PAGES_BY_RULE},
+        {HT_WIDE_FREE, true, 1, large + 1, HT_BY_DELETE_SIZED, large + 1},
+        {HT_WIDE_MALLOC, false, 1, 40, HT_BY_NEW_ARRAY, HT_PAGES_BY_RULE},
+        {HT_WIDE_FREE, true, 1, 40, HT_BY_DELETE_ARRAY_SIZED, 40},
+        {HT_WIDE_MALLOC, false, 1, large + 1, HT_BY_MALLOC, HT_PAGES_BY_RULE},
+        {HT_WIDE_FREE, true, 1, 0, HT_BY_FREE, large + 1},
+    };
+    for (uint32_t timed_one_in = 0; timed_one_in < 2; timed_one_in++) {
+        struct ht_built_form built;
+        BUILD(events, 1, NULL, (struct ht_form_options){.timed_one_in = timed_one_in}, &built);
+        const uint64_t *word = words_of(&built, 0);
+        for (unsigned i = 0; i < sizeof expected / sizeof *expected; word += ht_word_length(*word)) {
+            if (ht_word_op(*word) == HT_WORD_TIME || ht_word_op(*word) == HT_WORD_MARK) continue;
+            struct ht_word_call call = ht_word_call(word);
+            assert_true(call.call == expected[i].call && call.frees == expected[i].frees &&
+                        call.slot == expected[i].slot && call.size == expected[i].size &&
+                        call.extra == expected[i].extra && call.pages == expected[i].pages);
+            assert_int_equal(ht_word_op(*word) == HT_WORD_WIDE, i >= 6 && i != 8);
+            i++;
+        }
+        assert_int_equal(built.calls_total, 12);
+        ht_form_free(&built);
+    }
 }
 
 static void known_resident_pages_make_a_call_wide(void **state) {
@@ -390,6 +434,7 @@ static void samples_follow_new_maxima(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_call_becomes_its_words),
+        cmocka_unit_test(operators_keep_their_names),
         cmocka_unit_test(known_resident_pages_make_a_call_wide),
         cmocka_unit_test(only_slots_that_change_thread_are_handed_over),
         cmocka_unit_test(inherited_blocks_come_before_every_stream),

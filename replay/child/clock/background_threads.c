@@ -59,14 +59,14 @@ static struct {
     struct ht_background all[BACKGROUND_MAX];
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local bool not_background;
+static struct ht_background no_background;  // of replay threads
 static _Thread_local struct ht_background *of_this_thread;
 
 _Atomic uint64_t ht_background_due_ns = HT_NO_DEADLINE_NS;
 
-void ht_background_not_this_thread(void) { not_background = true; }
+void ht_background_not_this_thread(void) { of_this_thread = &no_background; }
 
-bool ht_background_this_thread(void) { return !not_background && gettid() != getpid(); }
+bool ht_background_this_thread(void) { return of_this_thread != &no_background && gettid() != getpid(); }
 
 static uint64_t first_due(void) {
     uint64_t due_ns = HT_NO_DEADLINE_NS;

@@ -3,6 +3,7 @@
 #define HEAPTAPE_REPLAY_LANE_H
 
 #include <pthread.h>
+#include <setjmp.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,10 +56,13 @@ struct ht_window {
 
 enum ht_window_stage { HT_WINDOW_RUNS, HT_WINDOW_DONE, HT_WINDOW_DISMISSED };
 
-// The allocator's own functions that free a block of a size which the caller names.
-typedef void ht_sized_free_call(void *block, size_t size, size_t alignment);
-struct ht_sized_frees {
-    ht_sized_free_call *call[HT_SIZED_KINDS];  // NULL: free
+// What makes a block, and ends one, other than malloc and free; these, where there is no such function. Called with
+// more arguments than it has, a function reads those that it has.
+typedef void *ht_new_call(size_t size, const void *nothrow);
+typedef void ht_free_call(void *block, size_t size, size_t alignment);
+struct ht_operators {
+    ht_new_call *make[HT_NEW_KINDS];
+    ht_free_call *end[HT_FREE_KINDS];
 };
 
 // Replays the lane's whole stream, in the way its pass asks for, and fills the lane's tallies.
@@ -82,7 +86,8 @@ struct ht_lane {
     struct ht_known_alignments known;
     uint64_t known_failures;
     uint64_t (*usable_size)(void *block);  // NULL: the allocator has none
-    const struct ht_sized_frees *sized_frees;
+    const struct ht_operators *operators;
+    const uint64_t *making;  // words of the operator new that runs
 
     uint32_t stops_at;  // bit set of enum ht_mark: the marks at which this pass stops
 
@@ -108,6 +113,7 @@ struct ht_lane {
     struct ht_purging *purging;            // of passes that read RSS, or NULL
     struct ht_verify *verify;              // NULL but in a pass that checks the allocator (verify_pass.c)
     char first_failure[128];
+    jmp_buf without_memory;  // where an operator new that finds none ends
 
     // The window's.
     pthread_t thread;

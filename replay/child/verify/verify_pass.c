@@ -208,11 +208,8 @@ static void check_free(struct checked *check, const struct ht_lane *lane, void *
         check_contents(check, HT_VIOLATION_CHANGED, &state->pattern, *entry, UINT64_MAX);
         take_out(check);
     }
-    ht_sized_free_call *sized = check->call.call == HT_WIDE_FREE_SIZED
-                                    ? lane->sized_frees->call[ht_sized_kind(check->call.extra)]
-                                    : NULL;
-    if (sized && *entry) sized(*entry, check->call.size, ht_sized_alignment(check->call.extra));
-    else HT_CALL_FREE(*entry);
+    uint64_t how = *entry ? check->call.extra : HT_BY_FREE;
+    lane->operators->end[ht_free_kind(how)](*entry, check->call.size, ht_free_alignment(how));
     *entry = NULL;
 }
 
@@ -237,14 +234,14 @@ static void check_realloc(struct checked *check, void **entry) {
     new_block(check, block);
 }
 
-static char *allocate(const struct checked *check) {
+static char *allocate(const struct checked *check, const struct ht_lane *lane) {
     const struct ht_word_call *call = &check->call;
     void *block = NULL;
     switch (call->call) {
     case HT_WIDE_CALLOC: return HT_CALL_CALLOC(call->extra, call->size);
     case HT_WIDE_REALLOC_NULL: return HT_CALL_REALLOC(NULL, call->size);
     case HT_WIDE_ALIGNED: return HT_CALL_POSIX_MEMALIGN(&block, call->extra, call->size) ? NULL : block;
-    default: return HT_CALL_MALLOC(call->size);
+    default: return lane->operators->make[call->extra](call->size, NULL);
     }
 }
 
@@ -269,7 +266,7 @@ static void check_call(struct ht_lane *lane, const uint64_t *word, uint64_t numb
     } else if (call.call == HT_WIDE_REALLOC) {
         check_realloc(&check, entry);
     } else {
-        *entry = allocate(&check);
+        *entry = allocate(&check, lane);
         new_block(&check, *entry);
     }
 }
