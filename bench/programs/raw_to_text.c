@@ -19,7 +19,8 @@ struct counts {
 };
 
 static void print_free(const struct ht_raw_record *record, struct counts *counts) {
-    if (record->function && record->function != HT_FREE) {
+    // The C++ library's operator delete is free, which it saw; so is its operator new malloc.
+    if (record->function && record->function != HT_FREE && record->function < HT_DELETE) {
         counts->others++;
         return;
     }
