@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from bench.validity.markdown import share_of, signed, table
+from bench.validity.splice_page import SPLICED, splice_section
 from bench.validity.totals import (
     Counted,
     Row,
@@ -53,16 +55,6 @@ are those predicted; allocators within the interval or 1 % of each other are equ
 latencies are those that the load generator reports in the real runs; `malloc_p99_us` and `free_p99_us` are those of single calls in the replay. counts.jsonl: differences inside malloc, outside, in the loader and in the replay."""
 
 
-def table(heads: list[str], rows: list[list[str]], right_from: int = 1) -> str:
-    """Markdown; columns from `right_from` on are aligned to the right."""
-    marks = ["---"] * right_from + ["---:"] * (len(heads) - right_from)
-    return "\n".join("| " + " | ".join(row) + " |" for row in [heads, marks, *rows])
-
-
-def _share_of(agreed: int, of: int) -> str:
-    return f"{agreed} of {of}, {percent(agreed / of)}" if of else MISSING
-
-
 def _memory_totals(tables: Tables) -> list[list[str]]:
     rows = []
     for figure, title in (("peak", "peak RSS"), ("mean", "mean RSS")):
@@ -70,7 +62,7 @@ def _memory_totals(tables: Tables) -> list[list[str]]:
         if errors:
             rows.append([f"{title}: median error of {errors.count} pairs of program and allocator", percent(errors.median), f"≤ {percent(middle)}"])
             rows.append([f"{title}: worst error ({errors.whose})", percent(errors.most), f"≤ {percent(most)}"])
-        rows.append([f"{title}: programs whose least and most allocator are as predicted", _share_of(*ends_agree(tables, figure)),
+        rows.append([f"{title}: programs whose least and most allocator are as predicted", share_of(*ends_agree(tables, figure)),
                      f"≥ {percent(RANKS_GOAL)}"])
     return rows
 
@@ -82,7 +74,7 @@ def _count_totals(counted: list[Counted]) -> list[list[str]]:
     title = "instructions: how far the predicted difference is from the real one"
     return [[f"{title}, median of {errors.count} pairs", percent(errors.median), f"≤ {percent(COUNT_GOALS[0])}"],
             [f"{title}, 90th percentile", percent(errors.high), f"≤ {percent(COUNT_GOALS[1])}"],
-            ["instructions: sign of the difference right", _share_of(*count_signs(counted)), "all"]]
+            ["instructions: sign of the difference right", share_of(*count_signs(counted)), "all"]]
 
 
 def totals_table(tables: Tables, counted: list[Counted]) -> str:
@@ -91,7 +83,7 @@ def totals_table(tables: Tables, counted: list[Counted]) -> str:
     if "cpu.csv" in tables:
         known = resolved(tables)
         rows += [[f"CPU time: sign of the difference right, of those resolved at 95 % ({len(tables['cpu.csv'])} in all)",
-                  _share_of(*signs(known)), f"≥ {percent(SIGNS_GOAL)}"],
+                  share_of(*signs(known)), f"≥ {percent(SIGNS_GOAL)}"],
                  ["CPU time: how far the predicted difference is from the real one, median of those resolved", percent(savings_off(known)),
                   f"≤ {percent(SAVING_GOAL)}"]]
     rows += _count_totals(counted)
@@ -101,10 +93,6 @@ def totals_table(tables: Tables, counted: list[Counted]) -> str:
     return table(["over all programs", "found", "goal"], rows)
 
 
-def _signed(value: float) -> str:
-    return f"{value:+,.1f}".replace("-", "−")
-
-
 def _worst_error(tables: Tables, program: str, figure: str) -> str:
     """Empty where every allocator's is within the goal for the median."""
     errors = [float(row[f"{figure}_error_percent"]) for row in tables.get("memory.csv", [])
@@ -112,7 +100,7 @@ def _worst_error(tables: Tables, program: str, figure: str) -> str:
     worst, (middle, most) = max(errors, key=abs, default=0), GOALS[figure]
     if abs(worst) <= 100 * middle:
         return ""
-    return f"**{_signed(worst)}**" if abs(worst) > 100 * most else _signed(worst)
+    return f"**{signed(worst)}**" if abs(worst) > 100 * most else signed(worst)
 
 
 def memory_table(tables: Tables) -> str:
@@ -123,7 +111,7 @@ def memory_table(tables: Tables) -> str:
 
 
 def _cpu_cell(rows: list[Row], program: str) -> str:
-    return ", ".join(f"{row['allocator']} {_signed(float(row['predicted_difference_ms']))}/{_signed(float(row['real_difference_ms']))}"
+    return ", ".join(f"{row['allocator']} {signed(float(row['predicted_difference_ms']))}/{signed(float(row['real_difference_ms']))}"
                      for row in rows if row["program"] == program)
 
 

@@ -9,6 +9,7 @@ import pwd
 import string
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def made_brief(program: dict[str, Any]) -> dict[str, Any]:
 def count_one(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace) -> dict[str, Any]:
     """What is kept of its counts. Raises PassedOver and Failed."""
     how = ["--instructions" if options.instructions else "--count"]
-    found = _validate(name, made_brief(program), scratch, options, how)
+    found = validated(prepare(name, made_brief(program), scratch, options.build), options, how)
     return {"calls": found["recorded"]["calls"], "threads": found["recorded"]["threads"], **found["count"],
             "warnings": found["warnings"], "baseline": found["baseline"],
             "allocators": [{key: item.get(key) for key in COUNTED} for item in found["allocators"]]}
@@ -106,22 +107,35 @@ def validate_one(name: str, program: dict[str, Any], scratch: Path,
     """The document that --json prints, and the curves. Raises PassedOver and Failed."""
     curves = scratch / name / "curves.jsonl"
     rounds = ["--rounds", str(options.rounds), "--replay-rounds", str(options.replay_rounds or options.rounds), "-o", str(curves)]
-    document = _validate(name, program, scratch, options, rounds)
+    document = validated(prepare(name, program, scratch, options.build), options, rounds)
     try:
         return document, [json.loads(line) for line in curves.read_text().splitlines()]
     except (ValueError, OSError) as error:
         raise Failed(f"its curves can't be read: {error}") from error
 
 
-def _validate(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace, how: list[str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Prepared:
+    """A program whose inputs lie in its folder: how to run commands there, and what to put behind `heaptape validate`."""
+
+    program: dict[str, Any]
+    folder: Path
+    who: dict[str, Any]
+
+    @property
+    def words(self) -> list[str]:
+        return command_line(self.program, self.who["env"])
+
+
+def prepare(name: str, program: dict[str, Any], scratch: Path, build: Path) -> Prepared:
+    """In a folder of that name. Raises PassedOver and Failed."""
     if missing := [needed for needed in program["needs"] if not find_program(needed)]:
         raise PassedOver(f"{', '.join(missing)} missing")
     user = user_of(program)
     folder = scratch / name
     folder.mkdir()
-    variables = environment(program, folder, options.build)
     scratch.chmod(0o755)
-    who: dict[str, Any] = {"cwd": folder, "env": variables, "stdin": subprocess.DEVNULL}
+    who: dict[str, Any] = {"cwd": folder, "env": environment(program, folder, build), "stdin": subprocess.DEVNULL}
     if user:
         os.chown(folder, user.pw_uid, user.pw_gid)
         who |= {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
@@ -129,15 +143,24 @@ def _validate(name: str, program: dict[str, Any], scratch: Path, options: argpar
         status, _, said = run_to_end(["bash", "-eu", "-o", "pipefail", "-c", program["setup"]], SETUP_LIMIT_S, who)
         if status:
             raise Failed(f"its inputs could not be made: {last_line(said)}")
-    _, printed, said = run_to_end(
-        [options.build / "heaptape", "validate", "-q", "--json", "--alloc", options.alloc, "--seed", "20817", *how,
-         *(["--process", program["process"]] if "process" in program else []), *command_line(program, variables)],
-        LIMIT_S, who)
+    return Prepared(program, folder, who)
+
+
+def run_json(command: list[Any], who: dict[str, Any]) -> dict[str, Any]:
+    """The document that it prints. Raises Failed."""
+    _, printed, said = run_to_end(command, LIMIT_S, who)
     try:
         document: dict[str, Any] = json.loads(printed)
         return document
     except ValueError as error:
         raise Failed(last_line(said)) from error
+
+
+def validated(prepared: Prepared, options: argparse.Namespace, how: list[str]) -> dict[str, Any]:
+    """The document of heaptape validate."""
+    process = ["--process", prepared.program["process"]] if "process" in prepared.program else []
+    return run_json([options.build / "heaptape", "validate", "-q", "--json", "--alloc", options.alloc, "--seed", "20817", *how, *process,
+                     *prepared.words], prepared.who)
 
 
 def last_line(said: bytes) -> str:

@@ -15,12 +15,8 @@ counted goes into a file of its own. Timed runs want a quiet machine: CPU times 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import signal
 import sys
-import tempfile
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -30,7 +26,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
 from bench.validity.curves import draw_curves, few_points  # noqa: E402
 from bench.validity.page import page, totals_table  # noqa: E402
-from bench.validity.run import Failed, PassedOver, count_one, validate_one  # noqa: E402
+from bench.validity.resumed import read_results, run_all  # noqa: E402
+from bench.validity.run import count_one, validate_one  # noqa: E402
 from bench.validity.tables import read_tables, tables_of, write_tables  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
@@ -51,29 +48,6 @@ def read_programs() -> dict[str, dict[str, Any]]:
     return programs
 
 
-def read_results(path: Path) -> dict[str, dict[str, Any]]:
-    """By program the last line that there is. A line that was cut short is as if it were not there."""
-    found: dict[str, dict[str, Any]] = {}
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            result = json.loads(line)
-        except ValueError:
-            print(f"validate: {path}: a line that is no JSON is passed over", file=sys.stderr)
-            continue
-        found[result["name"]] = result
-    return found
-
-
-def append(path: Path, result: dict[str, Any]) -> None:
-    """A line that was cut short before must not swallow this one."""
-    with path.open("a+b") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
-        file.write(json.dumps(result, separators=(",", ":")).encode() + b"\n")
-
-
 def _timed(*program: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     document, curves = validate_one(*program)
     return {"validation": document, "curves": few_points(curves)}, document["allocators"]
@@ -82,34 +56,6 @@ def _timed(*program: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def _counted(*program: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     document = count_one(*program)
     return document, document["allocators"]
-
-
-def run_all(options: argparse.Namespace, programs: dict[str, dict[str, Any]]) -> bool:
-    """Whether every program that is installed could be measured."""
-    path = options.counts if options.counted else options.output
-    fine, done = True, read_results(path)
-    for name in options.names:
-        if name in done and not options.again:
-            print(f"{name}: is there already", file=sys.stderr)
-            continue
-        began = time.monotonic()
-        # Others must be able to read what is in there, where a server will not run as root.
-        with tempfile.TemporaryDirectory(prefix="heaptape-programs-") as scratch:
-            try:
-                result, allocators = (_counted if options.counted else _timed)(name, programs[name], Path(scratch), options)
-            except PassedOver as why:
-                print(f"{name}: passed over, {why}", file=sys.stderr)
-                continue
-            except Failed as why:
-                print(f"{name}: failed, {why}", file=sys.stderr)
-                fine = False
-                continue
-        elapsed_s = time.monotonic() - began
-        append(path, {"name": name, "elapsed_s": round(elapsed_s, 1), **result})
-        worst = [item["problem"] for item in allocators if item["problem"]]
-        fine = fine and not worst
-        print(f"{name}: {elapsed_s:.0f} s{': ' + worst[0] if worst else ''}", file=sys.stderr, flush=True)
-    return fine
 
 
 def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
@@ -142,7 +88,8 @@ def main() -> int:
     programs = read_programs()
     options = parse(programs)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out
-    fine = options.no_run or run_all(options, programs)
+    fine = options.no_run or (run_all(options, programs, options.counts, _counted) if options.counted else
+                              run_all(options, programs, options.output, _timed))
     timed, counted = ([found[name] for name in programs if name in found and name in options.names]
                       for found in (read_results(options.output), read_results(options.counts)))
     if not timed and not counted:

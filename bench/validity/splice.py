@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Holds modelled times of replays, alone and with the program's accesses, against those of the real programs of splice.toml.
+
+    bench/validity/splice.py [--build B] [--only NAME,...] [-o docs/method/validity/splice.jsonl] [--again] [--no-run]
+
+By `heaptape validate --count` the real program under each allocator and the bare replay, then one recording with accesses and
+`heaptape replay --splice`: all under simulation, so that a busy machine changes nothing. Appends a line of JSON for each program; one
+that is there already is passed over, unless --again. Then prints the tables that validate.py --page puts into docs/method/validity.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
+
+from bench.validity.resumed import read_results, run_all  # noqa: E402
+from bench.validity.run import LIMIT_S, Failed, Prepared, last_line, prepare, run_json, run_to_end, validated  # noqa: E402
+from bench.validity.splice_page import SPLICED, splice_section  # noqa: E402
+
+PROGRAMS = ROOT / "bench" / "validity" / "splice.toml"
+PARTS = ("allocator", "program")
+
+Times = dict[str, dict[str, float]]
+"""By part and kind of event, in ns."""
+
+
+def _run(command: list[Any], prepared: Prepared) -> None:
+    status, _, said = run_to_end(command, LIMIT_S, prepared.who)
+    if status:
+        raise Failed(last_line(said))
+
+
+def _spliced(prepared: Prepared, options: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    """What replay --splice counts, and how many bytes the accesses take."""
+    heaptape, folder, trace = options.build / "heaptape", prepared.folder / "accesses", prepared.folder / "accesses.bin"
+    _run([heaptape, "record", "-q", "--accesses", "-o", folder, *prepared.words], prepared)
+    accesses = max(folder.glob("*.acc"), key=lambda path: path.stat().st_size)
+    _run([heaptape, "convert", "-q", accesses, "-o", trace], prepared)
+    command = [options.build / "replay", "-q", "--json", "--pass", "count", "--splice", accesses, "--alloc", options.alloc, trace]
+    return run_json(command, prepared.who)["counts"], accesses.stat().st_size
+
+
+def _times(parts: dict[str, Any]) -> Times:
+    return {part: {key: round(value) for key, value in parts[part]["modelled_ns"].items()} for part in PARTS}
+
+
+def _less(one: Times, other: Times) -> Times:
+    return {part: {key: value - other[part][key] for key, value in one[part].items()} for part in PARTS}
+
+
+def _total(times: Times) -> float:
+    return sum(times[part]["total"] for part in PARTS)
+
+
+def splice_one(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Differences to the baseline of the modelled time, in ns. Raises PassedOver and Failed."""
+    prepared = prepare(name, program, scratch, options.build)
+    found = validated(prepared, options, ["--count"])
+    spliced, bytes_written = _spliced(prepared, options)
+    items = {item["name"]: item for item in found["allocators"]}
+    base = items.pop(found["baseline"])
+    if base["problem"]:
+        raise Failed(f"{base['name']}: {base['problem']}")
+    allocators: list[dict[str, Any]] = []
+    for allocator, item in items.items():
+        allocators.append({"name": allocator, "problem": item["problem"] or (None if allocator in spliced else "not spliced")})
+        if not allocators[-1]["problem"]:
+            real, splice = _times(item["count_differences"]), _less(_times(spliced[allocator]), _times(spliced[base["name"]]))
+            allocators[-1] |= {"real_ns": _total(real), "bare_ns": round(item["count_differences"]["replayed"]["modelled_ns"]["total"]),
+                               "splice_ns": _total(splice), "real": real, "splice": splice}
+    return {"calls": found["recorded"]["calls"], "threads": found["recorded"]["threads"], "baseline": base["name"],
+            "baseline_ns": _total(_times(base["counts"])), "accesses_bytes": bytes_written, "warnings": found["warnings"],
+            "allocators": allocators}, allocators
+
+
+def main() -> int:
+    programs: dict[str, dict[str, Any]] = tomllib.loads(PROGRAMS.read_text())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--only", metavar="NAME,...", help=f"of {', '.join(programs)}")
+    parser.add_argument("--alloc", default="glibc,jemalloc,tcmalloc,mimalloc", metavar="LIST")
+    parser.add_argument("-o", "--output", type=Path, default=SPLICED, metavar="FILE")
+    parser.add_argument("--again", action="store_true", help="measure also what the results have already")
+    parser.add_argument("--no-run", action="store_true", help="only print what the results hold")
+    options = parser.parse_args()
+    options.names = options.only.split(",") if options.only else list(programs)
+    if unknown := set(options.names) - set(programs):
+        parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    options.build = options.build.resolve()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out
+    fine = options.no_run or run_all(options, programs, options.output, splice_one)
+    found = read_results(options.output)
+    print(splice_section([found[name] for name in programs if name in found]))
+    return 0 if fine else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
