@@ -51,12 +51,10 @@ static int read_header(struct import *import, struct ht_error *error) {
 
 // A block's slot takes the place of its address.
 static struct import_call import_of(const struct ht_recorded_call *recorded, uint64_t time_ns) {
-    static const enum ht_function functions[HT_ACCESS_CALLS] = {[HT_ACCESS_MALLOC] = HT_MALLOC,
-                                                                [HT_ACCESS_CALLOC] = HT_CALLOC,
-                                                                [HT_ACCESS_REALLOC] = HT_REALLOC,
-                                                                [HT_ACCESS_FREE] = HT_FREE,
-                                                                [HT_ACCESS_ALIGNED] = HT_MEMALIGN};
-    uint64_t id = (uint64_t)recorded->slot + 1;
+    static const enum ht_function functions[HT_ACCESS_CALLS] = {
+        [HT_ACCESS_MALLOC] = HT_MALLOC, [HT_ACCESS_CALLOC] = HT_CALLOC,    [HT_ACCESS_REALLOC] = HT_REALLOC,
+        [HT_ACCESS_FREE] = HT_FREE,     [HT_ACCESS_ALIGNED] = HT_MEMALIGN, [HT_ACCESS_FREE_NULL] = HT_FREE};
+    uint64_t id = recorded->call == HT_ACCESS_FREE_NULL ? 0 : (uint64_t)recorded->slot + 1;
     return (struct import_call){.function = functions[recorded->call],
                                 .thread = recorded->thread,
                                 .address = id,

@@ -106,6 +106,7 @@ static enum ht_access_kind call_of(struct ht_access_reader *reader, uint8_t toke
     *call = (struct ht_recorded_call){.call = token & 7, .thread = reader->thread};
     if (call->call >= HT_ACCESS_CALLS) return damaged(access, "a call of the malloc family");
     call->instructions = get_varint(reader, fits);
+    if (call->call == HT_ACCESS_FREE_NULL) return HT_ACCESS_CALL;
     uint64_t slot = get_varint(reader, fits);
     if (slot >= UINT32_MAX) return damaged(access, "a slot below 2^32 - 1");
     call->slot = (uint32_t)slot;
@@ -120,6 +121,7 @@ static enum ht_access_kind call_of(struct ht_access_reader *reader, uint8_t toke
 static enum ht_access_kind end_of(struct ht_access_reader *reader, struct ht_access *access, bool *fits) {
     access->instructions = get_varint(reader, fits);
     access->accesses = get_varint(reader, fits);
+    access->operators = get_varint(reader, fits);
     return HT_ACCESS_END;
 }
 

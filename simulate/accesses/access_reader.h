@@ -26,7 +26,7 @@ enum ht_access_kind {
     HT_ACCESS_LINE,     // line
     HT_ACCESS_CODE,     // line
     HT_ACCESS_CALL,     // call
-    HT_ACCESS_END,      // instructions and accesses; nothing comes after it
+    HT_ACCESS_END,      // instructions, accesses and operators; nothing comes after it
     HT_ACCESS_CUT,      // the file ends before HT_TOKEN_END, at the offset
     HT_ACCESS_DAMAGED,  // at the offset is what no writer writes: expected says what was expected
 };
@@ -34,7 +34,7 @@ enum ht_access_kind {
 struct ht_access {
     uint64_t line, granule;
     uint64_t offset;  // of its first byte in the file
-    uint64_t instructions, accesses;
+    uint64_t instructions, accesses, operators;
     uint32_t slot;
     const char *expected;
     struct ht_recorded_call call;

@@ -38,6 +38,7 @@ enum ht_access_call {
     HT_ACCESS_REALLOC,
     HT_ACCESS_FREE,
     HT_ACCESS_ALIGNED,
+    HT_ACCESS_FREE_NULL,
     HT_ACCESS_CALLS
 };
 
@@ -46,7 +47,7 @@ enum ht_access_call {
 struct ht_recorded_call {
     enum ht_access_call call;
     uint64_t instructions;  // of the program since the call before, this call's own left out
-    uint32_t slot;          // of the block that it returns, or frees
+    uint32_t slot;          // of the block that it returns, or frees; none of free(NULL)
     uint32_t thread;        // the reader's: as of the last HT_TOKEN_THREAD
     bool from_null;         // a realloc of NULL
     uint64_t size;          // bytes asked for; of one element (calloc)

@@ -105,6 +105,7 @@ void ht_write_call(struct ht_access_writer *writer, const struct ht_recorded_cal
     begin(writer);
     put(writer, (uint8_t)((unsigned)HT_TOKEN_CALL | (unsigned)call->call));
     put_varint(writer, call->instructions);
+    if (call->call == HT_ACCESS_FREE_NULL) return;
     put_varint(writer, call->slot);
     if (call->call != HT_ACCESS_FREE) put_varint(writer, call->size);
     if (call->call == HT_ACCESS_CALLOC || call->call == HT_ACCESS_ALIGNED) put_varint(writer, call->count);
@@ -118,10 +119,12 @@ void ht_write_thread(struct ht_access_writer *writer, uint32_t thread) {
     put_varint(writer, thread);
 }
 
-void ht_write_end(struct ht_access_writer *writer, uint64_t instructions, uint64_t accesses) {
+void ht_write_end(struct ht_access_writer *writer, uint64_t instructions, uint64_t accesses,
+                  uint64_t operators) {
     begin(writer);
     put(writer, HT_TOKEN_END);
     put_varint(writer, instructions);
     put_varint(writer, accesses);
+    put_varint(writer, operators);
     ht_access_flush(writer);
 }

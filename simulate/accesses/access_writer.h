@@ -34,8 +34,10 @@ void ht_write_line_access(struct ht_access_writer *writer, uint64_t line);
 void ht_write_code_line(struct ht_access_writer *writer, uint64_t line);
 void ht_write_call(struct ht_access_writer *writer, const struct ht_recorded_call *call);
 void ht_write_thread(struct ht_access_writer *writer, uint32_t thread);
-// The last token: how many instructions and data accesses the program made outside its allocator's calls.
-void ht_write_end(struct ht_access_writer *writer, uint64_t instructions, uint64_t accesses);
+// The last token: how many instructions and data accesses the program made outside its allocator's calls, and how many
+// instructions its C++ library's operator new and delete executed around malloc and free.
+void ht_write_end(struct ht_access_writer *writer, uint64_t instructions, uint64_t accesses,
+                  uint64_t operators);
 // Hands all bytes to writer->write.
 void ht_access_flush(struct ht_access_writer *writer);
 

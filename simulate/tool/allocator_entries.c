@@ -69,6 +69,9 @@ struct entry {
 enum { ENTRIES = 1 << 14 };
 static struct entry entries[ENTRIES];  // by hash, the next free one after it
 static UInt entries_used;
+static Bool operators;
+
+Bool has_operators(void) { return operators; }
 
 static UInt place_of(Addr address) { return (UInt)(address * 0x9e3779b97f4a7c15ull >> 50); }
 
@@ -83,6 +86,7 @@ static void add_entry(Addr address, enum call_kind kind) {
     UInt i = place_of(address);
     while (entries[i].address && entries[i].address != address) i = (i + 1) % ENTRIES;
     if (!entries[i].address && ++entries_used > ENTRIES / 2) return;  // more than any program has
+    operators = operators || (kind & CALL_OPERATOR);
     entries[i] = (struct entry){address, kind};
 }
 
@@ -95,7 +99,8 @@ void forget_mapping(Addr address, SizeT bytes) {
 
 static enum call_kind kind_of(const HChar *name) {
     for (UInt i = 0; i < sizeof family / sizeof *family; i++) {
-        if (!VG_(strcmp)(family[i].name, name)) return family[i].kind;
+        if (VG_(strcmp)(family[i].name, name)) continue;
+        return family[i].kind | (name[0] == '_' ? CALL_OPERATOR : 0);
     }
     return CALL_NONE;
 }
@@ -119,6 +124,7 @@ static void *read_part(Int fd, ULong offset, ULong bytes) {
 struct text {
     Addr address;
     ULong offset, bytes;
+    Bool of_program;  // its own operators stay under every allocator
 };
 
 // The entries of one table of symbols that lie in the mapping.
@@ -131,6 +137,7 @@ static void add_symbols(Int fd, const Elf64_Shdr *symbols, const Elf64_Shdr *str
     for (ULong i = 0; i < count; i++) {
         if (symbol[i].st_shndx == SHN_UNDEF || symbol[i].st_name >= strings->sh_size) continue;
         enum call_kind kind = kind_of(names + symbol[i].st_name);
+        if (text.of_program) kind &= ~CALL_OPERATOR;
         for (UInt k = 0; kind && k < load_count; k++) {
             ULong within = symbol[i].st_value - loads[k].p_vaddr;
             if (loads[k].p_type != PT_LOAD || within >= loads[k].p_filesz) continue;
@@ -150,6 +157,7 @@ static void add_file(Int fd, struct text text) {
         return;
     }
     Elf64_Phdr *loads = read_part(fd, head->e_phoff, (ULong)head->e_phnum * sizeof *loads);
+    for (UInt i = 0; loads && i < head->e_phnum; i++) text.of_program |= loads[i].p_type == PT_INTERP;
     Elf64_Shdr *sections = read_part(fd, head->e_shoff, (ULong)head->e_shnum * sizeof *sections);
     for (UInt i = 0; loads && sections && i < head->e_shnum; i++) {
         bool symbols = sections[i].sh_type == SHT_DYNSYM || sections[i].sh_type == SHT_SYMTAB;

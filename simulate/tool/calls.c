@@ -61,11 +61,28 @@ void switch_thread(UInt tid) {
 
 UInt threads_seen(void) { return seen; }
 
+// The malloc or free that the C++ library's operator calls.
+static void enter_inner_call(ULong kind, ULong sp) {
+    if (!running.in_operator || running.inner_sp || kind & CALL_OPERATOR) return;
+    running.inner_sp = sp;
+    running.inner_before = counts.instructions;
+    running.inner_instructions = 0;
+}
+
+static void maybe_leave_inner_call(ULong sp) {
+    if (running.inner_sp && sp > running.inner_sp && !running.inner_instructions)
+        running.inner_instructions = counts.instructions - running.inner_before;
+}
+
 void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
+    if (running.in_allocator) enter_inner_call(kind, sp);
     if (running.in_allocator || !running.counts) return;
     process_accesses();
     running.in_allocator = 1;
     running.allocator_sp = sp;
+    running.in_operator = (kind & CALL_OPERATOR) != 0;
+    running.inner_sp = 0;
+    kind &= ~(ULong)CALL_OPERATOR;
     running.kind = (enum call_kind)kind;
     running.argument[0] = first;
     running.argument[1] = second;
@@ -76,9 +93,12 @@ void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
 }
 
 void maybe_leave_call(ULong sp, ULong result) {
+    maybe_leave_inner_call(sp);
     if (sp <= running.allocator_sp) return;
     process_accesses();
     count_call();
+    if (running.inner_sp)
+        counts.operators += counts.instructions - running.instructions_before - running.inner_instructions;
     running.in_allocator = 0;
     record_call(result);
     splice_call(result);

@@ -81,7 +81,9 @@ static void put_counts(void) {
     put_string(command);
     ULong total = options.within ? counts.within : counts.instructions;
     if (options.splice) {
-        // The program is the recorded one.
+        // The program is the recorded one. An allocator without operators of its own is called by those of the C++ library,
+        // which the replay has not.
+        if (!has_operators()) counts.allocator += spliced_operators;
         total = counts.allocator + spliced_instructions;
         counts.misses[PART_PROGRAM].accesses = spliced_accesses;
     }

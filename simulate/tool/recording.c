@@ -11,6 +11,8 @@
 #include <pub_tool_options.h>
 #include <pub_tool_vki.h>
 
+static const ULong BLOCK_BYTES_MAX = 1ull << 47;
+
 struct block {
     Addr address;
     ULong bytes;
@@ -68,12 +70,24 @@ void stop_recording(void) {
     file = -1;
 }
 
+// The slot, + 1, of the block that an access belongs to; 0: none. String functions read vectors that begin before their block or
+// past its end, in what another allocator has elsewhere.
+static UInt slot_near(Addr address, UInt bytes) {
+    static const UInt reaches[] = {16, 32, 64, 96};
+    UInt slot = block_at(address);
+    if (!slot) slot = block_at(address + bytes - 1);
+    for (UInt i = 0; !slot && i < sizeof reaches / sizeof *reaches; i++)
+        slot = block_at(address - reaches[i]);
+    return slot;
+}
+
 void record_access(Addr address, UInt bytes) {
     accesses_made++;
     if (ht_access_is_recent(writer, address >> HT_GRANULE_SHIFT)) return;
-    UInt slot = block_at(address);
+    UInt slot = slot_near(address, bytes);
     if (slot) {
-        ULong within = address - blocks[slot - 1].address, last = within + bytes - 1;
+        Addr begin = blocks[slot - 1].address;
+        ULong within = address > begin ? address - begin : 0, last = address + bytes - 1 - begin;
         ht_write_block_access(writer, slot - 1, within >> HT_GRANULE_SHIFT);
         if (last >> HT_GRANULE_SHIFT != within >> HT_GRANULE_SHIFT)
             ht_write_block_access(writer, slot - 1, last >> HT_GRANULE_SHIFT);
@@ -121,22 +135,23 @@ static void put_call(struct ht_recorded_call call) {
     ht_access_forget_recent(writer);
 }
 
+static void record_free(Addr address) {
+    UInt slot = slot_of(address);
+    if (!address) put_call((struct ht_recorded_call){.call = HT_ACCESS_FREE_NULL});
+    if (!slot) return;
+    end_block(slot - 1);
+    put_call((struct ht_recorded_call){.call = HT_ACCESS_FREE, .slot = slot - 1});
+}
+
 static void record_new(enum ht_access_call call, Addr address, ULong size, ULong count) {
     ULong bytes = call == HT_ACCESS_CALLOC ? size * count : size;
-    if (!address) return;
+    if (!address || bytes > BLOCK_BYTES_MAX) return;  // of an operator new that threw, the result is none
     UInt slot = slot_of(address);
-    if (slot) end_block(slot - 1);  // freed by a function that is not known
+    if (slot) record_free(address);  // freed by a function that is not known, or within another call
     slot = new_slot();
     blocks[slot] = (struct block){address, bytes};
     block_add(address, bytes, slot);
     put_call((struct ht_recorded_call){.call = call, .slot = slot, .size = size, .count = count});
-}
-
-static void record_free(Addr address) {
-    UInt slot = slot_of(address);
-    if (!slot) return;
-    end_block(slot - 1);
-    put_call((struct ht_recorded_call){.call = HT_ACCESS_FREE, .slot = slot - 1});
 }
 
 static void record_realloc(Addr before, ULong size, Addr address) {
@@ -175,6 +190,7 @@ void record_call(ULong result) {
 
 void end_recording(void) {
     if (!is_recording()) return;
-    ht_write_end(writer, counts.instructions - counts.allocator - counts.loader, accesses_made);
+    ht_write_end(writer, counts.instructions - counts.allocator - counts.loader, accesses_made,
+                 counts.operators);
     stop_recording();
 }

@@ -18,7 +18,7 @@ struct block {
 struct splice_class splice_classes[SPLICE_CLASSES];
 const HChar *splice_problem;  // why accesses and calls don't belong together; NULL: they do
 
-ULong spliced_instructions, spliced_accesses;
+ULong spliced_instructions, spliced_accesses, spliced_operators;
 
 static struct ht_access_reader *reader;
 static struct ht_access access;  // the last one read: a call, unless the file ended
@@ -102,6 +102,7 @@ static void simulate_until_call(void) {
         case HT_ACCESS_END:
             spliced_instructions = access.instructions;
             spliced_accesses = access.accesses;
+            spliced_operators = access.operators;
             return;
         default: return;
         }
@@ -124,7 +125,7 @@ static struct block *block_of(UInt slot) {
 }
 
 static void differ(const HChar *made, ULong bytes) {
-    static const HChar *const names[] = {"malloc", "calloc", "realloc", "free", "aligned", "?", "?", "?"};
+    static const HChar *const names[] = {"malloc", "calloc", "realloc", "free", "aligned", "free", "?", "?"};
     if (kind != HT_ACCESS_CALL) {
         VG_(sprintf)(problem, "call %llu: expected no more calls, the replay made %s(%llu)", calls, made,
                      bytes);
@@ -143,7 +144,7 @@ static enum ht_access_call call_made(ULong result, struct block *made) {
     case CALL_MALLOC: return HT_ACCESS_MALLOC;
     case CALL_CALLOC: made->bytes = argument[0] * argument[1]; return HT_ACCESS_CALLOC;
     case CALL_REALLOC: made->bytes = argument[1]; return HT_ACCESS_REALLOC;
-    case CALL_FREE: *made = (struct block){0}; return HT_ACCESS_FREE;
+    case CALL_FREE: *made = (struct block){0}; return argument[0] ? HT_ACCESS_FREE : HT_ACCESS_FREE_NULL;
     case CALL_ALIGNED: made->bytes = argument[1]; return HT_ACCESS_ALIGNED;
     case CALL_ALIGNED_NEW: return HT_ACCESS_ALIGNED;
     case CALL_POSIX_MEMALIGN:
@@ -154,10 +155,9 @@ static enum ht_access_call call_made(ULong result, struct block *made) {
 }
 
 void splice_call(ULong result) {
-    static const HChar *const names[] = {"malloc", "calloc", "realloc", "free", "aligned", "?"};
+    static const HChar *const names[] = {"malloc", "calloc", "realloc", "free", "aligned", "free", "?"};
     struct block made;
     if (!is_splicing() || running.kind == CALL_OTHER) return;
-    if (running.kind == CALL_FREE && !running.argument[0]) return;
     enum ht_access_call call = call_made(result, &made);
     const struct ht_recorded_call *recorded = &access.call;
     ULong bytes = recorded->call == HT_ACCESS_CALLOC ? recorded->size * recorded->count : recorded->size;
@@ -166,7 +166,7 @@ void splice_call(ULong result) {
         differ(names[call], made.bytes);
         return;
     }
-    *block_of(recorded->slot) = made;
+    if (call != HT_ACCESS_FREE_NULL) *block_of(recorded->slot) = made;
     simulate_until_call();
 }
 

@@ -31,7 +31,8 @@ enum call_kind {
     CALL_POSIX_MEMALIGN,
     CALL_PAGE_ALIGNED,
     CALL_OTHER,
-    CALL_KINDS
+    CALL_KINDS,
+    CALL_OPERATOR = 0x100  // | one of the others: operator new or delete of a library
 };
 
 struct tool_options {
@@ -50,6 +51,9 @@ struct running {
     Addr allocator_sp, within_sp;
     enum call_kind kind;
     ULong argument[3];
+    Bool in_operator;                          // the outermost call is a C++ operator
+    Addr inner_sp;                             // of the malloc or free that it called; 0: none yet
+    ULong inner_before, inner_instructions;    // when that began; how long it was, once it has returned
     ULong instructions_before, loader_before;  // when the outermost call of the allocator began
     ULong within_before;                       // when options.within was entered
 };
@@ -60,6 +64,8 @@ struct counts {
     ULong instructions, within;  // all; those within options.within
     ULong loader, allocator;     // of the dynamic loader; in calls of the allocator
     ULong calls[CALL_KINDS];
+    ULong
+        operators;  // of the allocator's instructions those of C++ operators around the malloc or free that they call
 };
 
 extern struct tool_options options;
@@ -90,6 +96,7 @@ enum ht_served simulate_access(enum part part, Addr address, UInt bytes);
 void note_mapping(Addr address, SizeT bytes, Bool executable);
 void forget_mapping(Addr address, SizeT bytes);
 enum call_kind call_entered_at(Addr address);
+Bool has_operators(void);  // whether C++ operators have been mapped
 // calls.c
 void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third);
 void maybe_leave_call(ULong sp, ULong result);
@@ -133,6 +140,7 @@ enum { SPLICE_CLASSES = 64 * 4 };  // four of each doubling
 extern struct splice_class splice_classes[SPLICE_CLASSES];
 extern const HChar *splice_problem;
 extern ULong spliced_instructions, spliced_accesses;  // of the recorded program, outside its allocator
+extern ULong spliced_operators;                       // counts.operators of the recorded program
 ULong splice_class_low(UInt number);
 // counts_file.c
 void write_counts(void);

@@ -1,9 +1,9 @@
-// placement list|stride [ROUNDS]: programs whose cost depends on where the allocator puts their blocks.
+// placement list|stride|beyond [ROUNDS]: programs whose cost depends on where the allocator puts their blocks.
 // list: walks a list whose nodes were allocated after many blocks of their size were freed in random order: what
 // it costs is decided by the order in which the allocator gives freed blocks out again.
 // stride: reads the first words of many blocks of 60 KiB in turn. Where those are 64 KiB apart, their pages fall into one
 // set of the TLB, and their first lines into one set of the caches.
-#include <stdbool.h>
+// beyond: reads behind the end of each block, as string functions do, and frees NULL.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,10 +58,31 @@ static uint64_t read_strided(int rounds) {
     return sum;
 }
 
+static uint64_t read_beyond(int rounds) {
+    static char *block[NODES];
+    uint64_t sum = 0;
+    for (int i = 0; i < NODES; i++) block[i] = malloc(24);
+    for (int round = 0; round < rounds; round++)
+        for (int i = 0; i < NODES; i++) {
+            // The address in another variable: the compiler would know that it lies beyond.
+            uintptr_t end = (uintptr_t)block[i] + 24;
+            sum += (uint64_t)*(volatile char *)end;
+            free(NULL);
+            __asm__ volatile("" : : : "memory");
+        }
+    return sum;
+}
+
 int main(int argc, char **argv) {
     int rounds = argc > 2 ? atoi(argv[2]) : 20;
-    bool list = argc > 1 && !strcmp(argv[1], "list");
-    if (!list && (argc < 2 || strcmp(argv[1], "stride"))) return 2;
-    printf("%llu\n", (unsigned long long)(list ? walk_list(rounds) : read_strided(rounds)));
-    return 0;
+    static const struct {
+        const char *name;
+        uint64_t (*run)(int rounds);
+    } modes[] = {{"list", walk_list}, {"stride", read_strided}, {"beyond", read_beyond}};
+    for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof *modes; i++) {
+        if (strcmp(argv[1], modes[i].name)) continue;
+        printf("%llu\n", (unsigned long long)modes[i].run(rounds));
+        return 0;
+    }
+    return 2;
 }

@@ -44,7 +44,8 @@ static struct ht_recorded_call some_call(uint64_t *seed) {
     struct ht_recorded_call call = {.call = unit_random(seed) % HT_ACCESS_CALLS,
                                     .instructions = unit_random(seed) >> unit_random(seed) % 64,
                                     .slot = (uint32_t)(unit_random(seed) % 40)};
-    if (call.call != HT_ACCESS_FREE) call.size = unit_random(seed) >> unit_random(seed) % 64;
+    if (call.call == HT_ACCESS_FREE_NULL) call.slot = 0;
+    else if (call.call != HT_ACCESS_FREE) call.size = unit_random(seed) >> unit_random(seed) % 64;
     if (call.call == HT_ACCESS_CALLOC || call.call == HT_ACCESS_ALIGNED) call.count = unit_random(seed);
     if (call.call == HT_ACCESS_REALLOC) call.from_null = unit_random(seed) % 2;
     return call;
@@ -119,13 +120,14 @@ static void what_is_written_is_read(void **state) {
         record[i] = some_record(&seed);
         write_record(writer, &record[i]);
     }
-    ht_write_end(writer, 123, UINT64_MAX);
+    ht_write_end(writer, 123, UINT64_MAX, 7);
     struct source source = {written, written_bytes, 1000};
     struct ht_access_reader *reader = new_reader(&source);
     for (size_t i = 0; i < RECORDS; i++) check_record(ht_read_access(reader, &access), &access, &record[i]);
     assert_int_equal(ht_read_access(reader, &access), HT_ACCESS_END);
     assert_int_equal(access.instructions, 123);
     assert_true(access.accesses == UINT64_MAX);
+    assert_int_equal(access.operators, 7);
     free(reader);
     free(writer);
     free(record);
@@ -153,7 +155,7 @@ static void a_file_that_is_cut_anywhere_is_cut(void **state) {
         struct record record = some_record(&seed);
         write_record(writer, &record);
     }
-    ht_write_end(writer, 1, 1000);
+    ht_write_end(writer, 1, 1000, 0);
     assert_int_equal(last_of(written, written_bytes), HT_ACCESS_END);
     for (size_t count = 0; count < written_bytes; count++)
         assert_int_equal(last_of(written, count), HT_ACCESS_CUT);
