@@ -227,7 +227,6 @@ static void check_count(struct argp_state *state, const struct ht_plan *plan) {
     if (plan->splice_path && plan->instructions)
         argp_error(state, "--splice: counts misses: expected no --instructions");
     if (!plan->count_pass) return;
-    if (plan->results_path) argp_error(state, "-o: --pass count measures no runs to keep: use --json");
     if (plan->conditions.count) argp_error(state, "--fail-if: expected a pass that measures time or memory");
     if (plan->wrap) argp_error(state, "--wrap: the simulation of --pass count takes its place");
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "accesses_file.h"
 #include "allocator_list.h"
 #include "call_gaps.h"
 #include "comparison_json.h"
@@ -106,10 +107,11 @@ static int pollute_by_trace(struct ht_plan *plan, struct ht_trace_reader *reader
     if (ht_median_gap_ns(reader, &gap_ns, error)) return -1;
     plan->pollution = ht_pollution_of_gap(gap_ns);
     if (!plan->quiet)
-        ht_print(stderr,
-                 "replay: a thread's calls are %.0f ns apart: --pollute data=%lluB,code=%lluB,tlb=%llu\n",
-                 gap_ns, (unsigned long long)plan->pollution.data_bytes,
-                 (unsigned long long)plan->pollution.code_bytes, (unsigned long long)plan->pollution.pages);
+        ht_print(
+            stderr,
+            "heaptape replay: a thread's calls are %.0f ns apart: --pollute data=%lluB,code=%lluB,tlb=%llu\n",
+            gap_ns, (unsigned long long)plan->pollution.data_bytes,
+            (unsigned long long)plan->pollution.code_bytes, (unsigned long long)plan->pollution.pages);
     return 0;
 }
 
@@ -147,6 +149,17 @@ static int load_trace(struct ht_plan *plan, struct loaded_trace *trace, struct h
         failed = ht_error_system(error, plan->trace_path, "second reading");
     }
     return failed;
+}
+
+// Before anything is simulated: the accesses have to be those between this trace's calls.
+static int check_accesses(const struct ht_plan *plan, const struct ht_built_form *built,
+                          struct ht_error *error) {
+    uint64_t allocations = 0;
+    if (!plan->splice_path) return 0;
+    for (int i = 0; i < HT_FUNCTIONS; i++)
+        if (ht_functions[i].kind == HT_KIND_ALLOC || ht_functions[i].kind == HT_KIND_REALLOC)
+            allocations += built->calls[i];
+    return ht_accesses_check(plan->splice_path, allocations, error);
 }
 
 static int print_comparison(struct ht_experiment *x, const struct loaded_trace *trace, int early,
@@ -268,7 +281,8 @@ static int replay_all(struct ht_experiment *x, struct ht_plan *plan, struct ht_c
     ht_machine_read(&x->machine);
     if (!ht_huge_pages_here(plan->thp, x->machine.thp, &x->huge_pages, error.message, sizeof error.message))
         return complain(&error);
-    if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error))
+    if (load_trace(plan, &trace, &error) || ht_live_guard(plan, &trace.built, &error) ||
+        check_accesses(plan, &trace.built, &error))
         return complain(&error);
     ht_child_catch_signals();  // until here there is nothing to keep
     x->built = &trace.built;

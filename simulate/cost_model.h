@@ -42,6 +42,9 @@ struct ht_cost_kind {
     const char *key, *name;
     double share;
 };
+// The 90th percentile of how far the model is off in the time of a trace's calls (docs/method/cost-model.md).
+#define HT_MODEL_RESIDUAL 0.21
+
 extern const struct ht_cost_kind ht_cost_kinds[HT_COSTS];
 
 // Where the calibration is kept: $XDG_CACHE_HOME/heaptape/calibration.json, or below ~/.cache; to be freed. NULL: nowhere.

@@ -1,12 +1,16 @@
 #include "count_runs.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cost_table.h"
+#include "experiment.h"
+#include "now.h"
 #include "print.h"
 #include "program_time.h"
+#include "results_line.h"
 #include "simulated_counts.h"
 #include "simulation.h"
 #include "talk.h"
@@ -129,23 +133,48 @@ static void print_program(const json_t *all, const char *baseline) {
     ht_program_time_print(stdout, all, baseline);
 }
 
-static void print_all(const struct ht_plan *plan, json_t *all, const char *baseline) {
-    struct ht_cost_model model;
-    ht_cost_model_read(&model);
-    add_times(all, &model);
-    if (plan->splice_path) ht_program_time_add(all, &model, baseline);
+static void print_all(const struct ht_plan *plan, json_t *all, const char *baseline,
+                      const struct ht_cost_model *model) {
     if (plan->json) {
-        json_t *made =
-            json_pack("{s:i, s:s*, s:b, s:o, s:O}", "schema", 1, "accesses", plan->splice_path, "calibrated",
-                      model.measured, "calibration", ht_calibration_json(&model.calibration), "counts", all);
+        json_t *made = json_pack("{s:i, s:s*, s:b, s:o, s:O}", "schema", 1, "accesses", plan->splice_path,
+                                 "calibrated", model->measured, "calibration",
+                                 ht_calibration_json(&model->calibration), "counts", all);
         json_dumpf(made, stdout, JSON_INDENT(1));
         putchar('\n');
         json_decref(made);
         return;
     }
     print_part(all, "in calls of", "allocator");
-    print_times(all, plan->splice_path ? "allocator" : "time", &model);
+    print_times(all, plan->splice_path ? "allocator" : "time", model);
     if (plan->splice_path) print_program(all, baseline);
+}
+
+// A line of results for each allocator: its counts, and by which costs they became times.
+static void keep_all(struct ht_experiment *x, const json_t *all, const struct ht_cost_model *model) {
+    static const char *const kept[] = {"allocator", "program", "time", "blocks", "program_time"};
+    static const struct ht_outcome nothing_measured;
+    for (size_t i = 0; i < x->plan->choices.count; i++) {
+        const struct ht_choice *choice = &x->plan->choices.list[i];
+        json_t *counts = json_object_get(all, choice->name);
+        if (!counts) continue;
+        json_t *calibration = ht_calibration_json(&model->calibration);
+        json_t *made = json_pack("{s:s?, s:b, s:O}", "accesses", x->plan->splice_path, "calibrated",
+                                 model->measured, "costs", json_object_get(calibration, "costs"));
+        for (size_t j = 0; j < sizeof kept / sizeof *kept; j++) {
+            json_t *value = json_object_get(counts, kept[j]);
+            json_object_set(made, kept[j], value ? value : json_null());
+        }
+        struct ht_run_result line = {.choice = choice,
+                                     .outcome = &nothing_measured,
+                                     .cpu = -1,
+                                     .load = ht_machine_load(),
+                                     .instructions = NAN,
+                                     .counts = made,
+                                     .started_realtime_ns = ht_now_ns(CLOCK_REALTIME)};
+        ht_experiment_keep(x, &line);
+        json_decref(made);
+        json_decref(calibration);
+    }
 }
 
 static bool count_into(struct ht_experiment *x, const struct ht_choice *choice, json_t *all) {
@@ -169,7 +198,15 @@ size_t ht_count_all(struct ht_experiment *x) {
     for (size_t i = 0; i < choices->count && !ht_child_interrupted(); i++)
         failed += !count_into(x, &choices->list[i], all);
     ht_progress_end(&x->progress);
-    if (json_object_size(all)) print_all(x->plan, all, choices->list[x->baseline].name);
+    if (json_object_size(all)) {
+        const char *baseline = choices->list[x->baseline].name;
+        struct ht_cost_model model;
+        ht_cost_model_read(&model);
+        add_times(all, &model);
+        if (x->plan->splice_path) ht_program_time_add(all, &model, baseline);
+        print_all(x->plan, all, baseline, &model);
+        keep_all(x, all, &model);
+    }
     json_decref(all);
     return failed;
 }

@@ -6,38 +6,57 @@
 #include "print.h"
 #include "text_table.h"
 
-// In ns.
+// In ns, by kind of cost.
 struct program_time {
-    double allocator, program, misses;  // misses: those of the program, which it includes
+    struct ht_modelled_time allocator, program;
 };
 
-// A part's time where each miss costs so many times what the model says; of that the misses.
-static double part_ns(const struct ht_cost_model *model, const json_t *part, double miss_cost,
-                      double *misses) {
-    struct ht_modelled_time time;
-    double rest = 0;
-    *misses = 0;
-    ht_model_time(model, part, &time);
-    for (int i = 0; i < HT_COSTS; i++) {
-        if (i == HT_COST_INSTRUCTION || i == HT_COST_FAULT) rest += time.ns[i];
-        else *misses += time.ns[i] * miss_cost;
-    }
-    return rest + *misses;
+static double total(const struct ht_modelled_time *time) {
+    double sum = 0;
+    for (int i = 0; i < HT_COSTS; i++) sum += time->ns[i];
+    return sum;
 }
 
-static struct program_time time_of(const struct ht_cost_model *model, const json_t *counts,
-                                   double miss_cost) {
+static double whole(const struct program_time *time) {
+    return total(&time->allocator) + total(&time->program);
+}
+
+static struct program_time time_of(const struct ht_cost_model *model, const json_t *counts) {
     struct program_time time;
-    time.allocator = part_ns(model, json_object_get(counts, "allocator"), miss_cost, &time.misses);
-    time.program = part_ns(model, json_object_get(counts, "program"), miss_cost, &time.misses);
+    ht_model_time(model, json_object_get(counts, "allocator"), &time.allocator);
+    ht_model_time(model, json_object_get(counts, "program"), &time.program);
     return time;
 }
 
-static double sum(struct program_time time) { return time.allocator + time.program; }
+// The ratio where one kind of event has another latency.
+static double ratio_at(const struct program_time *one, const struct program_time *base, int kind,
+                       double factor) {
+    double more = (one->allocator.ns[kind] + one->program.ns[kind]) * (factor - 1);
+    double base_more = (base->allocator.ns[kind] + base->program.ns[kind]) * (factor - 1);
+    return (whole(one) + more) / (whole(base) + base_more);
+}
 
-static double ratio(const struct ht_cost_model *model, const json_t *counts, const json_t *base,
-                    double miss_cost) {
-    return sum(time_of(model, counts, miss_cost)) / sum(time_of(model, base, miss_cost));
+static double square(double value) { return value * value; }
+
+// By the intervals of the latencies, each by itself, and by what the model is off in the time of each allocator and in
+// the program's own difference; all added in quadrature.
+static void add_ratio(json_t *made, const struct ht_cost_model *model, const struct program_time *one,
+                      const struct program_time *base) {
+    double ratio = whole(one) / whole(base);
+    double off = square(total(&one->allocator)) + square(ratio * total(&base->allocator)) +
+                 square(total(&one->program) - total(&base->program));
+    double below = off * square(HT_MODEL_RESIDUAL / whole(base)), above = below;
+    for (int i = 0; i < HT_COSTS; i++) {
+        const struct ht_latency *latency = &model->calibration.latency[i];
+        if (latency->ns <= 0) continue;
+        double ends[] = {ratio_at(one, base, i, latency->low_ns / latency->ns) - ratio,
+                         ratio_at(one, base, i, latency->high_ns / latency->ns) - ratio};
+        below += square(fmin(0, fmin(ends[0], ends[1])));
+        above += square(fmax(0, fmax(ends[0], ends[1])));
+    }
+    json_object_set_new(made, "ratio", json_real(ratio));
+    json_object_set_new(made, "ratio_low", json_real(fmax(0, ratio - sqrt(below))));
+    json_object_set_new(made, "ratio_high", json_real(ratio + sqrt(above)));
 }
 
 void ht_program_time_add(json_t *counts, const struct ht_cost_model *model, const char *baseline) {
@@ -45,16 +64,12 @@ void ht_program_time_add(json_t *counts, const struct ht_cost_model *model, cons
     const char *name;
     json_t *one;
     json_object_foreach(counts, name, one) {
-        struct program_time time = time_of(model, one, 1);
-        json_t *made = json_pack("{s:f, s:f, s:f}", "ns", sum(time), "allocator_ns", time.allocator,
-                                 "misses_ns", time.misses);
-        if (base) {
-            double usual = ratio(model, one, base, 1), half = ratio(model, one, base, 0.5);
-            double twice = ratio(model, one, base, 2);
-            json_object_set_new(made, "ratio", json_real(usual));
-            json_object_set_new(made, "ratio_low", json_real(fmin(usual, fmin(half, twice))));
-            json_object_set_new(made, "ratio_high", json_real(fmax(usual, fmax(half, twice))));
-        }
+        struct program_time time = time_of(model, one), base_time = time_of(model, base);
+        const struct ht_modelled_time *program = &time.program;
+        double misses = total(program) - program->ns[HT_COST_INSTRUCTION] - program->ns[HT_COST_FAULT];
+        json_t *made = json_pack("{s:f, s:f, s:f}", "ns", whole(&time), "allocator_ns",
+                                 total(&time.allocator), "misses_ns", misses);
+        if (base) add_ratio(made, model, &time, &base_time);
         json_object_set_new(one, "program_time", made);
     }
 }
@@ -84,5 +99,7 @@ void ht_program_time_print(FILE *out, const json_t *counts, const char *baseline
         ht_table_add(&table, (const char *const[]){name, ms, allocator, misses, text});
     }
     ht_table_print(out, &table);
-    ht_print(out, "In brackets: the same where a miss costs half or twice what the model says.\n");
+    ht_print(
+        out,
+        "In brackets: how far the costs can be off, by their calibration and the model's residual; counts are exact.\n");
 }

@@ -221,6 +221,7 @@ static json_t *run_json(const struct ht_run_result *line) {
         json_pack("{s:i, s:s, s:o, s:o, s:s, s:I, s:I, s:s, s:s, s:s}", "schema", RESULTS_SCHEMA, "heaptape",
                   HEAPTAPE_VERSION, "trace", trace_json(line), "allocator", allocator_json(line), "pass",
                   line->verified      ? "verify"
+                  : line->counts      ? "count"
                   : line->memory_pass ? "memory"
                                       : "time",
                   "round", (json_int_t)line->round, "seed", (json_int_t)plan->seed, "threads",
@@ -245,6 +246,7 @@ static json_t *run_json(const struct ht_run_result *line) {
     json_object_set_new(run, "calls", calls_json(line));
     add_figures(run, line);
     ht_figures_json_add(run, line);
+    json_object_set(run, "counts", line->counts ? (json_t *)line->counts : json_null());
     add_verification(run, line->verified);
     // A run that did not come to its end failed at least once.
     uint64_t failures = line->outcome->failures ? line->outcome->failures : line->problem ? 1 : 0;

@@ -43,6 +43,7 @@ struct ht_run_result {
     const struct ht_child_figures *memory_figures;  // of the memory pass
     const struct ht_choice_figures *of_choice;      // in the first lines of an allocator, else NULL
     const struct ht_verify_report *verified;        // of a pass that measures nothing, else NULL
+    const json_t *counts;                           // of the count pass, else NULL
     const char *problem;                            // what went wrong, or NULL
 };
 

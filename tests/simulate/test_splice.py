@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
+from heaptape.results.program_time import program_times
+from heaptape.results.reader import read_results
 from shared_folder import shared_folder
 from tool_runner import Tools, run
 
@@ -41,9 +42,9 @@ def spliced(tools: Tools, folder: Path, mode: str, *allocators: str) -> dict[str
     return json.loads(done.stdout)["counts"]
 
 
-def real(tools: Tools, into: Path, mode: str, allocator: str) -> dict[str, Any]:
+def real(tools: Tools, into: Path, mode: str, allocator: str, rounds: int = 4) -> dict[str, Any]:
     library = LIBRARIES.get(allocator, "")
-    tools.succeed([tools.heaptape, "count", "-q", "-o", into / "real.json", "--", tools.target("placement"), mode, "4"],
+    tools.succeed([tools.heaptape, "count", "-q", "-o", into / "real.json", "--", tools.target("placement"), mode, str(rounds)],
                   env={"LD_PRELOAD": library} if library else {})
     return json.loads((into / "real.json").read_text())["processes"][0]
 
@@ -84,6 +85,29 @@ def test_blocks_a_power_of_two_apart_collide(tools: Tools, folder: Path, tmp_pat
     assert blocks[57344]["accesses"] >= reads
 
 
+def test_reads_beyond_a_block_are_its_own_and_null_is_freed(tools: Tools, tmp_path: Path) -> None:
+    """String functions read whole vectors. What lies there under another allocator must not be read at the old address."""
+    tools.succeed([tools.heaptape, "record", "-q", "--accesses", "-o", tmp_path, "--", tools.target("placement"), "beyond", "1"])
+    next(tmp_path.glob("*.acc")).rename(tmp_path / "beyond.acc")
+    tools.convert(tmp_path / "beyond.acc", tmp_path / "beyond.bin")
+    predicted, truth = spliced(tools, tmp_path, "beyond", "mimalloc")["mimalloc"], real(tools, tmp_path, "beyond", "mimalloc", 1)
+    assert predicted["program"]["faults"] == pytest.approx(truth["program"]["faults"], abs=50)
+    assert predicted["calls"]["free"] == truth["calls"]["free"] == 40000
+    assert predicted["allocator"]["instructions"] == pytest.approx(truth["allocator"]["instructions"], rel=0.02)
+
+
+def test_the_librarys_operators_cost_what_they_cost(tools: Tools, tmp_path: Path) -> None:
+    """Under glibc a program's new is libstdc++'s, around malloc."""
+    command = [tools.target("cpp_new"), tmp_path / "counts", "20"]
+    run([tools.heaptape, "record", "-q", "--accesses", "-o", tmp_path, "--", *command])  # it ends with a status of its own
+    next(tmp_path.glob("*.acc")).rename(tmp_path / "new.acc")
+    tools.convert(tmp_path / "new.acc", tmp_path / "new.bin")
+    predicted = spliced(tools, tmp_path, "new", "glibc")["glibc"]
+    run([tools.heaptape, "count", "-q", "-i", "-o", tmp_path / "real.json", "--", *command])
+    (truth,) = json.loads((tmp_path / "real.json").read_text())["processes"]
+    assert predicted["allocator"]["instructions"] == pytest.approx(truth["allocator"]["instructions"], rel=0.02)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("allocator", ["jemalloc", "tcmalloc"])
 def test_other_allocators_too(tools: Tools, folder: Path, tmp_path: Path, allocator: str) -> None:
@@ -97,7 +121,7 @@ def cut(data: bytes) -> bytes:
 
 
 def damaged(data: bytes) -> bytes:
-    return data[:2000] + b"\xff" * 8 + data[2008:]
+    return data[:2000] + b"\xff" * 16 + data[2016:]  # more than any varint has
 
 
 @pytest.mark.parametrize("change,expected", [
@@ -108,17 +132,37 @@ def test_bad_accesses_are_one_line(tools: Tools, folder: Path, tmp_path: Path, c
     done = run([tools.heaptape, "convert", bad, "-o", out])
     assert done.returncode == 3 and not out.exists()
     assert expected in done.stderr.decode() and str(bad) in done.stderr.decode() and done.stderr.count(b"\n") == 1
-    done = run([tools.replay_program, "-q", "--pass", "count", "--alloc", "glibc", "--splice", bad, folder / "stride.bin"])
-    assert done.returncode == 1 and str(bad) in done.stderr.decode()
+    assert_refused(tools, bad, folder / "stride.bin", "" if expected == "expected" else expected)
+
+
+def assert_refused(tools: Tools, accesses: Path, trace: Path, expected: str) -> None:
+    """In one line, before anything is simulated."""
+    done = run([tools.replay_program, "-q", "--pass", "count", "--alloc", "glibc", "--splice", accesses, trace])
+    assert done.returncode == 3 and not done.stdout and done.stderr.count(b"\n") == 1
+    assert done.stderr.decode().startswith(f"heaptape replay: {accesses}: ") and expected in done.stderr.decode()
+
+
+def test_a_missing_file_is_one_line(tools: Tools, folder: Path, tmp_path: Path) -> None:
+    assert_refused(tools, tmp_path / "none.acc", folder / "stride.bin", "cannot open: No such file or directory")
+    assert_refused(tools, folder / "stride.bin", folder / "stride.bin", "offset 0: expected accesses")
 
 
 def test_another_trace_is_refused(tools: Tools, folder: Path) -> None:
-    done = run([tools.replay_program, "-q", "--pass", "count", "--alloc", "glibc", "--splice", folder / "list.acc",
-                folder / "stride.bin"])
-    assert done.returncode == 1 and b"expected" in done.stderr and b"the replay made" in done.stderr
+    assert_refused(tools, folder / "list.acc", folder / "stride.bin", "allocations of the trace, found")
 
 
-@pytest.mark.parametrize("options", [["--splice", "x.acc"], ["--pass", "count", "-o", "x"],
-                                     ["--pass", "count", "--wrap", "env"], ["--pass", "count", "--fail-if", "time>1"]])
+def test_results_are_kept_for_compare(tools: Tools, folder: Path, tmp_path: Path) -> None:
+    """The same ratio and interval as in the table that replay prints."""
+    results = tmp_path / "r.jsonl"
+    tools.succeed([tools.replay_program, "-q", "--pass", "count", "--alloc", "glibc,mimalloc", "--splice", folder / "stride.acc",
+                   "-o", results, folder / "stride.bin"])
+    _, other = program_times(read_results(results), "glibc")
+    kept = json.loads(results.read_text().splitlines()[1])["counts"]["program_time"]
+    assert (other.ratio.ratio, other.ratio.ci_low, other.ratio.ci_high) == pytest.approx(
+        (kept["ratio"], kept["ratio_low"], kept["ratio_high"]), rel=1e-6)
+    assert other.blocks and other.share("program", "TLB") > 0
+
+
+@pytest.mark.parametrize("options", [["--splice", "x.acc"], ["--pass", "count", "--wrap", "env"], ["--pass", "count", "--fail-if", "time>1"]])
 def test_what_does_not_go_together(tools: Tools, folder: Path, options: list[str]) -> None:
     assert run([tools.replay_program, *options, folder / "stride.bin"]).returncode == 2

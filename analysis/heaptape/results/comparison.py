@@ -427,7 +427,7 @@ def experiments(frame: pd.DataFrame) -> list[Experiment]:
         found.append(Experiment(first["trace_sha256"], first["trace_path"], settings, group))
     if not found:
         raise UsageError("expected runs of allocators, found those of the null allocator only")
-    if not frame["pass"].isin([measure.pass_name for measure in MEASURES.values()]).any():
+    if not frame["pass"].isin(["count", *(measure.pass_name for measure in MEASURES.values())]).any():
         failed = frame[frame["failures"] > 0]
         faults = f"found faults in {listing(list(dict.fromkeys(failed['allocator'])))}" if len(failed) else "found no fault"
         raise UsageError(f"nothing was measured: the results hold the verify pass only, which {faults}; replay without "

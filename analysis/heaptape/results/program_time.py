@@ -1,0 +1,133 @@
+"""The program's modelled time under each allocator, from the counts of replay --pass count --splice.
+
+Counts are exact. The interval is the cost model's, of some 90 %: by the intervals of the measured latencies, and by what the
+model is off in the time of an allocator's calls. `replay` does the same sums (replay/experiment/program_time.c), and
+docs/method/cost-model.md defines them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from .comparison import BASELINE, MEASURES, Estimate, allocator_order, verdict
+
+MODEL_RESIDUAL = 0.21
+"""The 90th percentile of how far the model is off in the time of a trace's calls."""
+
+PARTS = ("allocator", "program")
+CAUSES = {"instructions": ("instruction",), "near misses": ("l1d_miss", "l2_sequential_miss"), "far misses": ("l2_miss",),
+          "TLB": ("dtlb_miss", "stlb_miss"), "instruction cache": ("l1i_miss",), "page faults": ("fault",)}
+"""By its name the kinds of cost in it."""
+
+PROGRAM_TIME = "your program's time (modelled)"
+NOT_KNOWN = "What placement does to the program's own time: not known; record with --accesses."
+INTERVAL = "Exact counts, modelled times; brackets are how far the model’s costs can be off (some 90 %)."
+_CLASSES_NAMED = 5
+
+_Costs = dict[str, dict[str, float]]
+"""By part the time of each kind of cost, in ns."""
+
+
+@dataclass(frozen=True)
+class BlockClass:
+    """Blocks of a size class, and how many more misses than under the baseline the program has in them."""
+
+    low_bytes: int
+    high_bytes: int
+    far_misses: int
+    near_misses: int
+
+
+@dataclass(frozen=True)
+class ProgramTime:
+    """Of the program under an allocator. `changes` by part and cause, and `shares` the same as a share of the baseline's whole:
+    the difference to the baseline. `blocks`: the size classes whose misses change most."""
+
+    allocator: str
+    ns: float
+    ratio: Estimate
+    verdict: str
+    changes: dict[str, dict[str, float]]
+    base_ns: float
+    blocks: list[BlockClass]
+
+    def share(self, part: str | None = None, cause: str | None = None) -> float:
+        """The difference of a part, of a cause, or of both, as a share of the program's time under the baseline."""
+        return sum(value for name, causes in self.changes.items() for key, value in causes.items()
+                   if part in (None, name) and cause in (None, key)) / self.base_ns
+
+    def main_causes(self) -> list[tuple[str, float]]:
+        """At most two, with their shares, the larger first."""
+        shares = {cause: self.share(cause=cause) for cause in CAUSES}
+        most = sorted(shares, key=lambda cause: -abs(shares[cause]))[:2]
+        return [(cause, shares[cause]) for cause in most if abs(shares[cause]) >= 0.0005]
+
+
+def program_times(runs: pd.DataFrame, baseline: str) -> list[ProgramTime]:
+    """The baseline first, the others as everywhere; empty where no accesses were simulated under the baseline."""
+    counted = runs[runs["pass"] == "count"]
+    found: dict[str, dict[str, Any]] = {str(row["allocator"]): row["counts"] for _, row in counted.iterrows()
+                                        if row["counts"].get("program_time")}
+    if baseline not in found:
+        return []
+    return [_time_of(name, found[name], found[baseline], name == baseline)
+            for name in allocator_order(runs, baseline) if name in found]
+
+
+def _time_of(name: str, counts: dict[str, Any], base_counts: dict[str, Any], is_baseline: bool) -> ProgramTime:
+    costs, base = _costs(counts), _costs(base_counts)
+    ratio = Estimate(1.0, 1.0, 1.0, 1) if is_baseline else _ratio(costs, base, counts["costs"])
+    changes = {part: {cause: sum(costs[part][kind] - base[part][kind] for kind in kinds) for cause, kinds in CAUSES.items()}
+               for part in PARTS}
+    return ProgramTime(name, _whole(costs), ratio, BASELINE if is_baseline else verdict(ratio, MEASURES["time"]), changes, _whole(base),
+                       _block_changes(counts.get("blocks") or [], base_counts.get("blocks") or []))
+
+
+def _costs(counts: dict[str, Any]) -> _Costs:
+    return {part: {key: value for key, value in counts[part]["modelled_ns"].items() if key != "total"} for part in PARTS}
+
+
+def _whole(costs: _Costs) -> float:
+    return sum(sum(costs[part].values()) for part in PARTS)
+
+
+def _ratio(costs: _Costs, base: _Costs, latencies: dict[str, dict[str, float]]) -> Estimate:
+    """Errors are added in quadrature: one for each latency, for each allocator's time and for the program's own difference."""
+    whole, base_whole = _whole(costs), _whole(base)
+    ratio = whole / base_whole
+    allocator, program, base_allocator, base_program = (sum(of[part].values()) for of in (costs, base) for part in PARTS)
+    off = (MODEL_RESIDUAL / base_whole) ** 2 * (allocator**2 + (ratio * base_allocator) ** 2 + (program - base_program) ** 2)
+    below = above = off
+    for kind, latency in latencies.items():
+        if latency["latency_ns"] <= 0:
+            continue
+        factors = (latency[end] / latency["latency_ns"] - 1 for end in ("low_ns", "high_ns"))
+        ends = [(whole + factor * _of_kind(costs, kind)) / (base_whole + factor * _of_kind(base, kind)) - ratio for factor in factors]
+        below += min(0.0, *ends) ** 2
+        above += max(0.0, *ends) ** 2
+    return Estimate(ratio, max(0.0, ratio - math.sqrt(below)), ratio + math.sqrt(above), 1)
+
+
+def _of_kind(costs: _Costs, kind: str) -> float:
+    return sum(costs[part][kind] for part in PARTS)
+
+
+def _block_changes(blocks: list[dict[str, int]], base: list[dict[str, int]]) -> list[BlockClass]:
+    """Those with the most changed misses, far ones first."""
+    changes: dict[int, list[int]] = {}
+    for sign, items in ((1, blocks), (-1, base)):
+        for item in items:
+            change = changes.setdefault(item["size_low"], [0, 0])
+            change[0] += sign * item["l2_misses"]
+            change[1] += sign * (item["l1d_misses"] - item["l2_misses"])
+    found = [BlockClass(low, _class_end(low), far, near) for low, (far, near) in changes.items() if far or near]
+    return sorted(found, key=lambda item: (-abs(item.far_misses), -abs(item.near_misses)))[:_CLASSES_NAMED]
+
+
+def _class_end(low: int) -> int:
+    """The greatest size in the class: there are four to a power of two."""
+    return low + max(1 << low.bit_length() - 1 >> 2, 1) - 1 if low else 0

@@ -1,0 +1,76 @@
+#include "accesses_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "access_reader.h"
+#include "read_at.h"
+
+enum { MAGIC_BYTES = sizeof HT_ACCESS_MAGIC - 1, HEADER_BYTES = MAGIC_BYTES + 16 };
+
+static size_t read_bytes(void *source, uint8_t *room, size_t count) {
+    ssize_t got;
+    while ((got = read(*(int *)source, room, count)) < 0 && errno == EINTR);
+    return got > 0 ? (size_t)got : 0;
+}
+
+// Behind the header, or -1.
+static int skip_header(int fd, const char *path, struct ht_access_reader *reader, struct ht_error *error) {
+    uint8_t head[HEADER_BYTES];
+    uint32_t numbers[4];  // version, least version of a reader, process, bytes of the command
+    if (!ht_read_at(fd, head, sizeof head, 0) || memcmp(head, HT_ACCESS_MAGIC, MAGIC_BYTES))
+        return ht_error_input(error, path, 0, "expected accesses, as heaptape record --accesses writes them");
+    memcpy(numbers, head + MAGIC_BYTES, sizeof numbers);
+    if (numbers[1] > HT_ACCESS_VERSION)
+        return ht_error_input(error, path, MAGIC_BYTES + 4, "%s",
+                              ht_found("accesses of version 1", numbers[1]));
+    reader->offset = HEADER_BYTES + numbers[3];
+    lseek(fd, (off_t)reader->offset, SEEK_SET);
+    return 0;
+}
+
+static int check_tokens(struct ht_access_reader *reader, const char *path, uint64_t allocations,
+                        struct ht_error *error) {
+    struct ht_access access = {0};
+    for (uint64_t found = 0;;) {
+        switch (ht_read_access(reader, &access)) {
+        case HT_ACCESS_CALL:
+            found += access.call.call != HT_ACCESS_FREE && access.call.call != HT_ACCESS_FREE_NULL;
+            break;
+        case HT_ACCESS_CUT:
+            return ht_error_input(error, path, access.offset,
+                                  "expected the end of the accesses, found the file cut short");
+        case HT_ACCESS_DAMAGED:
+            return ht_error_input(error, path, access.offset, "expected %s", access.expected);
+        case HT_ACCESS_END:
+            if (found == allocations) return 0;
+            return ht_error_input(error, path, access.offset,
+                                  "expected the %" PRIu64 " allocations of the trace, found %" PRIu64,
+                                  allocations, found);
+        default: break;
+        }
+    }
+}
+
+int ht_accesses_check(const char *path, uint64_t allocations, struct ht_error *error) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct ht_access_reader *reader = calloc(1, sizeof *reader);
+    int failed = -1;
+    if (fd < 0) {
+        ht_error_system(error, path, "cannot open");
+        error->status = HT_EXIT_INPUT;
+    } else if (!reader) {
+        ht_error_memory(error, path, "accesses");
+    } else {
+        reader->read = read_bytes;
+        reader->source = &fd;
+        failed = skip_header(fd, path, reader, error) || check_tokens(reader, path, allocations, error);
+    }
+    free(reader);
+    if (fd >= 0) close(fd);
+    return failed ? -1 : 0;
+}
