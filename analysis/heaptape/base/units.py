@@ -81,6 +81,11 @@ def percent(value: float | None) -> str:
     return f"{scaled:.1f} %" if abs(scaled) < 9.95 else f"{scaled:.0f} %"
 
 
+def signed_percent(value: float) -> str:
+    """A difference, of one decimal."""
+    return f"{100 * value:+.1f} %".replace("-", "−")
+
+
 def interval(low: float, high: float, digits: int = 2) -> str:
     """A 95 % interval in brackets, or nothing where there is none."""
     return f"[{low:.{digits}f}, {high:.{digits}f}]" if math.isfinite(low) and math.isfinite(high) else ""

@@ -27,6 +27,7 @@ from ..results.curves import recorded_curves, replayed_curves
 from ..results.found_trace import FoundTrace, find_trace
 from ..results.functions import function_table
 from ..results.memory_parts import fragmentation
+from ..results.program_time import NOT_KNOWN
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary, summary_of
 from ..results.use import Use, no_reason, uses
@@ -47,6 +48,7 @@ from .figures import (
 )
 from .latencies import latency_figures
 from .pareto import pareto_figure
+from .program_time import placement_table, program_gain
 
 LIVE_POINTS = 4_000
 """Points kept of the live-bytes curve: more than any screen shows, peaks kept exactly."""
@@ -63,6 +65,8 @@ class Chapter:
     certainty: list[str]
     uses: list[Use]
     no_reason: str
+    placement: Table | None
+    placement_unknown: str
     memory_figure: Figure | None
     pareto_figure: Figure | None
     latency_figures: list[Figure]
@@ -103,10 +107,13 @@ def build_chapter(
         summary=summary,
         subject=subject,
         classes=classes,
-        gains=[gain_of(summary, standing, classes) for standing in summary.standings],
+        gains=[*([program_gain(summary)] if summary.program_times else []),
+               *(gain_of(summary, standing, classes) for standing in summary.standings)],
         certainty=certainty(summary),
         uses=uses(runs, summary.standings, str(context.get("command") or "COMMAND"), str(context.get("allocator_name") or "")),
         no_reason=no_reason(summary.baseline),
+        placement=placement_table(summary),
+        placement_unknown="" if summary.program_times else NOT_KNOWN,
         memory_figure=memory_figure(curves),
         pareto_figure=pareto_figure(experiment.all_runs, comparison, classes, seed),
         latency_figures=latency_figures(runs, allocators, classes),

@@ -12,9 +12,10 @@ import pandas as pd
 
 from ..base.environment import terminal_columns
 from ..base.printable import printable
-from ..base.units import decimal, figure, interval, with_nulls
+from ..base.units import decimal, figure, interval, signed_percent, with_nulls
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
 from ..results.order import order_line
+from ..results.program_time import CAUSES, INTERVAL, NOT_KNOWN, PARTS, PROGRAM_TIME, ProgramTime
 from ..results.summary import Summary
 from ..results.verdicts import in_words
 
@@ -35,8 +36,8 @@ class TextTable:
 
 
 def text_tables(summary: Summary) -> list[TextTable]:
-    """Time, then memory, whichever was measured: value, ratio with its interval, verdict."""
-    tables = []
+    """The program's time, then time in malloc and memory, whichever was measured: value, ratio with its interval, verdict."""
+    tables = [_program_table(summary)] if summary.program_times else []
     for main, others in _TABLES:
         rows = summary.comparison[summary.comparison["measure"] == main]
         if rows.empty:
@@ -51,6 +52,33 @@ def text_tables(summary: Summary) -> list[TextTable]:
         right = frozenset({1, 2, *range(5, len(columns))})
         tables.append(TextTable(columns, cells, right, [str(verdict) for verdict in rows["verdict"]]))
     return tables
+
+
+def _program_table(summary: Summary) -> TextTable:
+    columns = ["allocator", PROGRAM_TIME, f"vs {summary.baseline}", "", "verdict", "in the allocator", "its own", "mostly"]
+    cells = []
+    for item in summary.program_times:
+        row = [item.allocator, figure(item.ns, "ns"), decimal(item.ratio.ratio, 3)]
+        if item.verdict == BASELINE:
+            cells.append([*row, "", BASELINE, "", "", ""])
+            continue
+        causes = ", ".join(f"{cause} {signed_percent(share)}" for cause, share in item.main_causes())
+        cells.append([*row, interval(item.ratio.ci_low, item.ratio.ci_high, 3), item.verdict,
+                      *(signed_percent(item.share(part)) for part in PARTS), causes])
+    return TextTable(columns, cells, frozenset({1, 2, 5, 6}), [item.verdict for item in summary.program_times])
+
+
+def program_line(summary: Summary) -> list[str]:
+    """What the brackets of the program's time are, or that it is not known."""
+    if summary.program_times:
+        return [f"Your program's time: {INTERVAL[0].lower()}{INTERVAL[1:]}"]
+    return [NOT_KNOWN] if "time" in set(summary.experiment.runs["pass"]) else []
+
+
+def _program_object(item: ProgramTime) -> dict[str, Any]:
+    return {"allocator": item.allocator, "ns": item.ns, "ratio": item.ratio.ratio, "ratio_low": item.ratio.ci_low, "ratio_high": item.ratio.ci_high,
+            "verdict": item.verdict, "shares": {part: {cause: item.share(part, cause) for cause in CAUSES} for part in PARTS},
+            "blocks": [asdict(block) for block in item.blocks]}
 
 
 _SHORT = {"rss_mean": "mean", "rss_end": "at end"}
@@ -108,7 +136,7 @@ def print_comparison(summary: Summary, color: str = "auto") -> None:
     if summary.caution:
         say(summary.caution, "bold")
     say(f"{summary.title}; bootstrap seed {summary.seed}", "dim")
-    for line in [*summary.mixed, *summary.share_lines]:
+    for line in [*summary.mixed, *summary.share_lines, *program_line(summary)]:
         say(line)
     for table in text_tables(summary):
         made = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -138,7 +166,7 @@ def _print_stripped(console: Any, table: Any) -> None:
 
 def comparison_markdown(summary: Summary) -> str:
     """For issues, pull requests and wikis: the answer, malloc's cost, the tables."""
-    lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.share_lines])]
+    lines = [f"**{_escaped(summary.headline)}**", "", *map(_escaped, [*summary.mixed, *summary.share_lines, *program_line(summary)])]
     for table in text_tables(summary):
         rule = ["---:" if number in table.right else "---" for number in range(len(table.columns))]
         lines += ["", *(_markdown_row(cells) for cells in (list(map(printable, table.columns)), rule))]
@@ -193,6 +221,7 @@ def comparison_object(summary: Summary) -> dict[str, Any]:
             "memory_share": memory.share if memory else None,
             "memory_gain": memory.gain if memory else None,
         },
+        "program_time": [_program_object(item) for item in summary.program_times] or None,
         "controls": {name: with_nulls(asdict(control)) for name, control in summary.controls.items()},
         "order": [asdict(trend) for trend in summary.trends],
         "missing": summary.missing,

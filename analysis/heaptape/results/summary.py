@@ -22,6 +22,7 @@ from .found_trace import FoundTrace, find_trace
 from .malloc_share import MallocShare, MemoryShare, malloc_share, memory_share
 from .missing import missing_lines, mixed_lines
 from .order import Trend, find_trends
+from .program_time import ProgramTime, program_times
 from .standing import Standing
 from .verdicts import headline_of, ranked_standings
 
@@ -30,7 +31,7 @@ from .verdicts import headline_of, ranked_standings
 class Summary:
     """`caution`, where there is one, goes before everything. Then `share_lines` lead: malloc's share of the program's CPU
     time and memory, or why that is not known. `same_name`: another trace has
-    the same path, so that its checksum belongs to its name."""
+    the same path, so that its checksum belongs to its name. `program_times`: empty where no accesses were simulated."""
 
     experiment: Experiment
     baseline: str
@@ -41,6 +42,7 @@ class Summary:
     standings: list[Standing]
     malloc_share: MallocShare | None
     memory_share: MemoryShare | None
+    program_times: list[ProgramTime]
     share_lines: list[str]
     missing: list[str]
     mixed: list[str]
@@ -90,14 +92,14 @@ def summary_of(experiment: Experiment, baseline: str | None, seed: int, found: F
     standings = ranked_standings(experiment.all_runs, comparison, seed)
     # The recorded program is not to be set beside several copies of it.
     trace = None if "scale" in experiment.settings else found.trace
-    time = malloc_share(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace else None
-    memory = memory_share(experiment.all_runs, trace, comparison, seed) if trace else None
+    time = malloc_share(experiment.all_runs, trace.context, trace.totals, comparison, seed) if trace and len(comparison) else None
+    memory = memory_share(experiment.all_runs, trace, comparison, seed) if trace and len(comparison) else None
     sentences = {"time": time.sentence() if time else "", "rss_peak": memory.sentence() if memory else ""}
     lines = [sentences[standing.measure.name] for standing in standings if sentences[standing.measure.name]]
     about = caution(experiment.runs, trace.totals if trace else None)
     return Summary(
         experiment, base, seed, comparison, controls, find_trends(experiment.all_runs, base), standings, time, memory,
-        lines or [why_share_unknown(experiment, found)],
+        program_times(experiment.runs, base), lines or [why_share_unknown(experiment, found)],
         missing_lines(experiment.runs), mixed_lines(experiment.runs), cautioned(headline_of(standings), about), about)
 
 
