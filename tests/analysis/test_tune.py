@@ -147,7 +147,7 @@ def test_one_objective_and_chosen_knobs(trace: Path, capsys: pytest.CaptureFixtu
 def test_nothing_better_than_the_default(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert _tune(trace, "--objective", "rss", "--knobs", "waste", "--trials", "9", "--rounds", "2") == 0
     text = capsys.readouterr().out
-    assert "1 trial of 1 knob," in text and "leave it as it is" in text  # there is one value to try, and no more
+    assert "1 trial of 1 knob," in text and "keep the default" in text  # there is one value to try, and no more
 
 
 @pytest.mark.thorough
@@ -271,3 +271,19 @@ def test_a_study_of_somebody_else_stays_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="studies named 'theirs'"), open_study(path, {"objectives": ["time"]}, [], 3, 1):
         pass
     assert path.read_bytes() == before
+
+
+def test_the_programs_time_stands_beside_the_objectives(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine tenths of it are the program's own, whatever the knobs."""
+    accesses = trace.with_name("x.acc")
+    options = ("--objective", "time", "--knobs", "haste", "--trials", "2", "--rounds", "2", "--splice", str(accesses))
+    assert _tune(trace, *options) == 3 and "x.acc: cannot open" in capsys.readouterr().err  # before anything is searched
+    accesses.touch()
+    assert _tune(trace, *options) == 0
+    text = capsys.readouterr().out
+    assert "your program's time (modelled)" in text and "brackets are how far" in text
+    assert _tune(trace, *options, "--json") == 0
+    for member in _found(capsys)["front"]:
+        modelled = member["program_time"]
+        assert modelled["ratio"] == pytest.approx(0.9 + 0.1 * 0.9 ** (int(member["knobs"]["haste"]) - 4))
+        assert modelled["ratio_low"] < modelled["ratio"] < modelled["ratio_high"]

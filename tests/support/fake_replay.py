@@ -60,13 +60,29 @@ def wait_if_asked() -> None:
             time.sleep(60)
 
 
+def count(options: argparse.Namespace, configs: dict[str, dict[str, str]]) -> int:
+    """The program takes 9 times the allocator's time besides, whatever the knobs."""
+    if not Path(options.splice).exists():
+        print(f"heaptape replay: {options.splice}: cannot open", file=sys.stderr)
+        return 3
+    kinds = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault")
+    costs = {kind: {"latency_ns": 1, "low_ns": 1, "high_ns": 1} for kind in kinds}
+    with Path(options.o).open("a") as out:
+        for label, knobs in configs.items():
+            parts = {"allocator": 1e8 * 0.9 ** (int(knobs.get("haste", 4)) - 4), "program": 9e8}
+            counts = {part: {"modelled_ns": dict.fromkeys(kinds, 0) | {"instruction": ns}} for part, ns in parts.items()}
+            out.write(json.dumps({"schema": 1, "trace": {"path": options.trace, "sha256": "ab"}, "allocator": {"name": label}, "round": 0,
+                                  "pass": "count", "counts": counts | {"costs": costs, "program_time": {"ns": sum(parts.values())}}}) + "\n")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("trace", nargs="?")
     parser.add_argument("--alloc")
     for name in ("--list", "--json", "-q"):
         parser.add_argument(name, action="store_true")
-    for name in ("--baseline", "--rounds", "--pass", "--seed", "-o", "--budget"):
+    for name in ("--baseline", "--rounds", "--pass", "--seed", "-o", "--budget", "--splice"):
         parser.add_argument(name)
     options = parser.parse_args()
     if options.list:
@@ -85,6 +101,8 @@ def main() -> int:
             return 2
         if len(knobs.get("wide", "")) > 9:
             os.kill(os.getpid(), signal.SIGABRT)
+    if options.splice:
+        return count(options, configs)
     rng = random.Random(options.seed)
     with Path(options.o).open("a") as out:
         for number in range(int(options.rounds)):

@@ -43,6 +43,8 @@ def parser() -> VerbParser:
     tune.add_argument("--objective", type=_objectives, default=["time", "rss"], metavar="time|rss|rss_peak|rss_end,...",
                       help="Make these small; rss is the mean (default: time,rss)")
     tune.add_argument("--knobs", type=_names, metavar="KNOB,...", help="Search only these (default: all that can be searched)")
+    tune.add_argument("--splice", metavar="FILE",
+                      help="Also print the program's modelled time under the best, by its accesses in FILE, as heaptape replay --splice (default: none)")
     tune.add_argument("--study", metavar="FILE",
                       help="Keep the search in FILE (default: TRACE.NAME.OBJECTIVES.study beside the trace)")
     tune.add_argument("--rounds", type=several, default=_ROUNDS, metavar="N",

@@ -15,6 +15,7 @@ from ..base.errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
 from ..base.printable import printable
 from ..base.programs import ToolFailed, list_allocators, run_tool
 from ..results.comparison import MEASURES, Measure, is_control, round_table
+from ..results.program_time import ProgramTime, program_times
 from ..results.reader import read_results
 from .options import MEASURES_BY_OBJECTIVE
 from .space import Config, config_text
@@ -23,7 +24,7 @@ OBJECTIVES: dict[str, Measure] = {name: MEASURES[measure] for name, measure in M
 
 
 class BadTrace(HeaptapeError):
-    """The trace itself is refused, so no configuration can help."""
+    """The trace or its accesses are refused, so no configuration can help."""
 
     exit_status = EXIT_BAD_INPUT
 
@@ -53,8 +54,9 @@ def find_allocator(replay: str, spec: str) -> TunedAllocator:
 class Bench:
     """Replays a trace under configurations of one allocator, each call beside the default."""
 
-    def __init__(self, replay: str, trace: Path, allocator: TunedAllocator, objectives: list[str], rows: Path | None) -> None:
-        self._replay, self._trace, self._allocator, self._rows = replay, trace, allocator, rows
+    def __init__(self, replay: str, trace: Path, allocator: TunedAllocator, objectives: list[str], rows: Path | None,
+                 accesses: str | None = None) -> None:
+        self._replay, self._trace, self._allocator, self._rows, self._accesses = replay, trace, allocator, rows, accesses
         passes = {OBJECTIVES[name].pass_name for name in objectives}
         self._pass = "both" if len(passes) > 1 else passes.pop()
 
@@ -66,12 +68,20 @@ class Bench:
     def runs(self, configs: dict[str, Config], rounds: int, seed: int, budget_s: float | None = None) -> pd.DataFrame:
         """The rows of a replay of the default and of each configuration, which has its key as its name. All rows that
         were measured are kept in the results file, if there is to be one, even if the replay fails. Raises ToolFailed."""
+        limit = ["--budget", f"{max(round(budget_s), 1)}s"] if budget_s is not None else []
+        return self._run(configs, ["--rounds", str(rounds), "--pass", self._pass, "--seed", str(seed), *limit])
+
+    def program_times(self, configs: dict[str, Config]) -> list[ProgramTime]:
+        """The program's modelled time under the default and each configuration; none without accesses. Raises ToolFailed."""
+        if self._accesses is None:
+            return []
+        return program_times(self._run(configs, ["--pass", "count", "--splice", self._accesses]), self.default)
+
+    def _run(self, configs: dict[str, Config], how: list[str]) -> pd.DataFrame:
         names = [self.default, *(f"{label}={self._allocator.spec}:{config_text(config)}" for label, config in configs.items())]
         with tempfile.TemporaryDirectory(prefix="heaptape-tune-") as folder:
             rows = Path(folder) / "rows.jsonl"
-            command = [self._replay, "-q", "--alloc", ",".join(names), "--baseline", self.default, "--rounds", str(rounds),
-                       "--pass", self._pass, "--seed", str(seed), "-o", str(rows)]
-            command += ["--budget", f"{max(round(budget_s), 1)}s"] if budget_s is not None else []
+            command = [self._replay, "-q", "--alloc", ",".join(names), "--baseline", self.default, *how, "-o", str(rows)]
             try:
                 run_tool([*command, "--", str(self._trace)])
             except ToolFailed as error:

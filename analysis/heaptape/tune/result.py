@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
 from ..results.comparison import SAME, Estimate
+from ..results.program_time import ProgramTime
 from ..results.standing import Pairs
 from .replay import OBJECTIVES, TunedAllocator
 from .study import Trial
@@ -16,7 +18,7 @@ from .study import Trial
 @dataclass(frozen=True)
 class Tuned:
     """The front is in the order of the first objective. Runs and comparison are those of the last measurement, None where
-    it did not come to that; dropped is how many were measured again and left out then."""
+    it did not come to that; dropped is how many were measured again and left out then. Program times are of the default and the front."""
 
     trace: Path
     trace_sha256: str
@@ -30,6 +32,7 @@ class Tuned:
     dropped: int = 0
     runs: pd.DataFrame | None = None
     comparison: pd.DataFrame | None = None
+    program_times: Sequence[ProgramTime] = ()
 
 
 def row_of(comparison: pd.DataFrame, objective: str, name: str) -> pd.Series | None:

@@ -10,6 +10,7 @@ from typing import Any
 from ..base.text_table import table_lines
 from ..base.units import figure, interval, null_unless_known
 from ..results.comparison import control_estimate
+from ..results.program_time import INTERVAL, PROGRAM_TIME
 from .replay import OBJECTIVES
 from .result import Tuned, estimate_of, row_of
 from .space import config_text
@@ -60,22 +61,29 @@ def _default_cells(tuned: Tuned) -> list[str]:
     for objective in tuned.objectives:
         row = None if tuned.comparison is None else row_of(tuned.comparison, objective, tuned.allocator.spec)
         cells.append("1.00" if row is None else f"1.00  {figure(row['value'], row['unit'])}")
-    return ["default", *cells, ""]
+    return ["default", *cells, *_program_cells(tuned, tuned.allocator.spec), ""]
+
+
+def _program_cells(tuned: Tuned, name: str) -> list[str]:
+    """The program's modelled time, where it is known."""
+    found = [item.ratio for item in tuned.program_times if item.allocator == name]
+    return [f"{item.ratio:.3f} {interval(item.ci_low, item.ci_high, 3) if name != tuned.allocator.spec else ''}".rstrip() for item in found]
 
 
 def _trial_cells(tuned: Tuned, trial: Trial) -> list[str]:
     found = [estimate_of(tuned, trial, objective) for objective in tuned.objectives]
     ratios = [f"{item.ratio:.2f} {interval(item.ci_low, item.ci_high)}".rstrip() for item in found]
-    return [trial.label, *ratios, config_text(trial.config)]
+    return [trial.label, *ratios, *_program_cells(tuned, trial.label), config_text(trial.config)]
 
 
 def front_text(tuned: Tuned) -> str:
     """The table, a line for each configuration, and below the lines to paste."""
     lines = [_title(tuned), *_controls(tuned)]
     if tuned.front:
-        cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), "knobs"], _default_cells(tuned)]
+        cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), *([PROGRAM_TIME] if tuned.program_times else []), "knobs"],
+                 _default_cells(tuned)]
         cells += [_trial_cells(tuned, trial) for trial in tuned.front]
-        lines += ["", *table_lines(cells), "", "to use a configuration, put its line before the command:"]
+        lines += ["", *table_lines(cells), *([INTERVAL] if tuned.program_times else []), "", "to use a configuration, put its line before the command:"]
         lines += table_lines([[trial.label, paste_line(trial)] for trial in tuned.front], columns=0)
     else:
         shown = "was shown to be" if tuned.dropped else "was"
@@ -113,5 +121,7 @@ def _trial_object(tuned: Tuned, trial: Trial) -> dict[str, Any]:
             "value": None if row is None else null_unless_known(float(row["value"])),
             "verdict": None if row is None else str(row["verdict"]),
         }
+    modelled = next((item.ratio for item in tuned.program_times if item.allocator == trial.label), None)
     return {"trial": trial.number, "knobs": trial.config, "environment": list(trial.environment),
-            "line": paste_line(trial), "objectives": figures}
+            "line": paste_line(trial), "objectives": figures,
+            "program_time": modelled and {"ratio": modelled.ratio, "ratio_low": modelled.ci_low, "ratio_high": modelled.ci_high}}

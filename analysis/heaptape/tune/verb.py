@@ -128,7 +128,8 @@ def run_tune(options: argparse.Namespace) -> None:
     if options.output:
         appendable(options.output, [trace, path], b"{", "lines of JSON")
     refuse_inputs(path, [trace])
-    bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None)
+    bench = Bench(replay, trace, allocator, objectives, Path(options.output) if options.output else None, options.splice)
+    bench.program_times({})  # accesses that do not belong to the trace are not to end a search of an hour
     progress = ProgressLine(not options.quiet and not options.json)
     identity = _identity(sha256, allocator, objectives, space)
     with open_study(path, identity, space, options.trials, options.seed, options.sampler) as (study, seed):
@@ -138,7 +139,8 @@ def run_tune(options: argparse.Namespace) -> None:
                 return found
             comparison = compare(runs, bench.default)
             members = still_on_front(front, runs, comparison, objectives)
-            return replace(found, front=members, dropped=len(front) - len(members), runs=runs, comparison=comparison)
+            modelled = bench.program_times({trial.label: trial.config for trial in members}) if members else []
+            return replace(found, front=members, dropped=len(front) - len(members), runs=runs, comparison=comparison, program_times=modelled)
 
         search = _Search(options, study, bench, seed, progress)
         front: list[Trial] = []
