@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.validity.markdown import share_of, signed, table
-from bench.validity.splice_page import SPLICED, splice_section
+from bench.validity.splice_page import splice_section
 from bench.validity.totals import (
     Counted,
     Row,
@@ -152,13 +152,16 @@ def _notes(tables: Tables, counted: list[Counted], programs: dict[str, dict[str,
     return [*lines, *([f"- Instructions not counted yet: {', '.join(missing)}."] if missing else [])]
 
 
-def page(tables: Tables, counted: list[Counted], programs: dict[str, dict[str, Any]], beside: Path, folder: Path) -> str:
+def page(tables: Tables, counted: list[Counted], spliced: list[dict[str, Any]], programs: dict[str, dict[str, Any]], beside: Path,
+         folder: Path) -> str:
     """The whole page, which is written into `folder`; drawings and tables of figures are in `beside`."""
     rows, where = tables["programs.csv"], os.path.relpath(beside.resolve(), folder)
     rounds = " or ".join(sorted({row["rounds"] for row in rows}, key=int))
     parts = [HEAD.format(programs=len(rows), rounds=rounds, counted=len(counted)) + "\n" + totals_table(tables, counted),
              MEMORY.format(**{figure: percent(middle) for figure, (middle, _) in GOALS.items()}), memory_table(tables),
              TIME.format(high=percent(COUNT_GOALS[1])), time_table(tables, counted)]
+    if spliced:
+        parts += [splice_section(spliced)]
     if notes := _notes(tables, counted, programs):
         parts += ["## What explains the misses", "\n".join(notes)]
     files = [file for file in [*tables, "counts.jsonl"] if (beside / file).exists()]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Holds modelled times of replays, alone and with the program's accesses, against those of the real programs of splice.toml.
 
-    bench/validity/splice.py [--build B] [--only NAME,...] [-o docs/method/validity/splice.jsonl] [--again] [--no-run]
+    bench/validity/splice.py [--build B] [--only NAME,...] [-o docs/method/validity/splice.jsonl] [--again [--replays]] [--no-run]
 
-By `heaptape validate --count` the real program under each allocator and the bare replay, then one recording with accesses and
-`heaptape replay --splice`: all under simulation, so that a busy machine changes nothing. Appends a line of JSON for each program; one
+By `heaptape validate --count` the real program under each allocator, then one recording with accesses and `heaptape replay --pass
+count` with --splice and without: all under simulation, so that a busy machine changes nothing. Appends a line of JSON for each program; one
 that is there already is passed over, unless --again. Then prints the tables that validate.py --page puts into docs/method/validity.md.
 """
 
@@ -21,7 +21,16 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
 from bench.validity.resumed import read_results, run_all  # noqa: E402
-from bench.validity.run import LIMIT_S, Failed, Prepared, last_line, prepare, run_json, run_to_end, validated  # noqa: E402
+from bench.validity.run import (  # noqa: E402
+    LIMIT_S,
+    Failed,
+    Prepared,
+    last_line,
+    prepare,
+    run_json,
+    run_to_end,
+    validated,
+)
 from bench.validity.splice_page import SPLICED, splice_section  # noqa: E402
 
 PROGRAMS = ROOT / "bench" / "validity" / "splice.toml"
@@ -30,6 +39,8 @@ PARTS = ("allocator", "program")
 Times = dict[str, dict[str, float]]
 """By part and kind of event, in ns."""
 
+Result = dict[str, Any]
+
 
 def _run(command: list[Any], prepared: Prepared) -> None:
     status, _, said = run_to_end(command, LIMIT_S, prepared.who)
@@ -37,14 +48,15 @@ def _run(command: list[Any], prepared: Prepared) -> None:
         raise Failed(last_line(said))
 
 
-def _spliced(prepared: Prepared, options: argparse.Namespace) -> tuple[dict[str, Any], int]:
-    """What replay --splice counts, and how many bytes the accesses take."""
+def _replayed(prepared: Prepared, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], int]:
+    """By allocator what replay counts with accesses and without, and how many bytes the accesses take."""
     heaptape, folder, trace = options.build / "heaptape", prepared.folder / "accesses", prepared.folder / "accesses.bin"
     _run([heaptape, "record", "-q", "--accesses", "-o", folder, *prepared.words], prepared)
     accesses = max(folder.glob("*.acc"), key=lambda path: path.stat().st_size)
     _run([heaptape, "convert", "-q", accesses, "-o", trace], prepared)
-    command = [options.build / "replay", "-q", "--json", "--pass", "count", "--splice", accesses, "--alloc", options.alloc, trace]
-    return run_json(command, prepared.who)["counts"], accesses.stat().st_size
+    command = [options.build / "replay", "-q", "--json", "--pass", "count", "--alloc", options.alloc, trace]
+    spliced, bare = (run_json([*command, *more], prepared.who)["counts"] for more in (["--splice", accesses], []))
+    return spliced, bare, accesses.stat().st_size
 
 
 def _times(parts: dict[str, Any]) -> Times:
@@ -59,25 +71,32 @@ def _total(times: Times) -> float:
     return sum(times[part]["total"] for part in PARTS)
 
 
-def splice_one(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Differences to the baseline of the modelled time, in ns. Raises PassedOver and Failed."""
-    prepared = prepare(name, program, scratch, options.build)
+def _counted(prepared: Prepared, options: argparse.Namespace) -> Result:
+    """Of the real program: what it is, and by allocator the difference to the baseline of its modelled time."""
     found = validated(prepared, options, ["--count"])
-    spliced, bytes_written = _spliced(prepared, options)
     items = {item["name"]: item for item in found["allocators"]}
     base = items.pop(found["baseline"])
     if base["problem"]:
         raise Failed(f"{base['name']}: {base['problem']}")
-    allocators: list[dict[str, Any]] = []
-    for allocator, item in items.items():
-        allocators.append({"name": allocator, "problem": item["problem"] or (None if allocator in spliced else "not spliced")})
-        if not allocators[-1]["problem"]:
-            real, splice = _times(item["count_differences"]), _less(_times(spliced[allocator]), _times(spliced[base["name"]]))
-            allocators[-1] |= {"real_ns": _total(real), "bare_ns": round(item["count_differences"]["replayed"]["modelled_ns"]["total"]),
-                               "splice_ns": _total(splice), "real": real, "splice": splice}
     return {"calls": found["recorded"]["calls"], "threads": found["recorded"]["threads"], "baseline": base["name"],
-            "baseline_ns": _total(_times(base["counts"])), "accesses_bytes": bytes_written, "warnings": found["warnings"],
-            "allocators": allocators}, allocators
+            "baseline_ns": _total(_times(base["counts"])), "warnings": found["warnings"],
+            "allocators": [{"name": name, "problem": item["problem"], "real": None if item["problem"] else _times(item["count_differences"])}
+                           for name, item in items.items()]}
+
+
+def splice_one(name: str, program: dict[str, Any], scratch: Path, options: argparse.Namespace) -> tuple[Result, list[Result]]:
+    """Differences to the baseline of the modelled time, in ns. Raises PassedOver and Failed."""
+    prepared = prepare(name, program, scratch, options.build)
+    result = options.counted.get(name) or _counted(prepared, options)
+    base = result["baseline"]
+    spliced, bare, result["accesses_bytes"] = _replayed(prepared, options)
+    for item in result["allocators"]:
+        item["problem"] = item["problem"] or (None if item["name"] in spliced.keys() & bare else "not replayed")
+        if not item["problem"]:
+            item["splice"] = _less(_times(spliced[item["name"]]), _times(spliced[base]))
+            bare_ns, base_ns = (bare[allocator]["time"]["modelled_ns"]["total"] for allocator in (item["name"], base))
+            item |= {"real_ns": _total(item["real"]), "splice_ns": _total(item["splice"]), "bare_ns": round(bare_ns - base_ns)}
+    return result, result["allocators"]
 
 
 def main() -> int:
@@ -88,15 +107,20 @@ def main() -> int:
     parser.add_argument("--alloc", default="glibc,jemalloc,tcmalloc,mimalloc", metavar="LIST")
     parser.add_argument("-o", "--output", type=Path, default=SPLICED, metavar="FILE")
     parser.add_argument("--again", action="store_true", help="measure also what the results have already")
+    parser.add_argument("--replays", action="store_true", help="with --again, the recording and the replays alone: counts of real programs stay")
     parser.add_argument("--no-run", action="store_true", help="only print what the results hold")
     options = parser.parse_args()
     options.names = options.only.split(",") if options.only else list(programs)
     if unknown := set(options.names) - set(programs):
         parser.error(f"no such program: {', '.join(sorted(unknown))}")
     options.build = options.build.resolve()
+    options.counted = read_results(options.output) if options.replays else {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out
     fine = options.no_run or run_all(options, programs, options.output, splice_one)
     found = read_results(options.output)
+    if not found:
+        print("splice: there are no results", file=sys.stderr)
+        return 1
     print(splice_section([found[name] for name in programs if name in found]))
     return 0 if fine else 1
 

@@ -28,6 +28,7 @@ from bench.validity.curves import draw_curves, few_points  # noqa: E402
 from bench.validity.page import page, totals_table  # noqa: E402
 from bench.validity.resumed import read_results, run_all  # noqa: E402
 from bench.validity.run import count_one, validate_one  # noqa: E402
+from bench.validity.splice_page import SPLICED  # noqa: E402
 from bench.validity.tables import read_tables, tables_of, write_tables  # noqa: E402
 
 from heaptape.base.files import write_whole  # noqa: E402
@@ -101,7 +102,7 @@ def main() -> int:
         draw_curves(timed, options.tables)
         write_tables(tables, options.tables)
     if options.page:
-        write_whole(options.page, page(tables, counted, programs, beside, options.page.resolve().parent))
+        write_whole(options.page, page(tables, counted, list(read_results(SPLICED).values()), programs, beside, options.page.resolve().parent))
     print(totals_table(tables, counted))
     return 0 if fine else 1
 

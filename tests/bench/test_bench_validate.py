@@ -154,3 +154,19 @@ def test_files_that_programs_need_are_there() -> None:
     for name, program in PROGRAMS.items():
         for folder, path in re.findall(r"\$(BENCH|RECIPES)/([\w./-]+)", json.dumps(program)):
             assert (folders[folder] / path).is_file(), f"{name}: {path}"
+
+
+def test_times_with_accesses_are_held_against_the_real_ones(tmp_path: Path) -> None:
+    """Of four pairs one has the wrong sign, and one is off by a twentieth of a difference of 2 %."""
+    lines = [{"name": name, "calls": 10, "baseline": "glibc", "baseline_ns": 1e9, "allocators": [
+        {"name": allocator, "problem": None, "real_ns": real * 1e7, "splice_ns": splice * 1e7, "bare_ns": 0}
+        for allocator, real, splice in pairs]}
+        for name, pairs in (("cmake", [("jemalloc", 2, 2.1), ("mimalloc", -3, -3)]), ("vim", [("jemalloc", 1.5, -0.1), ("mimalloc", 0.5, 0.5)]))]
+    lines[1]["allocators"].append({"name": "tcmalloc", "problem": "it broke"})
+    results = tmp_path / "s.jsonl"
+    results.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = subprocess.run([sys.executable, BENCH / "validity" / "splice.py", "--no-run", "-o", results], capture_output=True, text=True, check=True,
+                          timeout=60)
+    rows = [line.split(" | ") for line in done.stdout.splitlines()]
+    assert [row[1] for row in rows if row[0].startswith("| program's time")] == ["0.1 %", "1.8 %", "5.0 %", "2 of 3, 67 %", "0.80"]
+    assert "| **+1.50 / −0.10 / +0.00** | +0.50 / +0.50 / +0.00 | n/a |" in done.stdout
