@@ -11,7 +11,7 @@
 #include <pub_tool_machine.h>
 #include <pub_tool_vki.h>
 
-enum { SECOND_NS = 1000000000, START_S = 1700000000, MILLISECOND_NS = 1000000 };
+enum { START_S = 1700000000, MILLISECOND_NS = 1000000, REAL_TIME_COARSE = 5 };
 // 0.3 ns an instruction, as on a processor of 3 GHz and 1.1 instructions per cycle.
 enum { INSTRUCTIONS_PER_STEP = 10, STEP_NS = 3, CYCLES_PER_INSTRUCTION = 1 };
 enum { MADV_GIVEN_BACK = 4 };  // MADV_DONTNEED
@@ -51,13 +51,14 @@ static void set_time(UWord room, ULong fraction_ns, ULong from_s) {
     time[1] = (Long)(virtual_ns() % SECOND_NS / fraction_ns);
 }
 
-static void set_clock(UWord clock, UWord room) {
-    bool since_start = clock != VKI_CLOCK_REALTIME && clock != 5;  // 5: CLOCK_REALTIME_COARSE
-    set_time(room, 1, since_start ? SECOND_NS / 1000 : START_S);
+ULong virtual_clock_begin_s(UWord clock) {
+    return clock == VKI_CLOCK_REALTIME || clock == REAL_TIME_COARSE ? START_S : SECOND_NS / 1000;
 }
 
-static void sleep_for(const struct vki_timespec *time) {
-    if (time) slept_ns += (ULong)time->tv_sec * SECOND_NS + (ULong)time->tv_nsec;
+static void set_clock(UWord clock, UWord room) { set_time(room, 1, virtual_clock_begin_s(clock)); }
+
+void pass_virtual_time_until(ULong ns) {
+    if (ns > virtual_ns()) slept_ns += ns - virtual_ns();
 }
 
 static void set_result(UInt tid, ULong result) {
@@ -77,7 +78,7 @@ static void set_times(UInt tid, UWord room) {
     set_result(tid, ticks);
 }
 
-static void after_clock_syscall(UInt tid, UInt number, UWord *arguments, SysRes result) {
+static void after_clock_syscall(UInt tid, UInt number, UWord *arguments) {
     switch (number) {
     case __NR_time:
         if (arguments[0]) *(ULong *)arguments[0] = virtual_ns() / SECOND_NS + START_S;
@@ -87,17 +88,6 @@ static void after_clock_syscall(UInt tid, UInt number, UWord *arguments, SysRes 
     case __NR_getrusage: set_usage(arguments[1]); break;
     case __NR_clock_gettime: set_clock(arguments[0], arguments[1]); break;
     case __NR_gettimeofday: set_time(arguments[0], 1000, START_S); break;
-    case __NR_nanosleep: sleep_for((const struct vki_timespec *)arguments[0]); break;
-    case __NR_clock_nanosleep:
-        if (!arguments[1]) sleep_for((const struct vki_timespec *)arguments[2]);
-        break;
-    case __NR_poll:
-    case __NR_epoll_wait:
-    case __NR_epoll_pwait: {
-        Int timeout_ms = (Int)arguments[number == __NR_poll ? 2 : 3];
-        if (!sr_Res(result) && timeout_ms > 0) slept_ns += (ULong)timeout_ms * MILLISECOND_NS;
-        break;
-    }
     }
 }
 
@@ -123,17 +113,19 @@ static void after_random_syscall(UInt number, UWord *arguments, SysRes result) {
 }
 
 void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count) {
-    (void)tid, (void)number, (void)arguments, (void)count;
+    (void)count;
+    if (options.virtual_clock) before_wait(tid, number, arguments);
 }
 
 void after_syscall(UInt tid, UInt number, UWord *arguments, UInt count, SysRes result) {
     (void)count;
+    if (options.virtual_clock) after_wait(tid, number, result);
     if (sr_isError(result)) return;
     if (number == __NR_madvise && arguments[2] == MADV_GIVEN_BACK) {
         process_accesses();
         ht_forget_pages(&page_touches, arguments[0], arguments[1]);
     }
     if (!options.virtual_clock) return;
-    after_clock_syscall(tid, number, arguments, result);
+    after_clock_syscall(tid, number, arguments);
     after_random_syscall(number, arguments, result);
 }

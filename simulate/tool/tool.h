@@ -111,6 +111,12 @@ UInt threads_seen(void);
 ULong virtual_ns(void);
 ULong virtual_cycles(void);
 void keep_virtual_time(void);
+enum { SECOND_NS = 1000000000 };
+ULong virtual_clock_begin_s(UWord clock);  // what the clock shows at virtual time 0
+void pass_virtual_time_until(ULong ns);    // if that is still to come
+// virtual_waits.c
+void before_wait(UInt tid, UInt number, const UWord *arguments);
+void after_wait(UInt tid, UInt number, SysRes result);
 void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count);
 void after_syscall(UInt tid, UInt number, UWord *arguments, UInt count, SysRes result);
 void fix_random_bytes(UInt tid);

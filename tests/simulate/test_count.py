@@ -51,6 +51,13 @@ def test_time_and_usage_are_the_same_in_each_run(tools: Tools) -> None:
     assert run([tools.heaptape, "count", "-q", "-i", "--real-clock", "--", tools.target("clocks")]).stdout != first.stdout
 
 
+def test_waits_end_and_take_their_time(tools: Tools) -> None:
+    """Until a time of the virtual clock, which the kernel does not know, too."""
+    first, second = (run([tools.heaptape, "count", "-q", "-i", "--", tools.target("waits")], timeout=60) for _ in range(2))
+    assert first.returncode == 0, first.stdout
+    assert first.stdout == second.stdout and set(first.stdout.split()) == {b"10"}
+
+
 def test_the_allocator_is_the_preloaded_one(tools: Tools, tmp_path: Path) -> None:
     """The null allocator's malloc takes some ten instructions, glibc's some hundred."""
     words = ["-i", "--", tools.target("placement"), "list", "1"]
