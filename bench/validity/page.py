@@ -17,6 +17,8 @@ from bench.validity.totals import (
     count_signs,
     curves,
     ends_agree,
+    malloc_error,
+    malloc_errors,
     memory_errors,
     resolved,
     savings_off,
@@ -74,7 +76,14 @@ def _count_totals(counted: list[Counted]) -> list[list[str]]:
     title = "instructions: how far the predicted difference is from the real one"
     return [[f"{title}, median of {errors.count} pairs", percent(errors.median), f"≤ {percent(COUNT_GOALS[0])}"],
             [f"{title}, 90th percentile", percent(errors.high), f"≤ {percent(COUNT_GOALS[1])}"],
-            ["instructions: sign of the difference right", share_of(*count_signs(counted)), "all"]]
+            ["instructions: sign of the difference right", share_of(*count_signs(counted)), "all"], *_malloc_totals(counted)]
+
+
+def _malloc_totals(counted: list[Counted]) -> list[list[str]]:
+    errors = malloc_errors(counted)
+    title = "instructions within calls of malloc: the same"
+    return [[f"{title}, median of {errors.count} pairs", percent(errors.median), f"≤ {percent(COUNT_GOALS[0])}"],
+            [f"{title}, 90th percentile", percent(errors.high), f"≤ {percent(COUNT_GOALS[1])}"]] if errors else []
 
 
 def totals_table(tables: Tables, counted: list[Counted]) -> str:
@@ -148,6 +157,10 @@ def _notes(tables: Tables, counted: list[Counted], programs: dict[str, dict[str,
         lines += [f"- **{name}**, instructions: {remark}" for remark in remarks]
         lines += [f"- **{name}**, instructions under {item['name']}: not counted: {item['problem']}."
                   for item in result["allocators"] if item["problem"]]
+    lines += [f"- **{result['name']}**, instructions under {item['name']}: outside malloc the program executes "
+              f"{_millions(item['count_differences']['program']['instructions'])} million more than under {result['baseline']}, "
+              f"which no replay of calls knows; within malloc the replay is {percent(malloc_error(item))} off."
+              for result, item in count_pairs(counted) if item["instructions_error"] > COUNT_GOALS[1] and malloc_error(item) is not None]
     missing = [row["program"] for row in tables["programs.csv"] if row["program"] not in {result["name"] for result in counted}]
     return [*lines, *([f"- Instructions not counted yet: {', '.join(missing)}."] if missing else [])]
 

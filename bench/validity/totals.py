@@ -78,6 +78,19 @@ def count_errors(counted: list[Counted]) -> Spread | None:
     return spread([(item["instructions_error"], f"{result['name']} under {item['name']}") for result, item in count_pairs(counted)])
 
 
+def malloc_error(item: dict[str, Any]) -> float | None:
+    """How far the replayed difference is from that within the program's calls of malloc; None where there is none."""
+    parts = item.get("count_differences") or {}
+    real, replayed = (parts.get(name, {}).get("instructions") for name in ("allocator", "replayed"))
+    return abs(replayed / real - 1) if real and replayed is not None else None
+
+
+def malloc_errors(counted: list[Counted]) -> Spread | None:
+    """Of differences of instructions within malloc."""
+    return spread([(error, f"{result['name']} under {item['name']}") for result, item in count_pairs(counted)
+                   if (error := malloc_error(item)) is not None])
+
+
 def count_signs(counted: list[Counted]) -> tuple[int, int]:
     """Differences of instructions with the right sign, of so many."""
     pairs = [item for _, item in count_pairs(counted)]
