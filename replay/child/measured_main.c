@@ -129,6 +129,7 @@ static void prepare_lane(struct measured *run, struct ht_lane *lane, uint32_t i,
     lane->known = job->known;
     lane->usable_size = run->server.usable_size;
     lane->operators = &run->operators;
+    lane->operator_calls = job->operator_calls;
     lane->pass = job->pass;
     lane->verify = run->verify;
     lane->run = run_of(job->pass);

@@ -274,8 +274,9 @@ typedef uint32_t __attribute__((may_alias)) word_half;  // a word's low half, th
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the low half of a word comes first");
 
 enum { TOUCHES_NEW = 1, TOUCHES_FREED = 2, READS_FREED = 4 };
-#define LOOP_NAME    run_untouched
-#define LOOP_TOUCHES 0
+#define LOOP_OPERATORS 0
+#define LOOP_NAME      run_untouched
+#define LOOP_TOUCHES   0
 #include "replay_loop.h"
 #define LOOP_NAME    run_touching
 #define LOOP_TOUCHES TOUCHES_NEW
@@ -283,17 +284,35 @@ enum { TOUCHES_NEW = 1, TOUCHES_FREED = 2, READS_FREED = 4 };
 #define LOOP_NAME    run_touching_freed
 #define LOOP_TOUCHES (TOUCHES_NEW | TOUCHES_FREED)
 #include "replay_loop.h"
-
 #define LOOP_NAME    run_reading_freed
 #define LOOP_TOUCHES (TOUCHES_NEW | READS_FREED)
 #include "replay_loop.h"
+#undef LOOP_OPERATORS
+#define LOOP_OPERATORS 1
+#define LOOP_NAME      run_untouched_operators
+#define LOOP_TOUCHES   0
+#include "replay_loop.h"
+#define LOOP_NAME    run_touching_operators
+#define LOOP_TOUCHES TOUCHES_NEW
+#include "replay_loop.h"
+#define LOOP_NAME    run_touching_freed_operators
+#define LOOP_TOUCHES (TOUCHES_NEW | TOUCHES_FREED)
+#include "replay_loop.h"
+#define LOOP_NAME    run_reading_freed_operators
+#define LOOP_TOUCHES (TOUCHES_NEW | READS_FREED)
+#include "replay_loop.h"
+#undef LOOP_OPERATORS
 
 // To the next mark at which the lane stops. Returns the words behind it.
 static const uint64_t *run_to_mark(struct ht_lane *lane, const uint64_t *word) {
-    if (lane->touch_free == HT_TOUCH_FREE_RECORDED) return run_reading_freed(lane, word);
-    if (lane->touch_free != HT_TOUCH_FREE_NONE) return run_touching_freed(lane, word);
-    if (lane->touch != HT_TOUCH_NONE) return run_touching(lane, word);
-    return run_untouched(lane, word);
+    const bool operators = lane->operator_calls;
+    if (lane->touch_free == HT_TOUCH_FREE_RECORDED)
+        return operators ? run_reading_freed_operators(lane, word) : run_reading_freed(lane, word);
+    if (lane->touch_free != HT_TOUCH_FREE_NONE)
+        return operators ? run_touching_freed_operators(lane, word) : run_touching_freed(lane, word);
+    if (lane->touch != HT_TOUCH_NONE)
+        return operators ? run_touching_operators(lane, word) : run_touching(lane, word);
+    return operators ? run_untouched_operators(lane, word) : run_untouched(lane, word);
 }
 
 // One op with a stopwatch around the call and around the touch.

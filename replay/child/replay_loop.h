@@ -1,5 +1,6 @@
 // The fast loop: executes words until it comes to a mark at which the lane stops, and returns where the words
-// go on behind it. Included by replay_engine.c once for each LOOP_NAME, with LOOP_TOUCHES saying what memory
+// go on behind it. Included by replay_engine.c once for each LOOP_NAME, with LOOP_OPERATORS saying whether calls can be of
+// operator new and delete, which costs two or three instructions a call, and LOOP_TOUCHES what memory
 // is touched, because a function that jumps to computed labels, as this one does from each op straight to the
 // next one's code, can't be inlined into several.
 
@@ -8,6 +9,8 @@
 #define ENTRY(op)   ((void **)((char *)table + (low - (op))))
 #define ARG()       (((const word_half *)word)[-1])
 #define FIRST_ARG() (((const word_half *)word)[-3])
+#define KIND()      (LOOP_OPERATORS ? ht_arg_kind(ARG()) : 0)
+#define BYTES()     (LOOP_OPERATORS ? ht_arg_bytes(ARG()) : ARG())
 #define NEXT()                                                                                               \
     do {                                                                                                     \
         __builtin_prefetch((char *)table + *(const word_half *)(word + HT_WORDS_AHEAD), 1);                  \
@@ -26,13 +29,12 @@ static __attribute__((noinline)) const uint64_t *LOOP_NAME(struct ht_lane *lane,
     uint64_t low;
     NEXT();
 do_free_word:
-    if (LOOP_TOUCHES & TOUCHES_FREED) touch_freed(lane, *ENTRY(HT_WORD_FREE), ht_arg_bytes(ARG()));
-    if (LOOP_TOUCHES & READS_FREED) read_freed(lane, *ENTRY(HT_WORD_FREE), ht_arg_bytes(ARG()), word);
-    do_free(lane, *ENTRY(HT_WORD_FREE), ht_arg_kind(ARG()), ht_arg_bytes(ARG()), NULL);
+    if (LOOP_TOUCHES & TOUCHES_FREED) touch_freed(lane, *ENTRY(HT_WORD_FREE), BYTES());
+    if (LOOP_TOUCHES & READS_FREED) read_freed(lane, *ENTRY(HT_WORD_FREE), BYTES(), word);
+    do_free(lane, *ENTRY(HT_WORD_FREE), KIND(), BYTES(), NULL);
     NEXT();
 do_malloc_word:
-    do_malloc(lane, ENTRY(HT_WORD_MALLOC), word - 1, ht_arg_kind(ARG()), ht_arg_bytes(ARG()),
-              HT_PAGES_BY_RULE, LOOP_TOUCHES, NULL);
+    do_malloc(lane, ENTRY(HT_WORD_MALLOC), word - 1, KIND(), BYTES(), HT_PAGES_BY_RULE, LOOP_TOUCHES, NULL);
     NEXT();
 do_calloc_word:
     word++;
@@ -60,6 +62,8 @@ do_mark_word:
 #undef ENTRY
 #undef ARG
 #undef FIRST_ARG
+#undef KIND
+#undef BYTES
 #undef NEXT
 #undef LOOP_NAME
 #undef LOOP_TOUCHES

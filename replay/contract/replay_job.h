@@ -58,6 +58,7 @@ struct ht_job {
     uint32_t pass, touch, touch_free;
     uint32_t warm_of_2_32;     // with HT_TOUCH_FREE_RECORDED: how many freed blocks of 2^32 are read
     uint32_t operators;        // 1: operator new and delete as a program calls them
+    uint32_t operator_calls;   // 1: the trace has some
     uint32_t virtual_time;     // 1: the allocator sees trace time
     uint32_t preloaded;        // 1: expect malloc in the object of expected_device and expected_inode
     uint32_t scale;            // copies of the trace that run side by side; 0 as 1

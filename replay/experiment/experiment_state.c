@@ -4,17 +4,17 @@
 
 static const uint64_t time_window_ns = 10000000, memory_window_ns = 1000000;
 
-// In passes of time: what their functions do besides malloc and free makes no difference to memory.
-static bool calls_operators(const struct ht_experiment *x, enum ht_pass pass) {
-    bool of_time = pass == HT_PASS_DESCRIBE || pass == HT_PASS_FLAT || pass == HT_PASS_TIMED;
+static bool calls_operators(const struct ht_experiment *x) {
     uint64_t calls = 0;
     for (unsigned i = HT_NEW; x->built && i <= HT_DELETE_ARRAY_SIZED_ALIGNED; i++)
         calls += x->built->calls[i];
-    return of_time && calls;
+    return calls;
 }
 
 struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass) {
     bool of_memory = pass == HT_PASS_MEMORY || pass == HT_PASS_ACCOUNT || pass == HT_PASS_SNAPSHOT;
+    // What the operators do besides malloc and free makes no difference to memory.
+    bool of_time = pass == HT_PASS_DESCRIBE || pass == HT_PASS_FLAT || pass == HT_PASS_TIMED;
     const struct ht_pace *pace = of_memory ? &x->plan->paces.memory : &x->plan->paces.time;
     uint64_t usual = of_memory ? memory_window_ns : time_window_ns;
     return (struct ht_job){
@@ -26,7 +26,8 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .fixed_addresses = of_memory || x->plan->layout_fixed,
         .syscall_socket = -1,
         .snapshot_fd = -1,
-        .operators = calls_operators(x, pass),
+        .operators = of_time && calls_operators(x),
+        .operator_calls = calls_operators(x),
         .virtual_time = pace->virtual_time,
         .real_ns_per_trace_ns = pace->real_ns_per_trace_ns,
         .end_ns = x->end_ns,

@@ -87,6 +87,7 @@ struct ht_lane {
     uint64_t known_failures;
     uint64_t (*usable_size)(void *block);  // NULL: the allocator has none
     const struct ht_operators *operators;
+    bool operator_calls;
     const uint64_t *making;  // words of the operator new that runs
 
     uint32_t stops_at;  // bit set of enum ht_mark: the marks at which this pass stops
