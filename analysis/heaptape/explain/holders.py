@@ -59,50 +59,49 @@ class _Grouping:
 
 def _groupings(blocks: pd.DataFrame) -> list[_Grouping]:
     """By size class and thread, by either alone, and all blocks as one."""
-    size, thread = blocks["requested_bytes"].to_numpy(), blocks["thread"].to_numpy()
+    size = blocks["requested_bytes"].to_numpy()
+    threads, thread = np.unique(blocks["thread"].to_numpy(), return_inverse=True)
     classes = [(size_class(size, 4), 0.0), (size_class(size, 1), 0.05), (np.zeros(size.size, dtype=np.int64), _ALL_SIZES)]
-    threads = [(thread, 0.0), (np.zeros_like(thread), 0.02)] if blocks["thread"].nunique() > 1 else [(thread, 0.0)]
-    return [_Grouping(np.unique(np.stack([of_size, of_thread]), axis=1, return_inverse=True)[1].reshape(-1), wide + any_thread)
-            for of_size, wide in classes for of_thread, any_thread in threads]
+    any_thread = [(np.zeros_like(thread), 0.02)] if threads.size > 1 else []
+    return [_Grouping(of_size * threads.size + of_thread, wide + more) for of_size, wide in classes for of_thread, more in [(thread, 0.0), *any_thread]]
 
 
 def _window(born: NDArray[np.int64], holes: NDArray[np.float64]) -> tuple[int, int]:
-    """The shortest span of births that has WINDOW_SHARE of the holes."""
-    order = np.argsort(born, kind="stable")
-    born, running = born[order], np.cumsum(holes[order])
-    before = running - holes[order]
+    """The shortest span of births, which are in order, that has WINDOW_SHARE of the holes."""
+    running = np.cumsum(holes)
+    before = running - holes
     end = np.searchsorted(running, before + WINDOW_SHARE * running[-1] * (1 - 1e-9))
     inside = end < born.size
     starts = np.flatnonzero(inside)
-    spans = born[end[inside]] - born[starts]
-    best = int(np.argmin(spans))
+    best = int(np.argmin(born[end[inside]] - born[starts]))
     return int(born[starts[best]]), int(born[end[starts[best]]])
 
 
-def _candidates(blocks: pd.DataFrame, until_ns: int) -> Iterator[tuple[NDArray[np.bool_], float]]:
+def _candidates(born: NDArray[np.int64], holes: NDArray[np.float64], groupings: list[_Grouping], until_ns: int,
+                ) -> Iterator[tuple[NDArray[np.int64], float]]:
     """Groups, each whole and cut to its window of births: rows, and the breadth."""
-    holes, born = blocks["holes_bytes"].to_numpy(), blocks["born_ns"].to_numpy()
-    for grouping in _groupings(blocks):
+    for grouping in groupings:
         held = np.bincount(grouping.group, holes)
         for number in np.argsort(-held, kind="stable")[:_TRIED]:
-            chosen = grouping.group == number
-            yield chosen, grouping.breadth
+            rows = np.flatnonzero(grouping.group == number)
             if not held[number]:
                 continue
-            first, last = _window(born[chosen], holes[chosen])
+            yield rows, grouping.breadth
+            first, last = _window(born[rows], holes[rows])
             if last - first <= WINDOW_OF_RUN_MAX * max(until_ns, 1):
-                yield chosen & (born >= first) & (born <= last), grouping.breadth * _CUT
+                begin, end = np.searchsorted(born[rows], first), np.searchsorted(born[rows], last, side="right")
+                yield rows[begin:end], grouping.breadth * _CUT
 
 
-def _worst(blocks: pd.DataFrame, until_ns: int, total_holes: float, total_blocks: int) -> tuple[Holder, NDArray[np.bool_]]:
+def _worst(blocks: pd.DataFrame, groupings: list[_Grouping], until_ns: int, total_holes: float, total_blocks: int) -> tuple[Holder, NDArray[np.int64]]:
     """The group with most of the holes for few of the blocks, and its rows; of equal ones the narrowest, which comes first."""
-    holes = blocks["holes_bytes"].to_numpy()
-    best, highest = np.ones(holes.size, dtype=np.bool_), -np.inf
-    for chosen, breadth in _candidates(blocks, until_ns):
-        score = holes[chosen].sum() / total_holes - 0.5 * np.count_nonzero(chosen) / total_blocks - breadth
+    born, holes = blocks["born_ns"].to_numpy(), blocks["holes_bytes"].to_numpy()
+    best, highest = np.arange(holes.size), -np.inf
+    for rows, breadth in _candidates(born, holes, groupings, until_ns):
+        score = holes[rows].sum() / total_holes - 0.5 * rows.size / total_blocks - breadth
         if score > highest + _CLEARLY:
-            best, highest = chosen, float(score)
-    of = blocks[best]
+            best, highest = rows, float(score)
+    of = blocks.iloc[best]
     threads = of["thread"].unique()
     windowed = of["born_ns"].max() - of["born_ns"].min() <= WINDOW_OF_RUN_MAX * max(until_ns, 1)
     return Holder(int(of["requested_bytes"].min()), int(of["requested_bytes"].max()), int(threads[0]) if threads.size == 1 else None,
@@ -114,12 +113,17 @@ def find_holders(blocks: pd.DataFrame, until_ns: int) -> list[Holder]:
     """Worst first, no block in two of them, at most HOLDERS_MAX that each hold a hundredth of the holes or more.
 
     blocks: requested_bytes, holes_bytes, thread, born_ns. until_ns: trace time of the snapshot."""
+    blocks = blocks.sort_values("born_ns", kind="stable", ignore_index=True)
+    groupings = _groupings(blocks)
     total, count = float(blocks["holes_bytes"].sum()), len(blocks)
     found: list[Holder] = []
     while len(found) < HOLDERS_MAX and total and float(blocks["holes_bytes"].sum()) >= total * HOLDER_SHARE_MIN:
-        holder, chosen = _worst(blocks, until_ns, total, count)
+        holder, chosen = _worst(blocks, groupings, until_ns, total, count)
         if holder.holes_bytes < total * HOLDER_SHARE_MIN:
             break
         found.append(holder)
-        blocks = blocks[~chosen]
+        left = np.ones(len(blocks), dtype=np.bool_)
+        left[chosen] = False
+        blocks = blocks[left]
+        groupings = [_Grouping(grouping.group[left], grouping.breadth) for grouping in groupings]
     return found
