@@ -1,0 +1,129 @@
+// --at, and with which samples snapshots are taken.
+#include <string.h>
+
+#include "snapshot_choice.h"
+#include "unit_support.h"
+
+#define MB UINT64_C(1000000)
+enum { SAMPLES = 1000 };
+
+static void times_are_parsed(void **state) {
+    (void)state;
+    struct ht_snapshot_times times = {.jumps = true};
+    assert_true(ht_snapshot_times_parse("end,90s,5ms", &times));
+    assert_true(times.end && !times.peak && !times.jumps);
+    assert_int_equal(times.count, 2);
+    assert_int_equal(times.at_ns[0], 90000000000);
+    assert_int_equal(times.at_ns[1], 5000000);
+    assert_true(ht_snapshot_times_parse("1s,2s,3s,4s,5s,6s,7s,8s,peak", &times));
+    assert_int_equal(times.count, HT_SNAPSHOT_TIMES_MAX);
+}
+
+static void other_words_are_refused(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"", "peak,", ",peak", "noon", "-1s", "1s,2s,3s,4s,5s,6s,7s,8s,9s"};
+    struct ht_snapshot_times times = {.peak = true, .count = 1};
+    char endless[4096];
+    memset(endless, '1', sizeof endless - 1);
+    endless[sizeof endless - 1] = 0;
+    assert_false(ht_snapshot_times_parse(endless, &times));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(ht_snapshot_times_parse(wrong[i], &times));
+    assert_true(times.peak && times.count == 1);  // as it was
+}
+
+// Live bytes stay; RSS rises by 30 MB at sample 200, by 20 at 500, by 10 at 800, and falls to 50 at 900.
+struct heap {
+    struct ht_form form;
+    struct ht_sample_point points[SAMPLES];
+    uint64_t rss_bytes[SAMPLES];
+    struct ht_built_form built;
+};
+
+static struct heap *a_heap(void) {
+    static struct heap heap;
+    heap = (struct heap){.form.samples = SAMPLES};
+    heap.built = (struct ht_built_form){.form = &heap.form, .points = heap.points};
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        heap.points[i] = (struct ht_sample_point){.time_ns = i * 10, .event = i, .live_bytes = 5 * MB};
+        heap.rss_bytes[i] = i < 200 ? 10 * MB : i < 500 ? 40 * MB : i < 800 ? 60 * MB : i < 900 ? 70 * MB : 50 * MB;
+    }
+    return &heap;
+}
+
+static uint32_t choose(const char *at, struct heap *heap, struct ht_snapshot_moment *moment) {
+    struct ht_snapshot_times times = {0};
+    assert_true(ht_snapshot_times_parse(at, &times));
+    return ht_snapshot_choose(&times, &heap->built, heap->rss_bytes, moment);
+}
+
+static void assert_moment(const struct ht_snapshot_moment *moment, uint32_t sample, const char *why) {
+    assert_int_equal(moment->sample, sample);
+    assert_string_equal(moment->why, why);
+}
+
+static void jumps_are_the_largest_rises(void **state) {
+    (void)state;
+    struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
+    struct heap *heap = a_heap();
+    assert_int_equal(choose("peak,end,jumps", heap, moment), 5);
+    for (uint32_t i = 0, near[] = {200, 500}; i < 2; i++) {
+        assert_in_range(moment[i].sample, near[i], near[i] + SAMPLES / 200 + 1);
+        assert_string_equal(moment[i].why, "jump");
+    }
+    assert_moment(&moment[2], 800, "peak");
+    assert_in_range(moment[3].sample, 801, 806);
+    assert_moment(&moment[4], SAMPLES - 1, "end");
+}
+
+static void small_rises_are_no_jumps(void **state) {
+    (void)state;
+    struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
+    struct heap *heap = a_heap();
+    for (uint32_t i = 0; i < SAMPLES; i++) heap->rss_bytes[i] = 100 * MB + i * 1000;
+    assert_int_equal(choose("jumps", heap, moment), 0);
+}
+
+static void of_equal_peaks_the_one_with_most_live(void **state) {
+    (void)state;
+    struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
+    struct heap *heap = a_heap();
+    heap->points[850].live_bytes++;
+    assert_int_equal(choose("peak", heap, moment), 1);
+    assert_moment(&moment[0], 850, "peak");
+}
+
+// The last sample that is not later; of several reasons the first.
+static void times_are_found_once(void **state) {
+    (void)state;
+    struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
+    struct heap *heap = a_heap();
+    assert_int_equal(choose("1h,109ns,100ns,0ns,end", heap, moment), 3);
+    assert_moment(&moment[0], 0, "time");
+    assert_moment(&moment[1], 10, "time");
+    assert_moment(&moment[2], SAMPLES - 1, "end");
+}
+
+static void no_samples_no_snapshots(void **state) {
+    (void)state;
+    struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
+    struct heap *heap = a_heap();
+    heap->form.samples = 0;
+    assert_int_equal(choose("peak,end,jumps,1s", heap, moment), 0);
+    heap->form.samples = 1;
+    assert_int_equal(choose("peak,end,jumps,1s", heap, moment), 1);
+    assert_moment(&moment[0], 0, "peak");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(times_are_parsed),
+        cmocka_unit_test(other_words_are_refused),
+        cmocka_unit_test(jumps_are_the_largest_rises),
+        cmocka_unit_test(small_rises_are_no_jumps),
+        cmocka_unit_test(of_equal_peaks_the_one_with_most_live),
+        cmocka_unit_test(times_are_found_once),
+        cmocka_unit_test(no_samples_no_snapshots),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
