@@ -235,7 +235,7 @@ static void check_snapshots(struct argp_state *state, const struct ht_replay_opt
     const struct ht_plan *plan = &options->plan;
     if (options->at_given && !plan->snapshots_folder) argp_error(state, "--at: expected --snapshots with it");
     if (!plan->snapshots_folder) return;
-    if (plan->count_pass) argp_error(state, "--snapshots: expected no --pass count");
+    if (options->pass_given) argp_error(state, "--snapshots: expected no --pass; --verify checks the allocators first");
     if (plan->results_path) argp_error(state, "-o: --snapshots measures no runs to keep");
     if (plan->conditions.count) argp_error(state, "--fail-if: expected a pass that measures time or memory");
     if (plan->scale > 1) argp_error(state, "--snapshots: expected one copy of the trace, without --scale");
@@ -270,6 +270,7 @@ static error_t parse_one(int key, char *text, struct argp_state *state) {
         break;
     case KEY_LAYOUT: options->plan.layout_fixed = one_of(state, text, "layout", layouts, 2); break;
     case KEY_PASS:
+        options->pass_given = true;
         set_pass(options, one_of(state, text, "pass", passes, sizeof passes / sizeof *passes));
         break;
     case KEY_VERIFY: options->plan.verify = true; break;

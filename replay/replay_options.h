@@ -9,7 +9,7 @@
 struct ht_replay_options {
     struct ht_plan plan;
     bool list;
-    bool seed_given, at_given;
+    bool seed_given, at_given, pass_given;
     bool alloc_named;  // --alloc was given
 };
 

@@ -80,8 +80,8 @@ static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_sna
 static json_t *index_json(const struct ht_experiment *x, const struct ht_snapshot_index *index,
                           json_t *snapshots) {
     const struct ht_choice *choice = index->choice;
-    return json_pack("{s:i, s:{s:s, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o}", "schema", 1, "trace", "path",
-                     x->plan->trace_path, "sha256", x->trace_sha256, "allocator", "name",
+    return json_pack("{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o}", "schema", 1, "trace", "path",
+                     json_text(x->plan->trace_path), "sha256", x->trace_sha256, "allocator", "name",
                      json_known_text(choice->name), "version", json_known_text(choice->version), "kind",
                      json_known_text(choice->kind ? choice->kind->name : ""), "one_thread",
                      x->plan->one_thread, "snapshots", snapshots, "curve", curve_json(x, index));

@@ -9,9 +9,8 @@ struct ht_snapshot_index {
     const struct ht_choice *choice;
     struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
     uint32_t moments;
-    // At each sample of the form: of the memory pass, less the null replayer's; the null replayer's; of the run with
-    // snapshots, as it is.
-    const uint64_t *rss_bytes, *null_bytes, *snapshot_rss_bytes;
+    // At each sample of the form: of the memory pass, less the null replayer's; and the null replayer's.
+    const uint64_t *rss_bytes, *null_bytes;
 };
 
 // Checks what the child wrote. False, with problem.

@@ -68,10 +68,8 @@ static bool take(struct ht_experiment *x, const struct ht_choice *choice, struct
 static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, struct curves *curves,
                        const char *path, char problem[PROBLEM_BYTES]) {
     struct output_file file;
-    struct ht_snapshot_index index = {.choice = choice,
-                                      .rss_bytes = curves->of_memory,
-                                      .null_bytes = curves->null,
-                                      .snapshot_rss_bytes = x->channel.rss_bytes};
+    struct ht_snapshot_index index = {
+        .choice = choice, .rss_bytes = curves->of_memory, .null_bytes = curves->null};
     const char *failed = NULL;
     index.moments = ht_snapshot_choose(&x->plan->snapshot_times, x->built, curves->of_memory, index.moment);
     if (output_file_open(&file, path)) {
@@ -119,8 +117,9 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
         ht_print(stderr, "heaptape replay: null: --snapshots: %s\n", problem);
         failed = 1;
     }
+    bool ready = !failed;
     ht_progress_start(&x->progress);
-    for (size_t i = 0; i < choices->count && !failed && !ht_child_interrupted(); i++)
+    for (size_t i = 0; i < choices->count && ready && !ht_child_interrupted(); i++)
         failed += !snapshot_one(x, &choices->list[i], &curves);
     ht_progress_end(&x->progress);
     free(curves.null);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -69,10 +70,36 @@ def test_live_blocks_are_the_traces(tools: Tools, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("words", "status", "said"), [
     (["--at", "peak"], 2, b"--snapshots"), (["--snapshots", "s", "--at", "noon"], 2, b"noon"), (["--snapshots", "s", "--scale", "2"], 2, b"--scale"),
-    (["--snapshots", "s", "-o", "r"], 2, b"-o"), (["--snapshots", "/dev/null/s"], 1, b"can't be made")])
+    (["--snapshots", "s", "-o", "r"], 2, b"-o"), (["--snapshots", "s", "--pass", "memory"], 2, b"--pass"), (["--snapshots", "/dev/null/s"], 1, b"can't be made")])
 def test_wrong_use(tools: Tools, tmp_path: Path, words: list[str], status: int, said: bytes) -> None:
     done = run([tools.replay_program, "-q", "--alloc", "glibc", *words, ROOT / "traces" / "sqlite3-small.bin"], cwd=tmp_path)
     assert done.returncode == status and said in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_an_allocator_that_fails_leaves_the_others(tools: Tools, tmp_path: Path) -> None:
+    done = run([tools.replay_program, "-q", "--alloc", f"bad={tools.replay_program.parent}/tests/targets/faulty_malloc.so,glibc", "--snapshots", tmp_path / "s",
+                ROOT / "traces" / "sqlite3-small.bin"], env={**os.environ, "FAULTY_MALLOC": "crash", "FAULT_ONE_IN": "50"})
+    assert done.returncode == 1 and b"bad: --snapshots: killed by" in done.stderr
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["glibc.snapshots"]
+
+
+def test_any_damage_is_refused_or_harmless(tools: Tools, tmp_path: Path) -> None:
+    """Bytes changed at random, in the index more than elsewhere: read as snapshots, or refused by TraceError."""
+    [path] = take(tools, tmp_path / "s", "sqlite3-small", "glibc", "--at", "end")
+    whole, random = path.read_bytes(), np.random.default_rng(5)
+    index = len(whole) - 16 - int.from_bytes(whole[-16:-8], "little")
+    refused = 0
+    for _ in range(150):
+        damaged = bytearray(whole)
+        for at in random.integers(*((0, len(whole)) if random.random() < 0.2 else (index, index + 500)), 3):
+            damaged[at] = random.choice(list(b'0123456789-.,:"[]{}enull\0\xff'))
+        path.write_bytes(damaged)
+        try:
+            for snapshot in read_snapshots(path).snapshots:
+                account(snapshot)
+        except TraceError:
+            refused += 1
+    assert 0 < refused < 150
 
 
 def test_damaged_files_are_refused(tools: Tools, tmp_path: Path) -> None:

@@ -19,6 +19,8 @@ _HEAD_BYTES = 48
 _BLOCK = np.dtype([(name, "<u8") for name in ("slot", "address", "requested_bytes", "usable_bytes", "untouched_bytes")])
 _RUN = np.dtype([("page", "<u8"), ("pages", "<u4"), ("flags", "<u4")])
 _HELD = 1 << 8
+_COUNTS = ("offset", "blocks", "runs", "event", "time_ns", "rss_bytes", "null_rss_bytes")
+_CURVE = ["time_ns", "live_bytes", "rss_bytes"]
 KINDS = ("anonymous", "heap", "stack", "file")
 """Of the mapping that a page is in."""
 
@@ -66,21 +68,27 @@ def _index(path: Path, data: bytes) -> dict[str, Any]:
         found = json.loads(data[len(data) - 16 - length:-16])
         if found["schema"] != 1:
             raise TraceError(path, len(data) - 16 - length, f"expected snapshots of schema 1, found {found['schema']}")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise TraceError(path, len(data) - 16 - length, f"expected an index in JSON: {error}") from error
     return dict(found)
 
 
 def _rows(path: Path, data: bytes, offset: int, count: int, row: np.dtype[Any]) -> NDArray[Any]:
-    if offset < 0 or count < 0 or offset + count * row.itemsize > len(data):
+    if offset + count * row.itemsize > len(data):
         raise TraceError(path, offset, f"expected {count} rows of {row.itemsize} bytes, found the end of the file")
     return np.frombuffer(data, row, count, offset)
 
 
 def _snapshot(path: Path, data: bytes, index: dict[str, Any], item: dict[str, Any]) -> Snapshot:
+    for key in _COUNTS:
+        if type(item[key]) is not int or not 0 <= item[key] < 1 << 63:
+            raise ValueError(f"{key} is {item[key]!r}")
     offset = item["offset"] + _HEAD_BYTES
     blocks = pd.DataFrame(_rows(path, data, offset, item["blocks"], _BLOCK)).astype(np.int64)
     runs = _rows(path, data, offset + item["blocks"] * _BLOCK.itemsize, item["runs"], _RUN)
+    resident = int(runs["pages"].sum(dtype=np.uint64)) * PAGE_BYTES
+    if resident != item["rss_bytes"]:
+        raise TraceError(path, offset, f"expected runs of {item['rss_bytes']} bytes of resident pages, found {resident}")
     flags = runs["flags"]
     pages = pd.DataFrame({"page": runs["page"].astype(np.int64), "pages": runs["pages"].astype(np.int64),
                           "kind": (flags & 0xff).astype(np.int64), "held": (flags & _HELD) != 0})
@@ -99,6 +107,6 @@ def read_snapshots(path: str | Path) -> SnapshotFile:
     index = _index(path, data)
     try:
         snapshots = [_snapshot(path, data, index, item) for item in index["snapshots"]]
-        return SnapshotFile(path, index["allocator"], index["trace"], pd.DataFrame(index["curve"]), snapshots)
-    except (KeyError, TypeError, ValueError) as error:
+        return SnapshotFile(path, index["allocator"], index["trace"], pd.DataFrame(index["curve"], columns=_CURVE).astype(np.int64), snapshots)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TraceError(path, 0, f"expected an index of snapshots: {error}") from error
