@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from heaptape.base.programs import find_replay, list_allocators
 from heaptape.command_line import main
-from heaptape.explain.accounts import ACCOUNTS, account
-from heaptape.explain.holders import find_holders, size_class
+from heaptape.explain.accounts import ACCOUNTS, Accounts, account
+from heaptape.explain.answer import Answer, text_of
+from heaptape.explain.cures import Candidate, candidates
+from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.snapshots import Snapshot
-from heaptape.explain.verdict import trend_of
+from heaptape.explain.verdict import trend_of, verdict_of
 from quick_tier import quick
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +100,7 @@ def test_text(replay: None, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("words", "status", "said"), [
     (["absent.bin"], 3, "absent.bin"), (["--at", "noon", "x.bin"], 2, "--at"), (["--alloc", "all", "traces/sqlite3-small.bin"], 2, "one allocator"),
+    (["--alloc", "glibc:arena_max=1,jemalloc", "traces/sqlite3-small.bin"], 2, "one allocator"), (["--alloc", "", "traces/sqlite3-small.bin"], 2, "one allocator"),
     (["--alloc", "no-such", "traces/sqlite3-small.bin"], 2, "no-such")])
 def test_wrong_use(replay: None, capsys: pytest.CaptureFixture[str], words: list[str], status: int, said: str) -> None:
     try:
@@ -103,6 +109,59 @@ def test_wrong_use(replay: None, capsys: pytest.CaptureFixture[str], words: list
         ended = int(error.code or 0)
     spoken = capsys.readouterr()
     assert ended == status and said in spoken.err and not spoken.out
+
+
+@pytest.mark.parametrize(("spec", "tried"), [("glibc", "glibc:arena_max=1"), ("mine=glibc", "glibc:arena_max=1"),
+                                             ("glibc:tcache_count=0", "glibc:tcache_count=0,arena_max=1")])
+def test_settings_are_tried_beside_those_named(replay: None, spec: str, tried: str) -> None:
+    program = find_replay()
+    found = candidates(program, Candidate(spec, "", list_allocators(program, spec)[0]))
+    assert tried in [one.alloc for one in found] and len({one.name for one in found}) == len(found)
+    assert ("glibc" in [one.alloc for one in found]) == (spec != "glibc")
+
+
+def test_odd_names(replay: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the trace, the folder and the allocator: bytes that are no UTF-8, a separator of lines, a slash."""
+    trace = os.fsdecode(bytes(tmp_path) + b"/t\xff.bin")
+    shutil.copy(ROOT / "traces" / "sqlite3-small.bin", trace)
+    folder = os.fsdecode(bytes(tmp_path) + b"/\xff\xe2\x80\xa8")
+    assert main(["explain", "-q", "--json", "--budget", "0", "--alloc", "a/b c=glibc", "--snapshots", folder, trace]) == 0
+    assert json.loads(capsys.readouterr().out)["allocator"]["name"] == "a/b c" and os.listdir(folder) == ["a_b c.snapshots"]
+
+
+# ---- what is said of them ----
+
+
+def _accounts(not_resident_bytes: int = 0, **bytes_: int) -> Accounts:
+    every = {name: bytes_.get(name, 0) for name in ACCOUNTS}
+    return Accounts(every, sum(every.values()), not_resident_bytes, pd.DataFrame({
+        "requested_bytes": [100, 100, 5000], "usable_bytes": [112, 112, 8192], "untouched_bytes": 0, "holes_bytes": 0.0}))
+
+
+@pytest.mark.parametrize(("accounts", "verdict"), [
+    (_accounts(), "none"), (_accounts(live=90, holes=10), "growth"), (_accounts(live=50, holes=30, rounding=20), "fragmentation"),
+    (_accounts(live=50, free_pages=900, not_resident_bytes=60), "retention"), (_accounts(live=50, free_pages=90, not_resident_bytes=100), "untouched")])
+def test_verdicts(accounts: Accounts, verdict: str) -> None:
+    assert verdict_of(accounts) == verdict
+
+
+def _said(accounts: Accounts, *holders: Holder) -> list[str]:
+    curve = pd.DataFrame({"time_ns": [0, 1], "live_bytes": 1, "rss_bytes": 1})
+    snapshot = replace(_snapshot([], []), allocator={"name": "x", "version": ""}, why="time", time_ns=250_000_000)
+    return text_of(Answer("t", snapshot, 4_000_000_000, accounts, verdict_of(accounts), trend_of(curve), list(holders), {3: "a\x1b"}, None))
+
+
+def test_the_first_sentences_name_what_is_large() -> None:
+    said = _said(_accounts(live=1000, holes=45, rounding=3216, free_pages=500, tables=239))
+    assert said[0] == "Under x RSS is 5.00 kB at 250 ms of 4.00 s: 1.00 kB of live blocks and 4.00 kB above them."
+    assert said[2:4] == ["Above the live bytes: rounding 80 %, free pages 12 %.", "99 % of the rounding is in 1 blocks of 5,000 bytes."]
+
+
+def test_a_group_of_all_sizes_is_named_only_where_it_stands_out() -> None:
+    everything = Holder(1, 9000, None, 0, 1_500_000, True, 2, 700.0, 100)
+    evenly, clearly = (_said(_accounts(live=1000, holes=1000), replace(everything, blocks=blocks)) for blocks in (2, 1))
+    assert evenly[3] == "No group of blocks stands out among those that hold the holes."
+    assert clearly[3].startswith("70 % of the holes (700 B) are held by 33 % of the blocks: 1–9,000 bytes, allocated by several threads between")
 
 
 # ---- the accounts of made-up heaps ----
@@ -121,6 +180,11 @@ def test_accounts_of_one_page() -> None:
     found = account(_snapshot([(4096, 100, 104, 0), (4096 + 512, 200, 200, 0)], [(1, 1, True)]))
     assert found.bytes == {"live": 300, "rounding": 4, "holes": 4096 - 304, "free_pages": 0, "tables": 0, "untouched": 0}
     assert found.blocks["holes_bytes"].tolist() == [(4096 - 304) / 2] * 2
+
+
+def test_holes_are_charged_less_the_null_replayers() -> None:
+    found = account(_snapshot([(4096, 100, 104, 0), (4096 + 512, 200, 200, 0)], [(1, 1, True)], null_bytes=1000))
+    assert found.blocks["holes_bytes"].sum() == pytest.approx(found.bytes["holes"]) and found.bytes["holes"] == 4096 - 304 - 1000
 
 
 def test_accounts_of_large_blocks() -> None:

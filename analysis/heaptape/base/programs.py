@@ -52,11 +52,12 @@ def find_heaptape(replay: str) -> str:
     return found
 
 
-def run_tool(command: list[str]) -> str:
-    """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone."""
+def run_tool(command: list[str], errors: str = "replace") -> str:
+    """What the command prints. If we are to end meanwhile, it ends first, so that no replay goes on alone. errors: as open() takes
+    it; "surrogateescape" keeps any path."""
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                   text=True, errors="replace")
+                                   text=True, errors=errors)
     except OSError as error:
         raise HeaptapeError(f"cannot run {command[0]}: {error.strerror}") from error
     try:

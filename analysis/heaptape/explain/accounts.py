@@ -27,7 +27,7 @@ class Accounts:
     """bytes: by name of ACCOUNTS; their sum is rss_bytes, the null replayer's taken off.
 
     not_resident_bytes: of live blocks, no part of RSS. blocks: of the snapshot, a column more: holes_bytes, the empty parts
-    of its pages that each live block holds, shared equally with the other blocks of the page.
+    of its pages that each live block holds, shared equally with the other blocks of the page; their sum is the account.
     """
 
     bytes: dict[str, int]
@@ -64,17 +64,17 @@ class _Pages:
         one = first == last
         self._add(total, first, np.where(one, end - start, (first + 1) * PAGE_BYTES - start))
         self._add(total, last[~one], (end - last * PAGE_BYTES)[~one])
-        step = np.zeros(self.page.size + 1, dtype=np.int64)
-        np.add.at(step, np.searchsorted(self.page, (first + 1)[~one]), PAGE_BYTES)
-        np.subtract.at(step, np.searchsorted(self.page, last[~one]), PAGE_BYTES)
-        return total + np.cumsum(step[:-1])
+        return total + PAGE_BYTES * self._between(np.searchsorted(self.page, (first + 1)[~one]), np.searchsorted(self.page, last[~one]))
 
     def blocks_in(self, first: Ints, last: Ints) -> Ints:
         """How many blocks have bytes in each page."""
-        step = np.zeros(self.page.size + 1, dtype=np.int64)
-        np.add.at(step, np.searchsorted(self.page, first), 1)
-        np.subtract.at(step, np.searchsorted(self.page, last, side="right"), 1)
-        return np.cumsum(step[:-1])
+        return self._between(np.searchsorted(self.page, first), np.searchsorted(self.page, last, side="right"))
+
+    def _between(self, begin: Ints, end: Ints) -> Ints:
+        """Of ranges of rows, up to end and without it: how many each row is in."""
+        rows = self.page.size + 1
+        found: Ints = np.cumsum(np.bincount(begin, minlength=rows) - np.bincount(end, minlength=rows))[:-1]
+        return found
 
 
 def _ends(blocks: pd.DataFrame) -> Ints:
@@ -106,6 +106,7 @@ def account(snapshot: Snapshot) -> Accounts:
     amounts = (live.sum(), rounding.sum(), holes.sum(), free, own, untouched.sum())
     found = {name: int(amount) for name, amount in zip(ACCOUNTS, amounts, strict=True)}
     _take_off(found, snapshot.null_rss_bytes)
+    charged *= found["holes"] / max(int(holes.sum()), 1)
     resident = int(used.sum())
     return Accounts(found, sum(found.values()), int((end - start).sum()) - resident, blocks.assign(holes_bytes=charged))
 

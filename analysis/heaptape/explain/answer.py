@@ -5,15 +5,23 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from ..base.text_table import table_lines
-from ..base.units import byte_count, percent, three_digits
+from ..base.units import byte_count, nanoseconds, percent
 from .accounts import ACCOUNTS, MEANING, Accounts
 from .cures import Cure
-from .holders import Holder
+from .holders import Holder, size_class
 from .snapshots import Snapshot
 from .verdict import VERDICTS, Trend
 
 CURES_SHOWN = 3
+
+_NAMED_SHARE = 0.1
+"""Of what is above the live bytes: a smaller account is not named in the first sentences, nor who holds it."""
+
+_MORE_THAN_ITS_SHARE = 1.2
+"""A group of blocks of all sizes that holds so many times its share of the holes stands out."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +39,8 @@ class Answer:
     cures: list[Cure] | None
 
 
-def _time(ns: float) -> str:
-    return f"{three_digits(ns / 1e9)} s"
-
-
-def _sizes(holder: Holder) -> str:
-    low, high = f"{holder.size_low:,}", f"{holder.size_high:,}"
-    return f"{low} bytes" if low == high else f"{low}–{high} bytes"
+def _sizes(low: int, high: int) -> str:
+    return f"{low:,} bytes" if low == high else f"{low:,}–{high:,} bytes"
 
 
 def _thread(answer: Answer, holder: Holder) -> str:
@@ -48,23 +51,51 @@ def _thread(answer: Answer, holder: Holder) -> str:
 
 
 def _when(holder: Holder) -> str:
-    return f"between {_time(holder.born_from_ns)} and {_time(holder.born_to_ns)}" if holder.windowed else "at any time"
+    return f"between {nanoseconds(holder.born_from_ns)} and {nanoseconds(holder.born_to_ns)}" if holder.windowed else "at any time"
+
+
+def _above(accounts: Accounts) -> list[str]:
+    """What is above the live bytes, largest first."""
+    above = accounts.rss_bytes - accounts.bytes["live"]
+    named = sorted((name for name in ACCOUNTS[1:] if accounts.bytes[name] >= max(_NAMED_SHARE * above, 1)), key=lambda name: -accounts.bytes[name])
+    parts = [f"{name.replace('_', ' ')} {percent(accounts.bytes[name] / above)}" for name in named]
+    return [f"Above the live bytes: {', '.join(parts)}."] if parts else []
+
+
+def _holder_sentence(answer: Answer) -> list[str]:
+    accounts, blocks = answer.accounts, len(answer.accounts.blocks)
+    holes = accounts.bytes["holes"]
+    if not answer.holders or holes < _NAMED_SHARE * (accounts.rss_bytes - accounts.bytes["live"]):
+        return []
+    worst = answer.holders[0]
+    if worst.size_high > 2 * worst.size_low and worst.holes_bytes / holes < _MORE_THAN_ITS_SHARE * worst.blocks / blocks:
+        return ["No group of blocks stands out among those that hold the holes."]
+    return [f"{percent(worst.holes_bytes / holes)} of the holes ({byte_count(worst.holes_bytes)}) are held by {percent(worst.blocks / blocks)} of the "
+            f"blocks: {_sizes(worst.size_low, worst.size_high)}, allocated by {_thread(answer, worst)} {_when(worst)}."]
+
+
+def _rounding_sentence(accounts: Accounts) -> list[str]:
+    """The size class with most of it."""
+    if accounts.bytes["rounding"] < max(_NAMED_SHARE * (accounts.rss_bytes - accounts.bytes["live"]), 1):
+        return []
+    size = accounts.blocks["requested_bytes"].to_numpy()
+    rounding = np.clip((accounts.blocks["usable_bytes"] - accounts.blocks["untouched_bytes"]).to_numpy() - size, 0, None)
+    classes = size_class(size, 4)
+    held = np.bincount(classes, rounding)
+    chosen = classes == np.argmax(held)
+    return [f"{percent(held.max() / held.sum())} of the rounding is in {np.count_nonzero(chosen):,} blocks of "
+            f"{_sizes(int(size[chosen].min()), int(size[chosen].max()))}."]
 
 
 def _first_sentences(answer: Answer) -> list[str]:
     accounts, snapshot = answer.accounts, answer.snapshot
     above = accounts.rss_bytes - accounts.bytes["live"]
-    why = {"peak": "at its peak", "end": "at the end"}.get(snapshot.why, f"at {_time(snapshot.time_ns)}")
+    moment = f"{nanoseconds(snapshot.time_ns)} of {nanoseconds(answer.end_ns)}"
+    why = {"peak": f"at its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
     allocator = f"{snapshot.allocator['name']} {snapshot.allocator['version']}".strip()
-    lines = [f"Under {allocator} RSS is {byte_count(accounts.rss_bytes)} {why} ({_time(snapshot.time_ns)} of {_time(answer.end_ns)}): "
-             f"{byte_count(accounts.bytes['live'])} of live blocks and {byte_count(above)} above them.",
-             f"Verdict: {answer.verdict}: {VERDICTS[answer.verdict]}. Along the trace {answer.trend.words}."]
-    if answer.holders and accounts.bytes["holes"]:
-        worst = answer.holders[0]
-        lines.append(f"{percent(worst.holes_bytes / accounts.bytes['holes'])} of the holes ({byte_count(worst.holes_bytes)}) are held by "
-                     f"{percent(worst.blocks / max(len(accounts.blocks), 1))} of the blocks: {_sizes(worst)}, allocated by "
-                     f"{_thread(answer, worst)} {_when(worst)}.")
-    return lines
+    return [f"Under {allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live blocks and "
+            f"{byte_count(above)} above them.",
+            f"Verdict: {answer.verdict}: {VERDICTS[answer.verdict]}. Along the trace {answer.trend.words}.", *_above(accounts), *_holder_sentence(answer), *_rounding_sentence(accounts)]
 
 
 def _account_lines(accounts: Accounts) -> list[str]:
@@ -80,7 +111,7 @@ def _account_lines(accounts: Accounts) -> list[str]:
 def _holder_lines(answer: Answer) -> list[str]:
     holes = max(answer.accounts.bytes["holes"], 1)
     rows = [["holes", "share", "blocks", "sizes", "allocated by", "when"]]
-    rows += [[byte_count(holder.holes_bytes), percent(holder.holes_bytes / holes), f"{holder.blocks:,}", _sizes(holder), _thread(answer, holder),
+    rows += [[byte_count(holder.holes_bytes), percent(holder.holes_bytes / holes), f"{holder.blocks:,}", _sizes(holder.size_low, holder.size_high), _thread(answer, holder),
               _when(holder)] for holder in answer.holders]
     return table_lines(rows, right=(0, 1, 2)) if answer.holders else []
 
@@ -91,7 +122,8 @@ def _cure_lines(answer: Answer) -> list[str]:
     helpful = [cure for cure in answer.cures if cure.ci_low > 0][:CURES_SHOWN]
     if not helpful:
         return [f"No setting that was tried saves memory ({len(answer.cures)} tried)."]
-    rows = [["what helps", "saves", "95 % interval", "time in malloc"]]
+    moment = "the end" if answer.snapshot.why == "end" else "the peak"
+    rows = [["what helps", f"saves at {moment}", "95 % interval", "time in malloc"]]
     rows += [[cure.name, byte_count(cure.saves_bytes), f"{byte_count(cure.ci_low)} to {byte_count(cure.ci_high)}",
               "n/a" if cure.time_ratio is None else f"× {cure.time_ratio:.2f}"] for cure in helpful]
     lines = table_lines(rows, right=(1,))

@@ -54,14 +54,19 @@ class Candidate:
     words: str
     listed: dict[str, Any]
 
+    @property
+    def name(self) -> str:
+        """In what `heaptape replay` prints."""
+        return str(self.listed["name"])
 
-def candidates(replay: str, name: str) -> list[Candidate]:
+
+def candidates(replay: str, baseline: Candidate) -> list[Candidate]:
     """What to try beside this allocator: its settings and the usual others, as far as they are built and their versions heed the
     knobs."""
-    built = {item["name"]: item for item in list_allocators(replay, None) if item.get("built")}
-    kind = str(built[name].get("kind") or name) if name in built else name
-    wanted = {f"{name}:{knobs}": words for knobs, words in SETTINGS.get(kind, {}).items()}
-    wanted |= {other: f"{other} instead" for other in OTHERS if other in built and other != name}
+    built = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
+    unnamed = baseline.alloc.removeprefix(f"{baseline.name}=") + ("," if baseline.listed.get("environment") else ":")
+    wanted = {unnamed + knobs: words for knobs, words in SETTINGS.get(str(baseline.listed.get("kind") or baseline.name), {}).items()}
+    wanted |= {other: f"{other} instead" for other in OTHERS if other in built and other != baseline.name}
     return [Candidate(alloc, words, listed) for alloc, words in wanted.items() if (listed := _listed(replay, alloc))]
 
 
@@ -73,10 +78,10 @@ def _listed(replay: str, alloc: str) -> dict[str, Any] | None:
         return None
 
 
-def try_cures(replay: str, trace: str, name: str, figure: str, budget_s: float) -> list[Cure]:
+def try_cures(replay: str, trace: str, baseline: Candidate, figure: str, budget_s: float) -> list[Cure]:
     """Largest saving first. figure: the key of RSS in `heaptape replay --json`, such as rss_peak_bytes."""
-    tried = candidates(replay, name)
-    command = [replay, "-q", "--json", "--alloc", ",".join([name, *(one.alloc for one in tried)]), "--baseline", name,
+    tried = candidates(replay, baseline)
+    command = [replay, "-q", "--json", "--alloc", ",".join(one.alloc for one in (baseline, *tried)), "--baseline", baseline.name,
                "--budget", f"{max(round(budget_s), 1)}s"]
     try:
         printed = run_tool([*command, "--", trace])
@@ -85,8 +90,8 @@ def try_cures(replay: str, trace: str, name: str, figure: str, budget_s: float) 
             raise
         printed = error.printed  # some of them failed
     rows = {str(item["name"]): item for item in json.loads(printed)["allocators"]}
-    base = (rows.get(name) or {}).get(figure, {}).get("median")
-    found = [_cure(one, rows[one.alloc], figure, base) for one in tried if base and one.alloc in rows]
+    base = (rows.get(baseline.name) or {}).get(figure, {}).get("median")
+    found = [_cure(one, rows[one.name], figure, base) for one in tried if base and one.name in rows]
     return sorted((cure for cure in found if cure), key=lambda cure: -cure.saves_bytes)
 
 
@@ -116,10 +121,10 @@ def left_out(holder: Holder) -> str:
     return ",".join(words)
 
 
-def _rounds(replay: str, trace: str, name: str, figure: str, results: Path, *more: str) -> NDArray[np.float64]:
-    run_tool([replay, "-q", "--alloc", name, "--pass", "memory", "--rounds", str(_ROUNDS), *more, "-o", str(results), "--", trace])
+def _rounds(replay: str, trace: str, allocator: Candidate, figure: str, results: Path, *more: str) -> NDArray[np.float64]:
+    run_tool([replay, "-q", "--alloc", allocator.alloc, "--pass", "memory", "--rounds", str(_ROUNDS), *more, "-o", str(results), "--", trace])
     rows = [json.loads(line) for line in results.read_text().splitlines()]
-    return np.array([row[figure] for row in rows if row["allocator"]["name"] == name and not row.get("control") and row.get(figure) is not None])
+    return np.array([row[figure] for row in rows if row["allocator"]["name"] == allocator.name and not row.get("control") and row.get(figure) is not None])
 
 
 def _difference(more: NDArray[np.float64], less: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -133,17 +138,16 @@ def _difference(more: NDArray[np.float64], less: NDArray[np.float64]) -> tuple[f
 class ProgramCures:
     """Replays of the trace changed as the program might be, beside the trace as it is. figure: as of try_cures."""
 
-    def __init__(self, replay: str, trace: str, name: str, figure: str, scratch: Path) -> None:
-        self._replay, self._trace, self._name, self._figure, self._scratch = replay, trace, name, figure, scratch
-        self._before = _rounds(replay, trace, name, figure, scratch / "before.jsonl")
+    def __init__(self, replay: str, trace: str, allocator: Candidate, figure: str, scratch: Path) -> None:
+        self._replay, self._trace, self._allocator, self._figure, self._scratch = replay, trace, allocator, figure, scratch
+        self._before = _rounds(replay, trace, allocator, figure, scratch / "before.jsonl")
 
     def purges(self, every_ns: int) -> list[Cure]:
         """Free memory given back so often, where the allocator has a call for that."""
-        [listed] = list_allocators(self._replay, self._name)[:1]
-        call = listed.get("purge_call")
+        call = self._allocator.listed.get("purge_call")
         if not call:
             return []
-        after = _rounds(self._replay, self._trace, self._name, self._figure, self._scratch / "purged.jsonl", "--purge", f"{every_ns}ns")
+        after = _rounds(self._replay, self._trace, self._allocator, self._figure, self._scratch / "purged.jsonl", "--purge", f"{every_ns}ns")
         words = f"{call} every {nanoseconds(every_ns)} of the trace"
         return [Cure(words, None, *_difference(self._before, after), None, [("code", f"Call {call} about so often")])]
 
@@ -152,7 +156,7 @@ class ProgramCures:
         estimate."""
         rest = self._scratch / "rest.bin"
         run_tool([find_heaptape(self._replay), "slice", "-q", "--without", left_out(holder), "-o", str(rest), "--", self._trace])
-        after = _rounds(self._replay, str(rest), self._name, self._figure, self._scratch / "rest.jsonl")
+        after = _rounds(self._replay, str(rest), self._allocator, self._figure, self._scratch / "rest.jsonl")
         return _of_blocks(holder, *_difference(self._before, after))
 
 

@@ -18,7 +18,7 @@ from ..trace.reader import Trace, read_trace
 from .accounts import Accounts, account
 from .answer import Answer, object_of, text_of
 from .births import births_of
-from .cures import CACHES, Cure, ProgramCures, try_cures
+from .cures import CACHES, Candidate, Cure, ProgramCures, try_cures
 from .holders import Holder, find_holders
 from .snapshots import SnapshotFile, read_snapshots
 from .verdict import trend_of, verdict_of
@@ -38,24 +38,25 @@ class BadTrace(HeaptapeError):
     exit_status = EXIT_BAD_INPUT
 
 
-def _allocator(replay: str, asked: str | None, context: dict[str, Any]) -> str:
-    listed = {item["name"] for item in list_allocators(replay, None) if item.get("built")}
-    if asked:
-        if "," in asked.partition(":")[0] or asked in ("all", "null"):
-            raise UsageError(f"--alloc {asked}: expected one allocator")
-        return asked
-    recorded = str(context.get("allocator_name") or "")
-    return recorded if recorded in listed else "glibc"
+def _allocator(replay: str, asked: str | None, context: dict[str, Any]) -> Candidate:
+    if asked is None:
+        built = {item["name"]: item for item in list_allocators(replay, None) if item.get("built")}
+        recorded = str(context.get("allocator_name") or "")
+        asked = recorded if recorded in built else "glibc"
+    listed = list_allocators(replay, asked)
+    if len(listed) != 1 or listed[0]["name"] == "null":
+        raise UsageError(f"--alloc {asked}: expected one allocator")
+    return Candidate(asked, "", listed[0])
 
 
 def _take(replay: str, trace: str, name: str, at: str, folder: Path) -> SnapshotFile:
     command = [replay, "-q", "--alloc", name, "--snapshots", str(folder), "--at", at, "--", trace]
     try:
-        printed = run_tool(command)
+        printed = run_tool(command, "surrogateescape")
     except ToolFailed as error:
         raise (BadTrace if error.exit_status == EXIT_BAD_INPUT else UsageError if error.exit_status == 2 else HeaptapeError)(
             str(error)) from error
-    return read_snapshots(printed.splitlines()[-1])
+    return read_snapshots(printed.removesuffix("\n"))
 
 
 def _blocks(trace: Trace, found: SnapshotFile, number: int, blocks: pd.DataFrame) -> pd.DataFrame:
@@ -70,23 +71,23 @@ def _names(trace: Trace) -> dict[int, str]:
 
 
 def _verdict(verdict: str, cures: list[Cure] | None, above: float) -> str:
-    """What caches and arenas hold is known by an experiment alone."""
+    """What caches and arenas hold is known by an experiment alone. cures: at the moment at which RSS is above the live bytes."""
     best = max((cure.ci_low for cure in cures or [] if cure.name in CACHES), default=0)
     return "caches" if verdict in ("fragmentation", "retention", "tables") and above > 0 and best >= _CURED_SHARE * above else verdict
 
 
-def _cures(replay: str, options: argparse.Namespace, name: str, holders: list[Holder], accounts: Accounts, end_ns: int, scratch: Path,
+def _cures(replay: str, options: argparse.Namespace, allocator: Candidate, holders: list[Holder], accounts: Accounts, end_ns: int, scratch: Path,
            progress: ProgressLine) -> list[Cure] | None:
     """None: none are to be tried."""
     if not options.budget:
         return None
     figure = "rss_end_bytes" if options.at == "end" else "rss_peak_bytes"
-    progress.show(f"trying settings of {name} and other allocators")
-    cures = try_cures(replay, options.trace, name, figure, options.budget)
+    progress.show(f"trying settings of {allocator.name} and other allocators")
+    cures = try_cures(replay, options.trace, allocator, figure, options.budget)
     held = holders and holders[0].holes_bytes >= _TRIED_SHARE * accounts.rss_bytes
     if held or accounts.bytes["free_pages"] >= _TRIED_SHARE * accounts.rss_bytes:
-        progress.show(f"replaying under {name} as the program might be changed")
-        changed = ProgramCures(replay, options.trace, name, figure, scratch)
+        progress.show(f"replaying under {allocator.name} as the program might be changed")
+        changed = ProgramCures(replay, options.trace, allocator, figure, scratch)
         cures += changed.without(holders[0]) if held else []
         cures += changed.purges(max(end_ns // _PURGES, 1_000_000))
     return sorted(cures, key=lambda cure: -cure.saves_bytes)
@@ -96,9 +97,9 @@ def run_explain(options: argparse.Namespace) -> None:
     """heaptape explain"""
     replay, progress = find_replay(), ProgressLine(not options.quiet)
     with read_trace(options.trace) as trace, tempfile.TemporaryDirectory(prefix="heaptape-explain-") as scratch:
-        name = _allocator(replay, options.alloc, trace.context)
-        progress.show(f"taking snapshots of {name}")
-        found = _take(replay, options.trace, name, options.at, Path(options.snapshots or scratch))
+        allocator = _allocator(replay, options.alloc, trace.context)
+        progress.show(f"taking snapshots of {allocator.name}")
+        found = _take(replay, options.trace, allocator.alloc, options.at, Path(options.snapshots or scratch))
         if not found.snapshots:
             raise HeaptapeError(f"{options.trace}: no call to take a snapshot at")
         accounts = account(found.snapshots[0])
@@ -106,11 +107,12 @@ def run_explain(options: argparse.Namespace) -> None:
         names = _names(trace)
         holders = find_holders(blocks, found.snapshots[0].time_ns)
         end_ns = int(found.curve["time_ns"].max())
-        cures = _cures(replay, options, name, holders, accounts, end_ns, Path(scratch), progress)
+        cures = _cures(replay, options, allocator, holders, accounts, end_ns, Path(scratch), progress)
     progress.end()
     above = accounts.rss_bytes - accounts.bytes["live"]
     answer = Answer(options.trace, found.snapshots[0], end_ns, accounts,
-                    _verdict(verdict_of(accounts), cures, above), trend_of(found.curve), holders, names, cures)
+                    _verdict(verdict_of(accounts), cures if options.at in ("peak", "end") else None, above), trend_of(found.curve),
+                    holders, names, cures)
     if options.json:
         print(json.dumps(object_of(answer), indent=1))
     else:

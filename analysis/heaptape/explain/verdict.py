@@ -16,13 +16,14 @@ CHANGE_SHARE = 0.1
 """Of the highest RSS: a smaller change of a curve is none."""
 
 VERDICTS = {
-    "growth": "the program holds what it asked for: a need, or a leak",
+    "growth": "nearly all of RSS is live blocks: a need, or a leak",
     "fragmentation": "live blocks hold pages that are mostly empty",
     "retention": "the allocator keeps pages in which nothing is live",
     "rounding": "blocks are larger than what was asked for",
     "tables": "the allocator's own data",
     "untouched": "most of the live bytes were never written to",
     "caches": "free memory waits in caches and arenas of threads",
+    "none": "RSS is that of the replay without an allocator",
 }
 _OF_ACCOUNT = {"holes": "fragmentation", "free_pages": "retention", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
 
@@ -37,8 +38,11 @@ class Trend:
 
 
 def verdict_of(accounts: Accounts) -> str:
-    """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS, or mostly no part of it."""
-    if accounts.not_resident_bytes + accounts.bytes["untouched"] > accounts.bytes["live"]:
+    """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS, or more was asked for and
+    never written to than is anything of RSS."""
+    if not accounts.rss_bytes:
+        return "none"
+    if accounts.not_resident_bytes + accounts.bytes["untouched"] > max(accounts.bytes.values()):
         return "untouched"
     if accounts.bytes["live"] >= NEEDED_SHARE * accounts.rss_bytes:
         return "growth"
@@ -52,7 +56,7 @@ def trend_of(curve: pd.DataFrame) -> Trend:
     at = np.clip(np.searchsorted(time, np.linspace(0, end, 400), side="right") - 1, 0, None)
     live, rss = curve["live_bytes"].to_numpy()[at], curve["rss_bytes"].to_numpy()[at]
     live_rise, rss_rise = (float(np.median(values[300:]) - np.median(values[100:200])) for values in (live, rss))
-    least = CHANGE_SHARE * float(rss.max(initial=0))
+    least = max(CHANGE_SHARE * float(rss.max(initial=0)), 1)
     if rss_rise >= least and live_rise >= rss_rise / 2:
         words = "RSS rises with the live bytes: growth"
     elif rss_rise >= least:
