@@ -235,7 +235,8 @@ static void check_snapshots(struct argp_state *state, const struct ht_replay_opt
     const struct ht_plan *plan = &options->plan;
     if (options->at_given && !plan->snapshots_folder) argp_error(state, "--at: expected --snapshots with it");
     if (!plan->snapshots_folder) return;
-    if (options->pass_given) argp_error(state, "--snapshots: expected no --pass; --verify checks the allocators first");
+    if (options->pass_given)
+        argp_error(state, "--snapshots: expected no --pass; --verify checks the allocators first");
     if (plan->results_path) argp_error(state, "-o: --snapshots measures no runs to keep");
     if (plan->conditions.count) argp_error(state, "--fail-if: expected a pass that measures time or memory");
     if (plan->scale > 1) argp_error(state, "--snapshots: expected one copy of the trace, without --scale");

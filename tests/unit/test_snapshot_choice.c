@@ -46,7 +46,11 @@ static struct heap *a_heap(void) {
     heap.built = (struct ht_built_form){.form = &heap.form, .points = heap.points};
     for (uint64_t i = 0; i < SAMPLES; i++) {
         heap.points[i] = (struct ht_sample_point){.time_ns = i * 10, .event = i, .live_bytes = 5 * MB};
-        heap.rss_bytes[i] = i < 200 ? 10 * MB : i < 500 ? 40 * MB : i < 800 ? 60 * MB : i < 900 ? 70 * MB : 50 * MB;
+        heap.rss_bytes[i] = i < 200   ? 10 * MB
+                            : i < 500 ? 40 * MB
+                            : i < 800 ? 60 * MB
+                            : i < 900 ? 70 * MB
+                                      : 50 * MB;
     }
     return &heap;
 }
