@@ -19,7 +19,7 @@ from heaptape.base.programs import find_replay, list_allocators
 from heaptape.command_line import main
 from heaptape.explain.accounts import ACCOUNTS, Accounts, account
 from heaptape.explain.answer import Answer, text_of
-from heaptape.explain.cures import Candidate, candidates
+from heaptape.explain.cures import Candidate, ProgramCures, candidates
 from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.snapshots import Snapshot
 from heaptape.explain.verdict import trend_of, verdict_of
@@ -118,6 +118,16 @@ def test_settings_are_tried_beside_those_named(replay: None, spec: str, tried: s
     found = candidates(program, Candidate(spec, "", list_allocators(program, spec)[0]))
     assert tried in [one.alloc for one in found] and len({one.name for one in found}) == len(found)
     assert ("glibc" in [one.alloc for one in found]) == (spec != "glibc")
+
+
+def test_a_program_that_allocates_nothing_else(replay: None, heaptape_binary: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.rep").write_text("0\n9\n9\n1\n" + "".join(f"a {number} 5000\n" for number in range(9)))
+    subprocess.run([heaptape_binary, "convert", "-q", "--from", "rep", tmp_path / "t.rep", "-o", tmp_path / "t.bin"], timeout=60, check=True)
+    program = find_replay()
+    changed = ProgramCures(program, str(tmp_path / "t.bin"), Candidate("mine=glibc", "", list_allocators(program, "mine=glibc")[0]),
+                           "rss_peak_bytes", tmp_path)
+    everything = Holder(5000, 5000, None, 0, 1, False, 9, 1.0, 45000)
+    assert changed.without(everything) == [] and len(changed.without(replace(everything, size_low=1, size_high=2))) == 2
 
 
 def test_odd_names(replay: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ MEANING = {
     "rounding": "more than was asked for, in live blocks",
     "holes": "empty parts of pages that hold live blocks",
     "free_pages": "pages that held blocks, and hold none now",
-    "tables": "the allocator's own data",
+    "tables": "pages that never held a block: the allocator's own data",
     "untouched": "in live blocks, never written to",
 }
 

@@ -155,7 +155,12 @@ class ProgramCures:
         """The blocks never allocated, which is a bound; and in a pool of their own, which is that less what such a pool takes: an
         estimate."""
         rest = self._scratch / "rest.bin"
-        run_tool([find_heaptape(self._replay), "slice", "-q", "--without", left_out(holder), "-o", str(rest), "--", self._trace])
+        try:
+            run_tool([find_heaptape(self._replay), "slice", "-q", "--without", left_out(holder), "-o", str(rest), "--", self._trace])
+        except ToolFailed as error:
+            if "there is no call in this range" in str(error):
+                return []  # the program allocates nothing else
+            raise
         after = _rounds(self._replay, str(rest), self._allocator, self._figure, self._scratch / "rest.jsonl")
         return _of_blocks(holder, *_difference(self._before, after))
 
