@@ -164,7 +164,7 @@ def _said(accounts: Accounts, *holders: Holder) -> list[str]:
 def test_the_first_sentences_name_what_is_large() -> None:
     said = _said(_accounts(live=1000, holes=45, rounding=3216, free_pages=500, tables=239))
     assert said[0] == "Under x RSS is 5.00 kB at 250 ms of 4.00 s: 1.00 kB of live blocks and 4.00 kB above them."
-    assert said[2:4] == ["Above the live bytes: rounding 80 %, free pages 12 %.", "99 % of the rounding is in 1 blocks of 5,000 bytes."]
+    assert said[2:4] == ["Above the live bytes: rounding 80 %, free pages 12 %.", "99 % of the rounding is in 1 block of 5,000 bytes."]
 
 
 def test_a_group_of_all_sizes_is_named_only_where_it_stands_out() -> None:

@@ -83,7 +83,8 @@ def _rounding_sentence(accounts: Accounts) -> list[str]:
     classes = size_class(size, 4)
     held = np.bincount(classes, rounding)
     chosen = classes == np.argmax(held)
-    return [f"{percent(held.max() / held.sum())} of the rounding is in {np.count_nonzero(chosen):,} blocks of "
+    count = np.count_nonzero(chosen)
+    return [f"{percent(held.max() / held.sum())} of the rounding is in {count:,} {'block' if count == 1 else 'blocks'} of "
             f"{_sizes(int(size[chosen].min()), int(size[chosen].max()))}."]
 
 
