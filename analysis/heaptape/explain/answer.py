@@ -25,8 +25,18 @@ _MORE_THAN_ITS_SHARE = 1.2
 
 
 @dataclass(frozen=True)
+class Moment:
+    """why: peak, end, time, or a jump, which is one of the largest rises of RSS less live bytes."""
+
+    why: str
+    time_ns: int
+    accounts: Accounts
+    verdict: str
+
+
+@dataclass(frozen=True)
 class Answer:
-    """cures: None where none were tried."""
+    """cures: None where none were tried. moments: all that snapshots were taken of, by time."""
 
     trace: str
     snapshot: Snapshot
@@ -37,6 +47,7 @@ class Answer:
     holders: list[Holder]
     thread_names: dict[int, str]
     cures: list[Cure] | None
+    moments: list[Moment]
 
 
 def _sizes(low: int, high: int) -> str:
@@ -109,6 +120,16 @@ def _account_lines(accounts: Accounts) -> list[str]:
     return lines
 
 
+def _moment_lines(answer: Answer) -> list[str]:
+    """How the accounts change along the trace."""
+    if len(answer.moments) < 2:
+        return []
+    rows = [["moment", "time", "RSS", *(name.replace("_", " ") for name in ACCOUNTS), "verdict"]]
+    rows += [[moment.why, nanoseconds(moment.time_ns), byte_count(moment.accounts.rss_bytes),
+              *(byte_count(moment.accounts.bytes[name]) for name in ACCOUNTS), moment.verdict] for moment in answer.moments]
+    return table_lines(rows, right=range(1, 3 + len(ACCOUNTS)))
+
+
 def _holder_lines(answer: Answer) -> list[str]:
     holes = max(answer.accounts.bytes["holes"], 1)
     rows = [["holes", "share", "blocks", "sizes", "allocated by", "when"]]
@@ -137,7 +158,7 @@ def _cure_lines(answer: Answer) -> list[str]:
 def text_of(answer: Answer) -> list[str]:
     """Lines."""
     lines = [*_first_sentences(answer), "", *_account_lines(answer.accounts)]
-    for more in (_holder_lines(answer), _cure_lines(answer)):
+    for more in (_holder_lines(answer), _moment_lines(answer), _cure_lines(answer)):
         lines += ["", *more] if more else []
     return lines
 
@@ -152,6 +173,8 @@ def object_of(answer: Answer) -> dict[str, Any]:
         "verdict": answer.verdict, "trend": asdict(answer.trend),
         "holders": [asdict(holder) | {"thread_name": answer.thread_names.get(holder.thread, "") if holder.thread is not None else None}
                     for holder in answer.holders],
+        "moments": [{"at": moment.why, "time_ns": moment.time_ns, "rss_bytes": moment.accounts.rss_bytes, "accounts_bytes": moment.accounts.bytes,
+                     "verdict": moment.verdict} for moment in answer.moments],
         "cures": None if answer.cures is None else [
             {"name": cure.name, "alloc": cure.alloc, "saves_bytes": cure.saves_bytes, "ci_low": cure.ci_low, "ci_high": cure.ci_high,
              "time_ratio": cure.time_ratio} for cure in answer.cures]}

@@ -5,22 +5,24 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from ..base.arguments import duration_ns
 from ..base.errors import EXIT_BAD_INPUT, HeaptapeError, UsageError
 from ..base.printable import printable
 from ..base.programs import ToolFailed, find_replay, list_allocators, run_tool
 from ..base.progress import ProgressLine
 from ..trace.reader import Trace, read_trace
 from .accounts import Accounts, account
-from .answer import Answer, object_of, text_of
+from .answer import Answer, Moment, object_of, text_of
 from .births import births_of
 from .cures import CACHES, Candidate, Cure, ProgramCures, try_cures
 from .holders import Holder, find_holders
-from .snapshots import SnapshotFile, read_snapshots
+from .snapshots import Snapshot, SnapshotFile, read_snapshots
 from .verdict import trend_of, verdict_of
 
 _CURED_SHARE = 0.5
@@ -30,6 +32,10 @@ _CURED_SHARE = 0.5
 _TRIED_SHARE, _PURGES = 0.05, 20
 """Of RSS: where the worst blocks hold less, or less is free, no change of the program is tried; how often memory is given back
 along the trace."""
+
+
+_BLOCKS_MAX = 2_000_000
+"""Live at once: of more, only the moment that is asked for is looked at."""
 
 
 class BadTrace(HeaptapeError):
@@ -49,6 +55,24 @@ def _allocator(replay: str, asked: str | None, context: dict[str, Any]) -> Candi
     return Candidate(asked, "", listed[0])
 
 
+def _moments(at: str, totals: dict[str, Any] | None) -> str:
+    """What is asked for, and what else shows when RSS came apart from the live bytes."""
+    few = int((totals or {}).get("peak_live_objects") or 0) <= _BLOCKS_MAX
+    return ",".join(dict.fromkeys([at, "peak", "end", "jumps"])) if few else at
+
+
+def _asked(found: SnapshotFile, at: str) -> Snapshot:
+    """Of several reasons for a snapshot it has the first alone."""
+    latest = max(found.snapshots, key=lambda snapshot: snapshot.time_ns)
+    if at == "peak":
+        return next(snapshot for snapshot in found.snapshots if snapshot.why == "peak")
+    if at == "end":
+        return replace(latest, why="end")
+    until_ns = duration_ns(at) or 0
+    before = [snapshot for snapshot in found.snapshots if snapshot.time_ns <= until_ns] or found.snapshots[:1]
+    return replace(before[-1], why="time")
+
+
 def _take(replay: str, trace: str, name: str, at: str, folder: Path) -> SnapshotFile:
     command = [replay, "-q", "--alloc", name, "--snapshots", str(folder), "--at", at, "--", trace]
     try:
@@ -59,9 +83,8 @@ def _take(replay: str, trace: str, name: str, at: str, folder: Path) -> Snapshot
     return read_snapshots(printed.removesuffix("\n"))
 
 
-def _blocks(trace: Trace, found: SnapshotFile, number: int, blocks: pd.DataFrame) -> pd.DataFrame:
+def _blocks(trace: Trace, snapshot: Snapshot, blocks: pd.DataFrame) -> pd.DataFrame:
     """With thread, born_event and born_ns of each."""
-    snapshot = found.snapshots[number]
     [births] = births_of(trace, [(snapshot.event, blocks["slot"].to_numpy())])
     return pd.concat([blocks, births], axis=1)
 
@@ -99,20 +122,23 @@ def run_explain(options: argparse.Namespace) -> None:
     with read_trace(options.trace) as trace, tempfile.TemporaryDirectory(prefix="heaptape-explain-") as scratch:
         allocator = _allocator(replay, options.alloc, trace.context)
         progress.show(f"taking snapshots of {allocator.name}")
-        found = _take(replay, options.trace, allocator.alloc, options.at, Path(options.snapshots or scratch))
+        at = _moments(options.at, trace.totals)
+        found = _take(replay, options.trace, allocator.alloc, at, Path(options.snapshots or scratch))
         if not found.snapshots:
             raise HeaptapeError(f"{options.trace}: no call to take a snapshot at")
-        accounts = account(found.snapshots[0])
-        blocks = _blocks(trace, found, 0, accounts.blocks)
+        snapshot = _asked(found, options.at)
+        accounts = account(snapshot)
+        blocks = _blocks(trace, snapshot, accounts.blocks)
         names = _names(trace)
-        holders = find_holders(blocks, found.snapshots[0].time_ns)
+        holders = find_holders(blocks, snapshot.time_ns)
         end_ns = int(found.curve["time_ns"].max())
         cures = _cures(replay, options, allocator, holders, accounts, end_ns, Path(scratch), progress)
     progress.end()
     above = accounts.rss_bytes - accounts.bytes["live"]
-    answer = Answer(options.trace, found.snapshots[0], end_ns, accounts,
-                    _verdict(verdict_of(accounts), cures if options.at in ("peak", "end") else None, above), trend_of(found.curve),
-                    holders, names, cures)
+    verdict = _verdict(verdict_of(accounts), cures if options.at in ("peak", "end") else None, above)
+    moments = [Moment(one.why, one.time_ns, of, verdict if one.event == snapshot.event else verdict_of(of))
+               for one in found.snapshots for of in [account(one)]]
+    answer = Answer(options.trace, snapshot, end_ns, accounts, verdict, trend_of(found.curve), holders, names, cures, moments)
     if options.json:
         print(json.dumps(object_of(answer), indent=1))
     else:
