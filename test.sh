@@ -1,7 +1,7 @@
 #!/bin/sh
-# Sets up, builds, reads the sources, and runs the tests of the quick tier: C unit tests, plain and under the address and
+# Sets up, builds, reads the sources, and runs the tests of the quick tier: C unit tests under the address and
 # undefined-behaviour sanitizers, then the tools themselves. With --all also those that are marked thorough, and the unit
-# tests under the thread sanitizer. (CONTRIBUTING.md, "Tests")
+# tests of the release and under the thread sanitizer. (CONTRIBUTING.md, "Tests")
 # Usage: ./test.sh [--all] [PYTEST OPTION...]
 set -eu
 cd "$(dirname "$0")"
@@ -62,7 +62,7 @@ if [ -z "$labels" ]; then
 fi
 
 step "Tests of the tools, end to end"
-# One more than there are processors, as many tests wait. exec: pytest's summary is then the last line, whatever it says.
-workers=$(($(nproc) + 1))
+# Two more than there are processors, as many tests wait. exec: pytest's summary is then the last line, whatever it says.
+workers=$(($(nproc) + 2))
 echo "\$ .venv/bin/python -m pytest -q -m \"$tests\" -n $workers --dist worksteal"
 exec .venv/bin/python -m pytest -q -m "$tests" -n "$workers" --dist worksteal "$@"

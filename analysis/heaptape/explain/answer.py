@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ class Answer:
     holders: list[Holder]
     thread_names: dict[int, str]
     cures: list[Cure] | None
-    moments: list[Moment]
+    moments: list[Moment] = field(default_factory=list)
 
 
 def _sizes(low: int, high: int) -> str:
