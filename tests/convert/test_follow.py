@@ -266,7 +266,7 @@ def test_program_is_killed(tools: Tools, tmp_path: Path) -> None:
     command = [tools.target("kill_writers"), tmp_path / "counts"]
     with running(tools, tmp_path / "logs", command) as program:
         follower = start_follower(tools, program.log, tmp_path / "f.bin", "--keep-raw")
-        time.sleep(0.3)
+        time.sleep(0.1)
         program.process.kill()
         assert follower.wait(60) == 0
         assert_same_trace(tools, tmp_path / "f.bin", program.log)

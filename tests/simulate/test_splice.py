@@ -59,6 +59,7 @@ def test_a_file_stays_small_where_each_access_is_of_another_block(tools: Tools, 
     assert (folder / "list.acc").stat().st_size <= 3.2 * accesses
 
 
+@pytest.mark.thorough
 def test_a_shuffled_list_costs_what_it_really_costs(tools: Tools, folder: Path, tmp_path: Path) -> None:
     """The nodes under glibc are strewn as they were freed; under mimalloc they share pages."""
     counts = spliced(tools, folder, "list", "glibc", "mimalloc")
