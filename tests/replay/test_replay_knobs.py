@@ -320,12 +320,16 @@ class Replays:
         return self.rows[key][knobs]
 
 
+QUICK_ALLOCATORS = ("glibc", "jemalloc")  # their effects share a replay each
+
+
 @pytest.fixture(scope="module")
 def replays(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Replays:
     return Replays(tools, tmp_path_factory.mktemp("knobs"))
 
 
-@pytest.mark.parametrize("effect", EFFECTS, ids=lambda effect: f"{effect.allocator}-{effect.knobs}")
+@pytest.mark.parametrize("effect", [
+    effect if effect.allocator in QUICK_ALLOCATORS else pytest.param(effect, marks=pytest.mark.thorough) for effect in EFFECTS], ids=lambda effect: f"{effect.allocator}-{effect.knobs}")
 def test_effect(replays: Replays, effect: Effect) -> None:
     replays.need(effect.allocator, effect.knob)
     if effect.only_madvise and "[madvise]" not in THP.read_text():

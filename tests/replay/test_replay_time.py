@@ -116,7 +116,7 @@ def test_every_clock_shows_trace_time(replayer: Replayer, traces: dict[str, Path
 
 
 @pytest.mark.parametrize("trace", quick(["two"], ["pause", "two"]))
-@pytest.mark.parametrize("decay_by", SLEEPS)
+@pytest.mark.parametrize("decay_by", quick(["thread_nanosleep", "thread_until", "thread_poll", "thread_timedwait"], SLEEPS))
 def test_background_threads_sleep_by_trace_time(replayer: Replayer, traces: dict[str, Path],
                                                 decay_by: str, trace: str) -> None:
     row = replayer.one(traces[trace], decay_by)
