@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from heaptape.base.errors import HeaptapeError
 from heaptape.base.programs import find_replay, list_allocators
 from heaptape.command_line import main
+from heaptape.explain import verb
 from heaptape.explain.accounts import ACCOUNTS, Accounts, account
 from heaptape.explain.answer import Answer, text_of
 from heaptape.explain.cures import Candidate, ProgramCures, candidates
@@ -96,6 +98,17 @@ def test_text(replay: None, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed.splitlines()
     assert lines[0].startswith("Under glibc ") and lines[1].startswith("Verdict: ") and "holes" in printed
     assert "what helps" in printed or "No setting that was tried saves memory" in printed
+
+
+def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_words: object) -> list[object]:
+        raise HeaptapeError("no memory")
+
+    monkeypatch.setattr(verb, "ProgramCures", fails)
+    monkeypatch.setattr(verb, "try_cures", lambda *_words: [])
+    assert main(["explain", "--alloc", "glibc", "--at", "end", str(ROOT / "traces" / "redis.bin")]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("Under glibc ") and "could be tried: no memory" in said.err
 
 
 @pytest.mark.parametrize(("words", "status", "said"), [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -110,9 +111,13 @@ def _cures(replay: str, options: argparse.Namespace, allocator: Candidate, holde
     held = holders and holders[0].holes_bytes >= _TRIED_SHARE * accounts.rss_bytes
     if held or accounts.bytes["free_pages"] >= _TRIED_SHARE * accounts.rss_bytes:
         progress.show(f"replaying under {allocator.name} as the program might be changed")
-        changed = ProgramCures(replay, options.trace, allocator, figure, scratch)
-        cures += changed.without(holders[0]) if held else []
-        cures += changed.purges(max(end_ns // _PURGES, 1_000_000))
+        try:
+            changed = ProgramCures(replay, options.trace, allocator, figure, scratch)
+            cures += changed.without(holders[0]) if held else []
+            cures += changed.purges(max(end_ns // _PURGES, 1_000_000))
+        except HeaptapeError as error:  # what is known without them stays known
+            progress.end()
+            print(f"heaptape explain: not all changes of the program could be tried: {printable(str(error))}", file=sys.stderr)
     return sorted(cures, key=lambda cure: -cure.saves_bytes)
 
 
