@@ -37,3 +37,12 @@ struct ht_job ht_experiment_job(const struct ht_experiment *x, enum ht_pass pass
         .window_ns = x->plan->window_ns ? x->plan->window_ns : usual,
     };
 }
+
+struct ht_job ht_experiment_job_at_once(const struct ht_experiment *x, enum ht_pass pass) {
+    struct ht_job job = ht_experiment_job(x, pass);
+    if (job.real_ns_per_trace_ns > 0) {
+        job.real_ns_per_trace_ns = 0;
+        job.virtual_time = 1;
+    }
+    return job;
+}

@@ -66,5 +66,7 @@ struct ht_experiment {
 
 // What a child is asked for, by the options.
 struct ht_job ht_experiment_job(const struct ht_experiment *experiment, enum ht_pass pass);
+// The same, but it need not last as long as the program did: trace time is virtual.
+struct ht_job ht_experiment_job_at_once(const struct ht_experiment *experiment, enum ht_pass pass);
 
 #endif

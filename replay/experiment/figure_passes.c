@@ -51,20 +51,10 @@ static void take_off(struct ht_syscall_counts *counts, const struct ht_syscall_c
     }
 }
 
-// Like the memory pass, but it need not last as long as the program did.
-static struct ht_job accounting_job(const struct ht_experiment *x) {
-    struct ht_job job = ht_experiment_job(x, HT_PASS_ACCOUNT);
-    if (job.real_ns_per_trace_ns > 0) {
-        job.real_ns_per_trace_ns = 0;
-        job.virtual_time = 1;
-    }
-    return job;
-}
-
 // Runs the pass, with its system calls counted if that can be had. False if the count took too long.
 static bool run_counted(struct ht_experiment *x, const struct ht_choice *choice, bool *replayed,
                         struct ht_choice_figures *figures) {
-    struct ht_job job = accounting_job(x);
+    struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_ACCOUNT);
     uint64_t limit_ns = counting_ns + x->built->form->operations * COUNTING_NS_PER_OPERATION;
     bool over_limit = false;
     struct ht_syscall_counter *counter = ht_syscall_count_start(
@@ -90,7 +80,7 @@ static void account(struct ht_experiment *x, const struct ht_choice *choice,
     const struct ht_choice_figures *null = &x->measurements.of_choices[0];
     bool replayed;
     if (!run_counted(x, choice, &replayed, figures) && !ht_child_interrupted()) {
-        struct ht_job job = accounting_job(x);
+        struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_ACCOUNT);
         job.syscall_socket = -1;
         replayed = ht_child_run(&x->channel, choice, &job, -1, &x->random, figures->problem,
                                 sizeof figures->problem);

@@ -30,19 +30,9 @@ static bool run(struct ht_experiment *x, const struct ht_choice *choice, const s
     return ht_child_run(&x->channel, choice, job, -1, &same, problem, PROBLEM_BYTES);
 }
 
-// It need not last as long as the program did.
-static struct ht_job job_of(const struct ht_experiment *x, enum ht_pass pass) {
-    struct ht_job job = ht_experiment_job(x, pass);
-    if (job.real_ns_per_trace_ns > 0) {
-        job.real_ns_per_trace_ns = 0;
-        job.virtual_time = 1;
-    }
-    return job;
-}
-
 static bool read_memory(struct ht_experiment *x, const struct ht_choice *choice, const uint64_t *null_bytes,
                         uint64_t *rss_bytes, char problem[PROBLEM_BYTES]) {
-    struct ht_job job = job_of(x, HT_PASS_MEMORY);
+    struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_MEMORY);
     if (!run(x, choice, &job, problem)) return false;
     for (uint32_t i = 0; i < x->built->form->samples; i++) {
         uint64_t bytes = x->channel.rss_bytes[i], off = null_bytes ? null_bytes[i] : 0;
@@ -53,7 +43,7 @@ static bool read_memory(struct ht_experiment *x, const struct ht_choice *choice,
 
 static bool take(struct ht_experiment *x, const struct ht_choice *choice, struct ht_snapshot_index *index,
                  int fd, char problem[PROBLEM_BYTES]) {
-    struct ht_job job = job_of(x, HT_PASS_SNAPSHOT);
+    struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_SNAPSHOT);
     job.snapshot_fd = dup(fd);  // this one is the child's, too
     job.snapshots = index->moments;
     for (uint32_t i = 0; i < index->moments; i++) job.snapshot_sample[i] = index->moment[i].sample;

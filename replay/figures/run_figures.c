@@ -103,19 +103,26 @@ static void fragmentation(const struct ht_built_form *built, struct ht_memory_fi
     figures->fragmentation[3] = ratio(peak, built->live_peak_bytes);
 }
 
+size_t ht_peak_sample(const struct ht_built_form *built, const uint64_t *rss_bytes, size_t samples) {
+    size_t peak = 0;
+    for (size_t i = 1; i < samples; i++) {
+        bool more_live = built->points[i].live_bytes > built->points[peak].live_bytes;
+        if (rss_bytes[i] > rss_bytes[peak] || (rss_bytes[i] == rss_bytes[peak] && more_live)) peak = i;
+    }
+    return peak;
+}
+
 static void mean_and_peak(const struct ht_built_form *built, struct ht_memory_figures *figures) {
-    double sum = 0, weights = 0, plain = 0, peak = 0;
+    double sum = 0, weights = 0, plain = 0;
     for (size_t i = 0; i < figures->count; i++) {
         double bytes = (double)figures->rss_bytes[i];
         double weight = weight_of(built, i, figures->count);
         sum += weight * bytes;
         weights += weight;
         plain += bytes;
-        bool more_live = built->points[i].live_bytes > built->points[figures->peak_sample].live_bytes;
-        if (bytes > peak || (bytes == peak && more_live)) figures->peak_sample = i;
-        if (bytes > peak) peak = bytes;
     }
-    figures->rss_peak_bytes = peak;
+    figures->peak_sample = ht_peak_sample(built, figures->rss_bytes, figures->count);
+    figures->rss_peak_bytes = figures->count ? (double)figures->rss_bytes[figures->peak_sample] : 0;
     // A trace that took no time at all still has a mean.
     figures->rss_mean_bytes = weights > 0 ? sum / weights : plain / (double)figures->count;
 }

@@ -38,6 +38,9 @@ void ht_time_figures(const struct ht_built_form *built, const struct ht_outcome 
                      const struct ht_timed_readings *timed, const struct ht_outcome *null_flat,
                      const struct ht_timed_readings *null_timed, bool cold, struct ht_time_figures *figures);
 
+// Of the form's samples the one where RSS is most, and of several such where most is live.
+size_t ht_peak_sample(const struct ht_built_form *built, const uint64_t *rss_bytes, size_t samples);
+
 // The null replayer's time as a share of all that was measured. NaN in its own figures, and in those of
 // nothing.
 double ht_harness_share(const struct ht_time_figures *figures);

@@ -1,5 +1,7 @@
 #include "snapshot_choice.h"
 
+#include "run_figures.h"
+
 enum { STRETCHES = 200 };
 // A jump is at least so much of the peak.
 static const double JUMP_SHARE_MIN = 0.01;
@@ -20,15 +22,6 @@ static void add(struct choosing *choosing, uint32_t sample, const char *why) {
         choosing->moment[at] = choosing->moment[at - 1];
     choosing->moment[at] = (struct ht_snapshot_moment){sample, why};
     choosing->count++;
-}
-
-static uint32_t peak_of(const struct ht_built_form *built, const uint64_t *rss_bytes) {
-    uint32_t peak = 0;
-    for (uint32_t i = 1; i < built->form->samples; i++) {
-        bool more_live = built->points[i].live_bytes > built->points[peak].live_bytes;
-        if (rss_bytes[i] > rss_bytes[peak] || (rss_bytes[i] == rss_bytes[peak] && more_live)) peak = i;
-    }
-    return peak;
 }
 
 static int64_t above_live(const struct ht_built_form *built, const uint64_t *rss_bytes, uint32_t sample) {
@@ -68,7 +61,7 @@ uint32_t ht_snapshot_choose(const struct ht_snapshot_times *times, const struct 
                             const uint64_t *rss_bytes, struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX]) {
     struct choosing choosing = {.moment = moment};
     if (!built->form->samples) return 0;
-    uint32_t peak = peak_of(built, rss_bytes);
+    uint32_t peak = (uint32_t)ht_peak_sample(built, rss_bytes, built->form->samples);
     if (times->peak) add(&choosing, peak, "peak");
     if (times->end) add(&choosing, built->form->samples - 1, "end");
     for (uint32_t i = 0; i < times->count; i++) add(&choosing, sample_at(built, times->at_ns[i]), "time");

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -43,16 +41,11 @@ class _Births:
         return pd.DataFrame({"born_event": self.made[slots], "thread": self.thread[slots], "born_ns": self.time_ns[slots]})
 
 
-def births_of(trace: Trace, wanted: Sequence[tuple[int, NDArray[np.int64]]]) -> list[pd.DataFrame]:
-    """For each (event, slots), by rising event: a row for each slot with born_event (-1: none), thread and born_ns of the
-    block that is live there after that event."""
-    births, found, waiting = _Births(), [], list(wanted)
+def births_of(trace: Trace, event: int, slots: NDArray[np.int64]) -> pd.DataFrame:
+    """A row for each slot with born_event (-1: none), thread and born_ns of the block that is live there after this event."""
+    births = _Births()
     for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
-        last = int(chunk["event"][-1]) if chunk["event"].size else -1
-        while waiting and waiting[0][0] <= last:
-            births.advance(chunk, waiting[0][0])
-            found.append(births.of(waiting.pop(0)[1]))
-        if not waiting:
+        births.advance(chunk, event)
+        if chunk["event"].size and int(chunk["event"][-1]) >= event:
             break
-        births.advance(chunk, last)
-    return found + [births.of(slots) for _, slots in waiting]
+    return births.of(slots)

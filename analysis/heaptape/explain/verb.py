@@ -29,11 +29,9 @@ from .verdict import trend_of, verdict_of
 _CURED_SHARE = 0.5
 """Of what is above the live bytes: a setting of caches and arenas that saves so much names the cause."""
 
-
 _TRIED_SHARE, _PURGES = 0.05, 20
 """Of RSS: where the worst blocks hold less, or less is free, no change of the program is tried; how often memory is given back
 along the trace."""
-
 
 _BLOCKS_MAX = 2_000_000
 """Live at once: of more, only the moment that is asked for is looked at."""
@@ -84,12 +82,6 @@ def _take(replay: str, trace: str, name: str, at: str, folder: Path) -> Snapshot
     return read_snapshots(printed.removesuffix("\n"))
 
 
-def _blocks(trace: Trace, snapshot: Snapshot, blocks: pd.DataFrame) -> pd.DataFrame:
-    """With thread, born_event and born_ns of each."""
-    [births] = births_of(trace, [(snapshot.event, blocks["slot"].to_numpy())])
-    return pd.concat([blocks, births], axis=1)
-
-
 def _names(trace: Trace) -> dict[int, str]:
     return {int(number): str(name) for number, name in trace.threads["name"].items()}
 
@@ -121,6 +113,11 @@ def _cures(replay: str, options: argparse.Namespace, allocator: Candidate, holde
     return sorted(cures, key=lambda cure: -cure.saves_bytes)
 
 
+def _moment(snapshot: Snapshot) -> Moment:
+    accounts = account(snapshot)
+    return Moment(snapshot.why, snapshot.time_ns, accounts, verdict_of(accounts))
+
+
 def run_explain(options: argparse.Namespace) -> None:
     """heaptape explain"""
     replay, progress = find_replay(), ProgressLine(not options.quiet)
@@ -133,16 +130,15 @@ def run_explain(options: argparse.Namespace) -> None:
             raise HeaptapeError(f"{options.trace}: no call to take a snapshot at")
         snapshot = _asked(found, options.at)
         accounts = account(snapshot)
-        blocks = _blocks(trace, snapshot, accounts.blocks)
+        births = births_of(trace, snapshot.event, accounts.blocks["slot"].to_numpy())
         names = _names(trace)
-        holders = find_holders(blocks, snapshot.time_ns)
+        holders = find_holders(pd.concat([accounts.blocks, births], axis=1), snapshot.time_ns)
         end_ns = int(found.curve["time_ns"].max())
         cures = _cures(replay, options, allocator, holders, accounts, end_ns, Path(scratch), progress)
     progress.end()
     above = accounts.rss_bytes - accounts.bytes["live"]
     verdict = _verdict(verdict_of(accounts), cures if options.at in ("peak", "end") else None, above)
-    moments = [Moment(one.why, one.time_ns, of, verdict if one.event == snapshot.event else verdict_of(of))
-               for one in found.snapshots for of in [account(one)]]
+    moments = [Moment(one.why, one.time_ns, accounts, verdict) if one.blocks is snapshot.blocks else _moment(one) for one in found.snapshots]
     answer = Answer(options.trace, snapshot, end_ns, accounts, verdict, trend_of(found.curve), holders, names, cures, moments)
     if options.json:
         print(json.dumps(object_of(answer), indent=1))

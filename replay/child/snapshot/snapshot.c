@@ -7,9 +7,10 @@
 #include "account_slot.h"
 #include "far_table.h"
 #include "resident_pages.h"
+#include "write_all.h"
 
 // What is written waits here; in the same shared memory as what resident_pages.c needs.
-struct writing {
+struct ht_snapshot_writing {
     struct ht_resident_buffer resident;
     char bytes[1 << 16];
     size_t used;
@@ -19,25 +20,19 @@ struct writing {
     uint64_t runs, pages;
 };
 
-static void flush(struct writing *writing) {
-    const char *at = writing->bytes;
-    while (writing->used && !writing->problem) {
-        ssize_t done = write(writing->fd, at, writing->used);
-        if (done < 0 && errno != EINTR) writing->problem = errno;
-        if (done <= 0) continue;
-        at += done;
-        writing->used -= (size_t)done;
-    }
+static void flush(struct ht_snapshot_writing *writing) {
+    if (!writing->problem && !ht_write_all(writing->fd, writing->bytes, writing->used))
+        writing->problem = errno;
     writing->used = 0;
 }
 
-static void put(struct writing *writing, const void *row, size_t bytes) {
+static void put(struct ht_snapshot_writing *writing, const void *row, size_t bytes) {
     if (bytes > sizeof writing->bytes - writing->used) flush(writing);
     memcpy(writing->bytes + writing->used, row, bytes);
     writing->used += bytes;
 }
 
-static void put_run(struct writing *writing) {
+static void put_run(struct ht_snapshot_writing *writing) {
     if (!writing->run.pages) return;
     put(writing, &writing->run, sizeof writing->run);
     writing->runs++;
@@ -45,7 +40,7 @@ static void put_run(struct writing *writing) {
 }
 
 static void take_page(void *context, uint64_t page, enum ht_mapping_kind kind) {
-    struct writing *writing = context;
+    struct ht_snapshot_writing *writing = context;
     struct ht_snapshot_run *run = &writing->run;
     writing->pages++;
     uint32_t flags = (uint32_t)kind | (ht_page_history_held(writing->history, page) ? HT_RUN_HELD : 0);
@@ -59,8 +54,8 @@ static void take_page(void *context, uint64_t page, enum ht_mapping_kind kind) {
 
 bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job) {
     *snapshots = (struct ht_snapshots){.job = job, .taking = ATOMIC_FLAG_INIT};
-    snapshots->buffer = ht_far_table(sizeof(struct writing));
-    return snapshots->buffer && ht_page_history_init(&snapshots->history);
+    snapshots->writing = ht_far_table(sizeof *snapshots->writing);
+    return snapshots->writing && ht_page_history_init(&snapshots->history);
 }
 
 bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample) {
@@ -70,7 +65,7 @@ bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample) {
     return false;
 }
 
-static uint64_t put_blocks(struct writing *writing, void *const *table,
+static uint64_t put_blocks(struct ht_snapshot_writing *writing, void *const *table,
                            const struct ht_account_slot *accounts, uint64_t slots) {
     uint64_t blocks = 0;
     for (uint64_t slot = 0; slot < slots; slot++) {
@@ -89,7 +84,7 @@ static uint64_t put_blocks(struct writing *writing, void *const *table,
 // The head says how many rows follow, which is known once they are written: it is written twice.
 int ht_snapshot_take(struct ht_snapshots *snapshots, uint64_t sample, void *const *table,
                      const struct ht_account_slot *accounts, uint64_t slots) {
-    struct writing *writing = (struct writing *)snapshots->buffer;
+    struct ht_snapshot_writing *writing = snapshots->writing;
     while (atomic_flag_test_and_set(&snapshots->taking)) {
     }
     struct ht_snapshot_head head = {.magic = HT_SNAPSHOT_MAGIC, .sample = sample};

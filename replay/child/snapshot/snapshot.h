@@ -12,12 +12,12 @@
 #include "replay_job.h"
 
 struct ht_account_slot;
-struct ht_resident_buffer;
+struct ht_snapshot_writing;
 
 struct ht_snapshots {
     const struct ht_job *job;
     struct ht_page_history history;
-    struct ht_resident_buffer *buffer;
+    struct ht_snapshot_writing *writing;
     atomic_flag taking;
 };
 
