@@ -1,4 +1,5 @@
 // The second pass: the streams, and the marks in them where the timed pass and the memory pass stop.
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,9 +144,11 @@ static void wait_for_slot(struct ht_stream_state *stream, struct ht_slot_state *
 }
 
 // Pages of a block that touch=recorded leaves alone: those that the program did not have resident in the end,
-// where that is known, else those that calloc gave as zeros. former: of the same object before its realloc.
+// where that is known, else those that calloc gave as zeros. former: of the same object before its realloc. A
+// small block has none, so that the short path need not count them.
 static uint32_t untouched_pages(const struct ht_operation *op, uint32_t former) {
     uint64_t pages = op->bytes / HT_TOUCH_PAGE_BYTES, left = 0;
+    if (op->bytes < BLOCK_LARGE_BYTES) return 0;
     if (op->pages != HT_PAGES_BY_RULE) left = pages > op->pages ? pages - op->pages : 0;
     else if (op->call == HT_WIDE_CALLOC) left = op->bytes < HT_CALLOC_LEFT_BYTES ? 0 : pages;
     else if (op->call == HT_WIDE_REALLOC) left = former < pages ? former : pages;
@@ -165,6 +168,7 @@ static uint32_t *untouched_of(struct ht_form_state *form, uint32_t slot) {
 
 static void know_touched_peak(const struct writing *writing) {
     struct ht_built_form *built = writing->form->built;
+    assert(writing->untouched_bytes <= writing->live_bytes);
     uint64_t touched_bytes = writing->live_bytes - writing->untouched_bytes;
     if (touched_bytes > built->touched_peak_bytes) built->touched_peak_bytes = touched_bytes;
 }

@@ -175,6 +175,24 @@ static void a_pause_touches_nothing(void **state) {
     ht_form_free(&built);
 }
 
+// A large block of which much stays untouched is made small and then freed.
+static void a_block_that_became_small_is_all_touched(void **state) {
+    (void)state;
+    enum { EVENTS = 30000 };
+    static struct event events[EVENTS] = {{OP(MALLOC, PLAIN), 0, 0, 1, 4 << 20},
+                                          {OP(REALLOC, PLAIN), 0, 0, 1, 12000},
+                                          {OP(FREE, PLAIN), 0, 0, 1, 0}};
+    for (uint32_t i = 3; i < EVENTS; i++)
+        events[i] = i % 2 ? (struct event){OP(MALLOC, PLAIN), 0, 0, 2, 100}
+                          : (struct event){OP(FREE, PLAIN), 0, 0, 2, 0};
+    const struct ht_residency ten = {.event = 0, .pages_before = 10, .pages_after = 10};
+    const struct told told = {events, EVENTS, 1, &ten, NULL, 0, NULL, 0};
+    struct ht_built_form built;
+    build(&told, (struct ht_form_options){0}, &built);
+    assert_int_equal(built.touched_peak_bytes, 10 * 4096);
+    ht_form_free(&built);
+}
+
 // What another thread frees is touched at once: not so in a replay on one thread.
 static void only_its_own_thread_fills_a_block(void **state) {
     (void)state;
@@ -331,7 +349,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_block_is_filled_between_probes),
                                        cmocka_unit_test(pauses_and_copies_are_filled_too),
                                        cmocka_unit_test(a_pause_touches_nothing),
-                                       cmocka_unit_test(only_its_own_thread_fills_a_block),
+                                       cmocka_unit_test(a_block_that_became_small_is_all_touched),
+        cmocka_unit_test(only_its_own_thread_fills_a_block),
                                        cmocka_unit_test(blocks_are_filled_behind_the_last_call),
                                        cmocka_unit_test(inherited_blocks_begin_as_full_as_they_were),
                                        cmocka_unit_test(steps_that_make_no_sense_do_no_harm),
