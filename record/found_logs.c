@@ -119,9 +119,11 @@ static bool add_log(struct found_logs *found, const char *path, const char *id, 
     return fits;
 }
 
-static int most_calls_first(const void *a, const void *b) {
+static int main_first(const void *a, const void *b) {
     const struct found_log *left = a, *right = b;
-    return (left->calls < right->calls) - (left->calls > right->calls);
+    uint64_t left_rank = shell_log_rank(left->shell != NULL, left->calls),
+             right_rank = shell_log_rank(right->shell != NULL, right->calls);
+    return (left_rank < right_rank) - (left_rank > right_rank);
 }
 
 void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
@@ -136,7 +138,7 @@ void found_logs_of_run(struct found_logs *found, const struct recorded_run *run,
             !add_log(found, path, run->id, ending))
             break;
     if (folder) closedir(folder);
-    if (found->count) qsort(found->log, found->count, sizeof *found->log, most_calls_first);
+    if (found->count) qsort(found->log, found->count, sizeof *found->log, main_first);
 }
 
 struct recording_cost found_logs_cost(const struct found_logs *found, const struct ending *ending) {

@@ -21,7 +21,7 @@ struct found_log {
 };
 
 struct found_logs {
-    struct found_log *log;  // that with the most calls first
+    struct found_log *log;  // by shell_log_rank
     size_t count;
     uint64_t calls;
     size_t processes;

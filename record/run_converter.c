@@ -18,6 +18,7 @@
 #include "print.h"
 #include "punch_holes.h"
 #include "raw_in_use.h"
+#include "shell_log.h"
 #include "talk.h"
 #include "write_all.h"
 
@@ -152,6 +153,7 @@ static void meet(struct watch *watch, const char *name) {
     struct job *job = ours ? add_job(watch) : NULL;
     if (job) {
         name_trace(watch, &result);
+        result.shell = shell_log_name(&log) != NULL;
         job->result = result;
         job->start_realtime_ns = log.header.start_realtime_ns;
     }
@@ -351,10 +353,12 @@ bool run_converter_start(struct run_converter *converter, const char *folder, co
     return converter->pid > 0;
 }
 
-static int most_events_first(const void *a, const void *b) {
+static int main_first(const void *a, const void *b) {
     const struct converted *left = a, *right = b;
     if (left->complete != right->complete) return left->complete ? -1 : 1;
-    return (left->events < right->events) - (left->events > right->events);
+    uint64_t left_rank = shell_log_rank(left->shell, left->events),
+             right_rank = shell_log_rank(right->shell, right->events);
+    return (left_rank < right_rank) - (left_rank > right_rank);
 }
 
 static bool read_result(int results, struct converted *result) {
@@ -388,7 +392,7 @@ bool run_converter_finish(struct run_converter *converter, struct converted **re
     close(converter->results);
     int status = -1;
     while (waitpid(converter->pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (*count) qsort(*results, *count, sizeof **results, most_events_first);
+    if (*count) qsort(*results, *count, sizeof **results, main_first);
     bool complete = one && WIFEXITED(status) && WEXITSTATUS(status) == 0;
     free(one);
     return complete;

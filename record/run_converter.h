@@ -15,6 +15,7 @@ struct converted {
     char raw[PATH_MAX], trace[PATH_MAX];
     uint64_t events, file_bytes;
     struct ht_heap_share share;
+    bool shell;     // it is of one
     bool complete;  // else the log is still there
     bool empty;     // there was no call in it
     bool running;   // its process was, when the program ended
@@ -30,7 +31,7 @@ struct run_converter {
 bool run_converter_start(struct run_converter *converter, const char *folder, const char *run_id, bool quiet);
 
 // The program has ended: waits for the traces of all logs that are complete. The others' followers keep what
-// is needed to go on. Results are to be freed, those with most events first. False if not all
+// is needed to go on. Results are to be freed, by shell_log_rank. False if not all
 // of them are known.
 bool run_converter_finish(struct run_converter *converter, struct converted **results, size_t *count);
 

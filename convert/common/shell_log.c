@@ -20,6 +20,8 @@ const char *shell_log_name(const struct ht_raw_log *log) {
     return NULL;
 }
 
+uint64_t shell_log_rank(bool shell, uint64_t calls) { return shell ? calls / TIMES_MORE : calls; }
+
 struct better {
     char path[2 * PATH_MAX], executable[PATH_MAX];
     uint64_t calls;

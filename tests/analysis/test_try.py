@@ -115,6 +115,16 @@ def test_processes_of_one_name(heaptape_binary: Path, tmp_path: Path, monkeypatc
     assert recorded.others == 1 and other in (tmp_path / "logs").iterdir() and str(recorded.context["pid"]) not in other.name
 
 
+def test_a_script_around_the_program_is_not_compared(heaptape_binary: Path, tmp_path: Path) -> None:
+    """Its shell makes more calls."""
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text(f'#!/bin/bash\nfor i in {{1..60}}; do x="$x$i"; done\n"{PYTHON}" -S -c "list(map(str, range(9)))"\nexit 0\n')
+    wrapper.chmod(0o755)
+    (tmp_path / "logs").mkdir()
+    recorded = record(str(heaptape_binary), [str(wrapper)], tmp_path, None, None)
+    assert recorded.executable.startswith("python") and recorded.others
+
+
 def test_how_to_use_one() -> None:
     library = ("jemalloc", "/usr/lib/libjemalloc.so.2")
     shell, systemd, install, docker = use_lines(*library, "libjemalloc2", ["MALLOC_CONF=narenas:2"], "./app 'a b'", "glibc")

@@ -11,6 +11,9 @@ from typing import Any
 from .errors import HeaptapeError
 from .programs import ToolFailed, run_tool
 
+SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "ash", "csh", "tcsh", "busybox"}
+"""Often no more than a script around the program that was meant."""
+
 
 @dataclass(frozen=True)
 class RecordedTrace:
@@ -29,6 +32,13 @@ class RecordedTrace:
     def executable(self) -> str:
         """The base name of what the recorded process executed."""
         return os.path.basename(str(self.context.get("executable") or ""))
+
+
+    @property
+    def rank(self) -> float:
+        """By which the processes of a run are ordered, the largest first: calls, those of a shell count a tenth, as `heaptape
+        record` orders its logs."""
+        return float(self.info["events"]) / (10 if self.executable in SHELLS else 1)
 
 
 def convert_log(heaptape: str, log: Path, trace: Path) -> RecordedTrace:

@@ -29,7 +29,7 @@ def parser() -> VerbParser:
     trial.add_argument("--seconds", type=duration, metavar="TIME",
                        help="End the program by SIGTERM after TIME, as a server has to be (default: it ends by itself, or by Ctrl-C)")
     trial.add_argument("--process", metavar="NAME",
-                       help="Of several processes, take that of the executable NAME (default: the one with the most calls)")
+                       help="Of several processes, take that of the executable NAME (default: the one with the most calls; those of a shell count a tenth)")
     trial.add_argument("-o", "--output", metavar="DIR",
                        help="Make the folder DIR for trace, results and report (default: heaptape-COMMAND, numbered if it exists)")
     trial.add_argument("-q", "--quiet", action="store_true", help="Print only the answer, and what went wrong")

@@ -1,4 +1,4 @@
-"""The recording of a trial: the program under `heaptape record`, and the trace of the process with the most calls."""
+"""The recording of a trial: the program under `heaptape record`, and the trace of its main process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import HeaptapeError
-from ..base.recorded_trace import RecordedTrace, convert_log
+from ..base.recorded_trace import SHELLS, RecordedTrace, convert_log
 
 LOGS_MAX = 100
 RECORD_FAILED = 125
@@ -55,7 +55,7 @@ def run_recorded(heaptape: str, command: list[str], logs: Path, seconds: float |
 
 
 def record(heaptape: str, command: list[str], folder: Path, process: str | None, seconds: float | None) -> Recorded:
-    """Records, and converts the log with the most bytes, or that of the process of this name. The log of the only process
+    """Records, and converts the log of the process of the highest rank, or of those of this name. The log of the only process
     goes; those of several stay. Raises HeaptapeError where nothing was recorded."""
     logs = folder / "logs"
     begun = time.monotonic()
@@ -72,13 +72,14 @@ def record(heaptape: str, command: list[str], folder: Path, process: str | None,
 
 
 def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | None) -> tuple[RecordedTrace, list[Path]]:
-    """Leaves the trace with the most calls; the logs beside it are of its namesakes. A log is as large as its last chunk allows, so that several may have most."""
+    """Leaves the trace of the highest rank; the logs beside it are of its namesakes. A log is as large as its last chunk allows: the
+    one with the most calls may take half of the bytes of the first, and one that outranks a shell a twentieth."""
     best: RecordedTrace | None = None
     chosen, other = logs[0], trace.with_name("other.bin")
     names: dict[Path, str] = {}
-    problem, least = "", logs[0].stat().st_blocks // 2
+    problem, most = "", logs[0].stat().st_blocks
     for log in logs[:LOGS_MAX]:
-        if best and log.stat().st_blocks < least:
+        if best and log.stat().st_blocks < most // (20 if best.executable in SHELLS else 2):
             break
         try:
             found = convert_log(heaptape, log, other)
@@ -86,7 +87,7 @@ def _convert_one(heaptape: str, logs: list[Path], trace: Path, process: str | No
             problem = str(error)
             continue
         names[log] = found.executable
-        if process in (None, found.executable) and found.info["events"] > (best.info["events"] if best else 0):
+        if process in (None, found.executable) and found.rank > (best.rank if best else 0):
             best, chosen = RecordedTrace(trace, found.info), log
             other.replace(trace)
     other.unlink(missing_ok=True)

@@ -23,6 +23,9 @@ from .allocators import choose, listed
 from .answer import table
 from .recorded import Recorded, record
 
+NAMESAKES_MAX = 3
+"""So many logs of other processes of the same name are listed."""
+
 
 def _folder(options: argparse.Namespace) -> Path:
     """Makes the folder."""
@@ -91,10 +94,12 @@ def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: li
                   f"PYTHONMALLOC=malloc heaptape try -- {shlex.join(command)}"]
     lines += _use(summary, command, str(recorded.context.get("allocator_name") or ""))
     if recorded.others:
-        lines += ["", f"{recorded.executable} (process {recorded.context.get('pid')}) was compared, one of {recorded.others + 1} recorded processes; "
+        lines += ["", f"{recorded.executable} (process {recorded.context.get('pid')}) was compared; there are {recorded.others} other logs; "
                   "--process NAME takes another."]
     if recorded.namesakes:
-        lines += [f"Also called {recorded.executable}: {', '.join(str(log) for log in recorded.namesakes)}. heaptape convert LOG -o other.bin and "
+        more = len(recorded.namesakes) - NAMESAKES_MAX
+        lines += [f"Also called {recorded.executable}: {', '.join(str(log) for log in recorded.namesakes[:NAMESAKES_MAX])}"
+                  f"{f' and {more} more' if more > 0 else ''}. heaptape convert LOG -o other.bin and "
                   "heaptape replay --alloc all other.bin compare one of these."]
     lines += ["", f"{folder}/report.html has the curves; {folder}/trace.bin and results.jsonl are its inputs."]
     return "\n".join(printable(line) for line in lines)

@@ -98,15 +98,15 @@ def _log_folder(folder: Path) -> Path:
 
 
 def _logs(words: str) -> list[tuple[int, Path]]:
-    """Of what the recorder said: calls and log, those with the most calls first."""
+    """Of what the recorder said, in its order: calls and log, that of the program with the most calls first."""
     found = [(int(calls.replace(",", "")), Path(path)) for calls, path in _LOG_LINE.findall(words)]
     if not found:
         raise HeaptapeError(f"nothing was recorded: {last_line(words)}")
-    return sorted(found, key=lambda item: -item[0])
+    return found
 
 
 def _choose(heaptape: str, logs: list[tuple[int, Path]], trace: Path, process: str | None) -> tuple[RecordedTrace, Path]:
-    """The process with the most calls, or of that name, whose trace is left; and its log."""
+    """The first process, or that of that name, whose trace is left; and its log."""
     seen: list[str] = []
     for _, log in logs[: LOGS_MAX if process else 1]:
         found = convert_log(heaptape, log, trace)
