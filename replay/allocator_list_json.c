@@ -75,6 +75,7 @@ static void add_kind(json_t *made, const struct ht_listed *listed) {
     json_set_known_text(made, "clock", kind ? kind->clock : NULL);
     json_set_known_text(made, "known_by", kind ? kind->known_by : NULL);
     json_set_known_text(made, "debian", entry ? entry->debian : NULL);
+    json_set_known_text(made, "package", listed->choice ? ht_package_of_choice(listed->choice) : NULL);
     json_set_known_text(made, "crate", entry ? entry->crate : NULL);
     json_set_known_text(made, "option", entry ? entry->crate_switch : NULL);
 }

@@ -268,3 +268,8 @@ int ht_choices_add(struct ht_choices *choices, const char *spec, struct ht_error
     free(copy);
     return failed ? failed : none_twice(choices, error);
 }
+
+const char *ht_package_of_choice(const struct ht_choice *choice) {
+    const struct ht_allocator *kind = choice->kind;
+    return kind && kind->debian && !choice->preload[0] ? ht_package_of(kind, choice->path) : "";
+}

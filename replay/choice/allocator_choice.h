@@ -28,6 +28,10 @@ struct ht_choice {
     struct ht_knob_report reported[HT_KNOBS_MAX];  // of its knobs, in the order of its kind's table
 };
 
+// The package of this distribution that brings its library; empty where there is none, or where the library was named by
+// its path and came from elsewhere.
+const char *ht_package_of_choice(const struct ht_choice *choice);
+
 struct ht_choices {
     struct ht_choice list[HT_CHOICES_MAX];
     size_t count;

@@ -74,13 +74,11 @@ json_t *ht_environment_json(const struct ht_choice *choice) {
 static json_t *allocator_json(const struct ht_run_result *line) {
     const struct ht_choice *choice = line->choice;
     const struct ht_allocator *kind = choice->kind;
-    // A library that was named by its path came from elsewhere.
-    const char *debian = kind && kind->debian && !choice->preload[0] ? ht_package_of(kind, choice->path) : "";
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", json_known_text(choice->name),
                      "path", json_known_text(choice->path), "version", json_known_text(choice->version),
                      "build_id", json_known_text(choice->build_id), "knobs", knobs_json(choice), "kind",
                      json_known_text(kind ? kind->name : ""), "environment", ht_environment_json(choice),
-                     "debian", json_known_text(debian));
+                     "debian", json_known_text(ht_package_of_choice(choice)));
 }
 
 static json_t *machine_json(const struct ht_run_result *line) {

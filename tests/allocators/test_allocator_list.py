@@ -49,6 +49,7 @@ def test_json_has_all_that_is_known(catalogue: list[dict]) -> None:
             assert (knob["type"] == "integer") == (knob["lowest"] is not None)
             assert (knob["type"] == "word") == (knob["words"] is not None)
             assert knob["setting"].startswith(knob["variable"]) and "VALUE" in knob["setting"]
+        assert not (one["package"] or "").endswith("-dev") or one["debian"] == one["package"]
         assert all(statistic["name"] and statistic["says"] for statistic in one["statistics"])
     glibc, = [one for one in catalogue if one["name"] == "glibc"]
     assert glibc["built"] and glibc["purge_call"] == "malloc_trim(0)" and not glibc["debian"]
@@ -70,7 +71,7 @@ def test_what_is_not_built_is_listed_from_the_catalogue(tools: Tools, catalogue:
     command = [tmp_path / "replay", "--list"]
     found, = [one for one in json.loads(tools.succeed([*command, "--json"]).stdout)
               if one["name"] == missing["name"]]
-    own = {"built", "version", "path", "build_id", "environment"}
+    own = {"built", "version", "path", "build_id", "environment", "package"}
     assert not found["built"] and all(found[key] is None for key in own - {"built"})
     values = [knob.pop("value") for one in (missing, found) for knob in one["knobs"]]
     assert values[len(missing["knobs"]):] == [None] * len(found["knobs"])

@@ -100,7 +100,7 @@ def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float) -> Cure
     if rss.get("ratio") is None:
         return None
     low, high = (rss["ratio"] if rss.get(key) is None else rss[key] for key in ("verdict_low", "verdict_high"))
-    lines = use_lines(str(one.listed.get("kind") or ""), str(one.listed.get("path") or ""), str(one.listed.get("debian") or ""),
+    lines = use_lines(str(one.listed.get("kind") or ""), str(one.listed.get("path") or ""), str(one.listed.get("package") or ""),
                       list(one.listed.get("environment") or []), "COMMAND", "glibc")
     return Cure(one.words, one.alloc, base * (1 - rss["ratio"]), base * (1 - high), base * (1 - low), time.get("ratio"), lines)
 
