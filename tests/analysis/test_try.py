@@ -7,14 +7,17 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import results_factory
+import story
 from heaptape import read_results
 from heaptape.results.comparison import experiments
+from heaptape.results.malloc_share import Saving
 from heaptape.results.summary import summarise
-from heaptape.results.use import use_lines
+from heaptape.results.use import no_reason, use_lines, uses
 from heaptape.trial.answer import table
 from heaptape.trial.recorded import Recorded, record
 from quick_tier import quick
@@ -123,6 +126,18 @@ def test_a_script_around_the_program_is_not_compared(heaptape_binary: Path, tmp_
     (tmp_path / "logs").mkdir()
     recorded = record(str(heaptape_binary), [str(wrapper)], tmp_path, None, None)
     assert recorded.executable.startswith("python") and recorded.others
+
+
+def test_a_small_saving_is_no_reason_to_change(tmp_path: Path) -> None:
+    """Faster, but malloc took little of the program's time, and nobody needs less memory."""
+    results, trace = story.write_story(tmp_path)
+    whole = summarise(experiments(read_results(results))[0], "glibc", traces=[trace])
+    assert uses(whole, "./app", "glibc")
+    assert whole.malloc_share and whole.memory_share
+    small = replace(whole, malloc_share=replace(whole.malloc_share, saving=Saving("mimalloc", 0.004)),
+                    memory_share=replace(whole.memory_share, saving=Saving("jemalloc", 0.009)))
+    assert not uses(small, "./app", "glibc") and no_reason(small).startswith("No allocator saves 1 %")
+    assert uses(replace(small, malloc_share=None), "./app", "glibc")
 
 
 def test_how_to_use_one() -> None:

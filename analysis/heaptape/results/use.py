@@ -11,6 +11,10 @@ from typing import Any
 import pandas as pd
 
 from .standing import Standing
+from .summary import Summary
+
+SMALL_SHARE = 0.01
+"""Of the program's CPU time or memory: a saving below it is no reason to change."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,21 @@ def leaders(standings: Sequence[Standing]) -> list[str]:
             if name is not None]
 
 
-def uses(runs: pd.DataFrame, standings: Sequence[Standing], command: str, recorded_kind: str) -> list[Use]:
-    """One for each leader. `command` as one types it; `recorded_kind` is the recorded program's allocator, or ""."""
-    found = []
-    for name in leaders(standings):
+def _saves_little(summary: Summary) -> bool:
+    """Whether the leaders' shares of what the program uses are known, and all small."""
+    shares = {"time": summary.malloc_share, "rss_peak": summary.memory_share}
+    found = [shares.get(standing.measure.name) for standing in summary.standings if standing.leader not in (None, standing.baseline)]
+    return bool(found) and all(share is not None and share.saving.share < SMALL_SHARE for share in found)
+
+
+def uses(summary: Summary, command: str, recorded_kind: str) -> list[Use]:
+    """One for each leader; none where that would save little. `command` as one types it; `recorded_kind` is the recorded program's
+    allocator, or ""."""
+    found: list[Use] = []
+    runs = summary.experiment.runs
+    if _saves_little(summary):
+        return found
+    for name in leaders(summary.standings):
         run = runs[runs["allocator"] == name].iloc[0]
         kind, path, package = (_text(run, f"allocator_{key}") for key in ("kind", "path", "debian"))
         variables = run.get("allocator_environment")
@@ -58,6 +73,8 @@ def use_lines(kind: str, path: str, package: str, variables: Sequence[str], comm
             *docker, ("" if docker else "Docker", f"ENV {words}")]
 
 
-def no_reason(baseline: str) -> str:
-    """The sentence where no allocator leads."""
-    return f"No allocator was shown to be better than {baseline}: this gives no reason to change."
+def no_reason(summary: Summary) -> str:
+    """The sentence where there is nothing to use."""
+    if leaders(summary.standings):
+        return "No allocator saves 1 % of the program's CPU time or memory: this gives no reason to change."
+    return f"No allocator was shown to be better than {summary.baseline}: this gives no reason to change."

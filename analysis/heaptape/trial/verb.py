@@ -78,10 +78,10 @@ def _summary(folder: Path, baseline: str) -> Summary:
 
 def _use(summary: Summary, command: list[str], recorded_kind: str) -> list[str]:
     lines = []
-    for use in uses(summary.experiment.runs, summary.standings, shlex.join(command), recorded_kind):
+    for use in uses(summary, shlex.join(command), recorded_kind):
         lines += ["", f"To use {use.allocator}:", *(f"  {what:7}  {line}" for what, line in use.lines)] if use.lines else \
             ["", f"{use.allocator} is not a library and can't be preloaded ({use.path})."]
-    return lines or ["", no_reason(summary.baseline)]
+    return lines or ["", no_reason(summary)]
 
 
 def _answer(summary: Summary, recorded: Recorded, why_baseline: str, command: list[str], folder: Path) -> str:
