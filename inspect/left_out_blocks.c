@@ -5,6 +5,7 @@
 #include "option_values.h"
 
 enum { WORD_BYTES = 64 };
+#define FORM "expected size=LOW-HIGH, thread=N, born=FROM-TO or live=TIME"
 
 // LOW-HIGH, or one value for both.
 static bool parse_span(char *text, bool (*parse)(const char *, uint64_t *), uint64_t *low, uint64_t *high) {
@@ -25,18 +26,21 @@ static const char *parse_one(char *text, struct left_out_blocks *blocks) {
         return parse_span(text + 5, ht_parse_duration, &blocks->born_from_ns, &blocks->born_to_ns)
                    ? NULL
                    : "expected times such as born=2.1s-2.4s";
-    if (strncmp(text, "thread=", 7) || !ht_parse_whole(text + 7, 0, UINT32_MAX - 1, &thread))
-        return "expected size=LOW-HIGH, thread=N or born=FROM-TO";
+    if (!strncmp(text, "live=", 5)) {
+        blocks->only_live = true;
+        return ht_parse_duration(text + 5, &blocks->live_at_ns) ? NULL : "expected a time such as live=3s";
+    }
+    if (strncmp(text, "thread=", 7) || !ht_parse_whole(text + 7, 0, UINT32_MAX - 1, &thread)) return FORM;
     blocks->thread = (uint32_t)thread;
     blocks->any_thread = false;
     return NULL;
 }
 
 const char *left_out_blocks_parse(const char *text, struct left_out_blocks *blocks) {
-    char copy[3 * WORD_BYTES], *rest = copy, *one;
+    char copy[4 * WORD_BYTES], *rest = copy, *one;
     *blocks = (struct left_out_blocks){
         .given = text, .size_high = UINT64_MAX, .born_to_ns = UINT64_MAX, .any_thread = true};
-    if (strlen(text) >= sizeof copy) return "expected size=LOW-HIGH, thread=N or born=FROM-TO";
+    if (strlen(text) >= sizeof copy) return FORM;
     strcpy(copy, text);
     while ((one = strsep(&rest, ","))) {
         const char *expected = parse_one(one, blocks);

@@ -20,14 +20,16 @@ struct options {
     bool quiet;
 };
 
-enum { KEY_WITHOUT = 256 };
+enum { KEY_WITHOUT = 256, KEY_ONLY };
 
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "Write the slice to FILE; - is standard output (required)", 0},
-    {"without", KEY_WITHOUT, "size=LOW-HIGH,thread=N,born=FROM-TO", 0,
-     "Leave out the blocks of these sizes, in bytes, that this thread allocated between these times, with all calls on them; "
-     "any of the three may be missing (default: none)",
+    {"without", KEY_WITHOUT, "size=LOW-HIGH,thread=N,born=FROM-TO,live=TIME", 0,
+     "Leave out the blocks of these sizes, in bytes, that this thread allocated between these times and that are live at TIME, "
+     "with all calls on them; any of the four may be missing (default: none)",
      0},
+    {"only", KEY_ONLY, "size=LOW-HIGH,thread=N,born=FROM-TO,live=TIME", 0,
+     "Leave out all that --without would keep (default: nothing)", 0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
 
@@ -36,9 +38,13 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     switch (key) {
     case ARGP_KEY_INIT: state->child_inputs[0] = &options->range; return 0;
     case 'o': options->output = value; return 0;
-    case KEY_WITHOUT: {
+    case KEY_WITHOUT:
+    case KEY_ONLY: {
+        if (options->left_out.given) argp_error(state, "expected --without or --only, and once");
         const char *expected = left_out_blocks_parse(value, &options->left_out);
-        if (expected) argp_error(state, "--without: %s: %s", value, expected);
+        options->left_out.only = key == KEY_ONLY;
+        if (expected)
+            argp_error(state, "--%s: %s: %s", key == KEY_ONLY ? "only" : "without", value, expected);
         return 0;
     }
     case 'q': options->quiet = true; return 0;
@@ -65,13 +71,15 @@ static const struct argp parser = {
 const struct ht_page ht_page_slice = {
     .name = "slice",
     .argp = &parser,
-    .examples = (const struct ht_fact[]){{"heaptape slice app.bin -o part.bin --from-time 2s --to-time 3s",
-                                          "Cut out a second, with what is live at its start"},
-                                         {"heaptape slice app.bin -o workers.bin --threads 3-6",
-                                          "Cut out the calls of some threads"},
-                                         {"heaptape slice app.bin -o rest.bin --without size=48-64,thread=3",
-                                          "As if these blocks had never been allocated"},
-                                         {0}},
+    .examples =
+        (const struct ht_fact[]){
+            {"heaptape slice app.bin -o part.bin --from-time 2s --to-time 3s",
+             "Cut out a second, with what is live at its start"},
+            {"heaptape slice app.bin -o workers.bin --threads 3-6", "Cut out the calls of some threads"},
+            {"heaptape slice app.bin -o rest.bin --without size=48-64,thread=3",
+             "As if these blocks had never been allocated"},
+            {"heaptape slice app.bin -o large.bin --only size=1MiB-1GiB", "The large blocks alone"},
+            {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "info stats"};
 
@@ -98,7 +106,9 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
     if (range->from_ns) json_set_number(cut, "from_ns", range->from_ns);
     if (range->to_ns != UINT64_MAX) json_set_number(cut, "to_ns", range->to_ns);
     if (range->threads) json_object_set_new(cut, "threads", json_string(range->threads));
-    if (options->left_out.given) json_object_set_new(cut, "without", json_string(options->left_out.given));
+    if (options->left_out.given)
+        json_object_set_new(cut, options->left_out.only ? "only" : "without",
+                            json_string(options->left_out.given));
     // A slice of a slice: what that one was cut from.
     json_t *before = json_object_get(context, "sliced_from");
     if (before) json_object_set(cut, "sliced_from", before);

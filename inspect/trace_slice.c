@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "heap_model.h"
+#include "live_births.h"
 #include "sample_line.h"
 #include "slot_table.h"
 #include "trace_json.h"
@@ -30,6 +31,7 @@ struct slicing {
     struct ht_trace_reader *reader;
     struct trace_range *range;
     const struct left_out_blocks *left_out;
+    struct live_births live;  // where left_out asks what is live
     struct ht_trace_facts facts;
     struct ht_op_shape shape[256];
     struct slot_table blocks;  // of struct old_block
@@ -288,17 +290,19 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
                                                    .kept = kept};
 }
 
-// A block that is left out, and every call on it, is as if it had never been.
+// A block that is left out, and every call on it, is as if it had never been. Calls without a block, such as those that
+// failed, are with those that --only does not name.
 static bool leaves_out(struct slicing *s, const struct old_event *event) {
     const struct ht_op_shape shape = s->shape[event->op];
-    if (!shape.slot) return false;
-    return shape.makes_object ? left_out_blocks_have(s->left_out, event->bytes, event->thread, event->time_ns)
-                              : block_at(s, event->slot)->left_out;
+    if (!shape.slot) return s->left_out->only;
+    if (!shape.makes_object) return block_at(s, event->slot)->left_out;
+    return left_out_blocks_have(s->left_out, event->bytes, event->thread, event->time_ns,
+                                live_births_have(&s->live, event->number));
 }
 
 static void leave_out(struct slicing *s, const struct old_event *event) {
     follow(s, event, false);
-    block_at(s, event->slot)->left_out = !s->shape[event->op].ends_object;
+    if (s->shape[event->op].slot) block_at(s, event->slot)->left_out = !s->shape[event->op].ends_object;
 }
 
 static int bad_event(const struct slicing *s, size_t section, const struct old_event *event,
@@ -444,6 +448,8 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     struct slicing s = {
         .path = path, .reader = reader, .range = range, .left_out = left_out, .writer = writer};
     int status = set_up(&s, error);
+    if (!status && left_out->only_live)
+        status = live_births_find(&s.live, reader, path, left_out->live_at_ns, error);
     if (!status) status = pass(&s, progress, error);
     heap_model_fill_totals(&s.heap);
     // Where writing has failed, finishing the trace reports why.
@@ -462,6 +468,7 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     free(s.heap.threads);
     heap_model_free(&s.heap);
     slot_table_free(&s.blocks);
+    live_births_free(&s.live);
     free(s.threads);
     free(s.old_number);
     ht_trace_facts_free(&s.facts);

@@ -120,8 +120,10 @@ static void say_what_is_there(const struct record_talk *talk, const struct found
         ht_print(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, found->log[i].calls), found->log[i].path,
                  ht_bytes(size, (double)found->log[i].bytes));
     if (found->count > 1 && !talk->verbose)
-        ht_print(stderr, "  and %zu more in the same folder (-v lists them); this one is of the program with the most calls\n",
-                 found->count - 1);
+        ht_print(
+            stderr,
+            "  and %zu more in the same folder (-v lists them); this one is of the program with the most calls\n",
+            found->count - 1);
     say_shell(found, ending);
 }
 
@@ -168,8 +170,10 @@ static void say_what_is_complete(const struct record_talk *talk, const struct co
         ht_print(stderr, "  %s calls: %s (%s)\n", ht_grouped(text, result[i].events), result[i].trace,
                  ht_bytes(size, (double)result[i].file_bytes));
     if (complete > 1 && !talk->verbose)
-        ht_print(stderr, "  and %zu more in the same folder (-v lists them); this one is of the program with the most calls\n",
-                 complete - 1);
+        ht_print(
+            stderr,
+            "  and %zu more in the same folder (-v lists them); this one is of the program with the most calls\n",
+            complete - 1);
 }
 
 void record_say_traces(const struct record_talk *talk, const struct converted *result, size_t count) {

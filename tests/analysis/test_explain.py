@@ -21,7 +21,7 @@ from heaptape.command_line import main
 from heaptape.explain import verb
 from heaptape.explain.accounts import ACCOUNTS, Accounts, account
 from heaptape.explain.answer import Answer, text_of
-from heaptape.explain.cures import Candidate, ProgramCures, candidates
+from heaptape.explain.cures import Candidate, ProgramCures, _of_two_heaps, candidates
 from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.snapshots import Snapshot
 from heaptape.explain.verdict import trend_of, verdict_of
@@ -140,7 +140,20 @@ def test_a_program_that_allocates_nothing_else(replay: None, heaptape_binary: Pa
     changed = ProgramCures(program, str(tmp_path / "t.bin"), Candidate("mine=glibc", "", list_allocators(program, "mine=glibc")[0]),
                            "rss_peak_bytes", tmp_path)
     everything = Holder(5000, 5000, None, 0, 1, False, 9, 1.0, 45000)
-    assert changed.without(everything) == [] and len(changed.without(replace(everything, size_low=1, size_high=2))) == 2
+    assert changed.without(everything, 9 * 10**9) == [] == changed.without(replace(everything, size_low=1, size_high=2), 9 * 10**9)
+
+
+def test_two_heaps(replay: None, heaptape_binary: Path, tmp_path: Path) -> None:
+    """A heap for each size: together they peak where the first has not given back what the second needs."""
+    phases = ["a {n} 5000\n", "f {n}\n", "a {n} 70000\n"]
+    (tmp_path / "t.rep").write_text("0\n400\n600\n1\n" + "".join(phases[p].format(n=n + 200 * (p == 2)) for p in range(3) for n in range(200)))
+    subprocess.run([heaptape_binary, "convert", "-q", "--from", "rep", tmp_path / "t.rep", "-o", tmp_path / "t.bin"], timeout=60, check=True)
+    program = find_replay()
+    changed = ProgramCures(program, str(tmp_path / "t.bin"), Candidate("glibc", "", list_allocators(program, "glibc")[0]), "rss_peak_bytes", tmp_path)
+    small, bound = changed.without(Holder(70000, 70000, None, 0, 1, False, 200, 1.0, 10**6), 9 * 10**9)
+    assert bound.saves_bytes >= small.saves_bytes
+    curves = [{"timeline": {"time_ns": [1, 3], "rss_bytes": [5, 7]}, "rss_end_bytes": 7}, {"timeline": {"time_ns": [2, 4], "rss_bytes": [9, 1]}, "rss_end_bytes": 1}]
+    assert (_of_two_heaps(*curves, "rss_peak_bytes"), _of_two_heaps(*curves, "rss_end_bytes")) == (16, 8)
 
 
 def test_odd_names(replay: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

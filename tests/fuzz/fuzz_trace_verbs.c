@@ -65,7 +65,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     range.to_event = range.from_event + fuzz_take_byte(&input);
     range.threads = choice & 1 ? "0" : choice & 2 ? "1" : NULL;
     struct left_out_blocks left_out = {0};
-    if (choice & 4) FUZZ_EXPECT(!left_out_blocks_parse("size=0-64,thread=0", &left_out), "refused");
+    const char *blocks = choice & 8 ? "size=0-64,thread=0,live=1us" : "size=0-64,thread=0";
+    if (choice & 4) FUZZ_EXPECT(!left_out_blocks_parse(blocks, &left_out), "refused");
+    left_out.only = choice & 16;
     sealed_trace_write(&input, fuzz_memory_file(0, path));
     if (verb == EXPORT) {
         export(path, choice, &error);

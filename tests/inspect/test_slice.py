@@ -327,23 +327,29 @@ def test_a_name_that_is_not_utf8(tools: Tools, traces: dict[str, Path], tmp_path
 # ---- blocks left out ----
 
 
-@pytest.mark.parametrize("without", quick(["size=1-64,born"], ["size=1-64,born", "size=0-100000,thread=0", "thread=1", "born"]))
+@pytest.mark.parametrize("without", quick(["size=1-64,born", "live=T"], ["size=1-64,born", "live=T", "size=1-64,live=T", "size=0-100000,thread=0", "thread=1", "born"]))
 def test_without_blocks(tools: Tools, traces: dict[str, Path], tmp_path: Path, without: str) -> None:
-    """All calls on such blocks are gone, all others are there, in order and at their times. born: in the middle of the trace."""
+    """All calls on such blocks are gone, all others are there, in order and at their times; --only has the rest. born: in the middle of the trace."""
     named = list(objects_named(events_of(tools, traces["threads"])))
     times = sorted(event.time_ns for event, _ in named)
     born = [times[len(times) // 4], times[len(times) * 3 // 4]] if "born" in without else [0, 1 << 62]
     without = without.replace("born", f"born={born[0]}ns-{born[1]}ns")
+    without = without.replace("live=T", f"live={times[len(times) // 2]}ns")
     words = dict(word.split("=") for word in without.split(","))
+    stays = {}
+    for event, name in named:
+        if event.time_ns <= times[len(times) // 2] and (event.makes or event.ends):
+            stays[name] = event.makes
     low, high = (int(size) for size in words.get("size", f"0-{1 << 62}").split("-"))
     gone: set[int] = set()
-    expected = []
+    expected, others = [], []
     for event, name in named:
         if event.makes and low <= event.size_bytes <= high and born[0] <= event.time_ns <= born[1] and \
-                words.get("thread", str(event.thread)) == str(event.thread):
+                words.get("thread", str(event.thread)) == str(event.thread) and ("live" not in words or stays.get(name)):
             gone.add(name)
-        if name not in gone:
-            expected.append((event.time_ns, event.function, event.variant, event.size))
+        (others if name in gone else expected).append((event.time_ns, event.function, event.variant, event.size))
     found = slice_of(tools, traces["threads"], tmp_path / "s.bin", "--without", without)
     assert [(e.time_ns, e.function, e.variant, e.size) for e in found] == expected and gone
     assert tools.info(tmp_path / "s.bin")["anomalies"] == tools.info(traces["threads"])["anomalies"]
+    rest = slice_of(tools, traces["threads"], tmp_path / "o.bin", "--only", without)
+    assert [(e.time_ns, e.function, e.variant, e.size) for e in rest] == others

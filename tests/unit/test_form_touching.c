@@ -350,7 +350,7 @@ int main(void) {
                                        cmocka_unit_test(pauses_and_copies_are_filled_too),
                                        cmocka_unit_test(a_pause_touches_nothing),
                                        cmocka_unit_test(a_block_that_became_small_is_all_touched),
-        cmocka_unit_test(only_its_own_thread_fills_a_block),
+                                       cmocka_unit_test(only_its_own_thread_fills_a_block),
                                        cmocka_unit_test(blocks_are_filled_behind_the_last_call),
                                        cmocka_unit_test(inherited_blocks_begin_as_full_as_they_were),
                                        cmocka_unit_test(steps_that_make_no_sense_do_no_harm),

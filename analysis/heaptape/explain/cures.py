@@ -108,23 +108,40 @@ def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float) -> Cure
 # ---- what the program itself could do ----
 
 _ROUNDS = 5
-_POOL = [("code", "Allocate them from a pool of their own (jemalloc: mallocx with MALLOCX_ARENA; mimalloc: mi_heap_malloc)")]
-_POOL_SLACK = 17 / 16
-"""What a pool of one size takes beside its blocks, at most, and its last page."""
+_POOL = [("code", "Allocate those that stay from a heap of their own (jemalloc: mallocx with MALLOCX_ARENA; mimalloc: mi_heap_malloc)")]
 
 
-def left_out(holder: Holder) -> str:
-    """The blocks, as slice --without takes them."""
-    words = [f"size={holder.size_low}-{holder.size_high}"]
+def named(holder: Holder, at_ns: int) -> str:
+    """The blocks, live at that time, as slice --without takes them."""
+    words = [f"size={holder.size_low}-{holder.size_high}", f"live={at_ns}ns"]
     words += [f"thread={holder.thread}"] if holder.thread is not None else []
     words += [f"born={holder.born_from_ns}ns-{holder.born_to_ns}ns"] if holder.windowed else []
     return ",".join(words)
 
 
-def _rounds(replay: str, trace: str, allocator: Candidate, figure: str, results: Path, *more: str) -> NDArray[np.float64]:
+def _rounds(replay: str, trace: str, allocator: Candidate, results: Path, *more: str) -> list[dict[str, Any]]:
+    """Lines of results, one a round."""
+    results.unlink(missing_ok=True)  # else they would be added to those of before
     run_tool([replay, "-q", "--alloc", allocator.alloc, "--pass", "memory", "--rounds", str(_ROUNDS), *more, "-o", str(results), "--", trace])
     rows = [json.loads(line) for line in results.read_text().splitlines()]
-    return np.array([row[figure] for row in rows if row["allocator"]["name"] == allocator.name and not row.get("control") and row.get(figure) is not None])
+    return [row for row in rows if row["allocator"]["name"] == allocator.name and not row.get("control") and row.get("rss_peak_bytes") is not None]
+
+
+def _values(rows: list[dict[str, Any]], figure: str) -> NDArray[np.float64]:
+    return np.array([row[figure] for row in rows], float)
+
+
+def _of_two_heaps(one: dict[str, Any], other: dict[str, Any], figure: str) -> float:
+    """Of two replays at once, each in a heap of its own."""
+    if figure == "rss_end_bytes":
+        return float(one[figure] + other[figure])
+    curves = [(np.array(row["timeline"]["time_ns"]), np.array(row["timeline"]["rss_bytes"], float)) for row in (one, other)]
+    times = np.union1d(*(time_ns for time_ns, _ in curves))
+    # RSS stays what it was at the last sample.
+    total = np.zeros(times.size)
+    for time_ns, rss in curves:
+        total += np.insert(rss, 0, 0.0)[np.searchsorted(time_ns, times, side="right")]
+    return float(total.max())
 
 
 def _difference(more: NDArray[np.float64], less: NDArray[np.float64]) -> tuple[float, float, float]:
@@ -140,33 +157,44 @@ class ProgramCures:
 
     def __init__(self, replay: str, trace: str, allocator: Candidate, figure: str, scratch: Path) -> None:
         self._replay, self._trace, self._allocator, self._figure, self._scratch = replay, trace, allocator, figure, scratch
-        self._before = _rounds(replay, trace, allocator, figure, scratch / "before.jsonl")
+        self._before = self._replayed(trace)
+
+    def _replayed(self, trace: str, *more: str) -> NDArray[np.float64]:
+        return _values(self._rows(trace, *more), self._figure)
+
+    def _rows(self, trace: str, *more: str) -> list[dict[str, Any]]:
+        return _rounds(self._replay, trace, self._allocator, self._scratch / "rounds.jsonl", *more)
+
+    def _slice(self, which: str, blocks: str) -> str | None:
+        """None: there is no such block."""
+        target = self._scratch / f"{which.strip('-')}.bin"
+        try:
+            run_tool([find_heaptape(self._replay), "slice", "-q", which, blocks, "-o", str(target), "--", self._trace])
+        except ToolFailed as error:
+            if "there is no call in this range" in str(error):
+                return None
+            raise
+        return str(target)
 
     def purges(self, every_ns: int) -> list[Cure]:
         """Free memory given back so often, where the allocator has a call for that."""
         call = self._allocator.listed.get("purge_call")
         if not call:
             return []
-        after = _rounds(self._replay, self._trace, self._allocator, self._figure, self._scratch / "purged.jsonl", "--purge", f"{every_ns}ns")
+        after = self._replayed(self._trace, "--purge", f"{every_ns}ns")
         words = f"{call} every {nanoseconds(every_ns)} of the trace"
         return [Cure(words, None, *_difference(self._before, after), None, [("code", f"Call {call} about so often")])]
 
-    def without(self, holder: Holder) -> list[Cure]:
-        """The blocks never allocated, which is a bound; and in a pool of their own, which is that less what such a pool takes: an
-        estimate."""
-        rest = self._scratch / "rest.bin"
-        try:
-            run_tool([find_heaptape(self._replay), "slice", "-q", "--without", left_out(holder), "-o", str(rest), "--", self._trace])
-        except ToolFailed as error:
-            if "there is no call in this range" in str(error):
-                return []  # the program allocates nothing else
-            raise
-        after = _rounds(self._replay, str(rest), self._allocator, self._figure, self._scratch / "rest.jsonl")
-        return _of_blocks(holder, *_difference(self._before, after))
-
-
-def _of_blocks(holder: Holder, saves: float, low: float, high: float) -> list[Cure]:
-    pool = holder.requested_bytes * _POOL_SLACK + 4096
-    blocks = f"{holder.size_low:,}" + (f"–{holder.size_high:,}" if holder.size_high > holder.size_low else "")
-    return [Cure(f"the worst blocks ({blocks} bytes) in a pool of their own, estimated", None, saves - pool, low - pool, high - pool, None, _POOL),
-            Cure(f"the worst blocks ({blocks} bytes) never allocated: a bound", None, saves, low, high, None, [])]
+    def without(self, holder: Holder, at_ns: int) -> list[Cure]:
+        """The blocks that are live at that time never allocated, which is a bound; and in a heap of their own: both heaps are
+        replayed, and their RSS is added up along the trace."""
+        blocks = named(holder, at_ns)
+        rest, pool = self._slice("--without", blocks), self._slice("--only", blocks)
+        if not rest or not pool:
+            return []  # the program allocates nothing else
+        kept, moved = self._rows(rest), self._rows(pool)
+        both = np.array([_of_two_heaps(one, other, self._figure) for one, other in zip(kept, moved, strict=False)])
+        sizes = f"{holder.size_low:,}" + (f"–{holder.size_high:,}" if holder.size_high > holder.size_low else "")
+        return [Cure(f"the worst blocks ({sizes} bytes) in a heap of their own", None, *_difference(self._before, both), None, _POOL),
+                Cure(f"the worst blocks ({sizes} bytes) never allocated: a bound", None, *_difference(self._before, _values(kept, self._figure)),
+                     None, [])]

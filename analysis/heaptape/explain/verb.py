@@ -92,7 +92,7 @@ def _verdict(verdict: str, cures: list[Cure] | None, above: float) -> str:
     return "caches" if verdict in ("fragmentation", "retention", "tables") and above > 0 and best >= _CURED_SHARE * above else verdict
 
 
-def _cures(replay: str, options: argparse.Namespace, allocator: Candidate, holders: list[Holder], accounts: Accounts, end_ns: int, scratch: Path,
+def _cures(replay: str, options: argparse.Namespace, allocator: Candidate, holders: list[Holder], accounts: Accounts, at_ns: int, end_ns: int, scratch: Path,
            progress: ProgressLine) -> list[Cure] | None:
     """None: none are to be tried."""
     if not options.budget:
@@ -105,7 +105,7 @@ def _cures(replay: str, options: argparse.Namespace, allocator: Candidate, holde
         progress.show(f"replaying under {allocator.name} as the program might be changed")
         try:
             changed = ProgramCures(replay, options.trace, allocator, figure, scratch)
-            cures += changed.without(holders[0]) if held else []
+            cures += changed.without(holders[0], at_ns) if held else []
             cures += changed.purges(max(end_ns // _PURGES, 1_000_000))
         except HeaptapeError as error:  # what is known without them stays known
             progress.end()
@@ -134,7 +134,7 @@ def run_explain(options: argparse.Namespace) -> None:
         names = _names(trace)
         holders = find_holders(pd.concat([accounts.blocks, births], axis=1), snapshot.time_ns)
         end_ns = int(found.curve["time_ns"].max())
-        cures = _cures(replay, options, allocator, holders, accounts, end_ns, Path(scratch), progress)
+        cures = _cures(replay, options, allocator, holders, accounts, snapshot.time_ns, end_ns, Path(scratch), progress)
     progress.end()
     above = accounts.rss_bytes - accounts.bytes["live"]
     verdict = _verdict(verdict_of(accounts), cures if options.at in ("peak", "end") else None, above)
