@@ -1,5 +1,6 @@
 #include "left_out_blocks.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "option_values.h"
@@ -42,7 +43,9 @@ const char *left_out_blocks_parse(const char *text, struct left_out_blocks *bloc
         .given = text, .size_high = UINT64_MAX, .born_to_ns = UINT64_MAX, .any_thread = true};
     if (strlen(text) >= sizeof copy) return FORM;
     strcpy(copy, text);
-    while ((one = strsep(&rest, ","))) {
+    for (bool seen[256] = {0}; (one = strsep(&rest, ","));) {
+        if (seen[(unsigned char)*one]) return "expected each key once";  // they begin differently
+        seen[(unsigned char)*one] = true;
         const char *expected = parse_one(one, blocks);
         if (expected) return expected;
     }

@@ -353,3 +353,10 @@ def test_without_blocks(tools: Tools, traces: dict[str, Path], tmp_path: Path, w
     assert tools.info(tmp_path / "s.bin")["anomalies"] == tools.info(traces["threads"])["anomalies"]
     rest = slice_of(tools, traces["threads"], tmp_path / "o.bin", "--only", without)
     assert [(e.time_ns, e.function, e.variant, e.size) for e in rest] == others
+
+
+@pytest.mark.parametrize("words", [["--only", "live=1s,live=2s"], ["--only", ""], ["--without", "size=2-1"], ["--without", "live=soon"],
+                                   ["--without", "size=1", "--only", "size=2"]])
+def test_blocks_that_are_named_badly(tools: Tools, traces: dict[str, Path], tmp_path: Path, words: list[str]) -> None:
+    done = run([tools.heaptape, "slice", *words, "-o", tmp_path / "s.bin", traces["threads"]])
+    assert done.returncode == 2 and b"expected" in done.stderr and not (tmp_path / "s.bin").exists()
