@@ -1,5 +1,7 @@
 #include "snapshot_choice.h"
 
+#include <assert.h>
+
 #include "run_figures.h"
 
 enum { STRETCHES = 200 };
@@ -28,25 +30,46 @@ static int64_t above_live(const struct ht_built_form *built, const uint64_t *rss
     return (int64_t)rss_bytes[sample] - (int64_t)built->points[sample].live_bytes;
 }
 
-// Where the largest rise ended that begins after no rise taken before: rises of whole stretches of the samples.
+// Rises of RSS less live bytes over stretches of so many samples each: stretch i ends with sample (i + 1) * step.
+struct rises {
+    const struct ht_built_form *built;
+    const uint64_t *rss_bytes;
+    uint32_t step, stretches;
+};
+
+static int64_t rise_of(const struct rises *rises, uint32_t stretch) {
+    return above_live(rises->built, rises->rss_bytes, (stretch + 1) * rises->step) -
+           above_live(rises->built, rises->rss_bytes, stretch * rises->step);
+}
+
+// The stretch with the largest rise, of those that no jump has; none: `stretches`.
+static uint32_t largest_rise(const struct rises *rises, const bool *taken, int64_t least_bytes) {
+    uint32_t best = rises->stretches;
+    for (uint32_t i = 0; i < rises->stretches; i++) {
+        if (taken[i] || rise_of(rises, i) <= least_bytes) continue;
+        least_bytes = rise_of(rises, i);
+        best = i;
+    }
+    return best;
+}
+
+// After the largest rises. One that goes on through stretches beside it, at a quarter of its pace or more, is one jump.
 static void add_jumps(struct choosing *choosing, const struct ht_built_form *built, const uint64_t *rss_bytes,
                       uint64_t peak_bytes) {
     uint32_t samples = built->form->samples, step = samples / STRETCHES + 1;
-    uint32_t taken[HT_SNAPSHOT_JUMPS];
+    bool taken[STRETCHES] = {false};
+    const struct rises rises = {built, rss_bytes, step, (samples - 1) / step};
+    const int64_t least_bytes = (int64_t)((double)peak_bytes * JUMP_SHARE_MIN);
+    assert(rises.stretches <= STRETCHES);
     for (uint32_t jump = 0; jump < HT_SNAPSHOT_JUMPS; jump++) {
-        int64_t highest = (int64_t)((double)peak_bytes * JUMP_SHARE_MIN);
-        uint32_t best = 0;
-        for (uint32_t i = step; i < samples; i += step) {
-            bool before = false;
-            for (uint32_t k = 0; k < jump; k++) before = before || taken[k] == i;
-            int64_t rise = above_live(built, rss_bytes, i) - above_live(built, rss_bytes, i - step);
-            if (before || rise <= highest) continue;
-            highest = rise;
-            best = i;
-        }
-        if (!best) return;
-        taken[jump] = best;
-        add(choosing, best, "jump");
+        uint32_t best = largest_rise(&rises, taken, least_bytes);
+        if (best == rises.stretches) return;
+        uint32_t last = best;
+        const int64_t pace = rise_of(&rises, best) / 4;
+        taken[best] = true;
+        for (uint32_t i = best; i-- > 0 && rise_of(&rises, i) > pace;) taken[i] = true;
+        while (last + 1 < rises.stretches && rise_of(&rises, last + 1) > pace) taken[++last] = true;
+        add(choosing, (last + 1) * step, "jump");
     }
 }
 

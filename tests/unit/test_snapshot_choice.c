@@ -80,6 +80,20 @@ static void jumps_are_the_largest_rises(void **state) {
     assert_moment(&moment[4], SAMPLES - 1, "end");
 }
 
+// From sample 200 to 300 evenly, and at 700 at once.
+static void a_rise_of_several_stretches_is_one_jump(void **state) {
+    (void)state;
+    struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
+    struct heap *heap = a_heap();
+    for (uint32_t i = 0; i < SAMPLES; i++) {
+        uint64_t steps = i < 200 ? 0 : i < 300 ? i - 200 : 100;
+        heap->rss_bytes[i] = 10 * MB + steps * MB + (i < 700 ? 0 : 4 * MB);
+    }
+    assert_int_equal(choose("jumps", heap, moment), 2);
+    assert_in_range(moment[0].sample, 299, 306);
+    assert_in_range(moment[1].sample, 700, 706);
+}
+
 static void small_rises_are_no_jumps(void **state) {
     (void)state;
     struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
@@ -124,6 +138,7 @@ int main(void) {
         cmocka_unit_test(times_are_parsed),
         cmocka_unit_test(other_words_are_refused),
         cmocka_unit_test(jumps_are_the_largest_rises),
+        cmocka_unit_test(a_rise_of_several_stretches_is_one_jump),
         cmocka_unit_test(small_rises_are_no_jumps),
         cmocka_unit_test(of_equal_peaks_the_one_with_most_live),
         cmocka_unit_test(times_are_found_once),
