@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .base.errors import HeaptapeError, ResultsError, TraceError, UsageError
     from .explain.accounts import account
     from .explain.snapshots import read_snapshots
+    from .explain.stretches import accounts_along
     from .report.html import write_report
     from .results.comparison import compare
     from .results.conditions import conditions_met, parse_condition
@@ -30,6 +31,7 @@ __all__ = [
     "TraceError",
     "UsageError",
     "account",
+    "accounts_along",
     "compare",
     "conditions_met",
     "fragmentation",
@@ -51,6 +53,7 @@ _MODULES = {
     "TraceError": "base.errors",
     "UsageError": "base.errors",
     "account": "explain.accounts",
+    "accounts_along": "explain.stretches",
     "read_snapshots": "explain.snapshots",
     "write_report": "report.html",
     "compare": "results.comparison",

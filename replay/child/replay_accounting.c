@@ -153,9 +153,14 @@ static void take_snapshot(struct ht_lane *lane, uint32_t number) {
     if (lane->purging) ht_purge_if_due(lane->purging);
     lane->rss_bytes[number] = ht_rss_anon_bytes(lane->statm_fd);
     lane->samples_taken++;
-    if (accounting->snapshot_problem || !ht_snapshot_due(accounting->snapshots, number)) return;
-    accounting->snapshot_problem = ht_snapshot_take(accounting->snapshots, number, accounting->table,
-                                                    accounting->slots, accounting->slots_count);
+    uint32_t stretch = ht_stretch_due(accounting->snapshots, number);
+    if (!accounting->snapshot_problem && stretch != UINT32_MAX)
+        accounting->snapshot_problem =
+            ht_stretch_take(accounting->snapshots, accounting->table, accounting->slots,
+                            accounting->slots_count, &accounting->figures->stretch[stretch]);
+    if (!accounting->snapshot_problem && ht_snapshot_due(accounting->snapshots, number))
+        accounting->snapshot_problem = ht_snapshot_take(accounting->snapshots, number, accounting->table,
+                                                        accounting->slots, accounting->slots_count);
 }
 
 static void take_sample(struct ht_lane *lane, uint32_t number) {

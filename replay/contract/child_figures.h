@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "allocator.h"
+#include "snapshot_rows.h"
 
 // Counters of the kernel and the processor over the flat pass (perf_counters.c).
 enum ht_perf_event {
@@ -81,6 +82,9 @@ struct ht_child_figures {
     struct ht_size_account at_peak[HT_SIZE_CLASSES];
     uint64_t peak_live_bytes, peak_usable_bytes;  // where most was live among the samples
     uint64_t untouched_end_bytes;                 // of what is usable: not written to by the replay
+
+    // Of the snapshot pass: as many as the job has stretches.
+    struct ht_stretch_accounts stretch[HT_STRETCHES_MAX];
 };
 
 #endif

@@ -78,7 +78,9 @@ struct ht_job {
     int32_t snapshot_fd;  // of the snapshot pass: where they are written
     uint32_t snapshots;
     uint32_t snapshot_sample[HT_SNAPSHOTS_MAX];  // with which of the samples of RSS
-    char kind[HT_KIND_BYTES];                    // of a preloaded library, once that is known; empty: unknown
+    uint32_t stretches;                          // after which of them the accounts are taken, in order
+    uint32_t stretch_sample[HT_STRETCHES_MAX];
+    char kind[HT_KIND_BYTES];  // of a preloaded library, once that is known; empty: unknown
 };
 
 // One timed op: its call, and the first touch of what it returned. Both include the cost of a clock reading.
@@ -110,7 +112,7 @@ struct ht_outcome {
     uint64_t minor_faults, major_faults;
     uint64_t rss_start_bytes, rss_end_bytes;
     uint64_t samples_taken;
-    int32_t snapshot_problem;  // errno of the file of snapshots
+    int32_t snapshot_problem;  // errno of a snapshot or of accounts that could not be taken
     uint32_t zero;
     uint64_t clock_cost_ticks;    // what two clock readings in a row show
     uint64_t ticks, ticks_ns;     // the cycle counter and the clock over the same span

@@ -1,5 +1,6 @@
 // What a measured child writes into the file of snapshots, one snapshot after another: a head, a row for each live
-// block, a row for each run of resident pages. The launcher adds the index (docs/reference/snapshots.md).
+// block, a row for each run of resident pages. The launcher adds the index (docs/reference/snapshots.md), with the
+// accounts along the trace, which the child leaves in the exchange.
 #ifndef HEAPTAPE_SNAPSHOT_ROWS_H
 #define HEAPTAPE_SNAPSHOT_ROWS_H
 
@@ -32,6 +33,14 @@ struct ht_snapshot_run {
     uint32_t pages;
     uint32_t flags;  // enum ht_mapping_kind | HT_RUN_HELD
 };
+// Of the heap at one of the samples: each byte of each resident page has one account, so that they add up to RSS.
+enum { HT_STRETCHES_MAX = 256 };
+struct ht_stretch_accounts {
+    uint64_t rss_bytes;  // as of a snapshot's head
+    uint64_t live_bytes, rounding_bytes, holes_bytes, free_pages_bytes, tables_bytes, untouched_bytes;
+    uint64_t not_resident_bytes;  // of live blocks: no part of RSS
+};
+
 static_assert(sizeof(struct ht_snapshot_head) == 48 && sizeof(struct ht_snapshot_block) == 40 &&
                   sizeof(struct ht_snapshot_run) == 16,
               "rows of the file");

@@ -30,6 +30,50 @@ static json_t *curve_json(const struct ht_experiment *x, const struct ht_snapsho
                      whole_numbers(index->rss_bytes, built->form->samples));
 }
 
+// A list for each round.
+static json_t *costs_json(const struct ht_stretch_costs *costs, uint32_t stretches) {
+    json_t *calls = json_array(), *ns = json_array();
+    for (uint32_t round = 0; round < HT_STRETCH_ROUNDS; round++) {
+        json_t *list = json_array();
+        json_array_append_new(calls, whole_numbers(costs->calls[round], stretches));
+        for (uint32_t i = 0; i < stretches; i++) json_array_append_new(list, json_real(costs->ns[round][i]));
+        json_array_append_new(ns, list);
+    }
+    return json_pack("{s:o, s:o}", "calls", calls, "ns", ns);
+}
+
+static json_t *stretches_json(const struct ht_experiment *x, const struct ht_snapshot_index *index) {
+    static const char *const names[] = {"sample",     "time_ns", "event",     "null_rss_bytes",
+                                        "rss_bytes",  "live",    "rounding",  "holes",
+                                        "free_pages", "tables",  "untouched", "not_resident_bytes"};
+    enum { COLUMNS = sizeof names / sizeof *names };
+    json_t *whole = json_object(), *columns[COLUMNS];
+    for (size_t i = 0; i < COLUMNS; i++) columns[i] = json_array();
+    for (uint32_t i = 0; i < index->stretches; i++) {
+        uint32_t sample = index->stretch_sample[i];
+        const struct ht_sample_point *point = &x->built->points[sample];
+        const struct ht_stretch_accounts *of = &index->accounts[i];
+        const uint64_t row[COLUMNS] = {sample,
+                                       point->time_ns,
+                                       point->event,
+                                       index->null_bytes[sample],
+                                       of->rss_bytes,
+                                       of->live_bytes,
+                                       of->rounding_bytes,
+                                       of->holes_bytes,
+                                       of->free_pages_bytes,
+                                       of->tables_bytes,
+                                       of->untouched_bytes,
+                                       of->not_resident_bytes};
+        for (size_t k = 0; k < COLUMNS; k++)
+            json_array_append_new(columns[k], json_integer((json_int_t)row[k]));
+    }
+    for (size_t i = 0; i < COLUMNS; i++) json_object_set_new(whole, names[i], columns[i]);
+    json_object_set_new(whole, "timed", costs_json(index->costs, index->stretches));
+    json_object_set_new(whole, "null_timed", costs_json(index->null_costs, index->stretches));
+    return whole;
+}
+
 // One snapshot, whose head the child wrote at the offset. NULL: it is not one.
 static json_t *snapshot_json(const struct ht_experiment *x, const struct ht_snapshot_index *index,
                              uint32_t number, const struct ht_snapshot_head *head, uint64_t offset,
@@ -80,11 +124,12 @@ static json_t *snapshots_json(const struct ht_experiment *x, const struct ht_sna
 static json_t *index_json(const struct ht_experiment *x, const struct ht_snapshot_index *index,
                           json_t *snapshots) {
     const struct ht_choice *choice = index->choice;
-    return json_pack("{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o}", "schema", 1, "trace", "path",
-                     json_text(x->plan->trace_path), "sha256", x->trace_sha256, "allocator", "name",
+    return json_pack("{s:i, s:{s:o, s:s}, s:{s:o, s:o, s:o}, s:b, s:o, s:o, s:o}", "schema", 1, "trace",
+                     "path", json_text(x->plan->trace_path), "sha256", x->trace_sha256, "allocator", "name",
                      json_known_text(choice->name), "version", json_known_text(choice->version), "kind",
                      json_known_text(choice->kind ? choice->kind->name : ""), "one_thread",
-                     x->plan->one_thread, "snapshots", snapshots, "curve", curve_json(x, index));
+                     x->plan->one_thread, "snapshots", snapshots, "curve", curve_json(x, index), "stretches",
+                     stretches_json(x, index));
 }
 
 bool ht_snapshot_index_write(const struct ht_experiment *x, const struct ht_snapshot_index *index, int fd,

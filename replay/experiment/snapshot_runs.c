@@ -16,9 +16,11 @@
 
 enum { PROBLEM_BYTES = 512 };
 
-// RSS at each sample: of the null replayer, and of the allocator without it.
+// What all files have in common, and what becomes another for each allocator.
 struct curves {
-    uint64_t *null, *of_memory;
+    uint64_t *null, *of_memory;  // RSS at each sample: of the null replayer, and of the allocator without it
+    uint32_t stretch_sample[HT_STRETCHES_MAX], stretches;
+    struct ht_stretch_costs null_costs, costs;
 };
 
 static bool run(struct ht_experiment *x, const struct ht_choice *choice, const struct ht_job *job,
@@ -26,7 +28,10 @@ static bool run(struct ht_experiment *x, const struct ht_choice *choice, const s
     struct ht_random same = {1};  // addresses count: the padding of the environment is the same in each run
     if (!x->plan->quiet && ht_progress_due(&x->progress))
         ht_progress_draw(&x->progress, "%s: %s",
-                         job->pass == HT_PASS_MEMORY ? "reading RSS" : "taking snapshots", choice->name);
+                         job->pass == HT_PASS_MEMORY  ? "reading RSS"
+                         : job->pass == HT_PASS_TIMED ? "timing calls"
+                                                      : "taking snapshots",
+                         choice->name);
     return ht_child_run(&x->channel, choice, job, -1, &same, problem, PROBLEM_BYTES);
 }
 
@@ -41,25 +46,44 @@ static bool read_memory(struct ht_experiment *x, const struct ht_choice *choice,
     return true;
 }
 
+static bool time_calls(struct ht_experiment *x, const struct ht_choice *choice, const struct curves *curves,
+                       struct ht_stretch_costs *costs, char problem[PROBLEM_BYTES]) {
+    struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_TIMED);
+    for (uint32_t round = 0; round < HT_STRETCH_ROUNDS; round++) {
+        if (!run(x, choice, &job, problem)) return false;
+        ht_stretch_costs_set(costs, round, x->built, curves->stretch_sample, curves->stretches,
+                             x->channel.readings, &x->channel.exchange->outcome);
+    }
+    return true;
+}
+
 static bool take(struct ht_experiment *x, const struct ht_choice *choice, struct ht_snapshot_index *index,
                  int fd, char problem[PROBLEM_BYTES]) {
     struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_SNAPSHOT);
     job.snapshot_fd = dup(fd);  // this one is the child's, too
     job.snapshots = index->moments;
     for (uint32_t i = 0; i < index->moments; i++) job.snapshot_sample[i] = index->moment[i].sample;
+    job.stretches = index->stretches;
+    memcpy(job.stretch_sample, index->stretch_sample, index->stretches * sizeof *index->stretch_sample);
     bool done = job.snapshot_fd >= 0 && run(x, choice, &job, problem);
     if (job.snapshot_fd < 0) snprintf(problem, PROBLEM_BYTES, "no descriptor: %s", strerror(errno));
     else close(job.snapshot_fd);
     int failed = x->channel.exchange->outcome.snapshot_problem;
-    if (done && failed) snprintf(problem, PROBLEM_BYTES, "a snapshot can't be written: %s", strerror(failed));
+    if (done && failed) snprintf(problem, PROBLEM_BYTES, "a snapshot can't be taken: %s", strerror(failed));
     return done && !failed;
 }
 
 static bool write_file(struct ht_experiment *x, const struct ht_choice *choice, struct curves *curves,
                        const char *path, char problem[PROBLEM_BYTES]) {
     struct output_file file;
-    struct ht_snapshot_index index = {
-        .choice = choice, .rss_bytes = curves->of_memory, .null_bytes = curves->null};
+    struct ht_snapshot_index index = {.choice = choice,
+                                      .stretch_sample = curves->stretch_sample,
+                                      .stretches = curves->stretches,
+                                      .accounts = x->channel.exchange->figures.stretch,
+                                      .costs = &curves->costs,
+                                      .null_costs = &curves->null_costs,
+                                      .rss_bytes = curves->of_memory,
+                                      .null_bytes = curves->null};
     const char *failed = NULL;
     index.moments = ht_snapshot_choose(&x->plan->snapshot_times, x->built, curves->of_memory, index.moment);
     if (output_file_open(&file, path)) {
@@ -84,6 +108,7 @@ static char *path_of(const char *folder, const char *name) {
 static bool snapshot_one(struct ht_experiment *x, const struct ht_choice *choice, struct curves *curves) {
     char problem[PROBLEM_BYTES] = "", *path = path_of(x->plan->snapshots_folder, choice->name);
     bool done = path && read_memory(x, choice, curves->null, curves->of_memory, problem) &&
+                time_calls(x, choice, curves, &curves->costs, problem) &&
                 write_file(x, choice, curves, path, problem);
     ht_progress_end(&x->progress);
     if (done) printf("%s\n", path);
@@ -97,13 +122,17 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
     const struct ht_choices *choices = &x->plan->choices;
     const char *folder = x->plan->snapshots_folder;
     size_t bytes = (x->built->form->samples + 1) * sizeof(uint64_t), failed = 0;
-    struct curves curves = {.null = malloc(bytes), .of_memory = malloc(bytes)};
+    static struct curves curves;  // too large for a stack
+    curves.null = malloc(bytes);
+    curves.of_memory = malloc(bytes);
+    curves.stretches = ht_stretches_choose(x->built, curves.stretch_sample);
     char problem[PROBLEM_BYTES] = "no memory";
     if (mkdir(folder, 0777) && errno != EEXIST) {
         ht_print(stderr, "heaptape replay: %s: can't be made: %s\n", folder, strerror(errno));
         failed = 1;
     } else if (!curves.null || !curves.of_memory ||
-               !read_memory(x, x->null_choice, NULL, curves.null, problem)) {
+               !read_memory(x, x->null_choice, NULL, curves.null, problem) ||
+               !time_calls(x, x->null_choice, &curves, &curves.null_costs, problem)) {
         ht_print(stderr, "heaptape replay: null: --snapshots: %s\n", problem);
         failed = 1;
     }

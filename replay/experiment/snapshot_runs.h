@@ -1,4 +1,5 @@
-// The runs of --snapshots: each allocator's memory pass, then the same once more with snapshots of its heap.
+// The runs of --snapshots: each allocator's memory pass, its timed pass, for what calls cost along the trace, and the
+// memory pass once more with snapshots of its heap.
 #ifndef HEAPTAPE_SNAPSHOT_RUNS_H
 #define HEAPTAPE_SNAPSHOT_RUNS_H
 

@@ -73,6 +73,26 @@ static void add_jumps(struct choosing *choosing, const struct ht_built_form *bui
     }
 }
 
+// In which of so many equal parts a value is.
+static uint32_t part_of(uint64_t value, uint64_t last, uint32_t parts) {
+    return value < last ? (uint32_t)((double)value / (double)last * parts) : parts - 1;
+}
+
+uint32_t ht_stretches_choose(const struct ht_built_form *built, uint32_t sample[HT_STRETCHES_MAX]) {
+    enum { PARTS = STRETCHES / 2, PARTS_LEAST = 10, SLOTS_MAX = 200000000 };
+    static_assert((int)STRETCHES <= (int)HT_STRETCHES_MAX, "room for the last ones of all parts");
+    uint32_t count = 0, samples = built->form->samples, parts = SLOTS_MAX / (built->form->slots + 1);
+    parts = parts > PARTS ? PARTS : parts < PARTS_LEAST ? PARTS_LEAST : parts;
+    for (uint32_t i = 0; i < samples && count < HT_STRETCHES_MAX; i++) {
+        const struct ht_sample_point *here = &built->points[i], *last = &built->points[samples - 1];
+        if (i + 1 == samples ||
+            part_of(here->time_ns, last->time_ns, parts) != part_of(here[1].time_ns, last->time_ns, parts) ||
+            part_of(here->event, last->event, parts) != part_of(here[1].event, last->event, parts))
+            sample[count++] = i;
+    }
+    return count;
+}
+
 // The last sample that is not later.
 static uint32_t sample_at(const struct ht_built_form *built, uint64_t at_ns) {
     uint32_t sample = 0;

@@ -16,4 +16,8 @@ struct ht_snapshot_moment {
 uint32_t ht_snapshot_choose(const struct ht_snapshot_times *times, const struct ht_built_form *built,
                             const uint64_t *rss_bytes, struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX]);
 
+// After which samples the accounts are taken: the last ones of stretches of equal time, and of as many calls. Returns
+// how many, which is fewer where so many slots are to be gone through each time that it would take long.
+uint32_t ht_stretches_choose(const struct ht_built_form *built, uint32_t sample[HT_STRETCHES_MAX]);
+
 #endif

@@ -91,6 +91,17 @@ static const char *wrong_tables(const struct ht_child_figures *figures, uint64_t
     return is_errno(figures->filter_refusal) ? NULL : "the filter's refusal";
 }
 
+static const char *wrong_stretches(const struct ht_child_figures *figures, uint32_t stretches) {
+    for (uint32_t i = 0; i < stretches; i++) {
+        const struct ht_stretch_accounts *of = &figures->stretch[i];
+        if (!are_bytes(of->rss_bytes) || !are_bytes(of->not_resident_bytes) ||
+            of->rss_bytes != of->live_bytes + of->rounding_bytes + of->holes_bytes + of->free_pages_bytes +
+                                 of->tables_bytes + of->untouched_bytes)
+            return "the accounts of a stretch";
+    }
+    return NULL;
+}
+
 static const char *wrong_samples(const uint64_t *rss_bytes, uint64_t samples) {
     for (uint64_t i = 0; i < samples; i++)
         if (rss_bytes[i] >= BYTES_LIMIT) return "RSS";
@@ -108,6 +119,7 @@ static const char *what_is_wrong(const struct ht_exchange *answer, const struct 
     wrong = wrong_outcome(outcome);
     if (!wrong && (job->pass == HT_PASS_MEMORY || job->pass == HT_PASS_SNAPSHOT))
         wrong = wrong_samples(rss_bytes, samples);
+    if (!wrong && job->pass == HT_PASS_SNAPSHOT) wrong = wrong_stretches(&answer->figures, job->stretches);
     uint64_t repeats = answer->figures.repeats, most = job->repeats ? job->repeats : 1;
     if (!wrong && job->pass == HT_PASS_FLAT && (repeats < 1 || repeats > most)) wrong = "its repeats";
     return wrong;

@@ -30,6 +30,7 @@ enum { HT_PAUSE_POINTS_MAX = 2000 };
 // Where RSS is read, in recorded order.
 struct ht_sample_point {
     uint64_t time_ns, event, live_bytes;
+    uint64_t readings;  // how many ops before it are timed
 };
 
 // What is known of an op that is timed.

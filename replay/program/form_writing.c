@@ -85,7 +85,8 @@ static int put_sample(struct writing *writing, struct ht_stream_state *stream, u
                      sizeof *built->points)) {
         return -1;
     }
-    built->points[number] = (struct ht_sample_point){time_ns, event / form->copies, writing->live_bytes};
+    built->points[number] =
+        (struct ht_sample_point){time_ns, event / form->copies, writing->live_bytes, built->form->readings};
     ht_stream_put(stream, ht_word_mark(HT_MARK_SAMPLE, number));
     return 0;
 }

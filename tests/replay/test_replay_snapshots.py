@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from heaptape import TraceError, read_snapshots
+from heaptape import TraceError, accounts_along, read_snapshots
 from heaptape.explain.accounts import account
-from heaptape.explain.snapshots import PAGE_BYTES, Snapshot
+from heaptape.explain.snapshots import ACCOUNTS, PAGE_BYTES, Snapshot
 from tool_runner import Tools, run
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +68,24 @@ def test_live_blocks_are_the_traces(tools: Tools, tmp_path: Path) -> None:
     assert np.all(ends[:-1] <= starts[1:])
 
 
+def test_accounts_along_the_trace(tools: Tools, tmp_path: Path) -> None:
+    """They are those of snapshots at the same samples, and do not move RSS by a page."""
+    [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", "end")
+    along = accounts_along(read_snapshots(path)).drop_duplicates("event").set_index("event")
+    assert 80 <= len(along) <= 200 and along["time_ns"].is_monotonic_increasing
+    assert along["cost_ns"].count() >= 80 and along["cost_ns"].dropna().between(1, 1e6).mean() > 0.8
+    times = ",".join(f"{along['time_ns'].iloc[number]}ns" for number in range(10, 80, 10))
+    [path] = take(tools, tmp_path / "s", "sqlite3", "glibc", "--threads", "1", "--at", f"end,{times}")
+    found = read_snapshots(path)
+    both = [snapshot for snapshot in found.snapshots if snapshot.event in along.index]
+    assert len(both) >= 6 and both[-1].why == "end"
+    for snapshot in both:
+        accounts = account(snapshot)
+        assert along.loc[snapshot.event, list(ACCOUNTS)].to_dict() == accounts.bytes
+        assert along.loc[snapshot.event, "not_resident_bytes"] == accounts.not_resident_bytes
+    assert accounts.rss_bytes == found.curve["rss_bytes"].iloc[-1]
+
+
 @pytest.mark.parametrize(("words", "status", "said"), [
     (["--at", "peak"], 2, b"--snapshots"), (["--snapshots", "s", "--at", "noon"], 2, b"noon"), (["--snapshots", "s", "--scale", "2"], 2, b"--scale"),
     (["--snapshots", "s", "-o", "r"], 2, b"-o"), (["--snapshots", "s", "--pass", "memory"], 2, b"--pass"), (["--snapshots", "/dev/null/s"], 1, b"can't be made")])
@@ -109,8 +127,11 @@ def test_damaged_files_are_refused(tools: Tools, tmp_path: Path) -> None:
     index = json.loads(whole[-16 - length:-16])
     index["snapshots"][0]["blocks"] = 1 << 40
     text = json.dumps(index).encode()
+    index["snapshots"].clear()
+    index["stretches"]["holes"][0] += 1
+    other = json.dumps(index).encode()
     for bad in (b"", whole[:-1], whole[: len(whole) // 2], whole[:-16] + b"\xff" * 8 + whole[-8:],
-                whole[:-16 - length] + text + len(text).to_bytes(8, "little") + whole[-8:]):
+                *(whole[:-16 - length] + changed + len(changed).to_bytes(8, "little") + whole[-8:] for changed in (text, other))):
         path.write_bytes(bad)
         with pytest.raises(TraceError, match="expected"):
             read_snapshots(path)

@@ -122,6 +122,30 @@ static void times_are_found_once(void **state) {
     assert_moment(&moment[2], SAMPLES - 1, "end");
 }
 
+// All calls come in the first tenth of the time: stretches of equal time see the rest, those of as many calls that part.
+static void stretches_are_of_time_and_of_calls(void **state) {
+    (void)state;
+    uint32_t sample[HT_STRETCHES_MAX];
+    struct heap *heap = a_heap();
+    assert_int_equal(ht_stretches_choose(&heap->built, sample), 100);
+    assert_int_equal(sample[99], SAMPLES - 1);
+    for (uint64_t i = 0; i < SAMPLES; i++) {
+        heap->points[i].time_ns = i < 500 ? i : i * 100;
+        heap->points[i].event = i < 500 ? i : 500;
+    }
+    uint32_t count = ht_stretches_choose(&heap->built, sample), early = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(i == 0 || sample[i] > sample[i - 1]);
+        early += sample[i] < 500;
+    }
+    assert_in_range(count, 140, HT_STRETCHES_MAX);
+    assert_in_range(early, 95, 110);
+    heap->form.slots = 1 << 30;
+    assert_in_range(ht_stretches_choose(&heap->built, sample), 15, 25);
+    heap->form.samples = 0;
+    assert_int_equal(ht_stretches_choose(&heap->built, sample), 0);
+}
+
 static void no_samples_no_snapshots(void **state) {
     (void)state;
     struct ht_snapshot_moment moment[HT_SNAPSHOTS_MAX];
@@ -142,6 +166,7 @@ int main(void) {
         cmocka_unit_test(small_rises_are_no_jumps),
         cmocka_unit_test(of_equal_peaks_the_one_with_most_live),
         cmocka_unit_test(times_are_found_once),
+        cmocka_unit_test(stretches_are_of_time_and_of_calls),
         cmocka_unit_test(no_samples_no_snapshots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .snapshots import PAGE_BYTES, Snapshot
+from .snapshots import ACCOUNTS, PAGE_BYTES, Snapshot
 
 Ints = NDArray[np.int64]
-ACCOUNTS = ("live", "rounding", "holes", "free_pages", "tables", "untouched")
 MEANING = {
     "live": "asked for by the program and used",
     "rounding": "more than was asked for, in live blocks",
@@ -23,21 +23,25 @@ MEANING = {
 
 
 @dataclass(frozen=True)
-class Accounts:
-    """bytes: by name of ACCOUNTS; their sum is rss_bytes, the null replayer's taken off.
-
-    not_resident_bytes: of live blocks, no part of RSS. blocks: of the snapshot, a column more: holes_bytes, the empty parts
-    of its pages that each live block holds, shared equally with the other blocks of the page; their sum is the account.
-    """
+class Sums:
+    """bytes: by name of ACCOUNTS; their sum is rss_bytes, the null replayer's taken off. not_resident_bytes: of live blocks, no
+    part of RSS."""
 
     bytes: dict[str, int]
     rss_bytes: int
     not_resident_bytes: int
+
+
+@dataclass(frozen=True)
+class Accounts(Sums):
+    """blocks: of the snapshot, a column more: holes_bytes, the empty parts of its pages that each live block holds, shared equally
+    with the other blocks of the page; their sum is the account."""
+
     blocks: pd.DataFrame
 
 
-class _Pages:
-    """Resident pages by address, each a row."""
+class Pages:
+    """Resident pages by address, each a row; held: whether a block ever lay there."""
 
     def __init__(self, runs: pd.DataFrame) -> None:
         lengths = runs["pages"].to_numpy()
@@ -87,37 +91,59 @@ def _ends(blocks: pd.DataFrame) -> Ints:
     return before
 
 
-def account(snapshot: Snapshot) -> Accounts:
-    """Takes RSS apart."""
-    blocks, pages = snapshot.blocks, _Pages(snapshot.pages)
+@dataclass(frozen=True)
+class PageUse:
+    """Of each resident page: the bytes of live blocks in it by account, and how many blocks; of each block where it begins and
+    ends, and its first and last page."""
+
+    pages: Pages
+    live: Ints
+    rounding: Ints
+    untouched: Ints
+    holders: Ints
+    start: Ints
+    end: Ints
+    first: Ints
+    last: Ints
+
+
+def use_of(snapshot: Snapshot) -> PageUse:
+    """What live blocks take of each page."""
+    blocks, pages = snapshot.blocks, Pages(snapshot.pages)
     start, end = blocks["address"].to_numpy(), _ends(blocks)
     touched = np.clip(start + (blocks["usable_bytes"] - blocks["untouched_bytes"]).to_numpy(), start, end)
     asked = np.minimum(start + blocks["requested_bytes"].to_numpy(), touched)
-    live, rounding = pages.spread(start, asked), pages.spread(asked, touched)
-    untouched = pages.spread(touched, end)
-    used = live + rounding + untouched
     first, last = start // PAGE_BYTES, np.maximum(end - 1, start) // PAGE_BYTES
-    holders = pages.blocks_in(first, last)
+    return PageUse(pages, pages.spread(start, asked), pages.spread(asked, touched), pages.spread(touched, end), pages.blocks_in(first, last),
+                   start, end, first, last)
+
+
+def account(snapshot: Snapshot, use: PageUse | None = None) -> Accounts:
+    """Takes RSS apart."""
+    use = use or use_of(snapshot)
+    pages, holders = use.pages, use.holders
+    used = use.live + use.rounding + use.untouched
     holes = np.where(holders > 0, PAGE_BYTES - used, 0)
     share = holes / np.maximum(holders, 1)
-    charged = _of_rows(share, pages.row_of(first)) + np.where(last > first, _of_rows(share, pages.row_of(last)), 0)
-    free = int(np.count_nonzero(pages.held & (holders == 0))) * PAGE_BYTES
-    own = int(np.count_nonzero(~pages.held & (holders == 0))) * PAGE_BYTES
-    amounts = (live.sum(), rounding.sum(), holes.sum(), free, own, untouched.sum())
-    found = {name: int(amount) for name, amount in zip(ACCOUNTS, amounts, strict=True)}
-    _take_off(found, snapshot.null_rss_bytes)
-    charged *= found["holes"] / max(int(holes.sum()), 1)
+    charged = _of_rows(share, pages.row_of(use.first)) + np.where(use.last > use.first, _of_rows(share, pages.row_of(use.last)), 0)
+    free = np.count_nonzero(pages.held & (holders == 0)) * PAGE_BYTES
+    own = np.count_nonzero(~pages.held & (holders == 0)) * PAGE_BYTES
+    amounts = (use.live.sum(), use.rounding.sum(), holes.sum(), free, own, use.untouched.sum())
     resident = int(used.sum())
-    return Accounts(found, sum(found.values()), int((end - start).sum()) - resident, blocks.assign(holes_bytes=charged))
+    found = {name: int(amount) for name, amount in less_own(dict(zip(ACCOUNTS, amounts, strict=True)), snapshot.null_rss_bytes).items()}
+    charged *= found["holes"] / max(int(holes.sum()), 1)
+    return Accounts(found, sum(found.values()), int((use.end - use.start).sum()) - resident, snapshot.blocks.assign(holes_bytes=charged))
 
 
-def _take_off(found: dict[str, int], null_bytes: int) -> None:
-    """The replay's own pages, which hold no blocks: but for some pages, where the allocator is that of the C library, whose heap
-    has blocks of its own."""
+def less_own(amounts: dict[str, Any], null_bytes: Any) -> dict[str, Any]:
+    """Without the replay's own pages, which hold no blocks: but for some pages, where the allocator is that of the C library, whose
+    heap has blocks of its own. Numbers or arrays."""
+    left = dict(amounts)
     for name in ("tables", "free_pages", "holes", "rounding", "live", "untouched"):
-        taken = min(found[name], null_bytes)
-        found[name] -= taken
-        null_bytes -= taken
+        taken = np.minimum(left[name], null_bytes)
+        left[name] = left[name] - taken
+        null_bytes = null_bytes - taken
+    return left
 
 
 def _of_rows(value: NDArray[np.float64], row: Ints) -> NDArray[np.float64]:

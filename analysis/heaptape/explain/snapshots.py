@@ -21,6 +21,8 @@ _RUN = np.dtype([("page", "<u8"), ("pages", "<u4"), ("flags", "<u4")])
 _HELD = 1 << 8
 _COUNTS = ("offset", "blocks", "runs", "event", "time_ns", "rss_bytes", "null_rss_bytes")
 _CURVE = ["time_ns", "live_bytes", "rss_bytes"]
+ACCOUNTS = ("live", "rounding", "holes", "free_pages", "tables", "untouched")
+_STRETCHES = ["time_ns", "event", "null_rss_bytes", "rss_bytes", *ACCOUNTS, "not_resident_bytes"]
 KINDS = ("anonymous", "heap", "stack", "file")
 """Of the mapping that a page is in."""
 
@@ -47,14 +49,27 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
+class Timed:
+    """A row for each round, a column for each stretch: calls that were timed, and their time, the clock's included."""
+
+    calls: NDArray[np.int64]
+    ns: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
 class SnapshotFile:
     """The snapshots of one allocator by time; curve: time_ns, live_bytes and rss_bytes along the whole trace, the null
-    replayer's RSS taken off."""
+    replayer's RSS taken off. stretches: a row for each moment along the trace, with the bytes of each of ACCOUNTS, whose sum is
+    rss_bytes, of which null_rss_bytes are the null replayer's; timed: the calls up to each of them, null_timed: in the null
+    replayer."""
 
     path: Path
     allocator: dict[str, Any]
     trace: dict[str, Any]
     curve: pd.DataFrame
+    stretches: pd.DataFrame
+    timed: Timed
+    null_timed: Timed
     snapshots: list[Snapshot]
 
 
@@ -97,6 +112,20 @@ def _snapshot(path: Path, data: bytes, index: dict[str, Any], item: dict[str, An
                     pages.sort_values("page", ignore_index=True))
 
 
+def _stretches(item: dict[str, Any]) -> tuple[pd.DataFrame, Timed, Timed]:
+    rows = pd.DataFrame({name: item[name] for name in _STRETCHES}).astype(np.int64)
+    if (rows < 0).any(axis=None) or not rows["rss_bytes"].equals(rows[list(ACCOUNTS)].sum(axis=1)):
+        raise ValueError("accounts of a stretch that do not add up to its RSS")
+    return rows, _timed(item["timed"], len(rows)), _timed(item["null_timed"], len(rows))
+
+
+def _timed(item: dict[str, Any], stretches: int) -> Timed:
+    timed = Timed(np.array(item["calls"], dtype=np.int64).reshape(-1, stretches), np.array(item["ns"], dtype=float).reshape(-1, stretches))
+    if timed.calls.shape != timed.ns.shape or not (np.isfinite(timed.ns) & (timed.ns >= 0) & (timed.calls >= 0)).all():
+        raise ValueError("timed calls that are none")
+    return timed
+
+
 def read_snapshots(path: str | Path) -> SnapshotFile:
     """All of a file. Raises TraceError where it is none."""
     path = Path(path)
@@ -107,6 +136,7 @@ def read_snapshots(path: str | Path) -> SnapshotFile:
     index = _index(path, data)
     try:
         snapshots = [_snapshot(path, data, index, item) for item in index["snapshots"]]
-        return SnapshotFile(path, index["allocator"], index["trace"], pd.DataFrame(index["curve"], columns=_CURVE).astype(np.int64), snapshots)
+        curve = pd.DataFrame(index["curve"], columns=_CURVE).astype(np.int64)
+        return SnapshotFile(path, index["allocator"], index["trace"], curve, *_stretches(index["stretches"]), snapshots)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise TraceError(path, 0, f"expected an index of snapshots: {error}") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from .accounts import Accounts
+from .accounts import Sums
 
 NEEDED_SHARE = 0.85
 """Of RSS: where so much is live, the rest explains nothing."""
@@ -37,7 +37,7 @@ class Trend:
     words: str
 
 
-def verdict_of(accounts: Accounts) -> str:
+def verdict_of(accounts: Sums) -> str:
     """A name of VERDICTS: the largest account above the live bytes, unless they are nearly all of RSS, or more was asked for and
     never written to than is anything of RSS."""
     if not accounts.rss_bytes:

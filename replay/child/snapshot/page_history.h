@@ -6,6 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "snapshot_rows.h"
+
+// Addresses of a process have 47 bits.
+#define HT_HISTORY_PAGES ((UINT64_C(1) << 47) / HT_SNAPSHOT_PAGE_BYTES)
+
 struct ht_page_history {
     _Atomic uint64_t *bits;
 };

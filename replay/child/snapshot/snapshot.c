@@ -55,7 +55,8 @@ static void take_page(void *context, uint64_t page, enum ht_mapping_kind kind) {
 bool ht_snapshots_init(struct ht_snapshots *snapshots, const struct ht_job *job) {
     *snapshots = (struct ht_snapshots){.job = job, .taking = ATOMIC_FLAG_INIT};
     snapshots->writing = ht_far_table(sizeof *snapshots->writing);
-    return snapshots->writing && ht_page_history_init(&snapshots->history);
+    return snapshots->writing && ht_page_history_init(&snapshots->history) &&
+           ht_page_accounts_init(&snapshots->accounts, &snapshots->history, &snapshots->writing->resident);
 }
 
 bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample) {
@@ -63,6 +64,28 @@ bool ht_snapshot_due(const struct ht_snapshots *snapshots, uint64_t sample) {
         if (snapshots->job->snapshot_sample[i] == sample) return true;
     }
     return false;
+}
+
+uint32_t ht_stretch_due(const struct ht_snapshots *snapshots, uint64_t sample) {
+    for (uint32_t i = 0; i < snapshots->job->stretches; i++) {
+        if (snapshots->job->stretch_sample[i] == sample) return i;
+    }
+    return UINT32_MAX;
+}
+
+// The threads' samples may come at the same time.
+static void begin(struct ht_snapshots *snapshots) {
+    while (atomic_flag_test_and_set(&snapshots->taking)) {
+    }
+}
+
+int ht_stretch_take(struct ht_snapshots *snapshots, void *const *table,
+                    const struct ht_account_slot *accounts, uint64_t slots,
+                    struct ht_stretch_accounts *found) {
+    begin(snapshots);
+    int problem = ht_page_accounts_take(&snapshots->accounts, table, accounts, slots, found);
+    atomic_flag_clear(&snapshots->taking);
+    return problem;
 }
 
 static uint64_t put_blocks(struct ht_snapshot_writing *writing, void *const *table,
@@ -85,8 +108,7 @@ static uint64_t put_blocks(struct ht_snapshot_writing *writing, void *const *tab
 int ht_snapshot_take(struct ht_snapshots *snapshots, uint64_t sample, void *const *table,
                      const struct ht_account_slot *accounts, uint64_t slots) {
     struct ht_snapshot_writing *writing = snapshots->writing;
-    while (atomic_flag_test_and_set(&snapshots->taking)) {
-    }
+    begin(snapshots);
     struct ht_snapshot_head head = {.magic = HT_SNAPSHOT_MAGIC, .sample = sample};
     writing->fd = snapshots->job->snapshot_fd;
     writing->history = &snapshots->history;

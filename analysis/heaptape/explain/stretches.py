@@ -1,0 +1,95 @@
+"""The accounts along the trace, what calls cost there, and where RSS came apart from the live bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from ..results.comparison import estimate_ratio
+from .accounts import Sums, less_own
+from .snapshots import ACCOUNTS, SnapshotFile
+
+GREW_SHARE = 0.05
+"""Of the highest RSS: where what is above the live bytes grows by less, RSS did not come apart from them."""
+
+WITH_IT_SHARE = 0.25
+"""Of the growth of the stretch with most of it: stretches beside it that grow by as much belong to it."""
+
+@dataclass(frozen=True)
+class Break:
+    """When what is above the live bytes grew most, one stretch or several in a row, and by how much; what a call cost before that and
+    after it, medians of the rounds, and the median of their ratios with its 95 % interval: NaN where too few calls were timed."""
+
+    from_ns: int
+    to_ns: int
+    grew_bytes: int
+    cost_before_ns: float
+    cost_after_ns: float
+    cost_ratio: float
+    ratio_low: float
+    ratio_high: float
+
+    @property
+    def resolved(self) -> bool:
+        """Whether the costs before and after differ."""
+        return self.ratio_low > 1 or self.ratio_high < 1
+
+
+def accounts_along(found: SnapshotFile) -> pd.DataFrame:
+    """A row for each stretch of the trace, of up to 200 of equal time or as many calls: what RSS consisted of at its end.
+
+    time_ns, event; rss_bytes, the null replayer's taken off, and a column for each account, whose sum it is;
+    not_resident_bytes, of live blocks; cost_ns: of a call in the stretch with the first touch of what it returned, the mean of
+    those that were timed, the null replayer's taken off, and of that the median over the rounds; NaN where none was."""
+    rows = found.stretches
+    amounts = less_own({name: rows[name].to_numpy() for name in ACCOUNTS}, rows["null_rss_bytes"].to_numpy())
+    costs = [_median(_cost(found, np.array([number]))) for number in range(len(rows))]
+    return pd.DataFrame({"time_ns": rows["time_ns"], "event": rows["event"], "rss_bytes": sum(amounts.values()), **amounts,
+                         "not_resident_bytes": rows["not_resident_bytes"], "cost_ns": costs})
+
+
+def _cost(found: SnapshotFile, stretches: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of a call in these stretches, by round; empty where none was timed."""
+    calls, null_calls = (timed.calls[:, stretches].sum(axis=1) for timed in (found.timed, found.null_timed))
+    if not (calls.size and calls.all() and null_calls.size and null_calls.all()):
+        return np.zeros(0)
+    null = np.median(found.null_timed.ns[:, stretches].sum(axis=1) / null_calls)
+    cost: NDArray[np.float64] = found.timed.ns[:, stretches].sum(axis=1) / calls - null
+    return np.maximum(cost, 0)
+
+
+def _median(costs: NDArray[np.float64]) -> float:
+    return float(np.median(costs)) if costs.size else np.nan
+
+
+def mean_of(along: pd.DataFrame) -> Sums | None:
+    """Of the accounts over the time of the trace; each holds until the next one. None without any."""
+    if along.empty:
+        return None
+    steps = np.append(np.diff(along["time_ns"].to_numpy()), 0)
+    weights = steps if steps.sum() else np.ones(len(along))
+    mean = {name: round(float(np.average(along[name], weights=weights))) for name in (*ACCOUNTS, "not_resident_bytes")}
+    not_resident = mean.pop("not_resident_bytes")
+    return Sums(mean, sum(mean.values()), not_resident)
+
+
+def break_of(found: SnapshotFile, along: pd.DataFrame) -> Break | None:
+    """None where what is above the live bytes grows nowhere, or by little everywhere."""
+    if along.empty:
+        return None
+    above = (along["rss_bytes"] - along["live"]).to_numpy()
+    grew = np.diff(above, prepend=0)
+    worst, time = int(grew.argmax()), along["time_ns"].to_numpy()
+    small = np.flatnonzero(grew < WITH_IT_SHARE * grew[worst])
+    first = int(small[small < worst].max(initial=-1)) + 1
+    last = int(small[small > worst].min(initial=len(along))) - 1
+    if grew[first:last + 1].sum() < max(GREW_SHARE * along["rss_bytes"].max(), 1):
+        return None
+    before, after = _cost(found, np.arange(first)), _cost(found, np.arange(last + 1, len(along)))
+    paired = before.size and after.size and before.all() and after.all()
+    ratio = estimate_ratio(after / before if paired else np.zeros(0))
+    return Break(int(time[first - 1]) if first else 0, int(time[last]), int(grew[first:last + 1].sum()), _median(before), _median(after),
+                 ratio.ratio, ratio.ci_low, ratio.ci_high)
