@@ -52,7 +52,7 @@ static const struct argp_option table[] = {
      "trace of the same recording (heaptape record --accesses) (default: none)", 0},
     {"snapshots", KEY_SNAPSHOTS, "FOLDER", 0,
      "Measure nothing, but write FOLDER/NAME.snapshots for each allocator: where each live block lies and which pages are "
-     "resident (default: none)", 0},
+     "resident, and along the trace what RSS consists of and what calls cost (default: none)", 0},
     {"at", KEY_AT, "peak,end,jumps,TIME,...", 0,
      "Take snapshots at the peak of RSS, at the end, after the three largest rises of RSS less live bytes, and at these "
      "times from the start, such as 90s (default: peak,end,jumps)", 0},

@@ -40,9 +40,6 @@ def _verb(name: str) -> Callable[[Any], int | None]:
     if name == "try":
         from .trial.verb import run_try
         return run_try
-    if name == "explain":
-        from .explain.verb import run_explain
-        return run_explain
     if name == "fleet":
         from .fleet.verb import run_fleet
         return run_fleet
@@ -53,7 +50,7 @@ def _verb(name: str) -> Callable[[Any], int | None]:
         from .validate.verb import run_validate
         return run_validate
     from . import verbs
-    return {"compare": verbs.run_compare, "report": verbs.run_report, "export": verbs.run_export}[name]
+    return {"compare": verbs.run_compare, "report": verbs.run_report, "explain": verbs.run_explain, "export": verbs.run_export}[name]
 
 
 def _front_end() -> VerbParser:

@@ -43,6 +43,8 @@ def report_parser() -> VerbParser:
         examples=[("heaptape report results.jsonl --trace app.bin -o report.html", "Write a page")])
     _add_common(report)
     report.add_argument("-o", "--output", default="report.html", metavar="FILE", help="Write the page to FILE (default: report.html)")
+    report.add_argument("--snapshots", metavar="FOLDER", help="Show the heaps, too, of which heaptape replay --snapshots wrote snapshots into FOLDER "
+                        "(default: none)")
     report.add_argument("-q", "--quiet", action="store_true", help="Print only what went wrong")
     return report
 

@@ -1,4 +1,4 @@
-"""The verbs `compare`, `report` and `export`. Results go to stdout, talk to stderr."""
+"""The verbs `compare`, `report`, `explain` and `export`. Results go to stdout, talk to stderr."""
 
 from __future__ import annotations
 
@@ -48,10 +48,22 @@ def run_report(options: argparse.Namespace) -> None:
     from .report.html import write_report  # what compare has no use for
 
     frame = _read("report", options.results)
-    path = write_report(frame, options.output, options.trace, options.baseline, options.seed)
+    path = write_report(frame, options.output, options.trace, options.baseline, options.seed, options.snapshots)
     if not options.quiet:
         size = f"{path.stat().st_size / 1e6:.2f} MB, " if path.is_file() else ""
         print(f"{printable(str(path))}: {size}{len(frame):,} runs", file=sys.stderr)
+
+
+def run_explain(options: argparse.Namespace) -> None:
+    """heaptape explain"""
+    from .explain.verb import explain, print_answers
+
+    answers = explain(options)
+    if options.html:
+        from .report.heap_page import write_heap_page
+
+        write_heap_page(answers, options.html, [options.trace])
+    print_answers(options, answers)
 
 
 def run_compare(options: argparse.Namespace) -> int:

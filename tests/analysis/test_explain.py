@@ -17,14 +17,17 @@ import pytest
 
 from heaptape.base.errors import HeaptapeError
 from heaptape.base.programs import find_replay, list_allocators
+from heaptape.base.units import byte_count
 from heaptape.command_line import main
 from heaptape.explain import verb
-from heaptape.explain.accounts import ACCOUNTS, Accounts, account
+from heaptape.explain.accounts import Accounts, account, use_of
 from heaptape.explain.answer import Answer, text_of
 from heaptape.explain.cures import Candidate, ProgramCures, _of_two_heaps, candidates
+from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
-from heaptape.explain.snapshots import Snapshot
-from heaptape.explain.verdict import trend_of, verdict_of
+from heaptape.explain.snapshots import ACCOUNTS, Snapshot, SnapshotFile, Timed
+from heaptape.explain.stretches import accounts_along, break_of, mean_of
+from heaptape.explain.verdict import VERDICTS, trend_of, verdict_of
 from quick_tier import quick
 
 ROOT = Path(__file__).parents[2]
@@ -112,8 +115,9 @@ def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(("words", "status", "said"), [
-    (["absent.bin"], 3, "absent.bin"), (["--at", "noon", "x.bin"], 2, "--at"), (["--alloc", "all", "traces/sqlite3-small.bin"], 2, "one allocator"),
-    (["--alloc", "glibc:arena_max=1,jemalloc", "traces/sqlite3-small.bin"], 2, "one allocator"), (["--alloc", "", "traces/sqlite3-small.bin"], 2, "one allocator"),
+    (["absent.bin"], 3, "absent.bin"), (["--at", "noon", "x.bin"], 2, "--at"), (["--alloc", "null", "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"),
+    (["--alloc", ",".join(f"a{number}=glibc" for number in range(9)), "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"),
+    (["--alloc", "", "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"),
     (["--alloc", "no-such", "traces/sqlite3-small.bin"], 2, "no-such")])
 def test_wrong_use(replay: None, capsys: pytest.CaptureFixture[str], words: list[str], status: int, said: str) -> None:
     try:
@@ -163,6 +167,53 @@ def test_odd_names(replay: None, tmp_path: Path, capsys: pytest.CaptureFixture[s
     folder = os.fsdecode(bytes(tmp_path) + b"/\xff\xe2\x80\xa8")
     assert main(["explain", "-q", "--json", "--budget", "0", "--alloc", "a/b c=glibc", "--snapshots", folder, trace]) == 0
     assert json.loads(capsys.readouterr().out)["allocator"]["name"] == "a/b c" and os.listdir(folder) == ["a_b c.snapshots"]
+
+
+@pytest.fixture(scope="module")
+def page(heaptape_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dict[str, Any]], Path]:
+    """Of two allocators with a hostile name: the page, the JSON, and the folder of snapshots."""
+    folder = tmp_path_factory.mktemp("page")
+    done = _explain(heaptape_binary, "-q", "--json", "--alloc", "<b>&'\"=glibc,other=glibc", "--at", "end", "--snapshots", folder / "s", "--html", folder / "p.html",
+                    ROOT / "traces" / "sqlite3-small.bin")
+    assert done.returncode == 0, done.stderr
+    return (folder / "p.html").read_text(encoding="utf-8"), json.loads(done.stdout), folder
+
+
+def test_several_allocators(page: tuple[str, list[dict[str, Any]], Path]) -> None:
+    _, found, folder = page
+    assert [one["allocator"]["name"] for one in found] == ["<b>&'\"", "other"] and len(list((folder / "s").iterdir())) == 2
+    for one in found:
+        stretches = one["stretches"]
+        assert [sum(stretches[name][number] for name in ACCOUNTS) for number in range(len(stretches["rss_bytes"]))] == stretches["rss_bytes"]
+        assert one["moments"][-1]["at"] == "mean" and one["moments"][-1]["time_ns"] is None and one["moments"][-1]["verdict"] in VERDICTS
+        assert sum(one["moments"][-1]["accounts_bytes"].values()) == one["moments"][-1]["rss_bytes"] <= max(stretches["rss_bytes"])
+        assert one["cures"] is None
+
+
+def test_page(page: tuple[str, list[dict[str, Any]], Path]) -> None:
+    """It has the figures of the JSON, and nothing in a name is taken as markup."""
+    text, found, _ = page
+    assert len(text) < 500_000 and "<b>&'" not in text and "&lt;b&gt;&amp;" in text
+    for one in found:
+        for amount in [one["rss_bytes"], *one["accounts_bytes"].values(), *one["moments"][-1]["accounts_bytes"].values()]:
+            assert byte_count(amount) in text
+        assert f"{byte_count(one['rss_bytes'])}: {one['verdict']}" in text
+    assert text.count('class="map"') == 2 * (1 + len(found[0]["moments"]) - 1) and "http-equiv=\"Content-Security-Policy\"" in text
+
+
+def test_report_shows_heaps(page: tuple[str, list[dict[str, Any]], Path], heaptape_binary: Path, tmp_path: Path) -> None:
+    _, _, folder = page
+    results, trace = tmp_path / "r.jsonl", ROOT / "traces" / "sqlite3-small.bin"
+    subprocess.run([heaptape_binary.with_name("replay"), "-q", "--alloc", "other=glibc", "--rounds", "1", "-o", results, trace], timeout=60, check=True,
+                   capture_output=True)
+    assert main(["report", "-q", str(results), "--snapshots", str(folder / "s"), "--trace", str(trace), "-o", str(tmp_path / "r.html")]) == 0
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "What is resident, and where does it lie?" in text and text.count("data-map=") == 1 and "&lt;b" not in text
+    assert main(["report", "-q", str(results), "--snapshots", str(tmp_path), "-o", str(tmp_path / "s.html")]) == 2
+    changed = results.read_text().replace(json.loads(results.read_text().splitlines()[0])["trace"]["sha256"], "0" * 64)
+    results.write_text(changed)
+    assert main(["report", "-q", str(results), "--snapshots", str(folder / "s"), "-o", str(tmp_path / "s.html")]) == 2
+    assert not (tmp_path / "s.html").exists()
 
 
 # ---- what is said of them ----
@@ -274,3 +325,66 @@ def test_size_classes() -> None:
 def test_trends(live: list[int], rss: list[int], words: str) -> None:
     curve = pd.DataFrame({"time_ns": np.arange(5) * 10, "live_bytes": [*live, live[-1]], "rss_bytes": [*rss, rss[-1]]}) * 1000
     assert words in trend_of(curve).words
+
+
+# ---- along a made-up trace ----
+
+
+def _along(rss: list[int], live: list[int], cost_ns: list[float], null_bytes: int = 0) -> SnapshotFile:
+    """Stretches of 10 ns; what is above the live bytes are holes; 100 calls are timed in each, in five rounds."""
+    count = len(rss)
+    rows = pd.DataFrame({"time_ns": 10 * (np.arange(count) + 1), "event": np.arange(count), "null_rss_bytes": null_bytes, "rss_bytes": rss,
+                         **dict.fromkeys(ACCOUNTS, 0), "live": live, "holes": np.array(rss) - np.array(live), "not_resident_bytes": 0})
+    calls, noise = np.full((5, count), 100), 1 + 0.01 * np.arange(5)[:, None]
+    null = Timed(calls, 100 * np.full((5, count), 30.0))
+    return SnapshotFile(Path("x"), {}, {}, pd.DataFrame(), rows, Timed(calls, 100 * (30 + noise * np.array(cost_ns))), null, [])
+
+
+def test_where_it_broke() -> None:
+    found = _along([100, 110, 300, 360, 340], [90, 100, 100, 100, 100], [10, 10, 50, 50, 20])
+    along = accounts_along(found)
+    broke = break_of(found, along)
+    assert broke and (broke.from_ns, broke.to_ns, broke.grew_bytes) == (20, 40, 250)
+    assert broke.resolved and broke.cost_ratio == pytest.approx(2) and broke.cost_before_ns == pytest.approx(10.2)
+    assert along["cost_ns"].tolist() == pytest.approx([10.2, 10.2, 51, 51, 20.4])
+    found = _along([100, 110, 300, 310], [90, 100, 100, 100], [10] * 4)
+    same = break_of(found, accounts_along(found))
+    assert same and not same.resolved
+
+
+def test_nothing_broke() -> None:
+    found = _along([100, 101, 99, 100], [99, 100, 98, 99], [10] * 4)
+    assert break_of(found, accounts_along(found)) is None
+
+
+def test_the_mean_is_over_time() -> None:
+    found = _along([1000, 3000, 9000], [500, 600, 700], [10] * 3, null_bytes=100)
+    mean = mean_of(accounts_along(found))
+    assert mean and mean.rss_bytes == 1900 and mean.bytes["live"] == 550 and sum(mean.bytes.values()) == mean.rss_bytes
+
+
+# ---- maps of made-up heaps ----
+
+
+def test_a_map_of_pages() -> None:
+    """Four pages: a full one, one that is nearly empty, a free one, one of the allocator's; far away a block of twenty pages."""
+    snapshot = _snapshot([(4096, 4096, 4096, 0), (8192, 16, 16, 0), (4096 * 1000, 80_000, 81_920, 0)], [(1, 3, True), (4, 1, False), (1000, 20, True)])
+    shown = map_of([snapshot], {0: use_of(snapshot)}, snapshot, pd.DataFrame({"thread": [0, 0, 7]}))
+    assert shown.pages_per_cell == 1 and shown.cells.tolist() == [1, 2, 3, 4, *range(1000, 1020)]
+    assert shown.moments[0].states[:5].tolist() == [LIVE + SHADES - 1, LIVE, FREE, TABLES, LIVE + SHADES - 1]
+    details = shown.details
+    assert details.blocks[:5].tolist() == [1, 1, 0, 0, 1] and details.percent_live[:3].tolist() == [100, 0, 0]
+    assert [details.owners[owner - 1] for owner in details.owner[[0, 10]]] == [(4096, 4096, 0), (80_000, 80_000, 7)]
+    assert shown.ranges["resident_pages"].tolist() == [20, 4] and shown.ranges["from"].tolist() == [4096 * 1000, 4096]
+
+
+def test_a_large_heap_has_larger_cells() -> None:
+    """Pages are counted once each; what was resident at another moment only is not resident here."""
+    random = np.random.default_rng(3)
+    pages = np.unique(np.concatenate([random.integers(0, 1 << 20, 100_000), random.integers(1 << 34, (1 << 34) + (1 << 18), 50_000)]))
+    one = _snapshot([], [(int(page), 1, True) for page in pages])
+    other = _snapshot([], [(1 << 30, 1, True)])
+    shown = map_of([one, other], {0: use_of(one), 1: use_of(other)}, one, None)
+    assert 4096 < shown.cells.size <= 20_000 and np.all(np.diff(shown.cells) > 0)
+    assert shown.details.pages.sum() == pages.size == shown.ranges["resident_pages"].sum()
+    assert np.count_nonzero(shown.moments[1].states != NOT_RESIDENT) == 1

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import story
 from heaptape import read_results, write_report
+from heaptape.command_line import main
 
 pytestmark = pytest.mark.thorough
 
@@ -65,6 +66,17 @@ return found;
 """
 
 
+MAP = """
+const image = d.querySelector('[data-map]'), box = image.getBoundingClientRect(), tips = new Set();
+for (let x = 4; x < box.width; x += 9) for (let y = 2; y < box.height; y += 9) {
+  image.dispatchEvent(new w.PointerEvent('pointermove', { bubbles: true, clientX: box.left + x, clientY: box.top + y }));
+  const tip = d.querySelector('.tip');
+  if (!tip.hidden) tips.add(tip.textContent);
+}
+return { tips: [...tips], loaded: [...d.querySelectorAll('img')].every((item) => item.naturalWidth > 0), buttons: d.querySelectorAll('.key button').length };
+"""
+
+
 def _in_browser(report: Path, width: int, script: str) -> tuple[Any, list[str]]:
     """What the script returns, and what the browser's console says."""
     browser = next((path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None)
@@ -92,9 +104,28 @@ def report(tmp_path: Path) -> Path:
     return write_report(read_results(results), tmp_path / "report.html")
 
 
+@pytest.fixture
+def heap_page(heaptape_binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Of two allocators, one with a long name."""
+    monkeypatch.setenv("HEAPTAPE_REPLAY", str(heaptape_binary.with_name("replay")))
+    trace = Path(__file__).parents[2] / "traces" / "sqlite3.bin"
+    assert main(["explain", "-q", "--alloc", f"glibc,{'long_name' * 6}=glibc", "--html", str(tmp_path / "p.html"), str(trace)]) == 0
+    return tmp_path / "p.html"
+
+
+def test_map_under_the_pointer(heap_page: Path) -> None:
+    found, console = _in_browser(heap_page, 1440, MAP)
+    assert not console and found["loaded"] and not found["buttons"]
+    tips = " | ".join(found["tips"])
+    assert re.search(r"0x[0-9a-f]+–0x[0-9a-f]+\d of 1 page resident", tips) and re.search(r"\d+ blocks?, \d+ % livemostly \d[\d,]*(–[\d,]+)? bytes, thread 0", tips)
+    assert "a gap of " in tips and "tables: never held a block" in tips
+
+
 @pytest.mark.parametrize("width", [390, 768, 1440])
 @pytest.mark.parametrize("with_script", [True, False])
-def test_nothing_is_cut_or_fetched(report: Path, width: int, with_script: bool) -> None:
+@pytest.mark.parametrize("kind", ["report", "heap_page"])
+def test_nothing_is_cut_or_fetched(request: pytest.FixtureRequest, kind: str, width: int, with_script: bool) -> None:
+    report: Path = request.getfixturevalue(kind)
     if not with_script:
         report.write_text(re.sub(r"<script>.*</script>", "", report.read_text(encoding="utf-8"), flags=re.S), encoding="utf-8")
     assert _in_browser(report, width, LOOK) == ({"cut": 0, "fetched": 0, "hidden": 0}, [])

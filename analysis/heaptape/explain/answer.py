@@ -6,13 +6,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ..base.text_table import table_lines
-from ..base.units import byte_count, nanoseconds, percent
-from .accounts import ACCOUNTS, MEANING, Accounts
+from ..base.units import byte_count, nanoseconds, null_unless_known, percent, three_digits, with_nulls
+from .accounts import MEANING, Accounts, Sums
 from .cures import Cure
+from .heap_map import HeapMap
 from .holders import Holder, size_class
-from .snapshots import Snapshot
+from .snapshots import ACCOUNTS, Snapshot
+from .stretches import Break
 from .verdict import VERDICTS, Trend
 
 CURES_SHOWN = 3
@@ -26,17 +29,19 @@ _MORE_THAN_ITS_SHARE = 1.2
 
 @dataclass(frozen=True)
 class Moment:
-    """why: peak, end, time, or a jump, which is one of the largest rises of RSS less live bytes."""
+    """why: peak, end, time, or a jump, which is one of the largest rises of RSS less live bytes; or mean, which is no moment, but
+    the mean over the time of the trace: time_ns is None."""
 
     why: str
-    time_ns: int
-    accounts: Accounts
+    time_ns: int | None
+    accounts: Sums
     verdict: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """cures: None where none were tried. moments: all that snapshots were taken of, by time."""
+    """cures: None where none were tried. moments: all that snapshots were taken of, by time, and the mean. along: as of
+    accounts_along. map: None where no page is written."""
 
     trace: str
     snapshot: Snapshot
@@ -48,6 +53,15 @@ class Answer:
     thread_names: dict[int, str]
     cures: list[Cure] | None
     moments: list[Moment] = field(default_factory=list)
+    along: pd.DataFrame = field(default_factory=pd.DataFrame)
+    broke: Break | None = None
+    map: HeapMap | None = None
+    command: str = ""
+
+    @property
+    def allocator(self) -> str:
+        """Its name and its version, where that is known."""
+        return f"{self.snapshot.allocator['name']} {self.snapshot.allocator['version']}".strip()
 
 
 def _sizes(low: int, high: int) -> str:
@@ -99,65 +113,127 @@ def _rounding_sentence(accounts: Accounts) -> list[str]:
             f"{_sizes(int(size[chosen].min()), int(size[chosen].max()))}."]
 
 
-def _first_sentences(answer: Answer) -> list[str]:
+def _cost_words(broke: Break) -> str:
+    """What a call cost before and after, where that differs."""
+    if not broke.resolved:
+        return ""
+    return (f" A call cost {nanoseconds(broke.cost_before_ns)} before and {nanoseconds(broke.cost_after_ns)} after "
+            f"(× {three_digits(broke.cost_ratio)}, 95 % interval {three_digits(broke.ratio_low)} to {three_digits(broke.ratio_high)}).")
+
+
+def when_sentence(answer: Answer) -> list[str]:
+    """Where RSS came apart from the live bytes."""
+    if not answer.broke or answer.along.empty:
+        return []
+    broke, highest = answer.broke, int((answer.along["rss_bytes"] - answer.along["live"]).max())
+    return [f"When: what is above the live bytes grew most between {nanoseconds(broke.from_ns)} and {nanoseconds(broke.to_ns)}, by "
+            f"{byte_count(broke.grew_bytes)}; its highest is {byte_count(highest)}.{_cost_words(broke)}"]
+
+
+def first_sentences(answer: Answer) -> list[str]:
+    """What RSS is, the verdict, when it came about, who holds it."""
     accounts, snapshot = answer.accounts, answer.snapshot
     above = accounts.rss_bytes - accounts.bytes["live"]
     moment = f"{nanoseconds(snapshot.time_ns)} of {nanoseconds(answer.end_ns)}"
     why = {"peak": f"at its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
-    allocator = f"{snapshot.allocator['name']} {snapshot.allocator['version']}".strip()
-    return [f"Under {allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live blocks and "
+    return [f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live blocks and "
             f"{byte_count(above)} above them.",
-            f"Verdict: {answer.verdict}: {VERDICTS[answer.verdict]}. Along the trace {answer.trend.words}.", *_above(accounts), *_holder_sentence(answer), *_rounding_sentence(accounts)]
+            f"Verdict: {answer.verdict}: {VERDICTS[answer.verdict]}. Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
+            *_holder_sentence(answer), *_rounding_sentence(accounts)]
+
+
+def account_rows(accounts: Accounts) -> list[list[str]]:
+    """A table, its head first."""
+    rows = [["account", "bytes", "of RSS", "what it is"]]
+    return rows + [[name.replace("_", " "), byte_count(accounts.bytes[name]), percent(accounts.bytes[name] / max(accounts.rss_bytes, 1)), MEANING[name]]
+                   for name in ACCOUNTS]
 
 
 def _account_lines(accounts: Accounts) -> list[str]:
-    rows = [["account", "bytes", "of RSS", "what it is"]]
-    rows += [[name.replace("_", " "), byte_count(accounts.bytes[name]), percent(accounts.bytes[name] / max(accounts.rss_bytes, 1)), MEANING[name]]
-             for name in ACCOUNTS]
-    lines = table_lines(rows, right=(1, 2))
+    lines = table_lines(account_rows(accounts), right=(1, 2))
     if accounts.not_resident_bytes:
         lines.append(f"Not in RSS: {byte_count(accounts.not_resident_bytes)} of live blocks, never written to.")
     return lines
 
 
+def _sums_row(accounts: Sums) -> list[str]:
+    return [byte_count(accounts.rss_bytes), *(byte_count(accounts.bytes[name]) for name in ACCOUNTS)]
+
+
+_SUMS = ["RSS", *(name.replace("_", " ") for name in ACCOUNTS)]
+
+
+def moment_rows(answer: Answer) -> list[list[str]]:
+    """How the accounts change along the trace: a table, its head first."""
+    rows = [["moment", "time", *_SUMS, "verdict"]]
+    return rows + [[moment.why, "" if moment.time_ns is None else nanoseconds(moment.time_ns), *_sums_row(moment.accounts), moment.verdict]
+                   for moment in answer.moments]
+
+
 def _moment_lines(answer: Answer) -> list[str]:
-    """How the accounts change along the trace."""
-    if len(answer.moments) < 2:
-        return []
-    rows = [["moment", "time", "RSS", *(name.replace("_", " ") for name in ACCOUNTS), "verdict"]]
-    rows += [[moment.why, nanoseconds(moment.time_ns), byte_count(moment.accounts.rss_bytes),
-              *(byte_count(moment.accounts.bytes[name]) for name in ACCOUNTS), moment.verdict] for moment in answer.moments]
-    return table_lines(rows, right=range(1, 3 + len(ACCOUNTS)))
+    return table_lines(moment_rows(answer), right=range(1, 2 + len(_SUMS))) if len(answer.moments) > 1 else []
+
+
+def holder_rows(answer: Answer) -> list[list[str]]:
+    """A table, its head first."""
+    holes = max(answer.accounts.bytes["holes"], 1)
+    rows = [["holes", "share", "blocks", "sizes", "allocated by", "when"]]
+    return rows + [[byte_count(holder.holes_bytes), percent(holder.holes_bytes / holes), f"{holder.blocks:,}", _sizes(holder.size_low, holder.size_high),
+                    _thread(answer, holder), _when(holder)] for holder in answer.holders]
 
 
 def _holder_lines(answer: Answer) -> list[str]:
-    holes = max(answer.accounts.bytes["holes"], 1)
-    rows = [["holes", "share", "blocks", "sizes", "allocated by", "when"]]
-    rows += [[byte_count(holder.holes_bytes), percent(holder.holes_bytes / holes), f"{holder.blocks:,}", _sizes(holder.size_low, holder.size_high), _thread(answer, holder),
-              _when(holder)] for holder in answer.holders]
-    return table_lines(rows, right=(0, 1, 2)) if answer.holders else []
+    return table_lines(holder_rows(answer), right=(0, 1, 2)) if answer.holders else []
+
+
+def helpful_cures(answer: Answer) -> list[Cure]:
+    """The best of those that save memory."""
+    return [cure for cure in answer.cures or [] if cure.ci_low > 0][:CURES_SHOWN]
+
+
+def cure_rows(answer: Answer) -> list[list[str]]:
+    """A table, its head first."""
+    moment = "the end" if answer.snapshot.why == "end" else "the peak"
+    rows = [["what helps", f"saves at {moment}", "95 % interval", "time in malloc"]]
+    return rows + [[cure.name, byte_count(cure.saves_bytes), f"{byte_count(cure.ci_low)} to {byte_count(cure.ci_high)}",
+                    "n/a" if cure.time_ratio is None else f"× {cure.time_ratio:.2f}"] for cure in helpful_cures(answer)]
+
+
+def nothing_helps(answer: Answer) -> str:
+    """Where cures were tried."""
+    return f"No setting that was tried saves memory ({len(answer.cures or [])} tried)."
 
 
 def _cure_lines(answer: Answer) -> list[str]:
     if answer.cures is None:
         return []
-    helpful = [cure for cure in answer.cures if cure.ci_low > 0][:CURES_SHOWN]
+    helpful = helpful_cures(answer)
     if not helpful:
-        return [f"No setting that was tried saves memory ({len(answer.cures)} tried)."]
-    moment = "the end" if answer.snapshot.why == "end" else "the peak"
-    rows = [["what helps", f"saves at {moment}", "95 % interval", "time in malloc"]]
-    rows += [[cure.name, byte_count(cure.saves_bytes), f"{byte_count(cure.ci_low)} to {byte_count(cure.ci_high)}",
-              "n/a" if cure.time_ratio is None else f"× {cure.time_ratio:.2f}"] for cure in helpful]
-    lines = table_lines(rows, right=(1,))
+        return [nothing_helps(answer)]
+    lines = table_lines(cure_rows(answer), right=(1,))
     for cure in helpful:
         lines += ["", f"{cure.name}:", *(f"  {what:7}  {line}" for what, line in cure.lines)] \
             if cure.lines else []
     return lines
 
 
+def allocator_rows(answers: list[Answer]) -> list[list[str]]:
+    """The accounts of several allocators side by side: a table, its head first."""
+    rows = [["allocator", "time", *_SUMS, "verdict"]]
+    return rows + [[answer.allocator, nanoseconds(answer.snapshot.time_ns), *_sums_row(answer.accounts), answer.verdict] for answer in answers]
+
+
+def text_of_several(answers: list[Answer]) -> list[str]:
+    """Lines."""
+    lines = table_lines(allocator_rows(answers), right=range(1, 2 + len(_SUMS)))
+    for answer in answers:
+        lines += ["", *first_sentences(answer), "", *_moment_lines(answer)]
+    return lines
+
+
 def text_of(answer: Answer) -> list[str]:
     """Lines."""
-    lines = [*_first_sentences(answer), "", *_account_lines(answer.accounts)]
+    lines = [*first_sentences(answer), "", *_account_lines(answer.accounts)]
     for more in (_holder_lines(answer), _moment_lines(answer), _cure_lines(answer)):
         lines += ["", *more] if more else []
     return lines
@@ -175,6 +251,8 @@ def object_of(answer: Answer) -> dict[str, Any]:
                     for holder in answer.holders],
         "moments": [{"at": moment.why, "time_ns": moment.time_ns, "rss_bytes": moment.accounts.rss_bytes, "accounts_bytes": moment.accounts.bytes,
                      "verdict": moment.verdict} for moment in answer.moments],
+        "stretches": {name: [null_unless_known(value) for value in answer.along[name].tolist()] for name in answer.along},
+        "broke": None if answer.broke is None else with_nulls(asdict(answer.broke)),
         "cures": None if answer.cures is None else [
             {"name": cure.name, "alloc": cure.alloc, "saves_bytes": cure.saves_bytes, "ci_low": cure.ci_low, "ci_high": cure.ci_high,
              "time_ratio": cure.time_ratio} for cure in answer.cures]}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 
 from ..base import units
+from ..base.errors import UsageError
 from ..base.files import refuse_inputs, write_whole
-from ..base.printable import printable
+from ..explain.answering import answer_of
+from ..explain.heap_map import cells_each
+from ..explain.snapshots import SnapshotFile, read_snapshots
 from ..results.comparison import (
     SEED,
     Experiment,
@@ -39,14 +37,13 @@ from .bars import distribution_figures, parts_figures
 from .figures import (
     Figure,
     Table,
-    breakable,
     colour_classes,
-    key_markup,
     memory_curves,
     memory_figure,
-    stylesheet,
 )
+from .heap_figures import Heap, accounts_figure, heaps_of
 from .latencies import latency_figures
+from .page import rendered
 from .pareto import pareto_figure
 from .program_time import placement_table, program_gain
 
@@ -79,12 +76,13 @@ class Chapter:
     replay_facts: provenance.Facts
     allocators: Table
     warnings: list[str]
+    heaps: list[Heap]
 
 
 def build_chapter(
-    experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, remarks: Sequence[str] = ()
+    experiment: Experiment, found: FoundTrace, baseline: str | None, seed: int, remarks: Sequence[str] = (), snapshots: Sequence[SnapshotFile] = ()
 ) -> Chapter:
-    """All figures and words about one experiment; remarks are sentences of `read_results`."""
+    """All figures and words about one experiment; remarks are sentences of `read_results`, snapshots those of its allocators."""
     runs, trace = experiment.runs, found.trace
     summary = summary_of(experiment, baseline, seed, found)
     comparison = summary.comparison
@@ -126,7 +124,22 @@ def build_chapter(
         replay_facts=provenance.replay_facts(experiment, seed),
         allocators=provenance.allocator_table(runs, allocators),
         warnings=warnings,
+        heaps=heaps_of([answer_of(one, "peak", trace, cells_each(len(snapshots))) for one in snapshots], classes),
     )
+
+
+def _snapshots_in(folder: Path) -> list[SnapshotFile]:
+    """All files of snapshots there."""
+    files = sorted(folder.glob("*.snapshots"))
+    if not files:
+        raise UsageError(f"--snapshots {folder}: expected files that heaptape replay --snapshots wrote")
+    return [read_snapshots(path) for path in files]
+
+
+def _of(snapshots: list[SnapshotFile], experiment: Experiment) -> list[SnapshotFile]:
+    """Those of the experiment's trace and allocators, in the order of the results."""
+    named = {str(one.allocator["name"]): one for one in snapshots if one.trace["sha256"] == experiment.trace_sha256 and one.snapshots}
+    return [named[name] for name in dict.fromkeys(experiment.runs["allocator"]) if name in named]
 
 
 def _subject(experiment: Experiment, trace: Trace | None) -> str:
@@ -180,33 +193,9 @@ def _harness(runs: pd.DataFrame) -> str:
             f"{units.nanoseconds(float(timed.median()))}; it is already subtracted.")
 
 
-@cache
-def _page() -> jinja2.Template:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )
-    environment.globals["key_markup"] = key_markup
-    environment.filters["breakable"] = lambda words: environment.filters["safe"](breakable(str(words)))
-    return environment.get_template("report.html.j2")
-
-
 def render(chapters: list[Chapter]) -> str:
     """The HTML of a report."""
-    style, script = (_template(name) for name in ("report.css", "report.js"))
-    style = stylesheet() + style
-    made = _page().render(
-        chapters=chapters, style=style, script=script, style_hash=_hash(style), script_hash=_hash(script), title=chapters[0].subject)
-    return printable(made, keep="\n\t")
-
-
-def _template(name: str) -> str:
-    return files(__package__).joinpath(f"templates/{name}").read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """The hash by which the page's policy admits this text and no other."""
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+    return rendered("report.html.j2", chapters=chapters, accounts_figure=accounts_figure, title=chapters[0].subject)
 
 
 def write_report(
@@ -215,23 +204,28 @@ def write_report(
     traces: Sequence[str | Path] = (),
     baseline: str | None = None,
     seed: int = SEED,
+    snapshots: str | Path | None = None,
 ) -> Path:
     """Write the report on `frame` (from `read_results`) to `output`, whole or not at all; returns its path.
 
-    `traces` names the traces replayed; without, they are searched where the results say. Raises UsageError, TraceError
+    `traces` names the traces replayed; without, they are searched where the results say. `snapshots`
+    is a folder that `heaptape replay --snapshots` wrote, of which the report shows the heaps. Raises UsageError, TraceError
     (for a trace that was named and can't be read) or HeaptapeError (output can't be written)."""
     given = [Path(path) for path in traces]
     inputs: list[str | Path] = [*dict.fromkeys(frame["source"]), *given]
     refuse_inputs(output, inputs)
     for path in given:
         read_trace(path).close()
+    heaps = _snapshots_in(Path(snapshots)) if snapshots else []
     chapters = []
     for experiment in experiments(frame):
         found = find_trace(experiment, given)
         remarks = [sentence for key in ("cut_short", "repeated") for sentence in frame.attrs.get(key, [])]
-        chapters.append(build_chapter(experiment, found, baseline, seed, remarks))
+        chapters.append(build_chapter(experiment, found, baseline, seed, remarks, _of(heaps, experiment)))
         if found.trace:
             inputs.append(found.trace.path)
             found.trace.close()
+    if heaps and not any(chapter.heaps for chapter in chapters):
+        raise UsageError(f"--snapshots {snapshots}: expected snapshots of the trace that was replayed, under an allocator of the results")
     write_whole(output, render(chapters), inputs)
     return Path(output)

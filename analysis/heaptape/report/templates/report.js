@@ -202,7 +202,7 @@ function addSwitches(chapter, chart) {
   const buttons = new Map();
   for (const item of chapter.querySelectorAll(".key li")) {
     const what = item.classList[item.classList.length - 1];
-    if (what.startsWith("part-")) continue;
+    if (item.classList[0].startsWith("part-")) continue;
     const button = make("button", { type: "button", "aria-pressed": "true" }, ...item.childNodes);
     item.append(button);
     buttons.set(what, [...(buttons.get(what) || []), button]);
@@ -215,7 +215,37 @@ function addSwitches(chapter, chart) {
   }
 }
 
+// What is under the pointer: the picture has a pixel for each cell, and eight bytes say what is in it (heap_maps.py).
+function addMap(image) {
+  const map = JSON.parse(image.dataset.map), bytes = Uint8Array.from(atob(image.dataset.cells), (letter) => letter.charCodeAt(0));
+  const begun = [];
+  map.regions.reduce((cells, [, , count]) => { begun.push(cells); return cells + count; }, 0);
+  const hex = (cell) => `0x${(cell * map.pages * 4096).toString(16)}`;
+  const linesAt = (place) => {
+    const number = map.regions.findLastIndex(([first]) => first <= place);
+    if (number < 0) return null;
+    const [first, cell, count] = map.regions[number], next = map.regions[number + 1];
+    if (place >= first + count) return next ? [`a gap of ${inWords((next[1] - cell - count) * map.pages * 4096, BYTES)}`] : null;
+    const at = 8 * (begun[number] + place - first), here = cell + place - first;
+    const [state, live, owner] = bytes.subarray(at), pages = bytes[at + 3] | bytes[at + 4] << 8, blocks = bytes[at + 5] | bytes[at + 6] << 8 | bytes[at + 7] << 16;
+    const lines = [`${hex(here)}–${hex(here + 1)}`, `${pages} of ${map.pages} ${map.pages === 1 ? "page" : "pages"} resident`];
+    if (state === 3) lines.push(`${blocks} ${blocks === 1 ? "block" : "blocks"}, ${live} % live`);
+    else lines.push(["", "tables: never held a block", "free pages"][state]);
+    if (owner) lines.push(`mostly ${map.owners[owner - 1]}`);
+    return lines.filter(Boolean);
+  };
+  image.addEventListener("pointermove", (event) => {
+    const box = image.getBoundingClientRect(), size = box.width / map.width;
+    const lines = linesAt(Math.floor((event.clientY - box.top) / size) * map.width + Math.min(Math.floor((event.clientX - box.left) / size), map.width - 1));
+    if (lines) showTip(event, lines.map((line) => make("div", {}, line)));
+    else tip.hidden = true;
+    event.stopPropagation();
+  });
+  image.addEventListener("pointerleave", () => { tip.hidden = true; });
+}
+
 document.body.append(tip);
+for (const image of document.querySelectorAll("[data-map]")) addMap(image);
 readTitles();
 for (const chapter of document.querySelectorAll("article")) {
   const drawn = chapter.querySelector("[data-span]");

@@ -1,0 +1,61 @@
+"""From a file of snapshots to the answer about its allocator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pandas as pd
+
+from ..base.arguments import duration_ns
+from ..base.errors import HeaptapeError
+from ..trace.reader import Trace
+from .accounts import Sums, account, use_of
+from .answer import Answer, Moment
+from .births import births_of
+from .heap_map import map_of
+from .holders import find_holders
+from .snapshots import Snapshot, SnapshotFile
+from .stretches import accounts_along, break_of, mean_of
+from .verdict import trend_of, verdict_of
+
+
+def _asked(found: SnapshotFile, at: str) -> Snapshot:
+    """Of several reasons for a snapshot it has the first alone."""
+    latest = max(found.snapshots, key=lambda snapshot: snapshot.time_ns)
+    if at == "peak":
+        return replace(next((snapshot for snapshot in found.snapshots if snapshot.why == "peak"), max(found.snapshots, key=lambda one: one.rss_bytes)),
+                       why="peak")
+    if at == "end":
+        return replace(latest, why="end")
+    until_ns = duration_ns(at) or 0
+    before = [snapshot for snapshot in found.snapshots if snapshot.time_ns <= until_ns] or found.snapshots[:1]
+    return replace(before[-1], why="time")
+
+
+def _mean(along: pd.DataFrame) -> list[Moment]:
+    mean = mean_of(along)
+    return [] if mean is None else [Moment("mean", None, mean, verdict_of(mean))]
+
+
+def _names(trace: Trace) -> dict[int, str]:
+    return {int(number): str(name) for number, name in trace.threads["name"].items()}
+
+
+def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int) -> Answer:
+    """at: as --at takes it. trace: None where it is not to be had: nobody knows then who allocated the blocks. cells_max: of the
+    map; 0: none is wanted."""
+    if not found.snapshots:
+        raise HeaptapeError(f"{found.path}: no call to take a snapshot at")
+    snapshot = _asked(found, at)
+    uses = dict(enumerate(map(use_of, found.snapshots))) if cells_max else {}
+    each = [account(one, uses.get(number)) for number, one in enumerate(found.snapshots)]
+    accounts = next(one for one, of in zip(each, found.snapshots, strict=True) if of.blocks is snapshot.blocks)
+    births = births_of(trace, snapshot.event, accounts.blocks["slot"].to_numpy()) if trace else None
+    holders = [] if births is None else find_holders(pd.concat([accounts.blocks, births], axis=1), snapshot.time_ns)
+    moments = [Moment(of.why, of.time_ns, Sums(one.bytes, one.rss_bytes, one.not_resident_bytes), verdict_of(one))
+               for one, of in zip(each, found.snapshots, strict=True)]
+    along = accounts_along(found)
+    return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts, verdict_of(accounts), trend_of(found.curve), holders,
+                  _names(trace) if trace else {}, None, [*moments, *_mean(along)], along, break_of(found, along),
+                  map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
+                  str(trace.context.get("command") or "") if trace else "")

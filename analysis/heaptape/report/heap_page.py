@@ -1,0 +1,54 @@
+"""The page of `explain`: what RSS consists of, since when, where it lies in the address space, who holds it, what helps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..base.files import write_whole
+from ..base.units import byte_count
+from ..explain.answer import (
+    Answer,
+    cure_rows,
+    first_sentences,
+    helpful_cures,
+    holder_rows,
+    moment_rows,
+    nothing_helps,
+)
+from .figures import Table, colour_classes
+from .heap_figures import Heap, accounts_figure, heaps_of
+from .page import rendered
+
+
+def _table(rows: list[list[str]]) -> Table:
+    return Table(rows[0], rows[1:])
+
+
+def _story(heap: Heap) -> dict[str, Any]:
+    """The words and tables about one allocator."""
+    answer = heap.answer
+    sentences = first_sentences(answer)
+    cures = helpful_cures(answer)
+    return {"heap": heap, "first": sentences[0], "sentences": sentences[1:], "moments": _table(moment_rows(answer)),
+            "holders": _table(holder_rows(answer)) if answer.holders else None,
+            "cures": _table(cure_rows(answer)) if cures else None, "lines": [cure for cure in cures if cure.lines],
+            "no_cure": nothing_helps(answer) if answer.cures is not None and not cures else ""}
+
+
+def heap_page(answers: list[Answer]) -> str:
+    """The HTML."""
+    names = [str(answer.snapshot.allocator["name"]) for answer in answers]
+    heaps = heaps_of(answers, colour_classes(names, names[0]))
+    stories = [_story(heap) for heap in heaps]
+    several = ", ".join(f"{heap.name} {byte_count(heap.answer.accounts.rss_bytes)}" for heap in heaps)
+    headline = stories[0]["first"] if len(stories) == 1 else f"RSS: {several}."
+    subject = answers[0].command or Path(answers[0].trace).name
+    return rendered("explain.html.j2", stories=stories, heaps=heaps, headline=headline, accounts=accounts_figure(heaps),
+                    subject=subject, title=subject)
+
+
+def write_heap_page(answers: list[Answer], output: str | Path, inputs: Sequence[str | Path]) -> None:
+    """Whole or not at all."""
+    write_whole(output, heap_page(answers), inputs)
