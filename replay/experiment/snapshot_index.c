@@ -33,7 +33,7 @@ static json_t *curve_json(const struct ht_experiment *x, const struct ht_snapsho
 // A list for each round.
 static json_t *costs_json(const struct ht_stretch_costs *costs, uint32_t stretches) {
     json_t *calls = json_array(), *ns = json_array();
-    for (uint32_t round = 0; round < HT_STRETCH_ROUNDS; round++) {
+    for (uint32_t round = 0; round < costs->rounds; round++) {
         json_t *list = json_array();
         json_array_append_new(calls, whole_numbers(costs->calls[round], stretches));
         for (uint32_t i = 0; i < stretches; i++) json_array_append_new(list, json_real(costs->ns[round][i]));

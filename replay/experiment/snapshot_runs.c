@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "now.h"
 #include "output_file.h"
 #include "print.h"
 #include "results_line.h"
@@ -15,6 +16,7 @@
 #include "talk.h"
 
 enum { PROBLEM_BYTES = 512 };
+static const double LONG_S = 10;
 
 // What all files have in common, and what becomes another for each allocator.
 struct curves {
@@ -49,10 +51,13 @@ static bool read_memory(struct ht_experiment *x, const struct ht_choice *choice,
 static bool time_calls(struct ht_experiment *x, const struct ht_choice *choice, const struct curves *curves,
                        struct ht_stretch_costs *costs, char problem[PROBLEM_BYTES]) {
     struct ht_job job = ht_experiment_job_at_once(x, HT_PASS_TIMED);
-    for (uint32_t round = 0; round < HT_STRETCH_ROUNDS; round++) {
+    double begun_s = ht_now_s();
+    costs->rounds = 0;
+    while (costs->rounds < HT_STRETCH_ROUNDS_LEAST ||
+           (costs->rounds < HT_STRETCH_ROUNDS && ht_now_s() - begun_s < LONG_S)) {
         if (!run(x, choice, &job, problem)) return false;
-        ht_stretch_costs_set(costs, round, x->built, curves->stretch_sample, curves->stretches,
-                             x->channel.readings, &x->channel.exchange->outcome);
+        ht_stretch_costs_add(costs, x->built, curves->stretch_sample, curves->stretches, x->channel.readings,
+                             &x->channel.exchange->outcome);
     }
     return true;
 }

@@ -1,10 +1,11 @@
 #include "stretch_costs.h"
 
-void ht_stretch_costs_set(struct ht_stretch_costs *costs, uint32_t round, const struct ht_built_form *built,
+void ht_stretch_costs_add(struct ht_stretch_costs *costs, const struct ht_built_form *built,
                           const uint32_t *sample, uint32_t stretches, const struct ht_reading *readings,
                           const struct ht_outcome *outcome) {
     double ns_per_tick = outcome->ticks ? (double)outcome->ticks_ns / (double)outcome->ticks : 0;
     uint64_t reading = 0;
+    uint32_t round = costs->rounds++;
     for (uint32_t i = 0; i < stretches; i++) {
         uint64_t until = built->points[sample[i]].readings, ticks = 0, calls = 0;
         for (; reading < until; reading++) {

@@ -5,17 +5,19 @@
 #include "form_builder.h"
 #include "replay_job.h"
 
-enum { HT_STRETCH_ROUNDS = 5 };
+// Three, where these take long.
+enum { HT_STRETCH_ROUNDS = 5, HT_STRETCH_ROUNDS_LEAST = 3 };
 
 // Of each round: the calls that were timed, and their time with the first touch of what they returned; both include
 // what reading the clock costs.
 struct ht_stretch_costs {
+    uint32_t rounds;
     uint64_t calls[HT_STRETCH_ROUNDS][HT_STRETCHES_MAX];
     double ns[HT_STRETCH_ROUNDS][HT_STRETCHES_MAX];
 };
 
-// sample: the last ones of the stretches. readings: built->form->readings of them, as the child left them.
-void ht_stretch_costs_set(struct ht_stretch_costs *costs, uint32_t round, const struct ht_built_form *built,
+// One more round. sample: the last ones of the stretches. readings: built->form->readings of them, as the child left them.
+void ht_stretch_costs_add(struct ht_stretch_costs *costs, const struct ht_built_form *built,
                           const uint32_t *sample, uint32_t stretches, const struct ht_reading *readings,
                           const struct ht_outcome *outcome);
 

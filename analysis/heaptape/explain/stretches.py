@@ -43,12 +43,14 @@ def accounts_along(found: SnapshotFile) -> pd.DataFrame:
 
     time_ns, event; rss_bytes, the null replayer's taken off, and a column for each account, whose sum it is;
     not_resident_bytes, of live blocks; cost_ns: of a call in the stretch with the first touch of what it returned, the mean of
-    those that were timed, the null replayer's taken off, and of that the median over the rounds; NaN where none was."""
+    those that were timed, the null replayer's taken off, and of that the median over the rounds; NaN where none was;
+    timed_calls: how many, in all rounds."""
     rows = found.stretches
     amounts = less_own({name: rows[name].to_numpy() for name in ACCOUNTS}, rows["null_rss_bytes"].to_numpy())
     costs = [_median(_cost(found, np.array([number]))) for number in range(len(rows))]
     return pd.DataFrame({"time_ns": rows["time_ns"], "event": rows["event"], "rss_bytes": sum(amounts.values()), **amounts,
-                         "not_resident_bytes": rows["not_resident_bytes"], "cost_ns": costs})
+                         "not_resident_bytes": rows["not_resident_bytes"], "cost_ns": costs,
+                         "timed_calls": found.timed.calls.sum(axis=0)})
 
 
 def _cost(found: SnapshotFile, stretches: NDArray[np.int64]) -> NDArray[np.float64]:

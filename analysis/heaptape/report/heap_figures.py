@@ -19,8 +19,9 @@ _CSS = {"live": "part-live", "rounding": "part-rounding", "holes": "part-holes",
         "untouched": "part-untouched"}
 _KEY = [(name.replace("_", " "), css) for name, css in _CSS.items()]
 _STACK_PX, _COST_PX = 240, 90
-_COST_SHOWN = 0.97
-"""Of the stretches: the few in which a call cost more are cut."""
+_COST_SHOWN, _CALLS_SHOWN, _PAUSE = 0.97, 150, 20
+"""Of the stretches: the few in which a call cost more are cut; those with fewer timed calls are drawn together; after so many without
+a call the curve begins anew."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,13 @@ def _along_caption(answer: Answer) -> str:
 
 def _cost_chart(answer: Answer, span: float) -> str:
     rows = answer.along[answer.along["cost_ns"].notna()]
-    high = float(rows["cost_ns"].quantile(_COST_SHOWN)) * 1.25 if len(rows) else 0.0
+    rows = rows.assign(part=(rows.index.to_series().diff() > _PAUSE).cumsum(), group=rows["timed_calls"].cumsum() // _CALLS_SHOWN,
+                       ns=rows["cost_ns"] * rows["timed_calls"])
+    sums = rows.groupby(["part", "group"]).agg({"time_ns": "last", "ns": "sum", "timed_calls": "sum"})
+    cost = sums["ns"] / sums["timed_calls"]
+    high = float(cost.quantile(_COST_SHOWN)) * 1.25 if len(cost) else 0.0
     if not high:
         return ""
     area = Drawing(None, _COST_PX, f"Cost of a call under {answer.allocator} along the trace, as in the table")
-    apart = np.split(np.arange(len(rows)), np.flatnonzero(np.diff(rows.index.to_numpy()) > 1) + 1)  # in a pause nothing is called
-    area.plot([curve(rows["time_ns"].to_numpy()[part] / span, rows["cost_ns"].to_numpy()[part] / high, "cost") for part in apart])
+    area.plot([curve(sums["time_ns"].loc[part].to_numpy() / span, cost.loc[part].to_numpy() / high, "cost") for part in rows["part"].unique()])
     return framed(area, scaled_ticks(high, 3, TIME_STEPS), [])

@@ -18,15 +18,15 @@ from ..explain.snapshots import PAGE_BYTES
 from .figures import Figure, Table
 
 KEY = [("live bytes: all of the cell", "part-live"), ("nearly none", "part-live faint"), ("free pages", "part-free"), ("tables", "part-tables"),
-       ("not resident", "part-gone")]
+       ("not resident", "part-gone"), ("a gap between mappings", "part-gap")]
 
 _BREAK = LIVE + SHADES
-_COLOURS = {NOT_RESIDENT: (0, 0, 0, 0), TABLES: (138, 144, 154, 255), FREE: (204, 90, 36, 255), _BREAK: (128, 128, 128, 90)}
-_LIVE, _FAINTEST = (59, 126, 168), 56
+_COLOURS = {NOT_RESIDENT: (0, 0, 0, 0), TABLES: (125, 111, 176, 255), FREE: (204, 90, 36, 255), _BREAK: (128, 128, 128, 128)}
+_LIVE, _FAINTEST = (74, 146, 192), 56
 """A cell is the more opaque the fuller it is, so that one picture serves light and dark. As in figures.css."""
 
 _WIDE, _NARROWEST = 2.2, 32
-_ENLARGED, _WIDTH_PX, _SMALL_PX = 9, 1152, 300
+_ENLARGED, _WIDTH_PX, _SMALL_PX = 9, 1152, 225
 _RANGES_SHOWN = 12
 
 
@@ -93,7 +93,8 @@ def _owner(low: int, high: int, thread: int | None, names: dict[int, str]) -> st
 
 def pages_words(pages: int) -> str:
     """How much a cell is."""
-    return "a page (4 KiB)" if pages == 1 else f"{pages:,} pages ({byte_count(pages * PAGE_BYTES)})"
+    size = f"{pages * 4} KiB" if pages < 256 else f"{pages / 256:g} MiB"
+    return f"a page ({size})" if pages == 1 else f"{pages:,} pages ({size})"
 
 
 def _table(shown: HeapMap) -> Table:
@@ -113,7 +114,7 @@ def map_figure(title: str, shown: HeapMap, at_ns: int, names: dict[int, str]) ->
     label = f"Map of the heap of {title}: {shown.cells.size:,} cells of {pages_words(shown.pages_per_cell)}; its largest ranges are in the table"
     body = (f'<img class="map" src="{_picture(now.states, places)}" width="{width}" height="{width * places.height // places.width}" '
             f'alt="{escape(label)}" data-map="{escape(data)}" data-cells="{_record(shown, now.states)}">')
-    caption = (f"A cell is {pages_words(shown.pages_per_cell)}, in order of address, row by row; a grey cell is a gap. "
+    caption = (f"A cell is {pages_words(shown.pages_per_cell)}, in order of address, row by row. "
                f"The replayer's own pages are among the tables.")
     return Figure(title, caption, body + _small_maps(shown, places), _table(shown), KEY)
 
