@@ -59,11 +59,12 @@ def run_explain(options: argparse.Namespace) -> None:
     from .explain.verb import explain, print_answers
 
     answers = explain(options)
+    print_answers(options, answers)
+    sys.stdout.flush()
     if options.html:
-        from .report.heap_page import write_heap_page
+        from .report.heap_page import write_heap_page  # what the answer alone has no use for
 
         write_heap_page(answers, options.html, [options.trace])
-    print_answers(options, answers)
 
 
 def run_compare(options: argparse.Namespace) -> int:

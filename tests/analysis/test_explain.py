@@ -28,6 +28,7 @@ from heaptape.explain.holders import Holder, find_holders, size_class
 from heaptape.explain.snapshots import ACCOUNTS, Snapshot, SnapshotFile, Timed
 from heaptape.explain.stretches import accounts_along, break_of, mean_of
 from heaptape.explain.verdict import VERDICTS, trend_of, verdict_of
+from heaptape.report.heap_maps import map_figure
 from quick_tier import quick
 
 ROOT = Path(__file__).parents[2]
@@ -117,7 +118,7 @@ def test_a_cure_that_fails_leaves_the_answer(replay: None, capsys: pytest.Captur
 @pytest.mark.parametrize(("words", "status", "said"), [
     (["absent.bin"], 3, "absent.bin"), (["--at", "noon", "x.bin"], 2, "--at"), (["--alloc", "null", "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"),
     (["--alloc", ",".join(f"a{number}=glibc" for number in range(9)), "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"),
-    (["--alloc", "", "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"),
+    (["--alloc", "", "traces/sqlite3-small.bin"], 2, "1 to 8 allocators"), (["--html", f"{ROOT}/traces/sqlite3-small.bin", "traces/sqlite3-small.bin"], 2, "its input"),
     (["--alloc", "no-such", "traces/sqlite3-small.bin"], 2, "no-such")])
 def test_wrong_use(replay: None, capsys: pytest.CaptureFixture[str], words: list[str], status: int, said: str) -> None:
     try:
@@ -341,20 +342,20 @@ def _along(rss: list[int], live: list[int], cost_ns: list[float], null_bytes: in
 
 
 def test_where_it_broke() -> None:
-    found = _along([100, 110, 300, 360, 340], [90, 100, 100, 100, 100], [10, 10, 50, 50, 20])
+    found = _along([100, 110, 300, 310, 700], [90, 100, 100, 100, 100], [10, 10, 50, 20, 20])
     along = accounts_along(found)
-    broke = break_of(found, along)
-    assert broke and (broke.from_ns, broke.to_ns, broke.grew_bytes) == (20, 40, 250)
+    broke = break_of(found, along, 40)
+    assert broke and (broke.from_ns, broke.to_ns, broke.grew_bytes) == (20, 30, 190)
     assert broke.resolved and broke.cost_ratio == pytest.approx(2) and broke.cost_before_ns == pytest.approx(10.2)
-    assert along["cost_ns"].tolist() == pytest.approx([10.2, 10.2, 51, 51, 20.4])
+    assert along["cost_ns"].tolist() == pytest.approx([10.2, 10.2, 51, 20.4, 20.4])
     found = _along([100, 110, 300, 310], [90, 100, 100, 100], [10] * 4)
-    same = break_of(found, accounts_along(found))
+    same = break_of(found, accounts_along(found), 40)
     assert same and not same.resolved
 
 
 def test_nothing_broke() -> None:
     found = _along([100, 101, 99, 100], [99, 100, 98, 99], [10] * 4)
-    assert break_of(found, accounts_along(found)) is None
+    assert break_of(found, accounts_along(found), 40) is None and break_of(found, accounts_along(found), 0) is None
 
 
 def test_the_mean_is_over_time() -> None:
@@ -376,6 +377,13 @@ def test_a_map_of_pages() -> None:
     assert details.blocks[:5].tolist() == [1, 1, 0, 0, 1] and details.percent_live[:3].tolist() == [100, 0, 0]
     assert [details.owners[owner - 1] for owner in details.owner[[0, 10]]] == [(4096, 4096, 0), (80_000, 80_000, 7)]
     assert shown.ranges["resident_pages"].tolist() == [20, 4] and shown.ranges["from"].tolist() == [4096 * 1000, 4096]
+
+
+def test_names_of_threads_are_no_markup() -> None:
+    snapshot = _snapshot([(4096, 100, 100, 0)], [(1, 1, True)])
+    shown = map_of([snapshot], {0: use_of(snapshot)}, snapshot, pd.DataFrame({"thread": [3]}))
+    body = map_figure("x", shown, 0, {3: "\"'><script>\u2028"}).body
+    assert "<script>" not in body and "&lt;script&gt;" in body and body.count("<img") == 1
 
 
 def test_a_large_heap_has_larger_cells() -> None:

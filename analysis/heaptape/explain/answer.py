@@ -9,7 +9,14 @@ import numpy as np
 import pandas as pd
 
 from ..base.text_table import table_lines
-from ..base.units import byte_count, nanoseconds, null_unless_known, percent, three_digits, with_nulls
+from ..base.units import (
+    byte_count,
+    nanoseconds,
+    null_unless_known,
+    percent,
+    three_digits,
+    with_nulls,
+)
 from .accounts import MEANING, Accounts, Sums
 from .cures import Cure
 from .heap_map import HeapMap
@@ -118,16 +125,16 @@ def _cost_words(broke: Break) -> str:
     if not broke.resolved:
         return ""
     return (f" A call cost {nanoseconds(broke.cost_before_ns)} before and {nanoseconds(broke.cost_after_ns)} after "
-            f"(× {three_digits(broke.cost_ratio)}, 95 % interval {three_digits(broke.ratio_low)} to {three_digits(broke.ratio_high)}).")
+            f"({three_digits(broke.ratio_low)} to {three_digits(broke.ratio_high)} times as much, 95 % interval).")
 
 
 def when_sentence(answer: Answer) -> list[str]:
     """Where RSS came apart from the live bytes."""
-    if not answer.broke or answer.along.empty:
+    if not answer.broke:
         return []
-    broke, highest = answer.broke, int((answer.along["rss_bytes"] - answer.along["live"]).max())
+    broke = answer.broke
     return [f"When: what is above the live bytes grew most between {nanoseconds(broke.from_ns)} and {nanoseconds(broke.to_ns)}, by "
-            f"{byte_count(broke.grew_bytes)}; its highest is {byte_count(highest)}.{_cost_words(broke)}"]
+            f"{byte_count(broke.grew_bytes)}.{_cost_words(broke)}"]
 
 
 def first_sentences(answer: Answer) -> list[str]:

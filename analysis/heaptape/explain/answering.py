@@ -56,6 +56,6 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
                for one, of in zip(each, found.snapshots, strict=True)]
     along = accounts_along(found)
     return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts, verdict_of(accounts), trend_of(found.curve), holders,
-                  _names(trace) if trace else {}, None, [*moments, *_mean(along)], along, break_of(found, along),
+                  _names(trace) if trace else {}, None, [*moments, *_mean(along)], along, break_of(found, along, snapshot.time_ns),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "")

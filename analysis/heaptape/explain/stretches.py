@@ -15,12 +15,12 @@ from .snapshots import ACCOUNTS, SnapshotFile
 GREW_SHARE = 0.05
 """Of the highest RSS: where what is above the live bytes grows by less, RSS did not come apart from them."""
 
-WITH_IT_SHARE = 0.25
-"""Of the growth of the stretch with most of it: stretches beside it that grow by as much belong to it."""
+PACE = 2
+"""Times the growth of a stretch if all grew evenly along the trace: what grows no faster broke nowhere."""
 
 @dataclass(frozen=True)
 class Break:
-    """When what is above the live bytes grew most, one stretch or several in a row, and by how much; what a call cost before that and
+    """When what is above the live bytes grew most, in one stretch or several in a row, and by how much; what a call cost before that and
     after it, medians of the rounds, and the median of their ratios with its 95 % interval: NaN where too few calls were timed."""
 
     from_ns: int
@@ -78,20 +78,26 @@ def mean_of(along: pd.DataFrame) -> Sums | None:
     return Sums(mean, sum(mean.values()), not_resident)
 
 
-def break_of(found: SnapshotFile, along: pd.DataFrame) -> Break | None:
-    """None where what is above the live bytes grows nowhere, or by little everywhere."""
-    if along.empty:
+def _steepest(grew: NDArray[np.int64]) -> tuple[int, int]:
+    """The stretches in a row, first and last, that grow most beyond PACE times the average each: the largest sum of a part."""
+    sums = np.concatenate([[0.0], np.cumsum(grew - PACE * max(float(np.cumsum(grew).max()), 0) / grew.size)])
+    last = int(np.argmax(sums[1:] - np.minimum.accumulate(sums[:-1])))
+    return int(np.argmin(sums[:last + 1])), last
+
+
+def break_of(found: SnapshotFile, along: pd.DataFrame, until_ns: int) -> Break | None:
+    """Up to this time: a program that frees all at its end leaves much above the live bytes. None where that grows nowhere, or by
+    little everywhere."""
+    above = (along["rss_bytes"] - along["live"])[along["time_ns"] <= until_ns].to_numpy()
+    if not above.size:
         return None
-    above = (along["rss_bytes"] - along["live"]).to_numpy()
-    grew = np.diff(above, prepend=0)
-    worst, time = int(grew.argmax()), along["time_ns"].to_numpy()
-    small = np.flatnonzero(grew < WITH_IT_SHARE * grew[worst])
-    first = int(small[small < worst].max(initial=-1)) + 1
-    last = int(small[small > worst].min(initial=len(along))) - 1
-    if grew[first:last + 1].sum() < max(GREW_SHARE * along["rss_bytes"].max(), 1):
+    first, last = _steepest(np.diff(above, prepend=0))
+    grew = int(above[last] - (above[first - 1] if first else 0))
+    if grew < max(GREW_SHARE * along["rss_bytes"].max(), 1):
         return None
     before, after = _cost(found, np.arange(first)), _cost(found, np.arange(last + 1, len(along)))
     paired = before.size and after.size and before.all() and after.all()
     ratio = estimate_ratio(after / before if paired else np.zeros(0))
-    return Break(int(time[first - 1]) if first else 0, int(time[last]), int(grew[first:last + 1].sum()), _median(before), _median(after),
+    time = along["time_ns"].to_numpy()
+    return Break(int(time[first - 1]) if first else 0, int(time[last]), grew, _median(before), _median(after),
                  ratio.ratio, ratio.ci_low, ratio.ci_high)

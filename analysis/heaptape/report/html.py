@@ -124,7 +124,8 @@ def build_chapter(
         replay_facts=provenance.replay_facts(experiment, seed),
         allocators=provenance.allocator_table(runs, allocators),
         warnings=warnings,
-        heaps=heaps_of([answer_of(one, "peak", trace, cells_each(len(snapshots))) for one in snapshots], classes),
+        heaps=heaps_of([answer_of(one, "peak", trace, cells_each(len(snapshots))) for name in classes for one in snapshots
+                        if one.allocator["name"] == name], classes),
     )
 
 
@@ -137,9 +138,9 @@ def _snapshots_in(folder: Path) -> list[SnapshotFile]:
 
 
 def _of(snapshots: list[SnapshotFile], experiment: Experiment) -> list[SnapshotFile]:
-    """Those of the experiment's trace and allocators, in the order of the results."""
-    named = {str(one.allocator["name"]): one for one in snapshots if one.trace["sha256"] == experiment.trace_sha256 and one.snapshots}
-    return [named[name] for name in dict.fromkeys(experiment.runs["allocator"]) if name in named]
+    """Those of the experiment's trace and allocators."""
+    names = set(experiment.runs["allocator"])
+    return [one for one in snapshots if one.trace["sha256"] == experiment.trace_sha256 and one.allocator["name"] in names and one.snapshots]
 
 
 def _subject(experiment: Experiment, trace: Trace | None) -> str:
