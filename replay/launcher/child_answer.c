@@ -94,9 +94,14 @@ static const char *wrong_tables(const struct ht_child_figures *figures, uint64_t
 static const char *wrong_stretches(const struct ht_child_figures *figures, uint32_t stretches) {
     for (uint32_t i = 0; i < stretches; i++) {
         const struct ht_stretch_accounts *of = &figures->stretch[i];
-        if (!are_bytes(of->rss_bytes) || !are_bytes(of->not_resident_bytes) ||
-            of->rss_bytes != of->live_bytes + of->rounding_bytes + of->holes_bytes + of->free_pages_bytes +
-                                 of->tables_bytes + of->untouched_bytes)
+        const uint64_t accounts[] = {of->live_bytes,       of->rounding_bytes, of->holes_bytes,
+                                     of->free_pages_bytes, of->tables_bytes,   of->untouched_bytes};
+        uint64_t rest = of->rss_bytes;
+        for (size_t k = 0; k < sizeof accounts / sizeof *accounts; k++) {
+            if (accounts[k] > rest) return "the accounts of a stretch";
+            rest -= accounts[k];
+        }
+        if (rest || of->rss_bytes >= BYTES_LIMIT || of->not_resident_bytes >= BYTES_LIMIT)
             return "the accounts of a stretch";
     }
     return NULL;

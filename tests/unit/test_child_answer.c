@@ -101,6 +101,25 @@ static void what_cannot_be_is_named(void **state) {
     assert_true(check(&answer));
 }
 
+static void accounts_add_up(void **state) {
+    static struct ht_exchange answer;
+    const struct ht_job of_snapshots = {.pass = HT_PASS_SNAPSHOT, .repeats = 1, .stretches = 2};
+    struct ht_stretch_accounts *last = &answer.figures.stretch[1];
+    const struct ht_stretch_accounts sound = {.rss_bytes = 100, .live_bytes = 60, .holes_bytes = 40};
+    uint64_t *const figures[] = {&last->rss_bytes, &last->live_bytes, &last->tables_bytes,
+                                 &last->not_resident_bytes};
+    (void)state;
+    for (size_t i = 0; i <= sizeof figures / sizeof *figures; i++) {
+        begin(&answer);
+        memcpy(&answer.job, &of_snapshots, sizeof of_snapshots);
+        *last = sound;
+        if (i > 0) *figures[i - 1] = UINT64_MAX;
+        bool good = ht_child_answer_check(&answer, &of_snapshots, &built, rss_bytes, problem, sizeof problem);
+        assert_int_equal(good, i == 0);
+        if (i > 0) assert_non_null(strstr(problem, "the accounts of a stretch"));
+    }
+}
+
 static void text_stays_text(void **state) {
     static struct ht_exchange answer;
     (void)state;
@@ -115,6 +134,6 @@ static void text_stays_text(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_damaged_is_safe_or_refused),
                                        cmocka_unit_test(what_cannot_be_is_named),
-                                       cmocka_unit_test(text_stays_text)};
+                                       cmocka_unit_test(accounts_add_up), cmocka_unit_test(text_stays_text)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
