@@ -133,8 +133,9 @@ def when_sentence(answer: Answer) -> list[str]:
     if not answer.broke:
         return []
     broke = answer.broke
-    return [f"When: what is above the live bytes grew most between {nanoseconds(broke.from_ns)} and {nanoseconds(broke.to_ns)}, by "
-            f"{byte_count(broke.grew_bytes)}.{_cost_words(broke)}"]
+    begun, ended = nanoseconds(broke.from_ns), nanoseconds(broke.to_ns)
+    when = f"at {ended}" if begun == ended else f"between {begun} and {ended}"
+    return [f"When: what is above the live bytes grew most {when}, by {byte_count(broke.grew_bytes)}.{_cost_words(broke)}"]
 
 
 def first_sentences(answer: Answer) -> list[str]:

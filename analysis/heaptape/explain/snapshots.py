@@ -120,8 +120,9 @@ def _stretches(item: dict[str, Any]) -> tuple[pd.DataFrame, Timed, Timed]:
 
 
 def _timed(item: dict[str, Any], stretches: int) -> Timed:
-    timed = Timed(np.array(item["calls"], dtype=np.int64).reshape(-1, stretches), np.array(item["ns"], dtype=float).reshape(-1, stretches))
-    if timed.calls.shape != timed.ns.shape or not (np.isfinite(timed.ns) & (timed.ns >= 0) & (timed.calls >= 0)).all():
+    rounds = len(item["calls"])
+    timed = Timed(np.array(item["calls"], dtype=np.int64).reshape(rounds, stretches), np.array(item["ns"], dtype=float).reshape(rounds, stretches))
+    if not (np.isfinite(timed.ns) & (timed.ns >= 0) & (timed.calls >= 0)).all():
         raise ValueError("timed calls that are none")
     return timed
 
