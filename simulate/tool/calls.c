@@ -6,7 +6,7 @@
 #include <pub_tool_mallocfree.h>
 #include <pub_tool_threadstate.h>
 
-struct running running;
+struct running running = {.leave_sp = NEVER_LEFT, .leave_within_sp = NEVER_LEFT};
 static struct running *threads;  // by ThreadId
 static UInt running_tid, seen;
 
@@ -28,30 +28,35 @@ void count_what_runs(void) {
     begin_counting();
 }
 
+static struct running new_thread(void) {
+    return (struct running){
+        .counts = !options.within, .leave_sp = NEVER_LEFT, .leave_within_sp = NEVER_LEFT};
+}
+
 // Another thread may get its number.
 void forget_thread(UInt tid) {
     if (!threads) return;
     if (tid == running_tid) {
         process_accesses();
         count_what_runs();
-        running = (struct running){.counts = !options.within};
+        running = new_thread();
         begin_counting();
     }
-    threads[tid] = (struct running){0};
+    threads[tid] = new_thread();
 }
 
 void switch_thread(UInt tid) {
     if (tid == running_tid) return;
     if (!threads) {
-        threads = VG_(calloc)("heaptape.threads", VG_N_THREADS + 1, sizeof *threads);
-        running.counts = !options.within;
+        threads = VG_(malloc)("heaptape.threads", (VG_N_THREADS + 1) * sizeof *threads);
+        for (UInt i = 0; i <= VG_N_THREADS; i++) threads[i] = new_thread();
+        running = new_thread();
     }
     process_accesses();
     if (running_tid) {
         count_what_runs();
         threads[running_tid] = running;
         running = threads[tid];
-        running.counts = running.counts || !options.within;
         begin_counting();
     }
     if (tid >= seen) seen = tid;
@@ -64,14 +69,16 @@ UInt threads_seen(void) { return seen; }
 // The malloc or free that the C++ library's operator calls.
 static void enter_inner_call(ULong kind, ULong sp) {
     if (!running.in_operator || running.inner_sp || kind & CALL_OPERATOR) return;
-    running.inner_sp = sp;
+    process_accesses();
+    running.inner_sp = running.leave_sp = sp;
     running.inner_before = counts.instructions;
     running.inner_instructions = 0;
 }
 
-static void maybe_leave_inner_call(ULong sp) {
-    if (running.inner_sp && sp > running.inner_sp && !running.inner_instructions)
-        running.inner_instructions = counts.instructions - running.inner_before;
+static void leave_inner_call(void) {
+    if (!running.inner_sp || running.inner_instructions) return;
+    running.inner_instructions = counts.instructions - running.inner_before;
+    running.leave_sp = running.allocator_sp;
 }
 
 void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
@@ -79,7 +86,7 @@ void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
     if (running.in_allocator || !running.counts) return;
     process_accesses();
     running.in_allocator = 1;
-    running.allocator_sp = sp;
+    running.allocator_sp = running.leave_sp = sp;
     running.in_operator = (kind & CALL_OPERATOR) != 0;
     running.inner_sp = 0;
     kind &= ~(ULong)CALL_OPERATOR;
@@ -92,31 +99,34 @@ void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third) {
     counts.calls[kind]++;
 }
 
-void maybe_leave_call(ULong sp, ULong result) {
-    maybe_leave_inner_call(sp);
-    if (sp <= running.allocator_sp) return;
+// The stack is above what it was when a call of the allocator, or one within it, began.
+void leave_call(ULong sp, ULong result) {
     process_accesses();
+    leave_inner_call();
+    if (sp <= running.allocator_sp) return;
     count_call();
     if (running.inner_sp)
         counts.operators += counts.instructions - running.instructions_before - running.inner_instructions;
     running.in_allocator = 0;
+    running.leave_sp = NEVER_LEFT;
     record_call(result);
     splice_call(result);
 }
 
-// Counts begin where the function does: what came before is dropped.
+// Counts begin where the function does.
 void enter_within(ULong sp) {
     if (running.counts) return;
-    next_access = accesses;
+    process_accesses();
     running.counts = 1;
-    running.within_sp = sp;
+    running.leave_within_sp = sp;
     running.within_before = counts.instructions;
     splice_begin();
 }
 
-void maybe_leave_within(ULong sp) {
-    if (sp <= running.within_sp || running.in_allocator) return;
+void leave_within(void) {
+    if (running.in_allocator) return;
     process_accesses();
     count_within();
     running.counts = 0;
+    running.leave_within_sp = NEVER_LEFT;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
-// What valgrind adds to each superblock: it counts instructions, packs accesses into the buffer, and notices
-// where calls of the allocator begin and end. Superblocks end at every jump (no chasing), so that each function
-// begins one.
+// What valgrind adds to each superblock: it counts instructions or leaves its path and its accesses in the buffer, and
+// notices where calls of the allocator begin and end. Superblocks end at every jump (no chasing), so that each
+// function begins one. Little is added, for the instructions that are made of a large program miss the caches.
 #include "instrument.h"
 
 #include <libvex_guest_amd64.h>
@@ -9,15 +9,19 @@
 #include <pub_tool_libcassert.h>
 #include <pub_tool_libcbase.h>
 #include <pub_tool_machine.h>
+#include <pub_tool_mallocfree.h>
+
+enum { EVENTS_MAX = ACCESS_SPARE / 2 };
 
 // A superblock under way.
 struct block {
     IRSB *out;
     IRTypeEnv *types;
-    IRExpr *next;  // where the block's first access is packed; NULL where none is
-    UInt packed;   // accesses so far
-    ULong instructions, code_line;
-    Bool loader;
+    IRExpr *next;  // where the number of its path goes; NULL where none is left
+    struct event *events;
+    struct path path;  // so far
+    struct path left;  // when it was left last
+    ULong code_line;
 };
 
 static IRExpr *constant(ULong value) { return IRExpr_Const(IRConst_U64(value)); }
@@ -43,23 +47,31 @@ static void add(struct block *block, ULong *counter, ULong count) {
     addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, constant((ULong)(Addr)counter), sum));
 }
 
-// Before the block can be left: what it did counts, and its accesses are in the buffer.
-static void settle(struct block *block) {
-    if (block->packed) {
-        IRExpr *end =
-            assign(block, Ity_I64,
-                   IRExpr_Binop(Iop_Add64, block->next, constant(block->packed * sizeof accesses[0])));
-        addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, constant((ULong)(Addr)&next_access), end));
-    }
-    if (!block->instructions) return;
-    add(block, &counts.instructions, block->instructions);
-    if (block->loader) add(block, &counts.loader, block->instructions);
-    block->instructions = 0;
+static void store(struct block *block, IRExpr *address, IRExpr *value) {
+    addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, address, value));
 }
 
-static IRExpr *is_set(struct block *block, const UInt *flag) {
-    return assign(block, Ity_I1,
-                  IRExpr_Binop(Iop_CmpNE32, load(block, Ity_I32, flag), IRExpr_Const(IRConst_U32(0))));
+static IRExpr *behind(struct block *block, UInt words) {
+    return assign(block, Ity_I64, IRExpr_Binop(Iop_Add64, block->next, constant(words * sizeof accesses[0])));
+}
+
+// Before the block can be left: what it did counts.
+static void settle(struct block *block) {
+    UInt more = block->path.instructions - block->left.instructions;
+    if (!more && block->path.event_count == block->left.event_count) return;
+    block->left = block->path;
+    if (block->next) {
+        store(block, block->next, constant(new_path(block->path)));
+        store(block, constant((ULong)(Addr)&next_access), behind(block, 1 + block->path.accesses));
+        return;
+    }
+    add(block, &counts.instructions, more);
+    if (block->path.loader) add(block, &counts.loader, more);
+}
+
+// Guards: whether one word is less than another.
+static IRExpr *less(struct block *block, IRExpr *one, IRExpr *other) {
+    return assign(block, Ity_I1, IRExpr_Binop(Iop_CmpLT64U, one, other));
 }
 
 static void call(struct block *block, const HChar *name, void *function, IRExpr **arguments, IRExpr *guard) {
@@ -69,25 +81,29 @@ static void call(struct block *block, const HChar *name, void *function, IRExpr 
 }
 #define CALL(block, function, arguments, guard) call(block, #function, function, arguments, guard)
 
-static void pack(struct block *block, IRExpr *address, UInt bytes, ULong flags) {
+static void add_event(struct block *block, ULong line, UInt bytes) {
+    tl_assert(block->path.event_count < EVENTS_MAX);
+    block->events[block->path.event_count++] = (struct event){line, bytes};
+}
+
+static void pack(struct block *block, IRExpr *address, UInt bytes) {
     if (!block->next || !bytes) return;
-    ULong rest = (ULong)(bytes < 256 ? bytes : 255) << ACCESS_BYTES_SHIFT | flags |
-                 (ULong)block->loader << ACCESS_LOADER;
-    IRExpr *at = assign(block, Ity_I64,
-                        IRExpr_Binop(Iop_Add64, block->next, constant(block->packed++ * sizeof accesses[0])));
-    IRExpr *packed = assign(block, Ity_I64, IRExpr_Binop(Iop_Or64, address, constant(rest)));
-    addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, at, packed));
+    add_event(block, 0, bytes);
+    store(block, behind(block, ++block->path.accesses), address);
 }
 
 static void begin_block(struct block *block, Addr address, DiEpoch epoch) {
     const HChar *name;
     enum call_kind kind = call_entered_at(address);
     IRExpr *sp = GUEST(block, RSP);
-    CALL(block, maybe_leave_call, mkIRExprVec_2(sp, GUEST(block, RAX)), is_set(block, &running.in_allocator));
+    CALL(block, leave_call, mkIRExprVec_2(sp, GUEST(block, RAX)),
+         less(block, load(block, Ity_I64, &running.leave_sp), sp));
     if (options.within) {
         if (VG_(get_fnname_if_entry)(epoch, address, &name) && !VG_(strcmp)(name, options.within))
             CALL(block, enter_within, mkIRExprVec_1(sp), NULL);
-        else CALL(block, maybe_leave_within, mkIRExprVec_1(sp), is_set(block, &running.counts));
+        else
+            CALL(block, leave_within, mkIRExprVec_0(),
+                 less(block, load(block, Ity_I64, &running.leave_within_sp), sp));
     }
     if (kind != CALL_NONE) {
         CALL(block, enter_call,
@@ -95,17 +111,17 @@ static void begin_block(struct block *block, Addr address, DiEpoch epoch) {
              NULL);
     }
     if (!options.simulate && !options.record) return;
-    IRExpr *full = assign(block, Ity_I1,
-                          IRExpr_Binop(Iop_CmpLT64U, constant((ULong)(Addr)(accesses + ACCESS_ROOM)),
-                                       load(block, Ity_I64, &next_access)));
-    CALL(block, process_accesses, mkIRExprVec_0(), full);
+    IRExpr *end = constant((ULong)(Addr)(accesses + ACCESS_ROOM));
+    CALL(block, process_accesses, mkIRExprVec_0(),
+         less(block, end, load(block, Ity_I64, &next_access)));
     block->next = load(block, Ity_I64, &next_access);
+    block->path.events = block->events = VG_(malloc)("heaptape.events", EVENTS_MAX * sizeof *block->events);
 }
 
 static void code_line(struct block *block, Addr address) {
-    if (address >> HT_LINE_SHIFT == block->code_line) return;
+    if (!block->next || address >> HT_LINE_SHIFT == block->code_line) return;
     block->code_line = address >> HT_LINE_SHIFT;
-    pack(block, constant(address), 1, 1ull << ACCESS_CODE);
+    add_event(block, block->code_line, 0);
 }
 
 // The cycle counter follows the virtual clock.
@@ -117,7 +133,7 @@ static void replace_cycle_counter(IRDirty *dirty) {
 static void instrument_dirty(struct block *block, IRDirty *dirty) {
     replace_cycle_counter(dirty);
     if (dirty->mFx == Ifx_None) return;
-    pack(block, dirty->mAddr, (UInt)dirty->mSize, 0);
+    pack(block, dirty->mAddr, (UInt)dirty->mSize);
 }
 
 static UInt bytes_of(struct block *block, IRExpr *value) {
@@ -127,34 +143,34 @@ static UInt bytes_of(struct block *block, IRExpr *value) {
 static void instrument_statement(struct block *block, IRStmt *statement) {
     switch (statement->tag) {
     case Ist_IMark:
-        block->instructions++;
+        block->path.instructions++;
         code_line(block, statement->Ist.IMark.addr);
         code_line(block, statement->Ist.IMark.addr + statement->Ist.IMark.len - 1);
         break;
     case Ist_WrTmp: {
         IRExpr *value = statement->Ist.WrTmp.data;
         if (value->tag == Iex_Load)
-            pack(block, value->Iex.Load.addr, (UInt)sizeofIRType(value->Iex.Load.ty), 0);
+            pack(block, value->Iex.Load.addr, (UInt)sizeofIRType(value->Iex.Load.ty));
         break;
     }
     case Ist_Store:
-        pack(block, statement->Ist.Store.addr, bytes_of(block, statement->Ist.Store.data), 0);
+        pack(block, statement->Ist.Store.addr, bytes_of(block, statement->Ist.Store.data));
         break;
     case Ist_StoreG: {
         IRStoreG *store = statement->Ist.StoreG.details;
-        pack(block, store->addr, bytes_of(block, store->data), 0);
+        pack(block, store->addr, bytes_of(block, store->data));
         break;
     }
     case Ist_LoadG: {
         IRLoadG *from = statement->Ist.LoadG.details;
         IRType type, wide;
         typeOfIRLoadGOp(from->cvt, &wide, &type);
-        pack(block, from->addr, (UInt)sizeofIRType(type), 0);
+        pack(block, from->addr, (UInt)sizeofIRType(type));
         break;
     }
     case Ist_CAS: {
         IRCAS *swap = statement->Ist.CAS.details;
-        pack(block, swap->addr, bytes_of(block, swap->dataLo) * (swap->dataHi ? 2 : 1), 0);
+        pack(block, swap->addr, bytes_of(block, swap->dataLo) * (swap->dataHi ? 2 : 1));
         break;
     }
     case Ist_Dirty: instrument_dirty(block, statement->Ist.Dirty.details); break;
@@ -177,12 +193,13 @@ IRSB *instrument(VgCallbackClosure *closure, IRSB *in, const VexGuestLayout *lay
     (void)closure, (void)layout, (void)machine, (void)guest_word, (void)host_word;
     DiEpoch epoch = VG_(current_DiEpoch)();
     Addr address = extents->base[0];
-    struct block block = {.out = deepCopyIRSBExceptStmts(in), .loader = in_loader(epoch, address)};
+    struct block block = {.out = deepCopyIRSBExceptStmts(in), .path.loader = in_loader(epoch, address)};
     Int i = 0;
     block.types = block.out->tyenv;
     while (i < in->stmts_used && in->stmts[i]->tag != Ist_IMark) addStmtToIRSB(block.out, in->stmts[i++]);
     begin_block(&block, address, epoch);
     for (; i < in->stmts_used; i++) instrument_statement(&block, in->stmts[i]);
     settle(&block);
+    if (block.next) VG_(realloc_shrink)(block.events, (block.path.event_count + 1) * sizeof *block.events);
     return block.out;
 }

@@ -45,10 +45,14 @@ struct tool_options {
     const HChar *geometry;  // sets×ways of each level
 };
 
+#define NEVER_LEFT ((Addr)-1)
+
 // The parts of one thread's state that instrumented code reads; of the running thread.
 struct running {
     UInt in_allocator, counts;  // 0 or 1; counts: within options.within
-    Addr allocator_sp, within_sp;
+    Addr leave_sp;              // a stack above it: a call of the allocator has returned; NEVER_LEFT: none is under way
+    Addr leave_within_sp;       // the same of options.within
+    Addr allocator_sp;
     enum call_kind kind;
     ULong argument[3];
     Bool in_operator;                          // the outermost call is a C++ operator
@@ -74,20 +78,28 @@ extern struct counts counts;
 extern struct ht_processor processor;
 extern struct ht_page_touches page_touches;
 
-// One access, packed: an address of 48 bits, then bytes, then what it is.
-enum {
-    ACCESS_BYTES_SHIFT = 48,
-    ACCESS_CODE = 56,
-    ACCESS_LOADER = 57,
-    ACCESS_ROOM = 1 << 14,
-    ACCESS_SPARE = 1 << 13
+// What a superblock does up to one of its exits, known when it is translated: lines of instructions, and accesses.
+struct event {
+    ULong code_line;
+    UInt bytes;  // of an access; 0: a line of instructions
 };
-#define ACCESS_ADDRESS ((1ull << ACCESS_BYTES_SHIFT) - 1)
+struct path {
+    const struct event *events;
+    UInt event_count, accesses, instructions;
+    Bool loader;
+};
+extern struct path *paths;
+UInt new_path(struct path path);  // its number
+
+// What instrumented code leaves: the number of a path, then the addresses of its accesses, and so on. A superblock
+// begins below ACCESS_ROOM.
+enum { ACCESS_ROOM = 1 << 11, ACCESS_SPARE = 1 << 13 };
 extern ULong accesses[ACCESS_ROOM + ACCESS_SPARE];
 extern ULong *next_access;
 
-// Simulates the accesses that wait in the buffer, for the part that runs, and records them.
+// Counts, simulates and records what waits in the buffer, for the part that runs.
 void process_accesses(void);
+ULong instructions_so_far(void);  // those in the buffer too
 // One access of a part, and the page fault that it may be.
 enum ht_served simulate_access(enum part part, Addr address, UInt bytes);
 
@@ -99,9 +111,9 @@ enum call_kind call_entered_at(Addr address);
 Bool has_operators(void);  // whether C++ operators have been mapped
 // calls.c
 void enter_call(ULong kind, ULong sp, ULong first, ULong second, ULong third);
-void maybe_leave_call(ULong sp, ULong result);
+void leave_call(ULong sp, ULong result);
 void enter_within(ULong sp);
-void maybe_leave_within(ULong sp);
+void leave_within(void);
 void switch_thread(UInt tid);
 void forget_thread(UInt tid);
 void count_what_runs(void);  // up to now; counting goes on from here

@@ -15,6 +15,8 @@ struct counts counts;
 struct ht_processor processor;
 struct ht_page_touches page_touches;
 ULong accesses[ACCESS_ROOM + ACCESS_SPARE], *next_access = accesses;
+struct path *paths;
+static UInt path_count, paths_room;
 
 static void *new_zeroed(size_t bytes) { return VG_(calloc)("heaptape.touches", 1, bytes); }
 
@@ -31,30 +33,49 @@ enum ht_served simulate_access(enum part part, Addr address, UInt bytes) {
     return ht_processor_access(&processor, address, bytes, &counts.misses[part]);
 }
 
-static void process_one(ULong packed, Bool simulated, Bool recorded) {
-    Addr address = packed & ACCESS_ADDRESS;
-    UInt bytes = packed >> ACCESS_BYTES_SHIFT & 0xff;
-    enum part part = running.in_allocator          ? PART_ALLOCATOR
-                     : packed >> ACCESS_LOADER & 1 ? PART_LOADER
-                                                   : PART_PROGRAM;
-    if (packed >> ACCESS_CODE & 1) {
-        if (simulated) ht_processor_code_line(&processor, address >> HT_LINE_SHIFT, &counts.misses[part]);
-        if (recorded && part == PART_PROGRAM) record_code_line(address >> HT_LINE_SHIFT);
-        return;
+UInt new_path(struct path path) {
+    if (path_count == paths_room) {
+        paths_room = paths_room ? paths_room * 2 : 1 << 14;
+        paths = VG_(realloc)("heaptape.paths", paths, paths_room * sizeof *paths);
     }
-    if (simulated) simulate_access(part, address, bytes);
-    if (recorded && part == PART_PROGRAM) record_access(address, bytes);
+    paths[path_count] = path;
+    return path_count++;
+}
+
+static void process_path(const struct path *path, const ULong *address, Bool simulated, Bool recorded) {
+    enum part part = running.in_allocator ? PART_ALLOCATOR : path->loader ? PART_LOADER : PART_PROGRAM;
+    recorded = recorded && part == PART_PROGRAM;
+    for (const struct event *event = path->events; event < path->events + path->event_count; event++) {
+        if (!event->bytes) {
+            if (simulated) ht_processor_code_line(&processor, event->code_line, &counts.misses[part]);
+            if (recorded) record_code_line(event->code_line);
+            continue;
+        }
+        if (simulated) simulate_access(part, *address, event->bytes);
+        if (recorded) record_access(*address, event->bytes);
+        address++;
+    }
 }
 
 // While accesses are spliced in, those that this process makes outside the allocator are the replay's own.
 void process_accesses(void) {
     Bool simulated = options.simulate && running.counts && (running.in_allocator || !is_splicing());
     Bool recorded = is_recording() && running.counts && !running.in_allocator;
-    if (simulated || recorded) {
-        for (ULong *packed = accesses; packed < next_access; packed++)
-            process_one(*packed, simulated, recorded);
+    for (const ULong *at = accesses; at < next_access;) {
+        const struct path *path = &paths[*at++];
+        counts.instructions += path->instructions;
+        if (path->loader) counts.loader += path->instructions;
+        if (simulated || recorded) process_path(path, at, simulated, recorded);
+        at += path->accesses;
     }
     next_access = accesses;
+}
+
+ULong instructions_so_far(void) {
+    ULong sum = counts.instructions;
+    for (const ULong *at = accesses; at < next_access; at += 1 + paths[*at].accesses)
+        sum += paths[*at].instructions;
+    return sum;
 }
 
 static Bool take_option(const HChar *word) {
