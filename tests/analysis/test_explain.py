@@ -25,6 +25,7 @@ from heaptape.explain.answer import Answer, text_of
 from heaptape.explain.cures import Candidate, ProgramCures, _of_two_heaps, candidates
 from heaptape.explain.heap_map import FREE, LIVE, NOT_RESIDENT, SHADES, TABLES, map_of
 from heaptape.explain.holders import Holder, find_holders, size_class
+from heaptape.explain.shared_lines import SharedLines
 from heaptape.explain.snapshots import ACCOUNTS, Snapshot, SnapshotFile, Timed
 from heaptape.explain.stretches import accounts_along, break_of, mean_of
 from heaptape.explain.verdict import VERDICTS, trend_of, verdict_of
@@ -77,6 +78,7 @@ def test_planted_heaps(heaptape_binary: Path, tmp_path: Path, kind: str, alloc: 
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     accounts = found["accounts_bytes"]
+    assert 0 == found["cache_lines"]["shared"] < found["cache_lines"]["lines"]
     assert found["verdict"] == (of_glibc if alloc == "glibc" else of_jemalloc), found
     assert sum(accounts.values()) == found["rss_bytes"] and list(accounts) == list(ACCOUNTS)
     if held == "holes":
@@ -236,7 +238,8 @@ def test_verdicts(accounts: Accounts, verdict: str) -> None:
 def _said(accounts: Accounts, *holders: Holder) -> list[str]:
     curve = pd.DataFrame({"time_ns": [0, 1], "live_bytes": 1, "rss_bytes": 1})
     snapshot = replace(_snapshot([], []), allocator={"name": "x", "version": ""}, why="time", time_ns=250_000_000)
-    return text_of(Answer("t", snapshot, 4_000_000_000, accounts, verdict_of(accounts), trend_of(curve), list(holders), {3: "a\x1b"}, None))
+    return text_of(Answer("t", snapshot, 4_000_000_000, accounts, verdict_of(accounts), trend_of(curve), list(holders), {3: "a\x1b"}, None,
+                          SharedLines(2, 1, 2)))
 
 
 def test_the_first_sentences_name_what_is_large() -> None:

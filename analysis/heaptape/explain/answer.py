@@ -21,6 +21,7 @@ from .accounts import MEANING, Accounts, Sums
 from .cures import Cure
 from .heap_map import HeapMap
 from .holders import Holder, size_class
+from .shared_lines import SharedLines, sentences
 from .snapshots import ACCOUNTS, Snapshot
 from .stretches import Break
 from .verdict import VERDICTS, Trend
@@ -59,6 +60,7 @@ class Answer:
     holders: list[Holder]
     thread_names: dict[int, str]
     cures: list[Cure] | None
+    lines: SharedLines | None
     moments: list[Moment] = field(default_factory=list)
     along: pd.DataFrame = field(default_factory=pd.DataFrame)
     broke: Break | None = None
@@ -147,7 +149,7 @@ def first_sentences(answer: Answer) -> list[str]:
     return [f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live blocks and "
             f"{byte_count(above)} above them.",
             f"Verdict: {answer.verdict}: {VERDICTS[answer.verdict]}. Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
-            *_holder_sentence(answer), *_rounding_sentence(accounts)]
+            *_holder_sentence(answer), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
 
 def account_rows(accounts: Accounts) -> list[list[str]]:
@@ -253,7 +255,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
     return {
         "trace": answer.trace, "allocator": snapshot.allocator, "at": snapshot.why, "time_ns": snapshot.time_ns, "event": snapshot.event,
         "rss_bytes": answer.accounts.rss_bytes, "accounts_bytes": answer.accounts.bytes,
-        "not_resident_bytes": answer.accounts.not_resident_bytes, "blocks": len(answer.accounts.blocks),
+        "not_resident_bytes": answer.accounts.not_resident_bytes, "blocks": len(answer.accounts.blocks), "cache_lines": answer.lines and asdict(answer.lines),
         "verdict": answer.verdict, "trend": asdict(answer.trend),
         "holders": [asdict(holder) | {"thread_name": answer.thread_names.get(holder.thread, "") if holder.thread is not None else None}
                     for holder in answer.holders],

@@ -14,6 +14,7 @@ from .answer import Answer, Moment
 from .births import births_of
 from .heap_map import map_of
 from .holders import find_holders
+from .shared_lines import shared_lines
 from .snapshots import Snapshot, SnapshotFile
 from .stretches import accounts_along, break_of, mean_of
 from .verdict import trend_of, verdict_of
@@ -51,11 +52,13 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
     each = [account(one, uses.get(number)) for number, one in enumerate(found.snapshots)]
     accounts = next(one for one, of in zip(each, found.snapshots, strict=True) if of.blocks is snapshot.blocks)
     births = births_of(trace, snapshot.event, accounts.blocks["slot"].to_numpy()) if trace else None
-    holders = [] if births is None else find_holders(pd.concat([accounts.blocks, births], axis=1), snapshot.time_ns)
+    blocks = None if births is None else pd.concat([accounts.blocks, births], axis=1)
+    holders = [] if blocks is None else find_holders(blocks, snapshot.time_ns)
+    lines = None if blocks is None else shared_lines(blocks)
     moments = [Moment(of.why, of.time_ns, Sums(one.bytes, one.rss_bytes, one.not_resident_bytes), verdict_of(one))
                for one, of in zip(each, found.snapshots, strict=True)]
     along = accounts_along(found)
     return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts, verdict_of(accounts), trend_of(found.curve), holders,
-                  _names(trace) if trace else {}, None, [*moments, *_mean(along)], along, break_of(found, along, snapshot.time_ns),
+                  _names(trace) if trace else {}, None, lines, [*moments, *_mean(along)], along, break_of(found, along, snapshot.time_ns),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
                   str(trace.context.get("command") or "") if trace else "")
