@@ -49,14 +49,15 @@ static void say_next(const char *directory, const struct ending *ending) {
              file, file);
 }
 
-int access_run(char **command, const char *directory, const struct record_talk *talk, int failed) {
+int access_run(char **command, const char *directory, bool sampled, const struct record_talk *talk,
+               int failed) {
     static struct ht_simulation_words words;
     char record[4200];
     const char *problem;
     struct ending ending;
     struct timespec since;
     snprintf(record, sizeof record, "%s/%s", directory, pattern);
-    const struct ht_simulation simulation = {.record = record};
+    const struct ht_simulation simulation = {.record = record, .sampled = sampled};
     if (!ht_simulation_prepare(&words, &simulation, &problem)) {
         ht_print(stderr, "heaptape record: --accesses: %s\n", problem);
         return failed;

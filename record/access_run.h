@@ -2,10 +2,13 @@
 #ifndef HEAPTAPE_ACCESS_RUN_H
 #define HEAPTAPE_ACCESS_RUN_H
 
+#include <stdbool.h>
+
 #include "record_talk.h"
 
-// Runs the command; its accesses files go into the directory. Returns the exit status: the program's, or failed
+// Runs the command; its accesses files go into the directory, whole or sampled. Returns the exit status: the program's, or failed
 // with a line on stderr.
-int access_run(char **command, const char *directory, const struct record_talk *talk, int failed);
+int access_run(char **command, const char *directory, bool sampled, const struct record_talk *talk,
+               int failed);
 
 #endif

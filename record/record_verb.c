@@ -34,11 +34,11 @@ struct options {
     uint64_t log_bytes_max;
     char start_text[32];
     struct record_talk talk;
-    bool converts, any_folder, accesses;
+    bool converts, any_folder, accesses, sampled;
     int command_at;  // index of the command in argv
 };
 
-enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER, KEY_ACCESSES };
+enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER, KEY_ACCESSES, KEY_SAMPLED };
 static const struct argp_option option_table[] = {
     {"output", 'o', "DIR", 0,
      "Write the raw logs into DIR, which is made if missing (default: $MALLOC_WRAP_OUT, else /tmp, else /dev/shm "
@@ -62,6 +62,10 @@ static const struct argp_option option_table[] = {
     {"accesses", KEY_ACCESSES, NULL, 0,
      "Record the program's data accesses too, by simulation (valgrind, some 50 times slower), into "
      "malloc-footprint.PID.acc: for replay --splice",
+     0},
+    {"sampled", KEY_SAMPLED, NULL, 0,
+     "With --accesses: all accesses in bursts, and between them only the last one to each place: some 20 times "
+     "slower; for programs that run for a tenth of a second and more",
      0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
@@ -89,6 +93,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case 'v': options->talk.verbose = true; return 0;
     case KEY_CONVERT: options->converts = true; return 0;
     case KEY_ACCESSES: options->accesses = true; return 0;
+    case KEY_SAMPLED: options->sampled = true; return 0;
     case KEY_ANY_FOLDER: options->any_folder = true; return 0;
     case KEY_ONLY:
         options->only = value;
@@ -108,6 +113,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         state->next = state->argc;
         return 0;
     case ARGP_KEY_END:
+        if (options->sampled && !options->accesses)
+            argp_error(state, "--sampled: expected --accesses with it");
         if (options->accesses &&
             (options->only || options->start || options->log_bytes_max || options->converts))
             argp_error(state,
@@ -288,7 +295,8 @@ int ht_verb_record(int argc, char **argv) {
     char **command = argv + options.command_at;
     int status = find_places(&options, shim, directory);
     if (status) return status;
-    if (options.accesses) return access_run(command, directory, &options.talk, EXIT_RECORD_FAILED);
+    if (options.accesses)
+        return access_run(command, directory, options.sampled, &options.talk, EXIT_RECORD_FAILED);
     reach_of(&reach, command[0], shim);
     if (reach.level == REACH_NONE) {
         ht_print(stderr, "heaptape record: %s %s: nothing to record\n", reach.program, reach.why);

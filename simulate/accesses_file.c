@@ -10,6 +10,7 @@
 #include "access_reader.h"
 #include "read_at.h"
 
+enum { BURSTS_MIN = 8 };  // fewer show nothing of how far the sample is off
 enum { MAGIC_BYTES = sizeof HT_ACCESS_MAGIC - 1, HEADER_BYTES = MAGIC_BYTES + 16 };
 
 static size_t read_bytes(void *source, uint8_t *room, size_t count) {
@@ -25,9 +26,10 @@ static int skip_header(int fd, const char *path, struct ht_access_reader *reader
     if (!ht_read_at(fd, head, sizeof head, 0) || memcmp(head, HT_ACCESS_MAGIC, MAGIC_BYTES))
         return ht_error_input(error, path, 0, "expected accesses, as heaptape record --accesses writes them");
     memcpy(numbers, head + MAGIC_BYTES, sizeof numbers);
-    if (numbers[1] > HT_ACCESS_VERSION)
+    if (numbers[1] > HT_ACCESS_VERSION_SAMPLED)
         return ht_error_input(error, path, MAGIC_BYTES + 4, "%s",
-                              ht_found("accesses of version 1", numbers[1]));
+                              ht_found("accesses of version 1 or 2", numbers[1]));
+    reader->sampled = numbers[1] == HT_ACCESS_VERSION_SAMPLED;
     reader->offset = HEADER_BYTES + numbers[3];
     lseek(fd, (off_t)reader->offset, SEEK_SET);
     return 0;
@@ -36,17 +38,23 @@ static int skip_header(int fd, const char *path, struct ht_access_reader *reader
 static int check_tokens(struct ht_access_reader *reader, const char *path, uint64_t allocations,
                         struct ht_error *error) {
     struct ht_access access = {0};
-    for (uint64_t found = 0;;) {
+    for (uint64_t found = 0, bursts = 0;;) {
         switch (ht_read_access(reader, &access)) {
         case HT_ACCESS_CALL:
             found += access.call.call != HT_ACCESS_FREE && access.call.call != HT_ACCESS_FREE_NULL;
             break;
+        case HT_ACCESS_BURST: bursts++; break;
         case HT_ACCESS_CUT:
             return ht_error_input(error, path, access.offset,
                                   "expected the end of the accesses, found the file cut short");
         case HT_ACCESS_DAMAGED:
             return ht_error_input(error, path, access.offset, "expected %s", access.expected);
         case HT_ACCESS_END:
+            if (reader->sampled && bursts < BURSTS_MIN)
+                return ht_error_input(error, path, access.offset,
+                                      "expected %d bursts or more, found %" PRIu64
+                                      ": so short a program is recorded whole (heaptape record --accesses)",
+                                      BURSTS_MIN, bursts);
             if (found == allocations) return 0;
             return ht_error_input(error, path, access.offset,
                                   "expected the %" PRIu64 " allocations of the trace, found %" PRIu64,

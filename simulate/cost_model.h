@@ -44,6 +44,8 @@ struct ht_cost_kind {
 };
 // The 90th percentile of how far the model is off in the time of a trace's calls (docs/method/cost-model.md).
 #define HT_MODEL_RESIDUAL 0.21
+// Of Student's distribution, 90 %, as many groups of bursts as there are of a sampled recording.
+#define HT_SAMPLING_QUANTILE 1.75
 
 extern const struct ht_cost_kind ht_cost_kinds[HT_COSTS];
 

@@ -72,6 +72,7 @@ bool ht_simulation_prepare(struct ht_simulation_words *words, const struct ht_si
     if (simulation->out) add(words, "--out=%s", simulation->out);
     if (simulation->within) add(words, "--within=%s", simulation->within);
     if (simulation->record) add(words, "--record=%s", simulation->record);
+    if (simulation->sampled) add(words, "--sampled=yes");
     if (simulation->splice) add(words, "--splice=%s", simulation->splice);
     return true;
 }

@@ -12,6 +12,7 @@ struct ht_simulation {
     const char *out;     // file of the counts; %p is the process
     const char *within;  // count only within calls of this function; NULL: everything
     const char *record;  // file for the accesses, or NULL; %p is the process
+    bool sampled;        // these accesses in bursts
     const char *splice;  // file of accesses to simulate between the calls, or NULL
 };
 

@@ -25,11 +25,12 @@ static size_t read_input(void *source, uint8_t *room, size_t count) {
 
 static int read_header(struct import *import, struct ht_error *error) {
     struct import_input *input = &import->input;
+    struct accesses *state = import->state;
     uint32_t numbers[4];  // version, least version of a reader, process, bytes of the command
     const char *expected = "a whole header";
     if (import_input_peek(input, HEADER_BYTES) >= HEADER_BYTES) {
         memcpy(numbers, input->buffer + input->begin + MAGIC_BYTES, sizeof numbers);
-        if (numbers[1] > HT_ACCESS_VERSION) expected = "version 1 of accesses";
+        if (numbers[1] > HT_ACCESS_VERSION_SAMPLED) expected = "version 1 or 2 of accesses";
         else if (numbers[3] > IMPORT_HEAD_BYTES) expected = "a command of at most 64 KiB";
         else expected = NULL;
     }
@@ -44,6 +45,7 @@ static int read_header(struct import *import, struct ht_error *error) {
     memcpy(command, input->buffer + input->begin, numbers[3]);
     command[numbers[3]] = 0;
     json_object_set_new(context, "command", trace_json_string(command));
+    state->reader.sampled = numbers[1] == HT_ACCESS_VERSION_SAMPLED;
     json_object_set_new(context, "pid", json_integer(numbers[2]));
     import_input_consume(input, numbers[3]);
     return 0;

@@ -151,7 +151,7 @@ static void print_all(const struct ht_plan *plan, json_t *all, const char *basel
 
 // A line of results for each allocator: its counts, and by which costs they became times.
 static void keep_all(struct ht_experiment *x, const json_t *all, const struct ht_cost_model *model) {
-    static const char *const kept[] = {"allocator", "program", "time", "blocks", "program_time"};
+    static const char *const kept[] = {"allocator", "program", "time", "blocks", "program_time", "sampled"};
     static const struct ht_outcome nothing_measured;
     for (size_t i = 0; i < x->plan->choices.count; i++) {
         const struct ht_choice *choice = &x->plan->choices.list[i];

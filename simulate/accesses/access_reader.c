@@ -118,7 +118,19 @@ static enum ht_access_kind call_of(struct ht_access_reader *reader, uint8_t toke
     return HT_ACCESS_CALL;
 }
 
+static enum ht_access_kind burst(struct ht_access_reader *reader, uint8_t token, struct ht_access *access,
+                                 bool *fits) {
+    bool begins = token == HT_TOKEN_BURST;
+    if (!reader->sampled) return damaged(access, "a token");
+    if (reader->in_burst == begins) return damaged(access, begins ? "the end of the burst" : "a burst");
+    reader->in_burst = begins;
+    if (begins) return HT_ACCESS_BURST;
+    access->accesses = get_varint(reader, fits);
+    return HT_ACCESS_BURST_END;
+}
+
 static enum ht_access_kind end_of(struct ht_access_reader *reader, struct ht_access *access, bool *fits) {
+    if (reader->in_burst) return damaged(access, "the end of the burst");
     access->instructions = get_varint(reader, fits);
     access->accesses = get_varint(reader, fits);
     access->operators = get_varint(reader, fits);
@@ -142,6 +154,8 @@ static enum ht_access_kind read_token(struct ht_access_reader *reader, struct ht
         case HT_TOKEN_NEW_PAGE: return new_page(reader, access, fits);
         case HT_TOKEN_CODE_ELSEWHERE: return code_elsewhere(reader, access, fits);
         case HT_TOKEN_THREAD: reader->thread = (uint32_t)get_varint(reader, fits); break;
+        case HT_TOKEN_BURST:
+        case HT_TOKEN_BURST_END: return burst(reader, token, access, fits);
         case HT_TOKEN_END: return end_of(reader, access, fits);
         default: return damaged(access, "a token");
         }

@@ -12,7 +12,8 @@ struct ht_access_reader {
     // At most so many bytes into the room; 0 at the end of the file.
     size_t (*read)(void *source, uint8_t *room, size_t count);
     void *source;
-    uint64_t offset;  // in the file, of buffer[0]
+    uint64_t offset;         // in the file, of buffer[0]
+    bool sampled, in_burst;  // sampled: the file's version is HT_ACCESS_VERSION_SAMPLED
     size_t at, filled;
     bool ended;         // the file
     uint32_t code_run;  // predicted lines that are not handed out yet
@@ -22,13 +23,15 @@ struct ht_access_reader {
 };
 
 enum ht_access_kind {
-    HT_ACCESS_BLOCK,    // slot and granule
-    HT_ACCESS_LINE,     // line
-    HT_ACCESS_CODE,     // line
-    HT_ACCESS_CALL,     // call
-    HT_ACCESS_END,      // instructions, accesses and operators; nothing comes after it
-    HT_ACCESS_CUT,      // the file ends before HT_TOKEN_END, at the offset
-    HT_ACCESS_DAMAGED,  // at the offset is what no writer writes: expected says what was expected
+    HT_ACCESS_BLOCK,      // slot and granule
+    HT_ACCESS_LINE,       // line
+    HT_ACCESS_CODE,       // line
+    HT_ACCESS_CALL,       // call
+    HT_ACCESS_BURST,      // from here on misses count
+    HT_ACCESS_BURST_END,  // accesses: of the program in the burst
+    HT_ACCESS_END,        // instructions, accesses and operators; nothing comes after it
+    HT_ACCESS_CUT,        // the file ends before HT_TOKEN_END, at the offset
+    HT_ACCESS_DAMAGED,    // at the offset is what no writer writes: expected says what was expected
 };
 
 struct ht_access {

@@ -6,10 +6,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define HT_ACCESS_MAGIC   "HTAPEACC"
-#define HT_ACCESS_VERSION 1
+#define HT_ACCESS_MAGIC "HTAPEACC"
 
 enum {
+    HT_ACCESS_VERSION_WHOLE = 1,
+    HT_ACCESS_VERSION_SAMPLED = 2,
     HT_GRANULE_SHIFT = 4,  // places in a block are counted in 16 bytes, to which allocators align
     HT_ACCESS_BLOCKS = 16,
     HT_ACCESS_PAGES = 32,
@@ -27,7 +28,9 @@ enum ht_access_token {
     HT_TOKEN_CODE_ELSEWHERE = 0xc2,
     HT_TOKEN_THREAD = 0xc3,
     HT_TOKEN_END = 0xc4,
-    HT_TOKEN_CALL = 0xc8,  // | enum ht_access_call
+    HT_TOKEN_BURST = 0xc5,      // sampled files: from here on all accesses are there
+    HT_TOKEN_BURST_END = 0xc6,  // up to here
+    HT_TOKEN_CALL = 0xc8,       // | enum ht_access_call
 };
 
 enum { HT_STEP_FOLLOWS = 7, HT_CODE_RUN_MAX = 32 };

@@ -1,19 +1,7 @@
 #include "access_writer.h"
 
-enum { RECENT_TOKENS = 32 };
-
-bool ht_access_is_recent(struct ht_access_writer *writer, uint64_t place) {
-    if (place == writer->last_place) return true;
-    writer->last_place = place;
-    uint64_t at = place * 0x9e3779b97f4a7c15u >> (64 - HT_RECENT_PLACES_BITS);
-    struct ht_recent_place *recent = &writer->recent[at];
-    if (recent->place == place && writer->written - recent->at < RECENT_TOKENS) return true;
-    *recent = (struct ht_recent_place){place, writer->written};
-    return false;
-}
-
 void ht_access_forget_recent(struct ht_access_writer *writer) {
-    writer->written += RECENT_TOKENS;
+    writer->written += HT_RECENT_TOKENS;
     writer->last_place = 0;
 }
 
@@ -117,6 +105,17 @@ void ht_write_thread(struct ht_access_writer *writer, uint32_t thread) {
     begin(writer);
     put(writer, HT_TOKEN_THREAD);
     put_varint(writer, thread);
+}
+
+void ht_write_burst(struct ht_access_writer *writer) {
+    begin(writer);
+    put(writer, HT_TOKEN_BURST);
+}
+
+void ht_write_burst_end(struct ht_access_writer *writer, uint64_t accesses) {
+    begin(writer);
+    put(writer, HT_TOKEN_BURST_END);
+    put_varint(writer, accesses);
 }
 
 void ht_write_end(struct ht_access_writer *writer, uint64_t instructions, uint64_t accesses,

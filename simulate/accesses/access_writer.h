@@ -6,7 +6,12 @@
 
 #include "access_tokens.h"
 
-enum { HT_ACCESS_BUFFER_BYTES = 1 << 16, HT_RECENT_PLACES_BITS = 8, HT_ACCESS_PLACES = 1 << 10 };
+enum {
+    HT_ACCESS_BUFFER_BYTES = 1 << 16,
+    HT_RECENT_PLACES_BITS = 8,
+    HT_RECENT_TOKENS = 32,
+    HT_ACCESS_PLACES = 1 << 10
+};
 
 struct ht_recent_place {
     uint64_t place, at;
@@ -26,7 +31,15 @@ struct ht_access_writer {
 
 // Whether the place (an address >> HT_GRANULE_SHIFT, or 2⁶³ + a line of instructions) was written among the last
 // 32 tokens: the caches then still hold it, and it is left out. If not, it counts as written now.
-bool ht_access_is_recent(struct ht_access_writer *writer, uint64_t place);
+static inline bool ht_access_is_recent(struct ht_access_writer *writer, uint64_t place) {
+    if (place == writer->last_place) return true;
+    writer->last_place = place;
+    uint64_t at = place * 0x9e3779b97f4a7c15u >> (64 - HT_RECENT_PLACES_BITS);
+    struct ht_recent_place *recent = &writer->recent[at];
+    if (recent->place == place && writer->written - recent->at < HT_RECENT_TOKENS) return true;
+    *recent = (struct ht_recent_place){place, writer->written};
+    return false;
+}
 void ht_access_forget_recent(struct ht_access_writer *writer);
 
 void ht_write_block_access(struct ht_access_writer *writer, uint32_t slot, uint64_t granule);
@@ -34,6 +47,9 @@ void ht_write_line_access(struct ht_access_writer *writer, uint64_t line);
 void ht_write_code_line(struct ht_access_writer *writer, uint64_t line);
 void ht_write_call(struct ht_access_writer *writer, const struct ht_recorded_call *call);
 void ht_write_thread(struct ht_access_writer *writer, uint32_t thread);
+// Between these two misses count; so many data accesses the program made there.
+void ht_write_burst(struct ht_access_writer *writer);
+void ht_write_burst_end(struct ht_access_writer *writer, uint64_t accesses);
 // The last token: how many instructions and data accesses the program made outside its allocator's calls, and how many
 // instructions its C++ library's operator new and delete executed around malloc and free.
 void ht_write_end(struct ht_access_writer *writer, uint64_t instructions, uint64_t accesses,

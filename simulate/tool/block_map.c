@@ -50,10 +50,18 @@ static void set_range(Addr address, ULong bytes, UInt value) {
 void block_add(Addr address, ULong bytes, UInt slot) { set_range(address, bytes, slot + 1); }
 void block_remove(Addr address, ULong bytes) { set_range(address, bytes, 0); }
 
-UInt block_at(Addr address) {
+static UWord entry_at(Addr address) {
     UWord *table = middle[address >> MIDDLE_SHIFT & (TABLE - 1)];
-    UWord entry = table ? table[address >> LEAF_SHIFT & (TABLE - 1)] : 0;
+    return table ? table[address >> LEAF_SHIFT & (TABLE - 1)] : 0;
+}
+
+UInt block_at(Addr address) {
+    UWord entry = entry_at(address);
     if (!entry) return 0;
     if (entry & 1) return (UInt)(entry >> 1);
     return ((UInt *)entry)[address >> HT_GRANULE_SHIFT & (LEAF_GRANULES - 1)];
+}
+
+Bool no_block_within(Addr first, Addr last) {
+    return first >> LEAF_SHIFT == last >> LEAF_SHIFT && !entry_at(first);
 }

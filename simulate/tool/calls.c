@@ -29,8 +29,7 @@ void count_what_runs(void) {
 }
 
 static struct running new_thread(void) {
-    return (struct running){
-        .counts = !options.within, .leave_sp = NEVER_LEFT, .leave_within_sp = NEVER_LEFT};
+    return (struct running){.counts = !options.within, .leave_sp = NEVER_LEFT, .leave_within_sp = NEVER_LEFT};
 }
 
 // Another thread may get its number.

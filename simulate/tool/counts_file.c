@@ -56,6 +56,25 @@ static void put_calls(void) {
     put("}");
 }
 
+static void put_bursts(void) {
+    static const HChar *const names[] = {"program", "allocator"};
+    static const enum part parts[] = {PART_PROGRAM, PART_ALLOCATOR};
+    put(",\n\"sampled\": {\"bursts\": %u, \"groups\": [", bursts);
+    for (UInt i = 0; i < burst_groups; i++) {
+        struct burst_group group;
+        put("%s\n  {", i ? "," : "");
+        for (UInt k = 0; k < 2; k++) {
+            ULong accesses = burst_group(i, parts[k], &group);
+            if (!k) put("\"accesses\": %llu", accesses);
+            put(", \"%s\": {\"l1d_misses\": %llu, \"l1i_misses\": %llu, \"dtlb_misses\": %llu}", names[k],
+                group.l1d, group.l1i, group.dtlb);
+        }
+        put("}");
+    }
+    put("]}");
+    extrapolate_bursts();
+}
+
 static void put_splice(void) {
     Bool first = True;
     if (!options.splice) return;
@@ -79,6 +98,7 @@ static void put_counts(void) {
     put("{\"schema\": 1, \"pid\": %d, \"parent_pid\": %d, \"threads\": %u, \"simulated\": %s, \"command\": ",
         VG_(getpid)(), VG_(getppid)(), threads_seen(), options.simulate ? "true" : "false");
     put_string(command);
+    if (is_spliced_sampled()) put_bursts();
     ULong total = options.within ? counts.within : counts.instructions;
     if (options.splice) {
         // The program is the recorded one. An allocator without operators of its own is called by those of the C++ library,

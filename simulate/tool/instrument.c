@@ -11,14 +11,15 @@
 #include <pub_tool_machine.h>
 #include <pub_tool_mallocfree.h>
 
-enum { EVENTS_MAX = ACCESS_SPARE / 2 };
+enum { EVENTS_MAX = ACCESS_SPARE / 2, BYTES_MAX = 255 };
 
 // A superblock under way.
 struct block {
     IRSB *out;
     IRTypeEnv *types;
-    IRExpr *next;  // where the number of its path goes; NULL where none is left
-    struct event *events;
+    IRExpr *next;   // where the addresses of its accesses go; NULL where none do
+    IRExpr *taken;  // where the number of its path goes
+    ULong *events;
     struct path path;  // so far
     struct path left;  // when it was left last
     ULong code_line;
@@ -51,18 +52,21 @@ static void store(struct block *block, IRExpr *address, IRExpr *value) {
     addStmtToIRSB(block->out, IRStmt_Store(Iend_LE, address, value));
 }
 
-static IRExpr *behind(struct block *block, UInt words) {
-    return assign(block, Ity_I64, IRExpr_Binop(Iop_Add64, block->next, constant(words * sizeof accesses[0])));
+static IRExpr *plus(struct block *block, IRExpr *pointer, ULong bytes) {
+    return assign(block, Ity_I64, IRExpr_Binop(Iop_Add64, pointer, constant(bytes)));
 }
 
 // Before the block can be left: what it did counts.
 static void settle(struct block *block) {
-    UInt more = block->path.instructions - block->left.instructions;
+    UInt more = (UInt)(block->path.instructions - block->left.instructions);
     if (!more && block->path.event_count == block->left.event_count) return;
     block->left = block->path;
     if (block->next) {
-        store(block, block->next, constant(new_path(block->path)));
-        store(block, constant((ULong)(Addr)&next_access), behind(block, 1 + block->path.accesses));
+        store(block, block->taken, IRExpr_Const(IRConst_U32(new_path(block->path))));
+        store(block, constant((ULong)(Addr)&next_taken), plus(block, block->taken, sizeof taken[0]));
+        if (block->path.accesses)
+            store(block, constant((ULong)(Addr)&next_access),
+                  plus(block, block->next, block->path.accesses * sizeof accesses[0]));
         return;
     }
     add(block, &counts.instructions, more);
@@ -81,15 +85,23 @@ static void call(struct block *block, const HChar *name, void *function, IRExpr 
 }
 #define CALL(block, function, arguments, guard) call(block, #function, function, arguments, guard)
 
-static void add_event(struct block *block, ULong line, UInt bytes) {
+static void add_event(struct block *block, ULong event) {
     tl_assert(block->path.event_count < EVENTS_MAX);
-    block->events[block->path.event_count++] = (struct event){line, bytes};
+    block->events[block->path.event_count++] = event;
 }
 
 static void pack(struct block *block, IRExpr *address, UInt bytes) {
     if (!block->next || !bytes) return;
-    add_event(block, 0, bytes);
-    store(block, behind(block, ++block->path.accesses), address);
+    add_event(block, bytes < BYTES_MAX ? bytes : BYTES_MAX);
+    store(block, plus(block, block->next, block->path.accesses++ * sizeof accesses[0]), address);
+}
+
+// Paths and accesses together are more than ACCESS_ROOM. A path takes half of an access's bytes.
+static IRExpr *are_full(struct block *block) {
+    IRExpr *next = load(block, Ity_I64, &next_access), *path = load(block, Ity_I64, &next_taken);
+    IRExpr *sum = assign(block, Ity_I64, IRExpr_Binop(Iop_Add64, next, path));
+    sum = assign(block, Ity_I64, IRExpr_Binop(Iop_Add64, sum, path));
+    return less(block, constant((ULong)(Addr)(accesses + ACCESS_ROOM) + 2 * (ULong)(Addr)taken), sum);
 }
 
 static void begin_block(struct block *block, Addr address, DiEpoch epoch) {
@@ -111,17 +123,16 @@ static void begin_block(struct block *block, Addr address, DiEpoch epoch) {
              NULL);
     }
     if (!options.simulate && !options.record) return;
-    IRExpr *end = constant((ULong)(Addr)(accesses + ACCESS_ROOM));
-    CALL(block, process_accesses, mkIRExprVec_0(),
-         less(block, end, load(block, Ity_I64, &next_access)));
+    CALL(block, process_accesses, mkIRExprVec_0(), are_full(block));
     block->next = load(block, Ity_I64, &next_access);
+    block->taken = load(block, Ity_I64, &next_taken);
     block->path.events = block->events = VG_(malloc)("heaptape.events", EVENTS_MAX * sizeof *block->events);
 }
 
 static void code_line(struct block *block, Addr address) {
     if (!block->next || address >> HT_LINE_SHIFT == block->code_line) return;
     block->code_line = address >> HT_LINE_SHIFT;
-    add_event(block, block->code_line, 0);
+    add_event(block, EVENT_CODE | block->code_line);
 }
 
 // The cycle counter follows the virtual clock.
@@ -149,13 +160,10 @@ static void instrument_statement(struct block *block, IRStmt *statement) {
         break;
     case Ist_WrTmp: {
         IRExpr *value = statement->Ist.WrTmp.data;
-        if (value->tag == Iex_Load)
-            pack(block, value->Iex.Load.addr, (UInt)sizeofIRType(value->Iex.Load.ty));
+        if (value->tag == Iex_Load) pack(block, value->Iex.Load.addr, (UInt)sizeofIRType(value->Iex.Load.ty));
         break;
     }
-    case Ist_Store:
-        pack(block, statement->Ist.Store.addr, bytes_of(block, statement->Ist.Store.data));
-        break;
+    case Ist_Store: pack(block, statement->Ist.Store.addr, bytes_of(block, statement->Ist.Store.data)); break;
     case Ist_StoreG: {
         IRStoreG *store = statement->Ist.StoreG.details;
         pack(block, store->addr, bytes_of(block, store->data));

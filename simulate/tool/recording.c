@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-3.0-or-later
 // Writes the calls and accesses of the program, those outside its allocator's calls and the dynamic loader, to options.record.
 #include "tool.h"
-#include <pub_tool_basics.h>
 #include <pub_tool_libcassert.h>
 #include <pub_tool_libcbase.h>
 #include <pub_tool_libcfile.h>
@@ -24,6 +23,7 @@ static struct block *blocks;  // by slot
 static UInt *free_slots;
 static UInt slots, slots_room, free_count;
 static ULong accesses_made, instructions_recorded;
+static UInt thread, thread_written;
 
 static void write_bytes(const uint8_t *bytes, size_t count) {
     while (count && file >= 0) {
@@ -41,8 +41,8 @@ static void write_bytes(const uint8_t *bytes, size_t count) {
 static void write_header(void) {
     HChar command[1024];
     VG_(client_cmd_and_args)(command, sizeof command);
-    uint32_t head[4] = {HT_ACCESS_VERSION, HT_ACCESS_VERSION, (uint32_t)VG_(getpid)(),
-                        (uint32_t)VG_(strlen)(command)};
+    uint32_t version = options.sampled ? HT_ACCESS_VERSION_SAMPLED : HT_ACCESS_VERSION_WHOLE;
+    uint32_t head[4] = {version, version, (uint32_t)VG_(getpid)(), (uint32_t)VG_(strlen)(command)};
     write_bytes((const uint8_t *)HT_ACCESS_MAGIC, sizeof HT_ACCESS_MAGIC - 1);
     write_bytes((const uint8_t *)head, sizeof head);
     write_bytes((const uint8_t *)command, head[3]);
@@ -70,40 +70,78 @@ void stop_recording(void) {
     file = -1;
 }
 
-// The slot, + 1, of the block that an access belongs to; 0: none. String functions read vectors that begin before their block or
-// past its end, in what another allocator has elsewhere.
-static UInt slot_near(Addr address, UInt bytes) {
-    static const UInt reaches[] = {16, 32, 64, 96};
-    UInt slot = block_at(address);
-    if (!slot) slot = block_at(address + bytes - 1);
-    for (UInt i = 0; !slot && i < sizeof reaches / sizeof *reaches; i++)
-        slot = block_at(address - reaches[i]);
-    return slot;
+static void write_thread(UInt tid) {
+    if (tid != thread_written) ht_write_thread(writer, thread_written = tid);
 }
 
-void record_access(Addr address, UInt bytes) {
-    accesses_made++;
-    if (ht_access_is_recent(writer, address >> HT_GRANULE_SHIFT)) return;
-    UInt slot = slot_near(address, bytes);
-    if (slot) {
-        Addr begin = blocks[slot - 1].address;
-        ULong within = address > begin ? address - begin : 0, last = address + bytes - 1 - begin;
-        ht_write_block_access(writer, slot - 1, within >> HT_GRANULE_SHIFT);
-        if (last >> HT_GRANULE_SHIFT != within >> HT_GRANULE_SHIFT)
-            ht_write_block_access(writer, slot - 1, last >> HT_GRANULE_SHIFT);
-        return;
-    }
-    for (ULong line = address >> HT_LINE_SHIFT; line <= (address + bytes - 1) >> HT_LINE_SHIFT; line++) {
-        if (!ht_access_is_recent(writer, 1ull << 62 | line)) ht_write_line_access(writer, line);
-    }
+void write_block_access(UInt slot, ULong granule) { ht_write_block_access(writer, slot, granule); }
+
+void write_line_access(ULong line) {
+    if (!ht_access_is_recent(writer, 1ull << 62 | line)) ht_write_line_access(writer, line);
 }
 
-void record_code_line(ULong line) {
+void write_code_line(ULong line) {
     if (!ht_access_is_recent(writer, 1ull << 63 | line)) ht_write_code_line(writer, line);
 }
 
+void write_call(const struct ht_recorded_call *call) {
+    write_thread(call->thread);
+    ht_write_call(writer, call);
+    ht_access_forget_recent(writer);
+}
+
+void begin_burst(void) {
+    write_thread(thread);
+    ht_write_burst(writer);
+}
+
+void end_burst(ULong accesses) { ht_write_burst_end(writer, accesses); }
+
+// The slot, + 1, of the block that an access belongs to, and where that begins; 0: none. String functions read vectors that
+// begin before their block or past its end, in what another allocator has elsewhere.
+UInt slot_near(Addr address, UInt bytes, Addr *begin) {
+    static const UInt reaches[] = {16, 32, 64, 96};
+    UInt slot = block_at(address);
+    if (!slot && no_block_within(address - reaches[3], address + bytes - 1)) return 0;
+    if (!slot) slot = block_at(address + bytes - 1);
+    for (UInt i = 0; !slot && i < sizeof reaches / sizeof *reaches; i++)
+        slot = block_at(address - reaches[i]);
+    if (slot) *begin = blocks[slot - 1].address;
+    return slot;
+}
+
+static void record_access(Addr address, UInt bytes) {
+    Addr begin;
+    if (ht_access_is_recent(writer, address >> HT_GRANULE_SHIFT)) return;
+    UInt slot = slot_near(address, bytes, &begin);
+    if (slot) {
+        ULong within = address > begin ? address - begin : 0, last = address + bytes - 1 - begin;
+        write_block_access(slot - 1, within >> HT_GRANULE_SHIFT);
+        if (last >> HT_GRANULE_SHIFT != within >> HT_GRANULE_SHIFT)
+            write_block_access(slot - 1, last >> HT_GRANULE_SHIFT);
+        return;
+    }
+    for (ULong line = address >> HT_LINE_SHIFT; line <= (address + bytes - 1) >> HT_LINE_SHIFT; line++)
+        write_line_access(line);
+}
+
+// What the program did on the path.
+void record_path(const struct path *path, const ULong *address) {
+    for (const ULong *event = path->events; event < path->events + path->event_count; event++) {
+        if (*event & EVENT_CODE) write_code_line(*event & ~EVENT_CODE);
+        else record_access(*address++, (UInt)*event);
+    }
+}
+
+// After the paths that waited in the buffers.
+void recorded_accesses(UInt count) {
+    accesses_made += count;
+    if (options.sampled) go_on_sampling(accesses_made);
+}
+
 void record_thread(UInt tid) {
-    if (is_recording()) ht_write_thread(writer, tid);
+    thread = tid;
+    if (is_recording() && !is_between_bursts()) write_thread(tid);
 }
 
 static UInt new_slot(void) {
@@ -117,6 +155,7 @@ static UInt new_slot(void) {
 }
 
 static void end_block(UInt slot) {
+    keep_touches(slot, blocks[slot].address, blocks[slot].bytes);
     block_remove(blocks[slot].address, blocks[slot].bytes);
     free_slots[free_count++] = slot;
 }
@@ -131,8 +170,9 @@ static void put_call(struct ht_recorded_call call) {
     ULong outside = counts.instructions - counts.allocator - counts.loader;
     call.instructions = outside - instructions_recorded;
     instructions_recorded = outside;
-    ht_write_call(writer, &call);
-    ht_access_forget_recent(writer);
+    call.thread = thread;
+    if (is_between_bursts()) hold_call(&call);
+    else write_call(&call);
 }
 
 static void record_free(Addr address) {
@@ -161,8 +201,12 @@ static void record_realloc(Addr before, ULong size, Addr address) {
         return;
     }
     bool known = slot;
-    if (known) block_remove(before, blocks[slot - 1].bytes);
-    else slot = new_slot() + 1;
+    if (known) {
+        keep_touches(slot - 1, before, blocks[slot - 1].bytes);
+        block_remove(before, blocks[slot - 1].bytes);
+    } else {
+        slot = new_slot() + 1;
+    }
     blocks[slot - 1] = (struct block){address, size};
     block_add(address, size, slot - 1);
     put_call((struct ht_recorded_call){
@@ -190,6 +234,7 @@ void record_call(ULong result) {
 
 void end_recording(void) {
     if (!is_recording()) return;
+    if (options.sampled) end_sampling(accesses_made);
     ht_write_end(writer, counts.instructions - counts.allocator - counts.loader, accesses_made,
                  counts.operators);
     stop_recording();

@@ -44,7 +44,9 @@ static void skip_header(void) {
         return;
     }
     VG_(memcpy)(numbers, head + MAGIC, sizeof numbers);
-    if (numbers[1] > HT_ACCESS_VERSION) splice_problem = "an accesses file of a later version";
+    if (numbers[1] > HT_ACCESS_VERSION_SAMPLED) splice_problem = "an accesses file of a later version";
+    reader->sampled = numbers[1] == HT_ACCESS_VERSION_SAMPLED;
+    if (reader->sampled) leave_burst();
     reader->offset = sizeof head + numbers[3];
     VG_(lseek)(file, (OffT)reader->offset, VKI_SEEK_SET);
 }
@@ -62,6 +64,7 @@ void start_splicing(void) {
     skip_header();
 }
 
+Bool is_spliced_sampled(void) { return reader && reader->sampled; }
 Bool is_splicing(void) { return reader != NULL && !splice_problem; }
 
 // 4 classes of each doubling: their lowest size, and the class of a size.
@@ -78,9 +81,10 @@ static void access_block(void) {
     enum ht_served served =
         simulate_access(PART_PROGRAM, block->address + (access.granule << HT_GRANULE_SHIFT), 1);
     struct splice_class *class = &splice_classes[class_of(block->bytes)];
+    class->l2 += served == HT_SERVED_MEMORY;
+    if (!is_splice_counted()) return;
     class->accesses++;
     class->l1d += served >= HT_SERVED_L2;
-    class->l2 += served == HT_SERVED_MEMORY;
 }
 
 // The accesses up to the next call, which then waits in access.
@@ -91,8 +95,10 @@ static void simulate_until_call(void) {
         case HT_ACCESS_BLOCK: access_block(); break;
         case HT_ACCESS_LINE: simulate_access(PART_PROGRAM, access.line << HT_LINE_SHIFT, 1); break;
         case HT_ACCESS_CODE:
-            ht_processor_code_line(&processor, access.line, &counts.misses[PART_PROGRAM]);
+            ht_processor_code_line(&processor, access.line, &miss_counts[PART_PROGRAM]);
             break;
+        case HT_ACCESS_BURST: enter_burst(); break;
+        case HT_ACCESS_BURST_END: count_burst(access.accesses); break;
         case HT_ACCESS_CUT:
         case HT_ACCESS_DAMAGED:
             VG_(sprintf)(problem, "offset %llu: expected %s", (ULong)access.offset,

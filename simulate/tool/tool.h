@@ -40,18 +40,20 @@ struct tool_options {
     const HChar *out;       // where the counts go; %p is the process
     const HChar *within;    // a function: what is done outside its calls does not count
     const HChar *record;    // where accesses go, or NULL; %p is the process
+    Bool sampled;           // in bursts
+    Long between;           // accesses between two bursts, on average
     const HChar *splice;    // accesses to read, or NULL
     Bool virtual_clock;     // time passes with instructions
     const HChar *geometry;  // sets×ways of each level
 };
 
-#define NEVER_LEFT ((Addr)-1)
+#define NEVER_LEFT ((Addr) - 1)
 
 // The parts of one thread's state that instrumented code reads; of the running thread.
 struct running {
     UInt in_allocator, counts;  // 0 or 1; counts: within options.within
-    Addr leave_sp;              // a stack above it: a call of the allocator has returned; NEVER_LEFT: none is under way
-    Addr leave_within_sp;       // the same of options.within
+    Addr leave_sp;  // a stack above it: a call of the allocator has returned; NEVER_LEFT: none is under way
+    Addr leave_within_sp;  // the same of options.within
     Addr allocator_sp;
     enum call_kind kind;
     ULong argument[3];
@@ -75,27 +77,27 @@ struct counts {
 extern struct tool_options options;
 extern struct running running;
 extern struct counts counts;
+extern struct ht_miss_counts *miss_counts;  // by part, where misses count now: those of counts, or of nothing
 extern struct ht_processor processor;
 extern struct ht_page_touches page_touches;
 
-// What a superblock does up to one of its exits, known when it is translated: lines of instructions, and accesses.
-struct event {
-    ULong code_line;
-    UInt bytes;  // of an access; 0: a line of instructions
-};
+// What a superblock does up to one of its exits, known when it is translated. An event is a line of instructions, or the bytes
+// of an access.
+#define EVENT_CODE (1ull << 63)
 struct path {
-    const struct event *events;
-    UInt event_count, accesses, instructions;
-    Bool loader;
+    const ULong *events;
+    UShort event_count, accesses, instructions;
+    UShort moment : 15;  // sampling.c: when it was last taken between two bursts; 0: not since the last one
+    UShort loader : 1;
 };
 extern struct path *paths;
 UInt new_path(struct path path);  // its number
 
-// What instrumented code leaves: the number of a path, then the addresses of its accesses, and so on. A superblock
-// begins below ACCESS_ROOM.
-enum { ACCESS_ROOM = 1 << 11, ACCESS_SPARE = 1 << 13 };
-extern ULong accesses[ACCESS_ROOM + ACCESS_SPARE];
-extern ULong *next_access;
+// What instrumented code leaves: the numbers of paths, and in another buffer the addresses of their accesses. A superblock
+// begins while there are no more than ACCESS_ROOM of both.
+enum { ACCESS_ROOM = 1 << 12, ACCESS_SPARE = 1 << 13 };
+extern ULong accesses[ACCESS_ROOM + ACCESS_SPARE], *next_access;
+extern UInt taken[ACCESS_ROOM + ACCESS_SPARE], *next_taken;
 
 // Counts, simulates and records what waits in the buffer, for the part that runs.
 void process_accesses(void);
@@ -135,19 +137,36 @@ void fix_random_bytes(UInt tid);
 // block_map.c: the block that holds an address, by its slot
 void block_add(Addr address, ULong bytes, UInt slot);
 void block_remove(Addr address, ULong bytes);
-UInt block_at(Addr address);  // slot + 1, or 0
+UInt block_at(Addr address);                  // slot + 1, or 0
+Bool no_block_within(Addr first, Addr last);  // False: there may be one
 // recording.c
 void start_recording(void);
 Bool is_recording(void);
 void stop_recording(void);
-void record_access(Addr address, UInt bytes);
-void record_code_line(ULong line);
+void record_path(const struct path *path, const ULong *address);
+void recorded_accesses(UInt count);
 void record_call(ULong result);
 void record_thread(UInt tid);
 void end_recording(void);
+UInt slot_near(Addr address, UInt bytes, Addr *begin);  // of the block that an access belongs to; 0: none
+// What sampling.c has written: at once, as recording.c does otherwise.
+void write_block_access(UInt slot, ULong granule);
+void write_line_access(ULong line);
+void write_code_line(ULong line);
+void write_call(const struct ht_recorded_call *call);
+void begin_burst(void);
+void end_burst(ULong accesses);
+// sampling.c
+Bool is_between_bursts(void);
+UInt mark_paths(void);  // those in the buffers; returns how many accesses of the program they have
+void keep_touches(UInt slot, Addr begin, ULong bytes);
+void hold_call(const struct ht_recorded_call *call);
+void go_on_sampling(ULong accesses_made);
+void end_sampling(ULong accesses_made);
 // splicing.c
 void start_splicing(void);
 Bool is_splicing(void);
+Bool is_spliced_sampled(void);
 void splice_call(ULong result);
 void splice_begin(void);
 void end_splicing(void);
@@ -160,6 +179,19 @@ extern const HChar *splice_problem;
 extern ULong spliced_instructions, spliced_accesses;  // of the recorded program, outside its allocator
 extern ULong spliced_operators;                       // counts.operators of the recorded program
 ULong splice_class_low(UInt number);
+// bursts.c: of sampled accesses
+enum { BURST_GROUPS_MAX = 32 };
+extern UInt bursts, burst_groups;
+Bool is_splice_counted(void);
+void enter_burst(void);
+void leave_burst(void);
+void count_burst(ULong accesses);  // the one that ends, with so many accesses of the program
+// What a group of bursts adds to a part's near misses.
+struct burst_group {
+    ULong l1d, l1i, dtlb;
+};
+ULong burst_group(UInt number, enum part part, struct burst_group *group);  // how many accesses it has
+void extrapolate_bursts(void);  // counts and splice_classes, after the groups
 // counts_file.c
 void write_counts(void);
 

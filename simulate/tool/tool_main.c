@@ -10,11 +10,13 @@
 #include <pub_tool_mallocfree.h>
 #include <pub_tool_options.h>
 
-struct tool_options options = {.virtual_clock = True, .geometry = "64x12,64x8,2048x16,16x6,128x16"};
+struct tool_options options = {
+    .virtual_clock = True, .between = 1 << 21, .geometry = "64x12,64x8,2048x16,16x6,128x16"};
 struct counts counts;
 struct ht_processor processor;
 struct ht_page_touches page_touches;
 ULong accesses[ACCESS_ROOM + ACCESS_SPARE], *next_access = accesses;
+UInt taken[ACCESS_ROOM + ACCESS_SPARE], *next_taken = taken;
 struct path *paths;
 static UInt path_count, paths_room;
 
@@ -30,7 +32,7 @@ static void fault(enum part part, Addr address) {
 enum ht_served simulate_access(enum part part, Addr address, UInt bytes) {
     ULong page = address >> HT_PAGE_SHIFT;
     if (page + 1 != processor.last_page && ht_touch_page(&page_touches, page)) fault(part, address);
-    return ht_processor_access(&processor, address, bytes, &counts.misses[part]);
+    return ht_processor_access(&processor, address, bytes, &miss_counts[part]);
 }
 
 UInt new_path(struct path path) {
@@ -42,39 +44,51 @@ UInt new_path(struct path path) {
     return path_count++;
 }
 
-static void process_path(const struct path *path, const ULong *address, Bool simulated, Bool recorded) {
-    enum part part = running.in_allocator ? PART_ALLOCATOR : path->loader ? PART_LOADER : PART_PROGRAM;
-    recorded = recorded && part == PART_PROGRAM;
-    for (const struct event *event = path->events; event < path->events + path->event_count; event++) {
-        if (!event->bytes) {
-            if (simulated) ht_processor_code_line(&processor, event->code_line, &counts.misses[part]);
-            if (recorded) record_code_line(event->code_line);
-            continue;
-        }
-        if (simulated) simulate_access(part, *address, event->bytes);
-        if (recorded) record_access(*address, event->bytes);
-        address++;
+static void simulate_path(const struct path *path, const ULong *address, enum part part) {
+    for (const ULong *event = path->events; event < path->events + path->event_count; event++) {
+        if (*event & EVENT_CODE) ht_processor_code_line(&processor, *event & ~EVENT_CODE, &miss_counts[part]);
+        else simulate_access(part, *address++, (UInt)*event);
     }
+}
+
+static void process_paths(Bool simulated, Bool recorded) {
+    const ULong *address = accesses;
+    UInt count = 0;
+    for (const UInt *at = taken; at < next_taken; at++) {
+        const struct path *path = &paths[*at];
+        enum part part = running.in_allocator ? PART_ALLOCATOR : path->loader ? PART_LOADER : PART_PROGRAM;
+        if (simulated) simulate_path(path, address, part);
+        if (recorded && part == PART_PROGRAM) {
+            record_path(path, address);
+            count += path->accesses;
+        }
+        address += path->accesses;
+    }
+    if (recorded) recorded_accesses(count);
 }
 
 // While accesses are spliced in, those that this process makes outside the allocator are the replay's own.
 void process_accesses(void) {
     Bool simulated = options.simulate && running.counts && (running.in_allocator || !is_splicing());
     Bool recorded = is_recording() && running.counts && !running.in_allocator;
-    for (const ULong *at = accesses; at < next_access;) {
-        const struct path *path = &paths[*at++];
+    if (next_taken == taken) return;
+    for (const UInt *at = taken; at < next_taken; at++) {
+        const struct path *path = &paths[*at];
         counts.instructions += path->instructions;
         if (path->loader) counts.loader += path->instructions;
-        if (simulated || recorded) process_path(path, at, simulated, recorded);
-        at += path->accesses;
     }
+    if (recorded && is_between_bursts()) {
+        recorded_accesses(mark_paths());
+        recorded = False;
+    }
+    if (simulated || recorded) process_paths(simulated, recorded);
     next_access = accesses;
+    next_taken = taken;
 }
 
 ULong instructions_so_far(void) {
     ULong sum = counts.instructions;
-    for (const ULong *at = accesses; at < next_access; at += 1 + paths[*at].accesses)
-        sum += paths[*at].instructions;
+    for (const UInt *at = taken; at < next_taken; at++) sum += paths[*at].instructions;
     return sum;
 }
 
@@ -82,19 +96,24 @@ static Bool take_option(const HChar *word) {
     return VG_STR_CLO(word, "--out", options.out) || VG_STR_CLO(word, "--within", options.within) ||
            VG_STR_CLO(word, "--record", options.record) || VG_STR_CLO(word, "--splice", options.splice) ||
            VG_STR_CLO(word, "--geometry", options.geometry) ||
+           VG_BOOL_CLO(word, "--sampled", options.sampled) ||
+           VG_BINT_CLO(word, "--between", options.between, 2, 1 << 30) ||
            VG_BOOL_CLO(word, "--simulate", options.simulate) ||
            VG_BOOL_CLO(word, "--virtual-clock", options.virtual_clock);
 }
 
 static void print_usage(void) {
-    VG_(printf)("    --out=FILE                counts, as JSON; %%p is the process\n"
-                "    --simulate=yes|no         caches, TLBs and page faults too [no]\n"
-                "    --geometry=SETSxWAYS,...  of L1D, L1I, L2, first and second data TLB [%s]\n"
-                "    --within=FUNCTION         count within its calls alone\n"
-                "    --record=FILE             write the program's accesses; %%p is the process\n"
-                "    --splice=FILE             simulate these accesses between the allocator's calls\n"
-                "    --virtual-clock=yes|no    time passes with instructions [yes]\n",
-                options.geometry);
+    VG_(printf)(
+        "    --out=FILE                counts, as JSON; %%p is the process\n"
+        "    --simulate=yes|no         caches, TLBs and page faults too [no]\n"
+        "    --geometry=SETSxWAYS,...  of L1D, L1I, L2, first and second data TLB [%s]\n"
+        "    --within=FUNCTION         count within its calls alone\n"
+        "    --record=FILE             write the program's accesses; %%p is the process\n"
+        "    --sampled=yes|no          write them in bursts, and what the caches hold before each [no]\n"
+        "    --between=ACCESSES        between two bursts, on average [2097152]\n"
+        "    --splice=FILE             simulate these accesses between the allocator's calls\n"
+        "    --virtual-clock=yes|no    time passes with instructions [yes]\n",
+        options.geometry);
 }
 static void print_debug_usage(void) {}
 

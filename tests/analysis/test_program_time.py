@@ -69,6 +69,26 @@ def test_the_interval_is_the_models(tmp_path: Path) -> None:
     assert below > off and above > off
 
 
+def sampled(row: dict[str, Any], *ns: float) -> dict[str, Any]:
+    groups = {"bursts": 2 * len(ns), "groups": [{"accesses": 1000, "ns": value} for value in ns]}
+    return row | {"counts": row["counts"] | {"sampled": groups}}
+
+
+def test_the_interval_has_the_sample_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the groups of bursts have in common is no error; one that differs is."""
+    def half_width(*ns: float) -> float:
+        path = results_factory.write(tmp_path / "r.jsonl", [sampled(GLIBC, *[1e6] * 4), sampled(MIMALLOC, *ns)])
+        assert main(["compare", str(path)]) == 0
+        ratio = program_times(read_results(path), "glibc")[1].ratio
+        return ratio.ratio - ratio.ci_low
+
+    off = MODEL_RESIDUAL * (0.10**2 + (0.94 * 0.20) ** 2 + 0.04**2) ** 0.5
+    assert half_width(2e6, 2e6, 2e6, 2e6) == pytest.approx(off)
+    of_sample = 1.75 * (4 / 3 * (3 * 1e6**2 + 3e6**2)) ** 0.5 / 100e6
+    assert half_width(2e6, 2e6, 2e6, 6e6) == pytest.approx((off**2 + of_sample**2) ** 0.5)
+    assert "near misses sampled in 8 bursts" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("how", [[], ["--markdown"]])
 def test_compare_names_it(results: Path, how: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *how, str(results)]) == 0

@@ -116,6 +116,51 @@ def test_other_allocators_too(tools: Tools, folder: Path, tmp_path: Path, alloca
     assert predicted["program"]["dtlb_misses"] == pytest.approx(truth["program"]["dtlb_misses"], rel=0.15)
 
 
+def sampled(tools: Tools, into: Path, *words: str) -> dict[str, Any]:
+    """Bursts nearer to one another than `record --sampled` has them, so that a short program has enough."""
+    tools.succeed(["valgrind", "--tool=heaptape", "-q", "--sampled=yes", "--between=65536", f"--record={into}/sampled.acc",
+                   tools.target("placement"), *words], env={"VALGRIND_LIB": str(tools.build / "valgrind")})
+    tools.convert(into / "sampled.acc", into / "sampled.bin")
+    return spliced(tools, into, "sampled", "glibc", "mimalloc")
+
+
+def test_near_misses_are_extrapolated_from_bursts(tools: Tools, tmp_path: Path) -> None:
+    counts, reads = sampled(tools, tmp_path, "stride", "60"), 60 * 200 * 64
+    assert counts["mimalloc"]["program"]["dtlb_misses"] == pytest.approx(reads, rel=0.05)
+    assert counts["glibc"]["program"]["dtlb_misses"] < reads / 50
+    for allocator in counts.values():
+        groups = allocator["sampled"]["groups"]
+        assert 8 <= len(groups) == allocator["sampled"]["bursts"] and sum(group["accesses"] for group in groups) >= 8 * 65536
+        assert allocator["program"]["accesses"] > 2 * reads
+
+
+@pytest.mark.thorough
+def test_a_sample_costs_what_the_whole_costs(tools: Tools, tmp_path: Path) -> None:
+    """Far misses are those of the whole run; near ones are extrapolated."""
+    for allocator, predicted in sampled(tools, tmp_path, "list", "20").items():
+        truth = real(tools, tmp_path, "list", allocator, 20)
+        for part, key, near in (("program", "l2_misses", 0.05), ("allocator", "l2_misses", 0.05), ("program", "l1d_misses", 0.2),
+                                ("program", "dtlb_misses", 0.2)):
+            assert predicted[part][key] == pytest.approx(truth[part][key], rel=near), (allocator, part, key)
+        assert predicted["allocator"]["instructions"] == pytest.approx(truth["allocator"]["instructions"], rel=0.02)
+
+
+def test_a_short_program_is_not_sampled(tools: Tools, tmp_path: Path) -> None:
+    tools.succeed([tools.heaptape, "record", "-q", "--accesses", "--sampled", "-o", tmp_path, "--", tools.target("placement"), "stride", "1"])
+    next(tmp_path.glob("*.acc")).rename(tmp_path / "short.acc")
+    tools.convert(tmp_path / "short.acc", tmp_path / "short.bin")
+    assert_refused(tools, tmp_path / "short.acc", tmp_path / "short.bin", "expected 8 bursts or more, found 0")
+    assert run([tools.heaptape, "record", "--sampled", "--", "true"]).returncode == 2
+
+
+def test_a_later_version_is_refused(tools: Tools, folder: Path, tmp_path: Path) -> None:
+    later, whole = tmp_path / "later.acc", (folder / "stride.acc").read_bytes()
+    later.write_bytes(whole[:8] + (3).to_bytes(4, "little") * 2 + whole[16:])
+    assert_refused(tools, later, folder / "stride.bin", "accesses of version 1 or 2, found 3")
+    done = run([tools.heaptape, "convert", later, "-o", tmp_path / "out.bin"])
+    assert done.returncode == 3 and b"expected version 1 or 2 of accesses" in done.stderr
+
+
 def cut(data: bytes) -> bytes:
     return data[:len(data) // 2]
 

@@ -104,6 +104,7 @@ static struct ht_access_writer *new_writer(void) {
 
 static struct ht_access_reader *new_reader(struct source *source) {
     struct ht_access_reader *reader = calloc(1, sizeof *reader);
+    reader->sampled = true;
     reader->read = give;
     reader->source = source;
     return reader;
@@ -162,6 +163,41 @@ static void a_file_that_is_cut_anywhere_is_cut(void **state) {
     free(writer);
 }
 
+// The writer's tokens, up to an end; then what the reader finds last.
+static enum ht_access_kind with_bursts(bool sampled, const char *tokens) {
+    struct ht_access_writer *writer = new_writer();
+    for (; *tokens; tokens++) {
+        if (*tokens == 'b') ht_write_burst(writer);
+        if (*tokens == 'e') ht_write_burst_end(writer, 300);
+        if (*tokens == 'l') ht_write_line_access(writer, 70);
+    }
+    ht_write_end(writer, 1, 2, 3);
+    struct source source = {written, written_bytes, SIZE_MAX};
+    struct ht_access_reader *reader = new_reader(&source);
+    reader->sampled = sampled;
+    struct ht_access access = {0};
+    enum ht_access_kind kind;
+    do {
+        kind = ht_read_access(reader, &access);
+        if (kind == HT_ACCESS_BURST_END) assert_int_equal(access.accesses, 300);
+    } while (kind < HT_ACCESS_END);
+    free(reader);
+    free(writer);
+    return kind;
+}
+
+static void bursts_begin_and_end_in_turn(void **state) {
+    (void)state;
+    assert_int_equal(with_bursts(true, "lblelbel"), HT_ACCESS_END);
+    assert_int_equal(with_bursts(false, "ll"), HT_ACCESS_END);
+    assert_int_equal(with_bursts(true, "bb"), HT_ACCESS_DAMAGED);
+    assert_int_equal(with_bursts(true, "le"), HT_ACCESS_DAMAGED);
+    assert_int_equal(with_bursts(true, "bel"
+                                       "b"),
+                     HT_ACCESS_DAMAGED);                              // the file ends in one
+    assert_int_equal(with_bursts(false, "lble"), HT_ACCESS_DAMAGED);  // and a whole file has none
+}
+
 static void any_bytes_come_to_an_end(void **state) {
     (void)state;
     uint64_t seed = 13;
@@ -196,6 +232,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(a_file_that_is_cut_anywhere_is_cut),
+        cmocka_unit_test(bursts_begin_and_end_in_turn),
         cmocka_unit_test(any_bytes_come_to_an_end),
         cmocka_unit_test(a_place_is_recent_for_thirty_two_tokens),
     };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..base import units
 from ..results.comparison import MEASURES
-from ..results.program_time import CAUSES, INTERVAL, PARTS, BlockClass, ProgramTime
+from ..results.program_time import CAUSES, PARTS, BlockClass, ProgramTime, interval_means
 from ..results.summary import Summary
 from .answer import Gain
 from .figures import Table
@@ -24,7 +24,7 @@ def program_gain(summary: Summary) -> Gain:
         bounds = units.interval(best.ratio.ci_low, best.ratio.ci_high, 3)
         amount = f"−{units.percent(1 - best.ratio.ratio)}"
         words = [f"{units.nanoseconds(best.ns)} instead of {units.nanoseconds(base.ns)}, modelled", f"ratio {best.ratio.ratio:.3f} {bounds}"]
-    return Gain(MEASURE, "Your program’s time", best.allocator if best else "", amount, words, INTERVAL, None, _split(summary.program_times))
+    return Gain(MEASURE, "Your program’s time", best.allocator if best else "", amount, words, interval_means(summary.program_times), None, _split(summary.program_times))
 
 
 def _split(times: list[ProgramTime]) -> Table:

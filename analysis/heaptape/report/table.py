@@ -15,7 +15,14 @@ from ..base.printable import printable
 from ..base.units import decimal, figure, interval, signed_percent, with_nulls
 from ..results.comparison import BASELINE, MEASURES, SAME, UNRESOLVED, Estimate
 from ..results.order import order_line
-from ..results.program_time import CAUSES, INTERVAL, NOT_KNOWN, PARTS, PROGRAM_TIME, ProgramTime
+from ..results.program_time import (
+    CAUSES,
+    NOT_KNOWN,
+    PARTS,
+    PROGRAM_TIME,
+    ProgramTime,
+    interval_means,
+)
 from ..results.summary import Summary
 from ..results.verdicts import in_words
 
@@ -71,7 +78,8 @@ def _program_table(summary: Summary) -> TextTable:
 def program_line(summary: Summary) -> list[str]:
     """What the brackets of the program's time are, or that it is not known."""
     if summary.program_times:
-        return [f"Your program's time: {INTERVAL[0].lower()}{INTERVAL[1:]}"]
+        means = interval_means(summary.program_times)
+        return [f"Your program's time: {means[0].lower()}{means[1:]}"]
     return [NOT_KNOWN] if "time" in set(summary.experiment.runs["pass"]) else []
 
 

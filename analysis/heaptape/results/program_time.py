@@ -1,13 +1,14 @@
 """The program's modelled time under each allocator, from the counts of replay --pass count --splice.
 
-Counts are exact. The interval is the cost model's, of some 90 %: by the intervals of the measured latencies, and by what the
-model is off in the time of an allocator's calls. `replay` does the same sums (replay/experiment/program_time.c), and
+Counts are exact, or of sampled accesses. The interval is of some 90 %: by the intervals of the measured latencies, by what the
+model is off in the time of an allocator's calls, and by the sample. `replay` does the same sums (replay/experiment/program_time.c), and
 docs/method/cost-model.md defines them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,9 @@ from .comparison import BASELINE, MEASURES, Estimate, allocator_order, verdict
 MODEL_RESIDUAL = 0.21
 """The 90th percentile of how far the model is off in the time of a trace's calls."""
 
+SAMPLING_QUANTILE = 1.75
+"""Of Student's distribution, 90 %, with as many degrees of freedom as a sampled recording has groups of bursts."""
+
 PARTS = ("allocator", "program")
 CAUSES = {"instructions": ("instruction",), "near misses": ("l1d_miss", "l2_sequential_miss"), "far misses": ("l2_miss",),
           "TLB": ("dtlb_miss", "stlb_miss"), "instruction cache": ("l1i_miss",), "page faults": ("fault",)}
@@ -25,7 +29,8 @@ CAUSES = {"instructions": ("instruction",), "near misses": ("l1d_miss", "l2_sequ
 
 PROGRAM_TIME = "your program's time (modelled)"
 NOT_KNOWN = "What placement does to the program's own time: not known; record with --accesses."
-INTERVAL = "Exact counts, modelled times; brackets are how far the model’s costs can be off (some 90 %)."
+_INTERVAL = "Exact counts, modelled times; brackets are how far the model’s costs can be off (some 90 %)."
+_SAMPLED = "Near misses sampled in {} bursts, modelled times; brackets are how far sample and model’s costs can be off (some 90 %)."
 _CLASSES_NAMED = 5
 
 _Costs = dict[str, dict[str, float]]
@@ -54,6 +59,8 @@ class ProgramTime:
     changes: dict[str, dict[str, float]]
     base_ns: float
     blocks: list[BlockClass]
+    bursts: int
+    """Of sampled accesses; 0: all were simulated."""
 
     def share(self, part: str | None = None, cause: str | None = None) -> float:
         """The difference of a part, of a cause, or of both, as a share of the program's time under the baseline."""
@@ -65,6 +72,11 @@ class ProgramTime:
         shares = {cause: self.share(cause=cause) for cause in CAUSES}
         most = sorted(shares, key=lambda cause: -abs(shares[cause]))[:2]
         return [(cause, shares[cause]) for cause in most if abs(shares[cause]) >= 0.0005]
+
+
+def interval_means(times: Sequence[ProgramTime]) -> str:
+    bursts = times[0].bursts
+    return _SAMPLED.format(f"{bursts:,}") if bursts else _INTERVAL
 
 
 def program_times(runs: pd.DataFrame, baseline: str) -> list[ProgramTime]:
@@ -80,11 +92,11 @@ def program_times(runs: pd.DataFrame, baseline: str) -> list[ProgramTime]:
 
 def _time_of(name: str, counts: dict[str, Any], base_counts: dict[str, Any], is_baseline: bool) -> ProgramTime:
     costs, base = _costs(counts), _costs(base_counts)
-    ratio = Estimate(1.0, 1.0, 1.0, 1) if is_baseline else _ratio(costs, base, counts["costs"])
+    ratio = Estimate(1.0, 1.0, 1.0, 1) if is_baseline else _ratio(costs, base, counts["costs"], (counts.get("sampled"), base_counts.get("sampled")))
     changes = {part: {cause: sum(costs[part][kind] - base[part][kind] for kind in kinds) for cause, kinds in CAUSES.items()}
                for part in PARTS}
     return ProgramTime(name, _whole(costs), ratio, BASELINE if is_baseline else verdict(ratio, MEASURES["time"]), changes, _whole(base),
-                       _block_changes(counts.get("blocks") or [], base_counts.get("blocks") or []))
+                       _block_changes(counts.get("blocks") or [], base_counts.get("blocks") or []), (counts.get("sampled") or {}).get("bursts", 0))
 
 
 def _costs(counts: dict[str, Any]) -> _Costs:
@@ -95,13 +107,13 @@ def _whole(costs: _Costs) -> float:
     return sum(sum(costs[part].values()) for part in PARTS)
 
 
-def _ratio(costs: _Costs, base: _Costs, latencies: dict[str, dict[str, float]]) -> Estimate:
-    """Errors are added in quadrature: one for each latency, for each allocator's time and for the program's own difference."""
+def _ratio(costs: _Costs, base: _Costs, latencies: dict[str, dict[str, float]], sampled: tuple[Any, Any]) -> Estimate:
+    """Errors are added in quadrature: one for each latency, for each allocator's time, for the program's own difference and for the sample."""
     whole, base_whole = _whole(costs), _whole(base)
     ratio = whole / base_whole
     allocator, program, base_allocator, base_program = (sum(of[part].values()) for of in (costs, base) for part in PARTS)
     off = (MODEL_RESIDUAL / base_whole) ** 2 * (allocator**2 + (ratio * base_allocator) ** 2 + (program - base_program) ** 2)
-    below = above = off
+    below = above = off + (_sampling_error(*sampled, ratio) / base_whole) ** 2
     for kind, latency in latencies.items():
         if latency["latency_ns"] <= 0:
             continue
@@ -110,6 +122,18 @@ def _ratio(costs: _Costs, base: _Costs, latencies: dict[str, dict[str, float]]) 
         below += min(0.0, *ends) ** 2
         above += max(0.0, *ends) ** 2
     return Estimate(ratio, max(0.0, ratio - math.sqrt(below)), ratio + math.sqrt(above), 1)
+
+
+def _sampling_error(sampled: Any, base: Any, ratio: float) -> float:
+    """In ns: by how much the groups of bursts, the same ones under both allocators, differ from one another."""
+    groups, base_groups = (found["groups"] if found else [] for found in (sampled, base))
+    count = len(groups)
+    if count < 2 or len(base_groups) != count:
+        return 0.0
+    differences = [group["ns"] - ratio * base_group["ns"] for group, base_group in zip(groups, base_groups, strict=True)]
+    mean = sum(differences) / sum(group["accesses"] for group in groups)
+    squares = sum((difference - mean * group["accesses"]) ** 2 for difference, group in zip(differences, groups, strict=True))
+    return SAMPLING_QUANTILE * math.sqrt(squares * count / (count - 1))
 
 
 def _of_kind(costs: _Costs, kind: str) -> float:

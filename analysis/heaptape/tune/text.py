@@ -10,7 +10,7 @@ from typing import Any
 from ..base.text_table import table_lines
 from ..base.units import figure, interval, null_unless_known
 from ..results.comparison import control_estimate
-from ..results.program_time import INTERVAL, PROGRAM_TIME
+from ..results.program_time import PROGRAM_TIME, interval_means
 from .replay import OBJECTIVES
 from .result import Tuned, estimate_of, row_of
 from .space import config_text
@@ -83,7 +83,7 @@ def front_text(tuned: Tuned) -> str:
         cells = [["", *(OBJECTIVES[name].title for name in tuned.objectives), *([PROGRAM_TIME] if tuned.program_times else []), "knobs"],
                  _default_cells(tuned)]
         cells += [_trial_cells(tuned, trial) for trial in tuned.front]
-        lines += ["", *table_lines(cells), *([INTERVAL] if tuned.program_times else []), "", "to use a configuration, put its line before the command:"]
+        lines += ["", *table_lines(cells), *([interval_means(tuned.program_times)] if tuned.program_times else []), "", "to use a configuration, put its line before the command:"]
         lines += table_lines([[trial.label, paste_line(trial)] for trial in tuned.front], columns=0)
     else:
         shown = "was shown to be" if tuned.dropped else "was"
