@@ -11,23 +11,23 @@
 __attribute__((visibility("default"), used)) const int heaptape_is_itself = 1;
 
 const struct ht_verb ht_verbs[] = {
-    {"try", "say what another allocator would change for a program", ht_verb_python, NULL},
+    {"try", "show what another allocator would change for a program", ht_verb_python, NULL},
     {"record", "run a program and record its heap calls", ht_verb_record, &ht_page_record},
     {"ctl", "pause, resume, stop or query a recording", ht_verb_ctl, &ht_page_ctl},
-    {"convert", "turn raw logs and other recorders' traces into traces", ht_verb_convert, &ht_page_convert},
+    {"convert", "convert raw logs and other recorders' traces to traces", ht_verb_convert, &ht_page_convert},
     {"info", "print what a trace holds", ht_verb_info, &ht_page_info},
-    {"dump", "print a trace, one line an event", ht_verb_dump, &ht_page_dump},
+    {"dump", "print a trace, one line per event", ht_verb_dump, &ht_page_dump},
     {"slice", "cut a part out of a trace", ht_verb_slice, &ht_page_slice},
     {"stats", "print what a program does with its heap", ht_verb_stats, &ht_page_stats},
     {"lint", "look for defects in a trace or a raw log", ht_verb_lint, &ht_page_lint},
     {"replay", "replay a trace against allocators and compare them", ht_verb_replay, &ht_page_replay},
     {"count", "count what a program and its allocator do, by simulation", ht_verb_count, &ht_page_count},
-    {"calibrate", "measure what misses and page faults cost here", ht_verb_calibrate, &ht_page_calibrate},
+    {"calibrate", "measure the cost of misses and page faults on this machine", ht_verb_calibrate, &ht_page_calibrate},
     {"compare", "compare the runs of a results file", ht_verb_python, NULL},
     {"report", "write the comparison as one HTML page", ht_verb_python, NULL},
     {"export", "write a trace as Parquet tables", ht_verb_python, NULL},
-    {"explain", "say why RSS is above the live bytes and what would help", ht_verb_python, NULL},
-    {"fleet", "replay many traces over many machines and take means over all", ht_verb_python, NULL},
+    {"explain", "show why RSS exceeds the live bytes and what would help", ht_verb_python, NULL},
+    {"fleet", "replay many traces on many machines and print means", ht_verb_python, NULL},
     {"tune", "search the knobs of an allocator for a trace", ht_verb_python, NULL},
     {"validate", "compare a replay's predictions with the real program", ht_verb_python, NULL},
     {0}};
@@ -44,8 +44,8 @@ static const struct argp parser = {
         "Record a program's heap calls once, replay them against any malloc, and compare which allocator serves that "
         "program best in time and in memory."
         "\vheaptape VERB --help and heaptape help VERB print the options of a verb. heaptape help --json prints the "
-        "tables that this is printed from, a JSON object for each verb on a line of its own; man pages, completion and "
-        "the reference are made from them. The command replay is the same as heaptape replay."};
+        "option tables, one JSON object per verb and line; man pages, completion and the reference are generated from "
+        "them. The command replay is the same as heaptape replay."};
 
 static struct ht_fact commands[sizeof ht_verbs / sizeof *ht_verbs];
 

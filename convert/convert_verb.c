@@ -51,24 +51,24 @@ static const struct argp_option option_table[] = {
     {"level", 'l', "fast|default|max", 0, "The effort of compression (default: default)", 0},
     {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default: 32)", 0},
     {"parent", 'p', "FILE", 0,
-     "The log of the parent, which has what a forked process inherited (default: that beside RAW)", 0},
-    {"no-parent", OPTION_NO_PARENT, NULL, 0, "Use no parent's log: inherited blocks are unknown", 0},
+     "The parent's log, which has the blocks that a forked process inherited (default: the one next to RAW)", 0},
+    {"no-parent", OPTION_NO_PARENT, NULL, 0, "Read no parent's log: inherited blocks are unknown", 0},
     {"follow", OPTION_FOLLOW, NULL, 0,
-     "Convert a raw log while the program writes it, and punch holes where it was read; continues a conversion that "
-     "was stopped",
+     "Convert a raw log while the program writes it, and punch holes into the part already read; continues an "
+     "interrupted conversion",
      0},
     {"keep-raw", OPTION_KEEP_RAW, NULL, 0, "With --follow: punch no holes", 0},
     {"checkpoint", OPTION_CHECKPOINT, "SIZE", 0,
-     "With --follow: keep what is needed to continue, and punch holes, every SIZE of the log, in MiB without a unit "
+     "With --follow: save the state to continue from, and punch holes, every SIZE of the log, in MiB without a unit "
      "(default: 64M)",
      0},
     {"from", OPTION_FROM,
      "heaptape|malloc_wrap|malloc_wrap_raw|android|logalloc|trace_utils|wl|rep|mtrace|acc", 0,
-     "The format of the input (default: by its first bytes)", 0},
+     "The format of the input (default: recognized by its first bytes)", 0},
     {"to", OPTION_TO, "malloc_wrap|android|rep", 0,
      "Write this format instead of a trace; the input may be a trace (default: a trace)", 0},
-    {"lenient", OPTION_LENIENT, NULL, 0, "Skip and count what does not parse in another recorder's trace", 0},
-    {"pid", OPTION_PID, "PID", 0, "Of a trace of several processes, take this one", 0},
+    {"lenient", OPTION_LENIENT, NULL, 0, "Skip and count invalid entries in another recorder's trace", 0},
+    {"pid", OPTION_PID, "PID", 0, "Of a trace with several processes, take this one", 0},
     {"member", OPTION_MEMBER, "NAME", 0, "Of a zip with several files, take this one", 0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
@@ -164,8 +164,8 @@ static const struct argp parser = {
     .parser = parse_option,
     .args_doc = "RAW...",
     .doc =
-        "Turn the raw log RAW into a trace; or another recorder's trace, compressed or in a zip. - is standard "
-        "input. Each RAW makes a trace of its own."
+        "Convert each raw log RAW, or another recorder's trace (compressed or in a zip too), to a trace. - is "
+        "standard input."
         "\vThe trace of a forked process begins with the blocks that it inherited, if its parent's log is there."};
 
 const struct ht_page ht_page_convert = {
@@ -173,9 +173,9 @@ const struct ht_page ht_page_convert = {
     .argp = &parser,
     .examples =
         (const struct ht_fact[]){
-            {"heaptape convert logs/malloc-footprint.4711.mraw -o app.bin", "Make a trace of a raw log"},
+            {"heaptape convert logs/malloc-footprint.4711.mraw -o app.bin", "Convert a raw log"},
             {"heaptape convert --follow logs/malloc-footprint.4711.mraw",
-             "While the program runs, with little disk"},
+             "While the program runs, with little disk space"},
             {"heaptape convert systemui.zip", "Another recorder's trace; writes systemui.bin"},
             {"heaptape convert app.bin --to android", "For another replayer"},
             {0}},

@@ -37,7 +37,7 @@ static const struct argp parser = {
     .args_doc = "TRACE",
     .doc =
         "Print every event of TRACE on a line: EVENT TIME_NS tTHREAD CALL. Objects are named by slot, as #N."
-        "\vThe second operand of an aligned allocation is the size, the first the alignment.",
+        "\vThe first operand of an aligned allocation is the alignment, the second the size.",
     .children = children};
 
 const struct ht_page ht_page_dump = {
@@ -46,7 +46,7 @@ const struct ht_page ht_page_dump = {
     .examples =
         (const struct ht_fact[]){{"heaptape dump --to-event 100 app.bin", "Print the first hundred calls"},
                                  {"heaptape dump --no-time --threads 0 app.bin > old.txt",
-                                  "Print what another dump can be compared with"},
+                                  "Print a dump to compare with another"},
                                  {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "slice stats"};

@@ -28,13 +28,13 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
 static const struct argp parser = {.options = option_table,
                                    .parser = parse_option,
                                    .args_doc = "TRACE",
-                                   .doc = "Print what TRACE holds: the program, its calls, its peaks."};
+                                   .doc = "Print a summary of TRACE: the program, its calls, its peaks."};
 
 const struct ht_page ht_page_info = {
     .name = "info",
     .argp = &parser,
     .examples = (const struct ht_fact[]){{"heaptape info app.bin", "Print what was recorded"},
-                                         {"heaptape info --json app.bin", "The same for programs"},
+                                         {"heaptape info --json app.bin", "The same as JSON"},
                                          {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "stats slice dump"};
@@ -122,7 +122,7 @@ static void print_for_people(const json_t *info) {
     print_seconds(info, "duration", "duration_ns");
     print_seconds(info, "recorded CPU time", "recorded_cpu_ns");
     print_bytes(info, "recorded peak RssAnon", "recorded_rss_peak_bytes");
-    print_bytes(info, "  of it heap", "recorded_heap_rss_peak_bytes");
+    print_bytes(info, "  in the heap", "recorded_heap_rss_peak_bytes");
     print_count(info, "repairs", "repairs");
     print_count(info, "anomalies", "anomalies");
     print_count(info, "foreign frees", "foreign_frees");

@@ -43,11 +43,11 @@ static const struct argp parser = {
     .args_doc = "FILE",
     .doc =
         "Look for defects in FILE, a trace or a raw log (.mraw)."
-        "\vDefects: live blocks whose address was handed out again, blocks freed by another family than they were "
+        "\vDefects: live blocks whose address was returned again, blocks freed by another family than they were "
         "allocated by (malloc, new, new[]), sized and aligned frees of another size or alignment than was "
         "requested, alignments that are no power of two; in raw logs, which have the addresses, also double "
         "frees, frees inside a live block, and blocks that overlap.\n"
-        "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, and what is live at the "
+        "For information: foreign frees, failed calls, realloc(p, 0), requests of size 0, and blocks live at the "
         "end."};
 
 const struct ht_page ht_page_lint = {
@@ -58,7 +58,7 @@ const struct ht_page ht_page_lint = {
                                          {"heaptape lint --examples 20 app.bin", "Show more of each finding"},
                                          {0}},
     .statuses = (const struct ht_fact[]){{"0", "No defect was found"},
-                                         {"1", "Defects were found, or it failed"},
+                                         {"1", "Defects were found, or lint failed"},
                                          {"2", "Wrong usage"},
                                          {"3", "The input is damaged, cut short, or of another format"},
                                          {0}},

@@ -62,9 +62,9 @@ static const struct argp parser = {
     .parser = parse_option,
     .args_doc = "TRACE",
     .doc =
-        "Cut a part out of TRACE, which is a trace again."
-        "\vWhat is live at its start comes first, as inherited blocks; threads, slots, samples and totals are made "
-        "anew, and time begins at 0. With --threads, blocks that a left-out thread frees or reallocates end there "
+        "Cut a part out of TRACE and write it as a trace."
+        "\vBlocks live at its start come first, as inherited ones; threads and slots are renumbered, samples and "
+        "totals recomputed, and time begins at 0. With --threads, blocks that a left-out thread frees or reallocates end there "
         "without a call, and those that come from a left-out thread are foreign.",
     .children = children};
 
@@ -74,11 +74,11 @@ const struct ht_page ht_page_slice = {
     .examples =
         (const struct ht_fact[]){
             {"heaptape slice app.bin -o part.bin --from-time 2s --to-time 3s",
-             "Cut out a second, with what is live at its start"},
+             "Cut out a second, with the blocks live at its start"},
             {"heaptape slice app.bin -o workers.bin --threads 3-6", "Cut out the calls of some threads"},
             {"heaptape slice app.bin -o rest.bin --without size=48-64,thread=3",
              "As if these blocks had never been allocated"},
-            {"heaptape slice app.bin -o large.bin --only size=1MiB-1GiB", "The large blocks alone"},
+            {"heaptape slice app.bin -o large.bin --only size=1MiB-1GiB", "Only the large blocks"},
             {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "info stats"};

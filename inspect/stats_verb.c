@@ -47,7 +47,7 @@ const struct ht_page ht_page_stats = {
     .argp = &parser,
     .examples = (const struct ht_fact[]){{"heaptape stats app.bin", "Print tables"},
                                          {"heaptape stats --json --points 1000 app.bin",
-                                          "For programs, in more steps of time"},
+                                          "As JSON, in more steps of time"},
                                          {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "info slice lint"};

@@ -65,8 +65,8 @@ static const struct argp parser = {
     .args_doc = "PID pause|resume|stop|status",
     .doc =
         "Control the recording of the running process PID."
-        "\vEach time from a start to a pause makes a log of its own. A process notices when it next allocates; stop "
-        "is for good."};
+        "\vEach period from a start to a pause has its own log. A process obeys at its next allocation; stop is "
+        "final."};
 
 const struct ht_page ht_page_ctl = {
     .name = "ctl",
@@ -77,7 +77,7 @@ const struct ht_page ht_page_ctl = {
                                          {"heaptape ctl 4711 pause", "End that log"},
                                          {0}},
     .statuses = (const struct ht_fact[]){{"0", "Done"},
-                                         {"1", "The process is not recorded, or not in such a state"},
+                                         {"1", "The process is not recorded, or not in the required state"},
                                          {"2", "Wrong usage"},
                                          {0}},
     .see_also = "record"};

@@ -41,27 +41,27 @@ struct options {
 enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER, KEY_ACCESSES, KEY_SAMPLED };
 static const struct argp_option option_table[] = {
     {"output", 'o', "DIR", 0,
-     "Write the raw logs into DIR, which is made if missing (default: $MALLOC_WRAP_OUT, else /tmp, else /dev/shm "
-     "where the file system of /tmp is unfit)",
+     "Write the raw logs into DIR, which is created if missing (default: $MALLOC_WRAP_OUT, else /tmp, else /dev/shm "
+     "if the file system of /tmp is unsuitable)",
      0},
     {"only", KEY_ONLY, "NAME,...", 0,
      "Record only processes of these names; * and ? stand for any characters (default: all)", 0},
     {"start", KEY_START, "paused|TIME", 0,
-     "Begin TIME after each process's start, such as 10s; paused: when heaptape ctl PID resume says so "
+     "Begin TIME after each process's start, such as 10s; paused: wait for heaptape ctl PID resume "
      "(default: at once)",
      0},
     {"max-size", KEY_MAX_SIZE, "SIZE", 0,
-     "End a process's recording when its log has SIZE, such as 512M or 8G (default: when the disk is full)",
+     "End a process's recording when its log reaches SIZE, such as 512M or 8G (default: when the disk is full)",
      0},
     {"convert", KEY_CONVERT, NULL, 0,
-     "Make traces while the program runs, in the same folder, and remove each raw log whose trace is complete",
+     "Convert while the program runs, in the same folder, and remove each raw log whose trace is complete",
      0},
     {"any-folder", KEY_ANY_FOLDER, NULL, 0,
      "Record even on btrfs, ZFS and network file systems, where a full disk or a lost server can end PROGRAM",
      0},
     {"accesses", KEY_ACCESSES, NULL, 0,
-     "Record the program's data accesses too, by simulation (valgrind, some 50 times slower), into "
-     "malloc-footprint.PID.acc: for replay --splice",
+     "Record the program's data accesses too, by simulation (valgrind, about 50 times slower), into "
+     "malloc-footprint.PID.acc, for replay --splice",
      0},
     {"sampled", KEY_SAMPLED, NULL, 0,
      "With --accesses: all accesses in bursts, and between them only the last one to each place: some 20 times "
@@ -131,8 +131,8 @@ static const struct argp parser = {
     .args_doc = "[--] PROGRAM [ARGUMENT...]",
     .doc =
         "Run PROGRAM and record every call of the malloc family that it and its children make."
-        "\vLD_PRELOAD=libmalloc_wrap.so PROGRAM records as well, where the loader finds the library: after ldconfig, or by its full path. Where a program calls jemalloc or mimalloc by names "
-        "of their own (mallocx, mi_malloc), preload libmalloc_wrap_full.so, which record chooses by itself."};
+        "\vLD_PRELOAD=libmalloc_wrap.so PROGRAM records too, if the loader finds the library: after ldconfig, or by its full path. If a program calls "
+        "jemalloc's or mimalloc's own functions (mallocx, mi_malloc), preload libmalloc_wrap_full.so; record does so itself."};
 
 const struct ht_page ht_page_record = {
     .name = "record",
@@ -141,15 +141,15 @@ const struct ht_page ht_page_record = {
         (const struct ht_fact[]){
             {"heaptape record -o logs -- ./app", "Record a program and its children"},
             {"heaptape record --only 'cc1*' --max-size 2G -- make",
-             "Record some processes only, in logs of bounded size"},
-            {"heaptape record --convert -o traces -- ./app", "Make traces while the program runs"},
+             "Record only some processes, in logs of limited size"},
+            {"heaptape record --convert -o traces -- ./app", "Convert while the program runs"},
             {0}},
     .files =
         (const struct ht_fact[]){{"malloc-footprint.PID.mraw", "The raw log of a process; .PID.N after exec"},
                                  {"malloc-footprint.PID.acc", "Calls and accesses of a process (--accesses)"},
                                  {0}},
     .environment =
-        (const struct ht_fact[]){{"MALLOC_WRAP_OUT", "The folder for logs where there is no -o"},
+        (const struct ht_fact[]){{"MALLOC_WRAP_OUT", "The folder for logs without -o"},
                                  {"MALLOC_WRAP_ONLY", "For a bare LD_PRELOAD: as --only"},
                                  {"MALLOC_WRAP_START", "For a bare LD_PRELOAD: as --start, in seconds"},
                                  {"MALLOC_WRAP_MAX_BYTES", "For a bare LD_PRELOAD: as --max-size, in bytes"},
@@ -160,7 +160,7 @@ const struct ht_page ht_page_record = {
                                  {"125", "The recording failed, or recorded nothing"},
                                  {"126", "PROGRAM cannot be run"},
                                  {"127", "PROGRAM was not found"},
-                                 {"other", "As PROGRAM; 128 and the signal's number where a signal ended it"},
+                                 {"other", "That of PROGRAM; 128 + N if signal N ended it"},
                                  {0}},
     .see_also = "ctl convert try"};
 
@@ -264,7 +264,7 @@ static int find_places(const struct options *options, char shim[PATH_MAX], char 
         return EXIT_RECORD_FAILED;
     }
     if (strpbrk(shim, " :")) {
-        ht_print(stderr, "heaptape record: LD_PRELOAD cannot hold a path with a blank or colon: %s\n", shim);
+        ht_print(stderr, "heaptape record: LD_PRELOAD cannot hold a path with a space or colon: %s\n", shim);
         return EXIT_RECORD_FAILED;
     }
     return find_directory(options, directory);

@@ -28,7 +28,7 @@ static const uint64_t budget_default_ns = 60000000000;
 static const struct argp_option table[] = {
     {"alloc", KEY_ALLOC, "ALLOCATOR,...", 0,
      "Replay under these: names that --list shows, all, the path of a shared library, LABEL=PATH, LABEL=NAME, NAME@LOADER "
-     "(NAME under the C library of that ld.so); null, the harness alone, always takes part. Knobs may follow any name but null, as in "
+     "(NAME under the C library of that ld.so); null, the replay's own cost, always runs. Knobs may follow any name but null, as in "
      "NAME:KNOB=VALUE,KNOB=VALUE, by their own names or the environment's (default: all)", 0},
     {"output", 'o', "FILE", 0, "Append one line of JSON for each run to FILE", 0},
     {"rounds", KEY_ROUNDS, "auto|N", 0,
@@ -42,8 +42,8 @@ static const struct argp_option table[] = {
      "it costs once the heap is warm; auto: only as often as a run takes to last 0.1 ms (default: auto)", 0},
     {"seed", KEY_SEED, "N", 0, "Repeat the schedule of an earlier run (default: random, and printed)", 0},
     {"layout", KEY_LAYOUT, "drawn|fixed", 0,
-     "drawn: each run has other addresses, and its code another place, so that intervals include both; fixed: all runs have "
-     "the same, as the memory pass of the first round and what is counted always have (default: drawn)", 0},
+     "drawn: each run has other addresses, also of its code, so that intervals include their effect; fixed: all runs have the "
+     "same, as the memory pass of the first round and count passes always have (default: drawn)", 0},
     {"pass", KEY_PASS, "time|memory|both|verify|count", 0,
      "Measure time, memory or both; verify: check the allocator only; count: time nothing, but run each allocator once under "
      "simulation, and print exact counts of instructions, misses and page faults (default: both)", 0},
@@ -64,59 +64,59 @@ static const struct argp_option table[] = {
      "Replay N copies of the trace side by side in one process, as if the load grew; with --threads 1 "
      "interleaved, event by event (default: 1)", 0},
     {"touch", KEY_TOUCH, "recorded|none|first|pages|all", 0,
-     "Write this of the memory once it is allocated: what was recorded, nothing, the first byte, a byte of each page, "
-     "all (default: recorded)", 0},
+     "Write to newly allocated memory. recorded: as much as the program did; first: the first byte; pages: a byte of each "
+     "page (default: recorded)", 0},
     {"touch-free", KEY_TOUCH_FREE, "recorded|none|read|write", 0,
-     "Do this to a block's memory just before it is freed. recorded: read the first byte of as many blocks as the program "
+     "Access a block just before it is freed. recorded: read the first byte of as many blocks as the program "
      "had recently used; read, write: each cache line, of large blocks each page (default: recorded; none with --touch none)", 0},
     {"pollute", KEY_POLLUTE, "SIZE|trace|all|data=SIZE,code=SIZE,tlb=PAGES", 0,
-     "Time calls with cold caches: before each timed call run through SIZE of data, in KiB without a unit, through so much "
-     "code, and through so many pages; trace: through as much as the program does between two calls; all: through twice the "
-     "second-level cache, the instruction cache and the TLBs. The total is computed from the timed calls alone "
+     "Time calls with cold caches: before each timed call access SIZE of data (in KiB without a unit), execute SIZE of "
+     "code, and touch PAGES pages; trace: as much as the program does between two calls; all: twice the second-level "
+     "cache, the instruction cache and the TLBs. The total is computed from the timed calls alone "
      "(default: 0, caches as the replay leaves them)", 0},
     {"pace", KEY_PACE, "none|virtual|real|xN|time=PACE,memory=PACE", 0,
      "none: do not wait; virtual: the same, but the allocator's clock shows the trace's time; real: every call waits "
      "for its recorded time; xN: N times as fast, and the allocator's clock shows the trace's time; or a pace for each "
      "pass (default: virtual)", 0},
     {"thp", KEY_THP, "never|madvise|always", 0,
-     "Set the mode of transparent huge pages for what is measured, as far as the kernel lets one process choose (default: as the system has it)", 0},
+     "Set the mode of transparent huge pages for measured runs, as far as the kernel lets a process choose (default: the system's)", 0},
     {"purge", KEY_PURGE, "TIME", 0,
-     "In the memory pass have the allocator give free memory back every TIME of the trace, such as 60s, as a program does that "
+     "In the memory pass make the allocator return free memory every TIME of the trace, such as 60s, as a program does that "
      "calls malloc_trim; -v and --list -v name the call (default: never)", 0},
     {"window-ns", KEY_WINDOW, "NS", 0,
      "Let a thread run at most NS ahead of the slowest, in trace time; the minimum is 100000 (default: 10000000 in the time pass, "
      "1000000 in the memory pass)", 0},
     {"max-live", KEY_MAX_LIVE, "none|SIZE", 0,
-     "Refuse a trace whose blocks take more memory than SIZE, such as 8G, at once; none: try it "
-     "(default: three quarters of what machine, control group and RLIMIT_AS leave)", 0},
+     "Refuse a trace whose live blocks take more memory than SIZE, such as 8G; none: try it "
+     "(default: three quarters of the memory that machine, control group and RLIMIT_AS leave)", 0},
     {"timeout", KEY_TIMEOUT, "none|TIME", 0,
      "Kill a run that takes longer than TIME, such as 90s or 5m, which then has failed (default: none, but a run that "
      "takes no CPU time for a minute is killed)", 0},
     {"wrap", KEY_WRAP, "COMMAND", 0,
-     "Run what is measured under COMMAND, such as 'perf record -o $HEAPTAPE_ALLOCATOR.data'; the figures then include "
+     "Run each measured process under COMMAND, such as 'perf record -o $HEAPTAPE_ALLOCATOR.data'; the figures then include "
      "it", 0},
     {"decoded-memory", KEY_DECODED_MEMORY, "SIZE", 0,
-     "Use so much memory for the decoded trace, in MiB without a unit; a longer one is decoded during each replay "
-     "(default: a quarter of what machine, control group and RLIMIT_AS leave)", 0},
+     "Use at most SIZE of memory for the decoded trace, in MiB without a unit; a larger one is decoded during each replay "
+     "(default: a quarter of the memory that machine, control group and RLIMIT_AS leave)", 0},
     {"points", KEY_POINTS, "N", 0,
-     "Put N points into the curves of memory in the results; above 10000, RSS is also read so many times "
+     "Put N points into the curves of memory in the results; above 10000, RSS is also read that often "
      "(default: 2000)", 0},
     {"baseline", KEY_BASELINE, "ALLOCATOR", 0,
      "Compare with this allocator (default: glibc if it takes part, else the first)", 0},
     {"fail-if", KEY_FAIL_IF, "CONDITION", 0,
-     "Exit with status 4 where a ratio to the baseline is shown to meet CONDITION, such as 'time>1.05', with 5 where that stays "
+     "Exit with status 4 if a ratio to the baseline clearly meets CONDITION, such as 'time>1.05', with 5 if that stays "
      "undecided. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be repeated", 0},
     {"instructions", KEY_INSTRUCTIONS, NULL, 0,
-     "Count instructions exactly, too, in one more run of each allocator under valgrind; with --pass count: nothing else, "
+     "Also count instructions exactly, in one more run of each allocator under valgrind; with --pass count: count only these, "
      "eight times faster", 0},
     {"json", KEY_JSON, NULL, 0, "Print the comparison as JSON", 0},
     {"list", KEY_LIST, NULL, 0,
-     "Print the allocators that are built, with version and library, and end; with -v or --json all that is known of "
+     "Print the allocators that are built, with version and library, and exit; with -v or --json all facts about "
      "each, built or not", 0},
     {"quiet", 'q', NULL, 0, "Print only results, and what went wrong", 0},
     {"verbose", 'v', NULL, 0,
-     "Also print times by function, latencies, counters, system calls, what RSS is made of, slop and outliers, and more "
-     "of what --verify finds", 0},
+     "Also print times by function, latencies, counters, system calls, the parts of RSS, slop and outliers, and more "
+     "findings of --verify", 0},
     {0},
 };
 
@@ -133,17 +133,17 @@ const struct ht_page ht_page_replay = {
     .name = "replay",
     .argp = &parser,
     .examples = (const struct ht_fact[]){
-        {"heaptape replay --alloc all app.bin -o results.jsonl", "Until every verdict is clear, or the minute is over"},
+        {"heaptape replay --alloc all app.bin -o results.jsonl", "Until every verdict is clear, for at most a minute"},
         {"heaptape replay --alloc glibc,glibc:MALLOC_ARENA_MAX=2,jemalloc app.bin", "Some allocators, one also with a knob"},
         {"heaptape replay --alloc old=/a.so,new=/b.so --fail-if 'time>1.05' app.bin", "For CI: is the new one slower?"},
-        {"heaptape replay --alloc /path/libfoo.so --verify app.bin", "Is it correct?"},
+        {"heaptape replay --alloc /path/libfoo.so --verify app.bin", "Is the allocator correct?"},
         {"heaptape replay --alloc all --scale 4 app.bin", "What if the load grew?"},
         {"heaptape replay --list -v", "Every allocator's knobs, statistics, faults"},
         {0}},
-    .files = (const struct ht_fact[]){{"replay-NAME", "The program that measures under NAME: beside replay, or in libexec/heaptape"},
+    .files = (const struct ht_fact[]){{"replay-NAME", "The program that measures allocator NAME: next to replay, or in libexec/heaptape"},
                                       {0}},
     .environment = (const struct ht_fact[]){
-        {"MALLOC_CONF, GLIBC_TUNABLES, ...", "As for any program: the allocator reads its own"},
+        {"MALLOC_CONF, GLIBC_TUNABLES, ...", "Read by the allocators, as in any program"},
         {"TMPDIR", "The folder for temporary files of --instructions"},
         {"COLUMNS", "The width of tables (default: the terminal's)"},
         {0}},

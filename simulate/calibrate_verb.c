@@ -18,7 +18,7 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"output", 'o', "FILE", 0, "Keep it in FILE instead, which no other command reads; -: print it", 0},
+    {"output", 'o', "FILE", 0, "Store the result in FILE instead, which no other command reads; -: print it", 0},
     {"json", 'j', NULL, 0, "Print one JSON object instead of the table", 0},
     {0}};
 
@@ -37,19 +37,19 @@ static const struct argp parser = {
     .parser = parse_option,
     .args_doc = "",
     .doc =
-        "Measure in some seconds what an instruction, the misses of each cache and TLB, and a page fault cost on this "
-        "machine, and keep it: heaptape count and replay --pass count make times of their counts by it."
-        "\vA latency is the time of one such event that nothing overlaps; its share is how much of it a call of malloc waits "
-        "for; cost is the product."};
+        "Measure for a few seconds what an instruction, a miss of each cache and TLB, and a page fault cost on this "
+        "machine, and store it: heaptape count and replay --pass count compute times from their counts by it."
+        "\vA latency is the time of one such event that nothing overlaps; the share is the part of it that a call of malloc waits "
+        "for; the cost is their product."};
 
 const struct ht_page ht_page_calibrate = {
     .name = "calibrate",
     .argp = &parser,
-    .examples = (const struct ht_fact[]){{"heaptape calibrate", "Measure this machine, once"},
-                                         {"heaptape calibrate --json", "The same, printed for programs"},
+    .examples = (const struct ht_fact[]){{"heaptape calibrate", "Measure this machine once"},
+                                         {"heaptape calibrate --json", "The same, as JSON"},
                                          {0}},
     .files = (const struct ht_fact[]){{"$XDG_CACHE_HOME/heaptape/calibration.json",
-                                       "What was measured; without XDG_CACHE_HOME in ~/.cache"},
+                                       "The result; without XDG_CACHE_HOME in ~/.cache"},
                                       {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "count replay"};

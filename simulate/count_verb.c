@@ -29,10 +29,10 @@ struct options {
 enum { KEY_REAL_CLOCK = 0x100 };
 static const struct argp_option option_table[] = {
     {"output", 'o', "FILE", 0, "Write the counts of all processes into FILE, as JSON", 0},
-    {"instructions", 'i', NULL, 0, "Count instructions alone, without caches, TLBs and page faults: faster",
+    {"instructions", 'i', NULL, 0, "Count only instructions, without caches, TLBs and page faults: faster",
      0},
     {"real-clock", KEY_REAL_CLOCK, NULL, 0,
-     "Leave the program the machine's clocks and random numbers (default: time passes with instructions, random "
+     "Let the program read the machine's clocks and random numbers (default: time passes with instructions, random "
      "numbers are always the same, so that counts repeat)",
      0},
     {"quiet", 'q', NULL, 0, "Print no table", 0},
@@ -61,17 +61,17 @@ static const struct argp parser = {
     .doc =
         "Run PROGRAM under simulation (valgrind, 20 to 100 times slower) and print exact counts: instructions, "
         "misses of the caches and TLBs, page faults; each within calls of the allocator, in the dynamic loader, and in the rest. "
-        "LD_PRELOAD chooses the allocator, as ever."
+        "LD_PRELOAD chooses the allocator."
         "\vThe caches are those of this processor. The exit status is the program's; 125: it could not be counted, 126: it "
         "can't be run, 127: it is not found."};
 
 const struct ht_page ht_page_count = {
     .name = "count",
     .argp = &parser,
-    .examples = (const struct ht_fact[]){{"heaptape count -- ./app", "Print what the program and malloc did"},
+    .examples = (const struct ht_fact[]){{"heaptape count -- ./app", "Count the program's and malloc's instructions and misses"},
                                          {"LD_PRELOAD=libjemalloc.so.2 heaptape count -- ./app",
                                           "The same under jemalloc"},
-                                         {"heaptape count -i -o counts.json -- ./app", "Instructions alone"},
+                                         {"heaptape count -i -o counts.json -- ./app", "Only instructions"},
                                          {0}},
     .statuses = (const struct ht_fact[]){{"0 to 124", "The program's own"},
                                          {"125", "The program could not be counted"},
@@ -158,7 +158,7 @@ int ht_verb_count(int argc, char **argv) {
     struct ht_simulation simulation = {
         .caches = !options.instructions_alone, .real_clock = options.real_clock, .out = pattern};
     if (!pattern) {
-        ht_print(stderr, "heaptape count: a temporary folder can't be made: %s\n", strerror(errno));
+        ht_print(stderr, "heaptape count: cannot create a temporary folder: %s\n", strerror(errno));
         return EXIT_COUNT_FAILED;
     }
     if (!ht_simulation_prepare(&words, &simulation, &problem)) {

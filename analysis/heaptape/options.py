@@ -21,8 +21,8 @@ def compare_parser() -> VerbParser:
                   ("5", "A condition stayed undecided, and none holds")])
     _add_common(compare)
     compare.add_argument("--fail-if", action="append", default=[], metavar="CONDITION",
-                         help="Exit with status 4 where a ratio to the baseline is shown to meet CONDITION, as in 'time>1.05', with 5 where that stays "
-                              "undecided, with 1 where a run failed. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be "
+                         help="Exit with status 4 if a ratio to the baseline clearly meets CONDITION, as in 'time>1.05', with 5 if that stays "
+                              "undecided, with 1 if a run failed. Figures: time, rss_peak, rss_mean, rss_end; > >= < <=. May be "
                               "repeated")
     compare.add_argument("--color", choices=("auto", "always", "never"), default="auto", metavar="auto|always|never",
                          help="Colour verdicts; auto: on a terminal (default: auto)")
@@ -55,7 +55,7 @@ def export_parser() -> VerbParser:
         "export", ["TRACE"],
         "Write TRACE as Parquet tables, for DuckDB, Polars and pandas.",
         notes="Needs the extra heaptape[parquet] (in a checkout: ./setup.sh --extras).",
-        files=[("DIR/events.parquet", "The calls; tables of threads, samples and others beside it")],
+        files=[("DIR/events.parquet", "The calls; tables of threads, samples and others are next to it")],
         see_also=["convert", "dump"],
         examples=[("heaptape export app.bin -o tables", "Write tables")])
     export.add_argument("trace", metavar="TRACE")

@@ -132,7 +132,7 @@ static bool note_fork(struct merge *m, uint64_t stamp) {
     struct live_blocks blocks;
     bool noted = merge_live_blocks(m, &blocks);
     if (!noted) {
-        ht_error_memory(&f->fork_error, f->log.path, "cannot write down what a child inherits");
+        ht_error_memory(&f->fork_error, f->log.path, "cannot save what a child inherits");
         return false;
     }
     noted = !fork_file_put(f->forks, stamp, &blocks, &f->fork_error);

@@ -101,7 +101,7 @@ struct fork_file *fork_file_open(const struct ht_raw_log *log, uint64_t keep_byt
     if (!file || !fork_file_path(log->path, path, sizeof path)) {
         free(file);
         errno = file ? ENAMETOOLONG : ENOMEM;
-        ht_error_system(error, log->path, "cannot write down what its children inherit");
+        ht_error_system(error, log->path, "cannot save what its children inherit");
         return NULL;
     }
     file->path = strdup(path);
@@ -130,7 +130,7 @@ int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_bloc
     size_t bytes = stored ? ZSTD_compress(stored, room, blocks->block, plain, LEVEL) : 0;
     if (!stored || ZSTD_isError(bytes)) {
         free(stored);
-        return ht_error_memory(error, file->path, "cannot write down what a child inherits");
+        return ht_error_memory(error, file->path, "cannot save what a child inherits");
     }
     struct entry entry = {.stamp = stamp, .blocks = blocks->count, .stored_bytes = bytes};
     entry.checksum = checksum_of(&entry, stored);

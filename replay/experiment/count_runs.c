@@ -60,7 +60,7 @@ static json_t *count_one(struct ht_experiment *x, const struct ht_choice *choice
     struct ht_job job = count_job(x);
     const char *why;
     if (!pattern) {
-        snprintf(problem, PROBLEM_BYTES, "a temporary folder can't be made");
+        snprintf(problem, PROBLEM_BYTES, "cannot create a temporary folder");
         return NULL;
     }
     bool done = ht_simulation_prepare(&words, &simulation, &why);

@@ -133,7 +133,7 @@ size_t ht_snapshot_all(struct ht_experiment *x) {
     curves.stretches = ht_stretches_choose(x->built, curves.stretch_sample);
     char problem[PROBLEM_BYTES] = "no memory";
     if (mkdir(folder, 0777) && errno != EEXIST) {
-        ht_print(stderr, "heaptape replay: %s: can't be made: %s\n", folder, strerror(errno));
+        ht_print(stderr, "heaptape replay: %s: cannot create: %s\n", folder, strerror(errno));
         failed = 1;
     } else if (!curves.null || !curves.of_memory ||
                !read_memory(x, x->null_choice, NULL, curves.null, problem) ||

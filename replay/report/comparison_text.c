@@ -259,7 +259,7 @@ static void print_recorded(FILE *out, const struct ht_comparison *c, const struc
         ht_print(out, "recorded program: %.1f MB peak RssAnon", program->rss_peak_bytes / 1e6);
         bool unseen = ht_heap_share_is_small(&program->share);
         double heap = unseen ? (double)program->share.explained_bytes : program->heap_peak_bytes;
-        if (!isnan(heap)) ht_print(out, ", of it %.1f MB heap", heap / 1e6);
+        if (!isnan(heap)) ht_print(out, ", %.1f MB of it in the heap", heap / 1e6);
         if (!unseen && !isnan(replayed) && !isnan(program->heap_peak_bytes)) {
             ht_print(out, "; replayed under %s: %.1f MB (%+.1f %%)", program->allocator, replayed / 1e6,
                      100 * (replayed / program->heap_peak_bytes - 1));

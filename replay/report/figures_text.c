@@ -218,7 +218,7 @@ static void print_leftovers(FILE *out, const struct ht_comparison *c) {
 static void print_report(FILE *out, const struct ht_comparison *c, size_t allocator, const char *where,
                          const struct ht_report_row *row) {
     const struct ht_child_figures *child = figures_of(c, allocator)->accounting.child;
-    ht_print(out, "%s of itself %s, in MB: requested %.2f", name_of(c, allocator), where,
+    ht_print(out, "%s's own figures %s, in MB: requested %.2f", name_of(c, allocator), where,
              (double)row->live_bytes / 1e6);
     for (uint32_t i = 0; i < child->report_values; i++) {
         const char *name = child->report_names[i];

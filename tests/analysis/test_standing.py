@@ -66,7 +66,7 @@ def test_what_would_be_saved_is_shown(tmp_path: Path, seed: int, recorded: str) 
     standing = standing_of(frame, comparison, MEASURES["time"])
     lead = lead_over(frame, standing, value.reference)
     if not lead.shown:
-        assert "No other allocator measured here was shown to save any of it." in value.sentence()
+        assert "No other allocator measured here clearly saves any of it." in value.sentence()
         return
     assert f"{standing.leader} would save about" in value.sentence() and value.reference not in (standing.leader, *standing.tied)
     assert 0 < value.saving.share < value.share

@@ -63,7 +63,7 @@ def test_a_second_trial_leaves_the_first_one_alone(heaptape_binary: Path, tmp_pa
     (2, "COMMAND", []),
     (2, "no such program", ["--", "no-such-program"]),
     (2, "already exists", ["-o", ".", "--", "true"]),
-    (2, "can't be made", ["-o", "no/such/folder", "--", "true"]),
+    (2, "cannot create", ["-o", "no/such/folder", "--", "true"]),
     (2, "no-such-allocator", ["--alloc", "glibc,no-such-allocator", "--", "true"]),
     (1, "nothing was recorded", ["--", "/sbin/ldconfig", "--version"]),
     (1, "no such process was recorded, only", ["--process", "other", "--", "sort", "--version"]),

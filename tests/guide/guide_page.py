@@ -16,8 +16,8 @@ FILE_NAME = re.compile(r"`([\w./-]+)`[^`\n]*:\s*$")
 MASKS = [
     (re.compile(r"\x1b\[[\d;]*m"), ""),
     # Who leads, and who ties with whom: sentences of heaptape/results/verdicts.py and replay/report.
-    (re.compile(r"^.*(^fastest:|is fastest|× as fast as|shown to be faster).*$"), "<who is fastest, who is smallest>"),
-    (re.compile(r"(\S+ would save about \S+ %|[Nn]o other [\w ]*(shown to save|saves) any of it)"), "<what is saved>"),
+    (re.compile(r"^.*(^fastest:|is fastest|× as fast as|is clearly faster).*$"), "<who is fastest, who is smallest>"),
+    (re.compile(r"(\S+ would save about \S+ %|[Nn]o other [\w ]*saves any of it)"), "<what is saved>"),
     # Of time and memory that comes first which differs.
     (re.compile(r"^(The program used .* of CPU time|At its peak the program held).*$"), "<what could be gained>"),
     (re.compile(r" unresolved( \([^)]*\))?| (faster|slower|smaller|larger|same within 1 %)$"), ""),

@@ -509,5 +509,5 @@ def test_tables(replayed: Replayed) -> None:
         assert any(line.lstrip().startswith(heading) for line in lines), heading
     for name in replayed.real:
         for where in ("at the live peak", "at the end"):
-            assert any(line.startswith(f"{name} of itself {where}") for line in lines)
+            assert any(line.startswith(f"{name}'s own figures {where}") for line in lines)
         assert any("the clock's own" in line for line in lines)

@@ -29,7 +29,7 @@ def bootstrap_seed(text: str) -> int:
     """Of any size."""
     value = int(text)
     if value < 0:
-        raise argparse.ArgumentTypeError("a seed is not negative")
+        raise argparse.ArgumentTypeError("expected 0 or more")
     return value
 
 

@@ -48,7 +48,7 @@ def find_heaptape(replay: str) -> str:
     beside = Path(shutil.which(replay) or replay).parent / "heaptape"
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("heaptape")
     if not found:
-        raise HeaptapeError(f"heaptape was not found beside {replay}, nor in PATH")
+        raise HeaptapeError(f"heaptape was found neither next to {replay} nor in PATH")
     return found
 
 

@@ -23,22 +23,22 @@ def parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     explain = VerbParser(
         "explain", ["TRACE"],
-        "Say why RSS is above the live bytes when TRACE is replayed: what resident memory consists of, which live blocks hold the "
+        "Show why RSS exceeds the live bytes when TRACE is replayed: the parts of resident memory, which live blocks hold the "
         "empty parts of its pages, and what other settings and allocators save.",
         notes="Accounts add up to RSS. The empty part of a page is charged in equal shares to the live blocks in it.",
         see_also=["replay", "tune", "stats"],
-        examples=[("heaptape explain app.bin", "Under the allocator that it was recorded under, at the peak of RSS"),
+        examples=[("heaptape explain app.bin", "Under the recorded allocator, at the peak of RSS"),
                   ("heaptape explain app.bin --alloc jemalloc --at end", "What is still resident at the end"),
                   ("heaptape explain app.bin --alloc glibc,jemalloc --html explain.html", "Two allocators side by side, with pictures"),
                   ("heaptape explain app.bin --budget 0", "Without trying cures")],
         statuses=USUAL_STATUSES)
     explain.add_argument("trace", metavar="TRACE")
     explain.add_argument("--alloc", metavar="LIST", help="Replay under these, as heaptape replay --alloc takes them; under more than one no cures "
-                         "are tried (default: the recorded one where it is built, else glibc)")
+                         "are tried (default: the recorded one if it is built, else glibc)")
     explain.add_argument("--at", type=_moment, default="peak", metavar="peak|end|TIME",
-                         help="Take RSS apart at its peak, at the end, or at this time from the start, such as 90s (default: peak)")
+                         help="Explain RSS at its peak, at the end, or at this time from the start, such as 90s (default: peak)")
     explain.add_argument("--budget", type=_budget, default=30.0, metavar="TIME",
-                         help="Try cures for so long, such as 5m; 0: try none (default: 30s)")
+                         help="Try cures for TIME, such as 5m; 0: try none (default: 30s)")
     explain.add_argument("--snapshots", metavar="FOLDER", help="Keep the files of snapshots in FOLDER (default: keep none)")
     explain.add_argument("--html", metavar="FILE", help="Write a page with maps of the heap to FILE, too (default: none)")
     explain.add_argument("--json", action="store_true", help="Print JSON: of several allocators a list")

@@ -10,8 +10,8 @@ def parser() -> VerbParser:
     """Needs no package but ours, as --help does."""
     fleet = VerbParser(
         "fleet", ["PLAN"],
-        "Replay the traces of PLAN under its allocators and configurations, in rounds over machines, and print means over all.",
-        notes="PLAN is a TOML file. What was measured is kept: the same command continues. Needs the extra "
+        "Replay the traces of PLAN under its allocators and configurations, in rounds on one or more machines, and print means over all traces.",
+        notes="PLAN is a TOML file. Results are kept: the same command continues. Needs the extra "
               "heaptape[fleet] (in a checkout: ./setup.sh --extras).",
         see_also=["replay", "compare"],
         examples=[("heaptape fleet plan.toml", "On this machine"),
@@ -20,9 +20,9 @@ def parser() -> VerbParser:
     fleet.add_argument("-o", "--output", metavar="FILE",
                        help="Append lines of results to FILE, and skip the rounds that it has (default: PLAN's name and .results.jsonl)")
     fleet.add_argument("--workers", type=positive, metavar="N",
-                       help="Run N replays side by side on this machine (default: 1, as more disturb each other's times)")
+                       help="Run N replays side by side on this machine (default: 1, since several disturb each other's times)")
     fleet.add_argument("--scheduler", metavar="ADDRESS",
-                       help="Use a Dask cluster, whose workers that may measure have the resource replay=1 (default: this machine)")
+                       help="Use a Dask cluster; its workers with the resource replay=1 measure (default: this machine)")
     fleet.add_argument("--rounds", type=positive, metavar="N", help="Run N rounds (default: the plan's)")
     fleet.add_argument("--retry-failed", action="store_true", help="Run rounds with failed runs again")
     form = fleet.add_mutually_exclusive_group()

@@ -28,7 +28,7 @@ def run_fleet(options: argparse.Namespace) -> None:
     from .unit import built_allocators, check_plan, units_of
 
     if options.scheduler and options.workers:
-        raise UsageError("--workers is for this machine, and --scheduler has workers of its own")
+        raise UsageError("--workers and --scheduler exclude each other")
     plan = read_plan(Path(options.plan), built_allocators(), options.rounds)
     check_plan(plan)
     output = Path(options.output or f"{Path(options.plan).stem}.results.jsonl")

@@ -28,7 +28,7 @@ CAUSES = {"instructions": ("instruction",), "near misses": ("l1d_miss", "l2_sequ
 """By its name the kinds of cost in it."""
 
 PROGRAM_TIME = "your program's time (modelled)"
-NOT_KNOWN = "What placement does to the program's own time: not known; record with --accesses."
+NOT_KNOWN = "Effect of placement on the program's own time: not known; record with --accesses."
 _INTERVAL = "Exact counts, modelled times; brackets are how far the model’s costs can be off (some 90 %)."
 _SAMPLED = "Near misses sampled in {} bursts, modelled times; brackets are how far sample and model’s costs can be off (some 90 %)."
 _CLASSES_NAMED = 5

@@ -77,4 +77,4 @@ def no_reason(summary: Summary) -> str:
     """The sentence where there is nothing to use."""
     if leaders(summary.standings):
         return "No allocator saves 1 % of the program's CPU time or memory: this gives no reason to change."
-    return f"No allocator was shown to be better than {summary.baseline}: this gives no reason to change."
+    return f"No allocator is clearly better than {summary.baseline}: this gives no reason to change."

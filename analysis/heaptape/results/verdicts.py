@@ -23,7 +23,7 @@ def time_sentence(standing: Standing) -> str:
     if standing.leader == standing.baseline:
         if not standing.tied:
             return f"{standing.baseline} is fastest."
-        return f"No allocator was shown to be faster than {standing.baseline} ({listing(standing.tied)}: no clear difference)."
+        return f"No allocator is clearly faster than {standing.baseline} ({listing(standing.tied)}: no clear difference)."
     row = standing.row(standing.leader)
     speed = f"{1 / row['ratio']:.2f}× as fast as {standing.baseline}{_inverse(row)}"
     if standing.tied:

@@ -11,7 +11,7 @@ def parser() -> VerbParser:
     trial = VerbParser(
         "try", ["-- COMMAND [ARGUMENT...]"],
         "Record the program COMMAND, replay its calls under other allocators, and print which is faster and which needs less memory, "
-        "how much of the program that is, and the lines that put the better one to use.",
+        "how much the program would gain, and the lines to use the better one.",
         notes="The answer goes to standard output, after what the program prints. The baseline is the allocator that the program "
               "was recorded under.",
         files=[("DIR/trace.bin", "The trace"), ("DIR/results.jsonl", "The results of the replays"), ("DIR/report.html", "The report"),
@@ -25,9 +25,9 @@ def parser() -> VerbParser:
     for name, words in (("--alloc", "Compare these, as heaptape replay --alloc does (default: glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc and "
                                     "scudo19, as far as they are built)"), ("--allocs", "The same as --alloc")):
         trial.add_argument(name, dest="alloc", metavar="ALLOCATOR,...", help=words)
-    trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for so long, such as 5m (default: 1m)")
+    trial.add_argument("--budget", type=duration, metavar="TIME", help="Replay for TIME, such as 5m (default: 1m)")
     trial.add_argument("--seconds", type=duration, metavar="TIME",
-                       help="End the program by SIGTERM after TIME, as a server has to be (default: it ends by itself, or by Ctrl-C)")
+                       help="End the program by SIGTERM after TIME, for servers (default: it ends by itself, or by Ctrl-C)")
     trial.add_argument("--process", metavar="NAME",
                        help="Of several processes, take that of the executable NAME (default: the one with the most calls; those of a shell count a tenth)")
     trial.add_argument("-o", "--output", metavar="DIR",

@@ -36,7 +36,7 @@ def _folder(options: argparse.Namespace) -> Path:
         try:
             path.mkdir()
         except OSError as error:
-            raise UsageError(f"-o {path}: can't be made: {error.strerror}") from error
+            raise UsageError(f"-o {path}: cannot create: {error.strerror}") from error
         return path
     name = f"heaptape-{Path(options.command[0]).name}"
     for number in range(1, 10_000):
@@ -47,8 +47,8 @@ def _folder(options: argparse.Namespace) -> Path:
         except FileExistsError:
             continue
         except OSError as error:
-            raise HeaptapeError(f"{path}: can't be made: {error.strerror}; name a folder with -o") from error
-    raise HeaptapeError(f"{name}: already exists, with 9,998 more")
+            raise HeaptapeError(f"{path}: cannot create: {error.strerror}; name a folder with -o") from error
+    raise HeaptapeError(f"{name} to {name}-9999 exist: name a folder with -o")
 
 
 def _replay(replay: str, alloc: str, baseline: str, trace: Path, results: Path, options: argparse.Namespace) -> str:

@@ -21,7 +21,7 @@ def _objectives(text: str) -> list[str]:
         if name not in MEASURES_BY_OBJECTIVE:
             raise argparse.ArgumentTypeError(f"{name!r}: expected some of {', '.join(MEASURES_BY_OBJECTIVE)}")
     if len(set(names)) != len(names):
-        raise argparse.ArgumentTypeError("the same objective twice")
+        raise argparse.ArgumentTypeError("expected each objective once")
     return names
 
 
@@ -41,7 +41,7 @@ def parser() -> VerbParser:
     tune.add_argument("--trials", type=positive, default=_TRIALS, metavar="N",
                       help=f"Try N configurations in all, counting those of earlier runs of the study (default: {_TRIALS})")
     tune.add_argument("--objective", type=_objectives, default=["time", "rss"], metavar="time|rss|rss_peak|rss_end,...",
-                      help="Make these small; rss is the mean (default: time,rss)")
+                      help="Minimize these; rss is the mean RSS (default: time,rss)")
     tune.add_argument("--knobs", type=_names, metavar="KNOB,...", help="Search only these (default: all that can be searched)")
     tune.add_argument("--splice", metavar="FILE",
                       help="Also print the program's modelled time under the best, by its accesses in FILE, as heaptape replay --splice (default: none)")
@@ -50,9 +50,9 @@ def parser() -> VerbParser:
     tune.add_argument("--rounds", type=several, default=_ROUNDS, metavar="N",
                       help=f"Measure the best against the default in N rounds at the end (default: {_ROUNDS})")
     tune.add_argument("--budget", type=duration, metavar="TIME",
-                      help="Spend at most TIME, the last measurement of the best included, such as 90s, 5m, 1h (default: no limit)")
+                      help="Spend at most TIME, including the last measurement of the best, such as 90s, 5m, 1h (default: no limit)")
     tune.add_argument("--sampler", choices=("tpe", "nsga2"), default="tpe", metavar="tpe|nsga2",
-                      help="Search by this sampler of Optuna's (default: tpe)")
+                      help="Search by this sampler of Optuna (default: tpe)")
     tune.add_argument("--seed", type=seed_number, metavar="N", help="Repeat an earlier search (default: random, and printed)")
     tune.add_argument("--json", action="store_true", help="Print JSON")
     tune.add_argument("-o", "--output", metavar="FILE", help="Append a line of JSON for each run of the replayer to FILE")

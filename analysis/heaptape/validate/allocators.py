@@ -47,7 +47,7 @@ def _check(item: dict[str, Any]) -> None:
     if "@" in name:
         raise UsageError(f"--alloc {name}: another C library can't be preloaded into the real program")
     if any(mark in path for mark in " :"):
-        raise UsageError(f"--alloc {name}: LD_PRELOAD can't hold a path with a blank or colon: {path}")
+        raise UsageError(f"--alloc {name}: LD_PRELOAD can't hold a path with a space or colon: {path}")
     if ".so" not in Path(path).name:
         raise UsageError(f"--alloc {name}: is linked into the replayer and has no shared library to preload ({path})")
 

@@ -15,12 +15,12 @@ def parser() -> VerbParser:
         "Compare what a replay predicts of the program COMMAND, or of a server under a load, with what the real program does under "
         "each allocator.",
         see_also=["try", "replay"],
-        examples=[("heaptape validate -- ./app", "Predictions beside the real program"),
+        examples=[("heaptape validate -- ./app", "Predicted and real figures of a program"),
                   ("heaptape validate --count -- ./app", "Exact differences of instructions, misses and faults"),
                   ("heaptape validate --start 'redis-server --port 7777' --load 'redis-benchmark -p 7777 -n 100000'", "Of a server")])
     validate.add_argument("command", nargs="*", metavar="COMMAND")
     validate.add_argument("--start", metavar="CMD", help="Start a server by CMD, in the foreground, by sh -c like the other three")
-    validate.add_argument("--load", metavar="CMD", help="Make the server work; what CMD prints of latencies is read")
+    validate.add_argument("--load", metavar="CMD", help="Put load on the server by CMD; latencies are read from its output")
     validate.add_argument("--stop", metavar="CMD", help="End the server by CMD (default: SIGTERM)")
     validate.add_argument("--ready", metavar="CMD", help="Repeat CMD until it succeeds, then begin the load (default: wait 1 s)")
     validate.add_argument("--alloc", metavar="ALLOCATOR,...",
@@ -29,11 +29,11 @@ def parser() -> VerbParser:
     validate.add_argument("--count", action="store_true",
                           help="Count instructions, cache misses and page faults exactly, by simulation (valgrind, 100 times slower), of "
                                "program and replays; without --rounds nothing is timed")
-    validate.add_argument("-i", "--instructions", action="store_true", help="As --count, of instructions alone: eight times faster")
+    validate.add_argument("-i", "--instructions", action="store_true", help="As --count, but only instructions: eight times faster")
     validate.add_argument("--rounds", type=several, metavar="N",
-                          help=f"Run the program N times under each allocator (default: {ROUNDS}, with --count none)")
+                          help=f"Run the program N times under each allocator (default: {ROUNDS}; with --count: none)")
     validate.add_argument("--replay-rounds", type=positive, metavar="N",
-                          help=f"Replay in N rounds (default: {ROUNDS}, with --count none)")
+                          help=f"Replay in N rounds (default: {ROUNDS}; with --count: none)")
     validate.add_argument("--process", metavar="NAME",
                           help="Of several processes, take that of the executable NAME (default: the one with the most calls; those of a shell count a tenth)")
     validate.add_argument("--stdin", metavar="FILE", help="Use FILE as standard input of each run (default: /dev/null)")
