@@ -22,7 +22,7 @@ const struct ht_verb ht_verbs[] = {
     {"lint", "look for defects in a trace or a raw log", ht_verb_lint, &ht_page_lint},
     {"replay", "replay a trace against allocators and compare them", ht_verb_replay, &ht_page_replay},
     {"count", "count what a program and its allocator do, by simulation", ht_verb_count, &ht_page_count},
-    {"calibrate", "measure the cost of misses and page faults on this machine", ht_verb_calibrate, &ht_page_calibrate},
+    {"calibrate", "measure this machine's cost of misses and faults", ht_verb_calibrate, &ht_page_calibrate},
     {"compare", "compare the runs of a results file", ht_verb_python, NULL},
     {"report", "write the comparison as one HTML page", ht_verb_python, NULL},
     {"export", "write a trace as Parquet tables", ht_verb_python, NULL},

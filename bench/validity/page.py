@@ -34,7 +34,7 @@ COUNT_GOALS = (0.02, 0.10)  # median and 90th percentile
 HEAD = """# Predicted and real
 
 `bench/validity/validate.py` ran `heaptape validate` ([validate.md](../reference/validate.md)) for {programs} real programs ([programs.toml](../../bench/validity/programs.toml)). Each was recorded once, under its own allocator,
-replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Then, of {counted} of them with smaller inputs, instructions were counted exactly (`heaptape validate --instructions`). Nothing is fitted to any of them. The program writes this page:
+replayed under each allocator, then run for real under each, in {rounds} rounds of random order. Then, of {counted} of them with smaller inputs, instructions were counted exactly (`heaptape validate --instructions`). Nothing is fitted to any of them. These commands write this page:
 
 ```sh
 bench/validity/validate.py -o validity.jsonl --tables docs/method/validity --page docs/method/validity.md
@@ -44,15 +44,15 @@ bench/validity/validate.py --instructions --page docs/method/validity.md
 ## All programs
 """
 
-MEMORY = """## Memory that was missed
-Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent, where it is above {peak} and {mean}; bold above the goal for the worst. Other programs have none."""
+MEMORY = """## Largest errors in memory
+Peak and mean RSS: the worst error (predicted/real − 1, median over the rounds) among the allocators, in percent, if above {peak} and {mean}; bold above the goal for the worst. Programs without such an error are left out."""
 
 TIME = """## Time and instructions
-Differences to glibc, predicted/real. *CPU*: ms, where the 95 % interval of the real one excludes 0; where single runs differ much, few do. *Instructions*: millions, exact, start-up and loading taken off; bold where the prediction is more than {high} of the real difference away from it.
-Predicted are those of the replay's calls of malloc, real those of the whole program: what the allocator changes outside itself, by other addresses or other calls, is no part of the prediction."""
+Differences to glibc, predicted/real. *CPU*: ms, if the 95 % interval of the real one excludes 0 (few do if single runs vary much). *Instructions*: millions, exact, without start-up and loading; bold if the error of the prediction is more than {high} of the real difference.
+Predicted are those of the replay's calls of malloc, real those of the whole program: the prediction does not include changes outside the allocator, by other addresses or other calls."""
 
 TABLES = """## All figures
-{links}. `peak_own_percent` is the share of the predicted peak that the program mapped for itself, the same under every allocator. `ends_agree`: the allocators with the least and the most memory
+{links}. `peak_own_percent` is the program's own mappings as a share of the predicted peak, the same under every allocator. `ends_agree`: the allocators with the least and the most memory
 are those predicted; allocators within the interval or 1 % of each other are equal. `curve_percent` is the time-weighted mean difference between the recorded RSS and the replay of the same allocator. Request
 latencies are those that the load generator reports in the real runs; `malloc_p99_us` and `free_p99_us` are those of single calls in the replay. counts.jsonl: differences inside malloc, outside, in the loader and in the replay."""
 
@@ -64,7 +64,7 @@ def _memory_totals(tables: Tables) -> list[list[str]]:
         if errors:
             rows.append([f"{title}: median error of {errors.count} pairs of program and allocator", percent(errors.median), f"≤ {percent(middle)}"])
             rows.append([f"{title}: worst error ({errors.whose})", percent(errors.most), f"≤ {percent(most)}"])
-        rows.append([f"{title}: programs whose least and most allocator are as predicted", share_of(*ends_agree(tables, figure)),
+        rows.append([f"{title}: programs whose smallest and largest allocator are as predicted", share_of(*ends_agree(tables, figure)),
                      f"≥ {percent(RANKS_GOAL)}"])
     return rows
 
@@ -73,7 +73,7 @@ def _count_totals(counted: list[Counted]) -> list[list[str]]:
     errors = count_errors(counted)
     if not errors:
         return []
-    title = "instructions: how far the predicted difference is from the real one"
+    title = "instructions: error of the predicted difference"
     return [[f"{title}, median of {errors.count} pairs", percent(errors.median), f"≤ {percent(COUNT_GOALS[0])}"],
             [f"{title}, 90th percentile", percent(errors.high), f"≤ {percent(COUNT_GOALS[1])}"],
             ["instructions: sign of the difference right", share_of(*count_signs(counted)), "all"], *_malloc_totals(counted)]
@@ -91,9 +91,9 @@ def totals_table(tables: Tables, counted: list[Counted]) -> str:
     rows = _memory_totals(tables) if tables else []
     if "cpu.csv" in tables:
         known = resolved(tables)
-        rows += [[f"CPU time: sign of the difference right, of those resolved at 95 % ({len(tables['cpu.csv'])} in all)",
+        rows += [[f"CPU time: sign of the difference right, of differences resolved at 95 % ({len(tables['cpu.csv'])} in all)",
                   share_of(*signs(known)), f"≥ {percent(SIGNS_GOAL)}"],
-                 ["CPU time: how far the predicted difference is from the real one, median of those resolved", percent(savings_off(known)),
+                 ["CPU time: error of the predicted difference, median of those resolved", percent(savings_off(known)),
                   f"≤ {percent(SAVING_GOAL)}"]]
     rows += _count_totals(counted)
     if tables:
@@ -159,7 +159,7 @@ def _notes(tables: Tables, counted: list[Counted], programs: dict[str, dict[str,
                   for item in result["allocators"] if item["problem"]]
     lines += [f"- **{result['name']}**, instructions under {item['name']}: outside malloc the program executes "
               f"{_millions(item['count_differences']['program']['instructions'])} million more than under {result['baseline']}, "
-              f"which no replay of calls knows; within malloc the replay is {percent(malloc_error(item))} off."
+              f"which a replay of calls does not include; within malloc the replay is {percent(malloc_error(item))} off."
               for result, item in count_pairs(counted) if item["instructions_error"] > COUNT_GOALS[1] and malloc_error(item) is not None]
     missing = [row["program"] for row in tables["programs.csv"] if row["program"] not in {result["name"] for result in counted}]
     return [*lines, *([f"- Instructions not counted yet: {', '.join(missing)}."] if missing else [])]
@@ -176,11 +176,11 @@ def page(tables: Tables, counted: list[Counted], spliced: list[dict[str, Any]], 
     if spliced:
         parts += [splice_section(spliced)]
     if notes := _notes(tables, counted, programs):
-        parts += ["## What explains the misses", "\n".join(notes)]
+        parts += ["## Explanations of the errors", "\n".join(notes)]
     files = [file for file in [*tables, "counts.jsonl"] if (beside / file).exists()]
     parts += [TABLES.format(links=", ".join(f"[{file}]({where}/{file})" for file in files))]
     drawings = [name for name in (row["program"] for row in rows) if (beside / f"{name}.svg").exists()]
     if drawings:
-        parts += ["## Memory over time\nUnder glibc. The recording takes longer, because it costs time.",
+        parts += ["## Memory over time\nUnder glibc. The recording takes longer because of its own cost.",
                   "\n".join(f"![{name}]({where}/{name}.svg)" for name in drawings)]
     return "\n\n".join(parts) + "\n"

@@ -17,8 +17,8 @@ SPLICE_GOAL, BARE_GOAL, OFF_GOAL, RANK_GOAL = 0.003, 0.008, 0.05, 0.95
 LARGE = 0.01
 
 SECTION = """## The program's time
-`bench/validity/splice.py` counts {programs} other programs of some 0.1 s ([splice.toml](../../bench/validity/splice.toml)), and replays their calls with and without their accesses ([count.md](../reference/count.md)). Differences to {baseline}
-of the modelled time, in percent of the program's, *real / with accesses / calls alone*; bold where the sign is wrong above {large}. Calls alone know nothing of the program's own misses, which placement changes by several percent of its time."""
+`bench/validity/splice.py` counts {programs} other programs of about 0.1 s ([splice.toml](../../bench/validity/splice.toml)), and replays their calls with and without their accesses ([count.md](../reference/count.md)). Differences to {baseline}
+of the modelled time, in percent of the program's, *real / with accesses / calls alone*; bold if the sign is wrong above {large}. Calls alone do not include the program's own misses, which placement changes by several percent of its time."""
 
 
 @dataclass(frozen=True)

@@ -97,15 +97,15 @@ def test_the_totals_are_those_of_all_programs(made: Made) -> None:
     found = dict(line.strip("| ").split(" | ")[:2] for line in totals.splitlines()[2:])
     assert found["peak RSS: median error of 6 pairs of program and allocator"] == "1.5 %"
     assert found["peak RSS: worst error (cc1 under jemalloc)"] == "12 %"
-    assert found["peak RSS: programs whose least and most allocator are as predicted"] == "2 of 3, 67 %"
+    assert found["peak RSS: programs whose smallest and largest allocator are as predicted"] == "2 of 3, 67 %"
     assert found["mean RSS: median error of 6 pairs of program and allocator"] == "3.0 %"
     assert found["mean RSS: worst error (lua under jemalloc)"] == "16 %"
-    assert found["mean RSS: programs whose least and most allocator are as predicted"] == "3 of 3, 100 %"
-    assert found["CPU time: sign of the difference right, of those resolved at 95 % (3 in all)"] == "1 of 2, 50 %"
+    assert found["mean RSS: programs whose smallest and largest allocator are as predicted"] == "3 of 3, 100 %"
+    assert found["CPU time: sign of the difference right, of differences resolved at 95 % (3 in all)"] == "1 of 2, 50 %"
     # 0.75 and -0.5 are 0.25 and 1.5 from 1.
-    assert found["CPU time: how far the predicted difference is from the real one, median of those resolved"] == "88 %"
+    assert found["CPU time: error of the predicted difference, median of those resolved"] == "88 %"
     assert found["recorded RSS curve against that of glibc's replay, time-weighted mean difference, median"] == "2.0 %"
-    instructions = "instructions: how far the predicted difference is from the real one"
+    instructions = "instructions: error of the predicted difference"
     assert (found[f"{instructions}, median of 3 pairs"], found[f"{instructions}, 90th percentile"]) == ("10 %", "122 %")
     assert found["instructions: sign of the difference right"] == "2 of 3, 67 %"
 

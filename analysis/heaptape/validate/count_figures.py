@@ -64,10 +64,10 @@ def _warnings(found: Counted, objects: dict[str, dict[str, Any]], calls: int) ->
         said.append(f"the program does not repeat: two counted runs under {found.baseline} are {apart:,} instructions apart, "
                     f"{three_digits(100 * apart / deltas[least])} % of {least}'s difference")
     if base["threads"] > 1:
-        said.append(f"{base['threads']} threads: the simulation runs one at a time; what they cost each other is not counted")
+        said.append(f"{base['threads']} threads: the simulation runs one at a time; contention between them is not counted")
     for name, item in objects.items():
         if abs(item["counted_calls"] - calls) > _CALLS_WITHIN * calls:
-            said.append(f"under simulation the program made {item['counted_calls']:,} calls under {name}, recorded {calls:,}")
+            said.append(f"under simulation the program made {item['counted_calls']:,} calls under {name}, but {calls:,} when recorded")
     if found.different:
         said.append(f"under simulation the program's output differs from the recording's under {', '.join(found.different)}")
     if not found.instructions_alone and not found.geometry["caches_known"]:
