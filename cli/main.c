@@ -15,7 +15,7 @@ const struct ht_verb ht_verbs[] = {
     {"record", "run a program and record its heap calls", ht_verb_record, &ht_page_record},
     {"ctl", "pause, resume, stop or query a recording", ht_verb_ctl, &ht_page_ctl},
     {"convert", "convert raw logs and other recorders' traces to traces", ht_verb_convert, &ht_page_convert},
-    {"info", "print what a trace holds", ht_verb_info, &ht_page_info},
+    {"info", "print a summary of a trace", ht_verb_info, &ht_page_info},
     {"dump", "print a trace, one line per event", ht_verb_dump, &ht_page_dump},
     {"slice", "cut a part out of a trace", ht_verb_slice, &ht_page_slice},
     {"stats", "print what a program does with its heap", ht_verb_stats, &ht_page_stats},
@@ -59,7 +59,7 @@ const struct ht_page ht_page_front_end = {
             {"heaptape record -o logs -- ./app", "Or step by step: a log for each process,"},
             {"heaptape convert logs/malloc-footprint.4711.mraw -o app.bin", "a trace,"},
             {"heaptape replay --alloc all app.bin -o results.jsonl", "a comparison,"},
-            {"heaptape report results.jsonl -o report.html", "and a page of it"},
+            {"heaptape report results.jsonl -o report.html", "and an HTML page of it"},
             {0}},
     .files = (const struct ht_fact[]){{"libmalloc_wrap.so", "The recorder, which record preloads"}, {0}},
     .environment =

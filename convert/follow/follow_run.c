@@ -38,7 +38,7 @@ int follow_run(const struct convert_request *request) {
     }
     if (ending.late_records && !request->quiet)
         ht_print(stderr,
-                 "heaptape convert: %s records came late: the trace has them at the place of their arrival\n",
+                 "heaptape convert: %s records came late: the trace has them in the order of arrival\n",
                  ht_grouped(count, ending.late_records));
     return HT_EXIT_DONE;
 }

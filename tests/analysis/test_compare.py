@@ -218,7 +218,7 @@ def test_leaders_and_headline(tmp_path: Path) -> None:
     assert (time.leader, time.tied) == ("mimalloc", []) and (peak.leader, peak.tied) == ("glibc", ["tcmalloc"])
     words = headline(frame, comparison)
     assert words.startswith("mimalloc is fastest, 2.2")
-    assert "No allocator was shown to have a smaller peak RSS than glibc (tcmalloc: no clear difference)." in words
+    assert "No allocator clearly has a smaller peak RSS than glibc (tcmalloc: no clear difference)." in words
 
 
 def test_headline_where_nothing_differs(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def gain_of(summary: Summary, standing: Standing, classes: dict[str, str]) -> Ga
     if len(standing.measured) == 1 or (standing.measured and standing.leader is None):
         amount = "nothing to compare"
     elif standing.leader == standing.baseline:
-        amount = "none shown"
+        amount = "none clear"
         words = [f"{standing.baseline}: {units.figure(standing.row(standing.baseline)['value'], measure.unit)}"]
     elif standing.leader is not None:
         row = standing.row(standing.leader)
@@ -103,5 +103,5 @@ def _measure_table(summary: Summary, name: str) -> Table:
 def _saved(saving: float | None) -> str:
     """The saving as a share of the program's time or memory, in words."""
     if saving is None or not units.known(saving):
-        return "not shown to differ"
+        return "no clear difference"
     return f"{'saves' if saving > 0 else 'costs'} {units.percent(abs(saving))}" if saving else "–"

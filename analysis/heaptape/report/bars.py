@@ -40,8 +40,8 @@ def _peak_figure(rows: pd.DataFrame, classes: dict[str, str]) -> Figure:
         [str(name), *(byte_count(row[f"peak_{part}_bytes"]) for part in ("rss", "requested", "internal", "untouched", "other")),
          *(MISSING if math.isnan(row[key]) else f"{row[key]:.2f}" for key in ("f1", "f2", "f3", "f4"))]
         for name, row in rows.iterrows()])
-    caption = ("What resident memory is made of where it is most. Live: what the program asked for and touched. Internal fragmentation: what "
-               "rounding up to size classes adds. External fragmentation: free blocks in caches and gaps, and the allocator's tables.")
+    caption = ("The parts of resident memory at its peak. Live: requested and touched. Internal fragmentation: added by "
+               "rounding up to size classes. External fragmentation: free blocks in caches and gaps, and the allocator's tables.")
     return Figure("Fragmentation at the peak", caption, _bars(rows, values, [byte_count(value) for value in rows["peak_rss_bytes"]], _PARTS, classes),
                   table, list(_PARTS))
 
@@ -87,7 +87,7 @@ def distribution_figures(profile: TraceProfile) -> list[Figure]:
     made = []
     if len(profile.sizes):
         made.append(_distribution(
-            "Sizes asked for", "Requests by size (upper bounds of powers of two): how many, and how many of the bytes.",
+            "Requested sizes", "Requests by size (upper bounds of powers of two): their share of the requests and of the bytes.",
             [_power(value) for value in profile.sizes["to_bytes"]], profile.sizes, "requests", "up to"))
     if len(profile.lifetimes):
         made.append(_distribution(

@@ -19,7 +19,7 @@ def program_gain(summary: Summary) -> Gain:
     less = [item for item in others if item.verdict == MEASURES["time"].less]
     best = min(less, key=lambda item: item.ratio.ratio, default=None)
     if best is None:
-        amount, words = "none shown" if others else "nothing to compare", [f"{base.allocator}: {units.nanoseconds(base.ns)}"]
+        amount, words = "none clear" if others else "nothing to compare", [f"{base.allocator}: {units.nanoseconds(base.ns)}"]
     else:
         bounds = units.interval(best.ratio.ci_low, best.ratio.ci_high, 3)
         amount = f"−{units.percent(1 - best.ratio.ratio)}"

@@ -130,7 +130,7 @@ def result_warnings(experiment: Experiment, comparison: pd.DataFrame) -> list[st
         found.append("The runs come from more than one machine or set-up; ratios within rounds stay valid, times do not.")
     lazy = runs[runs["lazyfree_bytes"] > LAZYFREE_SHARE_MAX * runs["rss_end_bytes"]]["allocator"]
     if len(lazy):
-        found.append(f"{listing(list(dict.fromkeys(lazy)))} had given memory back lazily at the end (MADV_FREE): the "
+        found.append(f"{listing(list(dict.fromkeys(lazy)))} had returned memory lazily at the end (MADV_FREE): the "
                      f"kernel still counts it as resident until it needs it.")
     if (runs["major_faults"] > MAJOR_FAULTS_MAX).any():
         found.append("Some runs had many major page faults, which read from disk: close other programs and replay again.")
@@ -148,7 +148,7 @@ def _control_warnings(runs: pd.DataFrame, comparison: pd.DataFrame) -> list[str]
         rows = comparison[(comparison["allocator"] == other) & (comparison["baseline"] == one)]
         for _, row in rows[~rows["verdict"].isin([SAME, BASELINE])].iterrows():
             found.append(f"{other} is the same allocator as {one}, yet its {row['measure']} came out "
-                         f"“{row['verdict']}” ({row['ratio']:.3f}): differences of that size mean nothing here.")
+                         f"“{row['verdict']}” ({row['ratio']:.3f}): differences of that size are noise here.")
     return found
 
 
@@ -176,10 +176,10 @@ def _set_up_warnings(runs: pd.DataFrame) -> list[str]:
     if governors:
         found.append(f"The processors' frequency governor is {listing(list(dict.fromkeys(governors)))}: cpupower frequency-set -g performance.")
     if any(machine.get("turbo") is True for machine in machines):
-        found.append("Turbo is on, so the clock depends on what else runs.")
+        found.append("Turbo is on, so the clock depends on other load.")
     events = runs["trace_events"].dropna()
     if len(events) and 0 < events.min() < FEW_EVENTS:
-        found.append(f"The trace has only {count(events.min())} calls: starting up decides. Record a longer workload.")
+        found.append(f"The trace has only {count(events.min())} calls: start-up dominates. Record a longer workload.")
     return found
 
 
@@ -202,7 +202,7 @@ def trace_warnings(trace: Trace) -> list[str]:
                      f"{trace.records:,} events.")
     totals = trace.totals or {}
     for key, words in (
-        ("repairs", "events that were recorded out of order and put right"),
+        ("repairs", "events that were recorded out of order and reordered"),
         ("anomalies", "events that no program order explains"),
         ("lost_calls", "calls that were not recorded"),
         ("foreign_frees", "frees of blocks from before the recording began"),

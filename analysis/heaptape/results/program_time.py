@@ -29,8 +29,8 @@ CAUSES = {"instructions": ("instruction",), "near misses": ("l1d_miss", "l2_sequ
 
 PROGRAM_TIME = "your program's time (modelled)"
 NOT_KNOWN = "Effect of placement on the program's own time: not known; record with --accesses."
-_INTERVAL = "Exact counts, modelled times; brackets are how far the model’s costs can be off (some 90 %)."
-_SAMPLED = "Near misses sampled in {} bursts, modelled times; brackets are how far sample and model’s costs can be off (some 90 %)."
+_INTERVAL = "Exact counts, modelled times; brackets: the error of the model’s costs (about 90 %)."
+_SAMPLED = "Near misses sampled in {} bursts, modelled times; brackets: the error of sample and model’s costs (about 90 %)."
 _CLASSES_NAMED = 5
 
 _Costs = dict[str, dict[str, float]]

@@ -47,7 +47,7 @@ def memory_sentence(standing: Standing) -> str:
     if standing.leader == standing.baseline:
         if not standing.tied:
             return f"{standing.baseline} has the smallest peak RSS."
-        return (f"No allocator was shown to have a smaller peak RSS than {standing.baseline} "
+        return (f"No allocator clearly has a smaller peak RSS than {standing.baseline} "
                 f"({listing(standing.tied)}: no clear difference).")
     row = standing.row(standing.leader)
     bounds = interval(row["ci_low"], row["ci_high"])

@@ -86,12 +86,12 @@ def front_text(tuned: Tuned) -> str:
         lines += ["", *table_lines(cells), *([interval_means(tuned.program_times)] if tuned.program_times else []), "", "to use a configuration, put its line before the command:"]
         lines += table_lines([[trial.label, paste_line(trial)] for trial in tuned.front], columns=0)
     else:
-        shown = "was shown to be" if tuned.dropped else "was"
+        shown = "is clearly" if tuned.dropped else "was"
         lines += ["", f"no configuration that was tried {shown} better than the default in any of these: keep the default"]
     notes = []
     if tuned.dropped and tuned.front:
         notes.append(f"{tuned.dropped} more were as good in the search; measured again, each was equalled or beaten by another, "
-                     "or not shown to be better than the default")
+                     "or not clearly better than the default")
     problems = Counter(trial.problem for trial in tuned.trials if trial.ratios is None)
     notes += [f"{number} failed: {problem}" for problem, number in problems.most_common(3)]
     return "\n".join([*lines, *([""] if notes else []), *notes])
