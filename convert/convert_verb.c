@@ -51,7 +51,8 @@ static const struct argp_option option_table[] = {
     {"level", 'l', "fast|default|max", 0, "The effort of compression (default: default)", 0},
     {"time-unit", 'u', "NS", 0, "Keep times in units of NS nanoseconds (default: 32)", 0},
     {"parent", 'p', "FILE", 0,
-     "The parent's log, which has the blocks that a forked process inherited (default: the one next to RAW)", 0},
+     "The parent's log, which has the blocks that a forked process inherited (default: the one next to RAW)",
+     0},
     {"no-parent", OPTION_NO_PARENT, NULL, 0, "Read no parent's log: inherited blocks are unknown", 0},
     {"follow", OPTION_FOLLOW, NULL, 0,
      "Convert a raw log while the program writes it, and punch holes into the part already read; continues an "

@@ -44,10 +44,10 @@ const struct ht_page ht_page_dump = {
     .name = "dump",
     .argp = &parser,
     .examples =
-        (const struct ht_fact[]){{"heaptape dump --to-event 100 app.bin", "Print the first hundred calls"},
-                                 {"heaptape dump --no-time --threads 0 app.bin > old.txt",
-                                  "Print a dump to compare with another"},
-                                 {0}},
+        (const struct ht_fact[]){
+            {"heaptape dump --to-event 100 app.bin", "Print the first hundred calls"},
+            {"heaptape dump --no-time --threads 0 app.bin > old.txt", "Print a dump to compare with another"},
+            {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "slice stats"};
 

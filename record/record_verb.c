@@ -155,13 +155,12 @@ const struct ht_page ht_page_record = {
                                  {"MALLOC_WRAP_MAX_BYTES", "For a bare LD_PRELOAD: as --max-size, in bytes"},
                                  {"MALLOC_WRAP_ANY_FOLDER", "1: as --any-folder"},
                                  {0}},
-    .statuses =
-        (const struct ht_fact[]){{"2", "Wrong usage"},
-                                 {"125", "The recording failed, or recorded nothing"},
-                                 {"126", "PROGRAM cannot be run"},
-                                 {"127", "PROGRAM was not found"},
-                                 {"other", "That of PROGRAM; 128 + N if signal N ended it"},
-                                 {0}},
+    .statuses = (const struct ht_fact[]){{"2", "Wrong usage"},
+                                         {"125", "The recording failed, or recorded nothing"},
+                                         {"126", "PROGRAM cannot be run"},
+                                         {"127", "PROGRAM was not found"},
+                                         {"other", "That of PROGRAM; 128 + N if signal N ended it"},
+                                         {0}},
     .see_also = "ctl convert try"};
 
 // The shims stand beside this program in the build tree, and in the library folder once installed.

@@ -18,7 +18,8 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"output", 'o', "FILE", 0, "Store the result in FILE instead, which no other command reads; -: print it", 0},
+    {"output", 'o', "FILE", 0, "Store the result in FILE instead, which no other command reads; -: print it",
+     0},
     {"json", 'j', NULL, 0, "Print one JSON object instead of the table", 0},
     {0}};
 

@@ -68,11 +68,12 @@ static const struct argp parser = {
 const struct ht_page ht_page_count = {
     .name = "count",
     .argp = &parser,
-    .examples = (const struct ht_fact[]){{"heaptape count -- ./app", "Count the program's and malloc's instructions and misses"},
-                                         {"LD_PRELOAD=libjemalloc.so.2 heaptape count -- ./app",
-                                          "The same under jemalloc"},
-                                         {"heaptape count -i -o counts.json -- ./app", "Only instructions"},
-                                         {0}},
+    .examples =
+        (const struct ht_fact[]){
+            {"heaptape count -- ./app", "Count the program's and malloc's instructions and misses"},
+            {"LD_PRELOAD=libjemalloc.so.2 heaptape count -- ./app", "The same under jemalloc"},
+            {"heaptape count -i -o counts.json -- ./app", "Only instructions"},
+            {0}},
     .statuses = (const struct ht_fact[]){{"0 to 124", "The program's own"},
                                          {"125", "The program could not be counted"},
                                          {"126", "The program cannot be run"},

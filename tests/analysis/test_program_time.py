@@ -115,7 +115,7 @@ def test_without_accesses_one_line_says_what_is_not_known(tmp_path: Path, capsys
 def test_the_report_names_whose_placement_it_is(results: Path, tmp_path: Path) -> None:
     assert main(["report", "-q", str(results), "-o", str(tmp_path / "r.html")]) == 0
     page = (tmp_path / "r.html").read_text()
-    assert "How long does the program take?" in page and "Whose placement is it?" in page and "48 to 55 bytes" in page
+    assert "How long does the program take?" in page and "Which blocks cause it?" in page and "48 to 55 bytes" in page
 
 
 def test_counts_alone_can_be_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
