@@ -29,7 +29,7 @@ static const struct argp_option option_table[] = {
      "with all calls on them; any of the four may be missing (default: none)",
      0},
     {"only", KEY_ONLY, "size=LOW-HIGH,thread=N,born=FROM-TO,live=TIME", 0,
-     "Leave out all that --without would keep (default: nothing)", 0},
+     "Keep only the blocks that --without would leave out (default: all blocks)", 0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
 
