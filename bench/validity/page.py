@@ -159,7 +159,7 @@ def _notes(tables: Tables, counted: list[Counted], programs: dict[str, dict[str,
                   for item in result["allocators"] if item["problem"]]
     lines += [f"- **{result['name']}**, instructions under {item['name']}: outside malloc the program executes "
               f"{_millions(item['count_differences']['program']['instructions'])} million more than under {result['baseline']}, "
-              f"which a replay of calls does not include; within malloc the replay is {percent(malloc_error(item))} off."
+              f"not predictable from calls; within malloc the replay is {percent(malloc_error(item))} off."
               for result, item in count_pairs(counted) if item["instructions_error"] > COUNT_GOALS[1] and malloc_error(item) is not None]
     missing = [row["program"] for row in tables["programs.csv"] if row["program"] not in {result["name"] for result in counted}]
     return [*lines, *([f"- Instructions not counted yet: {', '.join(missing)}."] if missing else [])]

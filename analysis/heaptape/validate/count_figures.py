@@ -64,7 +64,7 @@ def _warnings(found: Counted, objects: dict[str, dict[str, Any]], calls: int) ->
         said.append(f"the program does not repeat: two counted runs under {found.baseline} are {apart:,} instructions apart, "
                     f"{three_digits(100 * apart / deltas[least])} % of {least}'s difference")
     if base["threads"] > 1:
-        said.append(f"{base['threads']} threads: the simulation runs one at a time; contention between them is not counted")
+        said.append(f"{base['threads']} threads: the simulation runs one at a time, without contention")
     for name, item in objects.items():
         if abs(item["counted_calls"] - calls) > _CALLS_WITHIN * calls:
             said.append(f"under simulation the program made {item['counted_calls']:,} calls under {name}, but {calls:,} when recorded")
