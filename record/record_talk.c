@@ -66,8 +66,7 @@ static void warn_about_bypass(const struct found_logs *found) {
 static void warn_about_program(const struct record_talk *talk, const struct found_logs *found,
                                const struct ending *ending) {
     if (found->of_program && !found->to_the_end)
-        ht_print(stderr,
-                 "heaptape record: warning: the program ended as '%s', and nothing of that was recorded\n",
+        ht_print(stderr, "heaptape record: warning: the program became '%s', which was not recorded\n",
                  ending->name);
     else if (!found->of_program && !talk->only_some)
         fputs("heaptape record: warning: the program itself left no log; the logs are of processes that "

@@ -277,7 +277,7 @@ static void choose_shim(const struct reach *reach, char shim[PATH_MAX]) {
     } else if (reach->loads) {
         ht_print(stderr,
                  "heaptape record: warning: %s loads %s: calls of that allocator's own functions are not "
-                 "recorded, since libmalloc_wrap_full.so is not beside libmalloc_wrap.so\n",
+                 "recorded, since libmalloc_wrap_full.so is not next to libmalloc_wrap.so\n",
                  reach->program, reach->loads);
     }
 }

@@ -88,7 +88,7 @@ static void print_verbose(const struct ht_listed *listed, bool first) {
                listed->problem[0] ? listed->problem : choice->path);
     }
     if (listed->kind) print_kind(listed);
-    else printf("  an allocator of no kind that is known\n");
+    else printf("  an allocator of unknown kind\n");
 }
 
 static void print_short(const struct ht_listed *listed) {

@@ -51,7 +51,7 @@ const char *ht_pollution_parse(const char *text, struct ht_pollution *pollution,
     *by_trace = !strcmp(text, "trace");
     if (!strcmp(text, "all")) *pollution = all_of_it();
     else if (strchr(text, '=') && !parse_parts(text, pollution))
-        return "expected data=SIZE, code=SIZE or tlb=PAGES, with commas between";
+        return "expected data=SIZE, code=SIZE or tlb=PAGES, separated by commas";
     else if (!*by_trace && !strchr(text, '=') &&
              (!ht_parse_bytes(text, 1 << 10, &pollution->data_bytes) || pollution->data_bytes > bytes_max))
         return "expected a size of at most 1T, such as 2M; trace; all; or data=SIZE,code=SIZE,tlb=PAGES";

@@ -153,16 +153,16 @@ static int add_knob(struct ht_choices *choices, const char *given, struct ht_err
     size_t used = strlen(choice->name), room = sizeof choice->name - used;
     if (!choice->knobs.kind) {
         return fail(error, HT_EXIT_USAGE,
-                    "--alloc: %s: unknown knobs: the library's file name begins like that of no allocator of "
-                    "--list%s",
+                    "--alloc: %s: unknown knobs: the library's file name matches no allocator of --list%s",
                     choice->name, "");
     }
     const char *before = choice->knobs.count ? "," : ":";
     if (!choice->labelled && (size_t)snprintf(choice->name + used, room, "%s%s", before, text) >= room) {
-        return fail(error, HT_EXIT_USAGE,
-                    "--alloc: %s: expected a label (LABEL=NAME:KNOB=VALUE), since the knobs make too long "
-                    "a name%s",
-                    choice->name, "");
+        return fail(
+            error, HT_EXIT_USAGE,
+            "--alloc: %s: expected a label (LABEL=NAME:KNOB=VALUE), because the name is too long with "
+            "its knobs%s",
+            choice->name, "");
     }
     if (ht_knob_choices_add(&choice->knobs, text, problem)) return 0;
     return fail(error, HT_EXIT_USAGE, "--alloc: %s%s", problem, "");

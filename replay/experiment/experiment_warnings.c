@@ -92,7 +92,7 @@ static void warn_of_operators(const struct ht_experiment *x, struct ht_warnings 
         if (!x->plan->choices.list[i].lacks_operators) continue;
         ht_warn(
             warnings, HT_WARNING_NO_CXX_LIBRARY,
-            "install libstdc++6: its time lacks what that library does besides",
+            "install libstdc++6: its time excludes that library's own work",
             "libstdc++.so.6 can't be loaded: operator new and delete of %s are replayed as malloc and free",
             x->plan->choices.list[i].name);
     }

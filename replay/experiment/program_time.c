@@ -147,7 +147,7 @@ void ht_program_time_print(FILE *out, const json_t *counts, const char *baseline
         ht_table_add(&table, (const char *const[]){name, ms, allocator, misses, text});
     }
     ht_table_print(out, &table);
-    ht_print(out, "In brackets: how far the costs can be off, by their calibration and the model's residual");
+    ht_print(out, "In brackets: the error of the costs, from their calibration and the model's residual");
     if (!sampled) ht_print(out, "; counts are exact.\n");
     else
         ht_print(

@@ -237,7 +237,7 @@ static bool judge(const struct ht_child_channel *channel, int status, struct ht_
                  (unsigned long long)outcome->failures, outcome->first_failure);
     } else if (channel->left) {
         snprintf(problem, room,
-                 "started %" PRIu32 " process%s that did not end with it: its figures leave them out",
+                 "started %" PRIu32 " process%s that did not end with it: its figures do not include them",
                  channel->left, channel->left > 1 ? "es" : "");
     } else {
         return true;

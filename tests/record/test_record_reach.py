@@ -243,7 +243,7 @@ def test_static_program_behind_a_wrapper(tools: Tools, tmp_path: Path) -> None:
     for command in ([script], ["sh", "-c", f"exec {program}"], ["env", program]):
         recording, said = record(tools, tmp_path, *command)
         assert recording.outcome.status == 5
-        assert "the program ended as 'program', and nothing of that was recorded" in said
+        assert "the program became 'program', which was not recorded" in said
 
 
 def test_wrapper_that_is_recorded_to_the_end(tools: Tools, tmp_path: Path) -> None:

@@ -320,7 +320,7 @@ def test_no_process_is_left_behind(tools: Tools, trace: Path, tmp_path: Path) ->
     command = [tools.replay_program, "--alloc", f"glibc,{faulty(tools)}", trace, "--rounds", "1"]
     name, _, value = mark.partition("=")
     done = run(command, env={"FAULTY_MALLOC": "leave_sleeper", name: value})
-    assert said(done.stderr) == ["heaptape replay: bad: started 1 process that did not end with it: its figures leave them out"]
+    assert said(done.stderr) == ["heaptape replay: bad: started 1 process that did not end with it: its figures do not include them"]
     assert done.returncode == 1
     assert not marked()
     # A shell that becomes replay has given it a child that is not ours to end.
