@@ -281,7 +281,7 @@ def test_the_programs_time_stands_beside_the_objectives(trace: Path, capsys: pyt
     accesses.touch()
     assert _tune(trace, *options) == 0
     text = capsys.readouterr().out
-    assert "your program's time (modelled)" in text and "brackets are how far" in text
+    assert "your program's time (modelled)" in text and "brackets: the error" in text
     assert _tune(trace, *options, "--json") == 0
     for member in _found(capsys)["front"]:
         modelled = member["program_time"]
