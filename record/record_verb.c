@@ -64,7 +64,7 @@ static const struct argp_option option_table[] = {
      "malloc-footprint.PID.acc, for replay --splice",
      0},
     {"sampled", KEY_SAMPLED, NULL, 0,
-     "With --accesses: all accesses in bursts, and between them only the last one to each place: some 20 times "
+     "With --accesses: all accesses in bursts, and between them only the last one to each place: about 20 times "
      "slower; for programs that run for a tenth of a second and more",
      0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
