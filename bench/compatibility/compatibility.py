@@ -231,12 +231,12 @@ def document(rows: Sequence[Row], pairs: int, table: str) -> str:
         f"{'.'.join(platform.release().split('.')[:2])}, {libc_version()}, "
         f"{os.cpu_count()} cores; [{table}]({table}) has all figures.", "",
         "Each program runs once through `heaptape record`, and "
-        f"{pairs} times each without and with the bare shim in `LD_PRELOAD`, in turns, in an empty folder. Every log is converted.", "",
+        f"{pairs} times each without and with the bare shim in `LD_PRELOAD`, alternating, each in an empty folder. Every log is converted.", "",
         "- **green**: output (stdout, stderr) and exit status are the same in all runs; no log has an anomaly. Programs print checksums of their results.",
-        "- **in part**, **out of reach**: some or all of the program's calls cannot be seen. It runs as it should.",
-        "- `processes` and `calls` are of the run through `record`; other counts are of all recorded runs. `foreign_frees` are of blocks that nothing explains.",
-        f"- In brackets: CPU time under the bare shim over that without, the median of {pairs} pairs (`cpu_time_ratio`). Short processes (git, tmux, shell scripts) "
-        "pay mostly for making their logs.", "",
+        "- **in part**, **out of reach**: some or all of the program's calls cannot be recorded. The program itself runs correctly.",
+        "- `processes` and `calls` count the run through `record` only; other columns count all recorded runs. `foreign_frees` counts frees of blocks of unknown origin.",
+        f"- In brackets: CPU time with the bare shim over CPU time without, the median of {pairs} pairs (`cpu_time_ratio`). In short processes (git, tmux, shell "
+        "scripts) most of the cost is creating the logs.", "",
         "**Green**: " + ", ".join(f"{row.name} {row.version} (×{row.slowdown:.2f})" for row in green) + ".", "",
         "| program | verdict | note |", "| --- | --- | --- |",
         *(f"| {row.name} | {row.verdict} | {row.note.replace('|', chr(92) + '|')} |" for row in rows if row.note or row.verdict != "green"), ""]

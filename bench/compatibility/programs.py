@@ -58,17 +58,17 @@ ONE_SHOT = [
             ("ruby", "$FILES/sources/ruby_work.rb")),
     Program("node", "json, worker threads, zlib, crypto", ("node",), ("nodejs",),
             ("node", "--version"), ("node", "$FILES/sources/node_work.js"),
-            note="V8's heap is its own; recorded is what node and its libraries take from malloc"),
+            note="V8 manages its own heap; the malloc calls of node and its libraries are recorded"),
     Program("java", "javac, then collections in 4 threads", ("java", "javac"),
             ("default-jdk-headless",), ("java", "--version"), bash("java_work.sh"), status=4,
-            note="the Java heap is the JVM's own; recorded is what the JVM takes from malloc"),
+            note="the JVM manages the Java heap itself; its malloc calls are recorded"),
     Program("php", "arrays, json, regular expressions", ("php",), ("php-cli",),
             ("php", "--version"), ("php", "-n", "-d", "memory_limit=-1", "$FILES/sources/php_work.php"),
-            status=9, note="PHP keeps small blocks in chunks of its own"),
+            status=9, note="PHP takes small blocks from its own chunks"),
     Program("php with extensions", "the same and xml", ("php",), ("php-cli", "php-xml"),
             ("php", "--version"), ("php", "$FILES/sources/php_xml_work.php"), status=8, in_part=(
-                "PHP loads extensions with RTLD_DEEPBIND: what they allocate or free themselves "
-                "goes to libc directly and is not seen")),
+                "PHP loads extensions with RTLD_DEEPBIND: their own calls of malloc and free go to "
+                "libc directly and are not recorded")),
     Program("lua", "tables, strings, coroutines", ("lua5.4",), ("lua5.4",), ("lua5.4", "-v"),
             ("lua5.4", "$FILES/sources/lua_work.lua"), status=3),
     Program("make with gcc", "heaptape configured by cmake, built by make -j2",
@@ -86,18 +86,18 @@ ONE_SHOT = [
     Program("rustc", "compiles a program", ("rustc",), ("rustc",), ("rustc", "--version"),
             bash("compile_and_run.sh", "rustc", "-O", "$FILES/sources/rust_work.rs"),
             status=6, ignore=RUST_IGNORE, in_part=(
-                "rustc's own executable brings its malloc (jemalloc), which comes before any "
-                "preloaded one; recorded are the linker and the program")),
+                "rustc's executable contains jemalloc, which precedes any preloaded malloc; the linker "
+                "and the program are recorded")),
     Program("rust program", "maps and boxes in 4 threads", ("rustc",), ("rustc",),
             ("rustc", "--version"), ("../input/work",),
             'rustc -O "$FILES/sources/rust_work.rs" -o work', status=6, ignore=RUST_IGNORE),
     Program("go program with cgo", "goroutines that call C", ("go", "gcc"), ("golang-go", "gcc"),
             ("go", "version"), ("../input/work",),
             'bash -eu "$FILES/scripts/go_build.sh" "$FILES/sources/cgo_work.go" 1',
-            note="Go's heap is its own; recorded is what the C part takes from malloc"),
+            note="Go manages its own heap; the malloc calls of the C part are recorded"),
     Program("go program", "goroutines, json", ("go",), ("golang-go",), ("go", "version"),
             ("../input/work",), 'bash -eu "$FILES/scripts/go_build.sh" "$FILES/sources/go_work.go" 0',
-            out_of_reach="statically linked, with an allocator of its own"),
+            out_of_reach="statically linked, with its own allocator"),
     Program("git", "commits, merge, clone, gc, repack, fsck, blame", ("git",), ("git",),
             ("git", "--version"), bash("git_work.sh")),
     Program("sqlite3", "inserts, an index, aggregates, VACUUM", ("sqlite3",), ("sqlite3",),
@@ -112,7 +112,7 @@ ONE_SHOT = [
             ("openssl", "version"), bash("openssl_work.sh"), figures(200_000)),
     Program("ssh-keygen", "three keys and a signature", ("ssh-keygen",), ("openssh-client",),
             ("ssh", "-V"), bash("ssh_keygen_work.sh"), figures(1000),
-            note="how long the search for primes takes is random"),
+            note="the time to find primes is random"),
     Program("tar and xz", "packs and unpacks headers of /usr/include", ("tar", "xz"),
             ("tar", "xz-utils"), ("xz", "--version"), bash("tar_work.sh")),
     Program("sort", "a large file by two keys, through temporary files", ("sort",),
@@ -159,5 +159,5 @@ SERVERS = [
     Program("sshd", "logins by key, sftp, privilege separation", ("sshd", "ssh", "sftp"),
             ("openssh-server", "openssh-client"), ("ssh", "-V"), server("sshd_work.sh"),
             prepare="seq 1 3 900000 >figures", note=(
-                "sshd gives its sessions a clean environment: commands in them are not recorded")),
+                "sshd gives its sessions a clean environment: their commands are not recorded")),
 ]
