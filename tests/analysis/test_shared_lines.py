@@ -22,6 +22,6 @@ def test_lines_by_whose_blocks_they_hold(blocks: list[tuple[int, int, int]], lin
 
 
 def test_one_sentence_where_several_threads_have_blocks() -> None:
-    assert sentences(SharedLines(2000, 16, 2)) == ["16 cache lines hold blocks of two threads or more: 0.8 % of the lines with blocks."]
+    assert sentences(SharedLines(2000, 16, 2)) == ["16 cache lines hold blocks of two or more threads: 0.8 % of the cache lines with blocks."]
     assert sentences(SharedLines(2000, 0, 2))[0].startswith("0 cache lines")
     assert sentences(SharedLines(2000, 0, 1)) == [] == sentences(counted())

@@ -13,12 +13,12 @@ from .snapshots import ACCOUNTS, PAGE_BYTES, Snapshot
 
 Ints = NDArray[np.int64]
 MEANING = {
-    "live": "asked for by the program and used",
-    "rounding": "more than was asked for, in live blocks",
+    "live": "requested bytes that the program wrote to",
+    "rounding": "usable bytes of live blocks beyond the requested ones",
     "holes": "empty parts of pages that hold live blocks",
-    "free_pages": "pages that held blocks, and hold none now",
+    "free_pages": "pages that held a block and now hold none",
     "tables": "pages that never held a block: the allocator's own data",
-    "untouched": "in live blocks, never written to",
+    "untouched": "bytes of live blocks, never written to",
 }
 
 

@@ -85,7 +85,7 @@ def _thread(answer: Answer, holder: Holder) -> str:
 
 
 def _when(holder: Holder) -> str:
-    return f"between {nanoseconds(holder.born_from_ns)} and {nanoseconds(holder.born_to_ns)}" if holder.windowed else "at any time"
+    return f"between {nanoseconds(holder.born_from_ns)} and {nanoseconds(holder.born_to_ns)}" if holder.windowed else "throughout"
 
 
 def _above(accounts: Accounts) -> list[str]:
@@ -103,9 +103,9 @@ def _holder_sentence(answer: Answer) -> list[str]:
         return []
     worst = answer.holders[0]
     if worst.size_high > 2 * worst.size_low and worst.holes_bytes / holes < _MORE_THAN_ITS_SHARE * worst.blocks / blocks:
-        return ["No group of blocks stands out among those that hold the holes."]
-    return [f"{percent(worst.holes_bytes / holes)} of the holes ({byte_count(worst.holes_bytes)}) are held by {percent(worst.blocks / blocks)} of the "
-            f"blocks: {_sizes(worst.size_low, worst.size_high)}, allocated by {_thread(answer, worst)} {_when(worst)}."]
+        return ["No group of blocks holds much more than its share of the holes."]
+    return [f"{percent(worst.blocks / blocks)} of the blocks hold {percent(worst.holes_bytes / holes)} of the holes ({byte_count(worst.holes_bytes)}): "
+            f"{_sizes(worst.size_low, worst.size_high)}, allocated by {_thread(answer, worst)} {_when(worst)}."]
 
 
 def _rounding_sentence(accounts: Accounts) -> list[str]:
@@ -126,7 +126,7 @@ def _cost_words(broke: Break) -> str:
     """What a call cost before and after, where that differs."""
     if not broke.resolved:
         return ""
-    return (f" A call cost {nanoseconds(broke.cost_before_ns)} before and {nanoseconds(broke.cost_after_ns)} after "
+    return (f" A call cost {nanoseconds(broke.cost_before_ns)} before that and {nanoseconds(broke.cost_after_ns)} after it "
             f"({three_digits(broke.ratio_low)} to {three_digits(broke.ratio_high)} times as much, 95 % interval).")
 
 
@@ -137,7 +137,7 @@ def when_sentence(answer: Answer) -> list[str]:
     broke = answer.broke
     begun, ended = nanoseconds(broke.from_ns), nanoseconds(broke.to_ns)
     when = f"at {ended}" if begun == ended else f"between {begun} and {ended}"
-    return [f"When: what is above the live bytes grew most {when}, by {byte_count(broke.grew_bytes)}.{_cost_words(broke)}"]
+    return [f"When: RSS less live bytes grew most {when}, by {byte_count(broke.grew_bytes)}.{_cost_words(broke)}"]
 
 
 def first_sentences(answer: Answer) -> list[str]:
@@ -146,9 +146,9 @@ def first_sentences(answer: Answer) -> list[str]:
     above = accounts.rss_bytes - accounts.bytes["live"]
     moment = f"{nanoseconds(snapshot.time_ns)} of {nanoseconds(answer.end_ns)}"
     why = {"peak": f"at its peak ({moment})", "end": f"at the end ({nanoseconds(answer.end_ns)})"}.get(snapshot.why, f"at {moment}")
-    return [f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live blocks and "
+    return [f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
             f"{byte_count(above)} above them.",
-            f"Verdict: {answer.verdict}: {VERDICTS[answer.verdict]}. Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
+            f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
             *_holder_sentence(answer), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
 
@@ -162,7 +162,7 @@ def account_rows(accounts: Accounts) -> list[list[str]]:
 def _account_lines(accounts: Accounts) -> list[str]:
     lines = table_lines(account_rows(accounts), right=(1, 2))
     if accounts.not_resident_bytes:
-        lines.append(f"Not in RSS: {byte_count(accounts.not_resident_bytes)} of live blocks, never written to.")
+        lines.append(f"Not in RSS: {byte_count(accounts.not_resident_bytes)} of live bytes, never written to.")
     return lines
 
 
@@ -211,7 +211,7 @@ def cure_rows(answer: Answer) -> list[list[str]]:
 
 def nothing_helps(answer: Answer) -> str:
     """Where cures were tried."""
-    return f"No setting that was tried saves memory ({len(answer.cures or [])} tried)."
+    return f"No change saves memory ({len(answer.cures or [])} tried)."
 
 
 def _cure_lines(answer: Answer) -> list[str]:

@@ -108,7 +108,7 @@ def _cure(one: Candidate, row: dict[str, Any], figure: str, base: float) -> Cure
 # ---- what the program itself could do ----
 
 _ROUNDS = 5
-_POOL = [("code", "Allocate those that stay from a heap of their own (jemalloc: mallocx with MALLOCX_ARENA; mimalloc: mi_heap_malloc)")]
+_POOL = [("code", "Allocate the long-lived ones from a separate heap (jemalloc: mallocx with MALLOCX_ARENA; mimalloc: mi_heap_malloc)")]
 
 
 def named(holder: Holder, at_ns: int) -> str:
@@ -183,7 +183,7 @@ class ProgramCures:
             return []
         after = self._replayed(self._trace, "--purge", f"{every_ns}ns")
         words = f"{call} every {nanoseconds(every_ns)} of the trace"
-        return [Cure(words, None, *_difference(self._before, after), None, [("code", f"Call {call} about so often")])]
+        return [Cure(words, None, *_difference(self._before, after), None, [("code", f"Call {call} at about this interval")])]
 
     def without(self, holder: Holder, at_ns: int) -> list[Cure]:
         """The blocks that are live at that time never allocated, which is a bound; and in a heap of their own: both heaps are
@@ -195,6 +195,6 @@ class ProgramCures:
         kept, moved = self._rows(rest), self._rows(pool)
         both = np.array([_of_two_heaps(one, other, self._figure) for one, other in zip(kept, moved, strict=False)])
         sizes = f"{holder.size_low:,}" + (f"–{holder.size_high:,}" if holder.size_high > holder.size_low else "")
-        return [Cure(f"the worst blocks ({sizes} bytes) in a heap of their own", None, *_difference(self._before, both), None, _POOL),
-                Cure(f"the worst blocks ({sizes} bytes) never allocated: a bound", None, *_difference(self._before, _values(kept, self._figure)),
+        return [Cure(f"the worst blocks ({sizes} bytes) in a separate heap", None, *_difference(self._before, both), None, _POOL),
+                Cure(f"the worst blocks ({sizes} bytes) never allocated (upper bound)", None, *_difference(self._before, _values(kept, self._figure)),
                      None, [])]

@@ -36,5 +36,5 @@ def shared_lines(blocks: pd.DataFrame) -> SharedLines:
 
 def sentences(found: SharedLines | None) -> list[str]:
     """None of a program whose live blocks are of one thread; None: of whom they are is not known."""
-    return [f"{found.shared:,} cache lines hold blocks of two threads or more: {percent(found.shared / found.lines)} of the lines with blocks."] \
+    return [f"{found.shared:,} cache lines hold blocks of two or more threads: {percent(found.shared / found.lines)} of the cache lines with blocks."] \
         if found and found.threads > 1 else []

@@ -16,14 +16,14 @@ CHANGE_SHARE = 0.1
 """Of the highest RSS: a smaller change of a curve is none."""
 
 VERDICTS = {
-    "growth": "nearly all of RSS is live blocks: a need, or a leak",
+    "growth": "nearly all of RSS is live blocks, needed or leaked",
     "fragmentation": "live blocks hold pages that are mostly empty",
-    "retention": "the allocator keeps pages in which nothing is live",
-    "rounding": "blocks are larger than what was asked for",
-    "tables": "the allocator's own data",
+    "retention": "the allocator keeps pages without live blocks",
+    "rounding": "blocks are larger than requested",
+    "tables": "much of RSS is the allocator's own data",
     "untouched": "most of the live bytes were never written to",
-    "caches": "free memory waits in caches and arenas of threads",
-    "none": "RSS is that of the replay without an allocator",
+    "caches": "free memory is in thread caches and arenas",
+    "none": "the allocator adds nothing to RSS",
 }
 _OF_ACCOUNT = {"holes": "fragmentation", "free_pages": "retention", "rounding": "rounding", "tables": "tables", "untouched": "untouched"}
 
@@ -62,7 +62,7 @@ def trend_of(curve: pd.DataFrame) -> Trend:
     elif rss_rise >= least:
         words = "RSS rises, the live bytes do not: fragmentation or retention grows"
     elif live_rise <= -least and rss_rise > live_rise / 2:
-        words = "the live bytes fall, RSS hardly does: memory is kept"
+        words = "the live bytes fall, RSS falls less than half as much: memory is kept"
     else:
         words = "neither RSS nor the live bytes rise" if rss_rise > -least else "RSS falls with the live bytes"
     return Trend(live_rise, rss_rise, words)

@@ -103,7 +103,7 @@ def _along_caption(answer: Answer) -> str:
     words = f"RSS at {len(answer.along)} times along the trace."
     if costs.empty:
         return words
-    return (f"{words} Below: what a call cost, with the first touch of what it returned, the mean of the calls that were timed in each stretch; "
+    return (f"{words} Below: the mean cost of the timed calls of each stretch, with the first touch of the returned blocks; "
             f"at most {nanoseconds(costs.max())}.")
 
 

@@ -114,8 +114,8 @@ def map_figure(title: str, shown: HeapMap, at_ns: int, names: dict[int, str]) ->
     label = f"Map of the heap of {title}: {shown.cells.size:,} cells of {pages_words(shown.pages_per_cell)}; its largest ranges are in the table"
     body = (f'<img class="map" src="{_picture(now.states, places)}" width="{width}" height="{width * places.height // places.width}" '
             f'alt="{escape(label)}" data-map="{escape(data)}" data-cells="{_record(shown, now.states)}">')
-    caption = (f"A cell is {pages_words(shown.pages_per_cell)}, in order of address, row by row; it is free where no live block lies in it. "
-               f"The replayer's own pages are among the tables.")
+    caption = (f"A cell is {pages_words(shown.pages_per_cell)}, in order of address, row by row. A cell without a live block is free. "
+               "The replayer's own pages count as tables.")
     return Figure(title, caption, body + _small_maps(shown, places), _table(shown), KEY)
 
 
