@@ -17,7 +17,7 @@ void ht_scudo_version(const struct ht_server *server, char *text, size_t room) {
 }
 
 const struct ht_statistic ht_scudo_statistics[] = {
-    {"allocated_bytes", "in blocks that the program has, with their headers"},
+    {"allocated_bytes", "in the program's blocks, with their headers"},
     {"free_bytes", "in free blocks"},
     {"mapped_bytes", "got from the kernel and mapped"},
     {0}};

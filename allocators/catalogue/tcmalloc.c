@@ -16,7 +16,7 @@ static void version(const struct ht_server *server, char *text, size_t room) {
 }
 
 static const struct ht_statistic statistics[] = {
-    {"allocated_bytes", "in blocks that the program has, as size classes round them up"},
+    {"allocated_bytes", "in the program's blocks, rounded up to size classes"},
     {"heap_bytes", "from the kernel, returned or not"},
     {"pageheap_free_bytes", "in free spans that are mapped"},
     {"pageheap_unmapped_bytes", "in free spans whose memory was returned"},
@@ -73,13 +73,13 @@ static const struct ht_knob knobs[] = {
     {.name = "transfer_num_obj",
      .range = {1, 128},
      .standard = "32",
-     .help = "blocks that go between thread and central caches at a time, at most"},
+     .help = "greatest number of blocks moved between thread and central caches at a time"},
     {.name = "aggressive_decommit", .standard = "0", .help = "free spans are returned at once"},
     {.name = "release_rate",
      .range = {0, 1000},
      .standard = "1",
      .search = {0, 100},
-     .help = "how fast free spans are returned as others become free; 0: never"},
+     .help = "rate at which free spans are returned as others become free; 0: never"},
     {.name = "disable_memory_release",
      .standard = "0",
      .help = "nothing is ever returned, not even on request"},
@@ -87,7 +87,7 @@ static const struct ht_knob knobs[] = {
      .range = {0, 1 << 24},
      .standard = "0",
      .unsearched = true,
-     .help = "MiB, beyond which calls fail; 0: none"},
+     .help = "MiB of heap above which calls fail; 0: no limit"},
     {.name = "skip_sbrk", .standard = "0", .help = "memory comes from mmap only"},
     {0}};
 

@@ -5,7 +5,7 @@
 #include "allocator.h"
 
 static const struct ht_statistic statistics[] = {
-    {"allocated_bytes", "in blocks that the program has, as size classes round them up"},
+    {"allocated_bytes", "in the program's blocks, rounded up to size classes"},
     {"heap_bytes", "from the kernel, not returned"},
     {"pageheap_free_bytes", "in free spans that are mapped"},
     {"pageheap_unmapped_bytes", "in free spans whose memory was returned"},
@@ -14,7 +14,7 @@ static const struct ht_statistic statistics[] = {
     {"cpu_cache_free_bytes", "in free blocks of the processors' caches"},
     {"metadata_bytes", "for its own tables"},
     {"per_cpu_caches_active",
-     "1: it has a cache for each processor; 0: for each thread, since rseq is not its own"},
+     "1: a cache for each processor; 0: for each thread, because another library registered rseq"},
     {0}};
 
 static void read_values(const struct ht_server *server, uint64_t *values) {
