@@ -4,7 +4,7 @@ extern const struct ht_allocator ht_allocator_mimalloc;
 
 const struct ht_allocator ht_allocator_mimalloc2 = {
     HT_BUILD_FACT(name, "mimalloc2"),
-    .title = "mimalloc 2.3: segments by thread, purges what is unused",
+    .title = "mimalloc 2.3: segments by thread, purges unused memory",
     HT_BUILD_FACT(soname, "libmimalloc2.so"),
     .build_of = &ht_allocator_mimalloc,
     HT_BUILD_FACT(crate, "libmimalloc-sys"),

@@ -4,7 +4,7 @@ extern const struct ht_allocator ht_allocator_mimalloc;
 
 const struct ht_allocator ht_allocator_mimalloc3 = {
     HT_BUILD_FACT(name, "mimalloc3"),
-    .title = "mimalloc 3.3: shares pages between threads, purges what is unused",
+    .title = "mimalloc 3.3: shares pages between threads, purges unused memory",
     HT_BUILD_FACT(soname, "libmimalloc3.so"),
     .build_of = &ht_allocator_mimalloc,
     HT_BUILD_FACT(crate, "libmimalloc-sys"),

@@ -13,12 +13,12 @@ from pathlib import Path
 
 HEAD = """# Allocators
 
-`bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `heaptape replay --list` prints which are built, with version and file; `--verbose` and `--json` print all that is here, and the value of each knob in force.
+`bench/figures/allocators_page.py` writes this page and those of the allocators from `allocators/catalogue/`. `heaptape replay --list` prints which are built, with version and file; `--verbose` and `--json` print all facts of these pages and the current value of each knob.
 
-`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs, by these names or those of the environment, as in `glibc:MALLOC_ARENA_MAX=2` ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). The purge call returns memory to the kernel once all is freed. The clock is the source of time by which memory is returned
-([time.md](../method/time.md)). A library given by path (`--alloc /path/libfoo.so`) is known by a function that it has.
+`--alloc NAME:KNOB=VALUE,KNOB=VALUE` sets knobs, by their names here or in the environment, as in `glibc:MALLOC_ARENA_MAX=2` ([replay.md](replay.md#knobs)). Statistics are in `allocator_stats` ([figures.md](../method/figures.md#what-the-allocator-reports)). After the last free, replay uses the purge call to return memory to the kernel. The clock decides when the allocator returns memory
+([time.md](../method/time.md)). A library given by path (`--alloc /path/libfoo.so`) is identified by a function that it exports.
 
-| allocator | what it is | library from |
+| allocator | description | library from |
 | --- | --- | --- |
 """
 
@@ -71,12 +71,12 @@ def fault_line(fault: dict) -> str:
 
 
 def facts(allocator: dict) -> str:
-    text = f"Known by the function {code(allocator['known_by'])}. Purge call: {code(allocator['purge_call'])}. Clock: {code(allocator['clock'])}.\n"
+    text = f"Identified by the function {code(allocator['known_by'])}. Purge call: {code(allocator['purge_call'])}. Clock: {code(allocator['clock'])}.\n"
     if allocator["knobs"]:
-        text += "\n## Knobs\n| knob | values | default | set by | what it does |\n| --- | --- | --- | --- | --- |\n"
+        text += "\n## Knobs\n| knob | values | default | set by | effect |\n| --- | --- | --- | --- | --- |\n"
         text += "".join(map(knob_row, allocator["knobs"]))
     if allocator["statistics"]:
-        text += "\n## Statistics\n| statistic | what it is |\n| --- | --- |\n"
+        text += "\n## Statistics\n| statistic | meaning |\n| --- | --- |\n"
         text += "".join(f"| `{one['name']}` | {cell(one['says'])} |\n" for one in allocator["statistics"])
     if allocator["faults"]:
         text += "\n## Known faults\n" + "".join(map(fault_line, allocator["faults"]))
