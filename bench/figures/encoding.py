@@ -30,7 +30,7 @@ from heaptape import read_trace  # noqa: E402
 from heaptape.trace.sections import DIRECTORY, SECTION, Kind  # noqa: E402
 
 GROUPS = {
-    "tokens": (1, 6, 7, 8, 9),
+    "tokens": (1, 6, 7, 8, 9, 15),
     "named": (10, 14),
     "slots": (11,),
     "sizes": (12, 13),
