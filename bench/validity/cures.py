@@ -19,7 +19,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
-from bench.validity.run import Failed, PassedOver, Prepared, prepare, run_json, validated  # noqa: E402
+from bench.validity.run import Failed, PassedOver, Prepared, chosen, prepare, run_json, validated  # noqa: E402
 
 PROGRAMS = ROOT / "bench" / "validity" / "cures.toml"
 BUDGET = "30s"
@@ -68,10 +68,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="of the real program (default: 5)")
     options = parser.parse_args()
     options.build = options.build.resolve()
-    names = options.only.split(",") if options.only else list(programs)
-    if unknown := set(names) - set(programs):
-        parser.error(f"no such program: {', '.join(sorted(unknown))}")
-    fine = True
+    names, fine = chosen(parser, options.only, programs), True
     print("| program | verdict | cure | peak RSS, MB | predicted saving, MB | real saving, MB | difference, of RSS |\n| --- | --- | --- | --: | --: | --: | --: |")
     for name in names:
         with tempfile.TemporaryDirectory(prefix="heaptape-cures-") as scratch:

@@ -163,5 +163,13 @@ def validated(prepared: Prepared, options: argparse.Namespace, how: list[str]) -
                      *prepared.words], prepared.who)
 
 
+def chosen(parser: argparse.ArgumentParser, only: str | None, programs: dict[str, Any]) -> list[str]:
+    """The names that --only lists, else all. A name of no program is wrong use."""
+    names = only.split(",") if only else list(programs)
+    if unknown := set(names) - set(programs):
+        parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    return names
+
+
 def last_line(said: bytes) -> str:
     return (said.decode(errors="replace").strip().splitlines() or ["without a word"])[-1].removeprefix("heaptape validate: ")

@@ -27,6 +27,7 @@ from bench.validity.run import (  # noqa: E402
     Failed,
     PassedOver,
     Prepared,
+    chosen,
     last_line,
     made_brief,
     prepare,
@@ -97,7 +98,8 @@ def main() -> int:
     options = parser.parse_args()
     options.build = options.build.resolve()
     errors: list[float] = []
-    for name in options.only.split(","):
+    names, fine = chosen(parser, options.only, programs), True
+    for name in names:
         with tempfile.TemporaryDirectory(prefix="heaptape-sampled-", dir=os.environ.get("TMPDIR", "/tmp")) as scratch:
             try:
                 program = programs[name] if options.full else made_brief(programs[name])
@@ -105,10 +107,11 @@ def main() -> int:
                 print(f"{name}: {_times(prepared, options)}", flush=True)
                 errors += [] if options.no_splice else _print_errors(prepared, options)
             except (Failed, PassedOver) as problem:
-                print(f"{name}: {problem}", flush=True)
+                print(f"{name}: {problem}", file=sys.stderr, flush=True)
+                fine = fine and isinstance(problem, PassedOver)
     if errors:
         print(f"off by {statistics.median(errors):.2f} % of the program's time, median of {len(errors)}; at most {max(errors):.2f}")
-    return 0
+    return 0 if fine else 1
 
 
 if __name__ == "__main__":

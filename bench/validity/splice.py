@@ -25,6 +25,7 @@ from bench.validity.run import (  # noqa: E402
     LIMIT_S,
     Failed,
     Prepared,
+    chosen,
     last_line,
     prepare,
     run_json,
@@ -110,9 +111,7 @@ def main() -> int:
     parser.add_argument("--replays", action="store_true", help="with --again, the recording and the replays alone: counts of real programs stay")
     parser.add_argument("--no-run", action="store_true", help="only print what the results hold")
     options = parser.parse_args()
-    options.names = options.only.split(",") if options.only else list(programs)
-    if unknown := set(options.names) - set(programs):
-        parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    options.names = chosen(parser, options.only, programs)
     options.build = options.build.resolve()
     options.counted = read_results(options.output) if options.replays else {}
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the scratch folders go on the way out

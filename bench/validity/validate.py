@@ -27,7 +27,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 from bench.validity.curves import draw_curves, few_points  # noqa: E402
 from bench.validity.page import page, totals_table  # noqa: E402
 from bench.validity.resumed import read_results, run_all  # noqa: E402
-from bench.validity.run import count_one, validate_one  # noqa: E402
+from bench.validity.run import chosen, count_one, validate_one  # noqa: E402
 from bench.validity.splice_page import SPLICED  # noqa: E402
 from bench.validity.tables import read_tables, tables_of, write_tables  # noqa: E402
 
@@ -76,9 +76,7 @@ def parse(programs: dict[str, dict[str, Any]]) -> argparse.Namespace:
     parser.add_argument("--page", type=Path, metavar="FILE.md", help="write the page about it")
     parser.add_argument("--tables", type=Path, metavar="DIR", help="write drawings and CSV files of all figures of timed runs")
     options = parser.parse_args()
-    options.names = options.only.split(",") if options.only else list(programs)
-    if unknown := set(options.names) - set(programs):
-        parser.error(f"no such program: {', '.join(sorted(unknown))}")
+    options.names = chosen(parser, options.only, programs)
     if options.rounds < 2 or (options.replay_rounds or 1) < 1:
         parser.error("--rounds: expected two or more; --replay-rounds: one or more")
     options.build, options.counted = options.build.resolve(), options.count or options.instructions

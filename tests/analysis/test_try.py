@@ -14,6 +14,7 @@ import pytest
 import results_factory
 import story
 from heaptape import read_results
+from heaptape.base.recorded_trace import SHELLS
 from heaptape.results.comparison import experiments
 from heaptape.results.malloc_share import Saving
 from heaptape.results.summary import summarise
@@ -126,6 +127,11 @@ def test_a_script_around_the_program_is_not_compared(heaptape_binary: Path, tmp_
     (tmp_path / "logs").mkdir()
     recorded = record(str(heaptape_binary), [str(wrapper)], tmp_path, None, None)
     assert recorded.executable.startswith("python") and recorded.others
+
+
+def test_shells_are_those_of_the_recorder(repository: Path) -> None:
+    source = (repository / "convert" / "common" / "shell_log.c").read_text()
+    assert set(re.findall(r'"(\w+)"', source.partition("shells[] = {")[2].partition("}")[0])) == SHELLS
 
 
 def test_a_small_saving_is_no_reason_to_change(tmp_path: Path) -> None:

@@ -33,7 +33,6 @@ class RecordedTrace:
         """The base name of what the recorded process executed."""
         return os.path.basename(str(self.context.get("executable") or ""))
 
-
     @property
     def rank(self) -> float:
         """By which the processes of a run are ordered, the largest first: calls, those of a shell count a tenth, as `heaptape

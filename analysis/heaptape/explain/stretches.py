@@ -18,6 +18,7 @@ GREW_SHARE = 0.05
 PACE = 2
 """Times the growth of a stretch if all grew evenly along the trace: what grows no faster broke nowhere."""
 
+
 @dataclass(frozen=True)
 class Break:
     """When what is above the live bytes grew most, in one stretch or several in a row, and by how much; what a call cost before that and
