@@ -142,7 +142,7 @@ def test_a_small_saving_is_no_reason_to_change(tmp_path: Path) -> None:
     assert whole.malloc_share and whole.memory_share
     small = replace(whole, malloc_share=replace(whole.malloc_share, saving=Saving("mimalloc", 0.004)),
                     memory_share=replace(whole.memory_share, saving=Saving("jemalloc", 0.009)))
-    assert not uses(small, "./app", "glibc") and no_reason(small).startswith("No allocator saves 1 %")
+    assert not uses(small, "./app", "glibc") and no_reason(small).startswith("No allocator measured here saves 1 %")
     assert uses(replace(small, malloc_share=None), "./app", "glibc")
 
 

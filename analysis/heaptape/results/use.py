@@ -76,5 +76,5 @@ def use_lines(kind: str, path: str, package: str, variables: Sequence[str], comm
 def no_reason(summary: Summary) -> str:
     """The sentence where there is nothing to use."""
     if leaders(summary.standings):
-        return "No allocator saves 1 % of the program's CPU time or memory: this gives no reason to change."
+        return "No allocator measured here saves 1 % of the program's CPU time or memory: this gives no reason to change."
     return f"No allocator is clearly better than {summary.baseline}: this gives no reason to change."
