@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "next_malloc.h"
-#include "now.h"
 
 #ifdef SPIN_NS
 static uint32_t turns;  // of the spin
@@ -14,17 +16,25 @@ static void spin(uint32_t count) {
     for (uint32_t i = 0; i < count; i++) __asm__ volatile("" : "+r"(i));
 }
 
+// By the system call: the replay that this library is preloaded into has a clock of its own, which stands still here.
+static uint64_t real_now_ns(void) {
+    struct timespec now;
+    if (syscall(SYS_clock_gettime, CLOCK_MONOTONIC_RAW, &now)) abort();
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
 // How many turns take SPIN_NS, from the fastest of some attempts, as it is the spin's own time that counts.
 static __attribute__((constructor)) void calibrate(void) {
     enum { ATTEMPTS = 20, TURNS = 20000 };
     uint64_t least_ns = UINT64_MAX;
     for (int i = 0; i < ATTEMPTS; i++) {
-        uint64_t before_ns = ht_now_ns(CLOCK_MONOTONIC_RAW);
+        uint64_t before_ns = real_now_ns();
         spin(TURNS);
-        uint64_t ns = ht_now_ns(CLOCK_MONOTONIC_RAW) - before_ns;
+        uint64_t ns = real_now_ns() - before_ns;
         if (ns < least_ns) least_ns = ns;
     }
-    turns = (uint32_t)((uint64_t)SPIN_NS * TURNS / (least_ns ? least_ns : 1));
+    if (!least_ns) abort();
+    turns = (uint32_t)((uint64_t)SPIN_NS * TURNS / least_ns);
 }
 #endif
 
