@@ -63,6 +63,7 @@ struct ht_op_shape ht_op_shape(uint8_t op) {
     case HT_KIND_NONE:
     case HT_KINDS: break;
     }
+    shape.site = info->kind == HT_KIND_ALLOC || info->kind == HT_KIND_REALLOC;
     if (!shape.valid) shape = (struct ht_op_shape){0};
     return shape;
 }

@@ -55,6 +55,7 @@ struct ht_op_shape {
     bool makes_object;  // its slot is a new object's
     bool ends_object;   // its slot is free afterwards
     bool query;         // its slot's object stays as it is
+    bool site;          // somebody asked for memory: it may have a call site
 };
 
 struct ht_function_info {

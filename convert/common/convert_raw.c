@@ -36,8 +36,16 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
     if (result->totals.events == 0) {
         ht_trace_abandon(writer);
         free(result->threads);
+        ht_site_table_free(&result->sites);
         return no_calls(log, error);
     }
+    if (result->no_sites) {
+        ht_trace_abandon(writer);
+        free(result->threads);
+        return ht_error_memory(error, log->path, "cannot list the call sites");
+    }
+    if (result->sites.sites_count) ht_trace_put_site_table(writer, &result->sites);
+    ht_site_table_free(&result->sites);
     int status = trace_json_finish(writer, result->threads, result->totals.threads,
                                    trace_json_totals(&result->totals, log), file_bytes, error);
     free(result->threads);

@@ -23,6 +23,7 @@ void heap_model_free(struct heap_model *heap) {
     map64_free(&heap->seen);
     slots_free(&heap->slots);
     free(heap->last_event);
+    site_collector_free(&heap->sites);
 }
 
 static uint64_t next_event(const struct heap_model *heap) {

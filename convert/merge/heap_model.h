@@ -5,6 +5,7 @@
 
 #include "map64.h"
 #include "merge_result.h"
+#include "site_collector.h"
 #include "slots.h"
 
 struct heap_model {
@@ -25,6 +26,8 @@ struct heap_model {
     uint64_t *last_event;  // by slot: a live object's birth, because nothing else names it afterwards
     size_t last_event_room;
     bool no_memory;  // last_event is not complete
+    uint32_t site;   // call site of the call whose events are written, by the log's number
+    struct site_collector sites;
 };
 
 bool heap_model_init(struct heap_model *heap, struct ht_trace_writer *writer);
@@ -42,6 +45,8 @@ static inline void heap_model_event(struct heap_model *heap, uint8_t op, uint32_
                                     uint32_t slot, uint64_t size, uint64_t extra) {
     if (time_ns > heap->last_time_ns) heap->last_time_ns = time_ns;
     bool own = slot && heap->slots.state[slot].owner == thread;
+    if (heap->site && heap->writer)
+        ht_trace_put_site(heap->writer, site_collector_number(&heap->sites, heap->site));
     if (__builtin_expect(heap->writer != NULL, 1))
         ht_trace_put_event(heap->writer, op, thread, heap->last_time_ns, slot, own, size, extra);
     if (__builtin_expect(heap->keeps_order, 0) && slot && ht_op_function(op) != HT_USABLE_SIZE)

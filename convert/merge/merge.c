@@ -20,6 +20,9 @@ static int fail(const struct merge *m, const struct input *input, enum merge_app
     if (how == BAD_ORDER)
         return ht_error_input(error, m->log->path, input->stream->buffer_offset,
                               "expected a realloc's two records one after the other");
+    if (how == BAD_SITE)
+        return ht_error_input(error, m->log->path, input->stream->buffer_offset,
+                              "expected records of modules and call sites within the format's limits");
     return ht_error_memory(error, m->log->path, "cannot follow the heap");
 }
 
@@ -307,6 +310,7 @@ void merge_results(struct merge *m, struct merge_result *result) {
     heap_model_fill_totals(&m->heap);
     result->totals = m->heap.totals;
     result->threads = m->heap.threads;
+    result->no_sites = !site_collector_table(&m->heap.sites, &result->sites);
 }
 
 int merge_log(const struct ht_raw_log *log, const struct live_blocks *inherited,

@@ -274,13 +274,18 @@ static enum merge_applied apply_unobserved(struct merge *m, uint32_t number,
     case HT_RAW_REALLOC_BEGIN: return apply_realloc_begin(m, number, record, force);
     case HT_RAW_REALLOC_END: return apply_realloc_end(m, number, record, force);
     case HT_RAW_QUERY: return apply_query(m, number, record, force);
-    case HT_RAW_LONG: apply_long(m, &m->input[number], record); return APPLIED;
+    case HT_RAW_LONG:
+        if (ht_raw_lists(record))
+            return site_collector_take(&m->heap.sites, record) ? APPLIED : BAD_SITE;
+        apply_long(m, &m->input[number], record);
+        return APPLIED;
     default: return apply_allocation(m, number, record, force);
     }
 }
 
 enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht_raw_record *record,
                                bool force) {
+    m->heap.site = record->op == HT_RAW_LONG ? 0 : record->site;
     enum merge_applied how = apply_unobserved(m, number, record, force);
     if (__builtin_expect(m->observer && how == APPLIED, 0)) {
         const struct input *input = &m->input[number];
@@ -296,6 +301,7 @@ enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht
 
 bool merge_apply_common(struct merge *m, const struct input *input, const struct ht_raw_record *record) {
     struct heap_model *heap = &m->heap;
+    heap->site = record->site;
     if (!record->common || input->thread == NO_THREAD || input->waited || m->blocked_count || m->observer)
         return false;
     if (record->op == HT_RAW_MALLOC) {

@@ -5,7 +5,7 @@
 #include "merge_inside.h"
 
 // BLOCKED: another stream's record must come first, and the input waits for it.
-enum merge_applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER };
+enum merge_applied { APPLIED, BLOCKED, NO_MEMORY, BAD_ORDER, BAD_SITE };
 
 // Applies the input's next record. force: waiting is over, it is taken as it is.
 enum merge_applied merge_apply(struct merge *m, uint32_t number, const struct ht_raw_record *record,

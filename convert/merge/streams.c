@@ -13,7 +13,7 @@ enum {
     BUFFER_BYTES = 32 << 10,
     // A record with its modifiers is shorter: decoding stops this far from the buffer's end while more of the
     // chunk follows.
-    BUFFER_MARGIN_BYTES = 256,
+    BUFFER_MARGIN_BYTES = 2304,
     PADDING_BYTES = 64
 };
 
@@ -145,7 +145,9 @@ static int decode_some(struct streams *streams, struct stream *stream, struct ht
             streams->bytes_read += stream->chunk_left;
             return 0;
         }
-        stream->batch_end++;
+        const struct ht_raw_record *record = &stream->batch[stream->batch_end++];
+        // Its words lie in the buffer, which stays as it is until the batch has been used.
+        if (ht_raw_lists(record)) return 0;
     }
     return 0;
 }

@@ -18,11 +18,13 @@ enum {
     HT_CHUNK_ALIGN = 4096,
     HT_CHUNK_BYTES_MAX = 1 << 24,
     HT_RECORD_BYTES_MAX = 32,  // a call record: 16 + 3 * 64 bits
-    HT_MODIFIERS_MAX = 5,
+    HT_MODIFIERS_MAX = 6,
     // Every append needs this much room: modifiers, the record, the zero that ends the chunk, one wide
     // store.
     HT_APPEND_ROOM_BYTES = HT_RECORD_BYTES_MAX * (HT_MODIFIERS_MAX + 1) + 32,
-    HT_LARGE_BLOCK_BYTES = 16384  // residency may be noted from this size on
+    HT_LARGE_BLOCK_BYTES = 16384,  // residency may be noted from this size on
+    HT_SITE_FRAMES_MAX = 128,
+    HT_SITES_MAX = 1 << 20,  // different stacks in a log
 };
 
 enum ht_clock_kind { HT_CLOCK_TSC = 1, HT_CLOCK_CNTVCT = 2, HT_CLOCK_GETTIME = 3 };
@@ -36,7 +38,7 @@ enum ht_stop_reason {
     HT_STOP_FOLDER = 5,
     HT_STOP_MEMORY = 6
 };
-enum ht_raw_feature { HT_RAW_FEATURE_CONSUMED = 1, HT_RAW_FEATURE_QUERIES = 2 };
+enum ht_raw_feature { HT_RAW_FEATURE_CONSUMED = 1, HT_RAW_FEATURE_QUERIES = 2, HT_RAW_FEATURE_SITES = 4 };
 // What heaptape ctl asks of a live recording.
 enum ht_control { HT_CONTROL_NONE = 0, HT_CONTROL_RUN = 1, HT_CONTROL_PAUSE = 2, HT_CONTROL_STOP = 3 };
 
@@ -62,7 +64,8 @@ enum ht_raw_modifier {
     HT_MODIFIER_FAILED = 4,
     HT_MODIFIER_LOW_BITS = 5,
     HT_MODIFIER_RESIDENT_BEFORE = 6,
-    HT_MODIFIER_RESIDENT_AFTER = 7
+    HT_MODIFIER_RESIDENT_AFTER = 7,
+    HT_MODIFIER_SITE = 8  // of this and all later allocations in the chunk
 };
 
 enum { HT_FAILED_NULL = 1, HT_FAILED_RELEASED = 2 };
@@ -73,7 +76,9 @@ enum ht_raw_long {
     HT_LONG_RESIDENT_AT_EXIT = 3,
     HT_LONG_FORK = 4,
     HT_LONG_EXIT = 5,
-    HT_LONG_RESIDENT_SO_FAR = 6
+    HT_LONG_RESIDENT_SO_FAR = 6,
+    HT_LONG_MODULE = 7,
+    HT_LONG_SITE = 8
 };
 
 // Freed blocks that were probed, by how long a load of their first byte took: freed_probe_step_counts each,

@@ -19,7 +19,7 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
         return ht_error_input(
             error, path, 10, "expected a raw log of version %d or older, found %u: it needs a newer heaptape",
             HT_RAW_VERSION, header->version);
-    uint32_t unknown = header->features & ~(uint32_t)(HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES);
+    uint32_t unknown = header->features & ~(uint32_t)(HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES | HT_RAW_FEATURE_SITES);
     if (unknown) return ht_error_input(error, path, 12, "expected known features, found 0x%" PRIx32, unknown);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
         return ht_error_input(error, path, 16, "expected a header of %d bytes, found %" PRIu32,
@@ -195,13 +195,16 @@ static bool op_known(unsigned op) {
 static bool op_addressed(unsigned op) { return op != HT_RAW_FREE_NULL; }
 
 static int decode_long(struct ht_raw_decoder *decoder, struct ht_raw_record *record, uint64_t head) {
-    unsigned words = head >> 8 & 0xff;
-    if (words < 1 || words > 5 || decoder->at + 2 + 8 * words > decoder->end) return -1;
+    unsigned words = head >> 8 & 0xff, kind = head >> 4 & 15;
+    bool lists = kind == HT_LONG_MODULE || kind == HT_LONG_SITE;
+    if (words < 1 || (words > 5 && !lists) || decoder->at + 2 + 8 * words > decoder->end) return -1;
     record->op = HT_RAW_LONG;
-    record->long_kind = head >> 4 & 15;
+    record->long_kind = (uint8_t)kind;
     record->long_words = (uint8_t)(words - 1);
     record->stamp = load8(decoder->at + 2);
-    for (unsigned i = 0; i + 1 < words; i++) record->word[i] = load8(decoder->at + 10 + 8 * i);
+    if (lists) record->words = decoder->at + 10;
+    else
+        for (unsigned i = 0; i + 1 < words; i++) record->word[i] = load8(decoder->at + 10 + 8 * i);
     decoder->at += 2 + 8 * words;
     return 1;
 }
@@ -221,6 +224,7 @@ static bool apply_modifier(struct ht_raw_record *record, unsigned kind, uint64_t
         record->resident_before = (uint32_t)value + 1;
         return value < UINT32_MAX;
     case HT_MODIFIER_RESIDENT_AFTER: record->resident_after = (uint32_t)value + 1; return value < UINT32_MAX;
+    case HT_MODIFIER_SITE: return value <= HT_SITES_MAX;
     default: return false;
     }
 }
@@ -245,12 +249,20 @@ static bool makes_sense(const struct ht_raw_record *record) {
 size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit,
                             struct ht_raw_record *record, size_t room) {
     const uint8_t *at = decoder->at;
+    enum { SITE_HEAD = HT_RAW_MODIFIER | HT_MODIFIER_SITE << 12 };
     uint64_t stamp = decoder->stamp, address = decoder->address;
+    uint32_t site = decoder->site;
     size_t count = 0;
     for (; count < room && limit - at >= 8; count++) {
         uint64_t word = load8(at);
         unsigned op = word & 15, nt = word >> 2 & 60, na = word >> 6 & 60, ns = word >> 10 & 60;  // in bits
         unsigned bits = 16 + nt + na + ns;
+        if ((word & 0xf0ff) == SITE_HEAD && na <= 20) {
+            site = (uint32_t)(word >> 16) & ((1u << na) - 1);
+            at += (16 + na + 7) / 8;
+            count--;
+            continue;
+        }
         if (bits > 64 || !(0x2beu >> op & 1)) break;
         word >>= 16;
         uint64_t time = word & ((UINT64_C(1) << nt) - 1);
@@ -266,10 +278,12 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
                                                .address = address,
                                                .size = word & ((UINT64_C(1) << ns) - 1),
                                                .count = 1,
+                                               .site = site,
                                                .op = (uint8_t)op,
                                                .common = true};
     }
     decoder->at = at;
+    decoder->site = site;
     decoder->stamp = stamp;
     decoder->address = address;
     return count;
@@ -303,6 +317,7 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) 
             if (nt || decoder->at + (bit + 7) / 8 > decoder->end || !apply_modifier(record, ns, value))
                 return -1;
             if (ns == HT_MODIFIER_LOW_BITS) low_bits = value;
+            if (ns == HT_MODIFIER_SITE) decoder->site = (uint32_t)value;
             decoder->at += (bit + 7) / 8;
             continue;
         }
@@ -325,6 +340,7 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) 
         }
         decoder->at += (bits + 7) / 8;
         record->op = (uint8_t)op;
+        record->site = decoder->site;
         record->stamp = decoder->stamp += time;
         if (op_addressed(op) && !record->failed) {
             decoder->address += (step >> 1 ^ -(step & 1)) << 3;

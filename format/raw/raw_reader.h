@@ -54,20 +54,28 @@ struct ht_raw_record {
             uint64_t address, size, count, alignment;  // count: 1 unless given; alignment: 0 unless given
         };
         uint64_t word[4];  // a long record's words behind its stamp
+        const uint8_t *words;  // of a module or a site: where they lie, while the chunk's bytes do
     };
     uint32_t resident_before, resident_after;  // pages plus one; 0: unknown
+    uint32_t site;                             // of an allocation; 0: unknown
     uint8_t op;                                // enum ht_raw_op, never a modifier
     uint8_t function;                          // enum ht_function, 0 where op has it
     uint8_t failed;                            // 0, HT_FAILED_NULL, HT_FAILED_RELEASED
-    uint8_t long_kind, long_words;             // long_words: those in `word`
+    uint8_t long_kind, long_words;             // long_words: those in `word`, or at `words`
     bool common;                               // a call of malloc, calloc, realloc or free without modifiers
 };
 static_assert(sizeof(struct ht_raw_record) <= 64, "decoded record");
+
+// Does the record have `words`?
+static inline bool ht_raw_lists(const struct ht_raw_record *record) {
+    return record->op == HT_RAW_LONG && (record->long_kind == HT_LONG_MODULE || record->long_kind == HT_LONG_SITE);
+}
 
 // Decoding state within one chunk.
 struct ht_raw_decoder {
     const uint8_t *at, *end;
     uint64_t stamp, address;
+    uint32_t site;
 };
 
 void ht_raw_decode_chunk(struct ht_raw_decoder *decoder, const struct ht_raw_chunk *chunk,

@@ -76,7 +76,8 @@ static const char *prepare_token(struct ht_decoded_token *token, const struct ht
                                        .bears = shape.makes_object || reborn,
                                        .code_follows = !whole && names,
                                        .size_follows = !whole && shape.size,
-                                       .extra_follows = !whole && shape.extra};
+                                       .extra_follows = !whole && shape.extra,
+                                       .site_follows = shape.site};
     return NULL;
 }
 
@@ -207,6 +208,26 @@ static const char *decode_tokens(struct ht_event_arrays *arrays) {
     return NULL;
 }
 
+// The call sites, if the section has any: one for each event that may have one.
+static const char *decode_sites(struct ht_event_arrays *arrays, struct ht_unpacker *unpacker,
+                                const struct ht_columns *columns) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    arrays->has_sites = ht_find_column(columns, HT_COLUMN_SITE, &entry, &stored) != NULL;
+    if (!arrays->has_sites) return NULL;
+    uint32_t sites = 0;
+    for (uint32_t row = 0; row < arrays->rows; row++)
+        sites += arrays->token_table[arrays->token[row]].site_follows;
+    const char *wrong = ht_column_u32(unpacker, columns, HT_COLUMN_SITE, arrays->stored_site, sites);
+    const uint32_t *next = arrays->stored_site;
+    for (uint32_t row = 0; row < arrays->rows && !wrong; row++) {
+        uint32_t follows = arrays->token_table[arrays->token[row]].site_follows;
+        arrays->site[row] = *next & -follows;
+        next += follows;
+    }
+    return wrong;
+}
+
 // Where queries are joined to tokens, there are fewer of these than events.
 static const char *count_rows(struct ht_event_arrays *arrays, const struct ht_columns *columns,
                               uint32_t events) {
@@ -226,6 +247,7 @@ static void put_query(struct ht_event_arrays *arrays, uint32_t to, uint32_t row)
     arrays->slot[to] = arrays->slot[row];
     arrays->time_ns[to] = arrays->time_ns[row];
     arrays->size[to] = arrays->extra[to] = 0;
+    arrays->site[to] = 0;
 }
 
 // Gives joined queries events of their own, from the last row on: none is written over before it was read.
@@ -244,6 +266,7 @@ static const char *separate_queries(struct ht_event_arrays *arrays, uint32_t eve
         arrays->time_ns[to] = arrays->time_ns[row];
         arrays->size[to] = arrays->size[row];
         arrays->extra[to] = arrays->extra[row];
+        arrays->site[to] = arrays->site[row];
         if (joined & HT_JOINED_BEFORE) put_query(arrays, --to, row);
     }
     arrays->rows = events;
@@ -259,6 +282,7 @@ const char *ht_event_arrays_decode(struct ht_event_arrays *arrays, struct ht_unp
     if (!wrong) wrong = read_tokens(arrays, unpacker, columns);
     if (!wrong) wrong = read_values(arrays, unpacker, columns);
     if (!wrong) wrong = decode_tokens(arrays);
+    if (!wrong) wrong = decode_sites(arrays, unpacker, columns);
     if (!wrong && arrays->joins) wrong = separate_queries(arrays, rows);
     return wrong;
 }

@@ -17,6 +17,7 @@ struct ht_decoded_token {
     bool makes_object, has_slot, ends_object;
     bool reborn, bears;                              // is what it names born again; is anything born
     bool code_follows, size_follows, extra_follows;  // open: the values are the next of their columns
+    bool site_follows;                               // if the section has sites
 };
 
 struct ht_event_arrays {
@@ -24,6 +25,8 @@ struct ht_event_arrays {
     uint8_t op[HT_SECTION_ROWS_MAX];
     uint32_t thread[HT_SECTION_ROWS_MAX], slot[HT_SECTION_ROWS_MAX];
     uint64_t time_ns[HT_SECTION_ROWS_MAX], size[HT_SECTION_ROWS_MAX], extra[HT_SECTION_ROWS_MAX];
+    uint32_t site[HT_SECTION_ROWS_MAX];  // if has_sites
+    bool has_sites;
     uint64_t last_units;  // the time of the last event
     // What they came from. A column that is read branch-free is read one value beyond its end.
     struct ht_op_shape shape[256];
@@ -37,6 +40,7 @@ struct ht_event_arrays {
     uint32_t open_code[HT_SECTION_ROWS_MAX + 1];
     uint32_t explicit_slot[HT_SECTION_ROWS_MAX + 1], across[HT_SECTION_ROWS_MAX + 1];
     uint64_t open_size[HT_SECTION_ROWS_MAX + 1], open_extra[HT_SECTION_ROWS_MAX + 1];
+    uint32_t stored_site[HT_SECTION_ROWS_MAX + 1];
     struct slot_coder slots;
 };
 

@@ -166,6 +166,8 @@ int ht_event_section_pack(const struct ht_event_section *section, struct ht_sect
         if (column[i].count && ht_pack_u32(packer, payload, column[i].id, column[i].values, column[i].count,
                                            column[i].difference))
             return -1;
+    if (section->any_site && ht_pack_u32(packer, payload, HT_COLUMN_SITE, section->site, section->sites, 0))
+        return -1;
     if (values.sizes && ht_pack_u64(packer, payload, HT_COLUMN_SIZE, coder->size, values.sizes, 0)) return -1;
     return values.extras ? ht_pack_u64(packer, payload, HT_COLUMN_EXTRA, coder->extra, values.extras, 0) : 0;
 }

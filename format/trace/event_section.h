@@ -23,6 +23,9 @@ struct ht_event_section {
     uint8_t joined[HT_SECTION_ROWS_MAX];  // enum ht_joined
     bool own[HT_SECTION_ROWS_MAX];        // the slot's object was allocated by the event's own thread
     uint64_t size[HT_SECTION_ROWS_MAX], extra[HT_SECTION_ROWS_MAX];
+    uint32_t sites;  // events that may have a call site
+    bool any_site;   // is any known
+    uint32_t site[HT_SECTION_ROWS_MAX];
 };
 
 // What packing needs besides the section: scratch space that outlives it. Starts zeroed.
@@ -52,7 +55,7 @@ bool ht_event_section_join(struct ht_event_section *section, struct ht_op_shape 
 
 static inline void ht_event_section_put(struct ht_event_section *section, struct ht_op_shape shape,
                                         uint8_t op, uint32_t thread, uint64_t time, uint32_t slot, bool own,
-                                        uint64_t size, uint64_t extra) {
+                                        uint64_t size, uint64_t extra, uint32_t site) {
     uint32_t row = section->rows;
     if (row == 0) section->first_time = section->last_time = time;
     assert(shape.valid && time >= section->last_time && (!shape.slot || slot != 0));
@@ -78,6 +81,9 @@ static inline void ht_event_section_put(struct ht_event_section *section, struct
     section->sizes += shape.size;
     section->extra[section->extras] = extra;
     section->extras += shape.extra;
+    section->site[section->sites] = site;
+    section->sites += shape.site;
+    section->any_site |= shape.site && site;
 }
 
 // Codes the section's columns into an empty payload. Returns 0, or -1 if memory is short.

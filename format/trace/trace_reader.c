@@ -444,7 +444,8 @@ int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *
                                  .time_ns = reader->events.time_ns,
                                  .slot = reader->events.slot,
                                  .size = reader->events.size,
-                                 .extra = reader->events.extra};
+                                 .extra = reader->events.extra,
+                                 .site = reader->events.has_sites ? reader->events.site : NULL};
     return 0;
 }
 
@@ -602,6 +603,104 @@ void ht_trace_facts_free(struct ht_trace_facts *facts) {
     free(facts->steps);
     free(facts->threads);
     *facts = (struct ht_trace_facts){0};
+}
+
+// ---- call sites ----
+
+static const char *take_locations(struct ht_site_table *table, const uint64_t *v, size_t n) {
+    if (!ht_grow(&table->locations, &table->locations_room, table->locations_count + n, sizeof *table->locations))
+        return "not enough memory for the call sites";
+    for (size_t i = 0; i < n; i++) {
+        if (v[i] > UINT32_MAX) return ht_found("expected modules below 2^32", v[i]);
+        table->locations[table->locations_count++] = (struct ht_location){v[n + i], (uint32_t)v[i]};
+    }
+    return NULL;
+}
+
+static const char *take_callers(struct ht_site_table *table, const uint64_t *v, size_t n) {
+    if (!ht_grow(&table->callers, &table->callers_room, table->callers_count + n, sizeof *table->callers))
+        return "not enough memory for the call sites";
+    for (size_t i = 0; i < n; i++) {
+        if (v[i] > table->callers_count) return ht_found("expected callers of earlier rows", v[i]);
+        if (v[n + i] >= table->locations_count) return ht_found("expected known locations", v[n + i]);
+        table->callers[table->callers_count++] = (struct ht_caller){(uint32_t)v[i], (uint32_t)v[n + i]};
+    }
+    return NULL;
+}
+
+static const char *take_sites(struct ht_site_table *table, const uint64_t *v, size_t n) {
+    if (!ht_grow(&table->sites, &table->sites_room, table->sites_count + n, sizeof *table->sites))
+        return "not enough memory for the call sites";
+    for (size_t i = 0; i < n; i++) {
+        if (v[i] > table->callers_count) return ht_found("expected known callers", v[i]);
+        table->sites[table->sites_count++] = (struct ht_site){(uint32_t)v[i], (uint32_t)v[n + i]};
+    }
+    return NULL;
+}
+
+// Strings are checked when all are read: they come last.
+static const char *take_names(struct ht_site_table *table, const uint64_t *v, size_t n) {
+    if (!ht_grow(&table->names, &table->names_room, table->names_count + n, sizeof *table->names))
+        return "not enough memory for the call sites";
+    for (size_t i = 0; i < n; i++) {
+        if (v[i] >= table->locations_count) return ht_found("expected known locations", v[i]);
+        table->names[table->names_count++] =
+            (struct ht_frame_name){(uint32_t)v[i], (uint32_t)v[n + i], (uint32_t)v[2 * n + i],
+                                   v[3 * n + i] < UINT32_MAX ? (uint32_t)v[3 * n + i] : 0};
+    }
+    return NULL;
+}
+
+static const char *take_strings(struct ht_trace_reader *reader, struct ht_site_table *table) {
+    struct ht_column_entry entry;
+    const uint8_t *stored;
+    if (!find_column(reader, 1, &entry, &stored) || !entry.values || entry.values > HT_TEXT_BYTES_MAX)
+        return "expected strings of at most 1 MiB";
+    if (!ht_grow(&table->strings, &table->strings_room, table->strings_bytes + entry.values, 1))
+        return "not enough memory for the call sites";
+    char *to = table->strings + table->strings_bytes;
+    const char *wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, (uint8_t *)to);
+    if (wrong) return wrong;
+    table->strings_bytes += entry.values;
+    return to[entry.values - 1] ? "expected strings that end with a zero byte" : NULL;
+}
+
+static const char *take_site_rows(struct ht_trace_reader *reader, struct ht_site_table *table, uint64_t *v) {
+    static const uint8_t columns[] = {2, 2, 2, 4};
+    if (reader->section.kind == HT_SECTION_STRINGS) return take_strings(reader, table);
+    size_t n = reader->section.rows;
+    const char *wrong = read_columns(reader, v, columns[reader->section.kind - HT_SECTION_LOCATIONS]);
+    if (wrong || !n) return wrong;
+    switch (reader->section.kind) {
+    case HT_SECTION_LOCATIONS: return take_locations(table, v, n);
+    case HT_SECTION_CALLERS: return take_callers(table, v, n);
+    case HT_SECTION_SITES: return take_sites(table, v, n);
+    default: return take_names(table, v, n);
+    }
+}
+
+int ht_trace_site_table(struct ht_trace_reader *reader, struct ht_site_table *table, struct ht_error *error) {
+    *table = (struct ht_site_table){0};
+    table->modules_json = text_section(reader, HT_SECTION_MODULES, error);
+    if (!table->modules_json && error->status) return -1;
+    uint64_t rows = 0, rows_max = HT_FACT_ROWS_FREE + HT_FACT_ROWS_PER_BYTE * reader->file_bytes;
+    uint64_t *values = malloc((size_t)ROWS * 4 * sizeof *values);
+    if (!values) return ht_error_memory(error, reader->path, "cannot read the call sites");
+    int result = 0;
+    for (size_t i = 0; i < reader->places_count && !result; i++) {
+        uint32_t kind = reader->places[i].kind;
+        if (kind < HT_SECTION_LOCATIONS || kind > HT_SECTION_STRINGS) continue;
+        if ((result = read_place(reader, i, error))) break;
+        rows += reader->section.rows;
+        const char *wrong =
+            rows > rows_max ? "expected fewer rows of call sites" : take_site_rows(reader, table, values);
+        if (wrong) result = bad(reader, reader->places[i].offset, error, wrong);
+    }
+    free(values);
+    const char *wrong = result ? NULL : ht_site_table_index_strings(table);
+    if (wrong) result = bad(reader, 0, error, wrong);
+    if (result) ht_site_table_free(table);
+    return result;
 }
 
 double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns) {

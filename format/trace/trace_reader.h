@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "error.h"
+#include "site_table.h"
 #include "trace_layout.h"
 
 struct ht_trace_reader;
@@ -21,6 +22,7 @@ struct ht_events {
     uint32_t *slot;
     uint64_t *size;
     uint64_t *extra;
+    uint32_t *site;  // call sites, 0 where unknown; NULL: none is known
 };
 
 struct ht_sample {
@@ -92,6 +94,10 @@ int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *
 // Samples, residency and its steps, and threads of the whole trace; free with ht_trace_facts_free.
 int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error);
 void ht_trace_facts_free(struct ht_trace_facts *facts);
+
+// What the numbers of call sites mean; empty in a trace without. Free with ht_site_table_free. Returns 0, or -1
+// with error.
+int ht_trace_site_table(struct ht_trace_reader *reader, struct ht_site_table *table, struct ht_error *error);
 
 // The process's CPU time at a moment: between two samples it is taken to have grown evenly.
 double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns);

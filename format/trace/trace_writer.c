@@ -41,6 +41,7 @@ struct ht_trace_writer {
     uint64_t offset;  // bytes written
     bool queries;     // the header says that there are some
     uint64_t next_event;
+    uint32_t next_site;  // the call site of that event
     struct ht_section_coder *coder;
     struct ht_packer *packer;
     struct ht_payload payload;
@@ -208,7 +209,8 @@ static void flush_events(struct ht_trace_writer *writer) {
     writer->events = writer->packing;
     writer->packing = full;
     writer->events->rows = writer->events->sizes = writer->events->extras = writer->events->runs = 0;
-    writer->events->joined_queries = 0;
+    writer->events->joined_queries = writer->events->sites = 0;
+    writer->events->any_site = false;
     writer->events->queries = writer->events->lone_query = false;
     if (!writer->beside) {
         write_events(writer);
@@ -305,9 +307,12 @@ void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thr
     if (!ht_event_section_takes(writer->events, time)) flush_events(writer);
     if (writer->events->rows == 0) writer->events->first_event = writer->next_event;
     ht_event_section_put(writer->events, writer->coder->shape[op], op, thread, time, slot, own_slot, size,
-                         extra);
+                         extra, writer->next_site);
     writer->next_event++;
+    writer->next_site = 0;
 }
+
+void ht_trace_put_site(struct ht_trace_writer *writer, uint32_t site) { writer->next_site = site; }
 
 uint64_t ht_trace_next_event(const struct ht_trace_writer *writer) { return writer->next_event; }
 
@@ -327,6 +332,74 @@ void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_resi
 void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht_residency_step *step) {
     put_row(writer, &writer->steps,
             (const uint64_t[]){step->event, step->time_ns / writer->time_unit_ns, step->pages});
+}
+
+// Writes one row of a table.
+typedef void site_row(const struct ht_site_table *table, size_t row, uint64_t values[COLUMNS_MAX]);
+
+static void location_row(const struct ht_site_table *table, size_t row, uint64_t values[COLUMNS_MAX]) {
+    values[0] = table->locations[row].module;
+    values[1] = table->locations[row].offset;
+}
+
+static void caller_row(const struct ht_site_table *table, size_t row, uint64_t values[COLUMNS_MAX]) {
+    values[0] = table->callers[row].parent;
+    values[1] = table->callers[row].location;
+}
+
+static void site_row_of(const struct ht_site_table *table, size_t row, uint64_t values[COLUMNS_MAX]) {
+    values[0] = table->sites[row].caller;
+    values[1] = table->sites[row].flags;
+}
+
+static void name_row(const struct ht_site_table *table, size_t row, uint64_t values[COLUMNS_MAX]) {
+    values[0] = table->names[row].location;
+    values[1] = table->names[row].function;
+    values[2] = table->names[row].file;
+    values[3] = table->names[row].line;
+}
+
+static void put_rows(struct ht_trace_writer *writer, enum ht_section_kind kind, uint8_t columns,
+                     const struct ht_site_table *table, size_t rows, site_row *fill) {
+    struct row_buffer *buffer = calloc(1, sizeof *buffer);
+    if (!buffer) {
+        errno = ENOMEM;
+        fail(writer, "cannot pack the call sites");
+        return;
+    }
+    buffer->kind = kind;
+    buffer->columns = columns;
+    for (size_t row = 0; row < rows; row++) {
+        uint64_t values[COLUMNS_MAX] = {0};
+        fill(table, row, values);
+        put_row(writer, buffer, values);
+    }
+    flush_rows(writer, buffer);
+    free(buffer);
+}
+
+static void put_strings(struct ht_trace_writer *writer, const char *strings, size_t bytes) {
+    while (bytes) {
+        // A string that fits no section is not made: HT_STRING_BYTES_MAX.
+        size_t end = bytes < HT_TEXT_BYTES_MAX ? bytes : HT_TEXT_BYTES_MAX;
+        while (strings[end - 1]) end--;
+        ht_payload_reset(&writer->payload);
+        check_packed(writer, ht_pack_bytes(writer->packer, &writer->payload, 1, strings, end));
+        put_section(writer, HT_SECTION_STRINGS, 0, 0, 0);
+        strings += end;
+        bytes -= end;
+    }
+}
+
+void ht_trace_put_site_table(struct ht_trace_writer *writer, const struct ht_site_table *table) {
+    flush_events(writer);
+    wait_for_packer(writer);
+    if (table->modules_json) put_text_section(writer, HT_SECTION_MODULES, table->modules_json);
+    put_rows(writer, HT_SECTION_LOCATIONS, 2, table, table->locations_count, location_row);
+    put_rows(writer, HT_SECTION_CALLERS, 2, table, table->callers_count, caller_row);
+    put_rows(writer, HT_SECTION_SITES, 2, table, table->sites_count, site_row_of);
+    put_rows(writer, HT_SECTION_NAMES, 4, table, table->names_count, name_row);
+    put_strings(writer, table->strings, table->strings_bytes);
 }
 
 static void put_threads(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t count) {

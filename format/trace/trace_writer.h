@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "ops.h"
+#include "site_table.h"
 #include "trace_layout.h"
 #include "trace_reader.h"  // ht_sample, ht_residency, ht_thread
 
@@ -24,9 +25,14 @@ int ht_trace_put_context(struct ht_trace_writer *writer, const char *context_jso
 // kept and reported by ht_trace_finish.
 void ht_trace_put_event(struct ht_trace_writer *writer, uint8_t op, uint32_t thread, uint64_t time_ns,
                         uint32_t slot, bool own_slot, uint64_t size, uint64_t extra);
+// The call site of the next event, if that allocates; 0: unknown. Without this call it is.
+void ht_trace_put_site(struct ht_trace_writer *writer, uint32_t site);
 void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample);
 void ht_trace_put_residency(struct ht_trace_writer *writer, const struct ht_residency *residency);
 void ht_trace_put_residency_step(struct ht_trace_writer *writer, const struct ht_residency_step *step);
+
+// What the numbers of call sites mean, once, before the end.
+void ht_trace_put_site_table(struct ht_trace_writer *writer, const struct ht_site_table *table);
 
 // Events and pseudo events put so far: the number of the next one.
 uint64_t ht_trace_next_event(const struct ht_trace_writer *writer);

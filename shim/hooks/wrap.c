@@ -36,7 +36,7 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
     bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
     uint32_t resident = large ? residency_count_pages(block, bytes) : 0;
     if (large) large_add(block, (struct large_block){bytes, resident});
-    if (room_for_record(t)) {
+    if (room_for_call(t)) {
         put_extras(t, extras);
         if (resident) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
         if (block) {
@@ -61,7 +61,7 @@ HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *
         return;
     }
     uint64_t stamp = stamp_now();
-    if (room_for_record(t)) {
+    if (room_for_call(t)) {
         ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
         t->calls++;
     }
@@ -211,7 +211,7 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
     bool released = !block && bytes == 0 && errno == 0;
     if (unlikely(!block && !released && old_large_bytes))
         large_add(old, (struct large_block){old_large_bytes, 0});
-    if (room_for_record(t)) {
+    if (room_for_call(t)) {
         if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_BEFORE, resident - 1);
         if (likely(block)) {
             ht_append_bare(&t->cursor, HT_RAW_REALLOC_END, stamp, (uintptr_t)block);

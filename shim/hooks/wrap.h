@@ -14,10 +14,10 @@ static inline __attribute__((always_inline)) struct thread_state *enter_from(enu
                                                                              const void *caller) {
     struct thread_state *t = &self;
     if (likely(t->gate == gate_of(epoch_now()))) {
-        close_gate(t, gate, stack_pointer());
+        close_gate(t, gate, frame_end());
         return t;
     }
-    return recorder_enter_slowly(gate, caller, stack_pointer());
+    return recorder_enter_slowly(gate, caller, frame_end());
 }
 
 // How a hook enters, to be used in the hook itself:

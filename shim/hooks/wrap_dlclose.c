@@ -1,4 +1,6 @@
 #include "bypass.h"
+#include "settings.h"
+#include "sites.h"
 #include "wrap.h"
 
 // Such objects may be gone by the exit. This is where they go, and where the loader's lock is taken anyway.
@@ -11,5 +13,11 @@ EXPORT int dlclose(void *library) {
         bypass_note(t->recording->header);
         open_gate(t);
     }
-    return real.dlclose ? real.dlclose(library) : -1;
+    int failed = real.dlclose ? real.dlclose(library) : -1;
+    if (t && !recorder_sealed && settings.site_frames) {
+        close_gate(t, GATE_BUSY_SETUP, stack_pointer());
+        sites_after_unload();
+        open_gate(t);
+    }
+    return failed;
 }

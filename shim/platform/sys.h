@@ -51,6 +51,9 @@ static inline uintptr_t stack_pointer(void) {
     return at;
 }
 
+// Where the frame of the function that this is inlined into ends: behind its return address.
+#define frame_end() ((uintptr_t)__builtin_dwarf_cfa())
+
 // The kernel's answer as libc's functions give it.
 static inline long with_errno(long result) {
     if (result >= 0 || result < -4095) return result;

@@ -4,6 +4,8 @@
 #include "freed_probe.h"
 #include "log_file.h"
 #include "memory_sample.h"
+#include "settings.h"
+#include "sites.h"
 #include "sys.h"
 
 enum {
@@ -22,7 +24,8 @@ static void set_full_or_probe(struct thread_state *t) {
     uint64_t mixed = (t->cursor.last_stamp ^ t->cursor.last_address) * UINT64_C(0x9e3779b97f4a7c15);
     uint8_t *due = t->cursor.at + DISTANCE_BYTES_MIN + (mixed >> (64 - DISTANCE_BITS));
     uint8_t *end = recorder_append_end(t);
-    t->full_or_probe_at = due < end ? due : end;
+    t->probe_at = due < end ? due : end;
+    t->full_or_probe_at = settings.site_frames ? NULL : t->probe_at;
 }
 
 static bool chunk_has_room(const struct thread_state *t) {
@@ -31,6 +34,7 @@ static bool chunk_has_room(const struct thread_state *t) {
 
 bool room_for_free_slowly(struct thread_state *t, const void *block) {
     if (!chunk_has_room(t)) return recorder_next_chunk(t);
+    if (t->cursor.at < t->probe_at) return true;
     freed_probe(t->recording->header, block);
     set_full_or_probe(t);
     // Where a program only frees for a while, this is when its memory is sampled.
@@ -85,6 +89,7 @@ static bool place_chunk(struct thread_state *t, bool may_call) {
     t->chunk = chunk;
     t->chunk_end = (uint8_t *)chunk + bytes;
     t->cursor.at = (uint8_t *)(chunk + 1);
+    t->site = 0;
     set_full_or_probe(t);
     if (old) log_release_pages(old);
     return true;
@@ -92,8 +97,13 @@ static bool place_chunk(struct thread_state *t, bool may_call) {
 
 bool room_for_record_slowly(struct thread_state *t) {
     if (!chunk_has_room(t)) return recorder_next_chunk(t);
-    set_full_or_probe(t);  // a probe was due, but this is no free
+    if (t->cursor.at >= t->probe_at) set_full_or_probe(t);  // a probe was due, but this is no free
     return true;
+}
+
+bool room_for_call_slowly(struct thread_state *t) {
+    if (!room_for_record_slowly(t)) return false;
+    return likely(!settings.site_frames) || sites_append(t);
 }
 
 bool recorder_next_chunk_after_jump(struct thread_state *t) {

@@ -19,6 +19,8 @@
 #include "real.h"
 #include "residency.h"
 #include "settings.h"
+#include "sites.h"
+#include "stack_walk.h"
 #include "sys.h"
 
 enum {
@@ -65,7 +67,8 @@ static void write_header(struct recording *recording, const struct origin *origi
     struct ht_raw_header *header = recording->header;
     *header = (struct ht_raw_header){.version = HT_RAW_VERSION,
                                      .min_reader = HT_RAW_MIN_READER,
-                                     .features = HT_RAW_FEATURE_QUERIES,
+                                     .features = HT_RAW_FEATURE_QUERIES |
+                                                 (settings.site_frames ? HT_RAW_FEATURE_SITES : 0),
                                      .header_bytes = HT_RAW_HEADER_BYTES,
                                      .page_bytes = settings.page_bytes,
                                      .pid = recording->pid,
@@ -102,6 +105,7 @@ static struct recording *open_log(const struct origin *origin) {
         return NULL;
     }
     recording->epoch = atomic_fetch_add(&epochs, 1) + 1;
+    sites_new_log();
     atomic_store_explicit(&current, recording, memory_order_release);
     return recording;
 }
@@ -120,6 +124,7 @@ static void open_apart(void *argument) {
         disposition = RECORDS;
         paused = settings.starts_paused;
         own_start();
+        sites_start();
     }
     if (!opening->recording) opening->recording = open_log(&opening->origin);
     if (!opening->recording || (paused && !opening->resumes)) return;
@@ -343,6 +348,7 @@ static void start_in_child(void) {
     large_after_fork();
     residency_after_fork();
     own_after_fork();
+    sites_after_fork();
     begin_first(open_ready((struct opening){.origin = {.parent_pid = parent->pid,
                                                        .parent_sequence = parent->sequence,
                                                        .fork_stamp = fork_stamp}}));
@@ -362,6 +368,7 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
     t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
     if (!outer && end_key_made) pthread_setspecific(end_key, t);
+    if (!outer && settings.site_frames) stack_walk_new_thread();
     if (!recorder_next_chunk(t)) return false;
     // An outer state of an earlier recording has no stream in this one.
     if (outer && outer->epoch == t->epoch && outer->chunk) t->chunk->outer = outer->chunk->stream + 1;

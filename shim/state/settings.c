@@ -114,6 +114,9 @@ bool settings_read(void) {
     const char *any_folder = environment("MALLOC_WRAP_ANY_FOLDER");
     settings.any_folder = any_folder && !strcmp(any_folder, "1");
     const char *bytes_max = environment("MALLOC_WRAP_MAX_BYTES"), *start = environment("MALLOC_WRAP_START");
+    const char *frames = environment("MALLOC_WRAP_SITES");
+    uint64_t site_frames = frames ? number(frames, 0) : 0;
+    settings.site_frames = site_frames < HT_SITE_FRAMES_MAX ? (uint32_t)site_frames : HT_SITE_FRAMES_MAX;
     settings.log_bytes_max = bytes_max ? number(bytes_max, 0) : 0;
     if (!settings.log_bytes_max) settings.log_bytes_max = UINT64_MAX;
     if (start && *start) {

@@ -83,7 +83,7 @@ struct thread_state {
     struct ht_cursor cursor;
     // Where the next record may not begin unchecked: the chunk is full there, or a freed block is to be
     // probed. One comparison asks for both; chunk_has_room() (chunks.c) distinguishes them, the address alone
-    // does not.
+    // does not. NULL where call sites are recorded: then every record asks.
     uint8_t *full_or_probe_at;
     uint64_t calls;
     int64_t sample_budget_bytes;  // bytes to allocate until memory is sampled again
@@ -93,9 +93,11 @@ struct thread_state {
     struct recording *recording;
     struct thread_state *nested;  // for the calls of a signal handler that interrupts a hook
     void *passed_block;           // what the last allocation returned that passed through unrecorded
-    uintptr_t stack;              // the stack pointer in the hook at work, or in the last: see close_gate
+    uintptr_t stack;              // where the frame of the hook at work ends, or of the last: see close_gate
+    uint8_t *probe_at;            // full_or_probe_at, where the chunk's room ends or a block is to be probed
+    uint32_t site;                // the call site that the chunk's last allocation was recorded with
 };
-_Static_assert(sizeof(struct thread_state) <= 112, "static TLS is scarce");
+_Static_assert(sizeof(struct thread_state) <= 128, "static TLS is scarce");
 extern HIDDEN __thread struct thread_state self __attribute__((tls_model("initial-exec")));
 
 static inline uint32_t epoch_now(void) {
@@ -137,7 +139,7 @@ HIDDEN bool recorder_next_chunk(struct thread_state *t);
 HIDDEN bool recorder_next_chunk_after_jump(struct thread_state *t);
 
 // "Is there room?" is asked at three levels, each named for what it makes room for:
-//   room_for_record, room_for_free  a record in the thread's chunk, modifiers included: before every append
+//   room_for_record, _call, _free   a record in the thread's chunk, modifiers included: before every append
 //   room_for_chunk                  a chunk in the file: its offset (chunks.c)
 //   log_has_room_in_memory          a log that takes memory, in what the machine has left (log_file.h)
 // The first two are one comparison. Their slow halves are entered at full_or_probe_at: they begin the next
@@ -147,6 +149,13 @@ HIDDEN bool room_for_record_slowly(struct thread_state *t);
 
 static inline bool room_for_record(struct thread_state *t) {
     return likely(t->cursor.at < t->full_or_probe_at) || room_for_record_slowly(t);
+}
+
+// Before the record of an allocation, which may have a call site.
+HIDDEN bool room_for_call_slowly(struct thread_state *t);
+
+static inline bool room_for_call(struct thread_state *t) {
+    return likely(t->cursor.at < t->full_or_probe_at) || room_for_call_slowly(t);
 }
 
 // Before the record of a free, which alone may be probed: before anything fetches the block (freed_probe.h).

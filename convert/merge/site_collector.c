@@ -1,0 +1,171 @@
+#include "site_collector.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "grow.h"
+#include "map64.h"
+
+enum { OFFSET_BITS = 48, MODULES_MAX = 1 << 16, PATH_BYTES_MAX = 2048 };
+
+void site_collector_free(struct site_collector *collector) {
+    for (size_t i = 0; i < collector->modules_count; i++) free(collector->modules[i].path);
+    for (size_t i = 0; i < collector->stacks_room; i++) free(collector->stacks[i].location);
+    free(collector->modules);
+    free(collector->stacks);
+    free(collector->number_of);
+    free(collector->used);
+    *collector = (struct site_collector){0};
+}
+
+static uint64_t word_of(const struct ht_raw_record *record, size_t i) {
+    uint64_t word;
+    memcpy(&word, record->words + 8 * i, sizeof word);
+    return word;
+}
+
+static bool take_module(struct site_collector *collector, const struct ht_raw_record *record) {
+    if (record->long_words < 2) return false;
+    uint64_t number = word_of(record, 0), id_bytes = word_of(record, 1) & UINT32_MAX, path_bytes = word_of(record, 1) >> 32;
+    struct site_module module = {.path_bytes = path_bytes, .build_id_bytes = id_bytes};
+    if (number < 1 || number > MODULES_MAX || id_bytes > sizeof module.build_id || path_bytes > PATH_BYTES_MAX ||
+        id_bytes + path_bytes > 8 * (record->long_words - 2u))
+        return false;
+    if (!ht_grow(&collector->modules, &collector->modules_room, number, sizeof *collector->modules) ||
+        !(module.path = malloc(path_bytes + 1))) {
+        collector->no_memory = true;
+        return true;
+    }
+    memcpy(module.build_id, record->words + 16, id_bytes);
+    memcpy(module.path, record->words + 16 + id_bytes, path_bytes);
+    if (number > collector->modules_count) collector->modules_count = number;
+    free(collector->modules[number - 1].path);
+    collector->modules[number - 1] = module;
+    return true;
+}
+
+static bool take_site(struct site_collector *collector, const struct ht_raw_record *record) {
+    if (record->long_words < 1) return false;
+    uint64_t number = word_of(record, 0) & UINT32_MAX;
+    struct site_stack stack = {.frames = record->long_words - 1u, .flags = (uint32_t)(word_of(record, 0) >> 32)};
+    if (number < 1 || number > HT_SITES_MAX || stack.frames > HT_SITE_FRAMES_MAX) return false;
+    stack.location = malloc((stack.frames + 1) * sizeof *stack.location);
+    if (!stack.location ||
+        !ht_grow(&collector->stacks, &collector->stacks_room, number + 1, sizeof *collector->stacks)) {
+        free(stack.location);
+        collector->no_memory = true;
+        return true;
+    }
+    for (uint32_t i = 0; i < stack.frames; i++) stack.location[i] = word_of(record, 1 + i);
+    free(collector->stacks[number].location);
+    collector->stacks[number] = stack;
+    return true;
+}
+
+bool site_collector_take(struct site_collector *collector, const struct ht_raw_record *record) {
+    return record->long_kind == HT_LONG_MODULE ? take_module(collector, record) : take_site(collector, record);
+}
+
+uint32_t site_collector_add_number(struct site_collector *collector, uint32_t site) {
+    if (!site) return 0;
+    if (!ht_grow(&collector->number_of, &collector->numbers_room, (size_t)site + 1, sizeof *collector->number_of) ||
+        !ht_grow(&collector->used, &collector->used_room, collector->used_count + 1, sizeof *collector->used)) {
+        collector->no_memory = true;
+        return 0;
+    }
+    collector->used[collector->used_count++] = site;
+    return collector->number_of[site] = (uint32_t)collector->used_count;
+}
+
+// Of any bytes; those beyond ASCII as question marks where they are no UTF-8.
+static json_t *path_string(const struct site_module *module) {
+    if (!module->path) return json_string("");
+    json_t *string = json_stringn(module->path, module->path_bytes);
+    if (string) return string;
+    for (size_t i = 0; i < module->path_bytes; i++)
+        if ((unsigned char)module->path[i] >= 0x80) module->path[i] = '?';
+    return json_stringn(module->path, module->path_bytes);
+}
+
+static char *modules_json(const struct site_collector *collector) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < collector->modules_count; i++) {
+        const struct site_module *module = &collector->modules[i];
+        char hex[2 * sizeof module->build_id + 1];
+        for (size_t k = 0; k < module->build_id_bytes; k++) {
+            hex[2 * k] = "0123456789abcdef"[module->build_id[k] >> 4];
+            hex[2 * k + 1] = "0123456789abcdef"[module->build_id[k] & 15];
+        }
+        hex[2 * module->build_id_bytes] = 0;
+        json_t *object = json_object();
+        json_object_set_new(object, "path", path_string(module));
+        if (*hex) json_object_set_new(object, "build_id", json_string(hex));
+        json_array_append_new(list, object);
+    }
+    json_t *whole = json_object();
+    json_object_set_new(whole, "modules", list);
+    char *text = json_dumps(whole, JSON_COMPACT);
+    json_decref(whole);
+    return text;
+}
+
+// What is in the table already, by what it is.
+struct table_index {
+    struct map64 locations, callers;
+};
+
+static bool add_location(struct ht_site_table *table, struct table_index *index, const struct site_collector *collector,
+                         uint64_t location, uint32_t *number) {
+    size_t at = map64_find(&index->locations, location + 1);
+    uint64_t module = location >> OFFSET_BITS;
+    *number = (uint32_t)index->locations.entry[at].value;
+    if (map64_has(&index->locations, at)) return true;
+    *number = (uint32_t)table->locations_count;
+    if (!ht_grow(&table->locations, &table->locations_room, table->locations_count + 1, sizeof *table->locations))
+        return false;
+    table->locations[table->locations_count++] =
+        (struct ht_location){location & ((UINT64_C(1) << OFFSET_BITS) - 1),
+                             module <= collector->modules_count ? (uint32_t)module : 0};
+    return map64_put(&index->locations, location + 1, *number);
+}
+
+static bool add_caller(struct ht_site_table *table, struct table_index *index, uint32_t parent, uint32_t location,
+                       uint32_t *number) {
+    uint64_t key = ((uint64_t)parent << 32 | location) + 1;
+    size_t at = map64_find(&index->callers, key);
+    *number = (uint32_t)index->callers.entry[at].value;
+    if (map64_has(&index->callers, at)) return true;
+    if (!ht_grow(&table->callers, &table->callers_room, table->callers_count + 1, sizeof *table->callers)) return false;
+    table->callers[table->callers_count++] = (struct ht_caller){parent, location};
+    *number = (uint32_t)table->callers_count;
+    return map64_put(&index->callers, key, *number);
+}
+
+static bool add_site(struct ht_site_table *table, struct table_index *index, const struct site_collector *collector,
+                     uint32_t site) {
+    static const struct site_stack unknown;
+    const struct site_stack *stack = site < collector->stacks_room ? &collector->stacks[site] : &unknown;
+    uint32_t caller = 0, location;
+    for (uint32_t i = stack->location ? stack->frames : 0; i-- > 0;)
+        if (!add_location(table, index, collector, stack->location[i], &location) ||
+            !add_caller(table, index, caller, location, &caller))
+            return false;
+    if (!ht_grow(&table->sites, &table->sites_room, table->sites_count + 1, sizeof *table->sites)) return false;
+    table->sites[table->sites_count++] = (struct ht_site){caller, stack->flags};
+    return true;
+}
+
+bool site_collector_table(const struct site_collector *collector, struct ht_site_table *table) {
+    struct table_index index = {0};
+    *table = (struct ht_site_table){0};
+    if (!collector->used_count) return true;
+    bool made = !collector->no_memory && map64_init(&index.locations) && map64_init(&index.callers) &&
+                (table->modules_json = modules_json(collector)) != NULL;
+    for (size_t i = 0; i < collector->used_count && made; i++)
+        made = add_site(table, &index, collector, collector->used[i]);
+    map64_free(&index.locations);
+    map64_free(&index.callers);
+    if (!made) ht_site_table_free(table);
+    return made;
+}

@@ -1,0 +1,53 @@
+// The call sites of a log: gathers what its records say of modules and stacks, numbers the sites in the order in which the
+// trace needs them, and makes the trace's table of them.
+#ifndef HEAPTAPE_SITE_COLLECTOR_H
+#define HEAPTAPE_SITE_COLLECTOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "raw_reader.h"
+#include "site_table.h"
+
+struct site_module {
+    char *path;
+    size_t path_bytes;  // any bytes
+    uint8_t build_id[64];
+    size_t build_id_bytes;
+};
+
+struct site_stack {
+    uint64_t *location;  // innermost first; NULL: not known
+    uint32_t frames, flags;
+};
+
+struct site_collector {
+    struct site_module *modules;  // by number less one
+    size_t modules_count, modules_room;
+    struct site_stack *stacks;  // by the log's number
+    size_t stacks_room;
+    uint32_t *number_of;  // the log's number -> the trace's
+    size_t numbers_room;
+    uint32_t *used;  // the trace's number less one -> the log's
+    size_t used_count, used_room;
+    bool no_memory;
+};
+
+void site_collector_free(struct site_collector *collector);
+
+// Takes a record of a module or a site. False where it is none that the recorder could have written.
+bool site_collector_take(struct site_collector *collector, const struct ht_raw_record *record);
+
+uint32_t site_collector_add_number(struct site_collector *collector, uint32_t site);
+
+// The trace's number of a site of the log.
+static inline uint32_t site_collector_number(struct site_collector *collector, uint32_t site) {
+    bool known = site < collector->numbers_room && collector->number_of[site];
+    return __builtin_expect(known, 1) ? collector->number_of[site] : site_collector_add_number(collector, site);
+}
+
+// The table, to be freed by the caller; empty if no site was used. False for want of memory.
+bool site_collector_table(const struct site_collector *collector, struct ht_site_table *table);
+
+#endif

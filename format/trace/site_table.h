@@ -1,0 +1,62 @@
+// The call sites of a trace: stacks as a tree of callers, where their code lies, and its names
+// (docs/reference/trace-format.md, "Call sites").
+#ifndef HEAPTAPE_SITE_TABLE_H
+#define HEAPTAPE_SITE_TABLE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "site_flag.h"
+
+// A return address. module: number from 1 of the list of modules; 0: code of no module, at an absolute address.
+struct ht_location {
+    uint64_t offset;  // in the module, as its symbols have it
+    uint32_t module;
+};
+
+// A frame of stacks. Numbered from 1, after its parent.
+struct ht_caller {
+    uint32_t parent;    // the frame that called this one's function; 0: none
+    uint32_t location;  // from 0
+};
+
+struct ht_site {
+    uint32_t caller;  // the innermost frame; 0: no stack is known
+    uint32_t flags;   // enum ht_site_flag
+};
+
+// A function at a location. Of several, the innermost inlined one comes first.
+struct ht_frame_name {
+    uint32_t location;
+    uint32_t function, file;  // numbers of strings, from 1; 0: unknown
+    uint32_t line;
+};
+
+struct ht_site_table {
+    char *modules_json;  // {"modules": [{"path": ..., "build_id": ...}]}; NULL: no call site is known
+    struct ht_location *locations;
+    size_t locations_count, locations_room;
+    struct ht_caller *callers;
+    size_t callers_count, callers_room;
+    struct ht_site *sites;  // of site n: sites[n - 1]
+    size_t sites_count, sites_room;
+    struct ht_frame_name *names;  // those of one location together
+    size_t names_count, names_room;
+    char *strings;  // each ends with a zero byte
+    size_t strings_bytes, strings_room;
+    size_t *string_at;  // where each begins, by number less one; see ht_site_table_index_strings
+    size_t strings_count;
+};
+
+void ht_site_table_free(struct ht_site_table *table);
+
+// Fills string_at, and checks the names' strings. Returns NULL, or what is wrong.
+const char *ht_site_table_index_strings(struct ht_site_table *table);
+
+// By number; "" for 0.
+static inline const char *ht_site_string(const struct ht_site_table *table, uint32_t number) {
+    return number ? table->strings + table->string_at[number - 1] : "";
+}
+
+#endif

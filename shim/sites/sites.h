@@ -1,0 +1,23 @@
+// Call sites: each allocation is recorded with a number for the stack that it comes from (MALLOC_WRAP_SITES).
+//
+// A hook knows its return address and where that lies. By the two (the key), and by the return addresses further up that
+// distinguish one stack from another, a cache has the number. The stack is unwound only where the cache does not have it.
+#ifndef HEAPTAPE_SITES_H
+#define HEAPTAPE_SITES_H
+
+#include "state.h"
+
+// Before the first recording of the process. Sites stay off where there is no unwinder.
+HIDDEN void sites_start(void);
+// In a forked child.
+HIDDEN void sites_after_fork(void);
+// A log begins: what numbers mean is to be written again.
+HIDDEN void sites_new_log(void);
+// Objects may have been unloaded: their addresses mean nothing any more.
+HIDDEN void sites_after_unload(void);
+
+// Writes the number of the stack that the hook at work was called from, if it is not that of the stream's last allocation.
+// False: recording had to stop.
+HIDDEN bool sites_append(struct thread_state *t);
+
+#endif

@@ -1,0 +1,165 @@
+#include "stack_walk.h"
+
+#include "site_map.h"
+#include "state.h"
+#include "sys.h"
+
+__thread struct own_stack own_stack;
+
+#if defined(__x86_64__) && defined(HEAPTAPE_UNWINDER)
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <unwind.h>
+
+// Of glibc 2.35. Without it, libgcc takes the loader's lock.
+#pragma weak _dl_find_object
+
+enum {
+    // Of bytes. What the unwinder needs of a stack; where there is less, the caller alone is recorded.
+    UNWINDER_BYTES = 12 << 10,
+    MAIN_STACK_BYTES_MAX = 8 << 20
+};
+
+// What follows a return address: how far up the next one lies, in the low bits, in units of 8 bytes.
+#define STEP_VARIES  (UINT64_C(1) << 62)
+#define STEP_ENDS    (UINT64_C(1) << 61)  // nothing follows
+#define STEP_UNITS   (STEP_ENDS - 1)
+static struct site_map steps;
+
+// libgcc's own code, which calls malloc under a lock that the unwinder takes, for programs that register frames (JITs).
+static uintptr_t unwinder_start, unwinder_end;
+
+bool stack_walk_start(void) {
+    struct dl_find_object object;
+    if (!_dl_find_object || _dl_find_object((void *)(uintptr_t)_Unwind_Backtrace, &object)) return false;
+    unwinder_start = (uintptr_t)object.dlfo_map_start;
+    unwinder_end = (uintptr_t)object.dlfo_map_end;
+    return true;
+}
+
+void stack_walk_new_thread(void) {
+    if (own_stack.end) return;
+    if (sys_gettid() == sys_getpid()) {
+        uint64_t bytes = sys_limit(RLIMIT_STACK);
+        // The kernel puts the executable's name above the first frame.
+        own_stack.end = getauxval(AT_EXECFN) & ~(uintptr_t)7;
+        own_stack.start = own_stack.end - (bytes < MAIN_STACK_BYTES_MAX ? bytes : MAIN_STACK_BYTES_MAX);
+        return;
+    }
+    pthread_attr_t attributes;
+    void *start = NULL;
+    size_t bytes = 0;
+    if (!pthread_getattr_np(pthread_self(), &attributes)) {
+        pthread_attr_getstack(&attributes, &start, &bytes);
+        pthread_attr_destroy(&attributes);
+    }
+    own_stack.start = (uintptr_t)start;
+    own_stack.end = own_stack.start + bytes;
+}
+
+// Is there room for the unwinder? A signal handler's stack may be small; other stacks of the program's making are not.
+static bool has_room(uintptr_t cfa) {
+    stack_t other;
+    if (stack_is_own(cfa)) return cfa - own_stack.start > UNWINDER_BYTES;
+    if (!recorder_may_call()) return false;
+    bool known = !raw_syscall(SYS_sigaltstack, 0, (long)&other, 0, 0, 0, 0);
+    recorder_has_called();
+    return known && (!(other.ss_flags & SS_ONSTACK) || cfa - (uintptr_t)other.ss_sp > UNWINDER_BYTES);
+}
+
+static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
+
+// By what is known. False: something is not.
+static bool walk_by_steps(struct stack_walk *walk, uintptr_t cfa, uintptr_t end, unsigned frames_max) {
+    uintptr_t address = address_before(cfa);
+    for (walk->frames = 0;;) {
+        walk->frame[walk->frames++] = (struct stack_frame){address, cfa};
+        uint64_t step = site_map_get(&steps, address);
+        if (!step || step & STEP_VARIES) return false;
+        if (step & STEP_ENDS) return true;
+        if (walk->frames == frames_max) {
+            walk->flags = HT_SITE_CUT;
+            return true;
+        }
+        cfa += 8 * (step & STEP_UNITS);
+        if (cfa > end) return false;
+        address = address_before(cfa);
+    }
+}
+
+struct unwinding {
+    struct stack_walk *walk;
+    uintptr_t cfa;
+    unsigned frames_max;
+};
+
+static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *argument) {
+    struct unwinding *unwinding = argument;
+    struct stack_walk *walk = unwinding->walk;
+    uintptr_t cfa = _Unwind_GetCFA(context);
+    if (cfa < unwinding->cfa && !walk->frames) return _URC_NO_REASON;  // the shim's own
+    if (walk->frames == unwinding->frames_max) {
+        walk->flags |= HT_SITE_CUT;
+        return _URC_END_OF_STACK;
+    }
+    uintptr_t address = _Unwind_GetIP(context);
+    if (!address) return _URC_NO_REASON;  // behind the first frame of the thread
+    walk->frame[walk->frames++] = (struct stack_frame){address, cfa};
+    return _URC_NO_REASON;
+}
+
+void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
+    uintptr_t end = own_stack.end, caller = address_before(cfa);
+    bool own = stack_is_own(cfa);
+    walk->flags = walk->frames = 0;
+    walk->unwound = false;
+    walk->regular = own;
+    if (own && walk_by_steps(walk, cfa, end, frames_max)) return;
+    walk->flags = walk->frames = 0;
+    if ((caller < unwinder_start || caller >= unwinder_end) && has_room(cfa)) {
+        _Unwind_Backtrace(take_frame, &(struct unwinding){walk, cfa, frames_max});
+        walk->unwound = true;
+    }
+    if (!walk->frames || walk->frame[0].cfa != cfa || walk->frame[0].address != caller) {
+        walk->frame[0] = (struct stack_frame){caller, cfa};
+        walk->frames = 1;
+        walk->flags = HT_SITE_BROKEN;
+        walk->unwound = false;
+    }
+    struct dl_find_object object;
+    const struct stack_frame *last = &walk->frame[walk->frames - 1];
+    if (!(walk->flags & HT_SITE_CUT) && _dl_find_object((void *)last->address, &object)) walk->flags |= HT_SITE_BROKEN;
+    for (uint32_t i = 0; i < walk->frames && walk->regular; i++) {
+        uintptr_t at = walk->frame[i].cfa;
+        walk->regular = at <= end && (!i || at > walk->frame[i - 1].cfa) && address_before(at) == walk->frame[i].address;
+    }
+}
+
+void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max) {
+    if (!walk->unwound || !walk->regular) return;
+    for (uint32_t i = 0; i < walk->frames; i++) {
+        uint64_t step = STEP_ENDS, known = site_map_get(&steps, walk->frame[i].address);
+        if (i + 1 < walk->frames) step = (walk->frame[i + 1].cfa - walk->frame[i].cfa) / 8;
+        else if (walk->frames == frames_max) return;
+        if (!walk->frame[i].address || known == step) continue;
+        site_map_put(&steps, walk->frame[i].address, known ? STEP_VARIES : step);
+    }
+}
+
+void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value)) { site_map_sweep(&steps, gone); }
+
+#else
+bool stack_walk_start(void) { return false; }
+void stack_walk_new_thread(void) {}
+void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
+    (void)cfa;
+    (void)frames_max;
+    walk->frames = 0;
+}
+void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max) {
+    (void)walk;
+    (void)frames_max;
+}
+void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value)) { (void)gone; }
+#endif

@@ -1,0 +1,50 @@
+// The return addresses of a stack, innermost first.
+//
+// libgcc's unwinder reads them by the .eh_frame tables: it allocates nothing, and since glibc 2.35 finds the tables without
+// a lock. It takes some hundred nanoseconds a frame. What it found at a return address, how far up the next one lies, mostly
+// holds for ever, so that later walks only add: if every address on the way is known, up to the thread's first frame, they
+// ended where the unwinder would. Where they do not, it is asked again.
+#ifndef HEAPTAPE_STACK_WALK_H
+#define HEAPTAPE_STACK_WALK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "attributes.h"
+#include "raw_layout.h"
+#include "site_flag.h"
+
+struct stack_frame {
+    uintptr_t address;  // the return address
+    uintptr_t cfa;      // where the caller's frame ends: the return address lies in the 8 bytes before, except in signal frames
+};
+
+struct stack_walk {
+    uint32_t frames, flags;  // enum ht_site_flag
+    bool regular;            // the cache may have it: each address lies before its cfa, on this thread's own stack
+    bool unwound;            // by libgcc: what can be learned from it has not been yet
+    struct stack_frame frame[HT_SITE_FRAMES_MAX];
+};
+
+// False where there is no unwinder.
+HIDDEN bool stack_walk_start(void);
+
+// Finds the calling thread's stack. With a gate that lets allocations pass: libc makes one.
+HIDDEN void stack_walk_new_thread(void);
+
+// The stack that the calling thread began on; end 0: not known.
+struct own_stack {
+    uintptr_t start, end;
+};
+extern HIDDEN __thread struct own_stack own_stack __attribute__((tls_model("initial-exec")));
+
+static inline bool stack_is_own(uintptr_t cfa) { return cfa >= own_stack.start && cfa < own_stack.end; }
+
+// The stack of the hook whose frame ends at `cfa`, up to so many frames.
+HIDDEN void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max);
+// Remembers how far the frames lie apart. By one thread at a time.
+HIDDEN void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max);
+// Forgets what it knows of the addresses for which `gone` is true.
+HIDDEN void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value));
+
+#endif
