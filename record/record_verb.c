@@ -18,6 +18,7 @@
 #include "option_values.h"
 #include "own_functions.h"
 #include "print.h"
+#include "raw_layout.h"
 #include "reachable.h"
 #include "record_talk.h"
 #include "run_converter.h"
@@ -35,10 +36,12 @@ struct options {
     char start_text[32];
     struct record_talk talk;
     bool converts, any_folder, accesses, sampled;
+    unsigned site_frames;  // 0: no call sites
     int command_at;  // index of the command in argv
 };
 
-enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER, KEY_ACCESSES, KEY_SAMPLED };
+enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER, KEY_ACCESSES, KEY_SAMPLED, KEY_SITES };
+enum { SITE_FRAMES_DEFAULT = 64 };
 static const struct argp_option option_table[] = {
     {"output", 'o', "DIR", 0,
      "Write the raw logs into DIR, which is created if missing (default: $MALLOC_WRAP_OUT, else /tmp, else /dev/shm "
@@ -67,6 +70,8 @@ static const struct argp_option option_table[] = {
      "With --accesses: all accesses in bursts, and between them only the last one to each place: about 20 times "
      "slower; for programs that run for a tenth of a second and more",
      0},
+    {"sites", KEY_SITES, "FRAMES", OPTION_ARG_OPTIONAL,
+     "Record the call site of each allocation too: up to FRAMES frames of its stack, 1 to 128 (default: 64)", 0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
     {0}};
@@ -85,6 +90,17 @@ static bool read_start(const char *text, struct options *options) {
     return true;
 }
 
+static error_t read_sites(const char *value, struct options *options, const struct argp_state *state) {
+    uint64_t frames = SITE_FRAMES_DEFAULT;
+    if (value && !ht_parse_whole(value, 1, HT_SITE_FRAMES_MAX, &frames))
+        argp_error(state, "--sites takes a number of frames from 1 to %d, not '%s'", HT_SITE_FRAMES_MAX, value);
+#ifndef __x86_64__
+    argp_error(state, "--sites: call sites are recorded on x86-64 only");
+#endif
+    options->site_frames = (unsigned)frames;
+    return 0;
+}
+
 static error_t parse_option(int key, char *value, struct argp_state *state) {
     struct options *options = state->input;
     switch (key) {
@@ -95,6 +111,7 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case KEY_ACCESSES: options->accesses = true; return 0;
     case KEY_SAMPLED: options->sampled = true; return 0;
     case KEY_ANY_FOLDER: options->any_folder = true; return 0;
+    case KEY_SITES: return read_sites(value, options, state);
     case KEY_ONLY:
         options->only = value;
         options->talk.only_some = true;
@@ -116,9 +133,9 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
         if (options->sampled && !options->accesses)
             argp_error(state, "--sampled: expected --accesses with it");
         if (options->accesses &&
-            (options->only || options->start || options->log_bytes_max || options->converts))
+            (options->only || options->start || options->log_bytes_max || options->converts || options->site_frames))
             argp_error(state,
-                       "--accesses: expected none of --only, --start, --max-size and --convert with it");
+                       "--accesses: expected none of --only, --start, --max-size, --convert and --sites with it");
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "expected PROGRAM"); return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -142,6 +159,7 @@ const struct ht_page ht_page_record = {
             {"heaptape record -o logs -- ./app", "Record a program and its children"},
             {"heaptape record --only 'cc1*' --max-size 2G -- make",
              "Record only some processes, in logs of limited size"},
+            {"heaptape record --sites -o logs -- ./app", "Record who allocates, too"},
             {"heaptape record --convert -o traces -- ./app", "Convert while the program runs"},
             {0}},
     .files =
@@ -154,6 +172,7 @@ const struct ht_page ht_page_record = {
                                  {"MALLOC_WRAP_START", "For a bare LD_PRELOAD: as --start, in seconds"},
                                  {"MALLOC_WRAP_MAX_BYTES", "For a bare LD_PRELOAD: as --max-size, in bytes"},
                                  {"MALLOC_WRAP_ANY_FOLDER", "1: as --any-folder"},
+                                 {"MALLOC_WRAP_SITES", "For a bare LD_PRELOAD: as --sites, a number of frames"},
                                  {0}},
     .statuses = (const struct ht_fact[]){{"2", "Wrong usage"},
                                          {"125", "The recording failed, or recorded nothing"},
@@ -314,6 +333,7 @@ int ht_verb_record(int argc, char **argv) {
                                .only = options.only,
                                .start = options.start,
                                .any_folder = options.any_folder,
+                               .site_frames = options.site_frames,
                                .log_bytes_max = options.log_bytes_max,
                                .says_how_to_resume =
                                    options.start && !strcmp(options.start, "paused") && !options.talk.quiet};

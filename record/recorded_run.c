@@ -55,6 +55,8 @@ static void set_environment(const struct recorded_run *run) {
     snprintf(number, sizeof number, "%" PRIu64, run->log_bytes_max);
     if (run->log_bytes_max) set("MALLOC_WRAP_MAX_BYTES", number);
     admit_sanitizers();
+    snprintf(number, sizeof number, "%u", run->site_frames);
+    if (run->site_frames) set("MALLOC_WRAP_SITES", number);
     if (run->any_folder) set("MALLOC_WRAP_ANY_FOLDER", "1");
     free(preload);
 }

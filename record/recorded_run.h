@@ -13,6 +13,7 @@ struct recorded_run {
     const char *only, *start;           // NULL: all processes, at once
     uint64_t log_bytes_max;             // 0: no limit
     bool any_folder, says_how_to_resume;
+    unsigned site_frames;  // 0: no call sites
     const struct ht_simulation_words
         *simulation;  // runs it under simulation instead of with the shim; or NULL
 };

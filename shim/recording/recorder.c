@@ -20,7 +20,6 @@
 #include "residency.h"
 #include "settings.h"
 #include "sites.h"
-#include "stack_walk.h"
 #include "sys.h"
 
 enum {
@@ -368,7 +367,7 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
     t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
     if (!outer && end_key_made) pthread_setspecific(end_key, t);
-    if (!outer && settings.site_frames) stack_walk_new_thread();
+    if (!outer) sites_new_thread();
     if (!recorder_next_chunk(t)) return false;
     // An outer state of an earlier recording has no stream in this one.
     if (outer && outer->epoch == t->epoch && outer->chunk) t->chunk->outer = outer->chunk->stream + 1;

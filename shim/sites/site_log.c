@@ -21,7 +21,8 @@ enum {
 struct module {
     uintptr_t start, end, bias;
     const struct link_map *object;
-    uint32_t epoch;  // of the log that has its record last
+    uint64_t identity;  // of its name and build id: another may come to lie at the very place of one that is gone
+    uint32_t epoch;     // of the log that has its record last
     bool gone;
 };
 
@@ -94,16 +95,30 @@ static bool write_module(struct thread_state *t, uint32_t number) {
     return true;
 }
 
+static struct module describe(const struct dl_find_object *found) {
+    struct module module = {(uintptr_t)found->dlfo_map_start, (uintptr_t)found->dlfo_map_end,
+                            found->dlfo_link_map->l_addr, found->dlfo_link_map};
+    unsigned char id[BUILD_ID_BYTES_MAX];
+    size_t id_bytes = read_build_id(&module, id);
+    module.identity = id_bytes;
+    for (size_t i = 0; i < id_bytes; i++) module.identity = site_mix(module.identity, id[i]);
+    for (const char *c = module.object->l_name; c && *c; c++) module.identity = site_mix(module.identity, (unsigned char)*c);
+    return module;
+}
+
+static bool is_same(const struct module *a, const struct module *b) {
+    return a->start == b->start && a->object == b->object && a->identity == b->identity;
+}
+
 static uint32_t module_at(uintptr_t address) {
     struct dl_find_object found;
     if (_dl_find_object((void *)address, &found)) return 0;
-    uintptr_t start = (uintptr_t)found.dlfo_map_start;
+    const struct module module = describe(&found);
     for (uint32_t i = 0; i < modules; i++)
-        if (module_of[i].start == start && module_of[i].object == found.dlfo_link_map && !module_of[i].gone) return i + 1;
+        if (!module_of[i].gone && is_same(&module_of[i], &module)) return i + 1;
     if (!module_of) module_of = site_memory(MODULES_MAX * sizeof *module_of);
     if (!module_of || modules == MODULES_MAX) return 0;
-    module_of[modules] = (struct module){start, (uintptr_t)found.dlfo_map_end, found.dlfo_link_map->l_addr,
-                                         found.dlfo_link_map, EPOCH_NONE, false};
+    module_of[modules] = module;
     return ++modules;
 }
 
@@ -171,8 +186,11 @@ bool site_log_drop_modules(void) {
         struct module *module = &module_of[i];
         struct dl_find_object found;
         if (module->gone) continue;
-        module->gone = _dl_find_object((void *)module->start, &found) || found.dlfo_link_map != module->object ||
-                       (uintptr_t)found.dlfo_map_start != module->start;
+        module->gone = true;
+        if (!_dl_find_object((void *)module->start, &found)) {
+            const struct module now = describe(&found);
+            module->gone = !is_same(module, &now);
+        }
         any |= module->gone;
     }
     if (any) site_map_sweep(&locations, site_log_is_gone);

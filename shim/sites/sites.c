@@ -8,7 +8,7 @@
 #include "stack_walk.h"
 #include "sys.h"
 
-enum { LOCK_TRIES_MAX = 1 << 14, COMPARED_MOSTLY = 3, COMPARED_ALL_EVERY = 8 };
+enum { LOCK_TRIES_MAX = 1 << 14, COMPARED_MOSTLY = 3, COMPARED_ALL_EVERY = 8, COMPARED_ALL_AFTER_NEW = 1000 };
 
 // Part of a stack that some site has: the frames that all stacks of this key share from here on, and what comes then. One
 // that is read is never changed, nor is its memory used again.
@@ -22,6 +22,7 @@ struct node {
     } frame[];
 };
 
+static __thread uint32_t new_stacks_left __attribute__((tls_model("initial-exec")));
 static struct site_map keys;  // key of a hook, or of a node and the word behind it -> struct node
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
@@ -145,13 +146,22 @@ static __attribute__((noinline)) uint32_t find_slowly(struct thread_state *t) {
     return site;
 }
 
+// Stacks that part further up only are distinguished when all is compared, and from then on always. So it is for some time
+// after each stack that was new, as others will be; else now and then, which the golden ratio spreads whatever period the
+// program has.
+static inline uint32_t frames_to_compare(const struct thread_state *t) {
+    if (unlikely(new_stacks_left)) {
+        new_stacks_left--;
+        return HT_SITE_FRAMES_MAX;
+    }
+    bool all = t->calls * UINT64_C(0x9e3779b97f4a7c15) < UINT64_MAX / COMPARED_ALL_EVERY;
+    return unlikely(all) ? HT_SITE_FRAMES_MAX : COMPARED_MOSTLY;
+}
+
 bool sites_append(struct thread_state *t) {
-    // Stacks that part further up only are distinguished when all is compared, and from then on always. The golden ratio
-    // spreads these calls whatever period the program has.
-    bool all_compared = t->calls * UINT64_C(0x9e3779b97f4a7c15) < UINT64_MAX / COMPARED_ALL_EVERY;
-    uint32_t compared = unlikely(all_compared) ? HT_SITE_FRAMES_MAX : COMPARED_MOSTLY;
-    uint32_t site = stack_is_own(t->stack) ? find(t->stack, own_stack.end, compared) : 0;
+    uint32_t site = stack_is_own(t->stack) ? find(t->stack, own_stack.end, frames_to_compare(t)) : 0;
     if (unlikely(!site)) {
+        new_stacks_left = COMPARED_ALL_AFTER_NEW;
         site = find_slowly(t);
         if (t->epoch != epoch_now() || !t->chunk) return false;
         if (t->cursor.at >= recorder_append_end(t) && !recorder_next_chunk(t)) return false;
@@ -164,6 +174,12 @@ bool sites_append(struct thread_state *t) {
 
 void sites_start(void) {
     if (settings.site_frames && !stack_walk_start()) settings.site_frames = 0;
+}
+
+void sites_new_thread(void) {
+    if (!settings.site_frames || !lock()) return;
+    stack_walk_new_thread();
+    unlock();
 }
 
 static bool all(uint64_t key, uint64_t value) {

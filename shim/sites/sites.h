@@ -9,6 +9,8 @@
 
 // Before the first recording of the process. Sites stay off where there is no unwinder.
 HIDDEN void sites_start(void);
+// With a gate that lets allocations pass.
+HIDDEN void sites_new_thread(void);
 // In a forked child.
 HIDDEN void sites_after_fork(void);
 // A log begins: what numbers mean is to be written again.

@@ -1,5 +1,6 @@
 #include "stack_walk.h"
 
+#include "real.h"
 #include "site_map.h"
 #include "state.h"
 #include "sys.h"
@@ -50,10 +51,12 @@ void stack_walk_new_thread(void) {
     pthread_attr_t attributes;
     void *start = NULL;
     size_t bytes = 0;
+    size_t mark = boot_borrow();
     if (!pthread_getattr_np(pthread_self(), &attributes)) {
         pthread_attr_getstack(&attributes, &start, &bytes);
         pthread_attr_destroy(&attributes);
     }
+    boot_return(mark);
     own_stack.start = (uintptr_t)start;
     own_stack.end = own_stack.start + bytes;
 }

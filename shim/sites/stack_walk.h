@@ -29,7 +29,7 @@ struct stack_walk {
 // False where there is no unwinder.
 HIDDEN bool stack_walk_start(void);
 
-// Finds the calling thread's stack. With a gate that lets allocations pass: libc makes one.
+// Finds the calling thread's stack. By one thread at a time, with a gate that lets allocations pass: libc makes some.
 HIDDEN void stack_walk_new_thread(void);
 
 // The stack that the calling thread began on; end 0: not known.
