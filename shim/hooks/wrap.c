@@ -145,10 +145,10 @@ EXPORT void *malloc(size_t size) {
 EXPORT void *calloc(size_t count, size_t size) {
     struct thread_state *t = enter_allocator_first();
     if (unlikely(!t)) {
-        if (real.calloc) return real.calloc(count, size);
+        if (likely(real.calloc && !boot_lends)) return real.calloc(count, size);
         size_t bytes;
-        // The arena has never been used before, so it is zero.
-        return __builtin_mul_overflow(count, size, &bytes) ? NULL : boot_allocate(bytes, 16);
+        void *block = __builtin_mul_overflow(count, size, &bytes) ? NULL : boot_allocate(bytes, 16);
+        return block ? memset(block, 0, bytes) : NULL;
     }
     void *block = real.calloc(count, size);
     if (likely(count == 1)) {

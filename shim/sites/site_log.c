@@ -34,7 +34,8 @@ struct site {
 };
 
 static struct module *module_of;  // by number less one
-static uint32_t modules, sites;
+static _Atomic uint32_t modules;
+static uint32_t sites;
 static struct site_map locations;  // address -> location
 static struct site_map stacks;     // hash of locations and flags -> struct site
 
@@ -43,13 +44,11 @@ static bool room_for_words(struct thread_state *t, unsigned words) {
     return t->cursor.at + 2 + 8 * words <= recorder_append_end(t) || recorder_next_chunk(t);
 }
 
-static size_t read_build_id(const struct module *module, unsigned char id[BUILD_ID_BYTES_MAX]) {
-    const ElfW(Ehdr) *header = (const void *)module->start;
-    if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return 0;
-    const ElfW(Phdr) *segment = (const void *)(module->start + header->e_phoff);
-    for (unsigned i = 0; i < header->e_phnum; i++) {
+static size_t read_build_id(uintptr_t bias, const ElfW(Phdr) * segment, unsigned segments,
+                            unsigned char id[BUILD_ID_BYTES_MAX]) {
+    for (unsigned i = 0; i < segments; i++) {
         if (segment[i].p_type != PT_NOTE) continue;
-        const char *at = (const char *)(module->bias + segment[i].p_vaddr), *end = at + segment[i].p_memsz;
+        const char *at = (const char *)(bias + segment[i].p_vaddr), *end = at + segment[i].p_memsz;
         while (at + sizeof(ElfW(Nhdr)) < end) {
             const ElfW(Nhdr) *note = (const void *)at;
             const char *name = (const char *)(note + 1), *bytes = name + ((note->n_namesz + 3) & ~3u);
@@ -62,6 +61,20 @@ static size_t read_build_id(const struct module *module, unsigned char id[BUILD_
         }
     }
     return 0;
+}
+
+// Of an object that cannot go meanwhile: a frame of the calling thread is in it.
+static size_t module_build_id(const struct module *module, unsigned char id[BUILD_ID_BYTES_MAX]) {
+    const ElfW(Ehdr) *header = (const void *)module->start;
+    if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return 0;
+    return read_build_id(module->bias, (const void *)(module->start + header->e_phoff), header->e_phnum, id);
+}
+
+static uint64_t identity_of(const char *name, const unsigned char *id, size_t id_bytes) {
+    uint64_t identity = id_bytes;
+    for (size_t i = 0; i < id_bytes; i++) identity = site_mix(identity, id[i]);
+    for (; name && *name; name++) identity = site_mix(identity, (unsigned char)*name);
+    return identity;
 }
 
 // The loader has no name for the executable, and a relative one for what was opened so.
@@ -83,7 +96,7 @@ static bool write_module(struct thread_state *t, uint32_t number) {
     struct module *module = &module_of[number - 1];
     uint64_t word[3 + (BUILD_ID_BYTES_MAX + PATH_BYTES_MAX) / 8] = {0};
     char path[PATH_BYTES_MAX];
-    size_t id_bytes = read_build_id(module, (unsigned char *)&word[3]), path_bytes = read_path(module, path);
+    size_t id_bytes = module_build_id(module, (unsigned char *)&word[3]), path_bytes = read_path(module, path);
     memcpy((char *)&word[3] + id_bytes, path, path_bytes);
     word[0] = stamp_now();
     word[1] = number;
@@ -95,31 +108,26 @@ static bool write_module(struct thread_state *t, uint32_t number) {
     return true;
 }
 
-static struct module describe(const struct dl_find_object *found) {
-    struct module module = {(uintptr_t)found->dlfo_map_start, (uintptr_t)found->dlfo_map_end,
-                            found->dlfo_link_map->l_addr, found->dlfo_link_map};
-    unsigned char id[BUILD_ID_BYTES_MAX];
-    size_t id_bytes = read_build_id(&module, id);
-    module.identity = id_bytes;
-    for (size_t i = 0; i < id_bytes; i++) module.identity = site_mix(module.identity, id[i]);
-    for (const char *c = module.object->l_name; c && *c; c++) module.identity = site_mix(module.identity, (unsigned char)*c);
-    return module;
-}
-
-static bool is_same(const struct module *a, const struct module *b) {
-    return a->start == b->start && a->object == b->object && a->identity == b->identity;
-}
-
 static uint32_t module_at(uintptr_t address) {
     struct dl_find_object found;
     if (_dl_find_object((void *)address, &found)) return 0;
-    const struct module module = describe(&found);
-    for (uint32_t i = 0; i < modules; i++)
-        if (!module_of[i].gone && is_same(&module_of[i], &module)) return i + 1;
+    struct module module = {(uintptr_t)found.dlfo_map_start, (uintptr_t)found.dlfo_map_end,
+                            found.dlfo_link_map->l_addr, found.dlfo_link_map};
+    unsigned char id[BUILD_ID_BYTES_MAX];
+    size_t id_bytes = module_build_id(&module, id);
+    module.identity = identity_of(module.object->l_name, id, id_bytes);
+    for (uint32_t i = 0; i < modules; i++) {
+        struct module *known = &module_of[i];
+        if (known->identity != module.identity || (!known->gone && known->start != module.start)) continue;
+        module.epoch = known->epoch;
+        if (known->gone) *known = module;  // it has come back
+        return i + 1;
+    }
     if (!module_of) module_of = site_memory(MODULES_MAX * sizeof *module_of);
     if (!module_of || modules == MODULES_MAX) return 0;
     module_of[modules] = module;
-    return ++modules;
+    atomic_store_explicit(&modules, modules + 1, memory_order_release);
+    return modules;
 }
 
 static uint64_t location_of(uintptr_t address) {
@@ -180,18 +188,30 @@ bool site_log_is_gone(uint64_t address, uint64_t value) {
     return false;
 }
 
-bool site_log_drop_modules(void) {
+// One that is loaded, under the loader's lock: it stays meanwhile.
+static int note_loaded(struct dl_phdr_info *info, size_t size, void *argument) {
+    struct site_modules *loaded = argument;
+    unsigned char id[BUILD_ID_BYTES_MAX];
+    (void)size;
+    size_t id_bytes = read_build_id(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, id);
+    uint64_t identity = identity_of(info->dlpi_name, id, id_bytes);
+    for (uint32_t i = 0; i < loaded->count; i++)
+        if (module_of[i].bias == info->dlpi_addr && module_of[i].identity == identity)
+            loaded->present[i / 8] |= (uint8_t)(1 << i % 8);
+    return 0;
+}
+
+void site_log_find_modules(struct site_modules *loaded) {
+    static_assert(sizeof loaded->present * 8 >= MODULES_MAX, "a bit for each module");
+    *loaded = (struct site_modules){.count = atomic_load_explicit(&modules, memory_order_acquire)};
+    dl_iterate_phdr(note_loaded, loaded);
+}
+
+bool site_log_drop_modules(const struct site_modules *loaded) {
     bool any = false;
-    for (uint32_t i = 0; i < modules; i++) {
-        struct module *module = &module_of[i];
-        struct dl_find_object found;
-        if (module->gone) continue;
-        module->gone = true;
-        if (!_dl_find_object((void *)module->start, &found)) {
-            const struct module now = describe(&found);
-            module->gone = !is_same(module, &now);
-        }
-        any |= module->gone;
+    for (uint32_t i = 0; i < loaded->count; i++) {
+        if (module_of[i].gone || loaded->present[i / 8] >> i % 8 & 1) continue;
+        module_of[i].gone = any = true;
     }
     if (any) site_map_sweep(&locations, site_log_is_gone);
     return any;
@@ -203,7 +223,8 @@ uint32_t site_log_number(struct thread_state *t, const struct stack_walk *walk) 
     (void)walk;
     return 0;
 }
-bool site_log_drop_modules(void) { return false; }
+void site_log_find_modules(struct site_modules *loaded) { loaded->count = 0; }
+bool site_log_drop_modules(const struct site_modules *loaded) { return loaded->count; }
 bool site_log_is_gone(uint64_t address, uint64_t value) {
     (void)address;
     (void)value;

@@ -9,8 +9,15 @@
 // record first. By one thread at a time.
 HIDDEN uint32_t site_log_number(struct thread_state *t, const struct stack_walk *walk);
 
-// Forgets the modules that are no longer there, and what is known of their code. *gone: is the address in one of them?
-HIDDEN bool site_log_drop_modules(void);
+// The modules that are still loaded. Takes the loader's lock, and so is called without ours.
+struct site_modules {
+    uint32_t count;
+    uint8_t present[512];  // a bit each
+};
+HIDDEN void site_log_find_modules(struct site_modules *loaded);
+// Forgets the others, and what is known of their code. True if there were any. By one thread at a time.
+HIDDEN bool site_log_drop_modules(const struct site_modules *loaded);
+// Is the address in a module that is gone?
 HIDDEN bool site_log_is_gone(uint64_t address, uint64_t value);
 
 #endif

@@ -200,8 +200,11 @@ void sites_after_fork(void) {
 }
 
 void sites_after_unload(void) {
-    if (!settings.site_frames || !lock()) return;
-    if (site_log_drop_modules()) {
+    struct site_modules loaded;
+    if (!settings.site_frames) return;
+    site_log_find_modules(&loaded);
+    if (!lock()) return;
+    if (site_log_drop_modules(&loaded)) {
         stack_walk_forget(site_log_is_gone);
         site_map_sweep(&keys, all);
     }
