@@ -160,7 +160,7 @@ static inline uint32_t frames_to_compare(const struct thread_state *t) {
 
 bool sites_append(struct thread_state *t) {
     uint32_t site = stack_is_own(t->stack) ? find(t->stack, own_stack.end, frames_to_compare(t)) : 0;
-    if (unlikely(!site)) {
+    if (unlikely(!site) && stack_has_room(t->stack)) {
         new_stacks_left = COMPARED_ALL_AFTER_NEW;
         site = find_slowly(t);
         if (t->epoch != epoch_now() || !t->chunk) return false;

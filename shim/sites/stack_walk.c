@@ -17,8 +17,8 @@ __thread struct own_stack own_stack;
 #pragma weak _dl_find_object
 
 enum {
-    // Of bytes. What the unwinder needs of a stack; where there is less, the caller alone is recorded.
-    UNWINDER_BYTES = 12 << 10,
+    // Of stack: what the unwinder and the writing of records need.
+    ROOM_BYTES = 16 << 10,
     MAIN_STACK_BYTES_MAX = 8 << 20
 };
 
@@ -61,14 +61,13 @@ void stack_walk_new_thread(void) {
     own_stack.end = own_stack.start + bytes;
 }
 
-// Is there room for the unwinder? A signal handler's stack may be small; other stacks of the program's making are not.
-static bool has_room(uintptr_t cfa) {
+bool stack_has_room(uintptr_t cfa) {
     stack_t other;
-    if (stack_is_own(cfa)) return cfa - own_stack.start > UNWINDER_BYTES;
+    if (stack_is_own(cfa)) return cfa - own_stack.start > ROOM_BYTES;
     if (!recorder_may_call()) return false;
     bool known = !raw_syscall(SYS_sigaltstack, 0, (long)&other, 0, 0, 0, 0);
     recorder_has_called();
-    return known && (!(other.ss_flags & SS_ONSTACK) || cfa - (uintptr_t)other.ss_sp > UNWINDER_BYTES);
+    return known && (!(other.ss_flags & SS_ONSTACK) || cfa - (uintptr_t)other.ss_sp > ROOM_BYTES);
 }
 
 static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
@@ -120,7 +119,7 @@ void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     walk->regular = own;
     if (own && walk_by_steps(walk, cfa, end, frames_max)) return;
     walk->flags = walk->frames = 0;
-    if ((caller < unwinder_start || caller >= unwinder_end) && has_room(cfa)) {
+    if (caller < unwinder_start || caller >= unwinder_end) {
         _Unwind_Backtrace(take_frame, &(struct unwinding){walk, cfa, frames_max});
         walk->unwound = true;
     }
@@ -154,6 +153,7 @@ void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value)) { site_ma
 
 #else
 bool stack_walk_start(void) { return false; }
+bool stack_has_room(uintptr_t cfa) { return cfa == 0; }
 void stack_walk_new_thread(void) {}
 void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     (void)cfa;

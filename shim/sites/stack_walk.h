@@ -40,6 +40,9 @@ extern HIDDEN __thread struct own_stack own_stack __attribute__((tls_model("init
 
 static inline bool stack_is_own(uintptr_t cfa) { return cfa >= own_stack.start && cfa < own_stack.end; }
 
+// Is there enough of the stack left below for what follows? A signal handler's own stack may be small; of other stacks, which
+// a program makes for coroutines, only the program knows.
+HIDDEN bool stack_has_room(uintptr_t cfa);
 // The stack of the hook whose frame ends at `cfa`, up to so many frames.
 HIDDEN void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max);
 // Remembers how far the frames lie apart. By one thread at a time.
