@@ -131,7 +131,7 @@ needed = ("jinja2", "numpy", "pandas", "rich", "xxhash", "zstandard")
 sys.exit(sys.version_info < (3, 11) or not all(importlib.util.find_spec(name) for name in needed))' 2>/dev/null
 }
 
-for_all_verbs=fleet,tune,parquet
+for_all_verbs=fleet,tune,parquet,pprof
 for_all_tests=$for_all_verbs,test,check,docs
 # shellcheck disable=SC2086  # lists of words
 case ${1:-} in

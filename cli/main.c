@@ -26,6 +26,8 @@ const struct ht_verb ht_verbs[] = {
     {"compare", "compare the runs of a results file", ht_verb_python, NULL},
     {"report", "write the comparison as one HTML page", ht_verb_python, NULL},
     {"export", "write a trace as Parquet tables", ht_verb_python, NULL},
+    {"sites", "show who allocates: call sites, with their figures", ht_verb_python, NULL},
+    {"diff", "compare two recordings of a program by call site", ht_verb_python, NULL},
     {"explain", "show why RSS exceeds the live bytes and what would help", ht_verb_python, NULL},
     {"fleet", "replay many traces on many machines and print means", ht_verb_python, NULL},
     {"tune", "search the knobs of an allocator for a trace", ht_verb_python, NULL},
@@ -65,7 +67,7 @@ const struct ht_page ht_page_front_end = {
     .environment =
         (const struct ht_fact[]){
             {"HEAPTAPE_PYTHON",
-             "The interpreter for the verbs in Python: try, compare, report, export, fleet, tune, validate "
+             "The interpreter for the verbs in Python: try, compare, report, export, sites, diff, explain, fleet, tune, validate "
              "(default: .venv beside the build, else python3)"},
             {"HEAPTAPE_REPLAY", "The replayer of those verbs (default: the one beside heaptape)"},
             {"COLUMNS", "The width of tables and help (default: the terminal's)"},

@@ -21,12 +21,14 @@ from .base.printable import printable
 from .base.verb_parser import VerbParser
 from .explain import options as explain_options
 from .fleet import options as fleet_options
+from .sites import options as sites_options
 from .trial import options as trial_options
 from .tune import options as tune_options
 from .validate import options as validate_options
 
 PARSERS: dict[str, Callable[[], VerbParser]] = {
     "try": trial_options.parser, "compare": options.compare_parser, "report": options.report_parser, "export": options.export_parser,
+    "sites": sites_options.sites_parser, "diff": sites_options.diff_parser,
     "explain": explain_options.parser, "fleet": fleet_options.parser, "tune": tune_options.parser, "validate": validate_options.parser,
 }
 
@@ -40,6 +42,12 @@ def _verb(name: str) -> Callable[[Any], int | None]:
     if name == "try":
         from .trial.verb import run_try
         return run_try
+    if name == "sites":
+        from .sites.verb import run_sites
+        return run_sites
+    if name == "diff":
+        from .sites.diff import run_diff
+        return run_diff
     if name == "fleet":
         from .fleet.verb import run_fleet
         return run_fleet

@@ -56,7 +56,7 @@ def _packages(requirements: list[str]) -> set[str]:
 
 
 def _extras() -> dict[str, str]:
-    return {package: extra for extra in ("fleet", "tune", "parquet")
+    return {package: extra for extra in ("fleet", "tune", "parquet", "pprof")
             for package in _packages(PROJECT["optional-dependencies"][extra])}
 
 
@@ -78,9 +78,9 @@ def test_comparing_and_reporting_need_no_extra(tmp_path: Path, way: list[str]) -
 
 
 def test_the_package_needs_no_extra(tmp_path: Path) -> None:
-    """Every public name, and all modules but those that are Dask's and Parquet's."""
+    """Every public name, and all modules but those that are Dask's, Parquet's and protobuf's."""
     modules = [".".join(path.relative_to(ROOT / "analysis").with_suffix("").parts)
-               for path in (ROOT / "analysis" / "heaptape").rglob("*.py") if path.stem not in ("__init__", "__main__", "parquet", "cluster")]
+               for path in (ROOT / "analysis" / "heaptape").rglob("*.py") if path.stem not in ("__init__", "__main__", "parquet", "cluster", "profile_message")]
     code = f"import heaptape, importlib\nfor name in heaptape.__all__: getattr(heaptape, name)\n" \
            f"for name in {modules!r}: importlib.import_module(name)"
     done = _without(set(_extras()), code, cwd=tmp_path)

@@ -14,10 +14,10 @@ from quick_tier import quick
 from tool_runner import Tools, clean_environment, run
 
 VERBS = ("try", "record", "ctl", "convert", "info", "dump", "slice", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
-         "explain", "fleet", "tune", "validate")
+         "sites", "diff", "explain", "fleet", "tune", "validate")
 PYTHON_VERBS = ("try", *VERBS[VERBS.index("compare"):])
 # Those in Python share what answers; two of them stand for all.
-QUICK_VERBS = set(VERBS) - {"report", "export", "explain", "fleet", "tune", "validate"}
+QUICK_VERBS = set(VERBS) - {"report", "export", "sites", "diff", "explain", "fleet", "tune", "validate"}
 
 
 def test_the_table_is_whole(tools: Tools) -> None:

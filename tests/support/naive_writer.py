@@ -37,6 +37,7 @@ class Event:
     slot: int = 0
     size: int = 0
     extra: int = 0
+    site: int = 0
 
 
 @dataclass
@@ -251,9 +252,63 @@ def encode_events(
     ]
     if any(joined):
         all_columns.append(ColumnSpec(15, [token[-1] for token in (*tokens.whole, *tokens.open)], compress=compress, width=1))
+    sites = [event.site for event in events if makes_object(event) or event.variant == 2 or event.function in (3, 4)]
+    if any(sites):
+        all_columns.append(ColumnSpec(16, sites, difference=False, compress=compress))
     # A column without values may be left out, or be there.
     columns = [column for column in all_columns if column.values or literal]
     return encode_section(2, columns, rows, first_event, first_time)
+
+
+@dataclass
+class Sites:
+    """The tables of call sites, as docs/reference/trace-format.md has them."""
+
+    modules: list[dict[str, str]]
+    locations: list[tuple[int, int]]
+    callers: list[tuple[int, int]]
+    sites: list[tuple[int, int]]
+    names: list[tuple[int, int, int, int]]
+    strings: list[str]
+
+    def sections(self) -> list[bytes]:
+        tables = ((10, self.locations), (11, self.callers), (12, self.sites), (13, self.names))
+        made = [encode_json(9, {"modules": self.modules})]
+        made += [encode_section(kind, [ColumnSpec(i + 1, list(c)) for i, c in enumerate(zip(*rows, strict=True))], len(rows))
+                 for kind, rows in tables if rows]
+        # In two sections, which are numbered through.
+        for part in (self.strings[:1], self.strings[1:]):
+            text = b"".join(string.encode() + b"\0" for string in part)
+            made += [encode_section(14, [ColumnSpec(1, list(text), width=1)], 0)] if text else []
+        return made
+
+
+def sites_of(stacks: list[list[str]], modules: dict[str, str] | None = None, flags: dict[int, int] | None = None) -> Sites:
+    """Tables of stacks, innermost frame first: a frame is "function@file:line", or "module+0xoffset" without a name; inlined
+    functions come before their caller, each with | between them: "inlined@a.h:3|caller@a.c:9". The first stack is site 1.
+    modules: their build ids, where a frame names them."""
+    paths = ["/usr/bin/job", *dict.fromkeys(frame.split("+0x")[0] for stack in stacks for frame in stack if "@" not in frame)]
+    places: dict[str, int] = {}
+    callers: dict[tuple[int, int], int] = {}
+    strings: dict[str, int] = {}
+    found = Sites([{"path": path, "build_id": (modules or {}).get(path, "ab")} for path in paths], [], [], [], [], [])
+    for number, stack in enumerate(stacks):
+        parent = 0
+        for frame in reversed(stack):
+            if frame not in places:
+                places[frame] = len(places)
+                module, _, offset = frame.partition("+0x") if "@" not in frame else (paths[0], "", hex(0x1000 + 16 * len(places)))
+                found.locations.append((paths.index(module) + 1, int(offset, 16)))
+                for name in frame.split("|") if "@" in frame else []:
+                    function, _, place = name.partition("@")
+                    file, _, line = place.rpartition(":")
+                    numbers = [strings.setdefault(text, len(strings) + 1) if text else 0 for text in (function, file)]
+                    found.names.append((places[frame], *numbers, int(line)))
+            parent = callers.setdefault((parent, places[frame]), len(callers) + 1)
+        found.sites.append((parent, (flags or {}).get(number + 1, 0)))
+    found.callers = list(callers)
+    found.strings = list(strings)
+    return found
 
 
 @dataclass
@@ -270,6 +325,7 @@ class TraceSpec:
     compress: bool = False
     difference: bool = False
     literal_seed: int | None = None
+    sites: Sites | None = None
 
 
 def build(spec: TraceSpec) -> tuple[bytes, list[int]]:
@@ -294,6 +350,7 @@ def build(spec: TraceSpec) -> tuple[bytes, list[int]]:
         columns.append(ColumnSpec(7, [int.from_bytes(name[:8], "little") for name in names]))
         columns.append(ColumnSpec(8, [int.from_bytes(name[8:], "little") for name in names]))
         sections.append(encode_section(5, columns, len(spec.threads)))
+    sections += spec.sites.sections() if spec.sites else []
     calls = sum(1 for event in spec.events if event.function < 30)
     totals = spec.totals if spec.totals is not None else {"events": calls, "records": len(spec.events)}
     sections.append(encode_json(6, totals, spec.compress))

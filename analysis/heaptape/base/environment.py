@@ -13,11 +13,11 @@ from typing import Any
 
 PLAIN = {
     "µ": "u", "×": "x", "–": "-", "—": "-", "−": "-", "“": '"', "”": '"', "‘": "'", "’": "'", "…": "...", "≥": ">=", "≤": "<=", "±": "+-",
-    "→": "->", "─": "-", "━": "-", "│": "|", "\u00a0": " ",
+    "→": "->", "←": "<-", "─": "-", "━": "-", "│": "|", "\u00a0": " ",
 }
 """Characters of our own sentences and tables, and their replacements where a terminal can't print them."""
 
-EXTRAS = {"dask": "fleet", "distributed": "fleet", "optuna": "tune", "sqlalchemy": "tune", "pyarrow": "parquet"}
+EXTRAS = {"dask": "fleet", "distributed": "fleet", "optuna": "tune", "sqlalchemy": "tune", "pyarrow": "parquet", "protobuf": "pprof"}
 """By package, the extra of ours that brings it (pyproject.toml): what one verb alone needs."""
 
 _ERRORS = "heaptape.plain"

@@ -116,6 +116,11 @@ def _among(*pairs: tuple[int, Variant]) -> NDArray[np.bool_]:
     return table
 
 
+OP_HAS_SITE = np.zeros(256, dtype=np.bool_)
+"""Events of allocations and reallocs, however they came out: they may have a call site."""
+for _op in np.flatnonzero(OP_EXISTS):
+    OP_HAS_SITE[_op] = int(_op) & FUNCTION_MASK in (*_ALLOCATIONS, *_REALLOCS, INHERIT)
+
 OP_MAKES = _among(
     *((function, Variant.PLAIN) for function in (*_ALLOCATIONS, 31)),
     *((function, variant) for function in _REALLOCS for variant in (Variant.NULL, Variant.FOREIGN)),
@@ -139,6 +144,6 @@ OP_MULTIPLIES = np.zeros(256, dtype=np.bool_)
 for _op in np.flatnonzero(OP_EXISTS):
     OP_MULTIPLIES[_op] = int(_op) & FUNCTION_MASK in COUNTED_FUNCTIONS
 
-for _array in (OP_EXISTS, OP_HAS_SLOT, OP_HAS_SIZE, OP_HAS_EXTRA, OP_IS_CALL, OP_MAKES, OP_REBORN, OP_CHANGES, OP_ENDS,
+for _array in (OP_EXISTS, OP_HAS_SLOT, OP_HAS_SIZE, OP_HAS_EXTRA, OP_HAS_SITE, OP_IS_CALL, OP_MAKES, OP_REBORN, OP_CHANGES, OP_ENDS,
                OP_LEAVES_OBJECT, OP_MULTIPLIES):
     _array.setflags(write=False)

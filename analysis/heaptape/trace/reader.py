@@ -34,21 +34,24 @@ from .sections import (
     SectionOrder,
     TraceFile,
 )
+from .site_table import SiteTable, SiteTableError, site_table
 from .slot_coding import SlotCodingError, decode_slots
 from .tokens import JOINED_AFTER, JOINED_BEFORE, TokenError, Tokens, read_tokens
 
 __all__ = ["EVENT_COLUMNS", "Trace", "TraceError", "read_trace"]
 
 EVENT_COLUMNS = ("event", "op", "function", "variant", "thread", "time_ns", "slot", "size", "extra")
+_KNOWN_COLUMNS = (*EVENT_COLUMNS, "site")
 
 _TOKEN, _RUN_THREAD, _RUN_LENGTH, _TIME, _LONG_TIME = range(1, 6)
-_TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA, _NAMED, _SLOT, _SIZE, _EXTRA, _ACROSS, _JOINED = range(6, 16)
+_TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA, _NAMED, _SLOT, _SIZE, _EXTRA, _ACROSS, _JOINED, _SITE = range(6, 17)
 _STORED_FOR = {
     "thread": {_RUN_THREAD, _RUN_LENGTH},
     "time_ns": {_TIME, _LONG_TIME},
     "slot": {_NAMED, _SLOT, _ACROSS, _RUN_THREAD, _RUN_LENGTH},
     "size": {_SIZE},
     "extra": {_EXTRA},
+    "site": {_SITE},
 }
 _LONG = 15
 _TOKEN_COLUMNS = (_TOKEN, _TOKEN_OP, _TOKEN_CODE, _TOKEN_SIZE, _TOKEN_EXTRA)
@@ -146,9 +149,11 @@ class Trace:
         """Like `events`, as a dict of arrays per chunk, for those who need no DataFrame. With slots_due, for those who
         make tables by slot: a slot that the events so far do not account for is an error."""
         wanted = tuple(columns) if columns is not None else EVENT_COLUMNS
-        unknown = [name for name in wanted if name not in EVENT_COLUMNS]
+        unknown = [name for name in wanted if name not in _KNOWN_COLUMNS]
         if unknown:
-            raise ValueError(f"no such event column: {', '.join(unknown)}; there are {', '.join(EVENT_COLUMNS)}")
+            raise ValueError(f"no such event column: {', '.join(unknown)}; there are {', '.join(_KNOWN_COLUMNS)}")
+        if "site" in wanted:
+            _ = self.sites  # before threads ask for it
         sections = self._of_kind(Kind.EVENTS)
         decoded = done_ahead(lambda section: self._decode_events(section, wanted), sections)
         only_inherited = True  # so far
@@ -167,7 +172,8 @@ class Trace:
 
         event (int64) number of the event; op (uint8) the op byte, function and variant (uint8) its two parts (names in
         `heaptape.ops`); thread (uint32); time_ns (int64); slot (uint32), size and extra (uint64), which are 0 where the
-        event has none (see `ops.OP_HAS_SLOT[op]` and the like).
+        event has none (see `ops.OP_HAS_SLOT[op]` and the like). Only where asked for: site (uint32), a number of `sites`;
+        0: unknown.
         """
         for arrays in self.event_arrays(columns):
             yield pd.DataFrame(arrays, copy=False)
@@ -195,6 +201,7 @@ class Trace:
             "slot": lambda: self._slots(section, columns, tokens),
             "size": lambda: self._filled(section, columns, _SIZE, tokens.size, tokens.open & ops.OP_HAS_SIZE[op]),
             "extra": lambda: self._filled(section, columns, _EXTRA, tokens.extra, tokens.open & ops.OP_HAS_EXTRA[op]),
+            "site": lambda: self._sites_of(section, columns, op),
         }
         arrays = {name: makers[name]() for name in wanted if name != "event"}
         inherited = op == ops.INHERIT
@@ -213,7 +220,7 @@ class Trace:
         end = np.cumsum(length)
         if int(length.sum()) != section.rows:
             raise self._file.fail(section.offset, "expected events and joined queries that add up to the rows")
-        own = {"op": ops.QUERY, "function": ops.QUERY, "variant": 0, "size": 0, "extra": 0}
+        own = {"op": ops.QUERY, "function": ops.QUERY, "variant": 0, "size": 0, "extra": 0, "site": 0}
         query = np.concatenate([(end - length)[before], end[after] - 1])
         spread = {name: np.repeat(values, length) for name, values in arrays.items()}
         for name in own.keys() & spread.keys():
@@ -221,6 +228,18 @@ class Trace:
         inherited = np.repeat(inherited, length)
         inherited[query] = False
         return spread, inherited
+
+    def _sites_of(self, section: Section, columns: dict[int, U64], op: NDArray[np.uint8]) -> NDArray[np.uint32]:
+        """The call site of every event. The sites' table is at the file's end: without it none is known."""
+        sites = np.zeros(op.size, dtype=np.uint32)
+        known = len(self.sites.sites)
+        if _SITE not in columns or (self.truncated and not known):
+            return sites
+        has = ops.OP_HAS_SITE[op]
+        sites[has] = _required(self._file, section, columns, _SITE, int(np.count_nonzero(has)))
+        if int(sites.max(initial=0)) > known:
+            raise self._file.fail(section.offset, f"expected call sites up to {known}, found {int(sites.max())}")
+        return sites
 
     def _filled(self, section: Section, columns: dict[int, U64], id_: int, values: U64, open_: NDArray[np.bool_]) -> U64:
         """What the tokens have, and the values of a column where they left it open. Shape (rows,)."""
@@ -344,6 +363,20 @@ class Trace:
             "ended": table["ended"].astype(bool),
             "name": [row.tobytes().split(b"\0")[0].decode("utf-8", "replace") for row in names_raw],
         })
+
+    @cached_property
+    def sites(self) -> SiteTable:
+        """What the numbers of the event column `site` mean: stacks, and the names of their code."""
+        sections = [self._of_kind(kind) for kind in (Kind.MODULES, Kind.LOCATIONS, Kind.CALLERS, Kind.SITES, Kind.NAMES)]
+        strings = [self._file.text(section, self._end_of(section)) for section in self._of_kind(Kind.STRINGS)]
+        try:
+            return site_table(
+                self._one_object(Kind.MODULES), self._table(Kind.LOCATIONS, {1: "module", 2: "offset"}),
+                self._table(Kind.CALLERS, {1: "parent", 2: "location"}), self._table(Kind.SITES, {1: "caller", 2: "flags"}),
+                self._table(Kind.NAMES, {1: "location", 2: "function", 3: "file", 4: "line"}), b"".join(strings))
+        except SiteTableError as error:
+            offset = next((found[0].offset for found in sections if found), 0)
+            raise self._file.fail(offset, str(error)) from error
 
 
 def _required(

@@ -67,6 +67,16 @@ class Kind(IntEnum):
     TOTALS = 6
     INDEX = 7
     RESIDENCY_STEPS = 8
+    MODULES = 9
+    LOCATIONS = 10
+    CALLERS = 11
+    SITES = 12
+    NAMES = 13
+    STRINGS = 14
+
+
+TEXT_KINDS = frozenset({Kind.CONTEXT, Kind.TOTALS, Kind.MODULES, Kind.STRINGS})
+"""Sections of one column, which is text."""
 
 
 class Values(IntEnum):
@@ -85,6 +95,7 @@ class Values(IntEnum):
 VALUES_OF_EVENTS = {
     1: Values.BYTES, 2: Values.NARROW, 3: Values.NARROW, 4: Values.NIBBLES, 5: Values.NARROW, 6: Values.BYTES,
     7: Values.NARROW, 10: Values.NARROW, 11: Values.NARROW, 14: Values.NARROW, 15: Values.BYTES,
+    16: Values.NARROW,
 }
 """Of the columns of events sections; those not named are WIDE."""
 
@@ -282,14 +293,14 @@ class TraceFile:
         """A frame of a few bytes may claim any number of values. The index has one for each section of the file."""
         if kind == Kind.INDEX:
             return self.bytes // SECTION.size
-        return TEXT_BYTES_MAX if kind in (Kind.CONTEXT, Kind.TOTALS) else VALUES_MAX
+        return TEXT_BYTES_MAX if kind in TEXT_KINDS else VALUES_MAX
 
     def _check_layout(self, section: Section, column: Column) -> Values:
         """What the column's values are, once it is sure that it is stored as such values may be. What is in a column that
         nobody asks for is nobody's business."""
         at = section.offset + SECTION.size
         kind = VALUES_OF_EVENTS.get(column.id, Values.WIDE) if section.kind == Kind.EVENTS else Values.WIDE
-        if section.kind in (Kind.CONTEXT, Kind.TOTALS):
+        if section.kind in TEXT_KINDS:
             kind = Values.BYTES
         widest, transforms = {
             Values.WIDE: (8, (TRANSFORM_PLAIN, TRANSFORM_DIFFERENCE)),
@@ -342,13 +353,20 @@ class TraceFile:
         made: zstandard.ZstdDecompressor = self._of_thread.zstd
         return made
 
-    def json_object(self, section: Section, end: int | None = None) -> dict[str, Any]:
-        """The JSON object that a context or totals section holds."""
+    def text(self, section: Section, end: int | None = None) -> bytes:
+        """The bytes that a section of text holds; strings end with a zero byte."""
         columns = self.columns(section, frozenset((1,)), end)
         if 1 not in columns:
-            raise self.fail(section.offset, "expected a column of JSON text")
+            raise self.fail(section.offset, f"expected a column of {'strings' if section.kind == Kind.STRINGS else 'JSON text'}")
+        text = columns[1].astype(np.uint8).tobytes()
+        if section.kind == Kind.STRINGS and not text.endswith(b"\0"):
+            raise self.fail(section.offset, "expected strings that end with a zero byte")
+        return text
+
+    def json_object(self, section: Section, end: int | None = None) -> dict[str, Any]:
+        """The JSON object that a section of text holds."""
         try:
-            value = read_json(columns[1].astype(np.uint8).tobytes())
+            value = read_json(self.text(section, end))
         except (ValueError, RecursionError) as error:
             raise self.fail(section.offset, f"expected JSON text: {error}") from error
         if not isinstance(value, dict):

@@ -1,0 +1,1 @@
+"""Call sites: who allocates, how much and for how long, and what changed between two recordings."""

@@ -1,0 +1,115 @@
+"""Frames of stacks, as people know them: which are left out, which belong to wrappers of malloc, how they are written."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePath
+from typing import Any
+
+from ..trace.site_table import BROKEN, CUT, SiteTable
+
+_LIBRARY = re.compile(r"^(?:[^(]* )?<?(?:std|__gnu_cxx|alloc|core|hashbrown)::|^operator new")
+_WRAPPER = re.compile(r"(?:alloc(?:ate)?(?:0|_?array|_?zero(?:ed)?|_?n)?|str_?n?_?dup|mem_?dup)$", re.IGNORECASE)
+_OPERATOR_NEW_FILE = re.compile(r"/new_op[a-z]*\.cc$")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A function that was called: of several at one return address all but the last are inlined. Without a name, offset in
+    module (absolute where that is "") has to do. Pseudo frames, in brackets, have neither."""
+
+    function: str = ""
+    file: str = ""
+    line: int = 0
+    module: str = ""
+    build_id: str = ""
+    offset: int = 0
+
+    @property
+    def label(self) -> str:
+        """The function, or where the code lies."""
+        return self.function or f"{PurePath(self.module).name}+0x{self.offset:x}".lstrip("+")
+
+    @property
+    def place(self) -> str:
+        """file:line, as far as known."""
+        return f"{PurePath(self.file).name}:{self.line}" if self.line else PurePath(self.file or self.module).name
+
+    @property
+    def text(self) -> str:
+        """The function and where it is."""
+        return f"{self.label} ({self.place})" if self.function and self.place else self.label
+
+    @property
+    def identity(self) -> tuple[str, str]:
+        """The same in another recording of the program, whose lines may have moved."""
+        return (self.function, self.file) if self.function else (self.build_id or self.module, hex(self.offset))
+
+    @property
+    def wraps(self) -> bool:
+        """Whether its caller says more of who asked for memory: a function such as xmalloc, or of a library of templates."""
+        name = re.sub(r"[<(].*", "", self.function)
+        return bool(_WRAPPER.search(name) or _LIBRARY.search(self.function) or "/include/c++/" in self.file)
+
+    def object(self) -> dict[str, Any]:
+        """For JSON: what is known."""
+        fields = {"function": self.function, "file": self.file, "line": self.line, "module": self.module,
+                  "offset": self.offset if self.module or not self.function else 0}
+        return {name: value for name, value in fields.items() if value}
+
+
+UNKNOWN, CUT_FRAME, BROKEN_FRAME = (Frame(f"[{name}]") for name in ("unknown", "deeper than recorded", "not unwound"))
+
+
+def _left_out(frame: Frame) -> bool:
+    """The recorder's frames, and libstdc++'s operator new: others' are part of the program."""
+    library = PurePath(frame.module).name
+    own_new = frame.function.startswith("operator new")
+    return library.startswith("libmalloc_wrap") or own_new and bool(library.startswith("libstdc++") or _OPERATOR_NEW_FILE.search(frame.file))
+
+
+class Stacks:
+    """The frames of each site, by number."""
+
+    def __init__(self, table: SiteTable) -> None:
+        self._table = table
+        self._parent, self._location = (table.callers[name].tolist() for name in ("parent", "location"))
+        self._site = list(zip(table.sites["caller"].tolist(), table.sites["flags"].tolist(), strict=True))
+
+    @cached_property
+    def _frames(self) -> list[list[Frame]]:
+        """Of each location, the innermost first."""
+        modules = [(module.path, module.build_id) for module in self._table.modules]
+        places = [(*(modules[module - 1] if module else ("", "")), offset)
+                  for module, offset in zip(self._table.locations["module"].tolist(), self._table.locations["offset"].tolist(), strict=True)]
+        frames: list[list[Frame]] = [[] for _ in places]
+        for location, function, file, line in self._table.names.itertuples(index=False):
+            frames[location].append(Frame(function, file, int(line), *places[location]))
+        return [named or [Frame("", "", 0, *place)] for named, place in zip(frames, places, strict=True)]
+
+    def of(self, site: int) -> list[Frame]:
+        """The innermost first."""
+        caller, flags = self._site[site - 1] if site else (0, 0)
+        found: list[Frame] = []
+        while caller:
+            found += self._frames[self._location[caller - 1]]
+            caller = self._parent[caller - 1]
+        while found and _left_out(found[0]):
+            del found[0]
+        if not found:
+            return [UNKNOWN]
+        return found + [CUT_FRAME] * bool(flags & CUT) + [BROKEN_FRAME] * bool(flags & BROKEN)
+
+    def place(self, site: int) -> tuple[Frame, ...]:
+        """The call site as people name it: the function that called malloc; where that is a wrapper, its callers as well, up
+        to the first that is none."""
+        frames = self.of(site)
+        end = next((number for number, frame in enumerate(frames) if not frame.wraps), len(frames) - 1)
+        return tuple(frames[: end + 1])
+
+
+def place_text(place: tuple[Frame, ...]) -> str:
+    """On one line."""
+    return " ← ".join(frame.text for frame in place)

@@ -1,0 +1,112 @@
+"""The answer of `sites`: a row for each call site, or a tree of callers, as text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from ..base.text_table import table_lines
+from ..base.units import byte_count, count, nanoseconds, null_unless_known, percent
+from .figures import SiteFigures
+from .frames import Frame, Stacks, place_text
+
+MEASURES = {"calls": "calls", "bytes": "bytes", "lifetime": "mean_life_ns", "peak": "peak_bytes", "end": "end_bytes"}
+"""As --by names them: a column of the tables."""
+
+SUMMED = ("calls", "bytes", "peak_bytes", "end_bytes")
+"""Figures of which a caller has the sum of its callees'."""
+
+MEANING = {"calls": "calls", "bytes": "bytes requested", "peak_bytes": "bytes live at peak", "end_bytes": "bytes live at end"}
+
+_SHOWN_SHARE = 0.01
+"""Of the tree: what has less is left out."""
+
+
+def by_place(figures: SiteFigures, stacks: Stacks) -> pd.DataFrame:
+    """Sites of one place added up; place, and sites: their numbers."""
+    used = figures.sites[(figures.sites["calls"] > 0) | (figures.sites["blocks"] > 0)]
+    place = pd.Series([stacks.place(site) for site in used.index], used.index, dtype=object)
+    number, places = pd.factorize(place)
+    added = used.groupby(number).sum()
+    added["sites"] = pd.Series(used.index, used.index).groupby(number).agg(list)
+    added["mean_life_ns"] = added["life_ns"] / added["blocks"].where(added["blocks"] > 0)
+    added["place"] = list(places)
+    return added
+
+
+@dataclass
+class Node:
+    """A function of the call tree, by what is below it."""
+
+    frame: Frame
+    figures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMMED, 0))
+    children: dict[tuple[str, str], Node] = field(default_factory=dict)
+
+    def sorted_children(self, measure: str) -> list[Node]:
+        """The largest first."""
+        return sorted(self.children.values(), key=lambda node: -node.figures[measure])
+
+
+def call_tree(figures: SiteFigures, stacks: Stacks) -> Node:
+    """From the outermost callers in. Calls of one function from several lines are one."""
+    root = Node(Frame("[all]"))
+    for site, *values in figures.sites[list(SUMMED)].itertuples():
+        if not any(values):
+            continue
+        node = root
+        for frame in [None, *reversed(stacks.of(site))]:
+            node = node if frame is None else node.children.setdefault(frame.identity, Node(frame))
+            for name, value in zip(SUMMED, values, strict=True):
+                node.figures[name] += value
+    return root
+
+
+def _figure(name: str, value: float) -> str:
+    return count(value) if name == "calls" else byte_count(value)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    return [count(row["calls"]), byte_count(row["bytes"]), nanoseconds(row["mean_life_ns"]), byte_count(row["peak_bytes"]),
+            byte_count(row["end_bytes"]), place_text(row["place"])]
+
+
+def table_text(places: pd.DataFrame, by: str, rows_max: int) -> list[str]:
+    """The largest first."""
+    ordered = places.sort_values(MEASURES[by], ascending=False, kind="stable")
+    shown = ordered.head(rows_max or len(ordered))
+    lines = table_lines([["calls", "bytes", "mean life", "live at peak", "live at end", "call site"],
+                         *(_cells(row) for row in shown.to_dict("records"))], right=range(5))
+    left = len(ordered) - len(shown)
+    return lines + [f"{left:,} more call sites; --rows 0 shows all"] * bool(left)
+
+
+def tree_text(root: Node, by: str) -> list[str]:
+    """A line for each function with a hundredth or more, callers first; callees are indented."""
+    measure = MEASURES[by]
+    total = root.figures[measure]
+
+    def lines(node: Node, depth: int) -> Iterator[list[str]]:
+        share = node.figures[measure] / max(total, 1)
+        yield [percent(share), _figure(measure, node.figures[measure]), "  " * depth + node.frame.text]
+        for child in node.sorted_children(measure):
+            if child.figures[measure] >= max(_SHOWN_SHARE * total, 1):
+                yield from lines(child, depth + 1)
+
+    return table_lines([["share", MEANING[measure], "function"], *lines(root, 0)], right=(0, 1), columns=0)
+
+
+def object_of_places(places: pd.DataFrame, by: str) -> list[dict[str, Any]]:
+    """For JSON, the largest first."""
+    ordered = places.sort_values(MEASURES[by], ascending=False, kind="stable")
+    names = ("calls", "bytes", "blocks", "mean_life_ns", "peak_blocks", "peak_bytes", "end_blocks", "end_bytes")
+    return [{name: null_unless_known(row[name]) for name in names} | {"frames": [frame.object() for frame in row["place"]],
+            "stacks": row["sites"]} for row in ordered.to_dict("records")]
+
+
+def object_of_tree(node: Node, by: str) -> dict[str, Any]:
+    """For JSON."""
+    return {"frame": node.frame.object()} | node.figures | {
+        "children": [object_of_tree(child, by) for child in node.sorted_children(MEASURES[by])]}

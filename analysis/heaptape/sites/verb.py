@@ -1,0 +1,80 @@
+"""The verb `sites`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from ..base.errors import UsageError
+from ..base.files import output_file, refuse_inputs
+from ..base.printable import printable
+from ..base.units import byte_count, count, nanoseconds
+from ..trace.reader import Trace, read_trace
+from .exports import EXPORTS
+from .figures import SiteFigures, site_figures
+from .frames import Stacks
+from .table import (
+    SUMMED,
+    MEASURES,
+    by_place,
+    call_tree,
+    object_of_places,
+    object_of_tree,
+    table_text,
+    tree_text,
+)
+
+
+def require_sites(trace: Trace) -> None:
+    """Raises UsageError of a trace without."""
+    if trace.sites.sites.empty:
+        cut = ", which is cut short" if trace.truncated else ""
+        raise UsageError(f"{trace.path}{cut}: no call sites; record with MALLOC_WRAP_SITES=64")
+
+
+def _totals(trace: Trace, figures: SiteFigures) -> dict[str, Any]:
+    sums = figures.sites[list(SUMMED)].sum()
+    return {"trace": str(trace.path), "command": str(trace.context.get("command") or ""), "calls": int(sums["calls"]),
+            "bytes": int(sums["bytes"]), "peak_bytes": figures.peak_bytes, "peak_ns": figures.peak_ns, "end_bytes": int(sums["end_bytes"]),
+            "end_ns": figures.end_ns, "unknown_calls": int(figures.sites["calls"].iloc[0])}
+
+
+def _heading(totals: dict[str, Any]) -> str:
+    return (f"{totals['trace']}: {count(totals['calls'])} allocations, {byte_count(totals['bytes'])}; live {byte_count(totals['peak_bytes'])} at the peak "
+            f"({nanoseconds(totals['peak_ns'])}), {byte_count(totals['end_bytes'])} at the end ({nanoseconds(totals['end_ns'])})")
+
+
+def _check(options: argparse.Namespace) -> None:
+    if bool(options.to) != bool(options.output):
+        raise UsageError("--to and -o go together")
+    if options.to and options.json:
+        raise UsageError("--to and --json: expected one of them")
+    if MEASURES[options.by] not in SUMMED and (options.tree or options.to == "collapsed"):
+        raise UsageError("--by lifetime: expected a figure with a sum, such as bytes")
+    if options.output:
+        refuse_inputs(options.output, [options.trace])
+
+
+def run_sites(options: argparse.Namespace) -> None:
+    """heaptape sites"""
+    _check(options)
+    with read_trace(options.trace) as trace:
+        require_sites(trace)
+        figures, stacks, name = site_figures(trace), Stacks(trace.sites), str(trace.context.get("command") or trace.path)
+        totals = _totals(trace, figures)
+        if trace.truncated:
+            print(f"heaptape sites: warning: {printable(options.trace)}: cut short after {trace.whole_bytes} bytes of whole sections",
+                  file=sys.stderr)
+    if options.to:
+        made = EXPORTS[options.to](figures, stacks, name, MEASURES[options.by])
+        with output_file(options.output) as file:
+            file.write(made)
+    elif options.json:
+        shown = object_of_tree(call_tree(figures, stacks), options.by) if options.tree else object_of_places(by_place(figures, stacks), options.by)
+        print(json.dumps(totals | {"tree" if options.tree else "call_sites": shown}, indent=1))
+    else:
+        lines = tree_text(call_tree(figures, stacks), options.by) if options.tree else \
+            table_text(by_place(figures, stacks), options.by, options.rows)
+        print("\n".join(printable(line) for line in (_heading(totals), "", *lines)))

@@ -1,0 +1,189 @@
+"""Call sites of written traces: what the reader makes of their tables, the figures, names, tables and trees of `sites`."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import naive_writer
+import pytest
+from heaptape import TraceError, read_trace
+from heaptape.sites.figures import site_figures
+from heaptape.sites.frames import Frame, Stacks
+from naive_writer import Event, Sites, TraceSpec, sites_of
+from verbs_here import run_here
+
+MALLOC, CALLOC, REALLOC, FREE, QUERY, INHERIT = 1, 2, 3, 5, 26, 31
+FAILED, RELEASED = 2, 3
+STACKS = [
+    ["xmalloc@util.c:7", "read_line@read.c:20", "main@main.c:3"],
+    ["xmalloc@util.c:7", "keep@keep.c:44", "main@main.c:4"],
+    ["std::vector<int>::push_back(int const&)@/usr/include/c++/12/bits/stl_vector.h:9|fill(int)@fill.cc:5", "main@main.c:5"],
+    ["libplugin.so+0x1234", "main@main.c:6"],
+]
+
+
+def _write(path: Path, events: list[Event], sites: Sites | None, **spec: object) -> Path:
+    threads = [(7 + i, 0, 0, 0, 0, 0, "job") for i in range(3)]
+    path.write_bytes(naive_writer.build(TraceSpec(events, sites=sites, threads=threads, **spec))[0])
+    return path
+
+
+def _events(seed: int, count: int = 400) -> list[Event]:
+    """Sound events of three threads, of sites 0 to 4."""
+    rnd, live, time = random.Random(seed), {n: 8 for n in (1, 2)}, 0
+    events = [Event(INHERIT, 0, 0, 0, slot, 8, site=3) for slot in live]
+    for slot in range(3, count):
+        time += rnd.randrange(3) * 20
+        thread, size, site = rnd.randrange(3), rnd.randrange(1, 500), rnd.randrange(5)
+        events.append(Event(CALLOC, 0, thread, time, slot, size, 3, site))
+        live[slot] = size
+        if rnd.random() < 0.2:
+            events += [Event(QUERY, 0, thread, time, slot), Event(MALLOC, FAILED, thread, time, 0, size, site=site)]
+        while live and rnd.random() < 0.45:
+            old = rnd.choice(list(live))
+            kind = rnd.choice([(FREE, 0), (REALLOC, 0), (REALLOC, RELEASED)])
+            events.append(Event(*kind, rnd.randrange(3), time, old, 0 if kind[0] == FREE or kind[1] else size, site=0 if kind[0] == FREE else site))
+            if kind != (REALLOC, 0):
+                del live[old]
+    return events
+
+
+def _naive_figures(events: list[Event], sites: int) -> list[dict[str, int]]:
+    """Event by event."""
+    names = ("calls", "blocks", "bytes", "life_ns", "life_events", "peak_blocks", "peak_bytes", "end_blocks", "end_bytes")
+    sums = [dict.fromkeys(names, 0) for _ in range(sites + 1)]
+    held: dict[int, tuple[int, int, int, int]] = {}
+    peak, peak_held = 0, held
+
+    def end(slot: int, number: int, time: int) -> None:
+        site, _, born, born_ns = held.pop(slot)
+        sums[site]["life_events"] += number - born
+        sums[site]["life_ns"] += time - born_ns
+
+    for number, event in enumerate(events):
+        asks = event.function in (MALLOC, CALLOC, REALLOC)
+        sums[event.site]["calls"] += asks
+        if event.slot in held and event.function != QUERY:
+            end(event.slot, number, event.time)
+        if event.function in (MALLOC, CALLOC, REALLOC, INHERIT) and event.variant == 0:
+            size = event.size * (3 if event.function == CALLOC else 1)
+            held[event.slot] = (event.site, size, number, event.time)
+            sums[event.site]["blocks"] += 1
+            sums[event.site]["bytes"] += size * asks
+        if sum(size for _, size, *_ in held.values()) > peak:
+            peak, peak_held = sum(size for _, size, *_ in held.values()), dict(held)
+    for kind, blocks in (("peak", peak_held), ("end", held)):
+        for site, size, *_ in blocks.values():
+            sums[site][f"{kind}_blocks"] += 1
+            sums[site][f"{kind}_bytes"] += size
+    for slot in list(held):
+        end(slot, len(events) - 1, events[-1].time)
+    return sums
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_figures_are_those_of_a_walk_event_by_event(tmp_path: Path, seed: int) -> None:
+    events = _events(seed)
+    path = _write(tmp_path / "t.bin", events, sites_of(STACKS), block=100, compress=seed == 2)
+    with read_trace(path) as trace:
+        sites = [site for chunk in trace.event_arrays(["site"]) for site in chunk["site"].tolist()]
+        figures = site_figures(trace)
+    assert sites == [event.site for event in events]
+    expected = _naive_figures(events, len(STACKS))
+    found = figures.sites[list(expected[0])].to_dict("records")
+    assert found == expected
+    asking = [event for event in events if event.function in (MALLOC, CALLOC, REALLOC)]
+    assert {(row.site, row.thread): row.calls for row in figures.threads.itertuples()} == {
+        pair: sum((event.site, event.thread) == pair for event in asking) for pair in {(event.site, event.thread) for event in asking}}
+
+
+def test_a_trace_without_call_sites(tmp_path: Path) -> None:
+    path = _write(tmp_path / "t.bin", [replace(event, site=0) for event in _events(3, 20)], None)
+    with read_trace(path) as trace:
+        assert trace.sites.sites.empty and not any(chunk["site"].any() for chunk in trace.event_arrays(["site"]))
+        assert "site" not in next(trace.event_arrays())
+    done = run_here("sites", path, cwd=tmp_path)
+    assert done.returncode == 2 and "t.bin: no call sites; record with MALLOC_WRAP_SITES=64" in done.stderr
+
+
+DAMAGE = {
+    "call sites up to 3": {"sites": sites_of(STACKS[:3]).sites},
+    "locations in known modules": {"locations": [(9, 1)] * 8},
+    "callers of earlier rows": {"callers": [(1, 0)] * 9},
+    "known locations, found 99": {"callers": [(0, 99)] * 9},
+    "known callers": {"sites": [(99, 0)] * 4},
+    "known locations, found 98": {"names": [(98, 0, 0, 0)]},
+    "names of known strings": {"names": [(0, 77, 0, 0)]},
+    "a list of modules": {"modules": "none"},
+    "modules with a path": {"modules": [{"path": 3}] * 4},
+}
+
+
+@pytest.mark.parametrize("expected", DAMAGE)
+def test_numbers_that_name_nothing_are_refused(tmp_path: Path, expected: str) -> None:
+    path = _write(tmp_path / "t.bin", _events(3, 40), replace(sites_of(STACKS), **DAMAGE[expected]))
+    with read_trace(path) as trace, pytest.raises(TraceError, match=expected):
+        list(trace.event_arrays(["site"]))
+
+
+def test_a_trace_that_is_cut_short_knows_no_call_sites(tmp_path: Path) -> None:
+    data, ends = naive_writer.build(TraceSpec(_events(3, 40), sites=sites_of(STACKS)))
+    path = tmp_path / "t.bin"
+    path.write_bytes(data[: ends[2]])
+    with read_trace(path) as trace:
+        assert trace.truncated and not any(chunk["site"].any() for chunk in trace.event_arrays(["site"]))
+
+
+def _labels(frames: list[Frame] | tuple[Frame, ...]) -> list[str]:
+    return [frame.text for frame in frames]
+
+
+def test_frames_and_the_first_caller_outside_wrappers(tmp_path: Path) -> None:
+    stacks = [*STACKS, ["libmalloc_wrap.so+0x9", "my_pool_alloc@pool.c:1", "use@use.c:8"], ["operator new(unsigned long)@../new_op.cc:50", "make@m.cc:2"],
+              ["operator new(unsigned long)@own.cc:1", "make@m.cc:2"], []]
+    with read_trace(_write(tmp_path / "t.bin", _events(3, 10), sites_of(stacks, flags={2: 1, 4: 2}))) as trace:
+        found = Stacks(trace.sites)
+    assert _labels(found.of(2)) == ["xmalloc (util.c:7)", "keep (keep.c:44)", "main (main.c:4)", "[deeper than recorded]"]
+    assert _labels(found.of(4)) == ["libplugin.so+0x1234", "main (main.c:6)", "[not unwound]"]
+    assert [_labels(found.place(site)) for site in range(1, 9)] == [
+        ["xmalloc (util.c:7)", "read_line (read.c:20)"], ["xmalloc (util.c:7)", "keep (keep.c:44)"],
+        ["std::vector<int>::push_back(int const&) (stl_vector.h:9)", "fill(int) (fill.cc:5)"], ["libplugin.so+0x1234"],
+        ["my_pool_alloc (pool.c:1)", "use (use.c:8)"], ["make (m.cc:2)"],
+        ["operator new(unsigned long) (own.cc:1)", "make (m.cc:2)"], ["[unknown]"]]
+    assert _labels(found.of(0)) == ["[unknown]"]
+
+
+def _block(site: int, slot: int, size: int, time: int, life: int = 0) -> list[Event]:
+    return [Event(MALLOC, 0, 0, time, slot, size, site=site)] + [Event(FREE, 0, 0, time + life, slot)] * bool(life)
+
+
+def test_tables_and_trees(tmp_path: Path) -> None:
+    events = [event for i in range(6) for event in _block(1, 1, 10, 10 * i, 5)] + _block(2, 2, 1000, 100) + _block(3, 3, 4000, 110, 20) + _block(4, 4, 7, 140)
+    path = _write(tmp_path / "t.bin", events, sites_of(STACKS))
+    calls, end = (run_here("sites", path, "--by", by, cwd=tmp_path).stdout.splitlines()[3:] for by in ("calls", "end"))
+    assert calls[0].split("  ")[-1] == "xmalloc (util.c:7) ← read_line (read.c:20)" and calls[0].split()[:6] == ["6", "60.0", "B", "5.00", "ns", "0"]
+    assert end[0].endswith("keep (keep.c:44)") and "1.00 kB" in end[0] and len(end) == 4
+    assert run_here("sites", path, "--rows", "1", cwd=tmp_path).stdout.endswith("3 more call sites; --rows 0 shows all\n")
+    peak = json.loads(run_here("sites", path, "--by", "peak", "--json", cwd=tmp_path).stdout)
+    assert peak["peak_bytes"] == 5000 and [(row["peak_bytes"], row["stacks"]) for row in peak["call_sites"][:2]] == [(4000, [3]), (1000, [2])]
+    assert peak["call_sites"][0]["frames"][1] == {"function": "fill(int)", "file": "fill.cc", "line": 5, "module": "/usr/bin/job", "offset": 0x1070}
+    tree = run_here("sites", path, "--by", "peak", "--tree", cwd=tmp_path).stdout.splitlines()[2:]
+    assert [" ".join(line.split()) for line in tree] == [
+        "share bytes live at peak function", "100 % 5.00 kB [all]", "100 % 5.00 kB main (main.c:3)", "80 % 4.00 kB fill(int) (fill.cc:5)",
+        "80 % 4.00 kB std::vector<int>::push_back(int const&) (stl_vector.h:9)", "20 % 1.00 kB keep (keep.c:44)", "20 % 1.00 kB xmalloc (util.c:7)"]
+    whole = json.loads(run_here("sites", path, "--tree", "--json", cwd=tmp_path).stdout)["tree"]
+    assert whole["calls"] == 9 and [child["bytes"] for child in whole["children"][0]["children"]] == [4000, 1000, 60, 7]
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--to", "pprof"], "--to and -o go together"), (["-o", "x"], "--to and -o go together"),
+    (["--tree", "--by", "lifetime"], "expected a figure with a sum"), (["--to", "dhat", "-o", "t.bin"], "would overwrite"),
+    (["--rows", "x"], "expected a number of rows"), (["--to", "dhat", "-o", "x", "--json"], "expected one of them"),
+])
+def test_usage(tmp_path: Path, words: list[str], said: str) -> None:
+    _write(tmp_path / "t.bin", _events(3, 10), sites_of(STACKS))
+    done = run_here("sites", "t.bin", *words, cwd=tmp_path)
+    assert done.returncode == 2 and said in done.stderr and done.stdout == ""
