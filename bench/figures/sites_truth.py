@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "analysis")]
 
+from heaptape.trace import ops  # noqa: E402
 from heaptape.trace.reader import Trace, read_trace  # noqa: E402
 
 FRAMES_MAX = 62
@@ -46,18 +47,80 @@ def hash_of_name(path: str) -> int:
     return hash_
 
 
-def hashes(trace: Trace, executable: str) -> NDArray[np.uint64]:
+def hashes(trace: Trace) -> NDArray[np.uint64]:
     """By site number the hash that unwind_every_call.c makes of its stack; 0 for site 0."""
-    sites, callers, locations = trace.site_tables()
+    table = trace.sites
+    executable = trace.context.get("executable")
     # The loader has no name for the executable.
-    names = [hash_of_name("") if path == executable else hash_of_name(path) for path in trace.modules()]
+    names = [0, *(hash_of_name("" if module.path == executable else module.path) for module in table.modules)]
+    module, offset = (table.locations[name].tolist() for name in ("module", "offset"))
+    parent, location = (table.callers[name].tolist() for name in ("parent", "location"))
     found = [0]
-    for caller in sites:
-        hash_, frames, at = 0, 0, int(caller)
+    for caller in table.sites["caller"].tolist():
+        hash_, frames, at = 0, 0, caller
         while at and frames < FRAMES_MAX:
-            parent, location = callers[at - 1]
-            module, offset = locations[location]
-            hash_ = mixed(mixed(hash_, names[module - 1] if module else 0), int(offset))
-            at, frames = int(parent), frames + 1
+            place = location[at - 1]
+            hash_ = mixed(mixed(hash_, names[module[place]]), offset[place])
+            at, frames = parent[at - 1], frames + 1
         found.append(hash_)
     return np.array(found, dtype=np.uint64)
+
+
+def allocations(trace: Trace) -> dict[str, NDArray[Any]]:
+    """Site, size and thread of every allocation, in the trace's order."""
+    names = ("site", "size", "thread")
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in names}
+    for arrays in trace.event_arrays(("op", *names)):
+        for name in names:
+            parts[name].append(arrays[name][ops.OP_HAS_SITE[arrays["op"]]])
+    return {name: np.concatenate(values) for name, values in parts.items()}
+
+
+def compare(folder: Path, build: Path, log: Path) -> dict[str, Any]:
+    """Of one recording: allocations, how many have the right stack, how many no stack, and the number of stacks."""
+    subprocess.run([build / "heaptape", "convert", "-q", "--no-names", log, "-o", folder / "sites.bin"], check=True)
+    with read_trace(folder / "sites.bin") as trace:
+        found, wanted, right = allocations(trace), hashes(trace), 0
+        truth = np.fromfile(folder / "truth", dtype=RECORD, count=found["size"].size + (1 << 16))
+        truth = truth[truth["frames"] > 0]
+        for thread, tid in enumerate(trace.threads["tid"]):
+            mine, theirs = found["thread"] == thread, truth[truth["tid"] == tid]
+            if not np.array_equal(found["size"][mine], theirs["size"]):
+                raise SystemExit(f"{log}: thread {tid}: the two recordings are of different calls")
+            right += int(np.count_nonzero(wanted[found["site"][mine]] == theirs["hash"]))
+        return {"allocations": found["size"].size, "right": right, "unknown": int(np.count_nonzero(found["site"] == 0)),
+                "stacks": wanted.size - 1}
+
+
+def record(command: Sequence[str], build: Path) -> dict[str, Any]:
+    """Runs the program and compares its main process: that with the longest log. CalledProcessError if it fails."""
+    with tempfile.TemporaryDirectory(prefix="heaptape-truth-") as name:
+        folder = Path(name)
+        environment = os.environ | {
+            "LD_PRELOAD": f"{build}/libmalloc_wrap.so:{build}/bench/libunwind_every_call.so", "MALLOC_WRAP_OUT": name,
+            "MALLOC_WRAP_SITES": "64", "MALLOC_WRAP_ONLY": Path(command[0]).name, "UNWIND_OUT": str(folder / "truth")}
+        subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+        logs = sorted(folder.glob("*.mraw"), key=lambda path: path.stat().st_size)
+        if not logs:
+            raise SystemExit(f"{command[0]}: nothing was recorded")
+        return compare(folder, build, logs[-1])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--build", type=Path, default=ROOT / "build")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("command", nargs="+", metavar="PROGRAM")
+    options = parser.parse_args()
+    found = record(options.command, options.build.resolve())
+    share = found["right"] / found["allocations"]
+    if options.json:
+        print(json.dumps(found | {"share": share}))
+    else:
+        print(f"{Path(options.command[0]).name}: {share:.3%} of {found['allocations']:,} allocations have the right stack, "
+              f"of {found['stacks']:,}; {found['unknown']:,} have none")
+    return int(share < RIGHT_SHARE_MIN)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

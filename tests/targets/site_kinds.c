@@ -1,0 +1,106 @@
+// Allocations from stacks that are hard to distinguish or to unwind, by the kind asked for:
+//     site_kinds recursion|alloca|threads|signal|coroutine|plugins LIBRARY...
+// `plugins` opens and closes the libraries in turn, each of which has a function `work`, so that one comes to lie where
+// another was.
+#include <alloca.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+enum { DEPTH = 3000, THREADS = 4, ROUNDS = 50, PLUGIN_CALLS = 20, STACK_BYTES = 64 << 10 };
+
+static void *_Atomic kept[2];
+
+// Two functions with the same frames, which call each other in an order that only the return addresses show.
+static __attribute__((noinline)) void even(unsigned depth, unsigned path);
+static __attribute__((noinline)) void odd(unsigned depth, unsigned path) {
+    kept[1] = malloc(depth % 64 + 1);
+    free(kept[1]);
+    if (depth) (path & 1 ? odd : even)(depth - 1, path >> 1 | path << 31);
+    __asm__ volatile("");
+}
+static void even(unsigned depth, unsigned path) {
+    kept[0] = malloc(depth % 64 + 1);
+    free(kept[0]);
+    if (depth) (path & 1 ? odd : even)(depth - 1, path >> 1 | path << 31);
+    __asm__ volatile("");
+}
+
+static __attribute__((noinline)) void vary(unsigned depth) {
+    char *volatile block = alloca(16 + depth * 37 % 512);
+    block[0] = 1;
+    kept[0] = malloc(depth + (unsigned char)block[0]);
+    free(kept[0]);
+    if (depth) vary(depth - 1);
+    __asm__ volatile("");
+}
+
+static void *work(void *unused) {
+    for (unsigned round = 0; round < ROUNDS; round++) even(12, round * 0x9e3779b9u);
+    return unused;
+}
+
+static void handle(int number) {
+    (void)number;
+    even(5, 21);
+}
+
+static ucontext_t caller, coroutine;
+static void run_coroutine(void) {
+    even(6, 42);
+    swapcontext(&coroutine, &caller);
+    even(6, 11);
+}
+
+static void coroutines(void) {
+    char *stack = malloc(STACK_BYTES);
+    if (!stack || getcontext(&coroutine)) abort();
+    coroutine.uc_stack.ss_sp = stack;
+    coroutine.uc_stack.ss_size = STACK_BYTES;
+    coroutine.uc_link = &caller;
+    makecontext(&coroutine, run_coroutine, 0);
+    for (int part = 0; part < 2; part++)
+        if (swapcontext(&caller, &coroutine)) abort();
+    free(stack);
+}
+
+static void plugins(char **libraries) {
+    for (unsigned round = 0; round < ROUNDS; round++)
+        for (char **name = libraries; *name; name++) {
+            void *library = dlopen(*name, RTLD_NOW);
+            void *(*function)(size_t) = library ? (void *(*)(size_t))dlsym(library, "work") : NULL;
+            if (!function) abort();
+            for (size_t call = 0; call < PLUGIN_CALLS; call++) free(function(call + 1));
+            dlclose(library);
+        }
+}
+
+int main(int argc, char **argv) {
+    const char *kind = argc > 1 ? argv[1] : "";
+    if (!strcmp(kind, "recursion")) {
+        for (unsigned path = 1; path < 4; path++) even(DEPTH, path * 0x9e3779b9u);
+    } else if (!strcmp(kind, "alloca")) {
+        vary(200);
+        vary(180);
+    } else if (!strcmp(kind, "threads")) {
+        pthread_t thread[THREADS];
+        for (int i = 0; i < THREADS; i++)
+            if (pthread_create(&thread[i], NULL, work, NULL)) abort();
+        for (int i = 0; i < THREADS; i++) pthread_join(thread[i], NULL);
+    } else if (!strcmp(kind, "signal")) {
+        signal(SIGUSR1, handle);
+        for (int i = 0; i < 10; i++) raise(SIGUSR1);
+    } else if (!strcmp(kind, "coroutine")) {
+        coroutines();
+    } else if (!strcmp(kind, "plugins")) {
+        plugins(argv + 2);
+    } else {
+        return 2;
+    }
+    return 0;
+}
