@@ -27,3 +27,15 @@ const char *ht_site_table_index_strings(struct ht_site_table *table) {
         if (table->names[i].function > count || table->names[i].file > count) return "expected names of known strings";
     return NULL;
 }
+
+size_t ht_site_names(const struct ht_site_table *table, uint32_t location, const struct ht_frame_name **names) {
+    size_t low = 0, high = table->names_count, count = 0;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (table->names[middle].location < location) low = middle + 1;
+        else high = middle;
+    }
+    *names = table->names + low;
+    while (low + count < table->names_count && table->names[low + count].location == location) count++;
+    return count;
+}

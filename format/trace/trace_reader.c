@@ -643,7 +643,9 @@ static const char *take_names(struct ht_site_table *table, const uint64_t *v, si
     if (!ht_grow(&table->names, &table->names_room, table->names_count + n, sizeof *table->names))
         return "not enough memory for the call sites";
     for (size_t i = 0; i < n; i++) {
+        uint32_t last = table->names_count ? table->names[table->names_count - 1].location : 0;
         if (v[i] >= table->locations_count) return ht_found("expected known locations", v[i]);
+        if (v[i] < last) return ht_found("expected names in the order of locations", v[i]);
         table->names[table->names_count++] =
             (struct ht_frame_name){(uint32_t)v[i], (uint32_t)v[n + i], (uint32_t)v[2 * n + i],
                                    v[3 * n + i] < UINT32_MAX ? (uint32_t)v[3 * n + i] : 0};

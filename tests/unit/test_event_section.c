@@ -41,7 +41,7 @@ static void close_workshop(struct workshop *shop) {
 static void put(struct workshop *shop, uint8_t op, uint32_t thread, uint64_t time, uint32_t slot,
                 uint64_t size, uint64_t extra) {
     assert_true(ht_event_section_takes(shop->section, time));
-    ht_event_section_put(shop->section, shop->coder->shape[op], op, thread, time, slot, true, size, extra);
+    ht_event_section_put(shop->section, shop->coder->shape[op], op, thread, time, slot, true, size, extra, 0);
 }
 
 // Decodes what has been packed. Returns what is wrong, or NULL.
