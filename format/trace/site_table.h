@@ -61,7 +61,21 @@ static inline const char *ht_site_string(const struct ht_site_table *table, uint
     return number ? table->strings + table->string_at[number - 1] : "";
 }
 
-// The names of a location, the innermost first. Returns how many there are.
-size_t ht_site_names(const struct ht_site_table *table, uint32_t location, const struct ht_frame_name **names);
+// A function on a stack.
+struct ht_frame {
+    const struct ht_location *location;
+    const char *function, *file;  // "" where unknown
+    uint32_t line;
+    bool inlined;  // into the next frame's function
+};
+
+// Steps through the frames of a site, the innermost first.
+struct ht_frames {
+    const struct ht_site_table *table;
+    uint32_t caller;   // of the next frames
+    size_t name, end;  // what is left of the names at the location before
+};
+struct ht_frames ht_site_frames(const struct ht_site_table *table, uint32_t site);
+bool ht_next_frame(struct ht_frames *frames, struct ht_frame *frame);
 
 #endif
