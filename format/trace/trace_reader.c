@@ -307,6 +307,9 @@ int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_k
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader) { return reader->header.time_unit_ns; }
+bool ht_trace_has_queries(const struct ht_trace_reader *reader) {
+    return reader->header.features & HT_TRACE_FEATURE_QUERIES;
+}
 uint64_t ht_trace_records(const struct ht_trace_reader *reader) { return reader->records; }
 size_t ht_trace_sections(const struct ht_trace_reader *reader) { return reader->places_count; }
 const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *reader, size_t i) {
@@ -703,6 +706,14 @@ int ht_trace_site_table(struct ht_trace_reader *reader, struct ht_site_table *ta
     if (wrong) result = bad(reader, 0, error, wrong);
     if (result) ht_site_table_free(table);
     return result;
+}
+
+int ht_trace_stored(struct ht_trace_reader *reader, size_t i, const struct ht_section_header **header,
+                    const void **payload, struct ht_error *error) {
+    if (read_place(reader, i, error)) return -1;
+    *header = &reader->section;
+    *payload = reader->payload;
+    return 0;
 }
 
 double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns) {
