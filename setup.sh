@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 
 # make: gcc optimizes across files on all cores by it.
 for_build="gcc g++ make cmake ninja-build pkg-config git libzstd-dev libxxhash-dev libjansson-dev libarchive-dev
-    libssl-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev
+    libdw-dev libiberty-dev libssl-dev libjemalloc-dev libgoogle-perftools-dev libmimalloc-dev libtbb-dev
     python3 python3-jinja2 python3-pandas python3-rich python3-xxhash python3-zstandard"
 # An allocator to replay against, and further versions of it for the tests, 40 MB each; taken where the release of
 # Debian has them.

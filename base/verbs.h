@@ -9,6 +9,7 @@ int ht_verb_count(int argc, char **argv);
 int ht_verb_calibrate(int argc, char **argv);
 int ht_verb_ctl(int argc, char **argv);
 int ht_verb_convert(int argc, char **argv);
+int ht_verb_names(int argc, char **argv);
 int ht_verb_info(int argc, char **argv);
 int ht_verb_dump(int argc, char **argv);
 int ht_verb_slice(int argc, char **argv);
@@ -18,6 +19,7 @@ int ht_verb_replay(int argc, char **argv);
 int ht_verb_python(int argc, char **argv);
 
 extern const struct ht_page ht_page_record, ht_page_ctl, ht_page_convert, ht_page_info, ht_page_dump,
-    ht_page_slice, ht_page_lint, ht_page_stats, ht_page_replay, ht_page_count, ht_page_calibrate;
+    ht_page_slice, ht_page_lint, ht_page_stats, ht_page_replay, ht_page_count, ht_page_calibrate,
+    ht_page_names;
 
 #endif

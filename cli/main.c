@@ -15,6 +15,7 @@ const struct ht_verb ht_verbs[] = {
     {"record", "run a program and record its heap calls", ht_verb_record, &ht_page_record},
     {"ctl", "pause, resume, stop or query a recording", ht_verb_ctl, &ht_page_ctl},
     {"convert", "convert raw logs and other recorders' traces to traces", ht_verb_convert, &ht_page_convert},
+    {"names", "look up the names of a trace's call sites", ht_verb_names, &ht_page_names},
     {"info", "print a summary of a trace", ht_verb_info, &ht_page_info},
     {"dump", "print a trace, one line per event", ht_verb_dump, &ht_page_dump},
     {"slice", "cut a part out of a trace", ht_verb_slice, &ht_page_slice},

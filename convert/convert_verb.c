@@ -36,7 +36,9 @@ enum {
     OPTION_MEMBER,
     OPTION_FOLLOW,
     OPTION_KEEP_RAW,
-    OPTION_CHECKPOINT
+    OPTION_CHECKPOINT,
+    OPTION_NO_NAMES,
+    OPTION_ANONYMOUS
 };
 
 enum { LEVEL_DEFAULT = 3, TIME_UNIT_DEFAULT_NS = 32 };
@@ -71,6 +73,12 @@ static const struct argp_option option_table[] = {
     {"lenient", OPTION_LENIENT, NULL, 0, "Skip and count invalid entries in another recorder's trace", 0},
     {"pid", OPTION_PID, "PID", 0, "Of a trace with several processes, take this one", 0},
     {"member", OPTION_MEMBER, "NAME", 0, "Of a zip with several files, take this one", 0},
+    {"no-names", OPTION_NO_NAMES, NULL, 0,
+     "Of a raw log with call sites, do not look up functions, files and lines; heaptape names does so later", 0},
+    {"anonymous", OPTION_ANONYMOUS, NULL, 0,
+     "Of a raw log, leave out the command line, the environment, paths and the names of functions; modules keep their build "
+     "ids",
+     0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
 
@@ -134,6 +142,8 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case OPTION_CHECKPOINT: request->checkpoint_bytes = read_checkpoint(state, value); return 0;
     case OPTION_TO: read_export(state, options, value); return 0;
     case OPTION_LENIENT: request->lenient = true; return 0;
+    case OPTION_NO_NAMES: request->no_names = true; return 0;
+    case OPTION_ANONYMOUS: request->anonymous = true; return 0;
     case OPTION_PID:
         request->pid = read_number(state, "--pid", value, 0, UINT32_MAX);
         request->pid_wanted = true;
@@ -194,6 +204,7 @@ static const char *misplaced(const struct convert_request *request, bool raw) {
     bool there = !strcmp(request->input, "-") || !access(request->input, F_OK);  // else the error is another
     if (!raw && there && request->follow) return "--follow is for raw logs";
     if (!raw && (request->parent || request->no_parent)) return "--parent and --no-parent are for raw logs";
+    if (!raw && (request->no_names || request->anonymous)) return "--no-names and --anonymous are for raw logs";
     if (raw && (request->lenient || request->pid_wanted || request->member))
         return "--lenient, --pid and --member are for other recorders' traces; this is a raw log";
     return NULL;
@@ -232,7 +243,7 @@ static int export_one(const struct options *options, const char *input, const ch
     const struct convert_request *request = &options->request;
     struct ht_error error;
     if (request->parent || request->no_parent || request->lenient || request->pid_wanted || request->member ||
-        request->time_unit_ns)
+        request->no_names || request->anonymous || request->time_unit_ns)
         return complain(input, "this is a trace: of the options only --to, --output and --quiet have a use");
     return export_trace(options->to, input, false, output, request->quiet, &error)
                ? ht_complain("heaptape convert", &error)

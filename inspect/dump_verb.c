@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "ops.h"
+#include "print.h"
+#include "site_words.h"
 #include "talk.h"
 #include "trace_range.h"
 #include "trace_reader.h"
@@ -14,6 +16,7 @@ struct options {
     const char *trace;
     struct trace_range range;
     bool no_time;
+    struct site_words sites;
 };
 
 static const struct argp_option option_table[] = {
@@ -37,7 +40,8 @@ static const struct argp parser = {
     .args_doc = "TRACE",
     .doc =
         "Print every event of TRACE on a line: EVENT TIME_NS tTHREAD CALL. Objects are named by slot, as #N."
-        "\vThe first operand of an aligned allocation is the alignment, the second the size.",
+        "\vThe first operand of an aligned allocation is the alignment, the second the size. A call whose call site was recorded ends "
+        "with the site's number and the nearest function that is no wrapper of an allocator.",
     .children = children};
 
 const struct ht_page ht_page_dump = {
@@ -62,10 +66,10 @@ static void print_realloc(const struct ht_events *events, uint32_t row, const st
     print_object(info->name, variant, events->slot[row]);
     if (info->extra) printf(", %" PRIu64, events->extra[row]);
     printf(", %" PRIu64 ") = ", events->size[row]);
-    if (variant == HT_FAILED) puts("NULL (failed)");
-    else if (variant == HT_RELEASED) puts("NULL (released)");
-    else if (variant == HT_FOREIGN) printf("#%" PRIu32 " (foreign)\n", events->slot[row]);
-    else printf("#%" PRIu32 "\n", events->slot[row]);
+    if (variant == HT_FAILED) fputs("NULL (failed)", stdout);
+    else if (variant == HT_RELEASED) fputs("NULL (released)", stdout);
+    else if (variant == HT_FOREIGN) printf("#%" PRIu32 " (foreign)", events->slot[row]);
+    else printf("#%" PRIu32, events->slot[row]);
 }
 
 static void print_free(const struct ht_events *events, uint32_t row, const struct ht_function_info *info,
@@ -73,7 +77,7 @@ static void print_free(const struct ht_events *events, uint32_t row, const struc
     print_object(info->name, variant, events->slot[row]);
     if (info->size) printf(", %" PRIu64, events->size[row]);
     if (info->extra) printf(", align %" PRIu64, events->extra[row]);
-    puts(variant == HT_FOREIGN ? ") (foreign)" : ")");
+    fputs(variant == HT_FOREIGN ? ") (foreign)" : ")", stdout);
 }
 
 static void print_event(const struct ht_events *events, uint32_t row) {
@@ -87,9 +91,16 @@ static void print_event(const struct ht_events *events, uint32_t row) {
     } else {
         printf("%s(", info->name);
         if (info->extra) printf("%" PRIu64 ", ", events->extra[row]);
-        if (variant == HT_FAILED) printf("%" PRIu64 ") = NULL (failed)\n", events->size[row]);
-        else printf("%" PRIu64 ") = #%" PRIu32 "\n", events->size[row], events->slot[row]);
+        if (variant == HT_FAILED) printf("%" PRIu64 ") = NULL (failed)", events->size[row]);
+        else printf("%" PRIu64 ") = #%" PRIu32, events->size[row], events->slot[row]);
     }
+}
+
+// The number, and the function that asked for the block.
+static void print_site(const struct site_words *sites, uint32_t site) {
+    char text[SITE_TEXT_BYTES];
+    printf(" site %" PRIu32, site);
+    if (site_words_caller(sites, site, text)) ht_print(stdout, " (%s)", text);
 }
 
 // Prints what of the section is wanted. Returns false where the range ends.
@@ -103,6 +114,8 @@ static bool dump_section(const struct ht_events *events, const struct options *o
         if (!options->no_time) printf("%" PRIu64 " %" PRIu64 " ", event, time_ns);
         printf("t%" PRIu32 " ", events->thread[row]);
         print_event(events, row);
+        if (events->site && events->site[row]) print_site(&options->sites, events->site[row]);
+        putchar('\n');
     }
     return true;
 }
@@ -111,6 +124,7 @@ static int dump(struct ht_trace_reader *reader, void *given, bool *whole, struct
     struct options *options = given;
     struct ht_trace_facts facts;
     *whole = false;
+    if (site_words_read(&options->sites, reader, error)) return -1;
     if (options->range.threads) {
         if (ht_trace_facts(reader, &facts, error)) return -1;
         uint32_t threads = (uint32_t)facts.threads_count;
@@ -134,5 +148,6 @@ int ht_verb_dump(int argc, char **argv) {
     ht_page_parse(&ht_page_dump, argc, argv, 0, &options);
     int status = trace_verb("heaptape dump", options.trace, dump, &options);
     trace_range_free(&options.range);
+    site_words_free(&options.sites);
     return status;
 }

@@ -128,6 +128,10 @@ static void print_for_people(const json_t *info) {
     print_count(info, "foreign frees", "foreign_frees");
     if (number(info, "foreign_queries")) print_count(info, "foreign queries", "foreign_queries");
     print_count(info, "failed calls", "failed_calls");
+    if (number(info, "sites")) {
+        print_count(info, "call sites", "sites");
+        print_count(info, "  modules", "site_modules");
+    }
     print_bytes(info, "file", "file_bytes");
     if (number(info, "events"))
         ht_print(stdout, "%-24s %.3f\n", "bytes per event",

@@ -24,7 +24,7 @@ static const char *check_event(struct lint *lint, const struct ht_op_shape *shap
 }
 
 static int check_section(struct lint *lint, const struct ht_events *events, const struct ht_op_shape *shape,
-                         struct lint_block *blocks, const char *path, uint64_t offset,
+                         struct lint_block *blocks, size_t sites, const char *path, uint64_t offset,
                          struct ht_error *error) {
     for (uint32_t row = 0; row < events->rows; row++) {
         uint8_t op = events->op[row];
@@ -37,6 +37,8 @@ static int check_section(struct lint *lint, const struct ht_events *events, cons
                                  .function = (uint8_t)ht_op_function(op),
                                  .variant = (uint8_t)ht_op_variant(op)};
         const char *wrong = check_event(lint, &shape[op], &blocks[call.slot], &call);
+        if (!wrong && events->site && events->site[row] > sites)
+            wrong = ht_found("expected a call site that the sites section has", events->site[row]);
         if (wrong) return ht_error_input(error, path, offset, "event %" PRIu64 ": %s", call.event, wrong);
     }
     return 0;
@@ -47,13 +49,19 @@ int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *pa
     struct slot_table blocks = slot_table_of(sizeof(struct lint_block));
     int status = trace_json_drops_expected(reader, &lint->drops_expected, error);
     bool memory = true;
+    struct ht_site_table table;
+    size_t sites = SIZE_MAX;
+    if (!status && !(status = ht_trace_site_table(reader, &table, error))) {
+        if (!ht_trace_truncated(reader)) sites = table.sites_count;
+        ht_site_table_free(&table);
+    }
     for (unsigned op = 0; op < 256; op++) shape[op] = ht_op_shape((uint8_t)op);
     for (size_t i = 0; i < ht_trace_sections(reader) && !status && memory; i++) {
         struct ht_events events;
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
         status = ht_trace_events(reader, i, &events, error);
         if (status || !(memory = slot_table_reach(&blocks, events.slot, events.rows))) break;
-        status = check_section(lint, &events, shape, blocks.items, path, ht_trace_section(reader, i)->offset,
+        status = check_section(lint, &events, shape, blocks.items, sites, path, ht_trace_section(reader, i)->offset,
                                error);
     }
     const struct lint_block *block = blocks.items;

@@ -2,6 +2,7 @@
 
 #include "json_values.h"
 #include "ops.h"
+#include "site_report.h"
 #include "stats_report.h"
 
 enum { HOT_SIZES = 32 };
@@ -281,5 +282,6 @@ json_t *stats_report_json(const struct trace_stats *stats, const json_t *context
     json_object_set_new(report, "reallocs", reallocs_of(stats));
     json_object_set_new(report, "alignments", alignments_of(stats));
     json_object_set_new(report, "churn", churn_of(stats));
+    json_object_set_new(report, "sites", site_report_json(&stats->sites));
     return report;
 }

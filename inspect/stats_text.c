@@ -4,6 +4,7 @@
 
 #include "ops.h"
 #include "print.h"
+#include "site_report.h"
 #include "stats_report.h"
 #include "talk.h"
 #include "text_table.h"
@@ -281,4 +282,5 @@ void stats_report_text(const struct trace_stats *stats, const json_t *context) {
     print_reallocs(stats);
     print_alignments(stats);
     print_churn(stats);
+    site_report_text(&stats->sites);
 }

@@ -17,6 +17,7 @@ enum { NO_THREAD = UINT32_MAX };
 // What a slot of the old trace holds.
 struct old_block {
     uint64_t birth_event, bytes, born_ns;
+    uint32_t site;
     bool live, kept;
     bool left_out;  // with all calls on it
 };
@@ -33,6 +34,7 @@ struct slicing {
     const struct left_out_blocks *left_out;
     struct live_births live;  // where left_out asks what is live
     struct ht_trace_facts facts;
+    struct ht_site_table sites;
     struct ht_op_shape shape[256];
     struct slot_table blocks;  // of struct old_block
     struct old_thread *threads;
@@ -131,16 +133,21 @@ static bool inherit(struct slicing *s, uint32_t first_thread) {
         count += block->live && block->kept;
     }
     struct born *born = malloc((count + 1) * sizeof *born);
-    struct live_blocks live = {.block = malloc((count + 1) * sizeof *live.block), .count = count};
-    bool made = born && live.block;
+    struct live_blocks live = {.block = malloc((count + 1) * sizeof *live.block),
+                               .site = malloc((count + 1) * sizeof *live.site),
+                               .count = count};
+    bool made = born && live.block && live.site;
     size_t at = 0;
     for (uint64_t slot = 1; made && (slot = slot_table_next(&s->blocks, slot)) < s->blocks.room; slot++) {
         const struct old_block *block = block_at(s, (uint32_t)slot);
         if (block->live && block->kept) born[at++] = (struct born){block->birth_event, (uint32_t)slot};
     }
     if (made && count) qsort(born, count, sizeof *born, earlier_first);
-    for (size_t i = 0; made && i < count; i++)
-        live.block[i] = (struct live_block){born[i].slot, block_at(s, born[i].slot)->bytes};
+    for (size_t i = 0; made && i < count; i++) {
+        const struct old_block *block = block_at(s, born[i].slot);
+        live.block[i] = (struct live_block){born[i].slot, block->bytes};
+        live.site[i] = block->site;
+    }
     made = made && live_blocks_give(&live, &s->heap, first_thread);
     for (size_t i = 0; made && i < count; i++)
         if (live.block[i].bytes >= HT_LARGE_BLOCK_BYTES)
@@ -180,7 +187,7 @@ struct old_event {
     uint64_t number, time_ns, size, extra, bytes;
     uint32_t slot;
     uint8_t op;
-    uint32_t thread;
+    uint32_t thread, site;
 };
 
 static bool make(struct slicing *s, const struct old_event *event, uint32_t thread, uint8_t op,
@@ -286,6 +293,7 @@ static void follow(struct slicing *s, const struct old_event *event, bool kept) 
     *block_at(s, event->slot) = (struct old_block){.birth_event = event->number,
                                                    .bytes = event->bytes,
                                                    .born_ns = event->time_ns,
+                                                   .site = event->site,
                                                    .live = !shape.ends_object,
                                                    .kept = kept};
 }
@@ -319,6 +327,7 @@ static bool take_inside(struct slicing *s, const struct old_event *event, bool k
     uint32_t thread = NO_THREAD;
     if (kept && !nothing && (thread = know_thread(s, event->thread, time_ns)) == NO_THREAD) return false;
     follow(s, event, kept);
+    s->heap.site = kept ? event->site : 0;
     if (kept && !nothing) return emit(s, event, thread, in_slice, time_ns);
     if (!kept && in_slice && !s->shape[event->op].query) drop(s, event, time_ns);
     return true;
@@ -361,7 +370,9 @@ static int take_section(struct slicing *s, size_t i, struct ht_error *error) {
                                   .bytes = events.size[row],
                                   .slot = events.slot[row],
                                   .op = events.op[row],
-                                  .thread = events.thread[row]};
+                                  .thread = events.thread[row],
+                                  .site = events.site ? events.site[row] : 0};
+        if (event.site > s->sites.sites_count) event.site = 0;
         if (trace_range_over(s->range, event.number, event.time_ns)) {
             s->over = true;
             return 0;
@@ -418,6 +429,21 @@ static void end_threads(struct slicing *s) {
     }
 }
 
+// The slice's table has the sites that its events name.
+static void put_sites(struct slicing *s) {
+    const struct site_collector *collected = &s->heap.sites;
+    struct ht_site *used = calloc(collected->used_count + 1, sizeof *used);
+    if (collected->used_count && used) {
+        for (size_t i = 0; i < collected->used_count; i++) used[i] = s->sites.sites[collected->used[i] - 1];
+        free(s->sites.sites);
+        s->sites.sites = used;
+        s->sites.sites_count = s->sites.sites_room = collected->used_count;
+        ht_trace_put_site_table(s->writer, &s->sites);
+    } else {
+        free(used);
+    }
+}
+
 static void fill_result(struct slicing *s, struct slice_result *result) {
     *result = (struct slice_result){.totals = s->heap.totals,
                                     .threads = s->heap.threads,
@@ -433,6 +459,7 @@ static int set_up(struct slicing *s, struct ht_error *error) {
     s->blocks = slot_table_of(sizeof(struct old_block));
     if (trace_json_drops_expected(s->reader, &s->drops_expected, error)) return -1;
     if (ht_trace_facts(s->reader, &s->facts, error)) return -1;
+    if (ht_trace_site_table(s->reader, &s->sites, error)) return -1;
     size_t threads = s->facts.threads_count;
     if (trace_range_know_threads(s->range, (uint32_t)threads, s->path, error)) return -1;
     s->threads = malloc((threads + 1) * sizeof *s->threads);
@@ -460,7 +487,9 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
         if (!s.over && ht_trace_truncated(reader)) ht_trace_report_truncated(reader, error);
         status = -1;
     }
+    if (!status && s.heap.sites.no_memory) status = no_memory(&s, error);
     if (!status) {
+        put_sites(&s);
         copy_samples(&s);
         end_threads(&s);
         fill_result(&s, result);
@@ -472,5 +501,6 @@ int trace_slice(struct ht_trace_reader *reader, const char *path, struct trace_r
     free(s.threads);
     free(s.old_number);
     ht_trace_facts_free(&s.facts);
+    ht_site_table_free(&s.sites);
     return status;
 }

@@ -246,7 +246,7 @@ static bool lengthen_chain(struct trace_stats *stats, uint32_t slot, struct bloc
     return block->resized;
 }
 
-static bool resize(struct trace_stats *stats, uint8_t op, uint32_t slot, struct block *block,
+static bool resize(struct trace_stats *stats, uint8_t op, uint32_t slot, uint32_t site, struct block *block,
                    uint64_t bytes) {
     struct stats_reallocs *reallocs = &stats->reallocs;
     uint64_t old = block->bytes;
@@ -262,6 +262,10 @@ static bool resize(struct trace_stats *stats, uint8_t op, uint32_t slot, struct 
     live_less(stats, old);
     stats->freed_bytes += old;
     live_more(stats, bytes);
+    if (stats->sites.count) {
+        site_stats_ended(&stats->sites, slot, old, stats->peak_number);
+        site_stats_made(&stats->sites, slot, site, bytes, false, stats->peak_number);
+    }
     block->bytes = bytes;
     return request(stats, op, bytes);
 }
@@ -288,7 +292,7 @@ static void inherit(struct trace_stats *stats, struct block *block, uint64_t byt
 
 struct row {
     uint64_t event, time_ns, size, extra;
-    uint32_t slot, thread;
+    uint32_t slot, thread, site;
     uint8_t op, what;
 };
 
@@ -303,6 +307,8 @@ static inline const char *make_block(struct trace_stats *stats, struct block *bl
                             .live = 1,
                             .thread = row->thread & (HT_THREADS_MAX - 1)};
     live_more(stats, bytes);
+    if (__builtin_expect(stats->sites.count > 0, 0))
+        site_stats_made(&stats->sites, row->slot, row->site, bytes, row->what & PSEUDO, stats->peak_number);
     stats->live_objects++;
     if (__builtin_expect(row->what & PSEUDO, 0)) {
         inherit(stats, block, bytes);
@@ -322,6 +328,8 @@ static inline const char *end_block(struct trace_stats *stats, struct block *blo
     if (__builtin_expect(!block->live, 0)) return ht_found("expected a slot with a live object", row->slot);
     block->live = 0;
     live_less(stats, block->bytes);
+    if (__builtin_expect(stats->sites.count > 0, 0))
+        site_stats_ended(&stats->sites, row->slot, block->bytes, stats->peak_number);
     stats->live_objects--;
     stats->freed_bytes += block->bytes;
     stats->frees++;
@@ -342,6 +350,8 @@ static const char *drop_block(struct trace_stats *stats, struct block *block, co
     if (!block->live) return ht_found("expected a slot with a live object", row->slot);
     block->live = 0;
     live_less(stats, block->bytes);
+    if (__builtin_expect(stats->sites.count > 0, 0))
+        site_stats_ended(&stats->sites, row->slot, block->bytes, stats->peak_number);
     stats->live_objects--;
     stats->freed_bytes += block->bytes;
     stats->drops++;
@@ -354,7 +364,7 @@ static const char *take_rare(struct trace_stats *stats, struct block *block, con
     switch (row->what & KINDS_MASK) {
     case RESIZE:
         if (!block->live) return ht_found("expected a slot with a live object", row->slot);
-        if (!resize(stats, row->op, row->slot, block, bytes)) return "";
+        if (!resize(stats, row->op, row->slot, row->site, block, bytes)) return "";
         note_peak(stats, row->event, row->time_ns);
         return NULL;
     case QUERY: return block->live ? NULL : ht_found("expected a slot with a live object", row->slot);
@@ -388,6 +398,7 @@ static const char *take_section(struct trace_stats *stats, const struct ht_event
                                 .extra = events->extra[i],
                                 .slot = events->slot[i],
                                 .thread = events->thread[i],
+                                .site = events->site ? events->site[i] : 0,
                                 .op = op,
                                 .what = stats->what[op]};
         if (__builtin_expect(row.time_ns >= stats->point_end_ns, 0))
@@ -417,7 +428,8 @@ static int pass(struct trace_stats *stats, struct ht_trace_reader *reader, const
         const char *wrong = "";
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
         if (ht_trace_events(reader, i, &events, error)) return -1;
-        if (slot_table_reach(&stats->blocks, events.slot, events.rows))
+        if (slot_table_reach(&stats->blocks, events.slot, events.rows) &&
+            (!stats->sites.count || slot_table_reach(&stats->sites.of_blocks, events.slot, events.rows)))
             wrong = take_section(stats, &events, &bad_event);
         if (wrong && *wrong)
             return ht_error_input(error, path, ht_trace_section(reader, i)->offset, "event %" PRIu64 ": %s",
@@ -429,6 +441,7 @@ static int pass(struct trace_stats *stats, struct ht_trace_reader *reader, const
 
 static void finish(struct trace_stats *stats) {
     stats->events = stats->records - stats->drops - stats->inherited_objects;
+    site_stats_finish(&stats->sites, stats->peak_number);
     close_point(stats, stats->points_used++, stats->events);
     stats->others = stats->column[0].allocations > 0;
     for (unsigned i = 0; i < STATS_COLUMNS; i++)
@@ -512,6 +525,7 @@ static bool set_up(struct trace_stats *stats, uint32_t points, uint64_t duration
 void trace_stats_free(struct trace_stats *stats) {
     if (!stats) return;
     slot_table_free(&stats->blocks);
+    site_stats_free(&stats->sites);
     map64_free(&stats->large_sizes);
     map64_free(&stats->chains);
     map64_free(&stats->chain_first);
@@ -526,7 +540,8 @@ struct trace_stats *trace_stats_count(struct ht_trace_reader *reader, const char
                                       uint64_t duration_ns, struct ht_error *error) {
     struct trace_stats *stats = calloc(1, sizeof *stats);
     int status = -1;
-    if (stats && !ht_trace_facts(reader, &stats->facts, error)) {
+    if (stats && !ht_trace_facts(reader, &stats->facts, error) &&
+        !site_stats_begin(&stats->sites, reader, path, error)) {
         if (set_up(stats, points, duration_ns)) status = pass(stats, reader, path, error);
         else ht_error_memory(error, path, "cannot count");
     } else if (!stats) {

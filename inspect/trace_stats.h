@@ -4,6 +4,7 @@
 #define HEAPTAPE_TRACE_STATS_H
 
 #include "map64.h"
+#include "site_stats.h"
 #include "slot_table.h"
 #include "trace_reader.h"
 
@@ -96,6 +97,7 @@ struct trace_stats {
     struct stats_point *point;
     uint32_t points, points_used;
     uint64_t point_ns;
+    struct site_stats sites;
     // While counting.
     struct ht_trace_facts facts;
     struct slot_table blocks;

@@ -2,12 +2,14 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "consumed_log.h"
 #include "convert_report.h"
 #include "inheritance.h"
 #include "now.h"
 #include "print.h"
+#include "site_names.h"
 #include "stop_reason.h"
 #include "trace_json.h"
 
@@ -30,6 +32,35 @@ static int no_calls(const struct ht_raw_log *log, struct ht_error *error) {
                           why);
 }
 
+json_t *convert_context(const struct convert_request *request, const struct ht_raw_log *log) {
+    json_t *context = trace_json_context(log), *value;
+    const char *key;
+    void *next;
+    if (!request->anonymous) return context;
+    json_object_foreach_safe(context, next, key, value)
+        if (!strncmp(key, "env.", 4)) json_object_del(context, key);
+    static const char *const own[] = {"command", "executable", "build_id", "allocator", "run"};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(context, own[i]);
+    return context;
+}
+
+// Writes what is known of the call sites. False for want of memory.
+static bool put_sites(const struct convert_request *request, const struct ht_raw_log *log,
+                      struct ht_trace_writer *writer, struct ht_site_table *table) {
+    if (!table->sites_count) return true;
+    bool done = true;
+    if (request->anonymous) {
+        done = site_names_remove(table);
+    } else if (!request->no_names) {
+        char path[PERF_MAP_PATH_BYTES];
+        json_t *context = trace_json_context(log);
+        done = site_names_resolve(table, site_names_perf_map(context, path));
+        json_decref(context);
+    }
+    if (done) ht_trace_put_site_table(writer, table);
+    return done;
+}
+
 int convert_finish(const struct convert_request *request, const struct ht_raw_log *log,
                    struct ht_trace_writer *writer, struct merge_result *result, double started_s,
                    uint64_t *file_bytes, struct ht_error *error) {
@@ -39,13 +70,13 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
         ht_site_table_free(&result->sites);
         return no_calls(log, error);
     }
-    if (result->no_sites) {
+    bool listed = !result->no_sites && put_sites(request, log, writer, &result->sites);
+    ht_site_table_free(&result->sites);
+    if (!listed) {
         ht_trace_abandon(writer);
         free(result->threads);
         return ht_error_memory(error, log->path, "cannot list the call sites");
     }
-    if (result->sites.sites_count) ht_trace_put_site_table(writer, &result->sites);
-    ht_site_table_free(&result->sites);
     int status = trace_json_finish(writer, result->threads, result->totals.threads,
                                    trace_json_totals(&result->totals, log), file_bytes, error);
     free(result->threads);
@@ -65,7 +96,7 @@ static int write_trace(const struct convert_request *request, const struct ht_ra
     struct ht_trace_writer *writer =
         ht_trace_create(request->output, request->time_unit_ns, request->level, error);
     if (!writer) return -1;
-    trace_json_put_context(writer, trace_json_context(log));
+    trace_json_put_context(writer, convert_context(request, log));
     struct ht_progress *shown = progress->context;
     ht_progress_start(shown);
     int status = merge_log(log, inherited, writer, &result, progress, error);

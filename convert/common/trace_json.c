@@ -224,6 +224,18 @@ struct ht_heap_share trace_json_heap_share(const json_t *totals) {
                                   .own_bytes = known_number(totals, "recorded_own_peak_bytes")};
 }
 
+// How many call sites are known, and modules with code of theirs.
+static int set_sites(json_t *info, struct ht_trace_reader *reader, struct ht_error *error) {
+    struct ht_site_table table;
+    if (ht_trace_site_table(reader, &table, error)) return -1;
+    json_t *root = table.modules_json ? json_loads(table.modules_json, 0, NULL) : NULL;
+    json_set_number(info, "sites", table.sites_count);
+    json_set_number(info, "site_modules", json_array_size(json_object_get(root, "modules")));
+    json_decref(root);
+    ht_site_table_free(&table);
+    return 0;
+}
+
 json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) {
     char *text = ht_trace_totals_json(reader, error);
     json_t *info = text ? json_parsed(text) : error->status ? NULL : count_totals(reader, error);
@@ -231,8 +243,9 @@ json_t *trace_json_info(struct ht_trace_reader *reader, struct ht_error *error) 
         if (!error->status) ht_trace_bad_section(reader, HT_SECTION_TOTALS, error, "expected totals in JSON");
         return NULL;
     }
-    char *context_text = ht_trace_context_json(reader, error);
-    if (!context_text && error->status) {
+    bool damaged = set_sites(info, reader, error);
+    char *context_text = damaged ? NULL : ht_trace_context_json(reader, error);
+    if (damaged || (!context_text && error->status)) {
         json_decref(info);
         return NULL;
     }

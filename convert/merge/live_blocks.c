@@ -41,6 +41,7 @@ bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap,
         if (!slot) return false;
         // How much of a large one was resident when the parent allocated it says nothing about this process.
         if (block->bytes >= HT_LARGE_BLOCK_BYTES && !heap_model_note_birth(heap, slot, 0, 0)) return false;
+        heap->site = blocks->site ? blocks->site[i] : 0;
         heap_model_event(heap, ht_op(HT_INHERIT, HT_PLAIN), thread, 0, slot, block->bytes, 0);
         heap->totals.inherited_objects++;
         heap->totals.inherited_bytes += block->bytes;
@@ -50,5 +51,6 @@ bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap,
 
 void live_blocks_free(struct live_blocks *blocks) {
     free(blocks->block);
+    free(blocks->site);
     *blocks = (struct live_blocks){0};
 }

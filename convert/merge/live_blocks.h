@@ -16,6 +16,7 @@ struct live_block {
 struct live_blocks {
     struct live_block *block;
     size_t count;
+    uint32_t *site;  // of each its call site, by the log's number, 0 where unknown; NULL: none is known
 };
 
 // What is live in a heap that was followed without being written. False for want of memory.

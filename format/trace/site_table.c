@@ -27,3 +27,39 @@ const char *ht_site_table_index_strings(struct ht_site_table *table) {
         if (table->names[i].function > count || table->names[i].file > count) return "expected names of known strings";
     return NULL;
 }
+
+struct ht_frames ht_site_frames(const struct ht_site_table *table, uint32_t site) {
+    bool known = site && site <= table->sites_count;
+    return (struct ht_frames){.table = table, .caller = known ? table->sites[site - 1].caller : 0};
+}
+
+// The first name of a location or a later one.
+static size_t first_name(const struct ht_site_table *table, uint32_t location) {
+    size_t low = 0, high = table->names_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (table->names[middle].location < location) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+bool ht_next_frame(struct ht_frames *frames, struct ht_frame *frame) {
+    const struct ht_site_table *table = frames->table;
+    if (!frames->caller) return false;
+    const struct ht_caller *caller = &table->callers[frames->caller - 1];
+    if (frames->name == frames->end) {
+        frames->name = frames->end = first_name(table, caller->location);
+        while (frames->end < table->names_count && table->names[frames->end].location == caller->location) frames->end++;
+    }
+    *frame = (struct ht_frame){&table->locations[caller->location], "", "", 0, false};
+    if (frames->name < frames->end) {
+        const struct ht_frame_name *name = &table->names[frames->name++];
+        frame->function = ht_site_string(table, name->function);
+        frame->file = ht_site_string(table, name->file);
+        frame->line = name->line;
+        frame->inlined = frames->name < frames->end;
+    }
+    if (!frame->inlined) frames->caller = caller->parent;
+    return true;
+}

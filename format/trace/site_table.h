@@ -9,6 +9,8 @@
 
 #include "site_flag.h"
 
+enum { HT_NAME_BYTES_MAX = 4096 };  // of a function or file; longer ones are cut
+
 // A return address. module: number from 1 of the list of modules; 0: code of no module, at an absolute address.
 struct ht_location {
     uint64_t offset;  // in the module, as its symbols have it
@@ -41,7 +43,7 @@ struct ht_site_table {
     size_t callers_count, callers_room;
     struct ht_site *sites;  // of site n: sites[n - 1]
     size_t sites_count, sites_room;
-    struct ht_frame_name *names;  // those of one location together
+    struct ht_frame_name *names;  // in the order of locations
     size_t names_count, names_room;
     char *strings;  // each ends with a zero byte
     size_t strings_bytes, strings_room;
@@ -58,5 +60,22 @@ const char *ht_site_table_index_strings(struct ht_site_table *table);
 static inline const char *ht_site_string(const struct ht_site_table *table, uint32_t number) {
     return number ? table->strings + table->string_at[number - 1] : "";
 }
+
+// A function on a stack.
+struct ht_frame {
+    const struct ht_location *location;
+    const char *function, *file;  // "" where unknown
+    uint32_t line;
+    bool inlined;  // into the next frame's function
+};
+
+// Steps through the frames of a site, the innermost first.
+struct ht_frames {
+    const struct ht_site_table *table;
+    uint32_t caller;   // of the next frames
+    size_t name, end;  // what is left of the names at the location before
+};
+struct ht_frames ht_site_frames(const struct ht_site_table *table, uint32_t site);
+bool ht_next_frame(struct ht_frames *frames, struct ht_frame *frame);
 
 #endif

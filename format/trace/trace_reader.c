@@ -307,6 +307,9 @@ int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_k
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader) { return reader->header.time_unit_ns; }
+bool ht_trace_has_queries(const struct ht_trace_reader *reader) {
+    return reader->header.features & HT_TRACE_FEATURE_QUERIES;
+}
 uint64_t ht_trace_records(const struct ht_trace_reader *reader) { return reader->records; }
 size_t ht_trace_sections(const struct ht_trace_reader *reader) { return reader->places_count; }
 const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *reader, size_t i) {
@@ -643,7 +646,9 @@ static const char *take_names(struct ht_site_table *table, const uint64_t *v, si
     if (!ht_grow(&table->names, &table->names_room, table->names_count + n, sizeof *table->names))
         return "not enough memory for the call sites";
     for (size_t i = 0; i < n; i++) {
+        uint32_t last = table->names_count ? table->names[table->names_count - 1].location : 0;
         if (v[i] >= table->locations_count) return ht_found("expected known locations", v[i]);
+        if (v[i] < last) return ht_found("expected names in the order of locations", v[i]);
         table->names[table->names_count++] =
             (struct ht_frame_name){(uint32_t)v[i], (uint32_t)v[n + i], (uint32_t)v[2 * n + i],
                                    v[3 * n + i] < UINT32_MAX ? (uint32_t)v[3 * n + i] : 0};
@@ -701,6 +706,14 @@ int ht_trace_site_table(struct ht_trace_reader *reader, struct ht_site_table *ta
     if (wrong) result = bad(reader, 0, error, wrong);
     if (result) ht_site_table_free(table);
     return result;
+}
+
+int ht_trace_stored(struct ht_trace_reader *reader, size_t i, const struct ht_section_header **header,
+                    const void **payload, struct ht_error *error) {
+    if (read_place(reader, i, error)) return -1;
+    *header = &reader->section;
+    *payload = reader->payload;
+    return 0;
 }
 
 double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns) {

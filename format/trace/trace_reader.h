@@ -75,6 +75,8 @@ int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_k
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader);
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader);
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader);
+// Does its header announce queries?
+bool ht_trace_has_queries(const struct ht_trace_reader *reader);
 // Rows of all events sections.
 uint64_t ht_trace_records(const struct ht_trace_reader *reader);
 // The sections (whole ones), in file order.
@@ -98,6 +100,10 @@ void ht_trace_facts_free(struct ht_trace_facts *facts);
 // What the numbers of call sites mean; empty in a trace without. Free with ht_site_table_free. Returns 0, or -1
 // with error.
 int ht_trace_site_table(struct ht_trace_reader *reader, struct ht_site_table *table, struct ht_error *error);
+
+// The i-th section as it is stored, until the next call. Returns 0, or -1 with error.
+int ht_trace_stored(struct ht_trace_reader *reader, size_t i, const struct ht_section_header **header,
+                    const void **payload, struct ht_error *error);
 
 // The process's CPU time at a moment: between two samples it is taken to have grown evenly.
 double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns);

@@ -465,6 +465,17 @@ static void put_in_place(struct ht_trace_writer *writer) {
     if (wrong) fail(writer, wrong);
 }
 
+// Frees the writer. Returns 0 or -1 with error.
+static int end_file(struct ht_trace_writer *writer, uint64_t *file_bytes, struct ht_error *error) {
+    put_index_and_footer(writer);
+    put_in_place(writer);
+    if (file_bytes) *file_bytes = writer->offset;
+    int result = writer->failed ? -1 : 0;
+    if (writer->failed) *error = writer->error;
+    ht_trace_abandon(writer);
+    return result;
+}
+
 int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
                     const char *totals_json, uint64_t *file_bytes, struct ht_error *error) {
     flush_events(writer);
@@ -474,13 +485,36 @@ int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *thre
     flush_rows(writer, &writer->steps);
     put_threads(writer, threads, threads_count);
     put_text_section(writer, HT_SECTION_TOTALS, totals_json);
-    put_index_and_footer(writer);
-    put_in_place(writer);
-    if (file_bytes) *file_bytes = writer->offset;
-    int result = writer->failed ? -1 : 0;
-    if (writer->failed) *error = writer->error;
-    ht_trace_abandon(writer);
-    return result;
+    return end_file(writer, file_bytes, error);
+}
+
+static void put_stored(struct ht_trace_writer *writer, const struct ht_section_header *header, const void *payload) {
+    remember_place(writer, header);
+    write_all(writer, header, sizeof *header);
+    write_all(writer, payload, header->payload_bytes);
+}
+
+int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct ht_site_table *table,
+                  uint64_t *file_bytes, struct ht_error *error) {
+    enum { LEVEL = 3 };
+    struct ht_trace_writer *writer = new_writer(path, ht_trace_time_unit_ns(reader), LEVEL, error);
+    if (!writer) return -1;
+    writer->queries = ht_trace_has_queries(reader);
+    int status = output_file_open(&writer->file, path) ? ht_error_system(error, path, "cannot create") : 0;
+    if (!status) write_header(writer);
+    for (size_t i = 0; i < ht_trace_sections(reader) && !status; i++) {
+        uint32_t kind = ht_trace_section(reader, i)->kind;
+        const struct ht_section_header *header;
+        const void *payload;
+        if (kind >= HT_SECTION_MODULES && kind <= HT_SECTION_STRINGS) continue;
+        if (!(status = ht_trace_stored(reader, i, &header, &payload, error))) put_stored(writer, header, payload);
+    }
+    if (status) {
+        ht_trace_abandon(writer);
+        return -1;
+    }
+    ht_trace_put_site_table(writer, table);
+    return end_file(writer, file_bytes, error);
 }
 
 void ht_trace_abandon(struct ht_trace_writer *writer) {

@@ -1,0 +1,88 @@
+#include "site_names.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "json_values.h"
+#include "module_names.h"
+#include "perf_map.h"
+
+const char *site_names_perf_map(const json_t *context, char path[PERF_MAP_PATH_BYTES]) {
+    json_int_t pid = json_integer_value(json_object_get(context, "pid"));
+    json_int_t started_ns = json_integer_value(json_object_get(context, "start_realtime_ns"));
+    struct stat status;
+    snprintf(path, PERF_MAP_PATH_BYTES, "/tmp/perf-%" PRIu32 ".map", (uint32_t)pid);
+    if (pid <= 0 || stat(path, &status) || !S_ISREG(status.st_mode)) return NULL;
+    // One that was complete when the recording began is another process's.
+    return status.st_mtim.tv_sec >= started_ns / 1000000000 ? path : NULL;
+}
+
+// Numbers of locations by module, and in a module by offset. NULL for want of memory.
+static uint32_t *by_module(const struct ht_site_table *table, size_t modules, size_t *first) {
+    uint32_t *sorted = malloc((table->locations_count + 1) * sizeof *sorted);
+    if (!sorted) return NULL;
+    memset(first, 0, (modules + 2) * sizeof *first);
+    for (size_t i = 0; i < table->locations_count; i++)
+        if (table->locations[i].module <= modules) first[table->locations[i].module + 1]++;
+    for (size_t module = 0; module <= modules; module++) first[module + 1] += first[module];
+    for (size_t i = 0; i < table->locations_count; i++)
+        if (table->locations[i].module <= modules) sorted[first[table->locations[i].module]++] = (uint32_t)i;
+    // Each of first[] has moved to where the next module begins.
+    for (size_t module = modules + 1; module > 0; module--) first[module] = first[module - 1];
+    first[0] = 0;
+    return sorted;
+}
+
+static const char *text_of(const json_t *module, const char *key) {
+    const char *text = json_string_value(json_object_get(module, key));
+    return text ? text : "";
+}
+
+static bool add_names(struct name_builder *builder, const struct ht_site_table *table, const json_t *modules,
+                      const char *perf_map) {
+    size_t count = json_array_size(modules), *first = malloc((count + 2) * sizeof *first);
+    uint32_t *wanted = first ? by_module(table, count, first) : NULL;
+    if (wanted && perf_map) perf_map_add(builder, perf_map, table->locations, wanted, first[1]);
+    for (size_t i = 0; wanted && i < count; i++) {
+        const json_t *module = json_array_get(modules, i);
+        module_names_add(builder, text_of(module, "path"), text_of(module, "build_id"), table->locations,
+                         wanted + first[i + 1], first[i + 2] - first[i + 1]);
+    }
+    free(first);
+    free(wanted);
+    return wanted != NULL;
+}
+
+bool site_names_resolve(struct ht_site_table *table, const char *perf_map) {
+    struct name_builder builder;
+    json_t *root = table->modules_json ? json_loads(table->modules_json, 0, NULL) : NULL;
+    bool done = name_builder_init(&builder) &&
+                add_names(&builder, table, json_object_get(root, "modules"), perf_map) &&
+                name_builder_give(&builder, table);
+    name_builder_free(&builder);
+    json_decref(root);
+    return done;
+}
+
+size_t site_names_count(const struct ht_site_table *table) {
+    size_t count = 0;
+    for (size_t i = 0; i < table->names_count; i++)
+        count += i == 0 || table->names[i].location != table->names[i - 1].location;
+    return count;
+}
+
+bool site_names_remove(struct ht_site_table *table) {
+    size_t i;
+    json_t *module, *root = table->modules_json ? json_loads(table->modules_json, 0, NULL) : NULL;
+    json_array_foreach(json_object_get(root, "modules"), i, module) json_object_set_new(module, "path", json_string(""));
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    json_decref(root);
+    if (!text) return !table->modules_json;
+    free(table->modules_json);
+    table->modules_json = text;
+    table->names_count = table->strings_bytes = table->strings_count = 0;
+    return true;
+}

@@ -1,0 +1,104 @@
+// heaptape names: looks up the names of a trace's call sites again, where the program's files are.
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "convert_paths.h"
+#include "print.h"
+#include "site_names.h"
+#include "talk.h"
+#include "trace_writer.h"
+#include "verbs.h"
+
+struct options {
+    const char *trace, *output, *perf_map;
+    bool quiet;
+};
+
+enum { OPTION_PERF_MAP = 256 };
+
+static const struct argp_option option_table[] = {
+    {"output", 'o', "FILE", 0, "Write the trace with its names to FILE; - is standard output (required)", 0},
+    {"perf-map", OPTION_PERF_MAP, "FILE", 0,
+     "The names of code that a runtime generated: what it left in /tmp/perf-PID.map (default: none)", 0},
+    {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
+    {0}};
+
+static error_t parse_option(int key, char *value, struct argp_state *state) {
+    struct options *options = state->input;
+    switch (key) {
+    case 'o': options->output = value; return 0;
+    case OPTION_PERF_MAP: options->perf_map = value; return 0;
+    case 'q': options->quiet = true; return 0;
+    case ARGP_KEY_ARG:
+        if (options->trace) argp_error(state, "expected one trace, found another: '%s'", value);
+        options->trace = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (!options->trace) argp_error(state, "expected TRACE");
+        if (!options->output) argp_error(state, "expected -o FILE");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp parser = {
+    .options = option_table,
+    .parser = parse_option,
+    .args_doc = "TRACE",
+    .doc =
+        "Look up functions, files and lines of TRACE's call sites, and write a trace that has them."
+        "\vA module's file is taken from where the recorded program had it, if its build id is the recorded one, else from "
+        "/usr/lib/debug and the cache of debuginfod. Names that are not found stay as they are in TRACE."};
+
+const struct ht_page ht_page_names = {
+    .name = "names",
+    .argp = &parser,
+    .examples = (const struct ht_fact[]){{"heaptape names app.bin -o named.bin", "After a conversion with --no-names"},
+                                         {"DEBUGINFOD_URLS=$SERVER heaptape names app.bin -o named.bin",
+                                          "With what a server has of the modules"},
+                                         {0}},
+    .environment = (const struct ht_fact[]){{"DEBUGINFOD_URLS", "Servers that are asked for debugging information; without it "
+                                                                "nothing is fetched"},
+                                            {"DEBUGINFOD_CACHE_PATH", "Where debuginfod's client keeps what it has fetched"},
+                                            {0}},
+    .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
+    .see_also = "convert stats"};
+
+static void say_result(const char *output, const struct ht_site_table *table) {
+    char named[32], all[32];
+    ht_print(stderr, "%s: %s of %s locations have a name\n", strcmp(output, "-") ? output : "standard output",
+             ht_grouped(named, site_names_count(table)), ht_grouped(all, table->locations_count));
+}
+
+static int add_names(struct ht_trace_reader *reader, const struct options *options, struct ht_error *error) {
+    struct ht_site_table table;
+    if (ht_trace_truncated(reader)) {
+        ht_trace_report_truncated(reader, error);
+        return -1;
+    }
+    if (ht_trace_site_table(reader, &table, error)) return -1;
+    int status = 0;
+    if (!table.sites_count) status = ht_error_input(error, options->trace, 0, "expected a trace with call sites, found none");
+    else if (!site_names_resolve(&table, options->perf_map))
+        status = ht_error_memory(error, options->trace, "cannot look up names");
+    else status = ht_trace_copy(reader, options->output, &table, NULL, error);
+    if (!status && !options->quiet) say_result(options->output, &table);
+    ht_site_table_free(&table);
+    return status;
+}
+
+int ht_verb_names(int argc, char **argv) {
+    struct options options = {0};
+    struct ht_error error;
+    ht_page_parse(&ht_page_names, argc, argv, 0, &options);
+    const char *wrong = convert_overwrites(options.output, options.trace, NULL, 0);
+    if (wrong) {
+        ht_print(stderr, "heaptape names: %s: %s\n", options.output, wrong);
+        return HT_EXIT_USAGE;
+    }
+    struct ht_trace_reader *reader = ht_trace_open(options.trace, &error);
+    int status = reader ? add_names(reader, &options, &error) : -1;
+    ht_trace_close(reader);
+    return status ? ht_complain("heaptape names", &error) : HT_EXIT_DONE;
+}

@@ -1,0 +1,113 @@
+#include "site_stats.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "checksum.h"
+#include "map64.h"
+
+int site_stats_begin(struct site_stats *stats, struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
+    stats->of_blocks = slot_table_of(sizeof(uint32_t));
+    if (site_words_read(&stats->words, reader, error)) return -1;
+    if (!stats->words.table.sites_count) return 0;
+    stats->count = stats->words.table.sites_count + 1;
+    stats->site = calloc(stats->count, sizeof *stats->site);
+    return stats->site ? 0 : ht_error_memory(error, path, "cannot count call sites");
+}
+
+void site_stats_free(struct site_stats *stats) {
+    site_words_free(&stats->words);
+    slot_table_free(&stats->of_blocks);
+    free(stats->site);
+}
+
+// Before a change: what it was at the peak, if that was not long ago.
+static void keep_peak(struct site_figures *site, uint64_t peak_number) {
+    if (site->peak_number == peak_number) return;
+    site->peak_live = site->live;
+    site->peak_live_bytes = site->live_bytes;
+    site->peak_number = peak_number;
+}
+
+void site_stats_made(struct site_stats *stats, uint32_t slot, uint32_t site, uint64_t bytes, bool inherited, uint64_t peak_number) {
+    if (site >= stats->count) site = 0;
+    struct site_figures *figures = &stats->site[site];
+    ((uint32_t *)stats->of_blocks.items)[slot] = site;
+    keep_peak(figures, peak_number);
+    figures->calls += !inherited;
+    figures->bytes += inherited ? 0 : bytes;
+    figures->live++;
+    figures->live_bytes += bytes;
+}
+
+void site_stats_ended(struct site_stats *stats, uint32_t slot, uint64_t bytes, uint64_t peak_number) {
+    struct site_figures *figures = &stats->site[((uint32_t *)stats->of_blocks.items)[slot]];
+    keep_peak(figures, peak_number);
+    figures->live--;
+    figures->live_bytes -= bytes;
+}
+
+void site_stats_finish(struct site_stats *stats, uint64_t peak_number) {
+    for (size_t i = 0; i < stats->count; i++) keep_peak(&stats->site[i], peak_number);
+}
+
+static void add(struct site_group *group, uint32_t site, const struct site_figures *figures) {
+    if (!group->sites++ || figures->bytes > group->most_bytes) {
+        group->site = site;
+        group->most_bytes = figures->bytes;
+    }
+    group->sum.calls += figures->calls;
+    group->sum.bytes += figures->bytes;
+    group->sum.live += figures->live;
+    group->sum.live_bytes += figures->live_bytes;
+    group->sum.peak_live += figures->peak_live;
+    group->sum.peak_live_bytes += figures->peak_live_bytes;
+}
+
+static double larger_share(double share, uint64_t part, uint64_t whole) {
+    double other = whole ? (double)part / (double)whole : 0;
+    return other > share ? other : share;
+}
+
+static int by_share(const void *a, const void *b) {
+    const struct site_group *left = a, *right = b;
+    if (left->share != right->share) return left->share < right->share ? 1 : -1;
+    return (left->site > right->site) - (left->site < right->site);
+}
+
+static void set_shares(struct site_group *groups, size_t count) {
+    struct site_group all = {0};
+    for (size_t i = 0; i < count; i++) add(&all, 0, &groups[i].sum);
+    for (size_t i = 0; i < count; i++) {
+        const struct site_figures *sum = &groups[i].sum;
+        double share = larger_share(0, sum->calls, all.sum.calls);
+        share = larger_share(share, sum->bytes, all.sum.bytes);
+        share = larger_share(share, sum->peak_live_bytes, all.sum.peak_live_bytes);
+        groups[i].share = larger_share(share, sum->live_bytes, all.sum.live_bytes);
+    }
+    qsort(groups, count, sizeof *groups, by_share);
+}
+
+struct site_group *site_stats_groups(const struct site_stats *stats, size_t *count) {
+    struct map64 known;
+    struct site_group *groups = calloc(stats->count + 1, sizeof *groups);
+    bool memory = map64_init(&known) && groups;
+    *count = 0;
+    for (uint32_t i = 0; i < stats->count && memory; i++) {
+        char text[SITE_TEXT_BYTES] = "";
+        if (!stats->site[i].calls && !stats->site[i].peak_live) continue;
+        site_words_caller(&stats->words, i, text);
+        uint64_t key = XXH64(text, strlen(text), 0) | 1;
+        size_t at = map64_find(&known, key);
+        size_t group = map64_has(&known, at) ? known.entry[at].value : *count;
+        if (group == *count) memory = map64_put(&known, key, (*count)++);
+        add(&groups[group], i, &stats->site[i]);
+    }
+    map64_free(&known);
+    if (!memory) {
+        free(groups);
+        return NULL;
+    }
+    if (*count) set_shares(groups, *count);
+    return groups;
+}
