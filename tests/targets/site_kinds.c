@@ -14,7 +14,7 @@
 
 enum { DEPTH = 3000, THREADS = 4, ROUNDS = 50, PLUGIN_CALLS = 20, STACK_BYTES = 64 << 10 };
 
-static void *_Atomic kept[2];
+static __thread void *volatile kept[2];  // so that no pair is dropped
 
 // Two functions with the same frames, which call each other in an order that only the return addresses show.
 static __attribute__((noinline)) void even(unsigned depth, unsigned path);

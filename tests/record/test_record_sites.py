@@ -1,0 +1,126 @@
+"""Call sites: every allocation has the stack that a full unwinding finds, whatever the program does meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.figures.sites_truth import allocations, record
+from heaptape.trace.reader import Trace, read_trace
+from safety_checks import compare_mode
+from tool_runner import Argument, Tools, clean_environment, logs_in, run
+from waiting import wait_until
+
+FRAMES = "64"
+KINDS = ("recursion", "alloca", "threads", "signal", "coroutine", "plugins")
+
+
+@pytest.fixture
+def needs_unwinder(tools: Tools) -> None:
+    if not (tools.build / "bench" / "libunwind_every_call.so").exists():
+        pytest.skip("the allocator that unwinds every call was not built (sanitizers, another processor)")
+
+
+def site_kinds(tools: Tools, kind: str) -> list[Argument]:
+    plugins = [tools.target(f"site_plugin_{which}.so") for which in ("one", "other")]
+    return [tools.target("site_kinds"), kind, *(plugins if kind == "plugins" else [])]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_right_stacks(tools: Tools, needs_unwinder: None, kind: str) -> None:
+    """Stacks of one depth that differ in a single address, with frames that vary, of threads, handlers and coroutines; code
+    that comes to lie where other code was."""
+    found = record([str(word) for word in site_kinds(tools, kind)], tools.build)
+    assert (found["right"], found["unknown"]) == (found["allocations"], 0)
+
+
+def test_stripped(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """.eh_frame is enough."""
+    stripped = tmp_path / "site_kinds"
+    subprocess.run(["strip", "-s", "-o", stripped, tools.target("site_kinds")], check=True)
+    found = record([str(stripped), "recursion"], tools.build)
+    assert found["right"] == found["allocations"]
+
+
+def sites_of(tools: Tools, log: Path, folder: Path) -> Trace:
+    return read_trace(tools.convert(log, folder / f"{log.stem}.bin"))
+
+
+def require_known(trace: Trace) -> None:
+    """All sites are, and have a stack."""
+    site = allocations(trace)["site"]
+    assert site.size and (site > 0).all() and int(site.max()) <= len(trace.sites.sites)
+    assert (trace.sites.sites["caller"] > 0).all()
+
+
+def test_children_of_fork(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """Their logs say themselves what their numbers mean."""
+    done = run([tools.heaptape, "record", "-q", "--sites", "-o", tmp_path / "logs", "--", tools.target("fork_children"),
+                tmp_path / "counts"])
+    logs = logs_in(tmp_path / "logs")
+    assert done.returncode < 125, done.stderr
+    assert len(logs) > 2
+    for log in logs:
+        with read_trace(tools.convert(log, tmp_path / "t.bin", "--no-parent")) as trace:
+            require_known(trace)
+
+
+def test_resumed_log(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """A log of the same process that begins later, too."""
+    flag, logs = tmp_path / "flag", tmp_path / "logs"
+    flag.touch()
+    logs.mkdir()
+    environment = clean_environment({"LD_PRELOAD": str(tools.shim), "MALLOC_WRAP_OUT": str(logs), "MALLOC_WRAP_SITES": FRAMES})
+    with subprocess.Popen([tools.target("steady"), tmp_path / "counts", flag], env=environment) as program:
+        wait_until(lambda: bool(logs_in(logs)))
+        time.sleep(0.05)
+        for action in ("pause", "resume"):
+            tools.control(program.pid, action)
+            time.sleep(0.05)
+        flag.unlink()
+        program.wait(timeout=30)
+    assert len(logs_in(logs)) == 2
+    for log in logs_in(logs):
+        with sites_of(tools, log, tmp_path) as trace:
+            require_known(trace)
+
+
+def test_fewer_frames(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
+    """Stacks that are deeper are flagged as cut."""
+    done = run([tools.heaptape, "record", "-q", "--sites=3", "-o", tmp_path, "--", *site_kinds(tools, "recursion")])
+    assert done.returncode == 0, done.stderr
+    with sites_of(tools, logs_in(tmp_path)[0], tmp_path) as trace:
+        require_known(trace)
+        sites, callers = trace.sites.sites, trace.sites.callers
+        depth = np.zeros(len(callers) + 1, dtype=int)
+        for number, parent in enumerate(callers["parent"], 1):
+            depth[number] = depth[parent] + 1
+        assert depth.max() == 3
+        assert ((sites["flags"] & 1 == 1) == (depth[sites["caller"]] == 3)).all()
+
+
+def test_small_stack_of_a_handler(tools: Tools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the unwinder has no room, the call is recorded without its site."""
+    monkeypatch.setenv("MALLOC_WRAP_SITES", FRAMES)
+    compared = compare_mode(tools, tmp_path, "signal_kinds", "small_stack", status=32, same_counts=False)
+    compared.assert_whole(processes=1)
+
+
+def test_nothing_of_it_without_the_option(tools: Tools, tmp_path: Path) -> None:
+    run([tools.heaptape, "record", "-q", "-o", tmp_path, "--", *site_kinds(tools, "signal")])
+    log = logs_in(tmp_path)[0]
+    assert int.from_bytes(log.read_bytes()[12:16], "little") & 4 == 0
+    with sites_of(tools, log, tmp_path) as trace:
+        assert trace.sites.sites.empty
+        assert not {9, 10, 11, 12, 13, 14} & {section.kind for section in trace.sections}
+
+
+@pytest.mark.parametrize("frames", ["0", "129", "many", ""])
+def test_wrong_number_of_frames(tools: Tools, tmp_path: Path, frames: str) -> None:
+    done = run([tools.heaptape, "record", f"--sites={frames}", "-o", tmp_path, "--", "true"])
+    assert done.returncode == 2
+    assert b"--sites takes a number of frames from 1 to 128" in done.stderr
