@@ -126,7 +126,7 @@ static __attribute__((noinline)) void put_free_null(struct thread_state *t) {
 
 // A call that is not recorded: an inner one, or one made before the real functions are known.
 static __attribute__((noinline)) void *pass_malloc(size_t size) {
-    return passed(likely(real.malloc && !boot_lends) ? real.malloc(size) : boot_allocate(size, 16));
+    return passed(real.malloc ? real.malloc(size) : boot_allocate(size, 16));
 }
 
 static void *pass_aligned(size_t alignment, size_t size) {
@@ -145,10 +145,10 @@ EXPORT void *malloc(size_t size) {
 EXPORT void *calloc(size_t count, size_t size) {
     struct thread_state *t = enter_allocator_first();
     if (unlikely(!t)) {
-        if (likely(real.calloc && !boot_lends)) return real.calloc(count, size);
+        if (real.calloc) return real.calloc(count, size);
         size_t bytes;
-        void *block = __builtin_mul_overflow(count, size, &bytes) ? NULL : boot_allocate(bytes, 16);
-        return block ? memset(block, 0, bytes) : NULL;
+        // The arena has never been used before, so it is zero.
+        return __builtin_mul_overflow(count, size, &bytes) ? NULL : boot_allocate(bytes, 16);
     }
     void *block = real.calloc(count, size);
     if (likely(count == 1)) {
@@ -239,7 +239,7 @@ EXPORT void *realloc(void *block, size_t size) {
     fetch_header(block);
     if (unlikely(boot_owns(block))) return boot_realloc(block, size);
     struct thread_state *t = enter_record_first();
-    if (unlikely(!t)) return real.realloc && !boot_lends ? real.realloc(block, size) : pass_malloc(size);
+    if (unlikely(!t)) return real.realloc ? real.realloc(block, size) : pass_malloc(size);
     void *moved;
     int saved;
     if (!block) {

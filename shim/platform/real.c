@@ -26,18 +26,6 @@ void *boot_allocate(size_t size, size_t alignment) {
     return (void *)block;
 }
 
-__thread bool boot_lends;
-
-size_t boot_borrow(void) {
-    boot_lends = true;
-    return boot_used;
-}
-
-void boot_return(size_t mark) {
-    boot_lends = false;
-    boot_used = mark;
-}
-
 bool boot_owns(const void *block) { return (uintptr_t)block - (uintptr_t)boot_arena < BOOT_BYTES; }
 
 size_t boot_size(const void *block) {

@@ -59,11 +59,6 @@ static inline bool real_calls_from(const void *caller) {
 }
 
 HIDDEN void *boot_allocate(size_t size, size_t alignment);
-// Between the two, what the calling thread allocates in passing comes from that memory, and is gone afterwards: libc's
-// blocks, while it answers us, are not to be the program's allocator's. By one thread at a time.
-HIDDEN size_t boot_borrow(void);
-HIDDEN void boot_return(size_t mark);
-extern HIDDEN __thread bool boot_lends __attribute__((tls_model("initial-exec")));
 HIDDEN bool boot_owns(const void *block);
 HIDDEN size_t boot_size(const void *block);
 

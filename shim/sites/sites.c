@@ -2,6 +2,7 @@
 
 #include <errno.h>
 
+#include "call_on_stack.h"
 #include "settings.h"
 #include "site_log.h"
 #include "site_map.h"
@@ -26,18 +27,35 @@ static __thread uint32_t new_stacks_left __attribute__((tls_model("initial-exec"
 static struct site_map keys;  // key of a hook, or of a node and the word behind it -> struct node
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
-// It is held for an unwinding at most. A thread that still can't have it does without: its call's site stays unknown.
-static bool lock(void) {
+// Of the thread that holds the lock: the state of its hook.
+static __thread const struct thread_state *holder __attribute__((tls_model("initial-exec")));
+static bool abandoned;  // its holder will never come back
+
+// Has this thread left, by a jump out of a signal handler, the hook that took the lock? What that changed is of use: a map has
+// a value before its key.
+static bool was_left(const struct thread_state *t) {
+    return holder && (holder == t || !is_busy(holder->gate));
+}
+
+// It is held for the change of a few maps. A thread that still can't have it does without: its call's site stays unknown.
+static bool lock(const struct thread_state *t) {
+    if (was_left(t)) return true;
+    if (holder || abandoned) return false;
     for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&busy, memory_order_acquire); tries++) {
-        if (tries == LOCK_TRIES_MAX) return false;
+        if (tries == LOCK_TRIES_MAX) abandoned = true;
+        if (abandoned) return false;
         if (recorder_may_call()) {
             sys_yield();
             recorder_has_called();
         }
     }
+    holder = t;
     return true;
 }
-static void unlock(void) { atomic_flag_clear_explicit(&busy, memory_order_release); }
+static void unlock(void) {
+    holder = NULL;
+    atomic_flag_clear_explicit(&busy, memory_order_release);
+}
 
 // All threads that libc made have their stack at the same distance from what it knows of them.
 static uint64_t key_of(uintptr_t cfa) {
@@ -131,19 +149,38 @@ static void insert(const struct stack_walk *walk, uint32_t site) {
     }
 }
 
-static __attribute__((noinline)) uint32_t find_slowly(struct thread_state *t) {
+struct slow_find {
+    struct thread_state *t;
+    uint32_t site;
+};
+
+static void find_by_walk(void *argument) {
+    struct slow_find *find = argument;
     struct stack_walk walk;
+    stack_walk(&walk, find->t->stack, settings.site_frames);
+    stack_walk_learn(&walk, settings.site_frames);
+    find->site = site_log_number(find->t, &walk);
+    if (find->site && walk.regular) insert(&walk, find->site);
+}
+
+// On a stack of our own: that of the caller may be a signal handler's, of the least size. No handler runs meanwhile, which
+// would find no more of it than we leave.
+static __attribute__((noinline)) uint32_t find_slowly(struct thread_state *t) {
+    enum { STACK_BYTES = 128 << 10 };
+    static char *stack;
+    struct slow_find find = {t, 0};
+    if (!recorder_may_call()) return 0;
     int saved = errno;
-    uint32_t site = 0;
-    stack_walk(&walk, t->stack, settings.site_frames);
-    if (lock()) {
-        stack_walk_learn(&walk, settings.site_frames);
-        site = site_log_number(t, &walk);
-        if (site && walk.regular) insert(&walk, site);
+    uint64_t signals = sys_block_signals();
+    if (lock(t)) {
+        if (!stack) stack = site_memory(STACK_BYTES);
+        if (stack) call_on_stack(find_by_walk, &find, stack + STACK_BYTES);
         unlock();
     }
+    sys_restore_signals(signals);
+    recorder_has_called();
     errno = saved;
-    return site;
+    return find.site;
 }
 
 // Stacks that part further up only are distinguished when all is compared, and from then on always. So it is for some time
@@ -160,7 +197,7 @@ static inline uint32_t frames_to_compare(const struct thread_state *t) {
 
 bool sites_append(struct thread_state *t) {
     uint32_t site = stack_is_own(t->stack) ? find(t->stack, own_stack.end, frames_to_compare(t)) : 0;
-    if (unlikely(!site) && stack_has_room(t->stack)) {
+    if (unlikely(!site)) {
         new_stacks_left = COMPARED_ALL_AFTER_NEW;
         site = find_slowly(t);
         if (t->epoch != epoch_now() || !t->chunk) return false;
@@ -177,9 +214,7 @@ void sites_start(void) {
 }
 
 void sites_new_thread(void) {
-    if (!settings.site_frames || !lock()) return;
-    stack_walk_new_thread();
-    unlock();
+    if (settings.site_frames) stack_walk_new_thread();
 }
 
 static bool all(uint64_t key, uint64_t value) {
@@ -189,12 +224,14 @@ static bool all(uint64_t key, uint64_t value) {
 }
 
 void sites_new_log(void) {
-    if (!settings.site_frames || !lock()) return;
+    if (!settings.site_frames || !lock(&self)) return;
     site_map_sweep(&keys, all);
     unlock();
 }
 
 void sites_after_fork(void) {
+    holder = NULL;
+    abandoned = false;
     atomic_flag_clear(&busy);
     sites_new_log();
 }
@@ -203,7 +240,7 @@ void sites_after_unload(void) {
     struct site_modules loaded;
     if (!settings.site_frames) return;
     site_log_find_modules(&loaded);
-    if (!lock()) return;
+    if (!lock(&self)) return;
     if (site_log_drop_modules(&loaded)) {
         stack_walk_forget(site_log_is_gone);
         site_map_sweep(&keys, all);

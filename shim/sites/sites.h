@@ -9,7 +9,7 @@
 
 // Before the first recording of the process. Sites stay off where there is no unwinder.
 HIDDEN void sites_start(void);
-// With a gate that lets allocations pass.
+// The first call of a thread.
 HIDDEN void sites_new_thread(void);
 // In a forked child.
 HIDDEN void sites_after_fork(void);

@@ -1,6 +1,5 @@
 #include "stack_walk.h"
 
-#include "real.h"
 #include "site_map.h"
 #include "state.h"
 #include "sys.h"
@@ -9,7 +8,6 @@ __thread struct own_stack own_stack;
 
 #if defined(__x86_64__) && defined(HEAPTAPE_UNWINDER)
 #include <dlfcn.h>
-#include <pthread.h>
 #include <sys/auxv.h>
 #include <unwind.h>
 
@@ -17,9 +15,10 @@ __thread struct own_stack own_stack;
 #pragma weak _dl_find_object
 
 enum {
-    // Of stack: what the unwinder and the writing of records need.
-    ROOM_BYTES = 16 << 10,
-    MAIN_STACK_BYTES_MAX = 8 << 20
+    MAIN_STACK_BYTES_MAX = 8 << 20,
+    THREAD_BYTES_MAX = 256 << 10,  // what libc and thread-local storage take of a stack's end
+    FRAME_BYTES_MAX = 256 << 10,
+    BELOW_BYTES = 64 << 10
 };
 
 // What follows a return address: how far up the next one lies, in the low bits, in units of 8 bytes.
@@ -41,33 +40,26 @@ bool stack_walk_start(void) {
 
 void stack_walk_new_thread(void) {
     if (own_stack.end) return;
-    if (sys_gettid() == sys_getpid()) {
-        uint64_t bytes = sys_limit(RLIMIT_STACK);
-        // The kernel puts the executable's name above the first frame.
-        own_stack.end = getauxval(AT_EXECFN) & ~(uintptr_t)7;
-        own_stack.start = own_stack.end - (bytes < MAIN_STACK_BYTES_MAX ? bytes : MAIN_STACK_BYTES_MAX);
-        return;
-    }
-    pthread_attr_t attributes;
-    void *start = NULL;
-    size_t bytes = 0;
-    size_t mark = boot_borrow();
-    if (!pthread_getattr_np(pthread_self(), &attributes)) {
-        pthread_attr_getstack(&attributes, &start, &bytes);
-        pthread_attr_destroy(&attributes);
-    }
-    boot_return(mark);
-    own_stack.start = (uintptr_t)start;
-    own_stack.end = own_stack.start + bytes;
+    // Of a thread of libc's making all that is known is that its stack ends where libc has its own of it. To ask libc for the
+    // rest takes a lock, which the thread may hold while it makes its first call.
+    own_stack.end = own_stack.start = (uintptr_t)__builtin_thread_pointer();
+    if (sys_gettid() != sys_getpid()) return;
+    uint64_t bytes = sys_limit(RLIMIT_STACK);
+    // The kernel puts the executable's name above the first frame.
+    own_stack.end = getauxval(AT_EXECFN) & ~(uintptr_t)7;
+    own_stack.start = own_stack.end - (bytes < MAIN_STACK_BYTES_MAX ? bytes : MAIN_STACK_BYTES_MAX);
 }
 
-bool stack_has_room(uintptr_t cfa) {
-    stack_t other;
-    if (stack_is_own(cfa)) return cfa - own_stack.start > ROOM_BYTES;
-    if (!recorder_may_call()) return false;
-    bool known = !raw_syscall(SYS_sigaltstack, 0, (long)&other, 0, 0, 0, 0);
-    recorder_has_called();
-    return known && (!(other.ss_flags & SS_ONSTACK) || cfa - (uintptr_t)other.ss_sp > ROOM_BYTES);
+// Frame by frame without a gap, do they lead to the end of this thread's stack, or to what is known of it? Then that is known
+// to begin below them.
+static void find_own_stack(const struct stack_walk *walk) {
+    uintptr_t first = walk->frame[0].cfa, last = walk->frame[walk->frames - 1].cfa, end = own_stack.end;
+    if (!end || first >= end || (walk->flags && last < own_stack.start) || last >= end) return;
+    if (last < own_stack.start && end - last > THREAD_BYTES_MAX) return;
+    for (uint32_t i = 1; i < walk->frames; i++)
+        if (walk->frame[i].cfa - walk->frame[i - 1].cfa > FRAME_BYTES_MAX) return;
+    uintptr_t start = first > BELOW_BYTES ? first - BELOW_BYTES : 0;
+    if (start < own_stack.start) own_stack.start = start;
 }
 
 static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
@@ -100,7 +92,7 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
     struct unwinding *unwinding = argument;
     struct stack_walk *walk = unwinding->walk;
     uintptr_t cfa = _Unwind_GetCFA(context);
-    if (cfa < unwinding->cfa && !walk->frames) return _URC_NO_REASON;  // the shim's own
+    if (cfa != unwinding->cfa && !walk->frames) return _URC_NO_REASON;  // the shim's own
     if (walk->frames == unwinding->frames_max) {
         walk->flags |= HT_SITE_CUT;
         return _URC_END_OF_STACK;
@@ -111,30 +103,35 @@ static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *arg
     return _URC_NO_REASON;
 }
 
-void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
-    uintptr_t end = own_stack.end, caller = address_before(cfa);
-    bool own = stack_is_own(cfa);
+// By libgcc. Where it finds nothing, the caller alone.
+static void unwind(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
+    uintptr_t caller = address_before(cfa);
+    struct dl_find_object object;
     walk->flags = walk->frames = 0;
-    walk->unwound = false;
-    walk->regular = own;
-    if (own && walk_by_steps(walk, cfa, end, frames_max)) return;
-    walk->flags = walk->frames = 0;
-    if (caller < unwinder_start || caller >= unwinder_end) {
-        _Unwind_Backtrace(take_frame, &(struct unwinding){walk, cfa, frames_max});
-        walk->unwound = true;
-    }
-    if (!walk->frames || walk->frame[0].cfa != cfa || walk->frame[0].address != caller) {
+    walk->unwound = caller < unwinder_start || caller >= unwinder_end;
+    if (walk->unwound) _Unwind_Backtrace(take_frame, &(struct unwinding){walk, cfa, frames_max});
+    if (!walk->frames || walk->frame[0].address != caller) {
         walk->frame[0] = (struct stack_frame){caller, cfa};
         walk->frames = 1;
         walk->flags = HT_SITE_BROKEN;
         walk->unwound = false;
     }
-    struct dl_find_object object;
     const struct stack_frame *last = &walk->frame[walk->frames - 1];
     if (!(walk->flags & HT_SITE_CUT) && _dl_find_object((void *)last->address, &object)) walk->flags |= HT_SITE_BROKEN;
+}
+
+void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
+    walk->unwound = false;
+    walk->regular = true;
+    walk->flags = 0;
+    if (stack_is_own(cfa) && walk_by_steps(walk, cfa, own_stack.end, frames_max)) return;
+    unwind(walk, cfa, frames_max);
+    if (!stack_is_own(cfa)) find_own_stack(walk);
+    walk->regular = stack_is_own(cfa);
     for (uint32_t i = 0; i < walk->frames && walk->regular; i++) {
         uintptr_t at = walk->frame[i].cfa;
-        walk->regular = at <= end && (!i || at > walk->frame[i - 1].cfa) && address_before(at) == walk->frame[i].address;
+        walk->regular = at <= own_stack.end && (!i || at > walk->frame[i - 1].cfa) &&
+                        address_before(at) == walk->frame[i].address;
     }
 }
 
@@ -153,7 +150,6 @@ void stack_walk_forget(bool (*gone)(uint64_t address, uint64_t value)) { site_ma
 
 #else
 bool stack_walk_start(void) { return false; }
-bool stack_has_room(uintptr_t cfa) { return cfa == 0; }
 void stack_walk_new_thread(void) {}
 void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     (void)cfa;

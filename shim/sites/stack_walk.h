@@ -29,10 +29,10 @@ struct stack_walk {
 // False where there is no unwinder.
 HIDDEN bool stack_walk_start(void);
 
-// Finds the calling thread's stack. By one thread at a time, with a gate that lets allocations pass: libc makes some.
+// The calling thread's first call.
 HIDDEN void stack_walk_new_thread(void);
 
-// The stack that the calling thread began on; end 0: not known.
+// The stack that the calling thread began on, as far as it is known; end 0: it is not.
 struct own_stack {
     uintptr_t start, end;
 };
@@ -40,9 +40,6 @@ extern HIDDEN __thread struct own_stack own_stack __attribute__((tls_model("init
 
 static inline bool stack_is_own(uintptr_t cfa) { return cfa >= own_stack.start && cfa < own_stack.end; }
 
-// Is there enough of the stack left below for what follows? A signal handler's own stack may be small; of other stacks, which
-// a program makes for coroutines, only the program knows.
-HIDDEN bool stack_has_room(uintptr_t cfa);
 // The stack of the hook whose frame ends at `cfa`, up to so many frames.
 HIDDEN void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max);
 // Remembers how far the frames lie apart. By one thread at a time.
