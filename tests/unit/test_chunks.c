@@ -14,6 +14,7 @@ enum { FILE_BYTES = 1 << 20, BLOCK = 0x10000 };
 // What chunks.c asks of the rest of the shim.
 struct epoch_page epoch_page = {.epoch = 1};
 _Atomic bool recorder_sealed;
+__thread struct thread_state self __attribute__((tls_model("initial-exec")));
 static unsigned probes;
 
 bool recorder_may_call(void) { return true; }
