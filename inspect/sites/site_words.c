@@ -47,7 +47,7 @@ void site_words_frame(const struct site_words *words, const struct ht_frame *fra
 // named after allocation.
 static bool is_wrapper(const char *function) {
     static const char *const begins[] = {"std::", "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::", "<core::",
-                                         "_<alloc", "__rust_", "__rg_", "__rdl_", "operator new"};
+                                         "<std::", "__rust_", "__rg_", "__rdl_", "operator new"};
     static const char *const holds[] = {"alloc", "Alloc", "ALLOC", "strdup", "strndup", "memdup"};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (!strncmp(function, begins[i], strlen(begins[i]))) return true;
