@@ -506,6 +506,7 @@ int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct
         uint32_t kind = ht_trace_section(reader, i)->kind;
         const struct ht_section_header *header;
         const void *payload;
+        if (kind == HT_SECTION_MODULES) ht_trace_put_site_table(writer, table);
         if (kind >= HT_SECTION_MODULES && kind <= HT_SECTION_STRINGS) continue;
         if (!(status = ht_trace_stored(reader, i, &header, &payload, error))) put_stored(writer, header, payload);
     }
@@ -513,7 +514,6 @@ int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct
         ht_trace_abandon(writer);
         return -1;
     }
-    ht_trace_put_site_table(writer, table);
     return end_file(writer, file_bytes, error);
 }
 
