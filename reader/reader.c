@@ -138,7 +138,8 @@ PUBLIC const char *heaptape_totals(struct heaptape_reader *reader) {
 // NULL where reading failed.
 static const struct ht_site_table *sites_of(struct heaptape_reader *reader) {
     if (!reader || reader->failed) return NULL;
-    if (!reader->has_sites) reader->failed = ht_trace_site_table(reader->trace, &reader->sites, &reader->error);
+    if (!reader->has_sites)
+        reader->failed = ht_trace_site_table(reader->trace, &reader->sites, &reader->error);
     reader->has_sites = !reader->failed;
     return reader->has_sites ? &reader->sites : NULL;
 }
@@ -153,7 +154,8 @@ PUBLIC const char *heaptape_modules(struct heaptape_reader *reader) {
     return table ? table->modules_json : NULL;
 }
 
-PUBLIC size_t heaptape_frames(struct heaptape_reader *reader, uint32_t site, struct heaptape_frame *frames, size_t room) {
+PUBLIC size_t heaptape_frames(struct heaptape_reader *reader, uint32_t site, struct heaptape_frame *frames,
+                              size_t room) {
     const struct ht_site_table *table = sites_of(reader);
     struct ht_frame frame;
     size_t count = 0;

@@ -77,7 +77,8 @@ struct heaptape_frame {
 
 // Writes up to `room` frames of a call site, the innermost first. Returns how many there are: 0 where the site is not known, and
 // where reading failed.
-size_t heaptape_frames(struct heaptape_reader *reader, uint32_t site, struct heaptape_frame *frames, size_t room);
+size_t heaptape_frames(struct heaptape_reader *reader, uint32_t site, struct heaptape_frame *frames,
+                       size_t room);
 // How many call sites there are: they have the numbers from 1 on.
 uint32_t heaptape_sites(struct heaptape_reader *reader);
 // The modules that frames are in, as a JSON text with their paths and build ids that lasts as long as the reader. NULL where the
