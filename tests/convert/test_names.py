@@ -226,6 +226,34 @@ def test_anonymous_says_nothing_of_the_program(tools: Tools, log: Path, tmp_path
     assert {site["calls"] for site in sites} >= {40, 10} and all(site["caller"]["module"] is None for site in sites)
 
 
+def test_a_forked_child_inherits_call_sites(tools: Tools, tmp_path: Path) -> None:
+    """Also those that no call of its own comes from, over two generations."""
+    (tmp_path / "heirs.c").write_text("""
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static void *volatile kept[4];
+static __attribute__((noinline)) void sow(int i) { kept[i] = malloc(1000 + i); }
+static __attribute__((noinline)) void reap(void) { kept[2] = malloc(77); kept[1] = realloc(kept[1], 3000); }
+int main(void) {
+    sow(0), sow(1);
+    if (fork()) return wait(NULL) < 0;
+    reap();
+    if (fork()) return wait(NULL) < 0;
+    kept[3] = malloc(55);
+    return 0;
+}
+""")
+    subprocess.run(["gcc", "-g", "-O1", "-o", tmp_path / "heirs", tmp_path / "heirs.c"], check=True, timeout=60)
+    recording = tools.preload([tmp_path / "heirs"], tmp_path / "logs", env=SITES)
+    lines = [line for log in recording.logs for line in tools.dump(tools.convert(log, tmp_path / f"{log.name}.bin")) if "heirs.c" in line]
+    said = sorted(re.sub(r"^t\d+ (.*) = #\d+ site \d+ ", r"\1 ", line) for line in lines)
+    assert said == sorted([
+        "malloc(1000) (sow heirs.c:6)", "malloc(1001) (sow heirs.c:6)",
+        "inherit(1000) (sow heirs.c:6)", "inherit(1001) (sow heirs.c:6)", "malloc(77) (reap heirs.c:7)", "realloc(#2, 3000) (reap heirs.c:7)",
+        "inherit(1000) (sow heirs.c:6)", "inherit(77) (reap heirs.c:7)", "inherit(3000) (reap heirs.c:7)", "malloc(55) (main heirs.c:13)"])
+
+
 def test_refusals(tools: Tools, log: Path, trace: Path, repository: Path, tmp_path: Path) -> None:
     without = repository / "traces" / "sqlite3-small.bin"
     (tmp_path / "cut.bin").write_bytes(trace.read_bytes()[:-40])
