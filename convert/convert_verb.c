@@ -74,7 +74,8 @@ static const struct argp_option option_table[] = {
     {"pid", OPTION_PID, "PID", 0, "Of a trace with several processes, take this one", 0},
     {"member", OPTION_MEMBER, "NAME", 0, "Of a zip with several files, take this one", 0},
     {"no-names", OPTION_NO_NAMES, NULL, 0,
-     "Of a raw log with call sites, do not look up functions, files and lines; heaptape names does so later", 0},
+     "Of a raw log with call sites, do not look up functions, files and lines; heaptape names does so later",
+     0},
     {"anonymous", OPTION_ANONYMOUS, NULL, 0,
      "Of a raw log, leave out the command line, the environment, paths and the names of functions; modules keep their build "
      "ids",
@@ -204,7 +205,8 @@ static const char *misplaced(const struct convert_request *request, bool raw) {
     bool there = !strcmp(request->input, "-") || !access(request->input, F_OK);  // else the error is another
     if (!raw && there && request->follow) return "--follow is for raw logs";
     if (!raw && (request->parent || request->no_parent)) return "--parent and --no-parent are for raw logs";
-    if (!raw && (request->no_names || request->anonymous)) return "--no-names and --anonymous are for raw logs";
+    if (!raw && (request->no_names || request->anonymous))
+        return "--no-names and --anonymous are for raw logs";
     if (raw && (request->lenient || request->pid_wanted || request->member))
         return "--lenient, --pid and --member are for other recorders' traces; this is a raw log";
     return NULL;

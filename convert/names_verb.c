@@ -54,14 +54,17 @@ static const struct argp parser = {
 const struct ht_page ht_page_names = {
     .name = "names",
     .argp = &parser,
-    .examples = (const struct ht_fact[]){{"heaptape names app.bin -o named.bin", "After a conversion with --no-names"},
+    .examples = (const struct ht_fact[]){{"heaptape names app.bin -o named.bin",
+                                          "After a conversion with --no-names"},
                                          {"DEBUGINFOD_URLS=$SERVER heaptape names app.bin -o named.bin",
                                           "With what a server has of the modules"},
                                          {0}},
-    .environment = (const struct ht_fact[]){{"DEBUGINFOD_URLS", "Servers that are asked for debugging information; without it "
-                                                                "nothing is fetched"},
-                                            {"DEBUGINFOD_CACHE_PATH", "Where debuginfod's client keeps what it has fetched"},
-                                            {0}},
+    .environment =
+        (const struct ht_fact[]){
+            {"DEBUGINFOD_URLS", "Servers that are asked for debugging information; without it "
+                                "nothing is fetched"},
+            {"DEBUGINFOD_CACHE_PATH", "Where debuginfod's client keeps what it has fetched"},
+            {0}},
     .statuses = (const struct ht_fact[]){HT_USUAL_STATUSES, {0}},
     .see_also = "convert stats"};
 
@@ -79,7 +82,8 @@ static int add_names(struct ht_trace_reader *reader, const struct options *optio
     }
     if (ht_trace_site_table(reader, &table, error)) return -1;
     int status = 0;
-    if (!table.sites_count) status = ht_error_input(error, options->trace, 0, "expected a trace with call sites, found none");
+    if (!table.sites_count)
+        status = ht_error_input(error, options->trace, 0, "expected a trace with call sites, found none");
     else if (!site_names_resolve(&table, options->perf_map))
         status = ht_error_memory(error, options->trace, "cannot look up names");
     else status = ht_trace_copy(reader, options->output, &table, NULL, error);

@@ -61,8 +61,8 @@ int lint_trace(struct lint *lint, struct ht_trace_reader *reader, const char *pa
         if (ht_trace_section(reader, i)->kind != HT_SECTION_EVENTS) continue;
         status = ht_trace_events(reader, i, &events, error);
         if (status || !(memory = slot_table_reach(&blocks, events.slot, events.rows))) break;
-        status = check_section(lint, &events, shape, blocks.items, sites, path, ht_trace_section(reader, i)->offset,
-                               error);
+        status = check_section(lint, &events, shape, blocks.items, sites, path,
+                               ht_trace_section(reader, i)->offset, error);
     }
     const struct lint_block *block = blocks.items;
     for (uint64_t slot = 1; (slot = slot_table_next(&blocks, slot)) < blocks.room && !status && memory;

@@ -18,6 +18,8 @@ struct heaptape_reader {
     uint32_t row;  // the next one of these events
     struct ht_op_shape shapes[256];
     struct heaptape_event event;
+    struct ht_site_table sites;
+    bool has_sites;  // they have been read
     bool failed;
     struct ht_error error;
 };
@@ -39,6 +41,7 @@ PUBLIC struct heaptape_reader *heaptape_open(const char *path) {
 PUBLIC void heaptape_close(struct heaptape_reader *reader) {
     if (!reader) return;
     ht_trace_close(reader->trace);
+    ht_site_table_free(&reader->sites);
     free(reader->path);
     free(reader->context);
     free(reader->totals);
@@ -100,7 +103,8 @@ static struct heaptape_event event_at(const struct heaptape_reader *reader, uint
                                    .thread = events->thread[row],
                                    .function = (uint8_t)function,
                                    .variant = (uint8_t)ht_op_variant(op),
-                                   .effect = (uint8_t)effect_of(shape)};
+                                   .effect = (uint8_t)effect_of(shape),
+                                   .site = events->site ? events->site[row] : 0};
 }
 
 PUBLIC const struct heaptape_event *heaptape_next(struct heaptape_reader *reader) {
@@ -129,6 +133,42 @@ PUBLIC const char *heaptape_context(struct heaptape_reader *reader) {
 }
 PUBLIC const char *heaptape_totals(struct heaptape_reader *reader) {
     return reader ? text_of(reader, &reader->totals, ht_trace_totals_json) : NULL;
+}
+
+// NULL where reading failed.
+static const struct ht_site_table *sites_of(struct heaptape_reader *reader) {
+    if (!reader || reader->failed) return NULL;
+    if (!reader->has_sites)
+        reader->failed = ht_trace_site_table(reader->trace, &reader->sites, &reader->error);
+    reader->has_sites = !reader->failed;
+    return reader->has_sites ? &reader->sites : NULL;
+}
+
+PUBLIC uint32_t heaptape_sites(struct heaptape_reader *reader) {
+    const struct ht_site_table *table = sites_of(reader);
+    return table ? (uint32_t)table->sites_count : 0;
+}
+
+PUBLIC const char *heaptape_modules(struct heaptape_reader *reader) {
+    const struct ht_site_table *table = sites_of(reader);
+    return table ? table->modules_json : NULL;
+}
+
+PUBLIC size_t heaptape_frames(struct heaptape_reader *reader, uint32_t site, struct heaptape_frame *frames,
+                              size_t room) {
+    const struct ht_site_table *table = sites_of(reader);
+    struct ht_frame frame;
+    size_t count = 0;
+    if (!table) return 0;
+    for (struct ht_frames at = ht_site_frames(table, site); ht_next_frame(&at, &frame); count++)
+        if (count < room)
+            frames[count] = (struct heaptape_frame){.function = *frame.function ? frame.function : NULL,
+                                                    .file = *frame.file ? frame.file : NULL,
+                                                    .offset = frame.location->offset,
+                                                    .module = frame.location->module,
+                                                    .line = frame.line,
+                                                    .inlined = frame.inlined};
+    return count;
 }
 
 PUBLIC const char *heaptape_function_name(unsigned function) {

@@ -11,6 +11,7 @@
 #ifndef HEAPTAPE_READER_H
 #define HEAPTAPE_READER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -50,6 +51,7 @@ struct heaptape_event {
     uint8_t function;    // docs/reference/trace-format.md, "Ops"; heaptape_function_name() has its name
     uint8_t variant;     // enum heaptape_variant
     uint8_t effect;      // enum heaptape_effect
+    uint32_t site;       // the call site, for heaptape_frames(); 0: not recorded
 };
 
 // Opens a trace. Where that fails, heaptape_error() says why, and heaptape_next() has no event. NULL where there is not
@@ -63,6 +65,25 @@ const struct heaptape_event *heaptape_next(struct heaptape_reader *reader);
 // What failed, as one line without a line break: "FILE: offset N: ... expected". NULL: nothing did. A trace that was cut
 // short is read as far as it is whole; that it is cut short is an error after its last event.
 const char *heaptape_error(const struct heaptape_reader *reader);
+
+// A function on the stack of a call site.
+struct heaptape_frame {
+    const char *function, *file;  // NULL where unknown; they last as long as the reader
+    uint64_t offset;              // of the return address, in the module's file as its symbols have it
+    uint32_t module;              // from 1, in heaptape_modules(); 0: none, and offset is an address
+    uint32_t line;                // 0: unknown
+    uint8_t inlined;              // into the function of the next frame
+};
+
+// Writes up to `room` frames of a call site, the innermost first. Returns how many there are: 0 where the site is not known, and
+// where reading failed.
+size_t heaptape_frames(struct heaptape_reader *reader, uint32_t site, struct heaptape_frame *frames,
+                       size_t room);
+// How many call sites there are: they have the numbers from 1 on.
+uint32_t heaptape_sites(struct heaptape_reader *reader);
+// The modules that frames are in, as a JSON text with their paths and build ids that lasts as long as the reader. NULL where the
+// trace has none, and where reading failed.
+const char *heaptape_modules(struct heaptape_reader *reader);
 
 // The circumstances of the recording (command, allocator, machine) and the totals of the trace, as JSON texts that last
 // as long as the reader; docs/reference/trace-format.md has their keys. NULL where the trace has none, and where reading failed.

@@ -37,9 +37,9 @@ json_t *convert_context(const struct convert_request *request, const struct ht_r
     const char *key;
     void *next;
     if (!request->anonymous) return context;
-    json_object_foreach_safe(context, next, key, value)
-        if (!strncmp(key, "env.", 4)) json_object_del(context, key);
-    static const char *const own[] = {"command", "executable", "build_id", "allocator", "run"};
+    json_object_foreach_safe(context, next, key, value) if (!strncmp(key, "env.", 4))
+        json_object_del(context, key);
+    static const char *const own[] = {"command", "executable", "allocator", "run"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) json_object_del(context, own[i]);
     return context;
 }
@@ -70,6 +70,8 @@ int convert_finish(const struct convert_request *request, const struct ht_raw_lo
         ht_site_table_free(&result->sites);
         return no_calls(log, error);
     }
+    for (size_t i = 0; i < result->totals.threads && request->anonymous; i++)
+        memset(result->threads[i].name, 0, sizeof result->threads[i].name);
     bool listed = !result->no_sites && put_sites(request, log, writer, &result->sites);
     ht_site_table_free(&result->sites);
     if (!listed) {

@@ -23,6 +23,7 @@ void heap_model_free(struct heap_model *heap) {
     map64_free(&heap->seen);
     slots_free(&heap->slots);
     free(heap->last_event);
+    free(heap->last_site);
     site_collector_free(&heap->sites);
 }
 
@@ -34,6 +35,10 @@ void heap_model_note_order(struct heap_model *heap, uint32_t slot) {
     if (ht_grow(&heap->last_event, &heap->last_event_room, slot + 1, sizeof *heap->last_event))
         heap->last_event[slot] = heap->unwritten_events++;
     else heap->no_memory = true;
+    if (slot >= heap->last_site_room &&
+        (!heap->site || !ht_grow(&heap->last_site, &heap->last_site_room, slot + 1, sizeof *heap->last_site)))
+        heap->no_memory |= heap->site != 0;
+    else heap->last_site[slot] = heap->site;
 }
 
 uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t time_ns) {

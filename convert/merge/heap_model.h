@@ -25,6 +25,8 @@ struct heap_model {
     uint64_t unwritten_events;
     uint64_t *last_event;  // by slot: a live object's birth, because nothing else names it afterwards
     size_t last_event_room;
+    uint32_t *last_site;  // by slot, where that is known: its call site, by the log's number
+    size_t last_site_room;
     bool no_memory;  // last_event is not complete
     uint32_t site;   // call site of the call whose events are written, by the log's number
     struct site_collector sites;
@@ -37,7 +39,7 @@ void heap_model_free(struct heap_model *heap);
 // A thread that has just made its first event; UINT32_MAX for want of memory.
 uint32_t heap_model_add_thread(struct heap_model *heap, uint32_t tid, uint64_t time_ns);
 
-// Keeps the order of births where nothing is written.
+// Keeps the order of births, and call sites, where nothing is written.
 void heap_model_note_order(struct heap_model *heap, uint32_t slot);
 
 // Writes one event and counts it. Times that step back are held at the last one.

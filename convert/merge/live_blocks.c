@@ -7,6 +7,7 @@
 struct born {
     uint64_t event;
     struct live_block block;
+    uint32_t site;
 };
 
 static int earlier_first(const void *a, const void *b) {
@@ -18,16 +19,22 @@ bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap)
     const struct map64 *addresses = &heap->addresses;
     struct born *born = malloc((addresses->count + 1) * sizeof *born);
     size_t count = 0;
-    *blocks = (struct live_blocks){.block = malloc((addresses->count + 1) * sizeof *blocks->block)};
-    bool made = born && blocks->block && !heap->no_memory;
+    *blocks = (struct live_blocks){.block = malloc((addresses->count + 1) * sizeof *blocks->block),
+                                   .site = malloc((addresses->count + 1) * sizeof *blocks->site)};
+    bool made = born && blocks->block && blocks->site && !heap->no_memory &&
+                site_collector_copy(&blocks->sites, &heap->sites);
     for (size_t i = 0; made && i < (size_t)1 << addresses->bits; i++) {
         if (!map64_has(addresses, i)) continue;
         uint32_t slot = (uint32_t)addresses->entry[i].value;
-        born[count++] =
-            (struct born){heap->last_event[slot], {addresses->entry[i].key, heap->slots.state[slot].size}};
+        born[count++] = (struct born){heap->last_event[slot],
+                                      {addresses->entry[i].key, heap->slots.state[slot].size},
+                                      slot < heap->last_site_room ? heap->last_site[slot] : 0};
     }
     if (made) qsort(born, count, sizeof *born, earlier_first);
-    for (size_t i = 0; i < count; i++) blocks->block[i] = born[i].block;
+    for (size_t i = 0; i < count; i++) {
+        blocks->block[i] = born[i].block;
+        blocks->site[i] = born[i].site;
+    }
     blocks->count = count;
     free(born);
     if (!made) live_blocks_free(blocks);
@@ -35,6 +42,7 @@ bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap)
 }
 
 bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap, uint32_t thread) {
+    if (!site_collector_copy(&heap->sites, &blocks->sites)) return false;
     for (size_t i = 0; i < blocks->count; i++) {
         const struct live_block *block = &blocks->block[i];
         uint32_t slot = heap_model_make(heap, block->address, block->bytes, thread);
@@ -46,11 +54,13 @@ bool live_blocks_give(const struct live_blocks *blocks, struct heap_model *heap,
         heap->totals.inherited_objects++;
         heap->totals.inherited_bytes += block->bytes;
     }
+    heap->site = 0;
     return true;
 }
 
 void live_blocks_free(struct live_blocks *blocks) {
     free(blocks->block);
     free(blocks->site);
+    site_collector_free(&blocks->sites);
     *blocks = (struct live_blocks){0};
 }

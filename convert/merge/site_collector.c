@@ -27,10 +27,11 @@ static uint64_t word_of(const struct ht_raw_record *record, size_t i) {
 
 static bool take_module(struct site_collector *collector, const struct ht_raw_record *record) {
     if (record->long_words < 2) return false;
-    uint64_t number = word_of(record, 0), id_bytes = word_of(record, 1) & UINT32_MAX, path_bytes = word_of(record, 1) >> 32;
+    uint64_t number = word_of(record, 0), id_bytes = word_of(record, 1) & UINT32_MAX,
+             path_bytes = word_of(record, 1) >> 32;
     struct site_module module = {.path_bytes = path_bytes, .build_id_bytes = id_bytes};
-    if (number < 1 || number > MODULES_MAX || id_bytes > sizeof module.build_id || path_bytes > PATH_BYTES_MAX ||
-        id_bytes + path_bytes > 8 * (record->long_words - 2u))
+    if (number < 1 || number > MODULES_MAX || id_bytes > sizeof module.build_id ||
+        path_bytes > PATH_BYTES_MAX || id_bytes + path_bytes > 8 * (record->long_words - 2u))
         return false;
     if (!ht_grow(&collector->modules, &collector->modules_room, number, sizeof *collector->modules) ||
         !(module.path = malloc(path_bytes + 1))) {
@@ -48,7 +49,8 @@ static bool take_module(struct site_collector *collector, const struct ht_raw_re
 static bool take_site(struct site_collector *collector, const struct ht_raw_record *record) {
     if (record->long_words < 1) return false;
     uint64_t number = word_of(record, 0) & UINT32_MAX;
-    struct site_stack stack = {.frames = record->long_words - 1u, .flags = (uint32_t)(word_of(record, 0) >> 32)};
+    struct site_stack stack = {.frames = record->long_words - 1u,
+                               .flags = (uint32_t)(word_of(record, 0) >> 32)};
     if (number < 1 || number > HT_SITES_MAX || stack.frames > HT_SITE_FRAMES_MAX) return false;
     stack.location = malloc((stack.frames + 1) * sizeof *stack.location);
     if (!stack.location ||
@@ -64,13 +66,44 @@ static bool take_site(struct site_collector *collector, const struct ht_raw_reco
 }
 
 bool site_collector_take(struct site_collector *collector, const struct ht_raw_record *record) {
-    return record->long_kind == HT_LONG_MODULE ? take_module(collector, record) : take_site(collector, record);
+    return record->long_kind == HT_LONG_MODULE ? take_module(collector, record)
+                                               : take_site(collector, record);
+}
+
+// A copy with a byte more, so that none is of no bytes; *memory: false where there was not enough.
+static void *copied(const void *bytes, size_t count, bool *memory) {
+    void *made = malloc(count + 1);
+    if (made) memcpy(made, bytes, count);
+    else *memory = false;
+    return made;
+}
+
+bool site_collector_copy(struct site_collector *to, const struct site_collector *from) {
+    bool memory = !from->no_memory &&
+                  ht_grow(&to->modules, &to->modules_room, from->modules_count, sizeof *to->modules) &&
+                  ht_grow(&to->stacks, &to->stacks_room, from->stacks_room, sizeof *to->stacks);
+    for (size_t i = 0; memory && i < from->modules_count; i++) {
+        const struct site_module *module = &from->modules[i];
+        if (!module->path || to->modules[i].path) continue;
+        to->modules[i] = *module;
+        to->modules[i].path = copied(module->path, module->path_bytes, &memory);
+    }
+    if (to->modules_count < from->modules_count && memory) to->modules_count = from->modules_count;
+    for (size_t i = 0; memory && i < from->stacks_room; i++) {
+        const struct site_stack *stack = &from->stacks[i];
+        if (!stack->location || to->stacks[i].location) continue;
+        to->stacks[i] = *stack;
+        to->stacks[i].location = copied(stack->location, stack->frames * sizeof *stack->location, &memory);
+    }
+    return memory;
 }
 
 uint32_t site_collector_add_number(struct site_collector *collector, uint32_t site) {
     if (!site) return 0;
-    if (!ht_grow(&collector->number_of, &collector->numbers_room, (size_t)site + 1, sizeof *collector->number_of) ||
-        !ht_grow(&collector->used, &collector->used_room, collector->used_count + 1, sizeof *collector->used)) {
+    if (!ht_grow(&collector->number_of, &collector->numbers_room, (size_t)site + 1,
+                 sizeof *collector->number_of) ||
+        !ht_grow(&collector->used, &collector->used_room, collector->used_count + 1,
+                 sizeof *collector->used)) {
         collector->no_memory = true;
         return 0;
     }
@@ -115,14 +148,15 @@ struct table_index {
     struct map64 locations, callers;
 };
 
-static bool add_location(struct ht_site_table *table, struct table_index *index, const struct site_collector *collector,
-                         uint64_t location, uint32_t *number) {
+static bool add_location(struct ht_site_table *table, struct table_index *index,
+                         const struct site_collector *collector, uint64_t location, uint32_t *number) {
     size_t at = map64_find(&index->locations, location + 1);
     uint64_t module = location >> OFFSET_BITS;
     *number = (uint32_t)index->locations.entry[at].value;
     if (map64_has(&index->locations, at)) return true;
     *number = (uint32_t)table->locations_count;
-    if (!ht_grow(&table->locations, &table->locations_room, table->locations_count + 1, sizeof *table->locations))
+    if (!ht_grow(&table->locations, &table->locations_room, table->locations_count + 1,
+                 sizeof *table->locations))
         return false;
     table->locations[table->locations_count++] =
         (struct ht_location){location & ((UINT64_C(1) << OFFSET_BITS) - 1),
@@ -130,20 +164,21 @@ static bool add_location(struct ht_site_table *table, struct table_index *index,
     return map64_put(&index->locations, location + 1, *number);
 }
 
-static bool add_caller(struct ht_site_table *table, struct table_index *index, uint32_t parent, uint32_t location,
-                       uint32_t *number) {
+static bool add_caller(struct ht_site_table *table, struct table_index *index, uint32_t parent,
+                       uint32_t location, uint32_t *number) {
     uint64_t key = ((uint64_t)parent << 32 | location) + 1;
     size_t at = map64_find(&index->callers, key);
     *number = (uint32_t)index->callers.entry[at].value;
     if (map64_has(&index->callers, at)) return true;
-    if (!ht_grow(&table->callers, &table->callers_room, table->callers_count + 1, sizeof *table->callers)) return false;
+    if (!ht_grow(&table->callers, &table->callers_room, table->callers_count + 1, sizeof *table->callers))
+        return false;
     table->callers[table->callers_count++] = (struct ht_caller){parent, location};
     *number = (uint32_t)table->callers_count;
     return map64_put(&index->callers, key, *number);
 }
 
-static bool add_site(struct ht_site_table *table, struct table_index *index, const struct site_collector *collector,
-                     uint32_t site) {
+static bool add_site(struct ht_site_table *table, struct table_index *index,
+                     const struct site_collector *collector, uint32_t site) {
     static const struct site_stack unknown;
     const struct site_stack *stack = site < collector->stacks_room ? &collector->stacks[site] : &unknown;
     uint32_t caller = 0, location;
@@ -151,7 +186,8 @@ static bool add_site(struct ht_site_table *table, struct table_index *index, con
         if (!add_location(table, index, collector, stack->location[i], &location) ||
             !add_caller(table, index, caller, location, &caller))
             return false;
-    if (!ht_grow(&table->sites, &table->sites_room, table->sites_count + 1, sizeof *table->sites)) return false;
+    if (!ht_grow(&table->sites, &table->sites_room, table->sites_count + 1, sizeof *table->sites))
+        return false;
     table->sites[table->sites_count++] = (struct ht_site){caller, stack->flags};
     return true;
 }

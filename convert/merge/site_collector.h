@@ -39,12 +39,16 @@ void site_collector_free(struct site_collector *collector);
 // Takes a record of a module or a site. False where it is none that the recorder could have written.
 bool site_collector_take(struct site_collector *collector, const struct ht_raw_record *record);
 
+// Takes the modules and stacks of another one that this one does not have. False for want of memory.
+bool site_collector_copy(struct site_collector *to, const struct site_collector *from);
+
 uint32_t site_collector_add_number(struct site_collector *collector, uint32_t site);
 
 // The trace's number of a site of the log.
 static inline uint32_t site_collector_number(struct site_collector *collector, uint32_t site) {
     bool known = site < collector->numbers_room && collector->number_of[site];
-    return __builtin_expect(known, 1) ? collector->number_of[site] : site_collector_add_number(collector, site);
+    return __builtin_expect(known, 1) ? collector->number_of[site]
+                                      : site_collector_add_number(collector, site);
 }
 
 // The table, to be freed by the caller; empty if no site was used. False for want of memory.

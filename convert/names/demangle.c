@@ -17,7 +17,9 @@ static void write_part(const char *part, size_t bytes, void *opaque) {
     written->bytes += bytes;
 }
 
-bool is_mangled(const char *symbol) { return symbol && symbol[0] == '_' && (symbol[1] == 'Z' || symbol[1] == 'R'); }
+bool is_mangled(const char *symbol) {
+    return symbol && symbol[0] == '_' && (symbol[1] == 'Z' || symbol[1] == 'R');
+}
 
 const char *demangled(const char *symbol, char *text) {
     if (!is_mangled(symbol)) return symbol;

@@ -44,8 +44,10 @@ void dwarf_functions_open(struct dwarf_functions *functions, Dwarf *dwarf) {
     *functions = (struct dwarf_functions){0};
     while (dwarf && dwarf_get_units(dwarf, cu, &cu, NULL, &type, &die, &split) == 0) {
         if (type != DW_UT_compile && type != DW_UT_skeleton) continue;
-        if (!ht_grow(&functions->unit, &functions->units_room, functions->units + 1, sizeof *functions->unit)) return;
-        functions->unit[functions->units] = (struct dwarf_unit){die, dwarf_tag(&split) > 0 ? split : die, false};
+        if (!ht_grow(&functions->unit, &functions->units_room, functions->units + 1, sizeof *functions->unit))
+            return;
+        functions->unit[functions->units] =
+            (struct dwarf_unit){die, dwarf_tag(&split) > 0 ? split : die, false};
         add_ranges(&functions->of_units, &die, (uint32_t)functions->units++);
     }
     sort(&functions->of_units);
@@ -58,7 +60,8 @@ void dwarf_functions_close(struct dwarf_functions *functions) {
     *functions = (struct dwarf_functions){0};
 }
 
-static void read_functions(struct dwarf_functions *functions, Dwarf_Die *parent, uint32_t unit, unsigned depth) {
+static void read_functions(struct dwarf_functions *functions, Dwarf_Die *parent, uint32_t unit,
+                           unsigned depth) {
     Dwarf_Die die;
     if (depth == NESTING_MAX || dwarf_child(parent, &die)) return;
     do {
@@ -111,11 +114,13 @@ static bool part_at(Dwarf_Die *parent, Dwarf_Addr address, Dwarf_Die *part) {
     return false;
 }
 
-unsigned dwarf_functions_inlined(const struct dwarf_range *function, Dwarf_Addr address, Dwarf_Die inlined[DWARF_INLINED_MAX]) {
+unsigned dwarf_functions_inlined(const struct dwarf_range *function, Dwarf_Addr address,
+                                 Dwarf_Die inlined[DWARF_INLINED_MAX]) {
     Dwarf_Die at = function->function, part;
     unsigned count = 0;
     for (unsigned depth = 0; depth < 4 * DWARF_INLINED_MAX && part_at(&at, address, &part); depth++) {
-        if (dwarf_tag(&part) == DW_TAG_inlined_subroutine && count < DWARF_INLINED_MAX) inlined[count++] = part;
+        if (dwarf_tag(&part) == DW_TAG_inlined_subroutine && count < DWARF_INLINED_MAX)
+            inlined[count++] = part;
         at = part;
     }
     return count;

@@ -43,6 +43,7 @@ const struct dwarf_range *dwarf_functions_find(const struct dwarf_functions *fun
 
 // The calls at the address that the compiler inlined into the function, the outermost first. Returns their number.
 enum { DWARF_INLINED_MAX = 64 };
-unsigned dwarf_functions_inlined(const struct dwarf_range *function, Dwarf_Addr address, Dwarf_Die inlined[DWARF_INLINED_MAX]);
+unsigned dwarf_functions_inlined(const struct dwarf_range *function, Dwarf_Addr address,
+                                 Dwarf_Die inlined[DWARF_INLINED_MAX]);
 
 #endif

@@ -37,17 +37,21 @@ static int open_file(const char *path) {
 
 // What debuginfod's client has fetched for this user. Its library looks there only if it may ask a server too.
 static int open_cached(const char *build_id, const char *kind) {
-    const char *folder = getenv("DEBUGINFOD_CACHE_PATH"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const char *folder = getenv("DEBUGINFOD_CACHE_PATH"), *cache = getenv("XDG_CACHE_HOME"),
+               *home = getenv("HOME");
     char path[PATH_MAX];
     int length;
     if (folder && *folder) length = snprintf(path, sizeof path, "%s/%s/%s", folder, build_id, kind);
-    else if (cache && *cache) length = snprintf(path, sizeof path, "%s/debuginfod_client/%s/%s", cache, build_id, kind);
-    else length = snprintf(path, sizeof path, "%s/.cache/debuginfod_client/%s/%s", home ? home : "", build_id, kind);
+    else if (cache && *cache)
+        length = snprintf(path, sizeof path, "%s/debuginfod_client/%s/%s", cache, build_id, kind);
+    else
+        length = snprintf(path, sizeof path, "%s/.cache/debuginfod_client/%s/%s", home ? home : "", build_id,
+                          kind);
     return length < (int)sizeof path ? open_file(path) : -1;
 }
 
-static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base, const char *file,
-                          const char *link, GElf_Word link_checksum, char **found) {
+static int find_debuginfo(Dwfl_Module *module, void **data, const char *name, Dwarf_Addr base,
+                          const char *file, const char *link, GElf_Word link_checksum, char **found) {
     int fd = dwfl_standard_find_debuginfo(module, data, name, base, file, link, link_checksum, found);
     const unsigned char *bits;
     GElf_Addr where;
@@ -96,7 +100,8 @@ static bool find_file(struct module *module, const char *path, const char *build
     char debug[PATH_MAX];
     if (*path && take_file(module, open_file(path), build_id)) return true;
     if (strlen(build_id) < 3) return false;
-    int length = snprintf(debug, sizeof debug, "/usr/lib/debug/.build-id/%.2s/%s.debug", build_id, build_id + 2);
+    int length =
+        snprintf(debug, sizeof debug, "/usr/lib/debug/.build-id/%.2s/%s.debug", build_id, build_id + 2);
     return (length < (int)sizeof debug && take_file(module, open_file(debug), build_id)) ||
            take_file(module, open_cached(build_id, "executable"), build_id) ||
            take_file(module, open_cached(build_id, "debuginfo"), build_id);
@@ -141,17 +146,21 @@ static struct place place_of_call(const struct dwarf_unit *unit, Dwarf_Die *inli
     if (!dwarf_formudata(dwarf_attr(inlined, DW_AT_call_file, &attribute), &file) &&
         !dwarf_getsrcfiles(&die, &files, NULL))
         place.file = dwarf_filesrc(files, file, NULL, NULL);
-    if (place.file && !dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &attribute), &line)) place.line = (int)line;
+    if (place.file && !dwarf_formudata(dwarf_attr(inlined, DW_AT_call_line, &attribute), &line))
+        place.line = (int)line;
     return place;
 }
 
-static void add_frame(struct name_builder *builder, uint32_t location, const char *function, struct place place) {
+static void add_frame(struct name_builder *builder, uint32_t location, const char *function,
+                      struct place place) {
     char text[DEMANGLED_BYTES_MAX];
     if (function || place.file)
-        name_builder_add(builder, location, demangled(function, text), place.file, place.line > 0 ? (uint32_t)place.line : 0);
+        name_builder_add(builder, location, demangled(function, text), place.file,
+                         place.line > 0 ? (uint32_t)place.line : 0);
 }
 
-static void add_location(struct module *module, struct name_builder *builder, uint32_t location, uint64_t address) {
+static void add_location(struct module *module, struct name_builder *builder, uint32_t location,
+                         uint64_t address) {
     Dwarf_Die inlined[DWARF_INLINED_MAX];
     Dwarf_Addr in_dwarf = address - module->bias;
     const char *symbol = module_symbols_find(&module->symbols, address);
@@ -172,7 +181,9 @@ static void add_location(struct module *module, struct name_builder *builder, ui
 }
 
 // A return address lies behind its call, which may be the last instruction of a function or a line.
-static uint64_t call_of(const struct ht_location *location) { return location->offset ? location->offset - 1 : 0; }
+static uint64_t call_of(const struct ht_location *location) {
+    return location->offset ? location->offset - 1 : 0;
+}
 
 void module_names_add(struct name_builder *builder, const char *path, const char *build_id,
                       const struct ht_location *locations, const uint32_t *wanted, size_t count) {
@@ -184,7 +195,8 @@ void module_names_add(struct name_builder *builder, const char *path, const char
         dwarf_functions_want(&module.functions, call_of(&locations[wanted[i]]) - module.bias);
     dwarf_functions_ready(&module.functions);
     module_symbols_read(&module.symbols, module.module);
-    for (size_t i = 0; i < count; i++) add_location(&module, builder, wanted[i], call_of(&locations[wanted[i]]));
+    for (size_t i = 0; i < count; i++)
+        add_location(&module, builder, wanted[i], call_of(&locations[wanted[i]]));
     module_symbols_free(&module.symbols);
     dwarf_functions_close(&module.functions);
     dwfl_end(module.dwfl);

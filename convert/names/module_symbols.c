@@ -24,11 +24,12 @@ static void add(struct module_symbols *symbols, Dwfl_Module *module, int number)
     bool code = type == STT_FUNC || type == STT_GNU_IFUNC;
     if (!code || !*name || section == SHN_UNDEF) return;
     if (!ht_grow(&symbols->symbol, &symbols->room, symbols->count + 1, sizeof *symbols->symbol)) return;
-    symbols->symbol[symbols->count++] = (struct module_symbol){.start = address,
-                                                               .end = address + symbol.st_size,
-                                                               .name = name,
-                                                               .sized = symbol.st_size > 0,
-                                                               .local = GELF_ST_BIND(symbol.st_info) == STB_LOCAL};
+    symbols->symbol[symbols->count++] =
+        (struct module_symbol){.start = address,
+                               .end = address + symbol.st_size,
+                               .name = name,
+                               .sized = symbol.st_size > 0,
+                               .local = GELF_ST_BIND(symbol.st_info) == STB_LOCAL};
 }
 
 void module_symbols_read(struct module_symbols *symbols, Dwfl_Module *module) {

@@ -42,7 +42,8 @@ static uint32_t number_of(struct name_builder *builder, const char *text) {
     return builder->strings_count;
 }
 
-void name_builder_add(struct name_builder *builder, uint32_t location, const char *function, const char *file, uint32_t line) {
+void name_builder_add(struct name_builder *builder, uint32_t location, const char *function, const char *file,
+                      uint32_t line) {
     struct ht_frame_name name = {location, number_of(builder, function), number_of(builder, file), line};
     if (!ht_grow(&builder->names, &builder->names_room, builder->names_count + 1, sizeof *builder->names))
         builder->no_memory = true;
@@ -65,7 +66,8 @@ static struct ht_frame_name *sorted_names(const struct name_builder *builder, si
     if (sorted && next) {
         for (size_t i = 0; i < builder->names_count; i++) next[builder->names[i].location + 1]++;
         for (size_t i = 0; i < locations; i++) next[i + 1] += next[i];
-        for (size_t i = 0; i < builder->names_count; i++) sorted[next[builder->names[i].location]++] = builder->names[i];
+        for (size_t i = 0; i < builder->names_count; i++)
+            sorted[next[builder->names[i].location]++] = builder->names[i];
     } else {
         free(sorted);
         sorted = NULL;

@@ -20,7 +20,8 @@ void name_builder_free(struct name_builder *builder);
 
 // Adds a frame at the location, of which those that were inlined come first, the innermost before all. All frames of a
 // location are added one after another. NULL and line 0: unknown.
-void name_builder_add(struct name_builder *builder, uint32_t location, const char *function, const char *file, uint32_t line);
+void name_builder_add(struct name_builder *builder, uint32_t location, const char *function, const char *file,
+                      uint32_t line);
 
 // The table takes the names, in the order of locations, and keeps those it has of locations without a new one. False for
 // want of memory.

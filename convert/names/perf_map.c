@@ -29,7 +29,8 @@ static void take_line(struct perf_map *map, char *line) {
     uint64_t start = strtoull(line, &at, 16), size = at == line ? 0 : strtoull(at, &name, 16);
     if (!size || size > UINT64_MAX - start || *name != ' ') return;
     name[strcspn(name, "\n")] = 0;
-    if (!ht_grow(&map->code, &map->room, map->count + 1, sizeof *map->code) || !(name = strdup(name + 1))) return;
+    if (!ht_grow(&map->code, &map->room, map->count + 1, sizeof *map->code) || !(name = strdup(name + 1)))
+        return;
     map->code[map->count] = (struct code){start, start + size, map->count, name};
     map->count++;
 }

@@ -77,7 +77,8 @@ size_t site_names_count(const struct ht_site_table *table) {
 bool site_names_remove(struct ht_site_table *table) {
     size_t i;
     json_t *module, *root = table->modules_json ? json_loads(table->modules_json, 0, NULL) : NULL;
-    json_array_foreach(json_object_get(root, "modules"), i, module) json_object_set_new(module, "path", json_string(""));
+    json_array_foreach(json_object_get(root, "modules"), i, module)
+        json_object_set_new(module, "path", json_string(""));
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (!text) return !table->modules_json;

@@ -22,9 +22,11 @@ const char *ht_site_table_index_strings(struct ht_site_table *table) {
     table->string_at = malloc((count + 1) * sizeof *table->string_at);
     if (!table->string_at) return "not enough memory for the call sites";
     table->strings_count = 0;
-    for (; at < end; at += strlen(at) + 1) table->string_at[table->strings_count++] = (size_t)(at - table->strings);
+    for (; at < end; at += strlen(at) + 1)
+        table->string_at[table->strings_count++] = (size_t)(at - table->strings);
     for (size_t i = 0; i < table->names_count; i++)
-        if (table->names[i].function > count || table->names[i].file > count) return "expected names of known strings";
+        if (table->names[i].function > count || table->names[i].file > count)
+            return "expected names of known strings";
     return NULL;
 }
 
@@ -50,7 +52,8 @@ bool ht_next_frame(struct ht_frames *frames, struct ht_frame *frame) {
     const struct ht_caller *caller = &table->callers[frames->caller - 1];
     if (frames->name == frames->end) {
         frames->name = frames->end = first_name(table, caller->location);
-        while (frames->end < table->names_count && table->names[frames->end].location == caller->location) frames->end++;
+        while (frames->end < table->names_count && table->names[frames->end].location == caller->location)
+            frames->end++;
     }
     *frame = (struct ht_frame){&table->locations[caller->location], "", "", 0, false};
     if (frames->name < frames->end) {

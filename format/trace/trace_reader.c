@@ -611,7 +611,8 @@ void ht_trace_facts_free(struct ht_trace_facts *facts) {
 // ---- call sites ----
 
 static const char *take_locations(struct ht_site_table *table, const uint64_t *v, size_t n) {
-    if (!ht_grow(&table->locations, &table->locations_room, table->locations_count + n, sizeof *table->locations))
+    if (!ht_grow(&table->locations, &table->locations_room, table->locations_count + n,
+                 sizeof *table->locations))
         return "not enough memory for the call sites";
     for (size_t i = 0; i < n; i++) {
         if (v[i] > UINT32_MAX) return ht_found("expected modules below 2^32", v[i]);

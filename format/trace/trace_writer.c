@@ -488,7 +488,8 @@ int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *thre
     return end_file(writer, file_bytes, error);
 }
 
-static void put_stored(struct ht_trace_writer *writer, const struct ht_section_header *header, const void *payload) {
+static void put_stored(struct ht_trace_writer *writer, const struct ht_section_header *header,
+                       const void *payload) {
     remember_place(writer, header);
     write_all(writer, header, sizeof *header);
     write_all(writer, payload, header->payload_bytes);
@@ -506,14 +507,15 @@ int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct
         uint32_t kind = ht_trace_section(reader, i)->kind;
         const struct ht_section_header *header;
         const void *payload;
+        if (kind == HT_SECTION_MODULES) ht_trace_put_site_table(writer, table);
         if (kind >= HT_SECTION_MODULES && kind <= HT_SECTION_STRINGS) continue;
-        if (!(status = ht_trace_stored(reader, i, &header, &payload, error))) put_stored(writer, header, payload);
+        if (!(status = ht_trace_stored(reader, i, &header, &payload, error)))
+            put_stored(writer, header, payload);
     }
     if (status) {
         ht_trace_abandon(writer);
         return -1;
     }
-    ht_trace_put_site_table(writer, table);
     return end_file(writer, file_bytes, error);
 }
 

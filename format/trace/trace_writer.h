@@ -45,7 +45,7 @@ bool ht_trace_failed(const struct ht_trace_writer *writer);
 int ht_trace_finish(struct ht_trace_writer *writer, const struct ht_thread *threads, size_t threads_count,
                     const char *totals_json, uint64_t *file_bytes, struct ht_error *error);
 
-// A copy of a trace with another table of call sites: all other sections as they are stored. Returns 0, or -1 with error;
+// A copy of a trace, which has call sites, with another table of them: all other sections as they are stored. Returns 0, or -1 with error;
 // the file appears when it is complete.
 int ht_trace_copy(struct ht_trace_reader *reader, const char *path, const struct ht_site_table *table,
                   uint64_t *file_bytes, struct ht_error *error);

@@ -20,7 +20,7 @@ static void print_name(const struct site_stats *stats, uint32_t site) {
     if (known) site_words_frame(&stats->words, &caller, text);
     if (strlen(text) > SHOWN_BYTES_MAX) strcpy(text + SHOWN_BYTES_MAX, "...");
     ht_print(stdout, "%s", text);
-    bool through = known && innermost.location != caller.location && *innermost.function;
+    bool through = known && innermost.function != caller.function && *innermost.function;
     if (through) ht_print(stdout, ", by %.*s", SHOWN_BYTES_MAX, innermost.function);
     putchar('\n');
 }

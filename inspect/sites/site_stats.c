@@ -6,7 +6,8 @@
 #include "checksum.h"
 #include "map64.h"
 
-int site_stats_begin(struct site_stats *stats, struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
+int site_stats_begin(struct site_stats *stats, struct ht_trace_reader *reader, const char *path,
+                     struct ht_error *error) {
     stats->of_blocks = slot_table_of(sizeof(uint32_t));
     if (site_words_read(&stats->words, reader, error)) return -1;
     if (!stats->words.table.sites_count) return 0;
@@ -29,7 +30,8 @@ static void keep_peak(struct site_figures *site, uint64_t peak_number) {
     site->peak_number = peak_number;
 }
 
-void site_stats_made(struct site_stats *stats, uint32_t slot, uint32_t site, uint64_t bytes, bool inherited, uint64_t peak_number) {
+void site_stats_made(struct site_stats *stats, uint32_t slot, uint32_t site, uint64_t bytes, bool inherited,
+                     uint64_t peak_number) {
     if (site >= stats->count) site = 0;
     struct site_figures *figures = &stats->site[site];
     ((uint32_t *)stats->of_blocks.items)[slot] = site;

@@ -20,11 +20,13 @@ struct site_stats {
 };
 
 // Returns 0 or -1 with error.
-int site_stats_begin(struct site_stats *stats, struct ht_trace_reader *reader, const char *path, struct ht_error *error);
+int site_stats_begin(struct site_stats *stats, struct ht_trace_reader *reader, const char *path,
+                     struct ht_error *error);
 void site_stats_free(struct site_stats *stats);
 
 // peak_number: how often a highest number of live bytes has been seen. inherited: nobody asked for the block in this trace.
-void site_stats_made(struct site_stats *stats, uint32_t slot, uint32_t site, uint64_t bytes, bool inherited, uint64_t peak_number);
+void site_stats_made(struct site_stats *stats, uint32_t slot, uint32_t site, uint64_t bytes, bool inherited,
+                     uint64_t peak_number);
 void site_stats_ended(struct site_stats *stats, uint32_t slot, uint64_t bytes, uint64_t peak_number);
 void site_stats_finish(struct site_stats *stats, uint64_t peak_number);
 

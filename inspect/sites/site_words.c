@@ -31,12 +31,14 @@ static const char *base_name(const char *path) {
     return slash ? slash + 1 : path;
 }
 
-void site_words_frame(const struct site_words *words, const struct ht_frame *frame, char text[SITE_TEXT_BYTES]) {
+void site_words_frame(const struct site_words *words, const struct ht_frame *frame,
+                      char text[SITE_TEXT_BYTES]) {
     uint64_t offset = frame->location->offset;
     uint32_t number = frame->location->module;
     const char *module = base_name(site_words_module(words, frame));
     if (*frame->function && *frame->file)
-        snprintf(text, SITE_TEXT_BYTES, "%s %s:%" PRIu32, frame->function, base_name(frame->file), frame->line);
+        snprintf(text, SITE_TEXT_BYTES, "%s %s:%" PRIu32, frame->function, base_name(frame->file),
+                 frame->line);
     else if (*frame->function) snprintf(text, SITE_TEXT_BYTES, "%s", frame->function);
     else if (*module) snprintf(text, SITE_TEXT_BYTES, "%s+0x%" PRIx64, module, offset);
     else if (number) snprintf(text, SITE_TEXT_BYTES, "module %" PRIu32 "+0x%" PRIx64, number, offset);
@@ -46,8 +48,9 @@ void site_words_frame(const struct site_words *words, const struct ht_frame *fra
 // Functions that ask for memory on behalf of their callers: those of the standard libraries of C++ and Rust, and what is
 // named after allocation.
 static bool is_wrapper(const char *function) {
-    static const char *const begins[] = {"std::", "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::", "<core::",
-                                         "_<alloc", "__rust_", "__rg_", "__rdl_", "operator new"};
+    static const char *const begins[] = {
+        "std::",   "__gnu_cxx::", "alloc::", "core::", "hashbrown::", "<alloc::",
+        "<core::", "<std::",      "__rust_", "__rg_",  "__rdl_",      "operator new"};
     static const char *const holds[] = {"alloc", "Alloc", "ALLOC", "strdup", "strndup", "memdup"};
     for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
         if (!strncmp(function, begins[i], strlen(begins[i]))) return true;
@@ -60,7 +63,8 @@ static bool is_wrapper(const char *function) {
     return false;
 }
 
-bool site_words_find(const struct site_words *words, uint32_t site, struct ht_frame *innermost, struct ht_frame *caller) {
+bool site_words_find(const struct site_words *words, uint32_t site, struct ht_frame *innermost,
+                     struct ht_frame *caller) {
     struct ht_frames frames = ht_site_frames(&words->table, site);
     struct ht_frame frame;
     if (!ht_next_frame(&frames, innermost)) return false;

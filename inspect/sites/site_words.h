@@ -21,10 +21,12 @@ void site_words_free(struct site_words *words);
 const char *site_words_module(const struct site_words *words, const struct ht_frame *frame);
 
 // "FUNCTION FILE:LINE", or "MODULE+0xOFFSET", the files without their folders.
-void site_words_frame(const struct site_words *words, const struct ht_frame *frame, char text[SITE_TEXT_BYTES]);
+void site_words_frame(const struct site_words *words, const struct ht_frame *frame,
+                      char text[SITE_TEXT_BYTES]);
 
 // The innermost frame, and the nearest that is no wrapper of an allocator. False: the site has no stack.
-bool site_words_find(const struct site_words *words, uint32_t site, struct ht_frame *innermost, struct ht_frame *caller);
+bool site_words_find(const struct site_words *words, uint32_t site, struct ht_frame *innermost,
+                     struct ht_frame *caller);
 
 // The text of the nearest frame that is no wrapper. False: the site has no stack.
 bool site_words_caller(const struct site_words *words, uint32_t site, char text[SITE_TEXT_BYTES]);

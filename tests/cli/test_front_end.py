@@ -13,7 +13,7 @@ import pytest
 from quick_tier import quick
 from tool_runner import Tools, clean_environment, run
 
-VERBS = ("try", "record", "ctl", "convert", "info", "dump", "slice", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
+VERBS = ("try", "record", "ctl", "convert", "names", "info", "dump", "slice", "stats", "lint", "replay", "count", "calibrate", "compare", "report", "export",
          "sites", "diff", "explain", "fleet", "tune", "validate")
 PYTHON_VERBS = ("try", *VERBS[VERBS.index("compare"):])
 # Those in Python share what answers; two of them stand for all.

@@ -31,7 +31,7 @@ class ReaderEvent(ctypes.Structure):
 def library(build: Path) -> Any:
     loaded = ctypes.CDLL(str(build / "parts" / "reader" / "libheaptape.so"))
     for name, result in [("open", ctypes.c_void_p), ("next", ctypes.POINTER(ReaderEvent)), ("error", ctypes.c_char_p),
-                         ("context", ctypes.c_char_p), ("totals", ctypes.c_char_p), ("close", None)]:
+                         ("context", ctypes.c_char_p), ("totals", ctypes.c_char_p), ("sites", ctypes.c_uint32), ("close", None)]:
         function = getattr(loaded, f"heaptape_{name}")
         function.restype = result
         function.argtypes = [ctypes.c_char_p if name == "open" else ctypes.c_void_p]
@@ -46,7 +46,7 @@ def read(library: Any, path: Path) -> Iterator[tuple[ReaderEvent, str]]:
         while event := library.heaptape_next(reader):
             yield event.contents, library.heaptape_function_name(event.contents.function).decode()
         if not library.heaptape_error(reader):
-            library.heaptape_context(reader), library.heaptape_totals(reader)
+            library.heaptape_context(reader), library.heaptape_totals(reader), library.heaptape_sites(reader)
         if error := library.heaptape_error(reader):
             assert not library.heaptape_next(reader)
             raise ValueError(error.decode())
@@ -119,7 +119,8 @@ def test_it_neither_prints_nor_ends_the_program(build: Path) -> None:
     done = subprocess.run(["nm", "-D", build / "parts" / "reader" / "libheaptape.so"], capture_output=True, text=True, timeout=60, check=True)
     symbols = [line.split()[-2:] for line in done.stdout.splitlines()]
     exported = {name.partition("@")[0] for kind, name in symbols if kind == "T"}
-    assert exported == {f"heaptape_{name}" for name in ("open", "close", "next", "error", "context", "totals", "function_name")}
+    assert exported == {f"heaptape_{name}" for name in ("open", "close", "next", "error", "context", "totals", "function_name",
+                                                      "frames", "sites", "modules")}
     imported = {name.partition("@")[0] for kind, name in symbols if kind == "U"}
     # __assert_fail: of what cannot happen, whatever the file.
     assert not {name for name in imported if name in ("abort", "exit", "_exit", "stderr", "stdout") or "print" in name.replace("snprintf", "")}
