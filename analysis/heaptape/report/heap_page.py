@@ -16,6 +16,7 @@ from ..explain.answer import (
     holder_rows,
     moment_rows,
     nothing_helps,
+    site_holder_rows,
 )
 from .figures import Table, colour_classes
 from .heap_figures import Heap, accounts_figure, heaps_of
@@ -33,6 +34,7 @@ def _story(heap: Heap) -> dict[str, Any]:
     cures = helpful_cures(answer)
     return {"heap": heap, "first": sentences[0], "sentences": sentences[1:], "moments": _table(moment_rows(answer)),
             "holders": _table(holder_rows(answer)) if answer.holders else None,
+            "sites": _table(site_holder_rows(answer)) if site_holder_rows(answer) else None,
             "cures": _table(cure_rows(answer)) if cures else None, "lines": [cure for cure in cures if cure.lines],
             "no_cure": nothing_helps(answer) if answer.cures is not None and not cures else ""}
 

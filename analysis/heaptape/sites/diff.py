@@ -136,7 +136,7 @@ class _Judge:
         """New, gone, more, fewer."""
         matters = self._share("bytes") >= _SHARE_MIN
         alone = not self.old["blocks"] or not self.new["blocks"]
-        if not (_counts_differ(self.old["calls"], self.new["calls"], _CALLS_CHANGE) or alone and matters):
+        if not (_counts_differ(self.old["calls"], self.new["calls"], _CALLS_CHANGE) or (alone and matters)):
             return
         more = self.new["calls"] > self.old["calls"]
         words = ("new site" if more else "gone") if alone else ("more calls" if more else "fewer calls")

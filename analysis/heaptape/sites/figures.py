@@ -68,8 +68,9 @@ class _Live:
         after["size"] = asked_bytes(chunk, rows) * after["held"]
         slot = chunk["slot"][rows].astype(np.int64)
         self._grow(int(slot.max(initial=0)) + 1)
-        order = np.argsort(slot, kind="stable")
-        slot, first = slot[order], np.ones(slot.size, dtype=np.bool_)
+        # A chunk has at most 2^16 rows: sorting keys is several times as fast as argsort.
+        key = np.sort(slot << 16 | np.arange(slot.size))
+        slot, order, first = key >> 16, key & 0xffff, np.ones(slot.size, dtype=np.bool_)
         first[1:] = slot[1:] != slot[:-1]
         last = np.roll(first, -1)
         before = {}

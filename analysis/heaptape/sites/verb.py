@@ -16,8 +16,8 @@ from .exports import EXPORTS
 from .figures import SiteFigures, site_figures
 from .frames import Stacks
 from .table import (
-    SUMMED,
     MEASURES,
+    SUMMED,
     by_place,
     call_tree,
     object_of_places,
