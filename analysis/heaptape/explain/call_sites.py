@@ -10,7 +10,7 @@ import pandas as pd
 from ..base.units import byte_count, nanoseconds, percent
 from ..sites.figures import SiteFigures, site_figures
 from ..sites.frames import Frame, Stacks, place_text
-from ..sites.table import by_place
+from ..sites.table import SUMMED, Node, by_place, call_tree
 from ..trace.reader import Trace
 
 _ROWS, _HELD_MIN = 5, 0.01
@@ -38,9 +38,11 @@ class SiteHolder:
 
 @dataclass(frozen=True)
 class CallSites:
-    """holders: of the moment that is asked for, worst first. leak: a site, its bytes and blocks live at the end; churn: a site, its
+    """places: as by_place makes them; tree: all; both with the holes held, holes_bytes. holders: of the moment that is asked for, worst first. leak: a site, its bytes and blocks live at the end; churn: a site, its
     calls, their share of all, the mean life of its blocks."""
 
+    places: pd.DataFrame
+    tree: Node
     holders: list[SiteHolder]
     leak: tuple[Place, int, int] | None
     churn: tuple[Place, int, float, float] | None
@@ -79,9 +81,11 @@ def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
     if trace.sites.sites.empty:
         return None
     stacks, figures = Stacks(trace.sites), site_figures(trace)
-    places = by_place(figures, stacks)
-    places = places[[place[0].function != "[unknown]" for place in places["place"]]]
-    return CallSites(_holders(blocks, stacks), _leak(places, figures), _churn(places))
+    held = blocks.groupby("site")["holes_bytes"].sum().round().astype("int64")
+    sites = figures.sites.assign(holes_bytes=held.reindex(figures.sites.index, fill_value=0))
+    tree, everywhere = call_tree(sites, stacks, [*SUMMED, "holes_bytes"]), by_place(sites, stacks)
+    places = everywhere[[place[0].function != "[unknown]" for place in everywhere["place"]]]
+    return CallSites(everywhere, tree, _holders(blocks, stacks), _leak(places, figures), _churn(places))
 
 
 def site_sentences(found: CallSites | None) -> list[str]:

@@ -19,6 +19,7 @@ from ..explain.answer import (
     site_holder_rows,
 )
 from .figures import Table, colour_classes
+from .flame_graph import flame_figure
 from .heap_figures import Heap, accounts_figure, heaps_of
 from .page import rendered
 
@@ -35,6 +36,7 @@ def _story(heap: Heap) -> dict[str, Any]:
     return {"heap": heap, "first": sentences[0], "sentences": sentences[1:], "moments": _table(moment_rows(answer)),
             "holders": _table(holder_rows(answer)) if answer.holders else None,
             "sites": _table(site_holder_rows(answer)) if site_holder_rows(answer) else None,
+            "flame": flame_figure(answer.sites.tree, answer.sites.places) if answer.sites else None,
             "cures": _table(cure_rows(answer)) if cures else None, "lines": [cure for cure in cures if cure.lines],
             "no_cure": nothing_helps(answer) if answer.cures is not None and not cures else ""}
 

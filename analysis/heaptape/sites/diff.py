@@ -83,7 +83,7 @@ def recording(trace: Trace) -> Recording:
     """What a trace's call sites come to."""
     require_sites(trace)
     figures = site_figures(trace)
-    places = by_place(figures, Stacks(trace.sites))
+    places = by_place(figures.sites, Stacks(trace.sites))
     keys: list[Key] = [tuple(frame.identity for frame in place) for place in places["place"]]
     number = {site: key for key, sites in zip(keys, places["sites"], strict=True) for site in sites}
     threads: dict[Key, dict[int, int]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -126,8 +127,9 @@ class _Live:
         self._end_lives(left, np.full(held.size, self.event), np.full(held.size, self.time_ns))
 
 
+@lru_cache(maxsize=2)
 def site_figures(trace: Trace) -> SiteFigures:
-    """One pass over the trace."""
+    """One pass over the trace; none where it was the latest one."""
     live = _Live(len(trace.sites.sites))
     for chunk in trace.event_arrays(_COLUMNS, slots_due=True):
         live.advance(chunk)
