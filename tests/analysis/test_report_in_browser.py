@@ -5,6 +5,7 @@ looks from outside: the report's own policy lets no other script in."""
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shutil
@@ -95,7 +96,7 @@ def _in_browser(report: Path, width: int, script: str) -> tuple[Any, list[str]]:
     found = re.search(r'data-found="([^"]*)"', done.stdout)
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert found, done.stdout[:300] + "\n".join(console) + done.stderr[-500:]
-    return json.loads(found[1].replace("&quot;", '"').replace("&amp;", "&")), console
+    return json.loads(html.unescape(found[1])), console
 
 
 @pytest.fixture

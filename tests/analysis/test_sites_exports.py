@@ -45,14 +45,16 @@ def test_collapsed(trace: Path) -> None:
     assert "inlined" not in end and "main;libplugin.so+0x1234 7\n" in end
 
 
+@pytest.mark.thorough  # go builds the tool when it is used first
 def test_pprof_is_read_by_pprof(trace: Path) -> None:
     path = _exported(trace, "pprof", "--by", "peak")
     go = shutil.which("go")
     if not go:
         pytest.skip("go is not installed")
+
     def read(*words: str) -> str:
-        return subprocess.run([go, "tool", "pprof", *words, str(path)], cwd=trace.parent, capture_output=True, text=True, check=True, timeout=60,
-                              env={"HOME": str(trace.parent), "PATH": ""}).stdout
+        return subprocess.run([go, "tool", "pprof", *words, str(path)], cwd=trace.parent, capture_output=True, text=True, check=True, timeout=600).stdout
+
     top = read("-top", "-unit=b", "-nodefraction=0", "-sample_index=alloc_space")
     flat = {words[5]: words[0] for words in (line.split() for line in top.splitlines()) if len(words) == 6 and words[0].endswith("B")}
     assert {name: f"{size}B" for name, size in BYTES.items()}.items() <= flat.items() and " 4157B" in top
@@ -89,19 +91,28 @@ def test_speedscope_follows_its_scheme(trace: Path) -> None:
     assert found["profiles"][found["activeProfileIndex"]]["name"] == "bytes live at end"
 
 
+# The tree that dh_view builds, without its page.
 READ_DHAT = """
-const fs = require("fs"), vm = require("vm");
-global.document = {addEventListener() {}, getElementById() { return {}; }};
-global.window = {location: {search: ""}, addEventListener() {}};
-global.performance = {now() { return 0; }};
-const code = fs.readFileSync(process.argv[1], "utf8") + `
-gData = JSON.parse(require("fs").readFileSync(process.argv[2], "utf8"));
-process.stdout.write("unread");`;
+const fs = require("fs");
+const [viewer, file] = process.argv.slice(1).map(path => fs.readFileSync(path, "utf8"));
+console.log(new Function("document", "file", viewer + `
+  gSelect = {childNodes: gSelectData.map(() => ({})), selectedIndex: 0};
+  gData = JSON.parse(file);
+  buildTree();
+  const shown = node => [node._totalBytes, node._totalBlocks, node._atTEndBytes, node._frames.map(n => gData.ftbl[n]), (node._kids || []).map(shown)];
+  return JSON.stringify(shown(gRoot));`)({addEventListener() {}}, file));
 """
 
 
-def test_dhat_has_what_its_viewer_asks_for(trace: Path) -> None:
-    found = json.loads(_exported(trace, "dhat").read_text())
-    viewer = next((path for path in DH_VIEW if path.exists()), None)
-    if viewer is None:
-        pytest.skip("valgrind's dh_view.js is not installed")
+def test_dhat_is_read_by_its_viewer(trace: Path) -> None:
+    path = _exported(trace, "dhat")
+    found = json.loads(path.read_text())
+    assert [(point["tb"], point["eb"]) for point in found["pps"]] == [(100, 100), (4000, 0), (7, 7), (50, 50)] and found["te"] == 9
+    viewer, node = next((path for path in DH_VIEW if path.exists()), None), shutil.which("node")
+    if not viewer or not node:
+        pytest.skip("valgrind's dh_view.js, or node, is not installed")
+    done = subprocess.run([node, "-e", READ_DHAT, viewer, path], capture_output=True, text=True, check=True, timeout=60)
+    total, blocks, end, _, kids = json.loads(done.stdout)
+    assert (total, blocks, end) == (4157, 5, 157)
+    assert sorted((kid[0], kid[3][0].partition(" ")[2]) for kid in kids) == [
+        (7, "libplugin.so+0x1234 (libplugin.so)"), (50, "xmalloc (util.c:8)"), (100, "xmalloc (util.c:7)"), (4000, "inlined (fill.h:2)")]

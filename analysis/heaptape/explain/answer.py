@@ -17,7 +17,9 @@ from ..base.units import (
     three_digits,
     with_nulls,
 )
+from ..sites.frames import place_text
 from .accounts import MEANING, Accounts, Sums
+from .call_sites import CallSites, site_rows, site_sentences, sites_object
 from .cures import Cure
 from .heap_map import HeapMap
 from .holders import Holder, size_class
@@ -66,6 +68,7 @@ class Answer:
     broke: Break | None = None
     map: HeapMap | None = None
     command: str = ""
+    sites: CallSites | None = None
 
     @property
     def allocator(self) -> str:
@@ -106,6 +109,15 @@ def _holder_sentence(answer: Answer) -> list[str]:
         return ["No group of blocks holds much more than its share of the holes."]
     return [f"{percent(worst.blocks / blocks)} of the blocks hold {percent(worst.holes_bytes / holes)} of the holes ({byte_count(worst.holes_bytes)}): "
             f"{_sizes(worst.size_low, worst.size_high)}, allocated by {_thread(answer, worst)} {_when(worst)}."]
+
+
+def _site_holder_sentence(answer: Answer) -> list[str]:
+    """The call site with most of the holes."""
+    holes = answer.accounts.bytes["holes"]
+    if not answer.sites or not answer.sites.holders or holes < _NAMED_SHARE * (answer.accounts.rss_bytes - answer.accounts.bytes["live"]):
+        return []
+    worst = answer.sites.holders[0]
+    return [f"Call site: {percent(worst.holes_bytes / holes)} of the holes are held by blocks of {place_text(worst.place)}."]
 
 
 def _rounding_sentence(accounts: Accounts) -> list[str]:
@@ -149,7 +161,7 @@ def first_sentences(answer: Answer) -> list[str]:
     return [f"Under {answer.allocator} RSS is {byte_count(accounts.rss_bytes)} {why}: {byte_count(accounts.bytes['live'])} of live bytes and "
             f"{byte_count(above)} above them.",
             f"Verdict: {answer.verdict} ({VERDICTS[answer.verdict]}). Along the trace {answer.trend.words}.", *when_sentence(answer), *_above(accounts),
-            *_holder_sentence(answer), *_rounding_sentence(accounts), *sentences(answer.lines)]
+            *_holder_sentence(answer), *_site_holder_sentence(answer), *site_sentences(answer.sites), *_rounding_sentence(accounts), *sentences(answer.lines)]
 
 
 def account_rows(accounts: Accounts) -> list[list[str]]:
@@ -194,6 +206,16 @@ def holder_rows(answer: Answer) -> list[list[str]]:
 
 def _holder_lines(answer: Answer) -> list[str]:
     return table_lines(holder_rows(answer), right=(0, 1, 2)) if answer.holders else []
+
+
+def site_holder_rows(answer: Answer) -> list[list[str]]:
+    """A table, its head first; [] without call sites."""
+    return site_rows(answer.sites, answer.accounts.bytes["holes"]) if answer.sites and answer.sites.holders else []
+
+
+def _site_lines(answer: Answer) -> list[str]:
+    rows = site_holder_rows(answer)
+    return table_lines(rows, right=range(4)) if rows else []
 
 
 def helpful_cures(answer: Answer) -> list[Cure]:
@@ -244,7 +266,7 @@ def text_of_several(answers: list[Answer]) -> list[str]:
 def text_of(answer: Answer) -> list[str]:
     """Lines."""
     lines = [*first_sentences(answer), "", *_account_lines(answer.accounts)]
-    for more in (_holder_lines(answer), _moment_lines(answer), _cure_lines(answer)):
+    for more in (_holder_lines(answer), _site_lines(answer), _moment_lines(answer), _cure_lines(answer)):
         lines += ["", *more] if more else []
     return lines
 
@@ -259,6 +281,7 @@ def object_of(answer: Answer) -> dict[str, Any]:
         "verdict": answer.verdict, "trend": asdict(answer.trend),
         "holders": [asdict(holder) | {"thread_name": answer.thread_names.get(holder.thread, "") if holder.thread is not None else None}
                     for holder in answer.holders],
+        "call_sites": sites_object(answer.sites),
         "moments": [{"at": moment.why, "time_ns": moment.time_ns, "rss_bytes": moment.accounts.rss_bytes, "accounts_bytes": moment.accounts.bytes,
                      "verdict": moment.verdict} for moment in answer.moments],
         "stretches": {name: [null_unless_known(value) for value in answer.along[name].tolist()] for name in answer.along},

@@ -12,6 +12,7 @@ from ..trace.reader import Trace
 from .accounts import Sums, account, use_of
 from .answer import Answer, Moment
 from .births import births_of
+from .call_sites import call_sites
 from .heap_map import map_of
 from .holders import find_holders
 from .shared_lines import shared_lines
@@ -61,4 +62,5 @@ def answer_of(found: SnapshotFile, at: str, trace: Trace | None, cells_max: int)
     return Answer(str(trace.path if trace else found.trace["path"]), snapshot, int(found.curve["time_ns"].max()), accounts, verdict_of(accounts), trend_of(found.curve), holders,
                   _names(trace) if trace else {}, None, lines, [*moments, *_mean(along)], along, break_of(found, along, snapshot.time_ns),
                   map_of(found.snapshots, uses, snapshot, births, cells_max) if cells_max else None,
-                  str(trace.context.get("command") or "") if trace else "")
+                  str(trace.context.get("command") or "") if trace else "",
+                  call_sites(trace, blocks) if trace and blocks is not None else None)

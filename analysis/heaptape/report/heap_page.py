@@ -16,8 +16,10 @@ from ..explain.answer import (
     holder_rows,
     moment_rows,
     nothing_helps,
+    site_holder_rows,
 )
 from .figures import Table, colour_classes
+from .flame_graph import flame_figure
 from .heap_figures import Heap, accounts_figure, heaps_of
 from .page import rendered
 
@@ -33,6 +35,8 @@ def _story(heap: Heap) -> dict[str, Any]:
     cures = helpful_cures(answer)
     return {"heap": heap, "first": sentences[0], "sentences": sentences[1:], "moments": _table(moment_rows(answer)),
             "holders": _table(holder_rows(answer)) if answer.holders else None,
+            "sites": _table(site_holder_rows(answer)) if site_holder_rows(answer) else None,
+            "flame": flame_figure(answer.sites.tree, answer.sites.places) if answer.sites else None,
             "cures": _table(cure_rows(answer)) if cures else None, "lines": [cure for cure in cures if cure.lines],
             "no_cure": nothing_helps(answer) if answer.cures is not None and not cures else ""}
 

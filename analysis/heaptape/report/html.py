@@ -29,6 +29,9 @@ from ..results.program_time import NOT_KNOWN
 from ..results.reader import NULL_ALLOCATOR
 from ..results.summary import Summary, summary_of
 from ..results.use import Use, no_reason, uses
+from ..sites.figures import site_figures
+from ..sites.frames import Stacks
+from ..sites.table import by_place, call_tree
 from ..trace.profile import profile_trace
 from ..trace.reader import Trace, read_trace
 from . import provenance
@@ -41,6 +44,7 @@ from .figures import (
     memory_curves,
     memory_figure,
 )
+from .flame_graph import flame_figure
 from .heap_figures import Heap, accounts_figure, heaps_of
 from .latencies import latency_figures
 from .page import rendered
@@ -70,6 +74,7 @@ class Chapter:
     parts_figures: list[Figure]
     distribution_figures: list[Figure]
     threads: Table | None
+    flame: Figure | None
     functions: list[dict[str, Any]]
     harness: str
     trace_facts: provenance.Facts
@@ -118,6 +123,7 @@ def build_chapter(
         parts_figures=parts_figures(fragmentation(runs), classes),
         distribution_figures=distribution_figures(profile) if profile else [],
         threads=threads_table(program) if program else None,
+        flame=_flame(program) if program else None,
         functions=_function_tables(runs, allocators),
         harness=_harness(runs),
         trace_facts=provenance.trace_facts(trace, experiment),
@@ -184,6 +190,14 @@ def threads_table(trace: Trace) -> Table | None:
     if len(rest):
         rows.append([f"{len(rest):,} others", units.count(rest["calls"].sum()), units.percent(rest["calls"].sum() / total), "", ""])
     return Table(["thread", "calls", "share", "started", "ended"], rows)
+
+
+def _flame(trace: Trace) -> Figure | None:
+    """None of a trace without call sites."""
+    if trace.sites.sites.empty:
+        return None
+    sites, stacks = site_figures(trace).sites, Stacks(trace.sites)
+    return flame_figure(call_tree(sites, stacks), by_place(sites, stacks))
 
 
 def _harness(runs: pd.DataFrame) -> str:

@@ -83,7 +83,7 @@ def recording(trace: Trace) -> Recording:
     """What a trace's call sites come to."""
     require_sites(trace)
     figures = site_figures(trace)
-    places = by_place(figures, Stacks(trace.sites))
+    places = by_place(figures.sites, Stacks(trace.sites))
     keys: list[Key] = [tuple(frame.identity for frame in place) for place in places["place"]]
     number = {site: key for key, sites in zip(keys, places["sites"], strict=True) for site in sites}
     threads: dict[Key, dict[int, int]] = {}
@@ -136,7 +136,7 @@ class _Judge:
         """New, gone, more, fewer."""
         matters = self._share("bytes") >= _SHARE_MIN
         alone = not self.old["blocks"] or not self.new["blocks"]
-        if not (_counts_differ(self.old["calls"], self.new["calls"], _CALLS_CHANGE) or alone and matters):
+        if not (_counts_differ(self.old["calls"], self.new["calls"], _CALLS_CHANGE) or (alone and matters)):
             return
         more = self.new["calls"] > self.old["calls"]
         words = ("new site" if more else "gone") if alone else ("more calls" if more else "fewer calls")

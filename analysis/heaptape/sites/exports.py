@@ -52,12 +52,13 @@ def to_speedscope(figures: SiteFigures, stacks: Stacks, name: str, measure: str)
 def to_dhat(figures: SiteFigures, stacks: Stacks, name: str, _measure: str) -> bytes:
     """Version 2 of what Valgrind's DHAT writes, without accesses."""
     numbers: dict[str, int] = {"[root]": 0}
-    points = []
+    of_stack: dict[tuple[int, ...], Counter[str]] = {}  # its viewer refuses a stack that comes twice
     for frames, row in _stacks(figures, stacks):
         shown = [f"0x{frame.offset:X}: {frame.label} ({frame.place or 'unknown'})" for frame in frames]
-        points.append({"tb": row["bytes"], "tbk": row["blocks"], "tl": row["life_ns"] // 1000, "mb": row["peak_bytes"], "mbk": row["peak_blocks"],
-                       "gb": row["peak_bytes"], "gbk": row["peak_blocks"], "eb": row["end_bytes"], "ebk": row["end_blocks"],
-                       "fs": [numbers.setdefault(text, len(numbers)) for text in shown]})
+        sums = of_stack.setdefault(tuple(numbers.setdefault(text, len(numbers)) for text in shown), Counter())
+        sums.update(tb=row["bytes"], tbk=row["blocks"], tl=row["life_ns"] // 1000, mb=row["peak_bytes"], mbk=row["peak_blocks"], gb=row["peak_bytes"],
+                    gbk=row["peak_blocks"], eb=row["end_bytes"], ebk=row["end_blocks"])
+    points = [{**sums, "fs": list(stack)} for stack, sums in of_stack.items()]
     return json.dumps({"dhatFileVersion": 2, "mode": "heap", "verb": "Allocated", "bklt": True, "bkacc": False, "tu": "µs", "Mtu": "s", "tuth": 500,
                        "cmd": name, "pid": 0, "tg": figures.peak_ns // 1000, "te": figures.end_ns // 1000, "pps": points,
                        "ftbl": list(numbers)}).encode()

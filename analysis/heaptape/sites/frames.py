@@ -67,7 +67,7 @@ def _left_out(frame: Frame) -> bool:
     """The recorder's frames, and libstdc++'s operator new: others' are part of the program."""
     library = PurePath(frame.module).name
     own_new = frame.function.startswith("operator new")
-    return library.startswith("libmalloc_wrap") or own_new and bool(library.startswith("libstdc++") or _OPERATOR_NEW_FILE.search(frame.file))
+    return library.startswith("libmalloc_wrap") or (own_new and bool(library.startswith("libstdc++") or _OPERATOR_NEW_FILE.search(frame.file)))
 
 
 class Stacks:

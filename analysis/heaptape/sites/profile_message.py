@@ -28,9 +28,9 @@ def _profile_class() -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="profile.proto", package=_PACKAGE, syntax="proto3")
     for message, fields in _MESSAGES.items():
         made = file.message_type.add(name=message)
-        for name, (number, kind) in fields.items():
-            label = kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
-            kind = kind.removesuffix("*")
+        for name, (number, repeated_kind) in fields.items():
+            kind = repeated_kind.removesuffix("*")
+            label = kinds.LABEL_OPTIONAL if kind == repeated_kind else kinds.LABEL_REPEATED
             field = made.field.add(name=name, number=number, label=label, type=scalars.get(kind, kinds.TYPE_MESSAGE))
             if kind not in scalars:
                 field.type_name = f".{_PACKAGE}.{kind}"

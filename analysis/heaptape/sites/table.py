@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,6 @@ import pandas as pd
 
 from ..base.text_table import table_lines
 from ..base.units import byte_count, count, nanoseconds, null_unless_known, percent
-from .figures import SiteFigures
 from .frames import Frame, Stacks, place_text
 
 MEASURES = {"calls": "calls", "bytes": "bytes", "lifetime": "mean_life_ns", "peak": "peak_bytes", "end": "end_bytes"}
@@ -19,15 +18,16 @@ MEASURES = {"calls": "calls", "bytes": "bytes", "lifetime": "mean_life_ns", "pea
 SUMMED = ("calls", "bytes", "peak_bytes", "end_bytes")
 """Figures of which a caller has the sum of its callees'."""
 
-MEANING = {"calls": "calls", "bytes": "bytes requested", "peak_bytes": "bytes live at peak", "end_bytes": "bytes live at end"}
+MEANING = {"calls": "calls", "bytes": "bytes requested", "peak_bytes": "bytes live at peak", "end_bytes": "bytes live at end",
+           "holes_bytes": "bytes of holes held"}
 
 _SHOWN_SHARE = 0.01
 """Of the tree: what has less is left out."""
 
 
-def by_place(figures: SiteFigures, stacks: Stacks) -> pd.DataFrame:
+def by_place(sites: pd.DataFrame, stacks: Stacks) -> pd.DataFrame:
     """Sites of one place added up; place, and sites: their numbers."""
-    used = figures.sites[(figures.sites["calls"] > 0) | (figures.sites["blocks"] > 0)]
+    used = sites[(sites["calls"] > 0) | (sites["blocks"] > 0)]
     place = pd.Series([stacks.place(site) for site in used.index], used.index, dtype=object)
     number, places = pd.factorize(place)
     added = used.groupby(number).sum()
@@ -42,7 +42,7 @@ class Node:
     """A function of the call tree, by what is below it."""
 
     frame: Frame
-    figures: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SUMMED, 0))
+    figures: dict[str, int]
     children: dict[tuple[str, str], Node] = field(default_factory=dict)
 
     def sorted_children(self, measure: str) -> list[Node]:
@@ -50,16 +50,16 @@ class Node:
         return sorted(self.children.values(), key=lambda node: -node.figures[measure])
 
 
-def call_tree(figures: SiteFigures, stacks: Stacks) -> Node:
-    """From the outermost callers in. Calls of one function from several lines are one."""
-    root = Node(Frame("[all]"))
-    for site, *values in figures.sites[list(SUMMED)].itertuples():
+def call_tree(sites: pd.DataFrame, stacks: Stacks, names: Sequence[str] = SUMMED) -> Node:
+    """From the outermost callers in. Calls of one function from several lines are one. sites: columns of these names, by number."""
+    root = Node(Frame("[all]"), dict.fromkeys(names, 0))
+    for site, *values in sites[list(names)].itertuples():
         if not any(values):
             continue
         node = root
         for frame in [None, *reversed(stacks.of(site))]:
-            node = node if frame is None else node.children.setdefault(frame.identity, Node(frame))
-            for name, value in zip(SUMMED, values, strict=True):
+            node = node if frame is None else node.children.setdefault(frame.identity, Node(frame, dict.fromkeys(names, 0)))
+            for name, value in zip(names, values, strict=True):
                 node.figures[name] += value
     return root
 

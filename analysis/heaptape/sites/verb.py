@@ -16,8 +16,8 @@ from .exports import EXPORTS
 from .figures import SiteFigures, site_figures
 from .frames import Stacks
 from .table import (
-    SUMMED,
     MEASURES,
+    SUMMED,
     by_place,
     call_tree,
     object_of_places,
@@ -72,9 +72,9 @@ def run_sites(options: argparse.Namespace) -> None:
         with output_file(options.output) as file:
             file.write(made)
     elif options.json:
-        shown = object_of_tree(call_tree(figures, stacks), options.by) if options.tree else object_of_places(by_place(figures, stacks), options.by)
+        shown = object_of_tree(call_tree(figures.sites, stacks), options.by) if options.tree else object_of_places(by_place(figures.sites, stacks), options.by)
         print(json.dumps(totals | {"tree" if options.tree else "call_sites": shown}, indent=1))
     else:
-        lines = tree_text(call_tree(figures, stacks), options.by) if options.tree else \
-            table_text(by_place(figures, stacks), options.by, options.rows)
+        lines = tree_text(call_tree(figures.sites, stacks), options.by) if options.tree else \
+            table_text(by_place(figures.sites, stacks), options.by, options.rows)
         print("\n".join(printable(line) for line in (_heading(totals), "", *lines)))

@@ -244,7 +244,62 @@ function addMap(image) {
   image.addEventListener("pointerleave", () => { tip.hidden = true; });
 }
 
+// Zoom and search of a flame graph: each cell has its place in parts of the width.
+class Flame {
+  constructor(figure) {
+    this.cells = [...figure.querySelectorAll(".cell")].map((cell) => {
+      const left = parseFloat(cell.getAttribute("x")), tip = cell.querySelector("title").textContent;
+      return { cell, left, right: left + parseFloat(cell.getAttribute("width")), y: +cell.getAttribute("y"), tip: tip.toLowerCase(), graph: cell.parentNode };
+    });
+    for (const one of this.cells) one.cell.addEventListener("click", () => this.zoom(one));
+    this.said = make("span", { role: "status" });
+    this.whole = make("button", { type: "button" }, "whole tree");
+    this.whole.addEventListener("click", () => this.zoom(null));
+    this.input = make("input", { type: "search", "aria-label": "Find a function", placeholder: "find a function" });
+    this.input.addEventListener("input", () => this.find());
+    this.input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.zoom(this.widest() || null);
+    });
+    figure.before(make("div", { class: "zoom find", role: "group", "aria-label": "Flame graph" }, this.input, this.whole, this.said));
+    this.zoom(null);
+    this.find();
+  }
+
+  // The widest match in the graphs that are open, callers first.
+  widest() {
+    return this.cells.filter(({ cell, graph }) => cell.classList.contains("match") && graph.closest("details").open)
+      .sort((one, other) => other.right - other.left - (one.right - one.left) || one.y - other.y)[0];
+  }
+
+  find() {
+    const words = this.input.value.trim().toLowerCase();
+    let found = 0;
+    for (const { cell, tip } of this.cells) {
+      const match = words !== "" && tip.slice(0, tip.lastIndexOf(": ")).includes(words);
+      cell.classList.toggle("match", match);
+      found += match;
+    }
+    this.said.textContent = words ? `${found} found; Enter shows the widest` : "click on a function to zoom";
+  }
+
+  // Those below the chosen cell fill the width; so do its callers.
+  zoom(chosen) {
+    this.whole.disabled = !chosen;
+    for (const { cell, left, right, y, graph } of this.cells) {
+      const inside = !chosen || graph !== chosen.graph;
+      const [from, to] = inside ? [0, 100] : [chosen.left, chosen.right];
+      const above = !inside && y < chosen.y && left <= from + 0.01 && right >= to - 0.01;
+      cell.classList.toggle("above", above);
+      cell.classList.toggle("off", !inside && !above && (y < chosen.y || left < from - 0.005 || right > to + 0.02 || left >= to));
+      const part = (place) => (100 * (Math.min(Math.max(place, from), to) - from)) / (to - from);
+      cell.setAttribute("x", `${part(left)}%`);
+      cell.setAttribute("width", `${part(right) - part(left)}%`);
+    }
+  }
+}
+
 document.body.append(tip);
+for (const figure of document.querySelectorAll(".flames")) new Flame(figure);
 for (const image of document.querySelectorAll("[data-map]")) addMap(image);
 readTitles();
 for (const chapter of document.querySelectorAll("article")) {

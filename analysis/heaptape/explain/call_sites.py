@@ -1,0 +1,123 @@
+"""Which call sites cause what is above the live bytes, or make these grow: who holds the holes, who leaks, who churns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ..base.units import byte_count, nanoseconds, percent
+from ..sites.figures import SiteFigures, site_figures
+from ..sites.frames import Frame, Stacks, place_text
+from ..sites.table import SUMMED, Node, by_place, call_tree
+from ..trace.reader import Trace
+
+_ROWS, _HELD_MIN = 5, 0.01
+"""Call sites that are listed, each with a hundredth of the holes or more."""
+
+_KEPT, _GROWING, _LEAK_MIN = 0.5, 0.75, 0.05
+"""A leak: so much of what a site allocated is live at the end; it was allocated along the trace, not at its beginning, or its mean
+age would be the whole; and of the bytes at the live peak it has so much."""
+
+_CHURN_CALLS, _CHURN_LIFE = 0.1, 100
+"""Churn: a site makes a tenth of all calls, of blocks that live for so many events or fewer."""
+
+Place = tuple[Frame, ...]
+
+
+@dataclass(frozen=True)
+class SiteHolder:
+    """Live blocks of one call site, and the holes that they hold."""
+
+    place: Place
+    blocks: int
+    requested_bytes: int
+    holes_bytes: float
+
+
+@dataclass(frozen=True)
+class CallSites:
+    """places: as by_place makes them; tree: all; both with the holes held, holes_bytes. holders: of the moment that is asked for, worst first. leak: a site, its bytes and blocks live at the end; churn: a site, its
+    calls, their share of all, the mean life of its blocks."""
+
+    places: pd.DataFrame
+    tree: Node
+    holders: list[SiteHolder]
+    leak: tuple[Place, int, int] | None
+    churn: tuple[Place, int, float, float] | None
+
+
+def _holders(blocks: pd.DataFrame, stacks: Stacks) -> list[SiteHolder]:
+    by_site = blocks.groupby("site").agg({"slot": "size", "requested_bytes": "sum", "holes_bytes": "sum"})
+    number, places = pd.factorize(pd.Series([stacks.place(int(site)) for site in by_site.index], dtype=object))
+    rows = by_site.groupby(number).sum().sort_values("holes_bytes", ascending=False, kind="stable")
+    least = max(_HELD_MIN * float(rows["holes_bytes"].sum()), 1)
+    return [SiteHolder(places[number], int(row.slot), int(row.requested_bytes), float(row.holes_bytes))
+            for number, row in zip(rows.index[:_ROWS], rows.head(_ROWS).itertuples(), strict=True) if row.holes_bytes >= least]
+
+
+def _leak(places: pd.DataFrame, figures: SiteFigures) -> tuple[Place, int, int] | None:
+    kept = places["end_blocks"] >= _KEPT * places["blocks"]
+    grown = places["life_events"] <= _GROWING * figures.events * places["blocks"]
+    found = places[kept & grown & (places["end_bytes"] >= max(_LEAK_MIN * figures.peak_bytes, 1))]
+    if found.empty:
+        return None
+    worst = found.loc[found["end_bytes"].idxmax()]
+    return worst["place"], int(worst["end_bytes"]), int(worst["end_blocks"])
+
+
+def _churn(places: pd.DataFrame) -> tuple[Place, int, float, float] | None:
+    calls = float(places["calls"].sum())
+    found = places[(places["calls"] >= _CHURN_CALLS * calls) & (places["life_events"] <= _CHURN_LIFE * places["blocks"])]
+    if found.empty:
+        return None
+    worst = found.loc[found["calls"].idxmax()]
+    return worst["place"], int(worst["calls"]), float(worst["calls"]) / calls, float(worst["mean_life_ns"])
+
+
+def call_sites(trace: Trace, blocks: pd.DataFrame) -> CallSites | None:
+    """blocks: of the snapshot, with their holes and sites. None of a trace without call sites."""
+    if trace.sites.sites.empty:
+        return None
+    stacks, figures = Stacks(trace.sites), site_figures(trace)
+    held = blocks.groupby("site")["holes_bytes"].sum().round().astype("int64")
+    sites = figures.sites.assign(holes_bytes=held.reindex(figures.sites.index, fill_value=0))
+    tree, everywhere = call_tree(sites, stacks, [*SUMMED, "holes_bytes"]), by_place(sites, stacks)
+    places = everywhere[[place[0].function != "[unknown]" for place in everywhere["place"]]]
+    return CallSites(everywhere, tree, _holders(blocks, stacks), _leak(places, figures), _churn(places))
+
+
+def site_sentences(found: CallSites | None) -> list[str]:
+    """What there is to say."""
+    if found is None:
+        return []
+    lines = []
+    if found.leak:
+        place, bytes_, blocks = found.leak
+        lines.append(f"Growth: {place_text(place)} allocates along the whole trace and keeps {byte_count(bytes_)} in {blocks:,} blocks until the end.")
+    if found.churn:
+        place, calls, share, life = found.churn
+        lines.append(f"Churn: {place_text(place)} makes {calls:,} of the calls ({percent(share)}), of blocks that live for {nanoseconds(life)}.")
+    return lines
+
+
+def site_rows(found: CallSites, holes_bytes: int) -> list[list[str]]:
+    """A table, its head first."""
+    return [["holes", "share", "blocks", "live", "call site"], *(
+        [byte_count(one.holes_bytes), percent(one.holes_bytes / max(holes_bytes, 1)), f"{one.blocks:,}", byte_count(one.requested_bytes),
+         place_text(one.place)] for one in found.holders)]
+
+
+def sites_object(found: CallSites | None) -> dict[str, Any] | None:
+    """For JSON."""
+    if found is None:
+        return None
+
+    def frames(place: Place) -> list[dict[str, Any]]:
+        return [frame.object() for frame in place]
+
+    return {"holders": [{"frames": frames(one.place), "blocks": one.blocks, "requested_bytes": one.requested_bytes, "holes_bytes": one.holes_bytes}
+                        for one in found.holders],
+            "leak": found.leak and {"frames": frames(found.leak[0]), "end_bytes": found.leak[1], "end_blocks": found.leak[2]},
+            "churn": found.churn and {"frames": frames(found.churn[0]), "calls": found.churn[1], "share": found.churn[2], "mean_life_ns": found.churn[3]}}

@@ -1,0 +1,75 @@
+"""`heaptape explain` names the call sites that hold holes, leak and churn."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import naive_writer
+import pandas as pd
+import pytest
+from heaptape import read_trace
+from heaptape.explain.births import births_of
+from heaptape.explain.call_sites import call_sites, site_rows, site_sentences, sites_object
+from naive_writer import Event, TraceSpec, sites_of
+from quick_tier import quick
+from tool_runner import Tools
+
+MALLOC, REALLOC, FREE = 1, 3, 5
+STACKS = [["xmalloc@util.c:7", f"{function}@job.c:{number}"] for number, function in enumerate(("load", "pin", "leak", "churn"), start=1)]
+
+
+def _trace(path: Path) -> Path:
+    """A load at the start; then, 300 times, churn and a leak, and now and then a block that pins, from a realloc."""
+    events = [Event(MALLOC, 0, 0, 0, 1, 5000, site=1)]
+    for number in range(300):
+        time, slot = 100 * number, 10 + number
+        events += [Event(MALLOC, 0, 0, time, slot, 50, site=3), Event(MALLOC, 0, 0, time, 2, 8, site=4), Event(FREE, 0, 0, time + 20, 2)]
+        if number % 60 == 0:
+            events += [Event(MALLOC, 0, 1, time + 20, 1000 + number, 8, site=4), Event(REALLOC, 0, 1, time + 20, 1000 + number, 16, site=2)]
+    path.write_bytes(naive_writer.build(TraceSpec(events, sites=sites_of(STACKS), block=128))[0])
+    return path
+
+
+def test_the_culprits_are_named(tmp_path: Path) -> None:
+    slots = [1, *range(10, 310), *range(1000, 1300, 60)]
+    with read_trace(_trace(tmp_path / "t.bin")) as trace:
+        births = births_of(trace, trace.records, pd.Series(slots).to_numpy())
+        assert births["site"].tolist() == [1, *[3] * 300, *[2] * 5]
+        blocks = births.assign(slot=slots, requested_bytes=10, holes_bytes=[0.0, *[0.1] * 300, *[500.0] * 5])
+        found = call_sites(trace, blocks)
+    assert found
+    assert site_rows(found, 2530)[1:] == [["2.50 kB", "99 %", "5", "50.0 B", "xmalloc (util.c:7) ← pin (job.c:2)"],
+                                          ["30.0 B", "1.2 %", "300", "3.00 kB", "xmalloc (util.c:7) ← leak (job.c:3)"]]
+    assert site_sentences(found) == [
+        "Growth: xmalloc (util.c:7) ← leak (job.c:3) allocates along the whole trace and keeps 15.0 kB in 300 blocks until the end.",
+        "Churn: xmalloc (util.c:7) ← churn (job.c:4) makes 305 of the calls (50 %), of blocks that live for 19.7 ns."]
+    shown = sites_object(found)
+    assert shown and [frame["function"] for frame in shown["leak"]["frames"]] == ["xmalloc", "leak"] and shown["churn"]["calls"] == 305
+
+
+def test_without_call_sites_none_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.bin"
+    path.write_bytes(naive_writer.build(TraceSpec([Event(MALLOC, 0, 0, 0, 1, 8)]))[0])
+    with read_trace(path) as trace:
+        assert call_sites(trace, pd.DataFrame()) is None
+    assert site_sentences(None) == [] and sites_object(None) is None
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", quick([], ["pins", "leak"]))
+def test_recorded_call_sites_reach_the_answer(tools: Tools, tmp_path: Path, kind: str) -> None:
+    def run(*words: object, **more: str) -> str:
+        return subprocess.run([str(word) for word in words], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=120,
+                              env={**os.environ, "HEAPTAPE_PYTHON": sys.executable, **more}).stdout
+
+    target = tools.heaptape.parent / "tests" / "targets" / "planted_heaps"
+    run(tools.heaptape, "record", "-q", "-o", "logs", "--", target, kind, MALLOC_WRAP_SITES="64")
+    run(tools.heaptape, "convert", "-q", *(tmp_path / "logs").glob("*.mraw"), "-o", "t.bin")
+    found = json.loads(run(tools.heaptape, "explain", "--json", "--budget", "0", "--at", "end", "--alloc", "glibc", "t.bin"))["call_sites"]
+    worst = found["holders"][0]
+    assert worst["frames"][0]["module"].endswith("planted_heaps") and worst["blocks"] > 5000
+    assert bool(found["leak"]) == (kind == "leak")
