@@ -19,7 +19,7 @@ static void spin(uint32_t count) {
 // By the system call: the replay that this library is preloaded into has a clock of its own, which stands still here.
 static uint64_t real_now_ns(void) {
     struct timespec now;
-    if (syscall(SYS_clock_gettime, CLOCK_MONOTONIC_RAW, &now)) abort();
+    if (syscall(SYS_clock_gettime, CLOCK_MONOTONIC_RAW, &now)) _exit(99);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
@@ -33,7 +33,7 @@ static __attribute__((constructor)) void calibrate(void) {
         uint64_t ns = real_now_ns() - before_ns;
         if (ns < least_ns) least_ns = ns;
     }
-    if (!least_ns) abort();
+    if (!least_ns) _exit(99);
     turns = (uint32_t)((uint64_t)SPIN_NS * TURNS / least_ns);
 }
 #endif

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.figures.sites_truth import allocations, record
+from bench.validity.sites_truth import allocations, record
 from heaptape.trace.reader import Trace, read_trace
 from safety_checks import compare_mode
 from tool_runner import Argument, Tools, clean_environment, logs_in, run

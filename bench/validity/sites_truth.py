@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Are the recorded call sites the stacks that a full unwinding of every call finds?
 
-    bench/figures/sites_truth.py [--build B] [--json] [--] PROGRAM [ARGUMENT...]
+    bench/validity/sites_truth.py [--build B] [--json] [--] PROGRAM [ARGUMENT...]
 
 Records PROGRAM with call sites in front of an allocator that unwinds every call itself (bench/programs/unwind_every_call.c),
 and compares the two, call by call of each thread, down to 62 frames. Prints the share of allocations with the right stack.
