@@ -48,7 +48,7 @@ static size_t first_name(const struct ht_site_table *table, uint32_t location) {
 
 bool ht_next_frame(struct ht_frames *frames, struct ht_frame *frame) {
     const struct ht_site_table *table = frames->table;
-    if (!frames->caller) return false;
+    if (!frames->caller || frames->count++ == HT_FRAMES_MAX) return false;
     const struct ht_caller *caller = &table->callers[frames->caller - 1];
     if (frames->name == frames->end) {
         frames->name = frames->end = first_name(table, caller->location);

@@ -9,7 +9,10 @@
 
 #include "site_flag.h"
 
-enum { HT_NAME_BYTES_MAX = 4096 };  // of a function or file; longer ones are cut
+enum {
+    HT_NAME_BYTES_MAX = 4096,  // of a function or file; longer ones are cut
+    HT_FRAMES_MAX = 4096       // of a site, inlined ones too; a damaged file may have any number
+};
 
 // A return address. module: number from 1 of the list of modules; 0: code of no module, at an absolute address.
 struct ht_location {
@@ -74,6 +77,7 @@ struct ht_frames {
     const struct ht_site_table *table;
     uint32_t caller;   // of the next frames
     size_t name, end;  // what is left of the names at the location before
+    unsigned count;    // of frames so far
 };
 struct ht_frames ht_site_frames(const struct ht_site_table *table, uint32_t site);
 bool ht_next_frame(struct ht_frames *frames, struct ht_frame *frame);

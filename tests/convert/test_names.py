@@ -263,6 +263,7 @@ def test_refusals(tools: Tools, log: Path, trace: Path, repository: Path, tmp_pa
         (["names", without, "-o", tmp_path / "o.bin"], 3, "expected a trace with call sites, found none"),
         (["names", tmp_path / "cut.bin", "-o", tmp_path / "o.bin"], 3, "cut short or damaged"),
         (["names", trace, "-o", tmp_path / "none" / "o.bin"], 1, "No such file or directory"),
+        (["convert", "--follow", log, "-o", tmp_path / "o.bin"], 3, "expected a log without call sites"),
         (["convert", without, "--no-names", "-o", tmp_path / "o.bin"], 2, "for raw logs"),
     ]
     for command, status, said in cases:

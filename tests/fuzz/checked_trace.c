@@ -127,6 +127,22 @@ static void read_texts(struct ht_trace_reader *reader, bool *decoded) {
     FUZZ_EXPECT(strlen(program.command) < sizeof program.command, "a command without an end");
 }
 
+// Every frame of every call site.
+static void read_sites(struct ht_trace_reader *reader) {
+    struct ht_site_table table;
+    struct ht_error error = {0};
+    struct ht_frame frame;
+    if (ht_trace_site_table(reader, &table, &error)) {
+        FUZZ_EXPECT(error.status, "no error reported");
+        return;
+    }
+    for (uint32_t site = 1; site <= table.sites_count && site <= 64; site++)
+        for (struct ht_frames at = ht_site_frames(&table, site); ht_next_frame(&at, &frame);)
+            FUZZ_EXPECT(frame.location && strlen(frame.function) <= table.strings_bytes,
+                        "a frame of no table");
+    ht_site_table_free(&table);
+}
+
 struct checked_trace checked_trace(const char *path, bool converted) {
     struct checked_trace trace = {0};
     struct ht_error error = {0};
@@ -139,6 +155,7 @@ struct checked_trace checked_trace(const char *path, bool converted) {
     read_events(reader, converted, &trace);
     bool texts = true;
     read_texts(reader, &texts);
+    read_sites(reader);
     struct ht_trace_facts facts;
     if (ht_trace_facts(reader, &facts, &error)) {
         trace.decoded = false;
