@@ -201,5 +201,34 @@ def others() -> dict[str, bytes]:
     }
 
 
+def call_sites() -> dict[str, bytes]:
+    """Tables that name what they do not have; the events are good."""
+    def table(kind: int, *columns: list[int]) -> bytes:
+        return writer.encode_section(kind, [ColumnSpec(i + 1, column) for i, column in enumerate(columns)], len(columns[0]))
+
+    def strings(text: bytes) -> bytes:
+        return writer.encode_section(14, [ColumnSpec(1, list(text), width=1)], 0)
+
+    location, caller, site = table(10, [0], [64]), table(11, [0], [0]), table(12, [1], [0])
+    good = [writer.encode_json(9, {"modules": []}), location, caller, site]
+    hollow = table(10, [], [])
+    hollow = sealed(patched(hollow, 12, struct.pack("<I", 65_536)))
+    for column in range(2):
+        hollow = sealed(patched(hollow, SECTION_BYTES + ENTRY_BYTES * column + 4, struct.pack("<I", 65_536)))
+    wrong = {
+        "module": [table(10, [1 << 32], [64])],
+        "parent": [location, table(11, [1], [0])],
+        "caller-location": [location, table(11, [0], [1])],
+        "site-caller": [location, caller, table(12, [2], [0])],
+        "name-location": [*good, table(13, [1], [0], [0], [0])],
+        "name-order": [table(10, [0, 0], [64, 65]), caller, site, table(13, [1, 0], [0, 0], [0, 0], [0, 0])],
+        "name-string": [*good, table(13, [0], [2], [0], [0]), strings(b"work\0")],
+        "no-strings": [*good, strings(b"")],
+        "string-end": [*good, strings(b"work")],
+        "rows": [hollow] * 17,
+    }
+    return {f"sites-{name}.bin": whole([two_events(), *sections]) for name, sections in wrong.items()}
+
+
 def broken() -> dict[str, bytes]:
-    return structures() | columns() | others()
+    return structures() | columns() | others() | call_sites()
