@@ -31,6 +31,7 @@ def read_all(path: Path) -> None:
         for _ in trace.events():
             pass
         assert len(trace.samples) + len(trace.residency) + len(trace.residency_steps) + len(trace.threads) >= 0
+        assert trace.sites is not None
         live_bytes_curve(trace, 100)
 
 
@@ -79,6 +80,7 @@ def test_what_the_tools_refuse_ends_in_one_error_here_too(name: str) -> None:
         with read_trace(GOLDEN / "bad" / name) as trace:
             for _ in trace.events():
                 pass
+            assert trace.sites is not None
             if trace.truncated:
                 raise TraceError(trace.path, trace.whole_bytes, "expected a whole file")
     assert "\n" not in str(caught.value)

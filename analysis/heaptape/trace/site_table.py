@@ -33,8 +33,8 @@ class SiteTable:
         locations: module (0: none, an absolute address) and offset in it; numbered from 0.
         callers: parent (a caller's number, 0: none) and location. Caller n is row n - 1, behind its parent's.
         sites: caller (the innermost one, 0: no stack is known) and flags. Site n is row n - 1.
-        names: location, function, file ("": unknown) and line (0: unknown). Of several rows of a location the innermost
-            inlined function comes first.
+        names: location, function, file ("": unknown) and line (0: unknown), in the order of locations; of one location
+            the innermost inlined function comes first.
     """
 
     modules: list[Module]
@@ -76,6 +76,9 @@ def site_table(modules: dict[str, Any] | None, locations: Arrays, callers: Array
         return [texts[number] for number in _below(names[column], len(texts), "names of known strings")]
 
     places = locations["offset"].size
+    back = np.flatnonzero(names["location"][1:] < names["location"][:-1])
+    if back.size:
+        raise SiteTableError(f"expected names in the order of locations, found {int(names['location'][back[0] + 1])}")
     return SiteTable(
         of_modules,
         pd.DataFrame({"module": _below(locations["module"], len(of_modules) + 1, "locations in known modules"),
