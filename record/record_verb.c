@@ -37,10 +37,19 @@ struct options {
     struct record_talk talk;
     bool converts, any_folder, accesses, sampled;
     unsigned site_frames;  // 0: no call sites
-    int command_at;  // index of the command in argv
+    int command_at;        // index of the command in argv
 };
 
-enum { KEY_ONLY = 0x100, KEY_START, KEY_MAX_SIZE, KEY_CONVERT, KEY_ANY_FOLDER, KEY_ACCESSES, KEY_SAMPLED, KEY_SITES };
+enum {
+    KEY_ONLY = 0x100,
+    KEY_START,
+    KEY_MAX_SIZE,
+    KEY_CONVERT,
+    KEY_ANY_FOLDER,
+    KEY_ACCESSES,
+    KEY_SAMPLED,
+    KEY_SITES
+};
 enum { SITE_FRAMES_DEFAULT = 64 };
 static const struct argp_option option_table[] = {
     {"output", 'o', "DIR", 0,
@@ -71,7 +80,8 @@ static const struct argp_option option_table[] = {
      "slower; for programs that run for a tenth of a second and more",
      0},
     {"sites", KEY_SITES, "FRAMES", OPTION_ARG_OPTIONAL,
-     "Record the call site of each allocation too: up to FRAMES frames of its stack, 1 to 128 (default: 64)", 0},
+     "Record the call site of each allocation too: up to FRAMES frames of its stack, 1 to 128 (default: 64)",
+     0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong or was not recorded", 0},
     {"verbose", 'v', NULL, 0, "List the log of every process", 0},
     {0}};
@@ -93,7 +103,8 @@ static bool read_start(const char *text, struct options *options) {
 static error_t read_sites(const char *value, struct options *options, const struct argp_state *state) {
     uint64_t frames = SITE_FRAMES_DEFAULT;
     if (value && !ht_parse_whole(value, 1, HT_SITE_FRAMES_MAX, &frames))
-        argp_error(state, "--sites takes a number of frames from 1 to %d, not '%s'", HT_SITE_FRAMES_MAX, value);
+        argp_error(state, "--sites takes a number of frames from 1 to %d, not '%s'", HT_SITE_FRAMES_MAX,
+                   value);
 #ifndef __x86_64__
     argp_error(state, "--sites: call sites are recorded on x86-64 only");
 #endif
@@ -132,10 +143,14 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case ARGP_KEY_END:
         if (options->sampled && !options->accesses)
             argp_error(state, "--sampled: expected --accesses with it");
-        if (options->accesses &&
-            (options->only || options->start || options->log_bytes_max || options->converts || options->site_frames))
+        if (options->site_frames && options->converts)
             argp_error(state,
-                       "--accesses: expected none of --only, --start, --max-size, --convert and --sites with it");
+                       "--sites: expected no --convert with it: convert the logs when the program has ended");
+        if (options->accesses && (options->only || options->start || options->log_bytes_max ||
+                                  options->converts || options->site_frames))
+            argp_error(
+                state,
+                "--accesses: expected none of --only, --start, --max-size, --convert and --sites with it");
         return 0;
     case ARGP_KEY_NO_ARGS: argp_error(state, "expected PROGRAM"); return 0;
     default: return ARGP_ERR_UNKNOWN;
@@ -167,13 +182,14 @@ const struct ht_page ht_page_record = {
                                  {"malloc-footprint.PID.acc", "Calls and accesses of a process (--accesses)"},
                                  {0}},
     .environment =
-        (const struct ht_fact[]){{"MALLOC_WRAP_OUT", "The folder for logs without -o"},
-                                 {"MALLOC_WRAP_ONLY", "For a bare LD_PRELOAD: as --only"},
-                                 {"MALLOC_WRAP_START", "For a bare LD_PRELOAD: as --start, in seconds"},
-                                 {"MALLOC_WRAP_MAX_BYTES", "For a bare LD_PRELOAD: as --max-size, in bytes"},
-                                 {"MALLOC_WRAP_ANY_FOLDER", "1: as --any-folder"},
-                                 {"MALLOC_WRAP_SITES", "For a bare LD_PRELOAD: as --sites, a number of frames"},
-                                 {0}},
+        (const struct ht_fact[]){
+            {"MALLOC_WRAP_OUT", "The folder for logs without -o"},
+            {"MALLOC_WRAP_ONLY", "For a bare LD_PRELOAD: as --only"},
+            {"MALLOC_WRAP_START", "For a bare LD_PRELOAD: as --start, in seconds"},
+            {"MALLOC_WRAP_MAX_BYTES", "For a bare LD_PRELOAD: as --max-size, in bytes"},
+            {"MALLOC_WRAP_ANY_FOLDER", "1: as --any-folder"},
+            {"MALLOC_WRAP_SITES", "For a bare LD_PRELOAD: as --sites, a number of frames"},
+            {0}},
     .statuses = (const struct ht_fact[]){{"2", "Wrong usage"},
                                          {"125", "The recording failed, or recorded nothing"},
                                          {"126", "PROGRAM cannot be run"},

@@ -275,8 +275,7 @@ static enum merge_applied apply_unobserved(struct merge *m, uint32_t number,
     case HT_RAW_REALLOC_END: return apply_realloc_end(m, number, record, force);
     case HT_RAW_QUERY: return apply_query(m, number, record, force);
     case HT_RAW_LONG:
-        if (ht_raw_lists(record))
-            return site_collector_take(&m->heap.sites, record) ? APPLIED : BAD_SITE;
+        if (ht_raw_lists(record)) return site_collector_take(&m->heap.sites, record) ? APPLIED : BAD_SITE;
         apply_long(m, &m->input[number], record);
         return APPLIED;
     default: return apply_allocation(m, number, record, force);

@@ -36,7 +36,7 @@ static inline struct ht_heap_share merge_heap_share(const struct merge_totals *t
 
 struct merge_result {
     struct merge_totals totals;
-    struct ht_thread *threads;  // totals.threads of them, to be freed by the caller
+    struct ht_thread *threads;   // totals.threads of them, to be freed by the caller
     struct ht_site_table sites;  // to be freed by the caller
     bool no_sites;               // there was not enough memory for them
 };

@@ -19,7 +19,8 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
         return ht_error_input(
             error, path, 10, "expected a raw log of version %d or older, found %u: it needs a newer heaptape",
             HT_RAW_VERSION, header->version);
-    uint32_t unknown = header->features & ~(uint32_t)(HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES | HT_RAW_FEATURE_SITES);
+    uint32_t unknown = header->features &
+                       ~(uint32_t)(HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES | HT_RAW_FEATURE_SITES);
     if (unknown) return ht_error_input(error, path, 12, "expected known features, found 0x%" PRIx32, unknown);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
         return ht_error_input(error, path, 16, "expected a header of %d bytes, found %" PRIu32,

@@ -53,7 +53,7 @@ struct ht_raw_record {
         struct {
             uint64_t address, size, count, alignment;  // count: 1 unless given; alignment: 0 unless given
         };
-        uint64_t word[4];  // a long record's words behind its stamp
+        uint64_t word[4];      // a long record's words behind its stamp
         const uint8_t *words;  // of a module or a site: where they lie, while the chunk's bytes do
     };
     uint32_t resident_before, resident_after;  // pages plus one; 0: unknown
@@ -68,7 +68,8 @@ static_assert(sizeof(struct ht_raw_record) <= 64, "decoded record");
 
 // Does the record have `words`?
 static inline bool ht_raw_lists(const struct ht_raw_record *record) {
-    return record->op == HT_RAW_LONG && (record->long_kind == HT_LONG_MODULE || record->long_kind == HT_LONG_SITE);
+    return record->op == HT_RAW_LONG &&
+           (record->long_kind == HT_LONG_MODULE || record->long_kind == HT_LONG_SITE);
 }
 
 // Decoding state within one chunk.

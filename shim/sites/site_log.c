@@ -21,8 +21,9 @@ enum {
 struct module {
     uintptr_t start, end, bias;
     const struct link_map *object;
-    uint64_t identity;  // of its name and build id: another may come to lie at the very place of one that is gone
-    uint32_t epoch;     // of the log that has its record last
+    uint64_t
+        identity;  // of its name and build id: another may come to lie at the very place of one that is gone
+    uint32_t epoch;  // of the log that has its record last
     bool gone;
 };
 
@@ -96,7 +97,8 @@ static bool write_module(struct thread_state *t, uint32_t number) {
     struct module *module = &module_of[number - 1];
     uint64_t word[3 + (BUILD_ID_BYTES_MAX + PATH_BYTES_MAX) / 8] = {0};
     char path[PATH_BYTES_MAX];
-    size_t id_bytes = module_build_id(module, (unsigned char *)&word[3]), path_bytes = read_path(module, path);
+    size_t id_bytes = module_build_id(module, (unsigned char *)&word[3]),
+           path_bytes = read_path(module, path);
     memcpy((char *)&word[3] + id_bytes, path, path_bytes);
     word[0] = stamp_now();
     word[1] = number;
@@ -135,8 +137,9 @@ static uint64_t location_of(uintptr_t address) {
     uint64_t location = site_map_get(&locations, address);
     if (location) return location;
     uint32_t module = module_at(address);
-    location = module ? (uint64_t)module << OFFSET_BITS | ((address - module_of[module - 1].bias) & offset_mask)
-                      : address & offset_mask;
+    location = module
+                   ? (uint64_t)module << OFFSET_BITS | ((address - module_of[module - 1].bias) & offset_mask)
+                   : address & offset_mask;
     if (location) site_map_put(&locations, address, location);
     return location;
 }

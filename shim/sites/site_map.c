@@ -20,7 +20,8 @@ void *site_memory(size_t bytes) {
     bytes = (bytes + 7) & ~(size_t)7;
     if (bytes > (size_t)(end - at)) {
         enum { BYTES_MAX = 128 << 20 };
-        char *piece = mapped_bytes + PIECE_BYTES <= BYTES_MAX && bytes <= PIECE_BYTES ? map_memory(PIECE_BYTES) : NULL;
+        char *piece =
+            mapped_bytes + PIECE_BYTES <= BYTES_MAX && bytes <= PIECE_BYTES ? map_memory(PIECE_BYTES) : NULL;
         if (!piece) return NULL;
         mapped_bytes += PIECE_BYTES;
         at = piece;
@@ -66,6 +67,7 @@ void site_map_sweep(struct site_map *map, bool (*goes)(uint64_t key, uint64_t va
     struct site_slots *slots = map->slots;
     for (uint64_t i = 0; slots && i <= slots->mask; i++) {
         uint64_t key = slots->slot[i].key, value = slots->slot[i].value;
-        if (key && value && goes(key, value)) atomic_store_explicit(&slots->slot[i].value, 0, memory_order_release);
+        if (key && value && goes(key, value))
+            atomic_store_explicit(&slots->slot[i].value, 0, memory_order_release);
     }
 }

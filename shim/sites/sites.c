@@ -14,9 +14,10 @@ enum { LOCK_TRIES_MAX = 1 << 14, COMPARED_MOSTLY = 3, COMPARED_ALL_EVERY = 8, CO
 // Part of a stack that some site has: the frames that all stacks of this key share from here on, and what comes then. One
 // that is read is never changed, nor is its memory used again.
 struct node {
-    uint32_t branch;  // where the word lies by which they part, from the key's cfa on; 0: they do not part any more
-    uint32_t site;    // then their number
-    uint32_t reach;   // the end of the last word that is read
+    uint32_t
+        branch;  // where the word lies by which they part, from the key's cfa on; 0: they do not part any more
+    uint32_t site;   // then their number
+    uint32_t reach;  // the end of the last word that is read
     uint32_t frames;
     struct {
         uint32_t place, low;  // where a return address lies, and its low half
@@ -114,8 +115,8 @@ static struct node *new_rest(const struct node *node, uint32_t from) {
 }
 
 // Two stacks part at frame i of a node, which is frame `at` of the new one.
-static void split(uint64_t key, const struct node *node, uint32_t i, const struct stack_walk *walk, uint32_t at,
-                  uint32_t site) {
+static void split(uint64_t key, const struct node *node, uint32_t i, const struct stack_walk *walk,
+                  uint32_t at, uint32_t site) {
     struct node *head = new_node(i), *rest = new_rest(node, i + 1), *leaf = new_leaf(walk, at + 1, site);
     if (!head || !rest || !leaf) return;
     for (uint32_t k = 0; k < i; k++) head->frame[k] = node->frame[k];

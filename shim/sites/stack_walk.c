@@ -22,9 +22,9 @@ enum {
 };
 
 // What follows a return address: how far up the next one lies, in the low bits, in units of 8 bytes.
-#define STEP_VARIES  (UINT64_C(1) << 62)
-#define STEP_ENDS    (UINT64_C(1) << 61)  // nothing follows
-#define STEP_UNITS   (STEP_ENDS - 1)
+#define STEP_VARIES (UINT64_C(1) << 62)
+#define STEP_ENDS   (UINT64_C(1) << 61)  // nothing follows
+#define STEP_UNITS  (STEP_ENDS - 1)
 static struct site_map steps;
 
 // libgcc's own code, which calls malloc under a lock that the unwinder takes, for programs that register frames (JITs).
@@ -117,7 +117,8 @@ static void unwind(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) 
         walk->unwound = false;
     }
     const struct stack_frame *last = &walk->frame[walk->frames - 1];
-    if (!(walk->flags & HT_SITE_CUT) && _dl_find_object((void *)last->address, &object)) walk->flags |= HT_SITE_BROKEN;
+    if (!(walk->flags & HT_SITE_CUT) && _dl_find_object((void *)last->address, &object))
+        walk->flags |= HT_SITE_BROKEN;
 }
 
 void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {

@@ -16,13 +16,14 @@
 
 struct stack_frame {
     uintptr_t address;  // the return address
-    uintptr_t cfa;      // where the caller's frame ends: the return address lies in the 8 bytes before, except in signal frames
+    uintptr_t
+        cfa;  // where the caller's frame ends: the return address lies in the 8 bytes before, except in signal frames
 };
 
 struct stack_walk {
     uint32_t frames, flags;  // enum ht_site_flag
-    bool regular;            // the cache may have it: each address lies before its cfa, on this thread's own stack
-    bool unwound;            // by libgcc: what can be learned from it has not been yet
+    bool regular;  // the cache may have it: each address lies before its cfa, on this thread's own stack
+    bool unwound;  // by libgcc: what can be learned from it has not been yet
     struct stack_frame frame[HT_SITE_FRAMES_MAX];
 };
 

@@ -12,7 +12,7 @@ struct settings {
     bool starts_paused;              // $MALLOC_WRAP_START is "paused" or a number of seconds
     _Atomic uint64_t start_mono_ns;  // then recording begins by itself; 0: not by itself
     uint32_t page_bytes;
-    uint32_t site_frames;            // $MALLOC_WRAP_SITES: so many frames of each call site; 0: none
+    uint32_t site_frames;  // $MALLOC_WRAP_SITES: so many frames of each call site; 0: none
 };
 extern __attribute__((visibility("hidden"))) struct settings settings;
 

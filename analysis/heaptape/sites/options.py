@@ -21,7 +21,7 @@ def sites_parser() -> VerbParser:
     sites = VerbParser(
         "sites", ["TRACE"],
         "Show the call sites of TRACE: calls, bytes, lifetimes, what is live when live bytes are highest and at the end.",
-        notes="TRACE has call sites if it was recorded with MALLOC_WRAP_SITES. Blocks that are never freed live until the end. --to pprof needs "
+        notes="TRACE has call sites if it was recorded with record --sites. Blocks that are never freed live until the end. --to pprof needs "
               "the extra heaptape[pprof] (in a checkout: ./setup.sh --extras).",
         files=[("FILE", "What --to writes, for another program")],
         see_also=["diff", "stats", "explain"],
@@ -46,7 +46,7 @@ def diff_parser() -> VerbParser:
     diff = VerbParser(
         "diff", ["OLD NEW"],
         "Compare two recordings of a program by call site: calls, bytes, sizes, lifetimes, what is live at the peak and at the end, threads.",
-        notes="OLD and NEW are traces with call sites (MALLOC_WRAP_SITES). Call sites are the same if their functions and files are; without names, "
+        notes="OLD and NEW are traces with call sites (record --sites). Call sites are the same if their functions and files are; without names, "
               "if their offsets in modules of equal build ids are.",
         see_also=["sites", "stats"],
         examples=[("heaptape diff old.bin new.bin", "What a change of the program changed")],

@@ -31,7 +31,7 @@ def require_sites(trace: Trace) -> None:
     """Raises UsageError of a trace without."""
     if trace.sites.sites.empty:
         cut = ", which is cut short" if trace.truncated else ""
-        raise UsageError(f"{trace.path}{cut}: no call sites; record with MALLOC_WRAP_SITES=64")
+        raise UsageError(f"{trace.path}{cut}: no call sites; record with --sites")
 
 
 def _totals(trace: Trace, figures: SiteFigures) -> dict[str, Any]:
