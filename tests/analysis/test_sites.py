@@ -106,7 +106,7 @@ def test_a_trace_without_call_sites(tmp_path: Path) -> None:
         assert trace.sites.sites.empty and not any(chunk["site"].any() for chunk in trace.event_arrays(["site"]))
         assert "site" not in next(trace.event_arrays())
     done = run_here("sites", path, cwd=tmp_path)
-    assert done.returncode == 2 and "t.bin: no call sites; record with MALLOC_WRAP_SITES=64" in done.stderr
+    assert done.returncode == 2 and "t.bin: no call sites; record with --sites" in done.stderr
 
 
 DAMAGE = {

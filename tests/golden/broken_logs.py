@@ -12,6 +12,7 @@ FIELDS = ("magic version min_reader features header_bytes page_bytes pid sequenc
 CHUNK = struct.Struct("<IIIIQQQIIQQ")
 HEADER_BYTES, CONTEXT_OFFSET, CHUNK_BYTES = 16_384, 4_096, 4_096
 FREE, MALLOC, REALLOC_END = 1, 2, 5
+SITE = 8
 PARENT = 7
 
 
@@ -25,6 +26,10 @@ def record(op: int, address: int, size: int = 0, before: int = 0) -> bytes:
         word |= nibbles << (4 + 4 * number) | value << bit
         bit += 4 * nibbles
     return word.to_bytes(-(-bit // 8), "little")
+
+
+def long_record(kind: int, *words: int) -> bytes:
+    return struct.pack(f"<H{len(words)}Q", 14 | kind << 4 | len(words) << 8, *words)
 
 
 def chunk(records: bytes, stream: int = 0, index: int = 0, outer: int = 0) -> bytes:
@@ -58,6 +63,7 @@ def broken() -> dict[str, bytes]:
         "stream.mraw": log(chunk(SOUND, stream=1 << 20)),
         "nested.mraw": log(chunk(SOUND, outer=1)),
         "realloc.mraw": log(chunk(SOUND + record(REALLOC_END, 0x2000, before=0x1000))),
+        "site.mraw": log(chunk(SOUND + long_record(SITE, 1, 0)), features=4),  # sites are numbered from 1
         "no-calls.mraw": log(),
         "paused.mraw": log(state=4),
         "stopped.mraw": log(state=2, stop_reason=4),
