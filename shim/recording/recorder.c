@@ -19,6 +19,7 @@
 #include "real.h"
 #include "residency.h"
 #include "settings.h"
+#include "sparse_stamps.h"
 #include "sys.h"
 
 enum {
@@ -63,9 +64,11 @@ struct origin {
 
 static void write_header(struct recording *recording, const struct origin *origin) {
     struct ht_raw_header *header = recording->header;
+    uint64_t tick_ns = sparse_stamps_tick_ns();
     *header = (struct ht_raw_header){.version = HT_RAW_VERSION,
                                      .min_reader = HT_RAW_MIN_READER,
-                                     .features = HT_RAW_FEATURE_QUERIES,
+                                     .features = HT_RAW_FEATURE_QUERIES | (tick_ns ? HT_RAW_FEATURE_UNTIMED : 0),
+                                     .tick_ns = tick_ns,
                                      .header_bytes = HT_RAW_HEADER_BYTES,
                                      .page_bytes = settings.page_bytes,
                                      .pid = recording->pid,
@@ -120,6 +123,8 @@ static void open_apart(void *argument) {
         disposition = RECORDS;
         paused = settings.starts_paused;
         own_start();
+        sparse_stamps_find();
+        sparse_stamps_begin();
     }
     if (!opening->recording) opening->recording = open_log(&opening->origin);
     if (!opening->recording || (paused && !opening->resumes)) return;
@@ -269,11 +274,12 @@ void recorder_before_fork(void) {
     // Where the counter may be forbidden, or in a child that has made no call yet: what its own child
     // inherits is what it got itself, when it was forked.
     if (epoch_now() == EPOCH_OFF || epoch_now() == EPOCH_NONE) return;
+    sparse_stamps_next();
+    if (t) close_gate(t, GATE_BUSY_OWN, stack_pointer());
+    bool room = t && room_for_record(t);
     fork_stamp = stamp_now();
-    if (!t) return;
-    close_gate(t, GATE_BUSY_OWN, stack_pointer());
-    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
-    open_gate(t);
+    if (room) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
+    if (t) open_gate(t);
 }
 
 void recorder_after_fork(void) {
@@ -343,6 +349,7 @@ static void start_in_child(void) {
     large_after_fork();
     residency_after_fork();
     own_after_fork();
+    sparse_stamps_begin();
     begin_first(open_ready((struct opening){.origin = {.parent_pid = parent->pid,
                                                        .parent_sequence = parent->sequence,
                                                        .fork_stamp = fork_stamp}}));
@@ -357,6 +364,7 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     t->recording = recording;
     t->chunk = NULL;
     t->calls = 0;
+    if (atomic_exchange(&recording->has_stream, true)) sparse_stamps_end();
     t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
     t->full_or_probe_at = NULL;
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
