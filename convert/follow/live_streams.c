@@ -296,12 +296,12 @@ static int find_chunks(struct live_streams *live, struct ht_error *error) {
 }
 
 int live_streams_poll(struct live_streams *live, bool final, struct ht_error *error) {
+    live->second_known = live->streams->second_stamp != 0;
     if (find_chunks(live, error)) return -1;
     for (uint32_t i = 0; i < live->streams->count; i++) {
         if (!live->stream[i].known || live->stream[i].over) continue;
         if (final ? poll_closed(live, i, 0, error) : poll_open(live, i, error)) return -1;
     }
-    live->second_known = live->streams->second_stamp != 0;
     return 0;
 }
 
