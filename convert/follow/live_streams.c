@@ -186,7 +186,8 @@ static int poll_open(struct live_streams *live, uint32_t number, struct ht_error
     // A record may end in zeros, which both polls saw as well.
     if (same == (size_t)bytes && same == known->seen_bytes) same += ZEROS_MAX;
     if (same > known->chunk_bytes - before) same = known->chunk_bytes - before;
-    if (same && decode_whole(live, live->buffer, same, waits_for_stamps(live, number), &now, error)) return -1;
+    if (same && decode_whole(live, live->buffer, same, waits_for_stamps(live, number), &now, error))
+        return -1;
     if (hand_on(live, number, now.at, 0, error)) return -1;
     known->trusted = now;
     uint32_t taken = now.at - before;

@@ -64,11 +64,9 @@ struct origin {
 
 static void write_header(struct recording *recording, const struct origin *origin) {
     struct ht_raw_header *header = recording->header;
-    uint64_t tick_ns = sparse_stamps_tick_ns();
     *header = (struct ht_raw_header){.version = HT_RAW_VERSION,
                                      .min_reader = HT_RAW_MIN_READER,
-                                     .features = HT_RAW_FEATURE_QUERIES | (tick_ns ? HT_RAW_FEATURE_UNTIMED : 0),
-                                     .tick_ns = tick_ns,
+                                     .features = HT_RAW_FEATURE_QUERIES,
                                      .header_bytes = HT_RAW_HEADER_BYTES,
                                      .page_bytes = settings.page_bytes,
                                      .pid = recording->pid,
@@ -81,6 +79,8 @@ static void write_header(struct recording *recording, const struct origin *origi
                                      .chunks_end = HT_RAW_HEADER_BYTES,
                                      .reserve_bytes = recording->reserve_bytes,
                                      .state = HT_RAW_PAUSED};
+    header->tick_ns = sparse_stamps_tick_ns();
+    if (header->tick_ns) header->features |= HT_RAW_FEATURE_UNTIMED;
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
     // Written once: a forked child's loader lock may be held by a thread that exists no more.
@@ -276,6 +276,7 @@ void recorder_before_fork(void) {
     if (epoch_now() == EPOCH_OFF || epoch_now() == EPOCH_NONE) return;
     sparse_stamps_next();
     if (t) close_gate(t, GATE_BUSY_OWN, stack_pointer());
+    // Room first: what begins a chunk after this stamp is behind the fork.
     bool room = t && room_for_record(t);
     fork_stamp = stamp_now();
     if (room) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);

@@ -6,7 +6,14 @@
 
 #include "target_modes.h"
 
-enum { BLOCKS = 100, PAUSES = 3, PAUSE_NS = 60000000, SIZE_FIRST = 7730, SIZE_HANDLER = 7740, SIZE_AFTER = 7741 };
+enum {
+    BLOCKS = 100,
+    PAUSES = 3,
+    PAUSE_NS = 60000000,
+    SIZE_FIRST = 7730,
+    SIZE_HANDLER = 7740,
+    SIZE_AFTER = 7741
+};
 
 extern volatile int signal_safe_malloc_raises;
 
@@ -102,9 +109,7 @@ static int second_thread(char *unused) {
 }
 
 int main(int argc, char **argv) {
-    static const struct target_mode modes[] = {{"pauses", pauses},
-                                               {"interrupted", interrupted},
-                                               {"second_thread", second_thread},
-                                               {NULL, NULL}};
+    static const struct target_mode modes[] = {
+        {"pauses", pauses}, {"interrupted", interrupted}, {"second_thread", second_thread}, {NULL, NULL}};
     return run_target_mode(modes, argc, argv);
 }

@@ -92,10 +92,11 @@ static void a_sample_is_a_stamp(void **state) {
     char path[256];
     struct raw_log_builder builder;
     open_log(&builder, path);
-    static const struct builder_line lines[] = {
-        {0, HT_RAW_MALLOC, 1000, 0x1000, 8},    {0, HT_RAW_MALLOC, UNTIMED, 0x2000, 8},
-        {0, HT_RAW_LONG, 2000, 0, HT_LONG_FORK}, {0, HT_RAW_MALLOC, UNTIMED, 0x3000, 8},
-        {0, HT_RAW_MALLOC, 4000, 0x4000, 8}};
+    static const struct builder_line lines[] = {{0, HT_RAW_MALLOC, 1000, 0x1000, 8},
+                                                {0, HT_RAW_MALLOC, UNTIMED, 0x2000, 8},
+                                                {0, HT_RAW_LONG, 2000, 0, HT_LONG_FORK},
+                                                {0, HT_RAW_MALLOC, UNTIMED, 0x3000, 8},
+                                                {0, HT_RAW_MALLOC, 4000, 0x4000, 8}};
     static const uint64_t expected[] = {1000, 1500, 3000, 4000};
     builder_put(&builder, lines, 5);
     struct converted_log *converted = convert(&builder, path);
@@ -135,10 +136,10 @@ static void they_come_before_a_second_stream(void **state) {
         builder.stream[1].outer = outer_of[i];
         builder.stream[1].cursor.last_stamp = 2000;
         static const struct builder_line lines[] = {
-            {0, HT_RAW_MALLOC, 1000, 0x1000, 8},       {0, HT_RAW_MALLOC, 1010, 0x2000, 8},
-            {0, HT_RAW_MALLOC, UNTIMED, 0x3000, 8},    {0, HT_RAW_FREE, UNTIMED, 0x1000, 0},
-            {1, HT_RAW_MALLOC, 2000, 0x1000, 16},      {1, HT_RAW_FREE, 2001, 0x3000, 0},
-            {0, HT_RAW_FREE, 3000000000, 0x2000, 0},   {1, HT_RAW_FREE, 2002, 0x1000, 0},
+            {0, HT_RAW_MALLOC, 1000, 0x1000, 8},     {0, HT_RAW_MALLOC, 1010, 0x2000, 8},
+            {0, HT_RAW_MALLOC, UNTIMED, 0x3000, 8},  {0, HT_RAW_FREE, UNTIMED, 0x1000, 0},
+            {1, HT_RAW_MALLOC, 2000, 0x1000, 16},    {1, HT_RAW_FREE, 2001, 0x3000, 0},
+            {0, HT_RAW_FREE, 3000000000, 0x2000, 0}, {1, HT_RAW_FREE, 2002, 0x1000, 0},
         };
         builder_put(&builder, lines, 8);
         struct converted_log *converted = convert(&builder, path);
@@ -189,7 +190,7 @@ static void batches_are_like_single_records(void **state) {
     (void)state;
     enum { ROOM = 1 << 16, RECORDS = 6000 };
     uint8_t *chunk = calloc(1, ROOM + 64);
-    struct ht_raw_record *one = calloc(RECORDS, sizeof *one), *batch = calloc(RECORDS, sizeof *batch);
+    struct ht_raw_record *one = calloc(RECORDS + 1, sizeof *one), *batch = calloc(RECORDS, sizeof *batch);
     struct ht_raw_chunk header = {.bytes = ROOM, .base_stamp = 500};
     struct ht_cursor cursor = {chunk + sizeof header, 500, 0};
     uint64_t seed = 3, stamp = 500;
