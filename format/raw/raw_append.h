@@ -30,23 +30,24 @@ static inline unsigned ht_field_bits(uint64_t value) {
     return ((63u ^ (unsigned)__builtin_clzll(value | 1)) | 3) + 1;
 }
 
-static inline uint64_t ht_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (uint64_t)(value >> 63); }
-
 static inline void ht_store8(uint8_t *at, uint64_t word) { memcpy(at, &word, sizeof word); }
 
-// The general form: any widths, in bits. 15 nibbles take 16, because the code 15 means 16.
-__attribute__((noinline, unused, cold)) static void
-ht_append_wide(struct ht_cursor *cursor, unsigned op, const unsigned bits[3], const uint64_t value[3]) {
+// The general form: any widths, in bits, that of the time lowest and eight bits for each. 15 nibbles take 16,
+// because the code 15 means 16.
+__attribute__((noinline, unused, cold)) static void ht_append_wide(struct ht_cursor *cursor, unsigned op,
+                                                                   uint64_t time, uint64_t address,
+                                                                   uint64_t size, unsigned widths) {
+    const uint64_t value[3] = {time, address, size};
     uint64_t word[5] = {op};
     unsigned bit = 16;
     for (unsigned field = 0; field < 3; field++) {
-        unsigned nibbles = bits[field] / 4, code = nibbles < 15 ? nibbles : 15;
+        unsigned nibbles = (widths >> 8 * field & 255) / 4, code = nibbles < 15 ? nibbles : 15;
+        unsigned bits = 4 * (code + (code == 15));
         word[0] |= (uint64_t)code << (4 + 4 * field);
-        if (!nibbles) continue;
+        if (!bits) continue;
         word[bit / 64] |= value[field] << bit % 64;
-        unsigned taken = code < 15 ? bits[field] : 64;
-        if (bit % 64 + taken > 64) word[bit / 64 + 1] |= value[field] >> (64 - bit % 64);
-        bit += taken;
+        if (bit % 64 + bits > 64) word[bit / 64 + 1] |= value[field] >> (64 - bit % 64);
+        bit += bits;
     }
     for (unsigned i = 4; i > 0; i--) ht_store8(cursor->at + 8 * i, word[i]);
     // The compiler must not move the head's store before the tail's.
@@ -59,13 +60,13 @@ ht_append_wide(struct ht_cursor *cursor, unsigned op, const unsigned bits[3], co
 HT_ALWAYS_INLINE void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt,
                                        uint64_t address, unsigned na, uint64_t size, unsigned ns) {
     unsigned bits = 16 + nt + na + ns;
-    if (__builtin_expect(bits <= 64, 1)) {
-        uint64_t head = op | nt << 2 | na << 6 | ns << 10;
-        ht_store8(cursor->at, ((size << na | address) << nt | time) << 16 | head);
-        cursor->at += (bits + 7) / 8;
+    if (__builtin_expect(bits > 64, 0)) {
+        ht_append_wide(cursor, op, time, address, size, nt | na << 8 | ns << 16);
         return;
     }
-    ht_append_wide(cursor, op, (unsigned[3]){nt, na, ns}, (uint64_t[3]){time, address, size});
+    uint64_t head = op | nt << 2 | na << 6 | ns << 10;
+    ht_store8(cursor->at, ((size << na | address) << nt | time) << 16 | head);
+    cursor->at += (bits + 7) / 8;
 }
 
 static inline uint64_t ht_time_step(struct ht_cursor *cursor, uint64_t stamp) {
@@ -78,9 +79,10 @@ static inline uint64_t ht_time_step(struct ht_cursor *cursor, uint64_t stamp) {
 
 static inline uint64_t ht_address_step(struct ht_cursor *cursor, uint64_t address) {
     uint64_t aligned = address & ~UINT64_C(7);
-    int64_t step = (int64_t)(aligned - cursor->last_address) >> 3;
+    int64_t distance = (int64_t)(aligned - cursor->last_address);
     cursor->last_address = aligned;
-    return ht_zigzag(step);
+    // Zigzag of an eighth of it: its low three bits are 0.
+    return (uint64_t)(distance >> 2) ^ (uint64_t)(distance >> 63);
 }
 
 static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, uint64_t value) {
@@ -90,8 +92,7 @@ static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, u
         ht_store8(cursor->at, head | value << 16);
         cursor->at += (16 + na + 7) / 8;
     } else {
-        ht_append_wide(cursor, HT_RAW_MODIFIER | kind << 12, (unsigned[3]){0, na, 0},
-                       (uint64_t[3]){0, value, 0});
+        ht_append_wide(cursor, HT_RAW_MODIFIER | kind << 12, 0, value, 0, na << 8);
     }
 }
 

@@ -32,13 +32,14 @@ static const struct extras no_extras;
 // A sample, a large block and a failed call need a stamp.
 HT_ALWAYS_INLINE uint64_t stamp_of_allocation(struct thread_state *t, const void *block, size_t bytes) {
     if (likely(block)) t->sample_budget_bytes -= (int64_t)bytes;
-    bool needed = !block || bytes >= HT_LARGE_BLOCK_BYTES || t->sample_budget_bytes < 0;
+    bool samples = t->sample_budget_bytes < 0;
+    if (unlikely(samples)) t->sample_due_stamp = 0;
+    bool needed = !block || bytes >= HT_LARGE_BLOCK_BYTES || samples;
     return unlikely(needed) || stamp_is_due() ? stamp_now() : 0;
 }
 
 HT_ALWAYS_INLINE void sample_if_due(struct thread_state *t, uint64_t stamp) {
-    if (stamp && unlikely(t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp))
-        memory_sample(t, stamp, false);
+    if (stamp && unlikely(stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
 }
 
 // An allocation that failed, is large, or carries extras: everything but the common case.
