@@ -56,12 +56,29 @@ __attribute__((noinline, unused, cold)) static void ht_append_wide(struct ht_cur
     cursor->at += (bit + 7) / 8;
 }
 
+// More than one word: a step from one arena to another needs two.
+__attribute__((noinline, unused)) static void ht_append_two_words(struct ht_cursor *cursor, unsigned op,
+                                                                  uint64_t time, uint64_t address,
+                                                                  uint64_t size, unsigned widths) {
+    unsigned nt = widths & 255, na = widths >> 8 & 255, ns = widths >> 16, bits = 16 + nt + na + ns;
+    if (bits > 128 || nt >= 60 || na >= 60 || ns >= 60) {
+        ht_append_wide(cursor, op, time, address, size, widths);
+        return;
+    }
+    unsigned __int128 packed = ((unsigned __int128)size << na | address) << nt | time;
+    packed = packed << 16 | (op | nt << 2 | na << 6 | ns << 10);
+    ht_store8(cursor->at + 8, (uint64_t)(packed >> 64));
+    __asm__ volatile("" ::: "memory");
+    ht_store8(cursor->at, (uint64_t)packed);
+    cursor->at += (bits + 7) / 8;
+}
+
 // Packs one record of three fields of so many bits; a field of none is absent.
 HT_ALWAYS_INLINE void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt,
                                        uint64_t address, unsigned na, uint64_t size, unsigned ns) {
     unsigned bits = 16 + nt + na + ns;
     if (__builtin_expect(bits > 64, 0)) {
-        ht_append_wide(cursor, op, time, address, size, nt | na << 8 | ns << 16);
+        ht_append_two_words(cursor, op, time, address, size, nt | na << 8 | ns << 16);
         return;
     }
     uint64_t head = op | nt << 2 | na << 6 | ns << 10;
