@@ -49,10 +49,11 @@ static void locate(void *context, struct lint_call *call) {
         return;
     }
     memcpy(&chunk, bytes, sizeof chunk);
-    decoder = (struct ht_raw_decoder){.at = bytes + sizeof chunk,
-                                      .end = bytes + place->bytes,
-                                      .stamp = chunk.base_stamp,
-                                      .address = chunk.base_address};
+    ht_raw_decode_chunk(&decoder, &chunk, bytes);
+    decoder.end = bytes + place->bytes;
+    decoder.tick_stamps = stream->decoder.tick_stamps;
+    decoder.end_stamp = stream->decoder.end_stamp;
+    decoder.second_stamp = stream->decoder.second_stamp;
     const uint8_t *at = decoder.at;
     while (ht_raw_decode(&decoder, &record) > 0) {
         if (record.op == wanted->op && record.stamp == wanted->stamp && record.address == wanted->address) {

@@ -293,8 +293,10 @@ static int poll_log(struct follower *f, struct ht_error *error) {
     }
     // What the poll before saw, this one has handed on. Older records may only be late.
     uint64_t late = (uint64_t)((double)LATE_NS / ht_raw_ns_per_stamp(&f->log));
+    uint64_t handed_on = f->polled_stamp > late ? f->polled_stamp - late : 0;
+    if (handed_on > live_streams_limit(&f->live)) handed_on = live_streams_limit(&f->live);
     if (f->over) merge_stop_growing(m);
-    else if (f->polled_stamp > late + m->horizon) m->horizon = f->polled_stamp - late;
+    else if (handed_on > m->horizon) m->horizon = handed_on;
     f->polled_stamp = now;
     return 0;
 }

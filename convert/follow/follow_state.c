@@ -14,7 +14,7 @@
 #include "output_file.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 4, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 5, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -69,6 +69,7 @@ struct stream_state {
     uint64_t first_stamp;
     uint32_t index, chunk_bytes;
     uint64_t chunk, stamp, address;
+    struct ht_raw_spread spread;
     uint32_t at, thread;
     // A realloc between its records; the block of a slot that is not 0 lives.
     uint32_t open, function;
@@ -190,6 +191,7 @@ static int put_streams(struct output *output, const struct merge *m, const struc
                                      .chunk = place.chunk,
                                      .stamp = place.stamp,
                                      .address = place.address,
+                                     .spread = place.spread,
                                      .at = place.at,
                                      .thread = input->thread,
                                      .open = open->open,
@@ -428,15 +430,22 @@ static bool get_stream(struct follow_state *state, uint32_t number, struct merge
                                       .over = entry.over != 0,
                                       .index = entry.index,
                                       .chunk_bytes = entry.chunk_bytes,
-                                      .trusted = {entry.chunk, entry.at, entry.stamp, entry.address}};
+                                      .trusted = {.chunk = entry.chunk,
+                                                  .at = entry.at,
+                                                  .stamp = entry.stamp,
+                                                  .address = entry.address,
+                                                  .spread = entry.spread}};
     bool possible = entry.chunk % HT_CHUNK_ALIGN == 0 && entry.at >= sizeof(struct ht_raw_chunk) &&
-                    entry.at <= entry.chunk_bytes && entry.chunk_bytes <= HT_CHUNK_BYTES_MAX;
+                    entry.at <= entry.chunk_bytes && entry.chunk_bytes <= HT_CHUNK_BYTES_MAX &&
+                    entry.spread.done <= entry.spread.calls;
     if (entry.known && !possible) return false;
     if (!live_stream_restore(live, number, &known) || !merge_know_streams(m)) return false;
     struct input *input = &m->input[number];
     input->stream->outer = entry.outer;
     input->stream->tid = entry.tid;
     input->stream->first_stamp = entry.first_stamp;
+    input->stream->decoder.spread = entry.spread;
+    if (entry.known) streams_note_begin(&m->streams, number, entry.first_stamp);
     input->thread = entry.thread;
     if (input->thread != NO_THREAD && input->thread >= m->heap.threads_count) return false;
     if (!entry.open) return true;

@@ -79,8 +79,10 @@ static int learn_outer(struct live_streams *live, uint32_t number, uint64_t chun
     return 0;
 }
 
-// Hands the newest chunk on up to `end`. Returns 0 or -1 with error.
-static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, struct ht_error *error) {
+// Hands the newest chunk on up to `end`, which was over by end_stamp, if that is not 0. Returns 0 or -1 with
+// error.
+static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, uint64_t end_stamp,
+                   struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
     struct stream *stream = &live->streams->stream[number];
     const struct stream_place *from = &known->trusted;
@@ -100,7 +102,8 @@ static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, str
                                                           .base_stamp = from->stamp,
                                                           .base_address = from->address,
                                                           .bytes = end,
-                                                          .from = from->at})
+                                                          .from = from->at,
+                                                          .end_stamp = end_stamp})
                ? 0
                : no_memory(live, error);
 }
@@ -111,24 +114,35 @@ static void forget_seen(struct live_stream *known) {
     known->seen_bytes = 0;
 }
 
-// The records that lie whole within `bytes` bytes behind what is trusted. Moves *place behind them. Returns 0
-// or -1 with error.
-static int decode_whole(const struct live_streams *live, const uint8_t *buffer, size_t bytes,
+// Where the decoder is, behind `start`.
+static struct stream_place place_of(const struct ht_raw_decoder *decoder, const uint8_t *buffer,
+                                    const struct stream_place *start) {
+    return (struct stream_place){.chunk = start->chunk,
+                                 .at = start->at + (uint32_t)(decoder->at - buffer),
+                                 .stamp = decoder->stamp,
+                                 .address = decoder->address,
+                                 .spread = decoder->spread};
+}
+
+// The records that lie whole within `bytes` bytes behind what is trusted. Moves *place behind them: `timed`, behind
+// the last stamp among them. Returns 0 or -1 with error.
+static int decode_whole(const struct live_streams *live, const uint8_t *buffer, size_t bytes, bool timed,
                         struct stream_place *place, struct ht_error *error) {
-    struct ht_raw_decoder decoder = {
-        .at = buffer, .end = buffer + bytes, .stamp = place->stamp, .address = place->address};
+    const struct stream_place start = *place;
+    struct ht_raw_decoder decoder = streams_decoder(live->streams, &start, 0);
     struct ht_raw_record record;
-    uint32_t start = place->at;
+    const uint8_t *whole = decoder.at = buffer;
+    decoder.end = buffer + bytes;
     int decoded;
     while ((decoded = ht_raw_decode(&decoder, &record)) > 0) {
-        place->at = start + (uint32_t)(decoder.at - buffer);
-        place->stamp = decoder.stamp;
-        place->address = decoder.address;
+        whole = decoder.at;
+        if (!timed || !decoder.spread.calls) *place = place_of(&decoder, buffer, &start);
     }
     // At the end of what is there, half a record is no wonder.
-    if (decoded < 0 && bytes - (place->at - start) >= RECORD_ROOM_BYTES)
-        return ht_error_input(error, live->log->path, place->chunk + place->at,
-                              "expected a record, found 0x%02x", buffer[place->at - start]);
+    size_t passed = (size_t)(whole - buffer);
+    if (decoded < 0 && bytes - passed >= RECORD_ROOM_BYTES)
+        return ht_error_input(error, live->log->path, start.chunk + start.at + passed,
+                              "expected a record, found 0x%02x", *whole);
     return 0;
 }
 
@@ -155,6 +169,11 @@ static long read_behind(struct live_streams *live, const struct live_stream *kno
     }
 }
 
+// Must calls of the stream wait for the stamp after them?
+static bool waits_for_stamps(const struct live_streams *live, uint32_t number) {
+    return number == 0 && live->streams->tick_stamps && !live->second_known;
+}
+
 // The newest chunk may be written at this moment. Returns 0 or -1 with error.
 static int poll_open(struct live_streams *live, uint32_t number, struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
@@ -167,8 +186,9 @@ static int poll_open(struct live_streams *live, uint32_t number, struct ht_error
     // A record may end in zeros, which both polls saw as well.
     if (same == (size_t)bytes && same == known->seen_bytes) same += ZEROS_MAX;
     if (same > known->chunk_bytes - before) same = known->chunk_bytes - before;
-    if (same && decode_whole(live, live->buffer, same, &now, error)) return -1;
-    if (hand_on(live, number, now.at, error)) return -1;
+    if (same && decode_whole(live, live->buffer, same, waits_for_stamps(live, number), &now, error))
+        return -1;
+    if (hand_on(live, number, now.at, 0, error)) return -1;
     known->trusted = now;
     uint32_t taken = now.at - before;
     known->seen_bytes = taken < (size_t)bytes ? (uint32_t)bytes - taken : 0;
@@ -183,15 +203,17 @@ static int poll_open(struct live_streams *live, uint32_t number, struct ht_error
     return 0;
 }
 
-// The newest chunk will not be written any more: all of it counts. Returns 0 or -1 with error.
-static int poll_closed(struct live_streams *live, uint32_t number, struct ht_error *error) {
+// The newest chunk will not be written any more: all of it counts. end_stamp: of the next one, or 0. Returns 0
+// or -1 with error.
+static int poll_closed(struct live_streams *live, uint32_t number, uint64_t end_stamp,
+                       struct ht_error *error) {
     struct live_stream *known = &live->stream[number];
     struct ht_raw_chunk header;
     if (!ht_read_at(live->log->fd, &header, sizeof header, known->trusted.chunk))
         return cannot_read(live, known->trusted.chunk, error);
     uint32_t end = header.used && header.used <= known->chunk_bytes ? header.used : known->chunk_bytes;
     forget_seen(known);
-    if (hand_on(live, number, end, error)) return -1;
+    if (hand_on(live, number, end, end_stamp, error)) return -1;
     known->trusted.at = end;
     return 0;
 }
@@ -213,12 +235,13 @@ static int meet_chunk(struct live_streams *live, const struct ht_raw_chunk *chun
     // Its predecessor was begun after we had passed its place.
     if (chunk->index != (known->known ? known->index + 1 : 0)) return 0;
     if (known->known) {
-        if (poll_closed(live, chunk->stream, error)) return -1;
+        if (poll_closed(live, chunk->stream, chunk->base_stamp, error)) return -1;
         if (!log_ranges_add(&known->closed, known->trusted.chunk, known->chunk_bytes))
             return no_memory(live, error);
     } else {
         stream->first_stamp = chunk->base_stamp;
         stream->tid = chunk->tid;
+        streams_note_begin(live->streams, chunk->stream, chunk->base_stamp);
         known->known = true;
     }
     uint64_t bytes = chunk->bytes;
@@ -274,25 +297,33 @@ static int find_chunks(struct live_streams *live, struct ht_error *error) {
 }
 
 int live_streams_poll(struct live_streams *live, bool final, struct ht_error *error) {
+    live->second_known = live->streams->second_stamp != 0;
     if (find_chunks(live, error)) return -1;
     for (uint32_t i = 0; i < live->streams->count; i++) {
         if (!live->stream[i].known || live->stream[i].over) continue;
-        if (final ? poll_closed(live, i, error) : poll_open(live, i, error)) return -1;
+        if (final ? poll_closed(live, i, 0, error) : poll_open(live, i, error)) return -1;
     }
     return 0;
 }
 
+uint64_t live_streams_limit(const struct live_streams *live) {
+    if (!live->streams->count || !waits_for_stamps(live, 0) || !live->stream[0].seen_bytes) return UINT64_MAX;
+    uint64_t stamp = live->stream[0].trusted.stamp;
+    return stamp - (stamp > 0);
+}
+
 // ---- where the merge is ----
 
-// Moves the place over that many records. Returns 0 or -1 with error.
-static int step_over(const struct live_streams *live, struct stream_place *place, uint32_t chunk_bytes,
-                     uint32_t records, struct ht_error *error) {
-    size_t bytes = chunk_bytes - place->at;
-    if (bytes > (size_t)records * RECORD_ROOM_BYTES) bytes = (size_t)records * RECORD_ROOM_BYTES;
+// Moves the place over that many records of the part. Returns 0 or -1 with error.
+static int step_over(const struct live_streams *live, struct stream_place *place,
+                     const struct stream_chunk *part, uint32_t records, struct ht_error *error) {
+    size_t bytes = part->bytes - place->at, most = (size_t)records * RECORD_ROOM_BYTES + HT_UNTIMED_BYTES_MAX;
+    if (bytes > most) bytes = most;
     uint8_t *buffer = calloc(1, bytes + PADDING_BYTES);
     if (!buffer) return no_memory(live, error);
-    struct ht_raw_decoder decoder = {
-        .at = buffer, .end = buffer + bytes, .stamp = place->stamp, .address = place->address};
+    struct ht_raw_decoder decoder = streams_decoder(live->streams, place, part->end_stamp);
+    decoder.at = buffer;
+    decoder.end = buffer + bytes;
     struct ht_raw_record record;
     int status = ht_read_at(live->log->fd, buffer, bytes, place->chunk + place->at)
                      ? 0
@@ -301,9 +332,7 @@ static int step_over(const struct live_streams *live, struct stream_place *place
         if (ht_raw_decode(&decoder, &record) <= 0)
             status = ht_error_input(error, live->log->path, place->chunk + place->at,
                                     "expected a record, found 0x%02x", *decoder.at);
-    place->at += (uint32_t)(decoder.at - buffer);
-    place->stamp = decoder.stamp;
-    place->address = decoder.address;
+    *place = place_of(&decoder, buffer, place);
     free(buffer);
     return status;
 }
@@ -313,15 +342,18 @@ struct stream_place live_stream_needed(const struct live_streams *live, uint32_t
     if (stream->buffer) return stream->batch_place;
     if (stream->next_chunk == stream->chunks) return live->stream[number].trusted;
     const struct stream_chunk *part = &stream->chunk[stream->next_chunk];
-    return (struct stream_place){part->offset, part->from, part->base_stamp, part->base_address};
+    return (struct stream_place){
+        .chunk = part->offset, .at = part->from, .stamp = part->base_stamp, .address = part->base_address};
 }
 
 int live_stream_place(const struct live_streams *live, uint32_t number, struct stream_place *place,
                       struct ht_error *error) {
     const struct stream *stream = &live->streams->stream[number];
     *place = live_stream_needed(live, number);
-    if (!stream->buffer) return 0;
-    return step_over(live, place, stream->chunk[stream->next_chunk - 1].bytes, stream->batch_at, error);
+    if (stream->buffer)
+        return step_over(live, place, &stream->chunk[stream->next_chunk - 1], stream->batch_at, error);
+    place->spread = stream->decoder.spread;
+    return 0;
 }
 
 int live_chunk_at(const struct live_streams *live, uint64_t offset, uint32_t *index, uint32_t *bytes,

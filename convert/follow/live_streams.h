@@ -3,7 +3,8 @@
 //
 // The program stores a record's head by one store of eight bytes. Where that crosses a cache line, a reader
 // beside it may see half of it. So what lies in an open chunk is handed on only when two polls, at least a
-// millisecond apart, saw the same bytes; a chunk that has a successor is complete.
+// millisecond apart, saw the same bytes; a chunk that has a successor is complete. Calls without a time wait for
+// the stamp after them, or for a second stream, whose first stamp is one.
 #ifndef HEAPTAPE_LIVE_STREAMS_H
 #define HEAPTAPE_LIVE_STREAMS_H
 
@@ -38,6 +39,7 @@ struct live_streams {
     size_t room;
     struct log_ranges pending;  // handed out and not begun at the last poll, or a hole
     uint64_t frontier;          // all chunks before it are known, or pending
+    bool second_known;          // the poll before knew a second stream: no more calls come without a time
     uint8_t *buffer;
     size_t buffer_room;
 };
@@ -47,6 +49,9 @@ void live_streams_close(struct live_streams *live);
 
 // Finds what has come. final: the program is gone, everything counts. Returns 0 or -1 with error.
 int live_streams_poll(struct live_streams *live, bool final, struct ht_error *error);
+
+// All calls up to that stamp which a poll has seen are handed on.
+uint64_t live_streams_limit(const struct live_streams *live);
 
 // Where the merge is in the stream: before the next record that it has not applied. Returns 0 or -1 with
 // error.

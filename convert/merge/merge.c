@@ -245,6 +245,7 @@ struct merge *merge_begin_growing(const struct ht_raw_log *log, struct ht_trace_
     if (!m) return NULL;
     m->streams.log = log;
     m->streams.growing = true;
+    m->streams.tick_stamps = ht_raw_tick_stamps(log);
     m->horizon = 0;
     return m;
 }

@@ -14,6 +14,8 @@ enum {
     // A record with its modifiers is shorter: decoding stops this far from the buffer's end while more of the
     // chunk follows.
     BUFFER_MARGIN_BYTES = 2304,
+    // More of a stream that may have calls without a time: the stamp after them is looked for.
+    BUFFER_MARGIN_UNTIMED_BYTES = HT_UNTIMED_BYTES_MAX + BUFFER_MARGIN_BYTES,
     PADDING_BYTES = 64
 };
 
@@ -28,8 +30,12 @@ bool streams_grow(struct streams *streams, uint32_t number) {
     return ht_grow(&streams->stream, &streams->room, (size_t)number + 1, sizeof *streams->stream);
 }
 
+void streams_note_begin(struct streams *streams, uint32_t number, uint64_t stamp) {
+    if (number && (!streams->second_stamp || stamp < streams->second_stamp)) streams->second_stamp = stamp;
+}
+
 int streams_open(struct streams *streams, const struct ht_raw_log *log, struct ht_error *error) {
-    *streams = (struct streams){.log = log};
+    *streams = (struct streams){.log = log, .tick_stamps = ht_raw_tick_stamps(log)};
     struct ht_raw_chunk chunk;
     uint64_t at, offset = 0;
     int more;
@@ -43,6 +49,9 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
             stream->tid = chunk.tid;
             stream->outer = chunk.outer;
             stream->first_stamp = chunk.base_stamp;
+            streams_note_begin(streams, chunk.stream, chunk.base_stamp);
+        } else {
+            stream->chunk[stream->chunks - 1].end_stamp = chunk.base_stamp;
         }
         // A stream is nested in one that was opened before it: so there is always an outermost one.
         if (chunk.outer > chunk.stream || chunk.outer != stream->outer)
@@ -55,8 +64,10 @@ int streams_open(struct streams *streams, const struct ht_raw_log *log, struct h
                                   stream->chunks, chunk.stream, chunk.index);
         uint64_t bytes = chunk.used ? chunk.used : chunk.bytes;
         if (bytes > log->chunks_end - at) bytes = log->chunks_end - at;  // a file cut short
-        if (!stream_add_chunk(stream,
-                              (struct stream_chunk){at, chunk.base_stamp, (uint32_t)bytes, chunk.used}))
+        if (!stream_add_chunk(stream, (struct stream_chunk){.offset = at,
+                                                            .base_stamp = chunk.base_stamp,
+                                                            .bytes = (uint32_t)bytes,
+                                                            .used = chunk.used}))
             goto no_memory;
         streams->bytes_total += bytes;
     }
@@ -106,6 +117,21 @@ static int fill_buffer(struct streams *streams, struct stream *stream, struct ht
     return 0;
 }
 
+struct ht_raw_decoder streams_decoder(const struct streams *streams, const struct stream_place *place,
+                                      uint64_t end_stamp) {
+    struct ht_raw_decoder decoder = {.stamp = place->stamp,
+                                     .address = place->address,
+                                     .spread = place->spread,
+                                     .tick_stamps = streams->tick_stamps,
+                                     .end_stamp = end_stamp,
+                                     .second_stamp = streams->second_stamp};
+    if (decoder.spread.from < place->stamp) {
+        decoder.spread.from = place->stamp;
+        decoder.spread.done = decoder.spread.calls = 0;
+    }
+    return decoder;
+}
+
 // Begins the stream's next chunk. Returns 1, 0 if there is none, -1 with error.
 static int begin_chunk(struct streams *streams, struct stream *stream, struct ht_error *error) {
     if (stream->next_chunk == stream->chunks) return 0;
@@ -114,10 +140,10 @@ static int begin_chunk(struct streams *streams, struct stream *stream, struct ht
     uint32_t from = place->from ? place->from : (uint32_t)sizeof chunk;
     if (place->bytes <= from) return 1;
     if (!place->from && read_at(streams->log, &chunk, sizeof chunk, place->offset, error)) return -1;
-    stream->decoder = (struct ht_raw_decoder){.at = stream->buffer,
-                                              .end = stream->buffer,
-                                              .stamp = chunk.base_stamp,
-                                              .address = chunk.base_address};
+    const struct stream_place begin = {
+        .stamp = chunk.base_stamp, .address = chunk.base_address, .spread = stream->decoder.spread};
+    stream->decoder = streams_decoder(streams, &begin, place->end_stamp);
+    stream->decoder.at = stream->decoder.end = stream->buffer;
     stream->buffer_offset = place->offset + from;
     stream->chunk_left = place->bytes - from;
     stream->in_chunk = true;
@@ -126,8 +152,10 @@ static int begin_chunk(struct streams *streams, struct stream *stream, struct ht
 
 // Decodes until the batch is full or the chunk ends. Returns 0 or -1 with error.
 static int decode_some(struct streams *streams, struct stream *stream, struct ht_error *error) {
+    bool all_timed = !streams->tick_stamps || stream != streams->stream;
+    ptrdiff_t margin = all_timed ? BUFFER_MARGIN_BYTES : BUFFER_MARGIN_UNTIMED_BYTES;
     while (stream->batch_end < STREAM_BATCH) {
-        if (stream->chunk_left && stream->decoder.end - stream->decoder.at < BUFFER_MARGIN_BYTES &&
+        if (stream->chunk_left && stream->decoder.end - stream->decoder.at < margin &&
             fill_buffer(streams, stream, error))
             return -1;
         const uint8_t *limit = stream->decoder.end - (stream->chunk_left ? BUFFER_MARGIN_BYTES : 0);
@@ -178,7 +206,8 @@ int streams_refill(struct streams *streams, struct stream *stream, struct ht_err
                                                     .at = (uint32_t)(stream->buffer_offset - chunk) +
                                                           (uint32_t)(stream->decoder.at - stream->buffer),
                                                     .stamp = stream->decoder.stamp,
-                                                    .address = stream->decoder.address};
+                                                    .address = stream->decoder.address,
+                                                    .spread = stream->decoder.spread};
         if (decode_some(streams, stream, error)) return -1;
     }
     return 1;

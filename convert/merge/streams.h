@@ -18,6 +18,7 @@ struct stream_chunk {
     uint32_t bytes, used;
     uint32_t from;          // where in the chunk its records begin; 0: behind the header, which is to be read
     uint64_t base_address;  // unless the header is to be read
+    uint64_t end_stamp;     // all of it was over by then; 0: not known
 };
 
 // A place between two records.
@@ -25,6 +26,7 @@ struct stream_place {
     uint64_t chunk;  // offset of the chunk in the file
     uint32_t at;     // bytes into it
     uint64_t stamp, address;
+    struct ht_raw_spread spread;
 };
 
 struct stream {
@@ -53,6 +55,8 @@ struct streams {
     size_t count, room;
     uint64_t bytes_total, bytes_read;  // for progress
     bool growing;                      // more chunks may come
+    uint64_t tick_stamps;              // of a log that may have calls without a time
+    uint64_t second_stamp;             // when its second stream began; 0: there is none
 };
 
 // Finds all chunks. Returns 0 or -1 with error.
@@ -61,7 +65,13 @@ void streams_close(struct streams *streams);
 
 // Makes room for a stream of that number. False for want of memory.
 bool streams_grow(struct streams *streams, uint32_t number);
+// A stream of that number begins there.
+void streams_note_begin(struct streams *streams, uint32_t number, uint64_t stamp);
 bool stream_add_chunk(struct stream *stream, struct stream_chunk chunk);
+
+// To decode a part of the stream's chunk that begins at the place.
+struct ht_raw_decoder streams_decoder(const struct streams *streams, const struct stream_place *place,
+                                      uint64_t end_stamp);
 
 // Decodes the stream's next batch. Returns 1, 0 at its end (its memory is then released), -1 with error. Of a
 // growing log, 0 says that there is no more for now.

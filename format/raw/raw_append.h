@@ -25,22 +25,25 @@ struct ht_cursor {
     uint64_t last_address;
 };
 
-// Nibbles that hold a value; 0 takes one, which keeps this free of branches.
-static inline unsigned ht_nibbles(uint64_t value) {
-    return (63u ^ (unsigned)__builtin_clzll(value | 1)) / 4 + 1;
+// Bits of the nibbles that hold a value; 0 takes one, which keeps this free of branches.
+static inline unsigned ht_field_bits(uint64_t value) {
+    return ((63u ^ (unsigned)__builtin_clzll(value | 1)) | 3) + 1;
 }
-
-static inline uint64_t ht_zigzag(int64_t value) { return (uint64_t)value << 1 ^ (uint64_t)(value >> 63); }
 
 static inline void ht_store8(uint8_t *at, uint64_t word) { memcpy(at, &word, sizeof word); }
 
-// The general form: any widths. `nibbles` of 15 take 16, because the code 15 means 16.
-__attribute__((noinline, unused, cold)) static void
-ht_append_wide(struct ht_cursor *cursor, uint64_t head, const unsigned nibbles[3], const uint64_t value[3]) {
-    uint64_t word[5] = {head};
+// The general form: any widths, in bits, that of the time lowest and eight bits for each. 15 nibbles take 16,
+// because the code 15 means 16.
+__attribute__((noinline, unused, cold)) static void ht_append_wide(struct ht_cursor *cursor, unsigned op,
+                                                                   uint64_t time, uint64_t address,
+                                                                   uint64_t size, unsigned widths) {
+    const uint64_t value[3] = {time, address, size};
+    uint64_t word[5] = {op};
     unsigned bit = 16;
     for (unsigned field = 0; field < 3; field++) {
-        unsigned bits = 4 * nibbles[field];
+        unsigned nibbles = (widths >> 8 * field & 255) / 4, code = nibbles < 15 ? nibbles : 15;
+        unsigned bits = 4 * (code + (code == 15));
+        word[0] |= (uint64_t)code << (4 + 4 * field);
         if (!bits) continue;
         word[bit / 64] |= value[field] << bit % 64;
         if (bit % 64 + bits > 64) word[bit / 64 + 1] |= value[field] >> (64 - bit % 64);
@@ -53,23 +56,34 @@ ht_append_wide(struct ht_cursor *cursor, uint64_t head, const unsigned nibbles[3
     cursor->at += (bit + 7) / 8;
 }
 
-// Packs one record of three fields; a field of width 0 is absent.
-HT_ALWAYS_INLINE void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt,
-                                       uint64_t address, unsigned na, uint64_t size, unsigned ns) {
-    unsigned bits = 16 + 4 * (nt + na + ns);
-    if (__builtin_expect(bits <= 64, 1)) {
-        uint64_t word = op | nt << 4 | na << 8 | (uint64_t)ns << 12 | time << 16 | address << (16 + 4 * nt);
-        // A shift by 64 is undefined, and happens only where there is no size.
-        word |= ns ? size << (16 + 4 * (nt + na)) : 0;
-        ht_store8(cursor->at, word);
-        cursor->at += (bits + 7) / 8;
+// More than one word: a step from one arena to another needs two.
+__attribute__((noinline, unused)) static void ht_append_two_words(struct ht_cursor *cursor, unsigned op,
+                                                                  uint64_t time, uint64_t address,
+                                                                  uint64_t size, unsigned widths) {
+    unsigned nt = widths & 255, na = widths >> 8 & 255, ns = widths >> 16, bits = 16 + nt + na + ns;
+    if (bits > 128 || nt >= 60 || na >= 60 || ns >= 60) {
+        ht_append_wide(cursor, op, time, address, size, widths);
         return;
     }
-    unsigned code[3] = {nt, na, ns};
-    for (unsigned i = 0; i < 3; i++) code[i] += code[i] == 15;
-    uint64_t head = op;
-    for (unsigned i = 0; i < 3; i++) head |= (uint64_t)(code[i] > 15 ? 15 : code[i]) << (4 + 4 * i);
-    ht_append_wide(cursor, head, code, (uint64_t[3]){time, address, size});
+    unsigned __int128 packed = ((unsigned __int128)size << na | address) << nt | time;
+    packed = packed << 16 | (op | nt << 2 | na << 6 | ns << 10);
+    ht_store8(cursor->at + 8, (uint64_t)(packed >> 64));
+    __asm__ volatile("" ::: "memory");
+    ht_store8(cursor->at, (uint64_t)packed);
+    cursor->at += (bits + 7) / 8;
+}
+
+// Packs one record of three fields of so many bits; a field of none is absent.
+HT_ALWAYS_INLINE void ht_append_fields(struct ht_cursor *cursor, unsigned op, uint64_t time, unsigned nt,
+                                       uint64_t address, unsigned na, uint64_t size, unsigned ns) {
+    unsigned bits = 16 + nt + na + ns;
+    if (__builtin_expect(bits > 64, 0)) {
+        ht_append_two_words(cursor, op, time, address, size, nt | na << 8 | ns << 16);
+        return;
+    }
+    uint64_t head = op | nt << 2 | na << 6 | ns << 10;
+    ht_store8(cursor->at, ((size << na | address) << nt | time) << 16 | head);
+    cursor->at += (bits + 7) / 8;
 }
 
 static inline uint64_t ht_time_step(struct ht_cursor *cursor, uint64_t stamp) {
@@ -82,39 +96,54 @@ static inline uint64_t ht_time_step(struct ht_cursor *cursor, uint64_t stamp) {
 
 static inline uint64_t ht_address_step(struct ht_cursor *cursor, uint64_t address) {
     uint64_t aligned = address & ~UINT64_C(7);
-    int64_t step = (int64_t)(aligned - cursor->last_address) >> 3;
+    int64_t distance = (int64_t)(aligned - cursor->last_address);
     cursor->last_address = aligned;
-    return ht_zigzag(step);
+    // Zigzag of an eighth of it: its low three bits are 0.
+    return (uint64_t)(distance >> 2) ^ (uint64_t)(distance >> 63);
 }
 
 static inline void ht_append_modifier(struct ht_cursor *cursor, unsigned kind, uint64_t value) {
-    unsigned na = ht_nibbles(value), code = na >= 15 ? 15 : na;
-    if (na == 15) na = 16;
-    uint64_t head = HT_RAW_MODIFIER | code << 8 | kind << 12;
-    if (na <= 12) {
+    unsigned na = ht_field_bits(value);
+    uint64_t head = HT_RAW_MODIFIER | na << 6 | kind << 12;
+    if (na <= 48) {
         ht_store8(cursor->at, head | value << 16);
-        cursor->at += (16 + 4 * na + 7) / 8;
+        cursor->at += (16 + na + 7) / 8;
     } else {
-        ht_append_wide(cursor, head, (unsigned[3]){0, na, 0}, (uint64_t[3]){0, value, 0});
+        ht_append_wide(cursor, HT_RAW_MODIFIER | kind << 12, 0, value, 0, na << 8);
     }
 }
 
-// A call with an address; its low bits, rarely set, travel as a modifier.
-HT_ALWAYS_INLINE void ht_append_call(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address,
-                                     uint64_t size) {
+// An address's low bits, rarely set, travel as a modifier.
+HT_ALWAYS_INLINE void ht_append_low_bits(struct ht_cursor *cursor, uint64_t address) {
     if (__builtin_expect((address & 7) != 0, 0))
         ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
-    uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);
-    ht_append_fields(cursor, op, time, ht_nibbles(time), step, ht_nibbles(step), size, ht_nibbles(size));
+}
+
+// A call with an address. No stamp, which is 0: the record has no time.
+HT_ALWAYS_INLINE void ht_append_call(struct ht_cursor *cursor, unsigned op, uint64_t stamp, uint64_t address,
+                                     uint64_t size) {
+    ht_append_low_bits(cursor, address);
+    uint64_t step = ht_address_step(cursor, address);
+    unsigned na = ht_field_bits(step), ns = ht_field_bits(size);
+    if (stamp) {
+        uint64_t time = ht_time_step(cursor, stamp);
+        ht_append_fields(cursor, op, time, ht_field_bits(time), step, na, size, ns);
+    } else {
+        ht_append_fields(cursor, op, 0, 0, step, na, size, ns);
+    }
 }
 
 // A call that carries an address and no size: free, the ends of a realloc.
 HT_ALWAYS_INLINE void ht_append_bare(struct ht_cursor *cursor, unsigned op, uint64_t stamp,
                                      uint64_t address) {
-    if (__builtin_expect((address & 7) != 0, 0))
-        ht_append_modifier(cursor, HT_MODIFIER_LOW_BITS, address & 7);
-    uint64_t time = ht_time_step(cursor, stamp), step = ht_address_step(cursor, address);
-    ht_append_fields(cursor, op, time, ht_nibbles(time), step, ht_nibbles(step), 0, 0);
+    ht_append_low_bits(cursor, address);
+    uint64_t step = ht_address_step(cursor, address);
+    if (stamp) {
+        uint64_t time = ht_time_step(cursor, stamp);
+        ht_append_fields(cursor, op, time, ht_field_bits(time), step, ht_field_bits(step), 0, 0);
+    } else {
+        ht_append_fields(cursor, op, 0, 0, step, ht_field_bits(step), 0, 0);
+    }
 }
 
 // A query of a block. Mostly that is the block of the thread's previous call: then the head says it all, and the
@@ -128,8 +157,8 @@ static inline bool ht_append_same_query(struct ht_cursor *cursor, uint64_t addre
 // A call without address: free(NULL), and every call that failed (after its modifier).
 static inline void ht_append_unaddressed(struct ht_cursor *cursor, unsigned op, uint64_t stamp,
                                          uint64_t size) {
-    uint64_t time = ht_time_step(cursor, stamp);
-    ht_append_fields(cursor, op, time, ht_nibbles(time), 0, 0, size, ht_nibbles(size));
+    uint64_t time = stamp ? ht_time_step(cursor, stamp) : 0;
+    ht_append_fields(cursor, op, time, stamp ? ht_field_bits(time) : 0, 0, 0, size, ht_field_bits(size));
 }
 
 // A long record of `words` words, the first of which is a stamp.

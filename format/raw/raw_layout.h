@@ -25,6 +25,9 @@ enum {
     HT_LARGE_BLOCK_BYTES = 16384,  // residency may be noted from this size on
     HT_SITE_FRAMES_MAX = 128,
     HT_SITES_MAX = 1 << 20,  // different stacks in a log
+    // Calls without time that may follow each other, queries apart, and the bytes that they take.
+    HT_UNTIMED_MAX = 255,
+    HT_UNTIMED_BYTES_MAX = 16384
 };
 
 enum ht_clock_kind { HT_CLOCK_TSC = 1, HT_CLOCK_CNTVCT = 2, HT_CLOCK_GETTIME = 3 };
@@ -38,7 +41,12 @@ enum ht_stop_reason {
     HT_STOP_FOLDER = 5,
     HT_STOP_MEMORY = 6
 };
-enum ht_raw_feature { HT_RAW_FEATURE_CONSUMED = 1, HT_RAW_FEATURE_QUERIES = 2, HT_RAW_FEATURE_SITES = 4 };
+enum ht_raw_feature {
+    HT_RAW_FEATURE_CONSUMED = 1,
+    HT_RAW_FEATURE_QUERIES = 2,
+    HT_RAW_FEATURE_SITES = 4,
+    HT_RAW_FEATURE_UNTIMED = 8
+};
 // What heaptape ctl asks of a live recording.
 enum ht_control { HT_CONTROL_NONE = 0, HT_CONTROL_RUN = 1, HT_CONTROL_PAUSE = 2, HT_CONTROL_STOP = 3 };
 
@@ -111,8 +119,9 @@ struct ht_raw_header {
     uint64_t upkeep_counts;
     uint32_t freed_probe_floor_counts, freed_probe_step_counts;
     uint64_t freed_probes[HT_RAW_FREED_PROBES];
+    uint64_t tick_ns;
 };
-static_assert(sizeof(struct ht_raw_header) == 448, "raw header");
+static_assert(sizeof(struct ht_raw_header) == 456, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, chunks_end) == 112, "raw header");
 static_assert(__builtin_offsetof(struct ht_raw_header, context_bytes) == 160, "raw header");
 

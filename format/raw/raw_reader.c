@@ -10,7 +10,11 @@
 #include <unistd.h>
 
 #include "grow.h"
+#include "raw_append.h"
 #include "read_at.h"
+
+// Of a damaged log: steps stay within 64 bits.
+static const uint64_t TICK_STAMPS_MAX = UINT64_C(1) << 40;
 
 static int check_header(struct ht_raw_log *log, struct ht_error *error) {
     const struct ht_raw_header *header = &log->header;
@@ -19,8 +23,9 @@ static int check_header(struct ht_raw_log *log, struct ht_error *error) {
         return ht_error_input(
             error, path, 10, "expected a raw log of version %d or older, found %u: it needs a newer heaptape",
             HT_RAW_VERSION, header->version);
-    uint32_t unknown = header->features &
-                       ~(uint32_t)(HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES | HT_RAW_FEATURE_SITES);
+    static const uint32_t known = HT_RAW_FEATURE_CONSUMED | HT_RAW_FEATURE_QUERIES | HT_RAW_FEATURE_SITES |
+                                  HT_RAW_FEATURE_UNTIMED;
+    uint32_t unknown = header->features & ~known;
     if (unknown) return ht_error_input(error, path, 12, "expected known features, found 0x%" PRIx32, unknown);
     if (header->header_bytes != HT_RAW_HEADER_BYTES)
         return ht_error_input(error, path, 16, "expected a header of %d bytes, found %" PRIu32,
@@ -117,6 +122,12 @@ double ht_raw_ns_per_stamp(const struct ht_raw_log *log) {
     return (double)(last.mono_ns - first.mono_ns) / (double)(last.stamp - first.stamp);
 }
 
+uint64_t ht_raw_tick_stamps(const struct ht_raw_log *log) {
+    double stamps = (double)log->header.tick_ns / ht_raw_ns_per_stamp(log);
+    if (!(log->header.features & HT_RAW_FEATURE_UNTIMED)) return 0;
+    return stamps < (double)TICK_STAMPS_MAX ? (uint64_t)stamps : TICK_STAMPS_MAX;
+}
+
 bool ht_raw_consumer(const struct ht_raw_log *log, char path[HT_RAW_CONSUMER_BYTES]) {
     uint32_t features;
     // Asked of the file, not of the header as it was when the log was opened.
@@ -169,7 +180,8 @@ void ht_raw_decode_chunk(struct ht_raw_decoder *decoder, const struct ht_raw_chu
     *decoder = (struct ht_raw_decoder){.at = bytes + sizeof *chunk,
                                        .end = bytes + used,
                                        .stamp = chunk->base_stamp,
-                                       .address = chunk->base_address};
+                                       .address = chunk->base_address,
+                                       .spread = {.from = chunk->base_stamp}};
 }
 
 static uint64_t load8(const uint8_t *at) {
@@ -195,6 +207,61 @@ static bool op_known(unsigned op) {
 
 static bool op_addressed(unsigned op) { return op != HT_RAW_FREE_NULL; }
 
+// The head of a call that has no time. A query without one has the time of the call before it.
+static bool is_untimed(unsigned op, unsigned nt) { return nt == 0 && op != HT_RAW_QUERY; }
+
+static uint64_t spread_stamp(const struct ht_raw_spread *spread) {
+    return spread->from + (spread->done * spread->step >> HT_RAW_STEP_BITS);
+}
+
+// A stamp of the stream: calls without a time come after it.
+static void spread_from(struct ht_raw_spread *spread, uint64_t stamp) {
+    spread->from = stamp;
+    spread->done = spread->calls = 0;
+}
+
+// Counts the calls without a time that come next. Returns the first stamp after them, 0 if there is none.
+static uint64_t find_stamp_after(const struct ht_raw_decoder *decoder, uint32_t *calls) {
+    const uint8_t *at = decoder->at, *end = decoder->end;
+    bool cut = end - at > HT_UNTIMED_BYTES_MAX;
+    if (cut) end = at + HT_UNTIMED_BYTES_MAX;
+    for (*calls = 0; end - at >= 2;) {
+        uint64_t word = load8(at);
+        unsigned op = word & 15, nt = word >> 4 & 15, bit = 16;
+        if ((word & 0xffff) == 0) break;
+        if (op == HT_RAW_LONG) return end - at >= 10 ? load8(at + 2) : 0;
+        if (op != HT_RAW_MODIFIER && nt) return decoder->stamp + take(at, &bit, nt + (nt == 15));
+        if (op != HT_RAW_MODIFIER && is_untimed(op, nt) && ++*calls > HT_UNTIMED_MAX) return 0;
+        at += ht_record_bytes((uint16_t)word);
+    }
+    return cut ? 0 : decoder->end_stamp;
+}
+
+// Before the first of several calls without a time. Where more than a tick passes until the next stamp, the
+// program paused just before that, and they come as fast as the calls before them.
+static void begin_spread(struct ht_raw_decoder *decoder) {
+    struct ht_raw_spread *spread = &decoder->spread;
+    uint32_t calls;
+    uint64_t until = find_stamp_after(decoder, &calls);
+    spread_from(spread, spread_stamp(spread));
+    spread->calls = calls;
+    if (decoder->second_stamp > spread->from && (!until || until > decoder->second_stamp))
+        until = decoder->second_stamp;
+    uint64_t passed = until > spread->from ? until - spread->from : 0;
+    uint64_t longest = (decoder->tick_stamps << HT_RAW_STEP_BITS) / (calls + 1);
+    if (until && passed <= decoder->tick_stamps)
+        spread->step = spread->pace = (passed << HT_RAW_STEP_BITS) / (calls + 1);
+    else spread->step = spread->pace < longest ? spread->pace : longest;
+}
+
+// The stamp of a call. Two in a row show the pace.
+static void pass_stamp(struct ht_raw_spread *spread, uint64_t stamp) {
+    uint64_t passed = stamp > spread->from ? stamp - spread->from : 0;
+    if (!spread->calls)
+        spread->pace = (passed < TICK_STAMPS_MAX ? passed : TICK_STAMPS_MAX) << HT_RAW_STEP_BITS;
+    spread_from(spread, stamp);
+}
+
 static int decode_long(struct ht_raw_decoder *decoder, struct ht_raw_record *record, uint64_t head) {
     unsigned words = head >> 8 & 0xff, kind = head >> 4 & 15;
     bool lists = kind == HT_LONG_MODULE || kind == HT_LONG_SITE;
@@ -207,6 +274,7 @@ static int decode_long(struct ht_raw_decoder *decoder, struct ht_raw_record *rec
     else
         for (unsigned i = 0; i + 1 < words; i++) record->word[i] = load8(decoder->at + 10 + 8 * i);
     decoder->at += 2 + 8 * words;
+    if (record->stamp > spread_stamp(&decoder->spread)) spread_from(&decoder->spread, record->stamp);
     return 1;
 }
 
@@ -253,6 +321,7 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
     enum { SITE_HEAD = HT_RAW_MODIFIER | HT_MODIFIER_SITE << 12 };
     uint64_t stamp = decoder->stamp, address = decoder->address;
     uint32_t site = decoder->site;
+    struct ht_raw_spread spread = decoder->spread;
     size_t count = 0;
     for (; count < room && limit - at >= 8; count++) {
         uint64_t word = load8(at);
@@ -264,7 +333,8 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
             count--;
             continue;
         }
-        if (bits > 64 || !(0x2beu >> op & 1)) break;
+        bool untimed = is_untimed(op, nt);
+        if (bits > 64 || !(0x2beu >> op & 1) || (untimed && spread.done == spread.calls)) break;
         word >>= 16;
         uint64_t time = word & ((UINT64_C(1) << nt) - 1);
         word >>= nt;
@@ -275,7 +345,9 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
         at += (bits + 7) / 8;
         stamp += time;
         address = moved;
-        record[count] = (struct ht_raw_record){.stamp = stamp,
+        spread.done += untimed;
+        if (nt) pass_stamp(&spread, stamp);
+        record[count] = (struct ht_raw_record){.stamp = spread_stamp(&spread),
                                                .address = address,
                                                .size = word & ((UINT64_C(1) << ns) - 1),
                                                .count = 1,
@@ -287,12 +359,14 @@ size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit
     decoder->site = site;
     decoder->stamp = stamp;
     decoder->address = address;
+    decoder->spread = spread;
     return count;
 }
 
 int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) {
     uint64_t low_bits = 0;
     const uint8_t *start = decoder->at;
+    struct ht_raw_spread *spread = &decoder->spread;
     record->function = record->failed = 0;
     record->common = false;
     record->resident_before = record->resident_after = 0;
@@ -325,6 +399,7 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) 
         ns += ns == 15;
         unsigned bits = 16 + 4 * (nt + na + ns);
         if (decoder->at + (bits + 7) / 8 > decoder->end) return -1;
+        if (is_untimed(op, nt) && spread->done == spread->calls) begin_spread(decoder);
         uint64_t time, step;
         if (bits <= 64) {
             uint64_t rest = head >> 16;
@@ -342,7 +417,10 @@ int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record) 
         decoder->at += (bits + 7) / 8;
         record->op = (uint8_t)op;
         record->site = decoder->site;
-        record->stamp = decoder->stamp += time;
+        decoder->stamp += time;
+        if (nt) pass_stamp(spread, decoder->stamp);
+        else if (op != HT_RAW_QUERY) spread->done++;
+        record->stamp = spread_stamp(spread);
         if (op_addressed(op) && !record->failed) {
             decoder->address += (step >> 1 ^ -(step & 1)) << 3;
             record->address = decoder->address | low_bits;

@@ -31,6 +31,8 @@ const char *ht_raw_context(const struct ht_raw_log *log, const char *key);
 bool ht_raw_consumer(const struct ht_raw_log *log, char path[HT_RAW_CONSUMER_BYTES]);
 // Nanoseconds per stamp, from the clock pairs.
 double ht_raw_ns_per_stamp(const struct ht_raw_log *log);
+// The coarse clock's tick, in stamps; 0: every call in the log has a time.
+uint64_t ht_raw_tick_stamps(const struct ht_raw_log *log);
 
 // Finds the first chunk at or after `offset`. Returns 1 and fills chunk and *at, 0 at the end, -1 with
 // error.
@@ -72,11 +74,25 @@ static inline bool ht_raw_lists(const struct ht_raw_record *record) {
            (record->long_kind == HT_LONG_MODULE || record->long_kind == HT_LONG_SITE);
 }
 
-// Decoding state within one chunk.
+// Where in time the calls without one go: evenly between two stamps, at `from` plus a number of steps, which
+// have HT_RAW_STEP_BITS bits behind the point.
+enum { HT_RAW_STEP_BITS = 16 };
+struct ht_raw_spread {
+    uint64_t from, step;
+    uint64_t pace;         // the last step that is known to have no pause in it
+    uint32_t done, calls;  // of those between the two stamps
+};
+
+// Decoding state within one chunk, or a part of one.
 struct ht_raw_decoder {
     const uint8_t *at, *end;
     uint64_t stamp, address;
     uint32_t site;
+    struct ht_raw_spread spread;
+    // To spread the calls without a time by; all 0: they get the stamp before them.
+    uint64_t tick_stamps;
+    uint64_t end_stamp;     // when all before `end` was over; 0: not known
+    uint64_t second_stamp;  // of the log's second stream, which began after them all; 0: there is none
 };
 
 void ht_raw_decode_chunk(struct ht_raw_decoder *decoder, const struct ht_raw_chunk *chunk,
@@ -86,7 +102,9 @@ void ht_raw_decode_chunk(struct ht_raw_decoder *decoder, const struct ht_raw_chu
 int ht_raw_decode(struct ht_raw_decoder *decoder, struct ht_raw_record *record);
 
 // Decodes as many common records as follow each other, no more than `room` and none that reaches behind
-// `limit`, which is no further than the decoder's end. Returns how many: 0 says nothing about what comes.
+// `limit`, which is no further than the decoder's end. Returns how many: 0 says nothing about what comes. It
+// ends before the first of several calls without a time: ht_raw_decode looks ahead for the stamp after them,
+// which should lie before the decoder's end, at most HT_UNTIMED_BYTES_MAX away.
 size_t ht_raw_decode_common(struct ht_raw_decoder *decoder, const uint8_t *limit,
                             struct ht_raw_record *record, size_t room);
 

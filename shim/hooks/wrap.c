@@ -2,7 +2,7 @@
 //
 // Only the outermost call is recorded; the allocator's inner ones find the gate busy and pass through. A free
 // is stamped before the real free (enter_record_first), an allocation after the real malloc
-// (enter_allocator_first), a realloc on both sides.
+// (enter_allocator_first), a realloc on both sides. Where no stamp is due (sparse_stamps.h) it is 0.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "memory_sample.h"
 #include "residency.h"
 #include "settings.h"
+#include "sparse_stamps.h"
 #include "wrap.h"
 
 // What a call carries beyond op, address and size.
@@ -28,10 +29,23 @@ static void put_extras(struct thread_state *t, const struct extras *extras) {
 
 static const struct extras no_extras;
 
+// A sample, a large block and a failed call need a stamp.
+HT_ALWAYS_INLINE uint64_t stamp_of_allocation(struct thread_state *t, const void *block, size_t bytes) {
+    if (likely(block)) t->sample_budget_bytes -= (int64_t)bytes;
+    bool samples = t->sample_budget_bytes < 0;
+    if (unlikely(samples)) t->sample_due_stamp = 0;
+    bool needed = !block || bytes >= HT_LARGE_BLOCK_BYTES || samples;
+    return unlikely(needed) || stamp_is_due() ? stamp_now() : 0;
+}
+
+HT_ALWAYS_INLINE void sample_if_due(struct thread_state *t, uint64_t stamp) {
+    if (stamp && unlikely(stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
+}
+
 // An allocation that failed, is large, or carries extras: everything but the common case.
 static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsigned op, void *block,
                                                   size_t size, size_t bytes, const struct extras *extras) {
-    uint64_t stamp = stamp_now();
+    uint64_t stamp = stamp_of_allocation(t, block, bytes);
     int saved = errno;
     bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
     uint32_t resident = large ? residency_count_pages(block, bytes) : 0;
@@ -47,8 +61,7 @@ static __attribute__((noinline)) void put_unusual(struct thread_state *t, unsign
         }
         t->calls++;
     }
-    if (block) t->sample_budget_bytes -= (int64_t)bytes;
-    if (t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp) memory_sample(t, stamp, false);
+    sample_if_due(t, stamp);
     errno = saved;
 }
 
@@ -60,13 +73,12 @@ HT_ALWAYS_INLINE void put_allocation(struct thread_state *t, unsigned op, void *
         put_unusual(t, op, block, size, bytes, &no_extras);
         return;
     }
-    uint64_t stamp = stamp_now();
+    uint64_t stamp = stamp_of_allocation(t, block, bytes);
     if (room_for_call(t)) {
         ht_append_call(&t->cursor, op, stamp, (uintptr_t)block, size);
         t->calls++;
     }
-    t->sample_budget_bytes -= (int64_t)bytes;
-    if (unlikely(t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
+    sample_if_due(t, stamp);
 }
 
 // Takes a block that is about to go out of the table of large ones, if it is there. Returns its resident
@@ -84,8 +96,8 @@ static __attribute__((noinline, cold)) uint32_t forget_large(struct thread_state
 }
 
 static void append_free(struct thread_state *t, const void *block, bool sized, size_t size) {
-    if (sized) ht_append_call(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block, size);
-    else ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
+    if (sized) ht_append_call(&t->cursor, HT_RAW_FREE, stamp_if_due(), (uintptr_t)block, size);
+    else ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_if_due(), (uintptr_t)block);
     t->calls++;
 }
 
@@ -112,14 +124,14 @@ HT_ALWAYS_INLINE void put_free(struct thread_state *t, const void *block) {
         put_large_free(t, block, false, 0, &no_extras);
     } else if (room_for_free(t, block)) {
         fetch_header(block);
-        ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_now(), (uintptr_t)block);
+        ht_append_bare(&t->cursor, HT_RAW_FREE, stamp_if_due(), (uintptr_t)block);
         t->calls++;
     }
 }
 
 static __attribute__((noinline)) void put_free_null(struct thread_state *t) {
     if (room_for_record(t)) {
-        ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), 0);
+        ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_if_due(), 0);
         t->calls++;
     }
 }
@@ -188,7 +200,7 @@ static void put_realloc_begin(struct thread_state *t, void *block, size_t size, 
     uint32_t resident = 0;
     *large_bytes = 0;
     if (unlikely(large_maybe(block))) resident = forget_large(t, block, large_bytes);
-    uint64_t stamp = stamp_now();
+    uint64_t stamp = stamp_if_due();
     if (room_for_record(t)) {
         put_extras(t, extras);
         if (unlikely(resident)) ht_append_modifier(&t->cursor, HT_MODIFIER_RESIDENT_AFTER, resident - 1);
@@ -199,7 +211,7 @@ static void put_realloc_begin(struct thread_state *t, void *block, size_t size, 
 
 static void put_realloc_end(struct thread_state *t, void *old, void *block, size_t bytes,
                             size_t old_large_bytes) {
-    uint64_t stamp = stamp_now();
+    uint64_t stamp = stamp_of_allocation(t, block, bytes);
     int saved = errno;
     bool large = block && bytes >= HT_LARGE_BLOCK_BYTES && large_is_watched(bytes, stamp);
     uint32_t resident = 0;
@@ -222,8 +234,7 @@ static void put_realloc_end(struct thread_state *t, void *old, void *block, size
         }
         t->calls++;
     }
-    if (block) t->sample_budget_bytes -= (int64_t)bytes;
-    if (unlikely(t->sample_budget_bytes < 0 || stamp >= t->sample_due_stamp)) memory_sample(t, stamp, false);
+    sample_if_due(t, stamp);
     errno = saved;
 }
 
@@ -404,7 +415,7 @@ void wrap_put_delete(struct thread_state *t, enum ht_function function, void *bl
     if (unlikely(!block)) {
         if (room_for_record(t)) {
             put_extras(t, &extras);
-            ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_now(), size);
+            ht_append_unaddressed(&t->cursor, HT_RAW_FREE_NULL, stamp_if_due(), size);
             t->calls++;
         }
     } else if (unlikely(large_maybe(block))) {

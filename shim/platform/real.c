@@ -10,8 +10,8 @@ struct real_functions real;
 
 // Another thread, or a signal handler, may allocate while the first call still searches the real
 // functions. Such blocks are few, small and never given back.
-enum { BOOT_BYTES = 256 << 10, BOOT_ALIGN = 16 };
-static _Alignas(4096) char boot_arena[BOOT_BYTES];
+enum { BOOT_ALIGN = 16 };
+_Alignas(4096) char boot_arena[BOOT_BYTES];
 static _Atomic size_t boot_used;
 
 void *boot_allocate(size_t size, size_t alignment) {
@@ -25,8 +25,6 @@ void *boot_allocate(size_t size, size_t alignment) {
     memcpy((void *)(block - sizeof size), &size, sizeof size);
     return (void *)block;
 }
-
-bool boot_owns(const void *block) { return (uintptr_t)block - (uintptr_t)boot_arena < BOOT_BYTES; }
 
 size_t boot_size(const void *block) {
     size_t size;

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "attributes.h"
@@ -58,13 +59,19 @@ static inline bool real_calls_from(const void *caller) {
     return (at >= real.object_start && at < real.object_end) || (at >= real.own_start && at < real.own_end);
 }
 
+// Memory of calls that come before the real functions are known.
+enum { BOOT_BYTES = 256 << 10 };
+extern HIDDEN char boot_arena[BOOT_BYTES];
+static inline bool boot_owns(const void *block) {
+    return (uintptr_t)block - (uintptr_t)boot_arena < BOOT_BYTES;
+}
 HIDDEN void *boot_allocate(size_t size, size_t alignment);
-HIDDEN bool boot_owns(const void *block);
 HIDDEN size_t boot_size(const void *block);
 
 // symbols.c: NULL if no loaded object defines the symbol.
 HIDDEN void *symbol_behind_us(const char *name);
 HIDDEN void *symbol_anywhere(const char *name);
+HIDDEN void *symbol_inside(const void *object, const char *name);  // in the one that lies at the address
 
 // A variable of the environment. The program may have replaced getenv (bash does).
 HIDDEN const char *environment(const char *name);

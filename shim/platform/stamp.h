@@ -18,9 +18,9 @@ __attribute__((visibility("hidden"))) uint64_t clock_thread_cpu_ns(void);
 
 #if defined(__x86_64__)
 static inline uint64_t clock_counter(void) {
-    uint32_t low, high;
+    uint64_t low, high;  // it clears the upper halves
     __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-    return (uint64_t)high << 32 | low;
+    return high << 32 | low;
 }
 enum { CLOCK_KIND = HT_CLOCK_TSC, CLOCK_SHIFT = 4 };
 #define CLOCK_COUNTS_PER_S UINT64_C(2500000000)

@@ -19,7 +19,8 @@ struct table {
 
 struct search {
     const char *name;
-    bool behind_us;  // skip everything up to our own object
+    const void *inside;  // not NULL: only in the object that contains it
+    bool behind_us;      // skip everything up to our own object
     bool found_us;
     void *found;
 };
@@ -105,6 +106,7 @@ static int visit(struct dl_phdr_info *info, size_t size, void *context) {
         search->found_us = contains(info, &real);
         return 0;
     }
+    if (search->inside && !contains(info, search->inside)) return 0;
     if (!read_tables(info, &table)) return 0;
     search->found = table.gnu_hash ? look_up_gnu(&table, search->name) : look_up_sysv(&table, search->name);
     return search->found != NULL;
@@ -119,5 +121,11 @@ void *symbol_behind_us(const char *name) {
 void *symbol_anywhere(const char *name) {
     struct search search = {.name = name};
     dl_iterate_phdr(visit, &search);
+    return search.found;
+}
+
+void *symbol_inside(const void *object, const char *name) {
+    struct search search = {.name = name, .inside = object};
+    if (object) dl_iterate_phdr(visit, &search);
     return search.found;
 }

@@ -113,8 +113,9 @@ bool recorder_next_chunk_after_jump(struct thread_state *t) {
 
 bool recorder_next_chunk(struct thread_state *t) {
     int saved = errno;
-    uint64_t before = clock_counter(), signals = 0;
+    uint64_t before = clock_counter(), stamp = before >> CLOCK_SHIFT, signals = 0;
     struct recording *recording = t->recording;
+    if (stamp > t->cursor.last_stamp) t->cursor.last_stamp = stamp;
     // A handler that jumps away must not leave a chunk behind that is half ours.
     bool calls = recorder_may_call();
     if (calls) signals = sys_block_signals();

@@ -20,6 +20,7 @@
 #include "residency.h"
 #include "settings.h"
 #include "sites.h"
+#include "sparse_stamps.h"
 #include "sys.h"
 
 enum {
@@ -80,6 +81,8 @@ static void write_header(struct recording *recording, const struct origin *origi
                                      .chunks_end = HT_RAW_HEADER_BYTES,
                                      .reserve_bytes = recording->reserve_bytes,
                                      .state = HT_RAW_PAUSED};
+    header->tick_ns = sparse_stamps_tick_ns();
+    if (header->tick_ns) header->features |= HT_RAW_FEATURE_UNTIMED;
     header->start_realtime_ns = clock_realtime_ns();
     header->first_pair = clock_pair();
     // Written once: a forked child's loader lock may be held by a thread that exists no more.
@@ -124,6 +127,8 @@ static void open_apart(void *argument) {
         paused = settings.starts_paused;
         own_start();
         sites_start();
+        sparse_stamps_find();
+        sparse_stamps_begin();
     }
     if (!opening->recording) opening->recording = open_log(&opening->origin);
     if (!opening->recording || (paused && !opening->resumes)) return;
@@ -273,11 +278,13 @@ void recorder_before_fork(void) {
     // Where the counter may be forbidden, or in a child that has made no call yet: what its own child
     // inherits is what it got itself, when it was forked.
     if (epoch_now() == EPOCH_OFF || epoch_now() == EPOCH_NONE) return;
+    sparse_stamps_next();
+    if (t) close_gate(t, GATE_BUSY_OWN, stack_pointer());
+    // Room first: what begins a chunk after this stamp is behind the fork.
+    bool room = t && room_for_record(t);
     fork_stamp = stamp_now();
-    if (!t) return;
-    close_gate(t, GATE_BUSY_OWN, stack_pointer());
-    if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
-    open_gate(t);
+    if (room) ht_append_long(&t->cursor, HT_LONG_FORK, &fork_stamp, 1);
+    if (t) open_gate(t);
 }
 
 void recorder_after_fork(void) {
@@ -348,6 +355,7 @@ static void start_in_child(void) {
     residency_after_fork();
     own_after_fork();
     sites_after_fork();
+    sparse_stamps_begin();
     begin_first(open_ready((struct opening){.origin = {.parent_pid = parent->pid,
                                                        .parent_sequence = parent->sequence,
                                                        .fork_stamp = fork_stamp}}));
@@ -362,6 +370,7 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     t->recording = recording;
     t->chunk = NULL;
     t->calls = 0;
+    if (atomic_exchange(&recording->has_stream, true)) sparse_stamps_end();
     t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
     t->full_or_probe_at = NULL;
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;

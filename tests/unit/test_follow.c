@@ -255,6 +255,40 @@ static void test_waits_for_the_free(void **state) {
     close_growing(&g);
 }
 
+// Calls without a time are handed on with the stamp after them.
+static void test_untimed_calls_wait_for_a_stamp(void **state) {
+    (void)state;
+    struct growing g;
+    open_growing(&g);
+    g.merge->streams.tick_stamps = 1000000;
+    put(&g, 0, HT_RAW_MALLOC, 10, 0x1000, 8);
+    put(&g, 0, HT_RAW_MALLOC, 0, 0x2000, 8);
+    for (unsigned poll = 0; poll < 3; poll++) poll_once(&g);
+    assert_int_equal(live_streams_limit(&g.live), 9);
+    assert_int_equal(run_to(&g, 9), 0);
+    put(&g, 0, HT_RAW_MALLOC, 50, 0x3000, 8);
+    poll_once(&g);
+    poll_once(&g);
+    assert_true(live_streams_limit(&g.live) == UINT64_MAX);
+    assert_int_equal(run_to(&g, 29), 1);
+    assert_int_equal(run_to(&g, 30), 2);
+    assert_int_equal(run_to(&g, 50), 3);
+    // A second stream frees the block of a call that will never have a stamp after it.
+    put(&g, 0, HT_RAW_MALLOC, 0, 0x4000, 8);
+    poll_once(&g);
+    g.cursor[1].last_stamp = 200;
+    put(&g, 1, HT_RAW_FREE, 210, 0x4000, 0);
+    poll_once(&g);
+    assert_int_equal(live_streams_limit(&g.live), 49);
+    assert_int_equal(run_to(&g, 50), 3);
+    poll_once(&g);
+    assert_true(live_streams_limit(&g.live) == UINT64_MAX);
+    assert_int_equal(run_to(&g, 300), 5);
+    assert_int_equal(g.merge->heap.totals.foreign_frees, 0);
+    assert_int_equal(g.merge->late_records, 0);
+    close_growing(&g);
+}
+
 // Chunks are begun in another order than they were handed out in, and streams go on into the next.
 static void test_chunks_out_of_order(void **state) {
     (void)state;
@@ -281,7 +315,7 @@ static void test_chunks_out_of_order(void **state) {
 
 // ---- ended and resumed ----
 
-enum { THREADS = 4, STEPS = 60000, LIVE_MAX = 600, ADDRESSES = 2000 };
+enum { THREADS = 4, STEPS = 60000, LIVE_MAX = 600, ADDRESSES = 2000, UNTIMED_STEPS = 30000 };
 
 struct program {
     struct raw_log_builder builder;
@@ -292,11 +326,20 @@ struct program {
         bool open;
         uint64_t old;
     } realloc_of[THREADS];
+    unsigned untimed_steps;  // while there is one thread
 };
 
+// The next call's stamp, or 0: none. Now and then the program pauses.
+static uint64_t next_stamp(struct program *p) {
+    uint64_t kind = unit_random(&p->seed);
+    p->now += 20 + kind % 500;
+    if (p->untimed_steps && kind >> 32 & 31) return 0;
+    if (p->untimed_steps && !(kind >> 40 & 63)) p->now += 50000000;
+    return p->now;
+}
+
 static void append(struct program *p, unsigned thread, unsigned op, uint64_t address, uint64_t size) {
-    p->now += 20 + unit_random(&p->seed) % 500;
-    const struct builder_line line = {thread, op, p->now, address, size};
+    const struct builder_line line = {thread, op, next_stamp(p), address, size};
     builder_put(&p->builder, &line, 1);
 }
 
@@ -308,15 +351,14 @@ static void append_resident(struct program *p, unsigned thread, uint64_t address
 
 static void append_free(struct program *p, unsigned thread, uint64_t address) {
     struct ht_cursor *cursor = builder_cursor(&p->builder, thread);
-    p->now += 20 + unit_random(&p->seed) % 500;
     ht_append_modifier(cursor, HT_MODIFIER_RESIDENT_AFTER, 20);
-    ht_append_bare(cursor, HT_RAW_FREE, p->now, address);
+    ht_append_bare(cursor, HT_RAW_FREE, next_stamp(p), address);
     builder_count(&p->builder, thread);
 }
 
 // One call, or half a realloc, of a random thread. Blocks come back last freed first.
 static void program_step(struct program *p) {
-    unsigned thread = (unsigned)(unit_random(&p->seed) % THREADS),
+    unsigned thread = p->untimed_steps ? 0 : (unsigned)(unit_random(&p->seed) % THREADS),
              kind = (unsigned)(unit_random(&p->seed) % 16);
     uint64_t size = kind == 15 ? 100000 : 1 + unit_random(&p->seed) % 300;
     unsigned victim = p->live_count ? (unsigned)(unit_random(&p->seed) % p->live_count) : 0;
@@ -347,7 +389,17 @@ static void write_program(const char *raw, uint64_t seed) {
     p = (struct program){.seed = seed, .now = 1000};
     builder_open(&p.builder, raw);
     for (unsigned i = 0; i < ADDRESSES; i++) p.free_address[p.free_count++] = 0x10000 + (uint64_t)i * 0x40;
-    for (unsigned i = 0; i < STEPS; i++) program_step(&p);
+    p.untimed_steps = seed % 2 ? 0 : UNTIMED_STEPS;
+    if (p.untimed_steps) {
+        p.builder.header.features = HT_RAW_FEATURE_UNTIMED;
+        p.builder.header.tick_ns = 4000000;
+    }
+    for (unsigned i = 0; i < STEPS; i++) {
+        program_step(&p);
+        if (!p.untimed_steps || --p.untimed_steps) continue;
+        for (unsigned thread = 1; thread < THREADS; thread++)
+            p.builder.stream[thread].cursor.last_stamp = p.now;
+    }
     builder_close(&p.builder);
 }
 
@@ -543,6 +595,7 @@ int main(void) {
         cmocka_unit_test(test_horizon),
         cmocka_unit_test(test_late_record),
         cmocka_unit_test(test_waits_for_the_free),
+        cmocka_unit_test(test_untimed_calls_wait_for_a_stamp),
         cmocka_unit_test(test_chunks_out_of_order),
         cmocka_unit_test(test_resumed),
         cmocka_unit_test(test_damaged_state),

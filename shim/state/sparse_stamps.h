@@ -1,0 +1,55 @@
+// Which calls take a stamp.
+//
+// To read the cycle counter is half of what a call costs. A process with one thread needs it only where time has passed:
+// its calls are in order anyway. So a call has no stamp where the kernel's coarse clock, which ticks every few
+// milliseconds, shows what it showed to the call before. Stamps then come after 1, 2, 4... calls, and from 255 on always
+// so: by the first of them a reader knows how fast the calls follow each other after a pause.
+//
+// That ends for good, in this recording and later ones of the process, where a second stream begins: of a thread, of one
+// that libc does not know, or of a signal handler that interrupted a hook. The second stream's first stamp comes after
+// that end. So no call without a stamp was made later than it.
+#ifndef HEAPTAPE_SPARSE_STAMPS_H
+#define HEAPTAPE_SPARSE_STAMPS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "attributes.h"
+#include "raw_append.h"
+#include "stamp.h"
+
+// Used by the thread of the first stream alone, except `alone`.
+struct sparse_stamps {
+    // Points to libc's word on whether there is one thread only, or to a zero: every call takes a stamp.
+    const char *_Atomic alone;
+    int (*read_clock)(clockid_t, struct timespec *);
+    uint64_t tick_ns;     // what the coarse clock showed last
+    uint32_t left, room;  // how many calls may go without a stamp before the next, and after it
+};
+extern HIDDEN struct sparse_stamps sparse_stamps;
+
+// Once in a process image.
+HIDDEN void sparse_stamps_find(void);
+// In the first recording of this process image, or of a forked child, before its log's header is written.
+HIDDEN void sparse_stamps_begin(void);
+// From here on every call takes a stamp.
+HIDDEN void sparse_stamps_end(void);
+// Of the coarse clock, for the header of a log that may have calls without stamps; 0: it has none.
+HIDDEN uint64_t sparse_stamps_tick_ns(void);
+
+// The next call takes a stamp.
+static inline void sparse_stamps_next(void) { sparse_stamps.left = 0; }
+
+HIDDEN bool sparse_stamps_due(void);
+
+// Does this call of the stream take a stamp? To be asked once for each call.
+HT_ALWAYS_INLINE bool stamp_is_due(void) {
+    const char *alone = atomic_load_explicit(&sparse_stamps.alone, memory_order_relaxed);
+    return likely(!*(const volatile char *)alone) || sparse_stamps_due();
+}
+// 0: none.
+HT_ALWAYS_INLINE uint64_t stamp_if_due(void) { return stamp_is_due() ? stamp_now() : 0; }
+
+#endif
