@@ -89,7 +89,7 @@ static size_t read_path(const struct module *module, char path[PATH_BYTES_MAX]) 
         return got > 0 ? (size_t)got : 0;
     }
     if (length > PATH_BYTES_MAX) length = PATH_BYTES_MAX;
-    memcpy(path, name, length);
+    memcpy(path, name, length);  // NOLINT(bugprone-not-null-terminated-result): its length goes with it
     return length;
 }
 
