@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.programs.workloads import Unavailable
 
-NAMES = ("untraced", "null", "ring", "reference", "heaptape", "memusage", "heaptrack", "lttng")
+NAMES = ("untraced", "null", "ring", "reference", "heaptape", "sites", "memusage", "heaptrack", "lttng")
 LIBRARY_FOLDERS = [Path(root, part) for root in ("/usr/local", "/usr", "/")
                    for part in ("lib", "lib64", f"lib/{os.uname().machine}-linux-gnu")]
 
@@ -165,6 +165,9 @@ def make_recorder(name: str, build: Path) -> Recorder:
                                     "realloc is one record; nothing else")
         case "heaptape":
             return make_shim(name, build / "libmalloc_wrap.so")
+        case "sites":
+            return Preloaded(name, build / "libmalloc_wrap.so", "MALLOC_WRAP_OUT", more={"MALLOC_WRAP_SITES": "64"},
+                             remark="heaptape with call sites")
         case "memusage":
             return Preloaded(name, find_library("libmemusage.so"), "MEMUSAGE_OUTPUT",
                              "memusage.dat", remark="as memusage --data=FILE runs it; no addresses")
