@@ -3,27 +3,24 @@
 #include "own_memory.h"
 #include "sys.h"
 
-enum { SLOTS_MIN = 1 << 10, SLOTS_MAX = 1 << 21 };
+enum { SLOTS_MIN = 1 << 10, BYTES_MAX = 192 << 20, PIECE_BYTES = 256 << 10 };
 
 static void *map_memory(size_t bytes) {
-    if (!recorder_may_call()) return NULL;
+    static size_t mapped_bytes;
+    if (bytes > BYTES_MAX - mapped_bytes || !recorder_may_call()) return NULL;
     void *at = sys_map_memory(bytes);
     if (at) own_map((uintptr_t)at, bytes);
+    if (at) mapped_bytes += bytes;
     recorder_has_called();
     return at;
 }
 
 void *site_memory(size_t bytes) {
-    enum { PIECE_BYTES = 256 << 10 };
     static char *at, *end;
-    static size_t mapped_bytes;
     bytes = (bytes + 7) & ~(size_t)7;
     if (bytes > (size_t)(end - at)) {
-        enum { BYTES_MAX = 128 << 20 };
-        char *piece =
-            mapped_bytes + PIECE_BYTES <= BYTES_MAX && bytes <= PIECE_BYTES ? map_memory(PIECE_BYTES) : NULL;
+        char *piece = bytes <= PIECE_BYTES ? map_memory(PIECE_BYTES) : NULL;
         if (!piece) return NULL;
-        mapped_bytes += PIECE_BYTES;
         at = piece;
         end = piece + PIECE_BYTES;
     }
@@ -33,8 +30,9 @@ void *site_memory(size_t bytes) {
 
 static bool grow(struct site_map *map) {
     struct site_slots *old = map->slots;
-    uint64_t room = old ? 2 * (old->mask + 1) : SLOTS_MIN;
-    if (room > SLOTS_MAX) return false;
+    uint64_t room = SLOTS_MIN, live = 0;
+    for (uint64_t i = 0; old && i <= old->mask; i++) live += old->slot[i].value != 0;
+    while (room < 4 * live) room *= 2;
     struct site_slots *fresh = map_memory(sizeof *fresh + room * sizeof *fresh->slot);
     if (!fresh) return false;
     fresh->mask = room - 1;

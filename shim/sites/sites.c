@@ -9,7 +9,7 @@
 #include "stack_walk.h"
 #include "sys.h"
 
-enum { LOCK_TRIES_MAX = 1 << 14, COMPARED_MOSTLY = 3, COMPARED_ALL_EVERY = 8, COMPARED_ALL_AFTER_NEW = 1000 };
+enum { COMPARED_MOSTLY = 3, COMPARED_ALL_EVERY = 8, COMPARED_ALL_AFTER_NEW = 1000 };
 
 // Part of a stack that some site has: the frames that all stacks of this key share from here on, and what comes then. One
 // that is read is never changed, nor is its memory used again.
@@ -42,13 +42,11 @@ static bool was_left(const struct thread_state *t) {
 static bool lock(const struct thread_state *t) {
     if (was_left(t)) return true;
     if (holder || abandoned) return false;
-    for (unsigned tries = 0; atomic_flag_test_and_set_explicit(&busy, memory_order_acquire); tries++) {
-        if (tries == LOCK_TRIES_MAX) abandoned = true;
-        if (abandoned) return false;
-        if (recorder_may_call()) {
-            sys_yield();
-            recorder_has_called();
-        }
+    for (unsigned step = 0; atomic_flag_test_and_set_explicit(&busy, memory_order_acquire); step++) {
+        if (step == SYS_WAIT_STEPS) abandoned = true;
+        if (abandoned || !recorder_may_call()) return false;
+        sys_wait_step(step);
+        recorder_has_called();
     }
     holder = t;
     return true;
@@ -175,7 +173,8 @@ static __attribute__((noinline)) uint32_t find_slowly(struct thread_state *t) {
     uint64_t signals = sys_block_signals();
     if (lock(t)) {
         if (!stack) stack = site_memory(STACK_BYTES);
-        if (stack) call_on_stack(find_by_walk, &find, stack + STACK_BYTES);
+        uintptr_t top = (uintptr_t)stack + STACK_BYTES;
+        if (stack) call_on_stack(find_by_walk, &find, (void *)(top & ~(uintptr_t)15));
         unlock();
     }
     sys_restore_signals(signals);

@@ -15,8 +15,8 @@ __thread struct own_stack own_stack;
 #pragma weak _dl_find_object
 
 enum {
-    MAIN_STACK_BYTES_MAX = 8 << 20,
-    THREAD_BYTES_MAX = 256 << 10,  // what libc and thread-local storage take of a stack's end
+    MAIN_STACK_BYTES_MAX = 128 << 20,  // the kernel maps nothing nearer to its end
+    THREAD_BYTES_MAX = 256 << 10,      // what libc and thread-local storage take of a stack's end
     FRAME_BYTES_MAX = 256 << 10,
     BELOW_BYTES = 64 << 10
 };
@@ -24,7 +24,8 @@ enum {
 // What follows a return address: how far up the next one lies, in the low bits, in units of 8 bytes.
 #define STEP_VARIES (UINT64_C(1) << 62)
 #define STEP_ENDS   (UINT64_C(1) << 61)  // nothing follows
-#define STEP_UNITS  (STEP_ENDS - 1)
+#define STEP_BROKEN (UINT64_C(1) << 60)  // because the unwinder could not go on
+#define STEP_UNITS  (STEP_BROKEN - 1)
 static struct site_map steps;
 
 // libgcc's own code, which calls malloc under a lock that the unwinder takes, for programs that register frames (JITs).
@@ -50,18 +51,6 @@ void stack_walk_new_thread(void) {
     own_stack.start = own_stack.end - (bytes < MAIN_STACK_BYTES_MAX ? bytes : MAIN_STACK_BYTES_MAX);
 }
 
-// Frame by frame without a gap, do they lead to the end of this thread's stack, or to what is known of it? Then that is known
-// to begin below them.
-static void find_own_stack(const struct stack_walk *walk) {
-    uintptr_t first = walk->frame[0].cfa, last = walk->frame[walk->frames - 1].cfa, end = own_stack.end;
-    if (!end || first >= end || (walk->flags && last < own_stack.start) || last >= end) return;
-    if (last < own_stack.start && end - last > THREAD_BYTES_MAX) return;
-    for (uint32_t i = 1; i < walk->frames; i++)
-        if (walk->frame[i].cfa - walk->frame[i - 1].cfa > FRAME_BYTES_MAX) return;
-    uintptr_t start = first > BELOW_BYTES ? first - BELOW_BYTES : 0;
-    if (start < own_stack.start) own_stack.start = start;
-}
-
 static uintptr_t address_before(uintptr_t cfa) { return ((const uintptr_t *)cfa)[-1]; }
 
 // By what is known. False: something is not.
@@ -71,7 +60,10 @@ static bool walk_by_steps(struct stack_walk *walk, uintptr_t cfa, uintptr_t end,
         walk->frame[walk->frames++] = (struct stack_frame){address, cfa};
         uint64_t step = site_map_get(&steps, address);
         if (!step || step & STEP_VARIES) return false;
-        if (step & STEP_ENDS) return true;
+        if (step & STEP_ENDS) {
+            walk->flags = step & STEP_BROKEN ? HT_SITE_BROKEN : 0;
+            return true;
+        }
         if (walk->frames == frames_max) {
             walk->flags = HT_SITE_CUT;
             return true;
@@ -84,38 +76,54 @@ static bool walk_by_steps(struct stack_walk *walk, uintptr_t cfa, uintptr_t end,
 
 struct unwinding {
     struct stack_walk *walk;
-    uintptr_t cfa;
+    uintptr_t cfa, last_cfa;
     unsigned frames_max;
+    bool seeks_end, gap;  // of the stack, beyond the frames that are kept; are two frames far apart
 };
 
 static _Unwind_Reason_Code take_frame(struct _Unwind_Context *context, void *argument) {
     struct unwinding *unwinding = argument;
     struct stack_walk *walk = unwinding->walk;
-    uintptr_t cfa = _Unwind_GetCFA(context);
+    uintptr_t cfa = _Unwind_GetCFA(context), address = _Unwind_GetIP(context);
     if (cfa != unwinding->cfa && !walk->frames) return _URC_NO_REASON;  // the shim's own
-    if (walk->frames == unwinding->frames_max) {
-        walk->flags |= HT_SITE_CUT;
-        return _URC_END_OF_STACK;
-    }
-    uintptr_t address = _Unwind_GetIP(context);
     if (!address) return _URC_NO_REASON;  // behind the first frame of the thread
-    walk->frame[walk->frames++] = (struct stack_frame){address, cfa};
-    return _URC_NO_REASON;
+    unwinding->gap |= walk->frames && cfa - unwinding->last_cfa > FRAME_BYTES_MAX;
+    unwinding->last_cfa = cfa;
+    if (walk->frames < unwinding->frames_max) {
+        walk->frame[walk->frames++] = (struct stack_frame){address, cfa};
+        return _URC_NO_REASON;
+    }
+    walk->flags = HT_SITE_CUT;
+    bool goes_on = unwinding->seeks_end && !unwinding->gap && cfa < own_stack.start;
+    return goes_on ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+// Do the frames lead without a gap to the end of this thread's stack, or to what is known of it? Then that is known to begin
+// below them.
+static void extend_own_stack(const struct unwinding *unwinding) {
+    uintptr_t first = unwinding->cfa, last = unwinding->last_cfa, end = own_stack.end;
+    if (unwinding->gap || first >= end || last >= end || last < first) return;
+    if (last < own_stack.start && end - last > THREAD_BYTES_MAX) return;
+    uintptr_t start = first > BELOW_BYTES ? first - BELOW_BYTES : 0;
+    if (start < own_stack.start) own_stack.start = start;
 }
 
 // By libgcc. Where it finds nothing, the caller alone.
 static void unwind(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     uintptr_t caller = address_before(cfa);
+    struct unwinding unwinding = {walk, cfa, cfa, frames_max, !stack_is_own(cfa) && cfa < own_stack.end};
     struct dl_find_object object;
     walk->flags = walk->frames = 0;
     walk->unwound = caller < unwinder_start || caller >= unwinder_end;
-    if (walk->unwound) _Unwind_Backtrace(take_frame, &(struct unwinding){walk, cfa, frames_max});
+    if (walk->unwound) _Unwind_Backtrace(take_frame, &unwinding);
     if (!walk->frames || walk->frame[0].address != caller) {
         walk->frame[0] = (struct stack_frame){caller, cfa};
         walk->frames = 1;
         walk->flags = HT_SITE_BROKEN;
         walk->unwound = false;
+        return;
     }
+    if (unwinding.seeks_end) extend_own_stack(&unwinding);
     const struct stack_frame *last = &walk->frame[walk->frames - 1];
     if (!(walk->flags & HT_SITE_CUT) && _dl_find_object((void *)last->address, &object))
         walk->flags |= HT_SITE_BROKEN;
@@ -127,7 +135,6 @@ void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
     walk->flags = 0;
     if (stack_is_own(cfa) && walk_by_steps(walk, cfa, own_stack.end, frames_max)) return;
     unwind(walk, cfa, frames_max);
-    if (!stack_is_own(cfa)) find_own_stack(walk);
     walk->regular = stack_is_own(cfa);
     for (uint32_t i = 0; i < walk->frames && walk->regular; i++) {
         uintptr_t at = walk->frame[i].cfa;
@@ -139,7 +146,8 @@ void stack_walk(struct stack_walk *walk, uintptr_t cfa, unsigned frames_max) {
 void stack_walk_learn(const struct stack_walk *walk, unsigned frames_max) {
     if (!walk->unwound || !walk->regular) return;
     for (uint32_t i = 0; i < walk->frames; i++) {
-        uint64_t step = STEP_ENDS, known = site_map_get(&steps, walk->frame[i].address);
+        uint64_t step = STEP_ENDS | (walk->flags & HT_SITE_BROKEN ? STEP_BROKEN : 0),
+                 known = site_map_get(&steps, walk->frame[i].address);
         if (i + 1 < walk->frames) step = (walk->frame[i + 1].cfa - walk->frame[i].cfa) / 8;
         else if (walk->frames == frames_max) return;
         if (!walk->frame[i].address || known == step) continue;
