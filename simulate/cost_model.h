@@ -19,6 +19,7 @@ enum ht_cost {
     HT_COST_DTLB,        // a page that the first TLB misses
     HT_COST_STLB,        // and the second too: on top of that
     HT_COST_FAULT,       // a fresh page of memory, and its return
+    HT_COST_MAPPING,     // a call of the allocator that changes mappings
     HT_COSTS
 };
 
