@@ -6,10 +6,16 @@
 #include "tool.h"
 #include <pub_tool_aspacemgr.h>
 
-// Pages of files count apart: the kernel maps several of them at each fault, and zeroes none.
-void page_fault(enum part part, Addr address) {
+// Pages of files count apart: the kernel maps several of them at each fault, and zeroes none. What the recorded program had at
+// an address, of which this process may have a file, is not known: most often memory.
+static Bool is_of_file(enum part part, Addr address) {
+    if (part == PART_PROGRAM && is_splicing()) return False;
     const NSegment *segment = VG_(am_find_nsegment)(address);
-    if (segment && segment->kind == SkFileC) {
+    return segment && segment->kind == SkFileC;
+}
+
+void page_fault(enum part part, Addr address) {
+    if (is_of_file(part, address)) {
         counts.file_faults[part]++;
     } else {
         counts.faults[part]++;
