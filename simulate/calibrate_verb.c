@@ -1,4 +1,4 @@
-// heaptape calibrate: measures what instructions, misses and page faults cost on this machine, and keeps it for the model.
+// heaptape calibrate: measures what instructions, misses, page faults and mapping calls cost on this machine, and keeps it for the model.
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,9 @@ static const struct argp parser = {
     .parser = parse_option,
     .args_doc = "",
     .doc =
-        "Measure for a few seconds what an instruction, a miss of each cache and TLB, and a page fault cost on this "
-        "machine, and store it: heaptape count and replay --pass count compute times from their counts by it."
+        "Measure for a few seconds what an instruction, a miss of each cache and TLB, a page fault and a call that "
+        "maps memory cost on this machine, and store it: heaptape count and replay --pass count compute times from their "
+        "counts by it."
         "\vA latency is the time of one such event that nothing overlaps; the share is the part of it that a call of malloc waits "
         "for; the cost is their product."};
 

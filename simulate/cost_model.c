@@ -15,6 +15,7 @@ const struct ht_cost_kind ht_cost_kinds[HT_COSTS] = {
     [HT_COST_DTLB] = {"dtlb_miss", "TLB miss", 0.7},
     [HT_COST_STLB] = {"stlb_miss", "second TLB miss", 0.7},
     [HT_COST_FAULT] = {"fault", "page fault", 1},
+    [HT_COST_MAPPING] = {"mapping_call", "mapping call", 1},
 };
 
 // Of a virtual machine, when its neighbours were quiet.
@@ -28,7 +29,8 @@ static const struct ht_calibration default_calibration = {
                 [HT_COST_FAR] = {104, 104, 140},
                 [HT_COST_DTLB] = {2.3, 2.3, 2.9},
                 [HT_COST_STLB] = {16.5, 16.5, 17},
-                [HT_COST_FAULT] = {1340, 1325, 1500}}};
+                [HT_COST_FAULT] = {1340, 1325, 1500},
+                [HT_COST_MAPPING] = {1550, 1500, 1800}}};
 
 char *ht_calibration_path(void) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -91,7 +93,8 @@ void ht_model_time(const struct ht_cost_model *model, const json_t *part, struct
                                      [HT_COST_FAR] = l2 - sequential + COUNT("l2_code_misses"),
                                      [HT_COST_DTLB] = COUNT("dtlb_misses"),
                                      [HT_COST_STLB] = COUNT("stlb_misses"),
-                                     [HT_COST_FAULT] = COUNT("faults")};
+                                     [HT_COST_FAULT] = COUNT("faults"),
+                                     [HT_COST_MAPPING] = COUNT("mapping_calls")};
 #undef COUNT
     for (int i = 0; i < HT_COSTS; i++)
         time->ns[i] = counts[i] * ht_cost_kinds[i].share * model->calibration.latency[i].ns;

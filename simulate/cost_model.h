@@ -19,6 +19,7 @@ enum ht_cost {
     HT_COST_DTLB,        // a page that the first TLB misses
     HT_COST_STLB,        // and the second too: on top of that
     HT_COST_FAULT,       // a fresh page of memory, and its return
+    HT_COST_MAPPING,     // a call of the allocator that changes mappings
     HT_COSTS
 };
 
@@ -43,7 +44,7 @@ struct ht_cost_kind {
     double share;
 };
 // The 90th percentile of how far the model is off in the time of a trace's calls (docs/method/cost-model.md).
-#define HT_MODEL_RESIDUAL 0.21
+#define HT_MODEL_RESIDUAL 0.30
 // Of Student's distribution, 90 %, as many groups of bursts as there are of a sampled recording.
 #define HT_SAMPLING_QUANTILE 1.75
 

@@ -17,10 +17,10 @@ void ht_add_modelled(const struct ht_cost_model *model, json_t *part) {
 }
 
 void ht_cost_table_begin(struct ht_text_table *table) {
-    table->alignments = "lrrrrrr";
+    table->alignments = "lrrrrrrr";
     table->rows = 0;
     ht_table_add(table, (const char *const[]){"modelled ms", "all", "instructions", "near misses",
-                                              "far misses", "TLB misses", "page faults"});
+                                              "far misses", "TLB misses", "page faults", "mapping calls"});
 }
 
 void ht_cost_table_add(struct ht_text_table *table, const char *name, const json_t *part) {
@@ -31,7 +31,8 @@ void ht_cost_table_add(struct ht_text_table *table, const char *name, const json
                          NS(HT_COST_L1D) + NS(HT_COST_L1I) + NS(HT_COST_SEQUENTIAL),
                          NS(HT_COST_FAR),
                          NS(HT_COST_DTLB) + NS(HT_COST_STLB),
-                         NS(HT_COST_FAULT)};
+                         NS(HT_COST_FAULT),
+                         NS(HT_COST_MAPPING)};
 #undef NS
     enum { COLUMNS = sizeof ns / sizeof *ns };
     char text[COLUMNS][32];

@@ -163,29 +163,32 @@ static double instruction(struct heap *heap) {
     return (now_ns() - before) / ((double)LAPS * CALLS * CALL_INSTRUCTIONS);
 }
 
-// With the return of the page, as a page that is taken from the kernel has mostly been given back before.
-static double fault(void) {
-    enum { PAGES = 256 };
+// Of one of so many pages, in mappings of some. With the return of the page, as a page that is taken from the kernel has mostly
+// been given back before.
+static double fault(size_t pages, size_t mapped) {
     double before = now_ns();
-    char *memory = map_pages((size_t)PAGES * PAGE);
-    if (!memory) return 0;
-    madvise(memory, (size_t)PAGES * PAGE, MADV_NOHUGEPAGE);
-    for (int i = 0; i < PAGES; i++) ((volatile char *)memory)[i * PAGE] = 1;
-    munmap(memory, (size_t)PAGES * PAGE);
-    return (now_ns() - before) / PAGES;
+    for (size_t done = 0; done < pages; done += mapped) {
+        char *memory = map_pages(mapped * PAGE);
+        if (!memory) return 0;
+        if (mapped > 1) madvise(memory, mapped * PAGE, MADV_NOHUGEPAGE);
+        for (size_t i = 0; i < mapped; i++) ((volatile char *)memory)[i * PAGE] = 1;
+        munmap(memory, mapped * PAGE);
+    }
+    return (now_ns() - before) / (double)pages;
 }
 
 struct bench {
     struct ring ring[RINGS];
     struct heap heap;
 };
-enum { CYCLE = RINGS, INSTRUCTION, FAULT, PROBES };
+enum { CYCLE = RINGS, INSTRUCTION, FAULT, FAULT_MAPPED, PROBES };
 
 static double piece(struct bench *bench, int probe) {
     switch (probe) {
     case CYCLE: return cycle();
     case INSTRUCTION: return instruction(&bench->heap);
-    case FAULT: return fault();
+    case FAULT: return fault(256, 256);
+    case FAULT_MAPPED: return fault(64, 1);
     default: return follow(&bench->ring[probe]);
     }
 }
@@ -241,6 +244,7 @@ static void derive(const double of[PROBES], double cost[HT_COSTS + 1]) {
     cost[HT_COST_DTLB] = of[ON_DTLB] - of[ON_FEW];
     cost[HT_COST_STLB] = of[ON_STLB] - of[ON_MORE] - cost[HT_COST_DTLB];
     cost[HT_COST_FAULT] = of[FAULT];
+    cost[HT_COST_MAPPING] = (of[FAULT_MAPPED] - of[FAULT]) / 2;
     cost[HT_COSTS] = of[CYCLE];
     for (int i = 0; i < HT_COSTS; i++) cost[i] = cost[i] > 0 ? cost[i] : 0;
 }

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 ALLOCATORS = ("glibc", "jemalloc", "tcmalloc", "mimalloc")
-KINDS = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault")
+KINDS = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault",
+         "mapping_call")
 FITTED = [KINDS.index("instruction"), KINDS.index("l2_miss")]
 
 
@@ -35,7 +36,8 @@ def count(replay: Path, trace: Path) -> dict[str, list[float]]:
     def kinds(total: dict[str, int]) -> list[float]:
         far = total["l2_misses"] - total["l2_sequential_misses"] + total["l2_code_misses"]
         return [total["instructions"], total["l1d_misses"] - total["l2_misses"], total["l1i_misses"],
-                total["l2_sequential_misses"], far, total["dtlb_misses"], total["stlb_misses"], total["faults"]]
+                total["l2_sequential_misses"], far, total["dtlb_misses"], total["stlb_misses"], total["faults"],
+                total["mapping_calls"]]
     counts = json.loads(done.stdout)["counts"]
     return {name: kinds(counts[name]["time"]) for name in ALLOCATORS}
 
@@ -84,7 +86,7 @@ def report(found: dict[str, Any]) -> None:
     print("\n| trace | allocator | measured [ms] | modelled [ms] | residual | instructions | far misses | TLB | faults | rest |\n"
           "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     for (trace, allocator), ms, model, part in zip(names, measured, modelled, parts, strict=True):
-        split = (part[0], part[4], part[5] + part[6], part[7], part[1] + part[2] + part[3])
+        split = (part[0], part[4], part[5] + part[6], part[7], part[1] + part[2] + part[3] + part[8])
         print(f"| {trace} | {allocator} | {ms:.2f} | {model:.2f} | {model / ms - 1:+.0%} | "
               + " | ".join(f"{value:.2f}" for value in split) + " |")
     print(f"\nmedian residual {np.median(abs(modelled / measured - 1)):.1%}, "

@@ -108,8 +108,8 @@ void ht_program_time_add(json_t *counts, const struct ht_cost_model *model, cons
     json_object_foreach(counts, name, one) model_groups(model, one);
     json_object_foreach(counts, name, one) {
         struct program_time time = time_of(model, one), base_time = time_of(model, base);
-        const struct ht_modelled_time *program = &time.program;
-        double misses = total(program) - program->ns[HT_COST_INSTRUCTION] - program->ns[HT_COST_FAULT];
+        const double *program = time.program.ns;
+        double misses = total(&time.program) - program[HT_COST_INSTRUCTION] - program[HT_COST_FAULT];
         json_t *made = json_pack("{s:f, s:f, s:f}", "ns", whole(&time), "allocator_ns",
                                  total(&time.allocator), "misses_ns", misses);
         if (base) {

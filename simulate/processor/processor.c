@@ -77,3 +77,10 @@ void ht_processor_code_line(struct ht_processor *processor, uint64_t line, struc
     counts->l1i++;
     counts->l1i_l2 += !look_up(&processor->level[HT_L2], line);
 }
+
+void ht_processor_zero_page(struct ht_processor *processor, uint64_t page) {
+    const uint64_t lines = 1 << (HT_PAGE_SHIFT - HT_LINE_SHIFT);
+    for (uint64_t line = page * lines; line < (page + 1) * lines; line++)
+        if (!look_up(&processor->level[HT_L1D], line)) look_up(&processor->level[HT_L2], line);
+    processor->last_line = 0;
+}

@@ -59,6 +59,9 @@ enum ht_served ht_processor_line(struct ht_processor *processor, uint64_t line,
 // The line of instructions that is executed.
 void ht_processor_code_line(struct ht_processor *processor, uint64_t line, struct ht_miss_counts *counts);
 
+// The kernel zeroes a page, by its address >> HT_PAGE_SHIFT: its lines are in the caches then.
+void ht_processor_zero_page(struct ht_processor *processor, uint64_t page);
+
 // A load or a store of so many bytes, at least 1; the worse of its lines.
 static inline enum ht_served ht_processor_access(struct ht_processor *processor, uint64_t address,
                                                  uint32_t bytes, struct ht_miss_counts *counts) {

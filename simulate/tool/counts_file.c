@@ -38,9 +38,11 @@ static void put_part(const HChar *name, enum part part, ULong instructions) {
     if (options.simulate) {
         put(", \"accesses\": %llu, \"l1d_misses\": %llu, \"l1d_sequential_misses\": %llu, \"l2_misses\": %llu, "
             "\"l2_sequential_misses\": %llu, \"l1i_misses\": %llu, \"l2_code_misses\": %llu, "
-            "\"dtlb_misses\": %llu, \"stlb_misses\": %llu, \"faults\": %llu, \"file_faults\": %llu",
+            "\"dtlb_misses\": %llu, \"stlb_misses\": %llu, \"faults\": %llu, \"file_faults\": %llu, "
+            "\"mapping_calls\": %llu",
             m->accesses, m->l1d, m->l1d_sequential, m->l2, m->l2_sequential, m->l1i, m->l1i_l2, m->dtlb,
-            m->stlb, counts.faults[part], counts.file_faults[part]);
+            m->stlb, counts.faults[part], counts.file_faults[part],
+            part == PART_ALLOCATOR ? counts.mapping_calls : 0);
     }
     put("}");
 }

@@ -114,6 +114,7 @@ static void after_random_syscall(UInt number, UWord *arguments, SysRes result) {
 
 void before_syscall(UInt tid, UInt number, UWord *arguments, UInt count) {
     (void)count;
+    count_mapping_call(number);
     if (options.virtual_clock) before_wait(tid, number, arguments);
 }
 
@@ -121,10 +122,8 @@ void after_syscall(UInt tid, UInt number, UWord *arguments, UInt count, SysRes r
     (void)count;
     if (options.virtual_clock) after_wait(tid, number, result);
     if (sr_isError(result)) return;
-    if (number == __NR_madvise && arguments[2] == MADV_GIVEN_BACK) {
-        process_accesses();
-        ht_forget_pages(&page_touches, arguments[0], arguments[1]);
-    }
+    if (number == __NR_madvise && arguments[2] == MADV_GIVEN_BACK)
+        give_back_pages(arguments[0], arguments[1]);
     if (!options.virtual_clock) return;
     after_clock_syscall(tid, number, arguments);
     after_random_syscall(number, arguments, result);

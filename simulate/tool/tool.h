@@ -67,6 +67,7 @@ struct running {
 struct counts {
     struct ht_miss_counts misses[PARTS];
     ULong faults[PARTS], file_faults[PARTS];
+    ULong mapping_calls;         // of the allocator
     ULong instructions, within;  // all; those within options.within
     ULong loader, allocator;     // of the dynamic loader; in calls of the allocator
     ULong calls[CALL_KINDS];
@@ -128,6 +129,10 @@ void keep_virtual_time(void);
 enum { SECOND_NS = 1000000000 };
 ULong virtual_clock_begin_s(UWord clock);  // what the clock shows at virtual time 0
 void pass_virtual_time_until(ULong ns);    // if that is still to come
+// kernel.c: what the kernel does in the program's time
+void page_fault(enum part part, Addr address);
+void count_mapping_call(UInt number);
+void give_back_pages(Addr address, SizeT bytes);
 // virtual_waits.c
 void before_wait(UInt tid, UInt number, const UWord *arguments);
 void after_wait(UInt tid, UInt number, SysRes result);

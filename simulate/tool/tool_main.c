@@ -2,7 +2,6 @@
 // The tool's options, what it asks of valgrind's core, and the simulation of what instrumented code packed.
 #include "instrument.h"
 #include "tool.h"
-#include <pub_tool_aspacemgr.h>
 #include <pub_tool_libcassert.h>
 #include <pub_tool_libcbase.h>
 #include <pub_tool_libcprint.h>
@@ -22,16 +21,9 @@ static UInt path_count, paths_room;
 
 static void *new_zeroed(size_t bytes) { return VG_(calloc)("heaptape.touches", 1, bytes); }
 
-// Pages of files count apart: the kernel maps several of them at each fault.
-static void fault(enum part part, Addr address) {
-    const NSegment *segment = VG_(am_find_nsegment)(address);
-    if (segment && segment->kind == SkFileC) counts.file_faults[part]++;
-    else counts.faults[part]++;
-}
-
 enum ht_served simulate_access(enum part part, Addr address, UInt bytes) {
     ULong page = address >> HT_PAGE_SHIFT;
-    if (page + 1 != processor.last_page && ht_touch_page(&page_touches, page)) fault(part, address);
+    if (page + 1 != processor.last_page && ht_touch_page(&page_touches, page)) page_fault(part, address);
     return ht_processor_access(&processor, address, bytes, &miss_counts[part]);
 }
 
@@ -157,25 +149,18 @@ static void starts_running(ThreadId tid, ULong blocks) {
 
 static void mapped(Addr address, SizeT bytes, Bool readable, Bool writable, Bool executable, ULong info) {
     (void)readable, (void)writable, (void)info;
-    process_accesses();
-    ht_forget_pages(&page_touches, address, bytes);
+    give_back_pages(address, bytes);
     note_mapping(address, bytes, executable);
 }
 
 static void unmapped(Addr address, SizeT bytes) {
-    process_accesses();
-    ht_forget_pages(&page_touches, address, bytes);
+    give_back_pages(address, bytes);
     forget_mapping(address, bytes);
 }
 
 static void moved(Addr from, Addr to, SizeT bytes) {
     process_accesses();
     ht_move_pages(&page_touches, from, to, bytes);
-}
-
-static void shrunk(Addr address, SizeT bytes) {
-    process_accesses();
-    ht_forget_pages(&page_touches, address, bytes);
 }
 
 // The child's counts are its own; its accesses are not recorded.
@@ -205,7 +190,7 @@ static void before_options(void) {
     VG_(track_new_mem_mmap)(mapped);
     VG_(track_copy_mem_remap)(moved);
     VG_(track_die_mem_munmap)(unmapped);
-    VG_(track_die_mem_brk)(shrunk);
+    VG_(track_die_mem_brk)(give_back_pages);
     VG_(track_start_client_code)(starts_running);
     VG_(track_pre_thread_ll_exit)(thread_ends);
     VG_(atfork)(NULL, NULL, forked);

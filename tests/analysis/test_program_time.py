@@ -13,7 +13,7 @@ from heaptape.results.comparison import experiments
 from heaptape.results.program_time import MODEL_RESIDUAL, NOT_KNOWN, program_times
 from heaptape.results.reader import read_results
 
-KINDS = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault")
+KINDS = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault", "mapping_call")
 
 
 def part(**ns: float) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from tool_runner import Tools, clean_environment, run
 
-KINDS = {"instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault"}
+KINDS = {"instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault", "mapping_call"}
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,8 @@ def test_counts_become_times(tools: Tools, cache: Path, tmp_path: Path) -> None:
     assert counts["calibrated"] and "calibrate" not in said
     costs = counts["calibration"]["costs"]
     assert costs == json.loads((cache / "heaptape" / "calibration.json").read_text())["costs"]
+    allocator = counts["processes"][0]["allocator"]
+    assert allocator["modelled_ns"]["mapping_call"] == pytest.approx(allocator["mapping_calls"] * costs["mapping_call"]["cost_ns"])
     part = counts["processes"][0]["loader"]
     times = part["modelled_ns"]
     assert times["instruction"] == pytest.approx(part["instructions"] * costs["instruction"]["cost_ns"])

@@ -30,7 +30,8 @@ def counted(tools: Tools, folder: Path, *words: Argument, status: int = 0,
 
 
 def test_counts_repeat_and_add_up(tools: Tools, tmp_path: Path) -> None:
-    first, second = (counted(tools, tmp_path, "--", tools.target("placement"), "stride", "1") for _ in range(2))
+    mapped = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=32768"}
+    first, second = (counted(tools, tmp_path, "--", tools.target("placement"), "stride", "1", **mapped) for _ in range(2))
     assert len(first) == 1
     for process in (first[0], second[0]):
         del process["pid"], process["parent_pid"]
@@ -43,6 +44,9 @@ def test_counts_repeat_and_add_up(tools: Tools, tmp_path: Path) -> None:
     assert process["calls"]["malloc"] >= 64
     assert process["program"]["accesses"] > 64 * 200
     assert 64 <= process["program"]["faults"] + process["allocator"]["faults"] < 500
+    # Each block is a mapping; besides, the heap begins.
+    assert 64 <= process["allocator"]["mapping_calls"] <= 68
+    assert process["program"]["mapping_calls"] == process["loader"]["mapping_calls"] == 0
 
 
 def test_time_and_usage_are_the_same_in_each_run(tools: Tools) -> None:

@@ -65,7 +65,7 @@ def count(options: argparse.Namespace, configs: dict[str, dict[str, str]]) -> in
     if not Path(options.splice).exists():
         print(f"heaptape replay: {options.splice}: cannot open", file=sys.stderr)
         return 3
-    kinds = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault")
+    kinds = ("instruction", "l1d_miss", "l1i_miss", "l2_sequential_miss", "l2_miss", "dtlb_miss", "stlb_miss", "fault", "mapping_call")
     costs = {kind: {"latency_ns": 1, "low_ns": 1, "high_ns": 1} for kind in kinds}
     with Path(options.o).open("a") as out:
         for label, knobs in configs.items():

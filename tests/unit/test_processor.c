@@ -96,6 +96,21 @@ static void code_shares_the_second_level(void **state) {
     assert_int_equal(counts.l1i_l2, 1);
 }
 
+static void a_zeroed_page_is_in_the_caches(void **state) {
+    (void)state;
+    static struct ht_processor processor;
+    const struct ht_processor_size size = {.level = {{64, 2}, {2, 2}, {64, 4}, {2, 2}, {4, 2}}};
+    struct ht_miss_counts counts = {0};
+    assert_true(ht_processor_start(&processor, &size));
+    ht_processor_line(&processor, PAGE_LINES, &counts);
+    for (uint64_t page = 3; page < 5; page++) ht_processor_zero_page(&processor, page);
+    counts = (struct ht_miss_counts){0};
+    for (uint64_t line = 3 * PAGE_LINES; line < 5 * PAGE_LINES; line++)
+        assert_int_equal(ht_processor_line(&processor, line, &counts), HT_SERVED_L1);
+    assert_int_equal(counts.dtlb, 2);  // the kernel zeroes it at an address of its own
+    assert_int_equal(ht_processor_line(&processor, PAGE_LINES, &counts), HT_SERVED_L2);  // its line has gone
+}
+
 static void sizes_that_cannot_be_are_refused(void **state) {
     (void)state;
     static struct ht_processor processor;
@@ -152,6 +167,7 @@ int main(void) {
         cmocka_unit_test(an_access_over_two_lines_is_one_of_each),
         cmocka_unit_test(a_miss_beside_another_is_sequential),
         cmocka_unit_test(code_shares_the_second_level),
+        cmocka_unit_test(a_zeroed_page_is_in_the_caches),
         cmocka_unit_test(sizes_that_cannot_be_are_refused),
         cmocka_unit_test(the_processor_at_hand_can_be_simulated),
         cmocka_unit_test(a_page_faults_once_until_it_is_given_back),
