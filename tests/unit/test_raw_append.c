@@ -115,7 +115,7 @@ static void nonsense_is_refused(void **state) {
     static const uint8_t nonsense[][8] = {
         {0x0a, 0x11, 0x11},              // no such op
         {0x0d, 0x00},                    // nor this
-        {0x0f, 0x81, 0x01},              // no such modifier
+        {0x0f, 0x91, 0x01},              // no such modifier
         {0x01, 0x01, 0x00},              // a free of address 0
         {0x09, 0x00},                    // a query of the previous record's block, which there is not
         {0xff, 0xff, 0xff, 0xff, 0xff},  // a modifier with a time
