@@ -3,7 +3,7 @@
 
     bench/validity/sites_truth.py [--build B] [--json] [--] PROGRAM [ARGUMENT...]
 
-Records PROGRAM with call sites in front of an allocator that unwinds every call itself (bench/programs/unwind_every_call.c),
+Records PROGRAM with call sites in front of an allocator that unwinds every call itself (bench/validity/unwind_every_call.c),
 and compares the two, call by call of each thread, down to 62 frames. Prints the share of allocations with the right stack.
 Exit status 1 below 95 %.
 """

@@ -93,7 +93,7 @@ def test_the_reader_example(tools: Tools, prefix: Path, repository: Path, tmp_pa
     if not shutil.which("pkg-config"):
         pytest.skip("pkg-config is not installed")
     page = (repository / "docs" / "reference" / "reader.md").read_text()
-    [code] = re.findall(r"```c\n(.*?)```", page, re.DOTALL)
+    code = re.findall(r"```c\n(.*?)```", page, re.DOTALL)[0]
     [command] = re.findall(r"^cc .*", page, re.MULTILINE)
     assert len(code.splitlines()) <= 30
     (tmp_path / "peak.c").write_text(code)

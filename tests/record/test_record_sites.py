@@ -41,7 +41,7 @@ def test_right_stacks(tools: Tools, needs_unwinder: None, kind: str) -> None:
 def test_stripped(tools: Tools, needs_unwinder: None, tmp_path: Path) -> None:
     """.eh_frame is enough."""
     stripped = tmp_path / "site_kinds"
-    subprocess.run(["strip", "-s", "-o", stripped, tools.target("site_kinds")], check=True)
+    tools.succeed(["strip", "-s", "-o", stripped, tools.target("site_kinds")])
     found = record([str(stripped), "recursion"], tools.build)
     assert found["right"] == found["allocations"]
 

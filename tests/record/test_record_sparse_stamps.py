@@ -15,6 +15,7 @@ SIZE_FIRST, SIZE_HANDLER, SIZE_AFTER, PAUSES, BLOCKS = 7730, 7740, 7741, 3, 100 
 PAUSE_NS, TICK_NS = 60_000_000, 10_000_000  # of the slowest kernels
 UNTIMED = 8
 FEATURES_OFFSET = 12
+ATTEMPTS = 3
 
 
 def recorded(tools: Tools, folder: Path, mode: str, status: int) -> list[Event]:
@@ -45,13 +46,18 @@ def times(events: list[Event], size: int) -> list[int]:
 
 def test_pauses(tools: Tools, tmp_path: Path) -> None:
     """The program sleeps, computes, and is stopped: its calls stay before and after that."""
-    events = recorded(tools, tmp_path, "pauses", 50)
-    groups = [times(events, size) for size in (*range(SIZE_FIRST, SIZE_FIRST + PAUSES), SIZE_AFTER)]
-    assert [len(group) for group in groups] == [2 * BLOCKS] * PAUSES + [BLOCKS]
-    for before, after in zip(groups, groups[1:], strict=False):
-        assert after[0] - before[-1] > PAUSE_NS - TICK_NS
-    # Calls that follow each other at once do so in the trace.
-    assert min(group[-1] - group[0] for group in groups) < TICK_NS
+    shortest = []
+    for attempt in range(ATTEMPTS):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        events = recorded(tools, folder, "pauses", 50)
+        groups = [times(events, size) for size in (*range(SIZE_FIRST, SIZE_FIRST + PAUSES), SIZE_AFTER)]
+        assert [len(group) for group in groups] == [2 * BLOCKS] * PAUSES + [BLOCKS]
+        for before, after in zip(groups, groups[1:], strict=False):
+            assert after[0] - before[-1] > PAUSE_NS - TICK_NS
+        shortest.append(min(group[-1] - group[0] for group in groups))
+    # Calls that follow each other at once do so in the trace, unless a busy machine holds the program up each time.
+    assert min(shortest) < TICK_NS
 
 
 @pytest.mark.parametrize("mode,status", [("interrupted", 51), ("second_thread", 52)])
