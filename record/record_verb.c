@@ -143,9 +143,6 @@ static error_t parse_option(int key, char *value, struct argp_state *state) {
     case ARGP_KEY_END:
         if (options->sampled && !options->accesses)
             argp_error(state, "--sampled: expected --accesses with it");
-        if (options->site_frames && options->converts)
-            argp_error(state,
-                       "--sites: expected no --convert with it: convert the logs when the program has ended");
         if (options->accesses && (options->only || options->start || options->log_bytes_max ||
                                   options->converts || options->site_frames))
             argp_error(

@@ -24,8 +24,8 @@ static void set_full_or_probe(struct thread_state *t) {
     uint64_t mixed = (t->cursor.last_stamp ^ t->cursor.last_address) * UINT64_C(0x9e3779b97f4a7c15);
     uint8_t *due = t->cursor.at + DISTANCE_BYTES_MIN + (mixed >> (64 - DISTANCE_BITS));
     uint8_t *end = recorder_append_end(t);
-    t->probe_at = due < end ? due : end;
-    t->full_or_probe_at = settings.site_frames ? NULL : t->probe_at;
+    t->full_or_probe_at = due < end ? due : end;
+    t->call_full_at = settings.site_frames ? NULL : t->full_or_probe_at;
 }
 
 static bool chunk_has_room(const struct thread_state *t) {
@@ -34,7 +34,7 @@ static bool chunk_has_room(const struct thread_state *t) {
 
 bool room_for_free_slowly(struct thread_state *t, const void *block) {
     if (!chunk_has_room(t)) return recorder_next_chunk(t);
-    if (t->cursor.at < t->probe_at) return true;
+    if (t->cursor.at < t->full_or_probe_at) return true;
     freed_probe(t->recording->header, block);
     set_full_or_probe(t);
     // Where a program only frees for a while, this is when its memory is sampled.
@@ -97,7 +97,7 @@ static bool place_chunk(struct thread_state *t, bool may_call) {
 
 bool room_for_record_slowly(struct thread_state *t) {
     if (!chunk_has_room(t)) return recorder_next_chunk(t);
-    if (t->cursor.at >= t->probe_at) set_full_or_probe(t);  // a probe was due, but this is no free
+    if (t->cursor.at >= t->full_or_probe_at) set_full_or_probe(t);  // a probe was due, but this is no free
     return true;
 }
 

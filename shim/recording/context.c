@@ -9,6 +9,7 @@
 #include <gnu/libc-version.h>
 #endif
 
+#include "build_id.h"
 #include "context.h"
 #include "real.h"
 #include "sys.h"
@@ -77,45 +78,31 @@ static void put_first_line(struct text *text, const char *key, const char *path)
     put(text, key, raw);
 }
 
-struct build_id {
+struct wanted_object {
     uintptr_t base;  // 0: the executable, which comes first
-    char hex[129];
-    bool found;
+    unsigned char id[BUILD_ID_BYTES_MAX];
+    size_t id_bytes;
 };
 
 static int find_build_id(struct dl_phdr_info *info, size_t size, void *context) {
     (void)size;
-    struct build_id *id = context;
-    bool wanted = !id->base;
+    struct wanted_object *object = context;
+    bool wanted = !object->base;
     for (unsigned i = 0; i < info->dlpi_phnum && !wanted; i++)
         wanted = info->dlpi_phdr[i].p_type == PT_LOAD && info->dlpi_phdr[i].p_offset == 0 &&
-                 info->dlpi_addr + info->dlpi_phdr[i].p_vaddr == id->base;
+                 info->dlpi_addr + info->dlpi_phdr[i].p_vaddr == object->base;
     if (!wanted) return 0;
-    for (unsigned i = 0; i < info->dlpi_phnum; i++) {
-        if (info->dlpi_phdr[i].p_type != PT_NOTE) continue;
-        const char *at = (const char *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-        const char *end = at + info->dlpi_phdr[i].p_memsz;
-        while (at + sizeof(ElfW(Nhdr)) < end) {
-            const ElfW(Nhdr) *note = (const void *)at;
-            const unsigned char *name = (const void *)(note + 1),
-                                *bytes = name + ((note->n_namesz + 3) & ~3u);
-            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4) &&
-                note->n_descsz <= 64) {
-                struct text hex = {id->hex, id->hex + sizeof id->hex - 1};
-                for (unsigned k = 0; k < note->n_descsz; k++) text_hex(&hex, bytes[k]);
-                id->found = true;
-                return 1;
-            }
-            at = (const char *)(bytes + ((note->n_descsz + 3) & ~3u));
-        }
-    }
+    object->id_bytes = build_id_read(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, object->id);
     return 1;
 }
 
 static void put_build_id(struct text *text, const char *key, uintptr_t base) {
-    struct build_id id = {.base = base};
-    dl_iterate_phdr(find_build_id, &id);
-    if (id.found) put(text, key, id.hex);
+    struct wanted_object object = {.base = base};
+    char digits[2 * BUILD_ID_BYTES_MAX + 1] = "";
+    struct text hex = {digits, digits + sizeof digits - 1};
+    dl_iterate_phdr(find_build_id, &object);
+    for (size_t i = 0; i < object.id_bytes; i++) text_hex(&hex, object.id[i]);
+    if (object.id_bytes) put(text, key, digits);
 }
 
 // The allocator's own word for its version. The form says what function is: allocators/allocator.h.

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "apart.h"
+#include "faults.h"
 #include "file_systems.h"
 #include "memory_room.h"
 #include "sys.h"
@@ -12,7 +13,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-enum { WRITABLE_STEP_BYTES = 4 << 20, SEQUENCE_MAX = 10000 };
+enum { WRITABLE_STEP_BYTES = 4 << 20, SEQUENCE_MAX = 10000, READ_AHEAD_BYTES_MIN = 64 << 10 };
 static const uint64_t RESERVE_BYTES_MAX = UINT64_C(256) << 30, RESERVE_BYTES_MIN = UINT64_C(64) << 10;
 
 // An open descriptor, or an errno negated.
@@ -89,12 +90,24 @@ static int give_blocks(const struct recording *recording, uint64_t offset, uint6
     return run_apart(give_blocks_apart, &work, sizeof work) ? -work.failed : EAGAIN;
 }
 
+// Reading ahead makes many pages of the file at once, each for a third of the work. A process that records
+// little is better off without.
+static void read_ahead(struct recording *recording, uint64_t offset, uint64_t bytes) {
+    if (bytes < READ_AHEAD_BYTES_MIN || atomic_exchange(&recording->reads_ahead, true)) return;
+    sys_madvise((char *)recording->header + offset, recording->reserve_bytes - offset, MADV_NORMAL);
+}
+
 int log_make_real(struct recording *recording, uint64_t offset, uint64_t bytes) {
     char *at = (char *)recording->header + offset;
     int failed = make_writable(recording, offset + bytes);
     if (failed) return failed;
+    read_ahead(recording, offset, bytes);
+    uint64_t faults = faults_of_thread();
     do failed = sys_madvise(at, bytes, MADV_POPULATE_WRITE);
     while (failed == -EINTR || failed == -EAGAIN);
+    uint64_t faults_then = faults_of_thread();
+    if (faults != FAULTS_UNKNOWN && faults_then != FAULTS_UNKNOWN)
+        atomic_fetch_add(&recording->log_faults, faults_then - faults);
     if (failed != -EINVAL) return failed == -EFAULT ? ENOSPC : -failed;
     return give_blocks(recording, offset, bytes);  // Linux before 5.14
 }
@@ -174,7 +187,8 @@ static bool map(struct recording *recording, int fd, uint64_t bytes, bool any_fo
     recording->header = mapping;
     sys_madvise(mapping, recording->reserve_bytes, MADV_DONTFORK);
     sys_madvise(mapping, recording->reserve_bytes, MADV_DONTDUMP);
-    // Without this the kernel reads ahead of every first touch, and fills 2 MiB with zeros in a millisecond.
+    // Without this the kernel reads ahead of every first touch, and fills 2 MiB with zeros in a millisecond, which
+    // is too much at the start (read_ahead).
     sys_madvise(mapping, recording->reserve_bytes, MADV_RANDOM);
     if (!log_make_real(recording, 0, HT_RAW_HEADER_BYTES)) return true;
     sys_munmap(mapping, recording->reserve_bytes);

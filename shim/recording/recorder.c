@@ -372,7 +372,7 @@ static bool open_stream(struct thread_state *t, struct recording *recording,
     t->calls = 0;
     if (atomic_exchange(&recording->has_stream, true)) sparse_stamps_end();
     t->cursor = (struct ht_cursor){.last_stamp = stamp_now()};
-    t->full_or_probe_at = NULL;
+    t->full_or_probe_at = t->call_full_at = NULL;
     t->sample_budget_bytes = outer ? INT64_MAX : 64 << 10;
     t->sample_due_stamp = outer ? UINT64_MAX : t->cursor.last_stamp + STAMPS_PER_S / 1000;
     if (!outer && end_key_made) pthread_setspecific(end_key, t);

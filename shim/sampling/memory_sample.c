@@ -5,6 +5,7 @@
 
 #include "apart.h"
 #include "append_cost.h"
+#include "faults.h"
 #include "memory_sample.h"
 #include "own_memory.h"
 #include "process_memory.h"
@@ -17,13 +18,23 @@ enum {
     // while RssAnon stays as it is.
     SAMPLE_SHARE = 200,
     SAMPLE_STEP_BYTES_MIN = 64 << 10,
-    SAMPLE_STEP_BYTES_MAX = 256 << 10
+    SAMPLE_STEP_BYTES_MAX = 256 << 10,
+    // A smaller change of RssAnon than one part in this many is none.
+    CHANGE_SHARE = 1000,
+    // A sample takes about 0.1 ms of CPU time. While there is no new peak, those that are due by time may take one
+    // part in so many of the run, and those that are due by allocations one in so many.
+    TIME_COST_SHARE = 50,
+    GROWTH_COST_SHARE = 20,
+    // RssAnon that grew by so much more than a page a fault shows that faults bring huge pages. Less may be the
+    // lag of the kernel's counters.
+    HUGE_PAGES_SHOW_BYTES = 1 << 20
 };
 
 // How much is to be allocated until the next sample.
 static int64_t next_step(struct recording *recording, uint64_t anon) {
     uint64_t last = recording->sample_last_bytes, change = anon > last ? anon - last : last - anon;
-    uint64_t step = change > anon / 1000 ? 0 : recording->sample_step_bytes * 2, share = anon / SAMPLE_SHARE;
+    uint64_t step = change > anon / CHANGE_SHARE ? 0 : recording->sample_step_bytes * 2,
+             share = anon / SAMPLE_SHARE;
     if (step < SAMPLE_STEP_BYTES_MIN) step = SAMPLE_STEP_BYTES_MIN;
     if (step > SAMPLE_STEP_BYTES_MAX) step = SAMPLE_STEP_BYTES_MAX;
     recording->sample_step_bytes = step;
@@ -33,9 +44,26 @@ static int64_t next_step(struct recording *recording, uint64_t anon) {
 // What a sample, or a check for a peak, needs where it is taken, which may be another process (apart.h).
 struct sampling {
     struct thread_state *t;
-    uint64_t stamp, cpu_ns;
+    uint64_t stamp, cpu_ns, faults;
     bool final;
 };
+
+// Faults of the program since the last sample: all of RssAnon that was added, and some that was freed again.
+static uint64_t new_faults(const struct recording *recording, uint64_t faults) {
+    if (faults == FAULTS_UNKNOWN) return UINT64_C(1) << 32;  // more than any peak
+    uint64_t others = recording->sample_faults + recording->log_faults;
+    return faults > others ? faults - others : 0;
+}
+
+// A page of the kernel's tables that are one level up: 2 MiB where pages have 4 KiB.
+static uint64_t huge_page_bytes(void) { return settings.page_bytes / 8 * settings.page_bytes; }
+
+// Not by the first sample: what was there before it, a forked child's parent has faulted in.
+static void learn_fault_bytes(struct recording *recording, uint64_t faults, uint64_t anon) {
+    if (!recording->sample_last_bytes) return;
+    uint64_t most = recording->sample_last_bytes + new_faults(recording, faults) * settings.page_bytes;
+    if (anon > most + HUGE_PAGES_SHOW_BYTES) recording->faults_are_huge = true;
+}
 
 static void put_sample(const struct sampling *of, uint64_t anon) {
     struct thread_state *t = of->t;
@@ -44,12 +72,14 @@ static void put_sample(const struct sampling *of, uint64_t anon) {
     clock_note_pair(recording->header, &recording->pair_taken);
     // Without /proc there is no sample; 0 would be a wrong one.
     if (anon) {
+        learn_fault_bytes(recording, of->faults, anon);
         uint64_t own_rss = own_bytes(of->stamp, anon, of->final, &fresh);
         uint64_t word[5] = {of->stamp, anon, own_rss, of->cpu_ns, fresh};
         if (room_for_record(t)) ht_append_long(&t->cursor, HT_LONG_SAMPLE, word, 5);
     }
     t->sample_budget_bytes = next_step(recording, anon);
     recording->sample_last_bytes = anon;
+    if (of->faults != FAULTS_UNKNOWN) recording->sample_faults = of->faults - recording->log_faults;
     if (anon > recording->sample_peak_bytes) recording->sample_peak_bytes = anon;
 }
 
@@ -75,38 +105,64 @@ static uint64_t sample_interval(const struct recording *recording, uint64_t stam
     return interval < SAMPLE_INTERVAL_STAMPS_MAX ? interval : SAMPLE_INTERVAL_STAMPS_MAX;
 }
 
+// The last samples' cost. One that waited for a processor does not count in full.
+static void note_cost(struct recording *recording, uint64_t counts) {
+    uint64_t stamps = counts >> CLOCK_SHIFT, before = recording->sample_cost_stamps;
+    if (stamps > SAMPLE_INTERVAL_STAMPS_MIN) stamps = SAMPLE_INTERVAL_STAMPS_MIN;
+    recording->sample_cost_stamps = before ? (7 * before + stamps) / 8 : stamps;
+}
+
+// Is a sample worth its cost? Each step towards a new peak is. Where enough was allocated, but in the place of
+// freed blocks, there were no faults, and a sample would show nothing.
+static bool is_worth_it(struct thread_state *t, uint64_t stamp, uint64_t faults, bool by_time) {
+    struct recording *recording = t->recording;
+    uint64_t last = recording->sample_last_bytes, peak = recording->sample_peak_bytes;
+    uint64_t fault_bytes = recording->faults_are_huge ? huge_page_bytes() : settings.page_bytes;
+    uint64_t grown = new_faults(recording, faults) * fault_bytes;
+    if (last + grown > peak + peak / SAMPLE_SHARE) return true;
+    if (!by_time && grown <= last / CHANGE_SHARE) {
+        t->sample_budget_bytes = next_step(recording, last);
+        return false;
+    }
+    uint64_t share = by_time ? TIME_COST_SHARE : GROWTH_COST_SHARE;
+    return stamp >= recording->sample_last_stamp + share * recording->sample_cost_stamps;
+}
+
+// Never so often that asking the kernel would show: of all threads one at a time.
+static bool may_ask(struct recording *recording, uint64_t stamp, uint64_t last_sample) {
+    uint64_t asked = atomic_load_explicit(&recording->asked_last_stamp, memory_order_relaxed);
+    return stamp >= last_sample + SAMPLE_GAP_STAMPS && stamp >= asked + SAMPLE_GAP_STAMPS &&
+           atomic_compare_exchange_strong(&recording->asked_last_stamp, &asked, stamp);
+}
+
 void memory_sample(struct thread_state *t, uint64_t stamp, bool final) {
     struct recording *recording = t->recording;
     uint64_t last = atomic_load_explicit(&recording->sample_last_stamp, memory_order_relaxed);
-    uint64_t interval = sample_interval(recording, stamp), gap = SAMPLE_GAP_STAMPS;
-    bool grown = t->sample_budget_bytes < 0;
-    t->sample_due_stamp = stamp + interval;
+    uint64_t interval = sample_interval(recording, stamp);
+    // Where another thread has just sampled, time is no reason.
+    bool by_time = final || stamp >= last + interval, grown = t->sample_budget_bytes < 0;
+    t->sample_due_stamp = (by_time ? stamp : last) + interval;
+    if (grown) t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
     recorder_heed_control(recording);
-    // One thread at a time, and never so often that sampling itself would show. Where others have just
-    // sampled, time alone is no reason.
-    if (!grown) gap = interval;
-    if (!final && (stamp < last + gap ||
-                   !atomic_compare_exchange_strong(&recording->sample_last_stamp, &last, stamp))) {
-        if (grown) t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
-        else if (last < stamp) t->sample_due_stamp = last + interval;
-        return;
-    }
+    if (!final && !((by_time || grown) && may_ask(recording, stamp, last))) return;
     if (!recorder_may_call()) {
         t->sample_budget_bytes = INT64_MAX;
         return;
     }
-    if (recorder_is_borrowed()) {  // the child's CPU time is not its parent's
-        t->sample_budget_bytes = SAMPLE_STEP_BYTES_MIN;
-        recorder_has_called();
-        return;
-    }
-    int saved = errno;
-    struct sampling of = {t, stamp, clock_process_cpu_ns(), final};
     uint64_t before = clock_counter();
-    if (!run_apart(sample_apart, &of, sizeof of)) put_off(t, stamp);
+    struct sampling of = {.t = t, .stamp = stamp, .final = final, .faults = faults_of_process()};
+    if (!recorder_is_borrowed() &&  // the child's CPU time is not its parent's
+        (final || is_worth_it(t, stamp, of.faults, by_time)) &&
+        // One thread at a time.
+        (atomic_compare_exchange_strong(&recording->sample_last_stamp, &last, stamp) || final)) {
+        int saved = errno;
+        of.cpu_ns = clock_process_cpu_ns();
+        if (!run_apart(sample_apart, &of, sizeof of)) put_off(t, stamp);
+        note_cost(recording, clock_counter() - before);
+        errno = saved;
+    }
     recorder_has_called();
     __atomic_fetch_add(&recording->header->upkeep_counts, clock_counter() - before, __ATOMIC_RELAXED);
-    errno = saved;
 }
 
 static void peak_apart(void *argument) {
@@ -137,7 +193,8 @@ void memory_sample_before_free(struct thread_state *t, uint64_t touched_bytes) {
     bool higher = most > recording->most_resident_bytes;
     if (!recorder_is_borrowed() && (higher || stamp >= last + SAMPLE_INTERVAL_STAMPS_MIN) &&
         atomic_compare_exchange_strong(&recording->peak_last_stamp, &last, stamp)) {
-        struct sampling of = {t, stamp, clock_process_cpu_ns(), false};
+        struct sampling of = {
+            .t = t, .stamp = stamp, .cpu_ns = clock_process_cpu_ns(), .faults = faults_of_process()};
         recording->most_resident_bytes = most;
         run_apart(peak_apart, &of, sizeof of);
     }

@@ -3,6 +3,7 @@
 #include <link.h>
 #include <string.h>
 
+#include "build_id.h"
 #include "real.h"
 #include "site_map.h"
 #include "sys.h"
@@ -12,7 +13,6 @@
 
 enum {
     PATH_BYTES_MAX = 1024,
-    BUILD_ID_BYTES_MAX = 64,
     MODULES_MAX = 4096,
     OFFSET_BITS = 48  // of a location in a record; the module's number is above
 };
@@ -45,30 +45,11 @@ static bool room_for_words(struct thread_state *t, unsigned words) {
     return t->cursor.at + 2 + 8 * words <= recorder_append_end(t) || recorder_next_chunk(t);
 }
 
-static size_t read_build_id(uintptr_t bias, const ElfW(Phdr) * segment, unsigned segments,
-                            unsigned char id[BUILD_ID_BYTES_MAX]) {
-    for (unsigned i = 0; i < segments; i++) {
-        if (segment[i].p_type != PT_NOTE) continue;
-        const char *at = (const char *)(bias + segment[i].p_vaddr), *end = at + segment[i].p_memsz;
-        while (at + sizeof(ElfW(Nhdr)) < end) {
-            const ElfW(Nhdr) *note = (const void *)at;
-            const char *name = (const char *)(note + 1), *bytes = name + ((note->n_namesz + 3) & ~3u);
-            if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == 4 && !memcmp(name, "GNU", 4) &&
-                note->n_descsz <= BUILD_ID_BYTES_MAX) {
-                memcpy(id, bytes, note->n_descsz);
-                return note->n_descsz;
-            }
-            at = bytes + ((note->n_descsz + 3) & ~3u);
-        }
-    }
-    return 0;
-}
-
 // Of an object that cannot go meanwhile: a frame of the calling thread is in it.
 static size_t module_build_id(const struct module *module, unsigned char id[BUILD_ID_BYTES_MAX]) {
     const ElfW(Ehdr) *header = (const void *)module->start;
     if (memcmp(header->e_ident, ELFMAG, SELFMAG)) return 0;
-    return read_build_id(module->bias, (const void *)(module->start + header->e_phoff), header->e_phnum, id);
+    return build_id_read(module->bias, (const void *)(module->start + header->e_phoff), header->e_phnum, id);
 }
 
 static uint64_t identity_of(const char *name, const unsigned char *id, size_t id_bytes) {
@@ -196,7 +177,7 @@ static int note_loaded(struct dl_phdr_info *info, size_t size, void *argument) {
     struct site_modules *loaded = argument;
     unsigned char id[BUILD_ID_BYTES_MAX];
     (void)size;
-    size_t id_bytes = read_build_id(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, id);
+    size_t id_bytes = build_id_read(info->dlpi_addr, info->dlpi_phdr, info->dlpi_phnum, id);
     uint64_t identity = identity_of(info->dlpi_name, id, id_bytes);
     for (uint32_t i = 0; i < loaded->count; i++)
         if (module_of[i].bias == info->dlpi_addr && module_of[i].identity == identity)

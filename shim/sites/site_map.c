@@ -1,29 +1,51 @@
 #include "site_map.h"
 
 #include "own_memory.h"
+#include "settings.h"
 #include "sys.h"
 
-enum { SLOTS_MIN = 1 << 10, BYTES_MAX = 192 << 20, PIECE_BYTES = 256 << 10 };
+enum { SLOTS_MIN = 1 << 10, BYTES_MAX = 192 << 20, ADDRESS_BYTES_MAX = 1 << 30, PIECE_BYTES = 256 << 10 };
 
-static void *map_memory(size_t bytes) {
-    static size_t mapped_bytes;
-    if (bytes > BYTES_MAX - mapped_bytes || !recorder_may_call()) return NULL;
+// Of address space, and of that what has not been given back.
+static size_t address_bytes, mapped_bytes;
+
+void *site_memory_mapped(size_t bytes) {
+    if (bytes > BYTES_MAX - mapped_bytes || bytes > ADDRESS_BYTES_MAX - address_bytes || !recorder_may_call())
+        return NULL;
     void *at = sys_map_memory(bytes);
     if (at) own_map((uintptr_t)at, bytes);
-    if (at) mapped_bytes += bytes;
+    if (at) {
+        mapped_bytes += bytes;
+        address_bytes += bytes;
+    }
     recorder_has_called();
     return at;
 }
 
+void site_memory_release(void *at, size_t bytes) {
+    uintptr_t page = settings.page_bytes, start = ((uintptr_t)at + page - 1) & ~(page - 1),
+              end = ((uintptr_t)at + bytes) & ~(page - 1);
+    if (end <= start || !recorder_may_call()) return;
+    if (!sys_madvise((void *)start, end - start, MADV_DONTNEED)) mapped_bytes -= end - start;
+    recorder_has_called();
+}
+
+// Whoever leaves this by a jump loses memory, and nothing else.
 void *site_memory(size_t bytes) {
-    static char *at, *end;
+    static char *at;
+    static size_t left_bytes;
     bytes = (bytes + 7) & ~(size_t)7;
-    if (bytes > (size_t)(end - at)) {
-        char *piece = bytes <= PIECE_BYTES ? map_memory(PIECE_BYTES) : NULL;
+    if (bytes > left_bytes) {
+        char *piece = bytes <= PIECE_BYTES ? site_memory_mapped(PIECE_BYTES) : NULL;
         if (!piece) return NULL;
+        left_bytes = 0;
+        atomic_signal_fence(memory_order_seq_cst);
         at = piece;
-        end = piece + PIECE_BYTES;
+        atomic_signal_fence(memory_order_seq_cst);
+        left_bytes = PIECE_BYTES;
     }
+    left_bytes -= bytes;
+    atomic_signal_fence(memory_order_seq_cst);
     at += bytes;
     return at - bytes;
 }
@@ -33,7 +55,7 @@ static bool grow(struct site_map *map) {
     uint64_t room = SLOTS_MIN, live = 0;
     for (uint64_t i = 0; old && i <= old->mask; i++) live += old->slot[i].value != 0;
     while (room < 4 * live) room *= 2;
-    struct site_slots *fresh = map_memory(sizeof *fresh + room * sizeof *fresh->slot);
+    struct site_slots *fresh = site_memory_mapped(sizeof *fresh + room * sizeof *fresh->slot);
     if (!fresh) return false;
     fresh->mask = room - 1;
     map->count = 0;

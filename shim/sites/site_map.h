@@ -46,5 +46,9 @@ HIDDEN void site_map_sweep(struct site_map *map, bool (*goes)(uint64_t key, uint
 
 // Memory that is never given back, and is counted as the recorder's own. NULL: there is no more.
 HIDDEN void *site_memory(size_t bytes);
+// The same in whole pages, of zeros.
+HIDDEN void *site_memory_mapped(size_t bytes);
+// Gives those back that lie whole in there. Who still reads them reads zeros.
+HIDDEN void site_memory_release(void *at, size_t bytes);
 
 #endif

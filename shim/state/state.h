@@ -65,9 +65,15 @@ struct recording {
     _Atomic uint64_t sample_last_stamp, peak_last_stamp;    // when memory was sampled, checked for a peak
     _Atomic uint64_t sample_step_bytes;                     // what was to be allocated until the last
     _Atomic uint64_t sample_last_bytes, sample_peak_bytes;  // RssAnon of the last sample, and of the highest
+    _Atomic uint64_t sample_faults;                         // of the program until then
+    _Atomic uint64_t sample_cost_stamps;                    // of the last samples
+    _Atomic uint64_t asked_last_stamp;  // when the kernel was asked last whether memory has grown
+    _Atomic uint64_t log_faults;        // that made pages of the log real
+    _Atomic bool faults_are_huge;       // memory grows by more than a page a fault
     bool refused, in_memory;
     _Atomic uint64_t memory_end;  // of a log in memory: how far it may grow before memory is asked for
     _Atomic bool pair_taken;      // a thread writes a clock pair into the header
+    _Atomic bool reads_ahead;     // the kernel reads ahead in the log
     _Atomic bool has_stream;      // one has begun, or is about to
     _Atomic uint64_t most_resident_bytes;  // when it was last checked for a peak
     uint64_t device, inode;
@@ -84,8 +90,9 @@ struct thread_state {
     struct ht_cursor cursor;
     // Where the next record may not begin unchecked: the chunk is full there, or a freed block is to be
     // probed. One comparison asks for both; chunk_has_room() (chunks.c) distinguishes them, the address alone
-    // does not. NULL where call sites are recorded: then every record asks.
+    // does not.
     uint8_t *full_or_probe_at;
+    uint8_t *call_full_at;  // the same for an allocation; NULL where call sites are recorded: each has one
     uint64_t calls;
     int64_t sample_budget_bytes;  // bytes to allocate until memory is sampled again
     uint64_t sample_due_stamp;
@@ -95,7 +102,6 @@ struct thread_state {
     struct thread_state *nested;  // for the calls of a signal handler that interrupts a hook
     void *passed_block;           // what the last allocation returned that passed through unrecorded
     uintptr_t stack;              // where the frame of the hook at work ends, or of the last: see close_gate
-    uint8_t *probe_at;            // full_or_probe_at, where the chunk's room ends or a block is to be probed
     uint32_t site;                // the call site that the chunk's last allocation was recorded with
 };
 _Static_assert(sizeof(struct thread_state) <= 128, "static TLS is scarce");
@@ -156,7 +162,7 @@ static inline bool room_for_record(struct thread_state *t) {
 HIDDEN bool room_for_call_slowly(struct thread_state *t);
 
 static inline bool room_for_call(struct thread_state *t) {
-    return likely(t->cursor.at < t->full_or_probe_at) || room_for_call_slowly(t);
+    return likely(t->cursor.at < t->call_full_at) || room_for_call_slowly(t);
 }
 
 // Before the record of a free, which alone may be probed: before anything fetches the block (freed_probe.h).

@@ -1,0 +1,123 @@
+// Which of the stacks that were seen is this one? A table of slots of one cache line each, behind the key of a hook: a slot
+// has the frames that all stacks of its key share from there on, and where the word lies by which they part. That word leads
+// to the next slot.
+//
+// It is read without a lock while one thread adds to it. Of a slot only one word ever changes, by which its later frames
+// move to a slot behind it.
+#ifndef HEAPTAPE_STACK_TREE_H
+#define HEAPTAPE_STACK_TREE_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attributes.h"
+#include "site_map.h"
+#include "stack_walk.h"
+
+enum { TREE_FRAMES_IN_SLOT = 4, TREE_BRANCH_BITS = 24 };
+
+struct tree_frame {
+    uint32_t place, low;  // where a return address lies, from the hook's cfa on, and its low half
+};
+
+// What of a slot may change.
+struct tree_part {
+    uint32_t frames : 32 - TREE_BRANCH_BITS;
+    uint32_t branch
+        : TREE_BRANCH_BITS;  // the place where they part, in units of 8 bytes; 0: they do not part any more
+    uint32_t id;             // stands for the slot in the keys behind it
+};
+
+struct tree_slot {
+    _Alignas(64) _Atomic uint64_t key;  // 0: nothing has been here
+    _Atomic struct tree_part part;
+    _Atomic uint32_t site;  // where they do not part: their number
+    uint32_t reach;         // and the end of the last word that is read
+    struct tree_frame first[TREE_FRAMES_IN_SLOT];
+    const struct tree_frame *_Atomic more;
+};
+_Static_assert(sizeof(struct tree_slot) == 64, "a slot is a cache line");
+
+struct tree_slots {
+    uint64_t count;
+    uint32_t shift;
+    struct tree_slot slot[];  // the last one is always free
+};
+
+struct stack_tree {
+    struct tree_slots *_Atomic slots;  // where it grows, who still reads the old ones finds nothing
+    size_t taken;
+    uint32_t ids;
+    bool full;  // there is no memory to grow
+};
+
+// The key of a hook, whose frame ends at `cfa`. All threads that libc made have their stack at the same distance from what it
+// knows of them.
+static inline uint64_t tree_key(uintptr_t cfa) {
+    return site_mix(((const uintptr_t *)cfa)[-1], (uintptr_t)__builtin_thread_pointer() - cfa) | UINT64_C(1)
+                                                                                                     << 63;
+}
+
+// That of a slot behind another one.
+static inline uint64_t tree_key_behind(uint32_t id, uint32_t low) { return (uint64_t)id << 32 | low; }
+
+// Where a key's search begins. Each level waits for the one before: this is as short as it can be.
+static inline uint64_t tree_start(const struct tree_slots *slots, uint64_t key) {
+    return key * UINT64_C(0x9e3779b97f4a7c15) >> slots->shift;
+}
+
+static inline const struct tree_slot *tree_slot_of(const struct tree_slots *slots, uint64_t key) {
+    for (uint64_t i = tree_start(slots, key);; i++) {
+        const struct tree_slot *slot = &slots->slot[i];
+        uint64_t found = atomic_load_explicit(&slot->key, memory_order_acquire);
+        if (likely(found == key)) return slot;
+        if (!found) return NULL;
+    }
+}
+
+static inline const struct tree_frame *tree_frame_of(const struct tree_slot *slot, uint32_t i) {
+    return i < TREE_FRAMES_IN_SLOT ? &slot->first[i] : &slot->more[i - TREE_FRAMES_IN_SLOT];
+}
+
+static inline uint32_t tree_word(uintptr_t cfa, uint32_t place) {
+    return *(const volatile uint32_t *)(cfa + place);
+}
+
+// The number of the stack of the hook whose frame ends at `cfa`, on a stack that ends at `end`; 0: it is not in the tree. So
+// many frames are compared, those nearest to the hook first.
+static inline __attribute__((always_inline)) uint32_t tree_find(const struct stack_tree *tree, uintptr_t cfa,
+                                                                uintptr_t end, uint32_t compared) {
+    const struct tree_slots *slots = atomic_load_explicit(&tree->slots, memory_order_acquire);
+    if (unlikely(!slots)) return 0;
+    for (uint64_t key = tree_key(cfa);;) {
+        const struct tree_slot *slot = tree_slot_of(slots, key);
+        if (unlikely(!slot)) return 0;
+        struct tree_part part = atomic_load_explicit(&slot->part, memory_order_acquire);
+        uint32_t place = 8 * part.branch, reach = place ? place + 8 : slot->reach;
+        if (unlikely(reach > end - cfa)) return 0;
+        uint32_t frames = part.frames < compared ? part.frames : compared;
+        for (uint32_t i = 0; i < frames && i < TREE_FRAMES_IN_SLOT; i++)
+            if (unlikely(tree_word(cfa, slot->first[i].place) != slot->first[i].low)) return 0;
+        if (unlikely(frames > TREE_FRAMES_IN_SLOT)) {
+            const struct tree_frame *more = atomic_load_explicit(&slot->more, memory_order_relaxed);
+            if (!more) return 0;  // the slots are old ones
+            for (uint32_t i = TREE_FRAMES_IN_SLOT; i < frames; i++, more++)
+                if (unlikely(tree_word(cfa, more->place) != more->low)) return 0;
+        }
+        if (likely(!place)) {
+            // Read last: 0 where the slots became old ones meanwhile.
+            atomic_thread_fence(memory_order_acquire);
+            return atomic_load_explicit(&slot->site, memory_order_relaxed);
+        }
+        compared -= frames;
+        key = tree_key_behind(part.id, tree_word(cfa, place));
+    }
+}
+
+// Puts a stack into the tree, by one thread at a time. Not one whose frames lie where those of another with the same
+// addresses do not: no word of the stack distinguishes the two safely, and each of its calls walks.
+HIDDEN void tree_insert(struct stack_tree *tree, const struct stack_walk *walk, uint32_t site);
+HIDDEN void tree_clear(struct stack_tree *tree);
+
+#endif
