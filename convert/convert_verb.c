@@ -66,7 +66,7 @@ static const struct argp_option option_table[] = {
      "(default: 64M)",
      0},
     {"from", OPTION_FROM,
-     "heaptape|malloc_wrap|malloc_wrap_raw|android|logalloc|trace_utils|wl|rep|mtrace|acc", 0,
+     "heaptape|malloc_wrap|malloc_wrap_raw|android|logalloc|trace_utils|wl|rep|mtrace|heaptrack|acc", 0,
      "The format of the input (default: recognized by its first bytes)", 0},
     {"to", OPTION_TO, "malloc_wrap|android|rep", 0,
      "Write this format instead of a trace; the input may be a trace (default: a trace)", 0},
@@ -74,11 +74,10 @@ static const struct argp_option option_table[] = {
     {"pid", OPTION_PID, "PID", 0, "Of a trace with several processes, take this one", 0},
     {"member", OPTION_MEMBER, "NAME", 0, "Of a zip with several files, take this one", 0},
     {"no-names", OPTION_NO_NAMES, NULL, 0,
-     "Of a raw log with call sites, do not look up functions, files and lines; heaptape names does so later",
+     "Of a recording with call sites, do not look up functions, files and lines; heaptape names does so later",
      0},
     {"anonymous", OPTION_ANONYMOUS, NULL, 0,
-     "Of a raw log, leave out the command line, the environment, paths and the names of functions; modules keep their build "
-     "ids",
+     "Leave out the command line, the environment, paths and the names of functions; modules keep their build ids",
      0},
     {"quiet", 'q', NULL, 0, "Print only what went wrong", 0},
     {0}};
@@ -202,11 +201,9 @@ static int complain(const char *path, const char *what) {
 
 // An option that this kind of input has no use for would be ignored otherwise.
 static const char *misplaced(const struct convert_request *request, bool raw) {
-    bool there = !strcmp(request->input, "-") || !access(request->input, F_OK);  // else the error is another
-    if (!raw && there && request->follow) return "--follow is for raw logs";
+    if (strcmp(request->input, "-") && access(request->input, F_OK)) return NULL;  // the error is another
+    if (!raw && request->follow) return "--follow is for raw logs";
     if (!raw && (request->parent || request->no_parent)) return "--parent and --no-parent are for raw logs";
-    if (!raw && (request->no_names || request->anonymous))
-        return "--no-names and --anonymous are for raw logs";
     if (raw && (request->lenient || request->pid_wanted || request->member))
         return "--lenient, --pid and --member are for other recorders' traces; this is a raw log";
     return NULL;

@@ -6,6 +6,7 @@
 #include "convert_paths.h"
 #include "print.h"
 #include "site_names.h"
+#include "site_reader.h"
 #include "talk.h"
 #include "trace_writer.h"
 #include "verbs.h"

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "extended_words.h"
 #include "idle_ends.h"
 #include "json_values.h"
 #include "print.h"
@@ -87,13 +88,19 @@ static void print_source(const json_t *info, const json_t *context) {
     if (!strcmp(text_of(context, "time"), "nominal"))
         ht_print(stdout, "%-24s nominal: each call %" PRIu64 " ns after the one before\n", "time",
                  number(info, "time_unit_ns"));
+    if (!strcmp(text_of(context, "time"), "ticks"))
+        ht_print(stdout,
+                 "%-24s ticks: each call %" PRIu64 " ns after the one before, or at the source's next tick\n",
+                 "time", number(info, "time_unit_ns"));
+    if (!strcmp(text_of(context, "frees"), "assumed"))
+        ht_print(stdout, "%-24s assumed: of one size and stack, the block allocated last\n", "frees");
     if (number(info, "skipped")) print_count(info, "skipped on import", "skipped");
 }
 
 static void print_for_people(const json_t *info) {
     const json_t *context = json_object_get(info, "context");
     struct ht_heap_share share = trace_json_heap_share(info);
-    char words[HT_HEAP_SHARE_TEXT_BYTES];
+    char words[HT_HEAP_SHARE_TEXT_BYTES], part[EXTENDED_WORDS_BYTES];
     if (ht_heap_share_is_small(&share)) printf("caution: %s\n", ht_heap_share_words(words, &share));
     ht_print(stdout, "%-24s %s\n", "command", text_of(info, "command"));
     ht_print(stdout, "%-24s %s %s\n", "recorded under", text_of(info, "recorded_allocator"),
@@ -108,6 +115,11 @@ static void print_for_people(const json_t *info) {
     const json_t *cut = json_object_get(context, "sliced_from");
     if (json_string_value(json_object_get(cut, "trace")))
         ht_print(stdout, "%-24s %s\n", "sliced from", text_of(cut, "trace"));
+    if (extended_words(context, part)) {
+        ht_print(stdout, "%-24s %s\n", "extended from",
+                 text_of(json_object_get(context, "extended"), "trace"));
+        ht_print(stdout, "%-24s %s\n", "extrapolated", part);
+    }
     print_count(info, "events", "events");
     print_ops(info);
     print_count(info, "threads", "threads");

@@ -2,6 +2,7 @@
 
 #include "lint_passes.h"
 #include "ops.h"
+#include "site_reader.h"
 #include "slot_table.h"
 #include "trace_json.h"
 

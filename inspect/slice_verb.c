@@ -112,6 +112,8 @@ static json_t *context_of(struct ht_trace_reader *reader, const struct options *
     // A slice of a slice: what that one was cut from.
     json_t *before = json_object_get(context, "sliced_from");
     if (before) json_object_set(cut, "sliced_from", before);
+    // Times of an extension are those before the cut.
+    if (json_object_get(context, "extended")) json_object_set_new(cut, "of_extension", json_true());
     json_object_set_new(context, "sliced_from", cut);
     return context;
 }

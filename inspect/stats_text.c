@@ -34,7 +34,8 @@ static const char *duration(char text[32], uint64_t ns) {
 static void print_head(const struct trace_stats *stats, const json_t *context) {
     char a[32], b[32], c[32], d[32];
     const char *command = json_string_value(json_object_get(context, "command"));
-    const char *time = json_string_value(json_object_get(context, "time"));
+    const char *time = json_string_value(json_object_get(context, "time")),
+               *frees = json_string_value(json_object_get(context, "frees"));
     if (command) ht_print(stdout, "%s\n", command);
     double seconds = (double)stats->duration_ns / 1e9;
     ht_print(stdout, "%s calls by %s thread%s in %s", ht_grouped(a, stats->events),
@@ -43,6 +44,8 @@ static void print_head(const struct trace_stats *stats, const json_t *context) {
     if (time && !strcmp(time, "nominal")) fputs(" of nominal time (the source has none)", stdout);
     else if (seconds > 0)
         ht_print(stdout, ", %s a second", ht_grouped(d, (uint64_t)((double)stats->events / seconds)));
+    if (!strcmp(frees ? frees : "", "assumed"))
+        fputs("\nlifetimes are assumed: the source does not say which of several blocks a free ends", stdout);
     ht_print(stdout, "\n%s requested in %s calls; live peak %s, after %s\n",
              ht_bytes(a, (double)stats->allocated_bytes), ht_grouped(b, stats->requests),
              ht_bytes(c, (double)stats->peak_live_bytes), duration(d, stats->peak_time_ns));

@@ -9,6 +9,7 @@
 #include "heap_model.h"
 #include "live_births.h"
 #include "sample_line.h"
+#include "site_reader.h"
 #include "slot_table.h"
 #include "trace_json.h"
 

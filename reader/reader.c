@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "ops.h"
-#include "trace_reader.h"
+#include "site_reader.h"
 
 #define PUBLIC __attribute__((visibility("default")))
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "json_values.h"
+#include "site_reader.h"
 #include "stop_reason.h"
 
 // Strings of the recorded program may be any bytes; JSON wants UTF-8.

@@ -168,12 +168,6 @@ static int inherit(struct follower *f, struct ht_error *error) {
 static int open_begun(struct follower *f, struct ht_error *error) {
     for (;;) {
         if (ht_raw_open(&f->log, f->request->input, error)) return -1;
-        if (f->log.header.features & HT_RAW_FEATURE_SITES) {
-            ht_raw_close(&f->log);
-            return ht_error_input(
-                error, f->request->input, 12,
-                "expected a log without call sites, which --follow does not take: convert it when it is complete");
-        }
         if (f->log.header.state != HT_RAW_PAUSED || has_stopped(f) || !ht_raw_in_use(&f->log)) return 0;
         ht_raw_close(&f->log);
         pause_ns(POLL_NS);

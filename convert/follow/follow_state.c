@@ -10,11 +10,12 @@
 #include <unistd.h>
 
 #include "checksum.h"
-
+#include "grow.h"
 #include "output_file.h"
+#include "site_store.h"
 
 #define STATE_MAGIC "HTAPEFST"
-enum { VERSION = 5, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
+enum { VERSION = 6, NAME_BYTES = 16, BUFFER_BYTES = 1 << 20 };
 
 // The file is these structs one behind another, and a checksum of them all.
 struct head {
@@ -40,6 +41,7 @@ struct head {
     uint64_t op_count[256];
     // How many of what follows, in this order.
     uint64_t threads, slots, named, births, held_samples, streams;
+    uint64_t slot_sites, site_bytes;  // numbers of call sites by slot, and what they mean; 0: none
 };
 
 struct thread {
@@ -71,6 +73,7 @@ struct stream_state {
     uint64_t chunk, stamp, address;
     struct ht_raw_spread spread;
     uint32_t at, thread;
+    uint32_t site, zero;
     // A realloc between its records; the block of a slot that is not 0 lives.
     uint32_t open, function;
     uint64_t size, count;
@@ -151,6 +154,13 @@ static void put_named(struct output *output, const struct heap_model *heap) {
     }
 }
 
+// By slot, as far as one was known, and what they mean.
+static void put_sites(struct output *output, const struct heap_model *heap, const struct head *head,
+                      const struct site_store *sites) {
+    put(output, heap->last_site, (size_t)head->slot_sites * sizeof *heap->last_site);
+    put(output, sites->bytes, sites->count);
+}
+
 static struct sample packed(const struct ht_sample *sample) {
     return (struct sample){sample->time_ns,       sample->event,  sample->rss_anon_bytes,
                            sample->own_rss_bytes, sample->cpu_ns, sample->own_fresh};
@@ -194,6 +204,7 @@ static int put_streams(struct output *output, const struct merge *m, const struc
                                      .spread = place.spread,
                                      .at = place.at,
                                      .thread = input->thread,
+                                     .site = place.site,
                                      .open = open->open,
                                      .function = open->function,
                                      .size = open->size,
@@ -231,7 +242,7 @@ static int settle(struct output *output, const char *partial, const char *path, 
 }
 
 static struct head head_of(const struct ht_raw_log *log, const struct follow_position *position,
-                           const struct merge *m) {
+                           const struct merge *m, const struct site_store *sites) {
     const struct heap_model *heap = &m->heap;
     const struct merge_totals *totals = &heap->totals;
     struct head head = {.magic = STATE_MAGIC,
@@ -273,7 +284,10 @@ static struct head head_of(const struct ht_raw_log *log, const struct follow_pos
                         .named = heap->addresses.count,
                         .births = heap->births.count,
                         .held_samples = m->samples.held_count,
-                        .streams = m->inputs};
+                        .streams = m->inputs,
+                        .site_bytes = sites->count};
+    if (sites->count)
+        head.slot_sites = heap->last_site_room < head.slots + 1 ? heap->last_site_room : head.slots + 1;
     memcpy(head.op_count, heap->op_count, sizeof head.op_count);
     return head;
 }
@@ -283,7 +297,7 @@ int follow_state_save(const char *path, const struct ht_raw_log *log, const stru
                       struct ht_error *error) {
     char partial[4096 + 16];
     struct output output = {0};
-    struct head head = head_of(log, position, m);
+    struct site_store sites;
     if (snprintf(partial, sizeof partial, "%s.new", path) >= (int)sizeof partial) {
         errno = ENAMETOOLONG;
         return ht_error_system(error, path, "cannot keep the state");
@@ -294,9 +308,17 @@ int follow_state_save(const char *path, const struct ht_raw_log *log, const stru
     if (!output.file) return ht_error_system(error, path, "cannot keep the state");
     setvbuf(output.file, NULL, _IOFBF, BUFFER_BYTES);
     XXH64_reset(&output.hash, 0);
+    if (!site_store_make(&sites, &m->heap.sites)) {
+        fclose(output.file);
+        unlink(partial);
+        return no_memory(path, error);
+    }
+    struct head head = head_of(log, position, m, &sites);
     put(&output, &head, sizeof head);
     put_threads(&output, &m->heap);
     put_named(&output, &m->heap);
+    put_sites(&output, &m->heap, &head, &sites);
+    site_store_free(&sites);
     put_samples(&output, &m->samples);
     int status = put_streams(&output, m, live, error);
     uint64_t checksum = XXH64_digest(&output.hash);
@@ -400,6 +422,22 @@ static bool get_heap(struct follow_state *state, struct heap_model *heap) {
     return true;
 }
 
+static bool get_sites(struct follow_state *state, struct heap_model *heap) {
+    const struct head *head = &state->head;
+    if (head->site_bytes > state->left || head->slot_sites > head->slots + 1) return false;
+    if (!ht_grow(&heap->last_site, &heap->last_site_room, (size_t)head->slot_sites,
+                 sizeof *heap->last_site) ||
+        !get(state, heap->last_site, (size_t)head->slot_sites * sizeof *heap->last_site))
+        return false;
+    for (uint64_t slot = 0; slot < head->slot_sites; slot++)
+        if (heap->last_site[slot] > HT_SITES_MAX) return false;
+    uint8_t *bytes = malloc((size_t)head->site_bytes + 1);
+    bool restored = bytes && get(state, bytes, (size_t)head->site_bytes) &&
+                    site_store_restore(bytes, (size_t)head->site_bytes, &heap->sites);
+    free(bytes);
+    return restored;
+}
+
 static struct ht_sample unpacked(const struct sample *entry) {
     return (struct ht_sample){.time_ns = entry->time_ns,
                               .event = entry->event,
@@ -434,10 +472,11 @@ static bool get_stream(struct follow_state *state, uint32_t number, struct merge
                                                   .at = entry.at,
                                                   .stamp = entry.stamp,
                                                   .address = entry.address,
+                                                  .site = entry.site,
                                                   .spread = entry.spread}};
     bool possible = entry.chunk % HT_CHUNK_ALIGN == 0 && entry.at >= sizeof(struct ht_raw_chunk) &&
                     entry.at <= entry.chunk_bytes && entry.chunk_bytes <= HT_CHUNK_BYTES_MAX &&
-                    entry.spread.done <= entry.spread.calls;
+                    entry.spread.done <= entry.spread.calls && entry.site <= HT_SITES_MAX;
     if (entry.known && !possible) return false;
     if (!live_stream_restore(live, number, &known) || !merge_know_streams(m)) return false;
     struct input *input = &m->input[number];
@@ -504,7 +543,7 @@ int follow_state_restore(struct follow_state *state, struct merge *m, struct liv
         !(heap->last_event = calloc(heap->slots.room, sizeof *heap->last_event)))
         return no_memory(state->path, error);
     heap->last_event_room = heap->slots.room;
-    bool whole = get_heap(state, heap) && get_samples(state, &m->samples);
+    bool whole = get_heap(state, heap) && get_sites(state, heap) && get_samples(state, &m->samples);
     for (uint32_t i = 0; whole && i < head->streams; i++) whole = get_stream(state, i, m, live);
     for (uint32_t slot = 1; whole && slot <= head->slots; slot++)
         whole = state->taken[slot / 8] >> slot % 8 & 1;

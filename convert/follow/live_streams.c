@@ -12,9 +12,10 @@
 
 enum {
     PADDING_BYTES = 64,
-    POLL_BYTES = 4096,        // read of an open chunk before it is known that there is more
-    RECORD_ROOM_BYTES = 256,  // a record with its modifiers is shorter
-    ZEROS_MAX = 64            // no record holds so many zeros in a row
+    POLL_BYTES = 4096,         // read of an open chunk before it is known that there is more
+    CALL_ROOM_BYTES = 256,     // a call with its modifiers is shorter
+    RECORD_ROOM_BYTES = 2304,  // any record, one of a module or a call site too
+    ZEROS_MAX = 64             // no record holds so many zeros in a row
 };
 
 static int no_memory(const struct live_streams *live, struct ht_error *error) {
@@ -101,6 +102,7 @@ static int hand_on(struct live_streams *live, uint32_t number, uint32_t end, uin
     return stream_add_chunk(stream, (struct stream_chunk){.offset = from->chunk,
                                                           .base_stamp = from->stamp,
                                                           .base_address = from->address,
+                                                          .base_site = from->site,
                                                           .bytes = end,
                                                           .from = from->at,
                                                           .end_stamp = end_stamp})
@@ -121,6 +123,7 @@ static struct stream_place place_of(const struct ht_raw_decoder *decoder, const 
                                  .at = start->at + (uint32_t)(decoder->at - buffer),
                                  .stamp = decoder->stamp,
                                  .address = decoder->address,
+                                 .site = decoder->site,
                                  .spread = decoder->spread};
 }
 
@@ -314,10 +317,11 @@ uint64_t live_streams_limit(const struct live_streams *live) {
 
 // ---- where the merge is ----
 
-// Moves the place over that many records of the part. Returns 0 or -1 with error.
+// Moves the place over that many records of the part, of a batch, which has one of a call site at most. Returns 0 or -1 with error.
 static int step_over(const struct live_streams *live, struct stream_place *place,
                      const struct stream_chunk *part, uint32_t records, struct ht_error *error) {
-    size_t bytes = part->bytes - place->at, most = (size_t)records * RECORD_ROOM_BYTES + HT_UNTIMED_BYTES_MAX;
+    size_t bytes = part->bytes - place->at,
+           most = (size_t)records * CALL_ROOM_BYTES + RECORD_ROOM_BYTES + HT_UNTIMED_BYTES_MAX;
     if (bytes > most) bytes = most;
     uint8_t *buffer = calloc(1, bytes + PADDING_BYTES);
     if (!buffer) return no_memory(live, error);
@@ -342,8 +346,11 @@ struct stream_place live_stream_needed(const struct live_streams *live, uint32_t
     if (stream->buffer) return stream->batch_place;
     if (stream->next_chunk == stream->chunks) return live->stream[number].trusted;
     const struct stream_chunk *part = &stream->chunk[stream->next_chunk];
-    return (struct stream_place){
-        .chunk = part->offset, .at = part->from, .stamp = part->base_stamp, .address = part->base_address};
+    return (struct stream_place){.chunk = part->offset,
+                                 .at = part->from,
+                                 .stamp = part->base_stamp,
+                                 .address = part->base_address,
+                                 .site = part->base_site};
 }
 
 int live_stream_place(const struct live_streams *live, uint32_t number, struct stream_place *place,

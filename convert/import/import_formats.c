@@ -7,8 +7,8 @@
 #include "trace_layout.h"
 
 static const struct import_format *const formats[] = {
-    &import_malloc_wrap_raw, &import_malloc_wrap, &import_android, &import_logalloc, &import_trace_utils,
-    &import_workload,        &import_rep,         &import_mtrace,  &import_accesses,
+    &import_malloc_wrap_raw, &import_malloc_wrap, &import_android, &import_logalloc,  &import_trace_utils,
+    &import_workload,        &import_rep,         &import_mtrace,  &import_heaptrack, &import_accesses,
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 

@@ -5,11 +5,13 @@
 
 #include "import_input.h"
 #include "import_sink.h"
+#include "import_sites.h"
 
 // One import under way, as the importers see it.
 struct import {
     struct import_input input;
     struct import_sink sink;
+    struct import_sites sites;
     const struct import_format *format;
     void *state;   // the format's own, zeroed at the start
     bool lenient;  // pass over what does not parse, and count it
@@ -25,17 +27,21 @@ struct import_format {
     // Do the file's first bytes match? A newline follows them.
     bool (*sniff)(const char *head, size_t bytes);
     size_t state_bytes;
-    bool has_pids;  // a file may hold several processes
+    const char *time;  // what the context says of its times; NULL: recorded or nominal
+    bool has_pids;     // a file may hold several processes
+    bool has_sites;    // calls may have stacks
     // Text: takes one line. Returns NULL, or what was expected in its place.
     const char *(*line)(struct import *import, struct import_text *line);
     // Text: the file is over (may be NULL). As ht_error_input: 0 or -1 with error.
     int (*end)(struct import *import, struct ht_error *error);
+    // Frees what the state has (may be NULL).
+    void (*release)(void *state);
     // Other files, all at once. Returns 0 or -1 with error.
     int (*whole)(struct import *import, struct ht_error *error);
 };
 
 extern const struct import_format import_android, import_logalloc, import_malloc_wrap_raw, import_malloc_wrap,
-    import_mtrace, import_rep, import_accesses, import_trace_utils, import_workload;
+    import_mtrace, import_heaptrack, import_rep, import_accesses, import_trace_utils, import_workload;
 
 // NULL if there is none of that name.
 const struct import_format *import_format_named(const char *name);

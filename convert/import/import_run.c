@@ -55,7 +55,7 @@ static int take_all(struct import *import, struct ht_error *error) {
         status = -1;
     }
     if (!status && import->format->end) status = import->format->end(import, error);
-    if (!status && import->sink.no_memory)
+    if (!status && (import->sink.no_memory || import->sites.no_memory))
         return ht_error_memory(error, import->input.path, "cannot follow the heap");
     if (!status && !import->sink.begun)
         return ht_error_input(error, import->input.path, import->input.offset,
@@ -93,6 +93,10 @@ static int write_trace(struct import *import, const struct convert_request *requ
     }
     struct heap_model *heap = &import->sink.heap;
     heap_model_fill_totals(heap);
+    if (import_sites_put(&import->sites, request, writer, error)) {
+        ht_trace_abandon(writer);
+        return -1;
+    }
     status = trace_json_finish(writer, heap->threads, heap->threads_count,
                                trace_json_import_totals(&heap->totals, import->skipped), &file_bytes, error);
     if (!status && !request->quiet && !request->passing)
@@ -108,16 +112,20 @@ static int run_format(struct import *import, const struct convert_request *reque
     int status = writer ? 0 : -1;
     import->state = calloc(1, import->format->state_bytes + 1);
     if (writer && (!import_sink_init(&import->sink, writer, request->time_unit_ns, context) ||
-                   !import->state || !context)) {
+                   !import_sites_init(&import->sites) || !import->state || !context)) {
         status = ht_error_memory(error, import->input.path, "cannot convert");
         ht_trace_abandon(writer);
     } else if (writer) {
+        import->sink.time = import->format->time;
+        import->sink.anonymous = request->anonymous;
         status = write_trace(import, request, writer, error);
     }
     if (writer) {
         free(import->sink.heap.threads);
         import_sink_free(&import->sink);
+        import_sites_free(&import->sites);
     }
+    if (import->state && import->format->release) import->format->release(import->state);
     free(import->state);
     json_decref(context);
     return status;
@@ -133,6 +141,10 @@ int import_run(const struct convert_request *request, const struct import_format
     if (!status && request->pid_wanted && !import.format->has_pids)
         status = ht_error_input(error, import.input.path, 0,
                                 "expected calls of several processes, for --pid, found %s, which names none",
+                                import.format->title);
+    if (!status && (request->no_names || request->anonymous) && !import.format->has_sites)
+        status = ht_error_input(error, import.input.path, 0,
+                                "expected stacks, for --no-names and --anonymous, found %s, which has none",
                                 import.format->title);
     if (!status) status = run_format(&import, request, error);
     import_input_close(&import.input);

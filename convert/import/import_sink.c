@@ -33,7 +33,11 @@ static void begin(struct import_sink *sink, const struct import_call *call) {
     sink->begun = true;
     sink->timed = call->timed;
     sink->first_ns = call->time_ns;
-    json_object_set_new(sink->context, "time", json_string(call->timed ? "recorded" : "nominal"));
+    const char *time = call->timed ? "recorded" : "nominal";
+    json_object_set_new(sink->context, "time", json_string(sink->time ? sink->time : time));
+    static const char *const own[] = {"source", "command", "executable"};
+    for (size_t i = 0; i < sizeof own / sizeof *own && sink->anonymous; i++)
+        json_object_del(sink->context, own[i]);
     trace_json_put_context(sink->writer, json_incref(sink->context));
 }
 
@@ -68,6 +72,7 @@ struct incoming {
 
 static void emit(struct import_sink *sink, const struct incoming *in, enum ht_variant variant,
                  uint32_t slot) {
+    if (in->call->site) ht_trace_put_site(sink->writer, in->call->site);
     heap_model_event(&sink->heap, ht_op(in->call->function, variant), in->thread, in->time_ns, slot,
                      in->call->size, in->call->extra);
 }

@@ -18,6 +18,7 @@ struct import_call {
     uint64_t size, extra;     // as in the trace: calloc's count or the alignment is the extra
     bool timed;               // time_ns is known
     bool failed;              // by the file's own word, whatever the address is
+    uint32_t site;            // of an allocation, as import_sites.h numbers it; 0: unknown
     bool resident_given;      // resident_bytes is known
     uint64_t time_ns;         // of an allocation's end, a free's start
     uint64_t resident_bytes;  // of the block that this free or realloc ends
@@ -26,7 +27,9 @@ struct import_call {
 struct import_sink {
     struct heap_model heap;
     struct ht_trace_writer *writer;
-    json_t *context;  // completed and written with the first call
+    json_t *context;   // completed and written with the first call
+    const char *time;  // what it says of the times; NULL: whether the calls have any
+    bool anonymous;    // without what says which program it was
     uint32_t time_unit_ns;
     bool begun, timed;
     uint64_t first_ns;      // where timed

@@ -13,9 +13,10 @@
 #include "checksum.h"
 #include "output_file.h"
 #include "read_at.h"
+#include "site_store.h"
 
 #define FORK_FILE_MAGIC "HTAPEFRK"
-enum { VERSION = 1, RUN_BYTES = 64, LEVEL = 1 };
+enum { VERSION = 2, RUN_BYTES = 64, LEVEL = 1 };
 
 struct head {
     char magic[8];
@@ -29,9 +30,11 @@ struct head {
 };
 static_assert(sizeof(struct head) == 112, "fork file");
 
+// Behind it what is stored, compressed: the blocks; where call sites are known, those of the blocks, four bytes each, and what
+// they mean (site_store.h).
 struct entry {
-    uint64_t stamp, blocks, stored_bytes;
-    uint64_t checksum;  // of the three before and of what is stored
+    uint64_t stamp, blocks, site_bytes, stored_bytes;
+    uint64_t checksum;  // of those before and of what is stored
 };
 
 struct fork_file {
@@ -123,16 +126,46 @@ static uint64_t checksum_of(const struct entry *entry, const void *stored) {
     return XXH64(stored, (size_t)entry->stored_bytes, XXH64(entry, offsetof(struct entry, checksum), 0));
 }
 
+// Of what is stored, before it is compressed. site_bytes: of all call sites.
+static size_t plain_bytes(size_t blocks, size_t site_bytes) {
+    return blocks * sizeof(struct live_block) + site_bytes;
+}
+
+// False for want of memory. *site_bytes: of them those of call sites.
+static bool flatten(const struct live_blocks *blocks, uint8_t **plain, size_t *site_bytes) {
+    struct site_store sites;
+    if (!site_store_make(&sites, &blocks->sites)) return false;
+    size_t of_blocks = plain_bytes(blocks->count, 0),
+           numbers = sites.count ? blocks->count * sizeof *blocks->site : 0;
+    *site_bytes = numbers + sites.count;
+    *plain = malloc(of_blocks + *site_bytes + 1);
+    if (*plain) {
+        memcpy(*plain, blocks->block, of_blocks);
+        if (sites.count) {
+            memcpy(*plain + of_blocks, blocks->site, numbers);
+            memcpy(*plain + of_blocks + numbers, sites.bytes, sites.count);
+        }
+    }
+    site_store_free(&sites);
+    return *plain != NULL;
+}
+
 int fork_file_put(struct fork_file *file, uint64_t stamp, const struct live_blocks *blocks,
                   struct ht_error *error) {
-    size_t plain = blocks->count * sizeof *blocks->block, room = ZSTD_compressBound(plain);
-    uint8_t *stored = malloc(room + 1);
-    size_t bytes = stored ? ZSTD_compress(stored, room, blocks->block, plain, LEVEL) : 0;
+    uint8_t *plain = NULL, *stored = NULL;
+    size_t site_bytes = 0, bytes = 0;
+    if (flatten(blocks, &plain, &site_bytes)) {
+        size_t whole = plain_bytes(blocks->count, site_bytes), room = ZSTD_compressBound(whole);
+        stored = malloc(room + 1);
+        if (stored) bytes = ZSTD_compress(stored, room, plain, whole, LEVEL);
+    }
+    free(plain);
     if (!stored || ZSTD_isError(bytes)) {
         free(stored);
         return ht_error_memory(error, file->path, "cannot save what a child inherits");
     }
-    struct entry entry = {.stamp = stamp, .blocks = blocks->count, .stored_bytes = bytes};
+    struct entry entry = {
+        .stamp = stamp, .blocks = blocks->count, .site_bytes = site_bytes, .stored_bytes = bytes};
     entry.checksum = checksum_of(&entry, stored);
     bool put = write_at(file->fd, stored, bytes, file->bytes + sizeof entry) &&
                write_at(file->fd, &entry, sizeof entry, file->bytes);
@@ -173,15 +206,32 @@ static bool is_parents(const struct head *head, const struct ht_raw_log *child) 
            (!run || !*head->run || !strcmp(run, head->run));
 }
 
+// False for want of memory, or if the bytes are none that were made here.
+static bool take_sites(const uint8_t *bytes, size_t count, struct live_blocks *blocks) {
+    size_t numbers = blocks->count * sizeof *blocks->site;
+    if (!count) return true;
+    blocks->site = malloc(numbers + 1);
+    if (!blocks->site || count < numbers) return false;
+    memcpy(blocks->site, bytes, numbers);
+    for (size_t i = 0; i < blocks->count; i++)
+        if (blocks->site[i] > HT_SITES_MAX) return false;
+    return site_store_restore(bytes + numbers, count - numbers, &blocks->sites);
+}
+
 // False for want of memory, or if the entry is damaged.
 static bool read_blocks(int fd, const struct entry *entry, uint64_t offset, struct live_blocks *blocks) {
-    size_t plain = (size_t)entry->blocks * sizeof *blocks->block;
-    uint8_t *stored = malloc((size_t)entry->stored_bytes + 1);
-    *blocks = (struct live_blocks){.block = malloc(plain + 1), .count = (size_t)entry->blocks};
-    bool read = stored && blocks->block && ht_read_at(fd, stored, (size_t)entry->stored_bytes, offset) &&
+    size_t of_blocks = plain_bytes((size_t)entry->blocks, 0), site_bytes = (size_t)entry->site_bytes;
+    uint8_t *stored = malloc((size_t)entry->stored_bytes + 1), *plain = malloc(of_blocks + site_bytes + 1);
+    *blocks = (struct live_blocks){.block = malloc(of_blocks + 1), .count = (size_t)entry->blocks};
+    bool read = stored && plain && blocks->block &&
+                ht_read_at(fd, stored, (size_t)entry->stored_bytes, offset) &&
                 checksum_of(entry, stored) == entry->checksum &&
-                ZSTD_decompress(blocks->block, plain, stored, (size_t)entry->stored_bytes) == plain;
+                ZSTD_decompress(plain, of_blocks + site_bytes, stored, (size_t)entry->stored_bytes) ==
+                    of_blocks + site_bytes &&
+                take_sites(plain + of_blocks, site_bytes, blocks);
+    if (read) memcpy(blocks->block, plain, of_blocks);
     free(stored);
+    free(plain);
     if (!read) live_blocks_free(blocks);
     return read;
 }
@@ -204,7 +254,8 @@ enum fork_file_answer fork_file_find(const char *parent_raw, const struct ht_raw
         struct entry entry;
         while (at + sizeof entry <= end && ht_read_at(fd, &entry, sizeof entry, at) && entry.stored_bytes &&
                entry.stored_bytes <= end - at - sizeof entry) {
-            if (entry.stamp == child->header.fork_stamp && entry.blocks < UINT64_C(1) << 40) {
+            if (entry.stamp == child->header.fork_stamp && entry.blocks < UINT64_C(1) << 40 &&
+                entry.site_bytes < UINT64_C(1) << 40) {
                 if (read_blocks(fd, &entry, at + sizeof entry, blocks)) answer = FORK_FILE_FOUND;
                 break;
             }

@@ -21,8 +21,7 @@ bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap)
     size_t count = 0;
     *blocks = (struct live_blocks){.block = malloc((addresses->count + 1) * sizeof *blocks->block),
                                    .site = malloc((addresses->count + 1) * sizeof *blocks->site)};
-    bool made = born && blocks->block && blocks->site && !heap->no_memory &&
-                site_collector_copy(&blocks->sites, &heap->sites);
+    bool made = born && blocks->block && blocks->site && !heap->no_memory;
     for (size_t i = 0; made && i < (size_t)1 << addresses->bits; i++) {
         if (!map64_has(addresses, i)) continue;
         uint32_t slot = (uint32_t)addresses->entry[i].value;
@@ -37,6 +36,7 @@ bool live_blocks_take(struct live_blocks *blocks, const struct heap_model *heap)
     }
     blocks->count = count;
     free(born);
+    made = made && site_collector_copy_some(&blocks->sites, &heap->sites, blocks->site, count);
     if (!made) live_blocks_free(blocks);
     return made;
 }

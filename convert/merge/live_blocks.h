@@ -19,7 +19,7 @@ struct live_blocks {
     struct live_block *block;
     size_t count;
     uint32_t *site;  // of each its call site, by the log's number, 0 where unknown; NULL: none is known
-    struct site_collector sites;  // what the numbers mean, as far as the heir's log does not say so
+    struct site_collector sites;  // what these numbers mean, as far as the heir's log does not say so
 };
 
 // What is live in a heap that was followed without being written. False for want of memory.

@@ -78,10 +78,9 @@ static void *copied(const void *bytes, size_t count, bool *memory) {
     return made;
 }
 
-bool site_collector_copy(struct site_collector *to, const struct site_collector *from) {
+static bool copy_modules(struct site_collector *to, const struct site_collector *from) {
     bool memory = !from->no_memory &&
-                  ht_grow(&to->modules, &to->modules_room, from->modules_count, sizeof *to->modules) &&
-                  ht_grow(&to->stacks, &to->stacks_room, from->stacks_room, sizeof *to->stacks);
+                  ht_grow(&to->modules, &to->modules_room, from->modules_count, sizeof *to->modules);
     for (size_t i = 0; memory && i < from->modules_count; i++) {
         const struct site_module *module = &from->modules[i];
         if (!module->path || to->modules[i].path) continue;
@@ -89,12 +88,30 @@ bool site_collector_copy(struct site_collector *to, const struct site_collector 
         to->modules[i].path = copied(module->path, module->path_bytes, &memory);
     }
     if (to->modules_count < from->modules_count && memory) to->modules_count = from->modules_count;
-    for (size_t i = 0; memory && i < from->stacks_room; i++) {
-        const struct site_stack *stack = &from->stacks[i];
-        if (!stack->location || to->stacks[i].location) continue;
-        to->stacks[i] = *stack;
-        to->stacks[i].location = copied(stack->location, stack->frames * sizeof *stack->location, &memory);
-    }
+    return memory;
+}
+
+static bool copy_stack(struct site_collector *to, const struct site_collector *from, size_t site) {
+    bool memory = true;
+    if (site >= from->stacks_room || !from->stacks[site].location) return true;
+    if (!ht_grow(&to->stacks, &to->stacks_room, site + 1, sizeof *to->stacks)) return false;
+    if (to->stacks[site].location) return true;
+    const struct site_stack *stack = &from->stacks[site];
+    to->stacks[site] = *stack;
+    to->stacks[site].location = copied(stack->location, stack->frames * sizeof *stack->location, &memory);
+    return memory;
+}
+
+bool site_collector_copy_some(struct site_collector *to, const struct site_collector *from,
+                              const uint32_t *sites, size_t count) {
+    bool memory = copy_modules(to, from);
+    for (size_t i = 0; memory && i < count; i++) memory = copy_stack(to, from, sites[i]);
+    return memory;
+}
+
+bool site_collector_copy(struct site_collector *to, const struct site_collector *from) {
+    bool memory = copy_modules(to, from);
+    for (size_t i = 0; memory && i < from->stacks_room; i++) memory = copy_stack(to, from, i);
     return memory;
 }
 

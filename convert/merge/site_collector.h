@@ -41,6 +41,9 @@ bool site_collector_take(struct site_collector *collector, const struct ht_raw_r
 
 // Takes the modules and stacks of another one that this one does not have. False for want of memory.
 bool site_collector_copy(struct site_collector *to, const struct site_collector *from);
+// The same, but only the stacks of those sites.
+bool site_collector_copy_some(struct site_collector *to, const struct site_collector *from,
+                              const uint32_t *sites, size_t count);
 
 uint32_t site_collector_add_number(struct site_collector *collector, uint32_t site);
 

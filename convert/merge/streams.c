@@ -121,6 +121,7 @@ struct ht_raw_decoder streams_decoder(const struct streams *streams, const struc
                                       uint64_t end_stamp) {
     struct ht_raw_decoder decoder = {.stamp = place->stamp,
                                      .address = place->address,
+                                     .site = place->site,
                                      .spread = place->spread,
                                      .tick_stamps = streams->tick_stamps,
                                      .end_stamp = end_stamp,
@@ -140,8 +141,10 @@ static int begin_chunk(struct streams *streams, struct stream *stream, struct ht
     uint32_t from = place->from ? place->from : (uint32_t)sizeof chunk;
     if (place->bytes <= from) return 1;
     if (!place->from && read_at(streams->log, &chunk, sizeof chunk, place->offset, error)) return -1;
-    const struct stream_place begin = {
-        .stamp = chunk.base_stamp, .address = chunk.base_address, .spread = stream->decoder.spread};
+    const struct stream_place begin = {.stamp = chunk.base_stamp,
+                                       .address = chunk.base_address,
+                                       .site = place->base_site,
+                                       .spread = stream->decoder.spread};
     stream->decoder = streams_decoder(streams, &begin, place->end_stamp);
     stream->decoder.at = stream->decoder.end = stream->buffer;
     stream->buffer_offset = place->offset + from;
@@ -207,6 +210,7 @@ int streams_refill(struct streams *streams, struct stream *stream, struct ht_err
                                                           (uint32_t)(stream->decoder.at - stream->buffer),
                                                     .stamp = stream->decoder.stamp,
                                                     .address = stream->decoder.address,
+                                                    .site = stream->decoder.site,
                                                     .spread = stream->decoder.spread};
         if (decode_some(streams, stream, error)) return -1;
     }

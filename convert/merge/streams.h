@@ -18,6 +18,7 @@ struct stream_chunk {
     uint32_t bytes, used;
     uint32_t from;          // where in the chunk its records begin; 0: behind the header, which is to be read
     uint64_t base_address;  // unless the header is to be read
+    uint32_t base_site;     // likewise: of the next allocation
     uint64_t end_stamp;     // all of it was over by then; 0: not known
 };
 
@@ -26,6 +27,7 @@ struct stream_place {
     uint64_t chunk;  // offset of the chunk in the file
     uint32_t at;     // bytes into it
     uint64_t stamp, address;
+    uint32_t site;  // of the next allocation
     struct ht_raw_spread spread;
 };
 

@@ -25,7 +25,7 @@ static uint32_t number_of(struct name_builder *builder, const char *text) {
     size_t at = map64_find(&builder->known, hash);
     bool known = map64_has(&builder->known, at);
     uint64_t value = builder->known.entry[at].value;
-    const char *there = builder->strings + (value & UINT32_MAX);
+    const char *there = known ? builder->strings + (value & UINT32_MAX) : "";
     if (known && strlen(there) == bytes && !memcmp(there, text, bytes)) return (uint32_t)(value >> 32);
     if (builder->strings_bytes + bytes + 1 > UINT32_MAX ||
         !ht_grow(&builder->strings, &builder->strings_room, builder->strings_bytes + bytes + 1, 1)) {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "error.h"
+
 void ht_site_table_free(struct ht_site_table *table) {
     free(table->modules_json);
     free(table->locations);
@@ -15,18 +17,19 @@ void ht_site_table_free(struct ht_site_table *table) {
 }
 
 const char *ht_site_table_index_strings(struct ht_site_table *table) {
-    const char *at = table->strings, *end = at + table->strings_bytes;
+    const char *at = table->strings ? table->strings : "", *begin = at, *end = at + table->strings_bytes;
     size_t count = 0;
     for (const char *byte = at; byte < end; byte++) count += *byte == 0;
     free(table->string_at);
     table->string_at = malloc((count + 1) * sizeof *table->string_at);
     if (!table->string_at) return "not enough memory for the call sites";
     table->strings_count = 0;
-    for (; at < end; at += strlen(at) + 1)
-        table->string_at[table->strings_count++] = (size_t)(at - table->strings);
+    for (; at < end; at += strlen(at) + 1) table->string_at[table->strings_count++] = (size_t)(at - begin);
     for (size_t i = 0; i < table->names_count; i++)
-        if (table->names[i].function > count || table->names[i].file > count)
-            return "expected names of known strings";
+        for (unsigned k = 0; k < 2; k++) {
+            uint32_t string = k ? table->names[i].file : table->names[i].function;
+            if (string > count) return ht_found("expected names of known strings", string);
+        }
     return NULL;
 }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +17,8 @@
 enum { ROWS = HT_SECTION_ROWS_MAX };
 
 struct ht_trace_reader {
+    struct ht_trace_made made;   // where it is made from another
+    struct ht_trace_reader *of;  // that one; NULL: it reads a file
     char *path;
     int fd;
     bool truncated;
@@ -25,6 +28,7 @@ struct ht_trace_reader {
     size_t places_count, places_room;
     uint64_t sections_end;           // where the last of them must end
     uint64_t records, latest_units;  // of all events sections: rows, and the time at which the last begins
+    uint64_t sites;                  // rows of all sites sections
     uint64_t inherited;              // so many of the first events are known to be inherited blocks
     struct ht_unpacker *unpacker;
     // The section last read.
@@ -147,6 +151,7 @@ static bool add_place(struct ht_trace_reader *reader, struct ht_section_place pl
         reader->records += place.rows;
         reader->latest_units = place.first_time;
     }
+    if (place.kind == HT_SECTION_SITES) reader->sites += place.rows;
     if (!ht_grow(&reader->places, &reader->places_room, reader->places_count + 1, sizeof *reader->places))
         return false;
     reader->places[reader->places_count++] = place;
@@ -281,8 +286,37 @@ struct ht_trace_reader *ht_trace_open(const char *path, struct ht_error *error) 
     return reader;
 }
 
+struct ht_trace_reader *ht_trace_open_made(struct ht_trace_reader *of, const struct ht_trace_made *made,
+                                           struct ht_error *error) {
+    struct ht_trace_reader *reader = calloc(1, sizeof *reader);
+    char *path = strdup(of->path);
+    if (!reader || !path) {
+        free(reader);
+        free(path);
+        ht_error_memory(error, of->path, "cannot open");
+        return NULL;
+    }
+    *reader = (struct ht_trace_reader){.made = *made,
+                                       .of = of,
+                                       .path = path,
+                                       .fd = -1,
+                                       .file_bytes = of->file_bytes,
+                                       .valid_bytes = of->valid_bytes,
+                                       .header = of->header};
+    for (size_t i = 0; i < made->places_count; i++) {
+        assert(made->places[i].kind == HT_SECTION_EVENTS && made->places[i].first_event == reader->records);
+        reader->records += made->places[i].rows;
+        reader->latest_units = made->places[i].first_time;
+    }
+    return reader;
+}
+
 void ht_trace_close(struct ht_trace_reader *reader) {
     if (!reader) return;
+    if (reader->of) {
+        reader->made.close(reader->made.context);
+        ht_trace_close(reader->of);
+    }
     if (reader->fd >= 0) close(reader->fd);
     ht_unpacker_free(reader->unpacker);
     free(reader->payload);
@@ -304,6 +338,11 @@ int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_k
         if (reader->places[i].kind == kind) offset = reader->places[i].offset;
     return bad(reader, offset, error, expected);
 }
+int ht_trace_bad_place(const struct ht_trace_reader *reader, size_t i, struct ht_error *error,
+                       const char *expected) {
+    return bad(reader, reader->places[i].offset, error, expected);
+}
+const char *ht_trace_path(const struct ht_trace_reader *reader) { return reader->path; }
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader) { return reader->valid_bytes; }
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader) { return reader->file_bytes; }
 uint32_t ht_trace_time_unit_ns(const struct ht_trace_reader *reader) { return reader->header.time_unit_ns; }
@@ -311,8 +350,14 @@ bool ht_trace_has_queries(const struct ht_trace_reader *reader) {
     return reader->header.features & HT_TRACE_FEATURE_QUERIES;
 }
 uint64_t ht_trace_records(const struct ht_trace_reader *reader) { return reader->records; }
-size_t ht_trace_sections(const struct ht_trace_reader *reader) { return reader->places_count; }
+size_t ht_trace_sections(const struct ht_trace_reader *reader) {
+    return reader->of ? reader->made.places_count : reader->places_count;
+}
 const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *reader, size_t i) {
+    if (reader->of) {
+        assert(i < reader->made.places_count);
+        return &reader->made.places[i];
+    }
     assert(i < reader->places_count);
     return &reader->places[i];
 }
@@ -372,11 +417,17 @@ static char *text_section(struct ht_trace_reader *reader, enum ht_section_kind k
 }
 
 char *ht_trace_context_json(struct ht_trace_reader *reader, struct ht_error *error) {
+    if (reader->of) return reader->made.context_json(reader->made.context, error);
     return text_section(reader, HT_SECTION_CONTEXT, error);
 }
 
 char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *error) {
+    if (reader->of) return reader->made.totals_json(reader->made.context, error);
     return text_section(reader, HT_SECTION_TOTALS, error);
+}
+
+char *ht_trace_modules_json(struct ht_trace_reader *reader, struct ht_error *error) {
+    return text_section(reader, HT_SECTION_MODULES, error);
 }
 
 static const char *decode_events(struct ht_trace_reader *reader, uint64_t units_max) {
@@ -413,10 +464,29 @@ static uint32_t late_inherited(struct ht_trace_reader *reader) {
     return row < events->rows ? row : UINT32_MAX;
 }
 
+// Call sites that the tables do not have. The tables come last: a file that was cut short has lost some, or all.
+static const char *check_sites(struct ht_trace_reader *reader) {
+    static _Thread_local char expected[64];
+    struct ht_event_arrays *events = &reader->events;
+    uint32_t highest = 0;
+    if (!events->has_sites) return NULL;
+    for (uint32_t row = 0; row < reader->section.rows; row++)
+        if (events->site[row] > highest) highest = events->site[row];
+    if (highest <= reader->sites) return NULL;
+    if (!reader->truncated) {
+        snprintf(expected, sizeof expected, "expected call sites up to %" PRIu64, reader->sites);
+        return ht_found(expected, highest);
+    }
+    for (uint32_t row = 0; row < reader->section.rows; row++)
+        if (events->site[row] > reader->sites) events->site[row] = 0;
+    return NULL;
+}
+
 // Decodes the i-th section, of events. Returns 0 or -1 with error.
 static int decode_place(struct ht_trace_reader *reader, size_t i, struct ht_error *error) {
     if (read_place(reader, i, error)) return -1;
     const char *wrong = decode_events(reader, units_max_of(reader, i));
+    if (!wrong) wrong = check_sites(reader);
     return wrong ? bad(reader, reader->places[i].offset, error, wrong) : 0;
 }
 
@@ -432,6 +502,7 @@ static int find_inherited(struct ht_trace_reader *reader, size_t end, struct ht_
 
 int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *events,
                     struct ht_error *error) {
+    if (reader->of) return reader->made.events(reader->made.context, i, events, error);
     assert(i < reader->places_count && reader->places[i].kind == HT_SECTION_EVENTS);
     if (decode_place(reader, i, error)) return -1;
     uint32_t late = late_inherited(reader);
@@ -572,6 +643,7 @@ static bool holds_facts(uint32_t kind) {
 }
 
 int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error) {
+    if (reader->of) return reader->made.facts(reader->made.context, facts, error);
     *facts = (struct ht_trace_facts){0};
     uint64_t rows = 0, rows_max = HT_FACT_ROWS_FREE + HT_FACT_ROWS_PER_BYTE * reader->file_bytes;
     uint64_t *values = malloc((size_t)ROWS * 8 * sizeof *values);
@@ -608,109 +680,13 @@ void ht_trace_facts_free(struct ht_trace_facts *facts) {
     *facts = (struct ht_trace_facts){0};
 }
 
-// ---- call sites ----
-
-static const char *take_locations(struct ht_site_table *table, const uint64_t *v, size_t n) {
-    if (!ht_grow(&table->locations, &table->locations_room, table->locations_count + n,
-                 sizeof *table->locations))
-        return "not enough memory for the call sites";
-    for (size_t i = 0; i < n; i++) {
-        if (v[i] > UINT32_MAX) return ht_found("expected modules below 2^32", v[i]);
-        table->locations[table->locations_count++] = (struct ht_location){v[n + i], (uint32_t)v[i]};
-    }
-    return NULL;
-}
-
-static const char *take_callers(struct ht_site_table *table, const uint64_t *v, size_t n) {
-    if (!ht_grow(&table->callers, &table->callers_room, table->callers_count + n, sizeof *table->callers))
-        return "not enough memory for the call sites";
-    for (size_t i = 0; i < n; i++) {
-        if (v[i] > table->callers_count) return ht_found("expected callers of earlier rows", v[i]);
-        if (v[n + i] >= table->locations_count) return ht_found("expected known locations", v[n + i]);
-        table->callers[table->callers_count++] = (struct ht_caller){(uint32_t)v[i], (uint32_t)v[n + i]};
-    }
-    return NULL;
-}
-
-static const char *take_sites(struct ht_site_table *table, const uint64_t *v, size_t n) {
-    if (!ht_grow(&table->sites, &table->sites_room, table->sites_count + n, sizeof *table->sites))
-        return "not enough memory for the call sites";
-    for (size_t i = 0; i < n; i++) {
-        if (v[i] > table->callers_count) return ht_found("expected known callers", v[i]);
-        table->sites[table->sites_count++] = (struct ht_site){(uint32_t)v[i], (uint32_t)v[n + i]};
-    }
-    return NULL;
-}
-
-// Strings are checked when all are read: they come last.
-static const char *take_names(struct ht_site_table *table, const uint64_t *v, size_t n) {
-    if (!ht_grow(&table->names, &table->names_room, table->names_count + n, sizeof *table->names))
-        return "not enough memory for the call sites";
-    for (size_t i = 0; i < n; i++) {
-        uint32_t last = table->names_count ? table->names[table->names_count - 1].location : 0;
-        if (v[i] >= table->locations_count) return ht_found("expected known locations", v[i]);
-        if (v[i] < last) return ht_found("expected names in the order of locations", v[i]);
-        table->names[table->names_count++] =
-            (struct ht_frame_name){(uint32_t)v[i], (uint32_t)v[n + i], (uint32_t)v[2 * n + i],
-                                   v[3 * n + i] < UINT32_MAX ? (uint32_t)v[3 * n + i] : 0};
-    }
-    return NULL;
-}
-
-static const char *take_strings(struct ht_trace_reader *reader, struct ht_site_table *table) {
-    struct ht_column_entry entry;
-    const uint8_t *stored;
-    if (!find_column(reader, 1, &entry, &stored) || !entry.values || entry.values > HT_TEXT_BYTES_MAX)
-        return "expected strings of at most 1 MiB";
-    if (!ht_grow(&table->strings, &table->strings_room, table->strings_bytes + entry.values, 1))
-        return "not enough memory for the call sites";
-    char *to = table->strings + table->strings_bytes;
-    const char *wrong = ht_unpack_bytes(reader->unpacker, &entry, stored, (uint8_t *)to);
-    if (wrong) return wrong;
-    table->strings_bytes += entry.values;
-    return to[entry.values - 1] ? "expected strings that end with a zero byte" : NULL;
-}
-
-static const char *take_site_rows(struct ht_trace_reader *reader, struct ht_site_table *table, uint64_t *v) {
-    static const uint8_t columns[] = {2, 2, 2, 4};
-    if (reader->section.kind == HT_SECTION_STRINGS) return take_strings(reader, table);
-    size_t n = reader->section.rows;
-    const char *wrong = read_columns(reader, v, columns[reader->section.kind - HT_SECTION_LOCATIONS]);
-    if (wrong || !n) return wrong;
-    switch (reader->section.kind) {
-    case HT_SECTION_LOCATIONS: return take_locations(table, v, n);
-    case HT_SECTION_CALLERS: return take_callers(table, v, n);
-    case HT_SECTION_SITES: return take_sites(table, v, n);
-    default: return take_names(table, v, n);
-    }
-}
-
-int ht_trace_site_table(struct ht_trace_reader *reader, struct ht_site_table *table, struct ht_error *error) {
-    *table = (struct ht_site_table){0};
-    table->modules_json = text_section(reader, HT_SECTION_MODULES, error);
-    if (!table->modules_json && error->status) return -1;
-    uint64_t rows = 0, rows_max = HT_FACT_ROWS_FREE + HT_FACT_ROWS_PER_BYTE * reader->file_bytes;
-    uint64_t *values = malloc((size_t)ROWS * 4 * sizeof *values);
-    if (!values) return ht_error_memory(error, reader->path, "cannot read the call sites");
-    int result = 0;
-    for (size_t i = 0; i < reader->places_count && !result; i++) {
-        uint32_t kind = reader->places[i].kind;
-        if (kind < HT_SECTION_LOCATIONS || kind > HT_SECTION_STRINGS) continue;
-        if ((result = read_place(reader, i, error))) break;
-        rows += reader->section.rows;
-        const char *wrong =
-            rows > rows_max ? "expected fewer rows of call sites" : take_site_rows(reader, table, values);
-        if (wrong) result = bad(reader, reader->places[i].offset, error, wrong);
-    }
-    free(values);
-    const char *wrong = result ? NULL : ht_site_table_index_strings(table);
-    if (wrong) result = bad(reader, 0, error, wrong);
-    if (result) ht_site_table_free(table);
-    return result;
+struct ht_trace_reader *ht_trace_of_file(struct ht_trace_reader *reader) {
+    return reader->of ? reader->of : reader;
 }
 
 int ht_trace_stored(struct ht_trace_reader *reader, size_t i, const struct ht_section_header **header,
                     const void **payload, struct ht_error *error) {
+    assert(!reader->of);
     if (read_place(reader, i, error)) return -1;
     *header = &reader->section;
     *payload = reader->payload;

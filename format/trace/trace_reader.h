@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #include "error.h"
-#include "site_table.h"
 #include "trace_layout.h"
 
 struct ht_trace_reader;
@@ -71,6 +70,10 @@ void ht_trace_report_truncated(const struct ht_trace_reader *reader, struct ht_e
 // What a verb says of the first section of that kind, which is sound as a section. Returns -1.
 int ht_trace_bad_section(const struct ht_trace_reader *reader, enum ht_section_kind kind,
                          struct ht_error *error, const char *expected);
+// The same of the i-th section.
+int ht_trace_bad_place(const struct ht_trace_reader *reader, size_t i, struct ht_error *error,
+                       const char *expected);
+const char *ht_trace_path(const struct ht_trace_reader *reader);
 // Where the whole sections end: the file's size unless truncated.
 uint64_t ht_trace_valid_bytes(const struct ht_trace_reader *reader);
 uint64_t ht_trace_file_bytes(const struct ht_trace_reader *reader);
@@ -87,6 +90,8 @@ const struct ht_section_place *ht_trace_section(const struct ht_trace_reader *re
 // truncated file are absent: NULL with error->status 0.
 char *ht_trace_context_json(struct ht_trace_reader *reader, struct ht_error *error);
 char *ht_trace_totals_json(struct ht_trace_reader *reader, struct ht_error *error);
+// The modules of call sites (site_reader.h); NULL with error->status 0 in a trace without.
+char *ht_trace_modules_json(struct ht_trace_reader *reader, struct ht_error *error);
 
 // Decodes the i-th section, which must be of kind events. The arrays belong to the reader and last until the
 // next call. Returns 0, or -1 with error.
@@ -97,13 +102,29 @@ int ht_trace_events(struct ht_trace_reader *reader, size_t i, struct ht_events *
 int ht_trace_facts(struct ht_trace_reader *reader, struct ht_trace_facts *facts, struct ht_error *error);
 void ht_trace_facts_free(struct ht_trace_facts *facts);
 
-// What the numbers of call sites mean; empty in a trace without. Free with ht_site_table_free. Returns 0, or -1
-// with error.
-int ht_trace_site_table(struct ht_trace_reader *reader, struct ht_site_table *table, struct ht_error *error);
-
 // The i-th section as it is stored, until the next call. Returns 0, or -1 with error.
 int ht_trace_stored(struct ht_trace_reader *reader, size_t i, const struct ht_section_header **header,
                     const void **payload, struct ht_error *error);
+
+// A trace that no file has: made from another one while it is read. Its sections are all of kind events; call sites are those
+// of the other trace, and so is what a reader of files alone can answer (ht_trace_stored, ht_trace_copy: not of this one).
+struct ht_trace_made {
+    void *context;
+    const struct ht_section_place *places;  // offsets as in the other trace, for messages
+    size_t places_count;
+    int (*events)(void *context, size_t i, struct ht_events *events, struct ht_error *error);
+    int (*facts)(void *context, struct ht_trace_facts *facts, struct ht_error *error);
+    char *(*context_json)(void *context, struct ht_error *error);
+    char *(*totals_json)(void *context, struct ht_error *error);
+    void (*close)(void *context);
+};
+
+// The one that reads a file: that from which a made one is made, or the reader itself.
+struct ht_trace_reader *ht_trace_of_file(struct ht_trace_reader *reader);
+
+// Takes the other reader, which is closed with this one. NULL for want of memory: then it is as it was.
+struct ht_trace_reader *ht_trace_open_made(struct ht_trace_reader *of, const struct ht_trace_made *made,
+                                           struct ht_error *error);
 
 // The process's CPU time at a moment: between two samples it is taken to have grown evenly.
 double ht_trace_cpu_ns_at(const struct ht_trace_facts *facts, uint64_t time_ns);

@@ -316,6 +316,8 @@ void ht_trace_put_site(struct ht_trace_writer *writer, uint32_t site) { writer->
 
 uint64_t ht_trace_next_event(const struct ht_trace_writer *writer) { return writer->next_event; }
 
+uint64_t ht_trace_bytes(const struct ht_trace_writer *writer) { return writer->offset; }
+
 bool ht_trace_failed(const struct ht_trace_writer *writer) { return writer->failed; }
 
 void ht_trace_put_sample(struct ht_trace_writer *writer, const struct ht_sample *sample) {

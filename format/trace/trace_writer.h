@@ -37,6 +37,9 @@ void ht_trace_put_site_table(struct ht_trace_writer *writer, const struct ht_sit
 // Events and pseudo events put so far: the number of the next one.
 uint64_t ht_trace_next_event(const struct ht_trace_writer *writer);
 
+// Bytes written so far, of whole sections.
+uint64_t ht_trace_bytes(const struct ht_trace_writer *writer);
+
 // Has a write failed? Then nothing more need be put.
 bool ht_trace_failed(const struct ht_trace_writer *writer);
 

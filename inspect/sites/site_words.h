@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "trace_reader.h"
+#include "site_reader.h"
 
 enum { SITE_TEXT_BYTES = 8192 };
 
