@@ -1,0 +1,262 @@
+#include "extension.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "extended_words.h"
+#include "file_digest.h"
+#include "json_values.h"
+#include "looped_trace.h"
+#include "plan_loops.h"
+#include "steady_stretch.h"
+#include "trace_json.h"
+
+static const uint64_t LOOPS_MAX = 100000;
+static const double LIVE_ERROR_MAX = 0.01;
+// So many blocks must have been freed, and made, if they are that share of live bytes: fewer say too little about the next ones.
+enum { TURNED_MIN = 20 };
+static const double TURNED_SHARE = 0.01;
+// Of the live blocks, those that have no partner.
+enum { ALONE_MIN = 50 };
+static const double ALONE_SHARE = 0.03;
+enum { TRIES = 4 };  // stretches that begin later and later, as long as what is planned proves unsound
+
+__attribute__((format(printf, 3, 4))) static int refuse(struct ht_error *error, const char *path,
+                                                        const char *format, ...) {
+    char words[640];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(words, sizeof words, format, arguments);
+    va_end(arguments);
+    errno = 0;
+    ht_error_system(error, path, "it does not say how it goes on: %s", words);
+    error->status = HT_EXIT_UNDECIDED;
+    return -1;
+}
+
+static void span_words(char text[80], uint64_t from_ns, uint64_t until_ns) {
+    char from[EXTENDED_TIME_BYTES], until[EXTENDED_TIME_BYTES];
+    snprintf(text, 80, "%s to %s", extended_time(from, from_ns), extended_time(until, until_ns));
+}
+
+static bool is_given(const struct extension_request *request) {
+    return request->from_ns != UINT64_MAX || request->until_ns != UINT64_MAX;
+}
+
+static int read_windows(struct ht_trace_reader *reader, const char *path,
+                        const struct extension_request *request, struct steady_windows *windows,
+                        struct ht_error *error) {
+    if (steady_windows_read(reader, path, windows, error)) return -1;
+    bool begins = request->from_ns == UINT64_MAX || request->from_ns < windows->end_ns;
+    if (request->to_ns > windows->end_ns && begins) return 0;
+    char to[EXTENDED_TIME_BYTES], end[EXTENDED_TIME_BYTES];
+    errno = 0;
+    ht_error_system(error, path, "expected %s the end of the recording, %s, found %s",
+                    begins ? "a time after" : "a stretch that begins before",
+                    extended_time(end, windows->end_ns),
+                    extended_time(to, begins ? request->to_ns : request->from_ns));
+    error->status = HT_EXIT_USAGE;
+    steady_windows_free(windows);
+    return -1;
+}
+
+// Finds or judges the stretch.
+static int choose_stretch(const struct steady_windows *windows, const char *path, size_t from_window,
+                          const struct extension_request *request, struct steady_stretch *stretch,
+                          struct ht_error *error) {
+    char span[80];
+    if (is_given(request))
+        steady_stretch_judge(windows, request->from_ns == UINT64_MAX ? 0 : request->from_ns,
+                             request->until_ns, stretch);
+    else steady_stretch_find(windows, from_window, stretch);
+    if (stretch->verdict == STEADY_YES) return 0;
+    span_words(span, stretch->from_ns, stretch->until_ns);
+    return refuse(error, path, "%s%s, %s", is_given(request) ? "" : "no steady stretch; in ", span,
+                  stretch->words);
+}
+
+// What the plan has shown.
+static int judge_plan(const struct loop_plan *plan, const char *path, struct ht_error *error) {
+    double live = fmax(plan->live_bytes, 1);
+    uint64_t fewer = plan->freed_objects < plan->made_objects ? plan->freed_objects : plan->made_objects;
+    uint64_t turned = plan->freed_bytes > plan->made_bytes ? plan->freed_bytes : plan->made_bytes;
+    if (plan->loops > LOOPS_MAX)
+        return refuse(error, path, "the stretch is too short: it would be repeated %" PRIu64 " times",
+                      plan->loops);
+    if (fewer < TURNED_MIN && (double)turned > TURNED_SHARE * live && plan->grown_bytes == 0)
+        return refuse(error, path,
+                      "the stretch is too short: of the blocks that outlive it only %" PRIu64
+                      " are made and %" PRIu64 " freed, and they are %.0f %% of live bytes",
+                      plan->made_objects, plan->freed_objects, 100 * (double)turned / live);
+    uint64_t alone = plan->unmatched_freed + plan->unmatched_made;
+    if (plan->grown_bytes == 0 && (double)alone > ALONE_SHARE * (double)plan->live_objects &&
+        alone > ALONE_MIN)
+        return refuse(error, path,
+                      "%" PRIu64 " blocks that were there before the stretch are freed in it, and %" PRIu64
+                      " made that outlive it: what is live changes",
+                      plan->freed_objects, plan->made_objects);
+    if (fabs(plan->live_error) > LIVE_ERROR_MAX)
+        return refuse(
+            error, path,
+            "what is freed and what is made in the stretch differ: live bytes of its repetitions would be off by "
+            "%+.1f %%",
+            100 * plan->live_error);
+    return 0;
+}
+
+// ---- what the extended trace says of itself ----
+
+static json_t *describe(const char *path, const struct extension_request *request,
+                        const struct steady_stretch *stretch, const struct loop_plan *plan,
+                        const char *digest) {
+    const char *slash = strrchr(path, '/');
+    const double hour_ns = 3600e9;
+    json_t *said = json_object();
+    json_object_set_new(said, "trace", trace_json_string(slash ? slash + 1 : path));
+    json_set_text(said, "trace_sha256", digest);
+    json_set_number(said, "from_ns", plan->from_ns);
+    json_set_number(said, "until_ns", plan->until_ns);
+    json_set_number(said, "to_ns", request->to_ns);
+    json_set_number(said, "from_event", plan->from_event);
+    json_set_number(said, "end_event", plan->end_event);
+    json_object_set_new(said, "given", json_boolean(stretch->given));
+    json_set_text(said, "why", stretch->words);
+    json_set_number(said, "loops", plan->loops);
+    json_set_number(said, "loop_events", plan->rows);
+    json_set_figure(said, "calls_per_s", stretch->calls_per_s);
+    json_set_figure(said, "live_mean_bytes", stretch->live.mean);
+    json_set_figure(said, "live_until_bytes", plan->live_bytes);
+    json_object_set_new(said, "grows", json_boolean(stretch->grows));
+    json_set_number(said, "grown_bytes_per_loop", plan->grown_bytes);
+    json_set_figure(said, "live_slope_bytes_per_hour", stretch->live.step * hour_ns);
+    json_set_figure(said, "live_slope_low", stretch->live.low * hour_ns);
+    json_set_figure(said, "live_slope_high", stretch->live.high * hour_ns);
+    json_set_figure(said, "live_error_share", plan->live_error);
+    json_set_number(said, "live_objects", plan->live_objects);
+    json_set_number(said, "freed_objects", plan->freed_objects);
+    json_set_number(said, "made_objects", plan->made_objects);
+    double live = fmax((double)plan->live_objects, 1);
+    json_set_figure(said, "matched_by_thread_share", (double)plan->by_thread / live);
+    json_set_figure(said, "matched_by_class_share", (double)plan->by_class / live);
+    json_set_figure(said, "matched_by_size_share", (double)plan->by_size / live);
+    json_set_number(said, "unmatched_freed", plan->unmatched_freed);
+    json_set_number(said, "unmatched_made", plan->unmatched_made);
+    json_set_number(said, "lasting", plan->lasting);
+    return said;
+}
+
+// Of the trace's totals what can be said of its extension before it is read; nothing was measured there.
+static json_t *totals_of(struct ht_trace_reader *reader, const struct loop_plan *plan,
+                         struct ht_error *error) {
+    static const char *const unknown[] = {"events",
+                                          "records",
+                                          "ops",
+                                          "threads",
+                                          "slots",
+                                          "peak_live_bytes",
+                                          "peak_live_objects",
+                                          "end_live_bytes",
+                                          "end_live_objects",
+                                          "foreign_frees",
+                                          "foreign_queries",
+                                          "failed_calls",
+                                          "recorded_rss_peak_bytes",
+                                          "recorded_own_peak_bytes",
+                                          "recorded_heap_rss_peak_bytes",
+                                          "recorded_explained_bytes",
+                                          "recorded_cpu_ns"};
+    char *text = ht_trace_totals_json(reader, error);
+    if (!text && error->status) return NULL;
+    json_t *totals = json_parsed(text);
+    if (!totals) totals = json_object();
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (json_object_get(totals, unknown[i])) json_object_set_new(totals, unknown[i], json_null());
+    json_set_number(totals, "duration_ns", plan->to_ns);
+    return totals;
+}
+
+static json_t *context_of(struct ht_trace_reader *reader, const char *path, struct ht_error *error) {
+    char *text = ht_trace_context_json(reader, error);
+    if (!text && error->status) return NULL;
+    json_t *context = json_parsed(text);
+    if (!context) context = json_object();
+    if (!json_object_get(context, "extended")) return context;
+    json_decref(context);
+    ht_error_input(error, path, 0, "expected a recording, found a trace that heaptape extend made");
+    return NULL;
+}
+
+static int digest_of(const char *path, char digest[HT_DIGEST_TEXT_BYTES], struct ht_error *error) {
+    return ht_file_sha256(path, digest) ? ht_error_system(error, path, "second reading") : 0;
+}
+
+// Takes plan and facts where it returns a reader.
+static struct ht_trace_reader *open_planned(struct ht_trace_reader *reader, const char *path, json_t *context,
+                                            struct loop_plan *plan, struct ht_trace_facts *facts,
+                                            struct ht_error *error) {
+    json_t *totals = totals_of(reader, plan, error);
+    if (!totals) return NULL;
+    char *context_text = json_dumps(context, JSON_COMPACT), *totals_text = json_dumps(totals, JSON_COMPACT);
+    json_decref(totals);
+    struct ht_trace_reader *made = NULL;
+    if (context_text && totals_text)
+        made = looped_trace_open(reader, path, plan, facts, context_text, totals_text, error);
+    else ht_error_memory(error, path, "cannot extend the trace");
+    if (made) return made;
+    free(context_text);
+    free(totals_text);
+    return NULL;
+}
+
+// Plans the repetitions of a stretch that is steady by its windows, and sound by its blocks.
+static int plan_stretch(struct ht_trace_reader *reader, const char *path,
+                        const struct extension_request *request, const struct ht_trace_facts *facts,
+                        struct steady_stretch *stretch, struct loop_plan *plan, struct ht_error *error) {
+    struct steady_windows windows;
+    if (read_windows(reader, path, request, &windows, error)) return -1;
+    int status = -1;
+    for (size_t i = 0; i < TRIES && status; i++) {
+        struct ht_error later = {0};
+        size_t from_window = i ? stretch->first + windows.count / (2 * TRIES) : 0;
+        // The first reason is the one to be told: that of the longest stretch.
+        struct ht_error *reason = i ? &later : error;
+        if (choose_stretch(&windows, path, from_window, request, stretch, reason)) break;
+        status = loop_plan_make(reader, path, stretch, facts, request->to_ns, plan, reason);
+        if (!status && (status = judge_plan(plan, path, reason))) loop_plan_free(plan);
+        if (status && (reason->status != HT_EXIT_UNDECIDED || is_given(request))) {
+            *error = *reason;
+            break;
+        }
+    }
+    steady_windows_free(&windows);
+    return status;
+}
+
+struct ht_trace_reader *extension_open(struct ht_trace_reader *reader, const char *path,
+                                       const struct extension_request *request, json_t **extended,
+                                       struct ht_error *error) {
+    struct steady_stretch stretch = {0};
+    struct loop_plan plan = {0};
+    struct ht_trace_facts facts = {0};
+    struct ht_trace_reader *made = NULL;
+    char digest[HT_DIGEST_TEXT_BYTES];
+    json_t *context = context_of(reader, path, error);
+    if (!context) return NULL;
+    if (!ht_trace_facts(reader, &facts, error) &&
+        !plan_stretch(reader, path, request, &facts, &stretch, &plan, error) &&
+        !digest_of(path, digest, error)) {
+        json_t *said = describe(path, request, &stretch, &plan, digest);
+        json_object_set(context, "extended", said);
+        made = open_planned(reader, path, context, &plan, &facts, error);
+        if (made && extended) *extended = json_incref(said);
+        json_decref(said);
+    }
+    json_decref(context);
+    loop_plan_free(&plan);
+    ht_trace_facts_free(&facts);
+    return made;
+}

@@ -1,0 +1,234 @@
+#include "plan_loops.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "grow.h"
+#include "loop_threads.h"
+#include "stretch_blocks.h"
+#include "stretch_ends.h"
+
+static int no_memory(const char *path, struct ht_error *error) {
+    return ht_error_memory(error, path, "cannot plan an extension");
+}
+
+// ---- who plays whom ----
+
+static void note_result(struct loop_plan *plan, const struct matching *matching) {
+    plan->live_objects = matching->before_count;
+    for (size_t i = 0; i < matching->before_count; i++) {
+        if (!matching->before[i].turns) continue;
+        plan->freed_objects++;
+        plan->freed_bytes += matching->before[i].bytes;
+    }
+    for (size_t i = 0; i < matching->after_count; i++) {
+        if (!matching->after[i].turns) continue;
+        plan->made_objects++;
+        plan->made_bytes += matching->after[i].bytes;
+    }
+    plan->by_thread = matching->by_thread;
+    plan->by_class = matching->by_class;
+    plan->by_size = matching->by_size;
+    plan->unmatched_freed = matching->unmatched_before;
+    plan->unmatched_made = matching->unmatched_after;
+    plan->lasting = matching->lasting;
+}
+
+// Where live bytes are at the ends of repetitions, against the line that they should follow.
+static bool know_levels(struct loop_plan *plan, const struct matching *matching) {
+    double live[LOOP_LEVELS_MAX + 1];
+    size_t loops = plan->loops < LOOP_LEVELS_MAX ? plan->loops : LOOP_LEVELS_MAX;
+    if (!match_live_bytes(matching, live, loops)) return false;
+    plan->live_bytes = live[0];
+    for (size_t loop = 1; loop <= loops; loop++) {
+        double expected = live[0] + (double)plan->grown_bytes * (double)loop;
+        double error = (live[loop] - expected) / fmax(expected, 1);
+        if (fabs(error) > fabs(plan->live_error)) plan->live_error = error;
+    }
+    return true;
+}
+
+static bool keep_matching(struct loop_plan *plan, const struct matching *matching) {
+    uint64_t events = plan->end_event - plan->from_event;
+    plan->play = calloc((size_t)plan->slots + 1, sizeof *plan->play);
+    plan->left_out = calloc(events / 64 + 1, sizeof *plan->left_out);
+    if (!plan->play || !plan->left_out) return false;
+    for (size_t i = 0; i < matching->before_count; i++) {
+        const struct match_block *block = &matching->before[i];
+        if (block->partner != MATCH_NONE) plan->play[block->slot] = matching->after[block->partner].slot;
+    }
+    return true;
+}
+
+// An object that is left out may have been reallocated since it was made: it is known by the slot that it has at the end. So the
+// stretch is gone through once more, and the last event in that slot that makes an object is its birth.
+static int mark_left_out(struct ht_trace_reader *reader, const char *path, struct loop_plan *plan,
+                         const struct matching *matching, struct ht_error *error) {
+    bool *wanted = calloc((size_t)plan->slots + 1, sizeof *wanted);
+    uint64_t *born = calloc((size_t)plan->slots + 1, sizeof *born);
+    int status = wanted && born ? 0 : no_memory(path, error);
+    bool any = false;
+    for (size_t i = 0; !status && i < matching->after_count; i++) {
+        const struct match_block *block = &matching->after[i];
+        if (block->partner != MATCH_NONE || block->lasts) continue;
+        any = wanted[block->slot] = true;
+    }
+    for (size_t i = 0; any && !status && i < ht_trace_sections(reader); i++) {
+        const struct ht_section_place *place = ht_trace_section(reader, i);
+        struct ht_events events;
+        if (place->kind != HT_SECTION_EVENTS || place->first_event + place->rows <= plan->from_event)
+            continue;
+        if (place->first_event >= plan->end_event) break;
+        status = ht_trace_events(reader, i, &events, error);
+        for (uint32_t row = 0; !status && row < events.rows; row++) {
+            uint64_t event = events.first_event + row;
+            if (event < plan->from_event || event >= plan->end_event || !wanted[events.slot[row]]) continue;
+            if (ht_op_shape(events.op[row]).makes_object) born[events.slot[row]] = event + 1;
+        }
+    }
+    for (uint32_t slot = 1; !status && slot <= plan->slots; slot++) {
+        if (!born[slot]) continue;
+        uint64_t at = born[slot] - 1 - plan->from_event;
+        plan->left_out[at / 64] |= UINT64_C(1) << at % 64;
+    }
+    free(wanted);
+    free(born);
+    return status;
+}
+
+// ---- what a repetition consists of ----
+
+struct census {
+    struct loop_plan *plan;
+    const struct ht_trace_facts *facts;
+    struct ht_op_shape shape[256];
+    bool *played;  // by slot
+    size_t residency_at, steps_at;
+};
+
+// Does the trace know how a block was filled whose birth this is? Births come in order.
+static bool has_residency(struct census *census, uint64_t event) {
+    const struct ht_trace_facts *facts = census->facts;
+    while (census->residency_at < facts->residency_count &&
+           facts->residency[census->residency_at].event < event)
+        census->residency_at++;
+    while (census->steps_at < facts->steps_count && facts->steps[census->steps_at].event < event)
+        census->steps_at++;
+    return (census->residency_at < facts->residency_count &&
+            facts->residency[census->residency_at].event == event) ||
+           (census->steps_at < facts->steps_count && facts->steps[census->steps_at].event == event);
+}
+
+static bool count_event(struct census *census, struct loop_section *section, const struct ht_events *events,
+                        uint32_t row) {
+    struct loop_plan *plan = census->plan;
+    uint64_t event = events->first_event + row, time_ns = events->time_ns[row];
+    const struct ht_op_shape shape = census->shape[events->op[row]];
+    struct loop_thread *thread = &plan->threads[events->thread[row]];
+    bool has = loop_has(plan, shape, census->played[events->slot[row]], event);
+    if (shape.slot && !shape.query) census->played[events->slot[row]] = has && !shape.ends_object;
+    if (!has) return true;
+    bool cut = time_ns >= plan->cut_ns, call = ht_op_is_call(events->op[row]);
+    if (thread->first_row == UINT64_MAX) {
+        thread->first_row = plan->rows;
+        thread->first_ns = time_ns;
+    }
+    thread->calls += call;
+    thread->last_ns = time_ns;
+    if (section->rows == 0) section->first_ns = time_ns;
+    section->rows++;
+    plan->rows++;
+    if (!cut) {
+        thread->calls_cut += call;
+        thread->last_cut_ns = time_ns;
+        section->rows_cut++;
+        plan->rows_cut++;
+    }
+    if (!shape.slot || shape.query || shape.ends_object || !has_residency(census, event)) return true;
+    if (!ht_grow(&plan->births, &plan->births_room, plan->births_count + 1, sizeof *plan->births))
+        return false;
+    plan->births[plan->births_count++] = (struct loop_birth){event, plan->rows - 1};
+    return true;
+}
+
+static int count_section(struct census *census, struct ht_trace_reader *reader, const char *path, size_t i,
+                         struct ht_error *error) {
+    struct loop_plan *plan = census->plan;
+    struct ht_events events;
+    if (ht_trace_events(reader, i, &events, error)) return -1;
+    struct loop_section section = {.section = i, .first_row = plan->rows};
+    for (uint32_t row = 0; row < events.rows; row++) {
+        uint64_t event = events.first_event + row;
+        if (event < plan->from_event || event >= plan->end_event) continue;
+        if (!count_event(census, &section, &events, row)) return no_memory(path, error);
+    }
+    if (!section.rows) return 0;
+    if (!ht_grow(&plan->sections, &plan->sections_room, plan->sections_count + 1, sizeof *plan->sections))
+        return no_memory(path, error);
+    plan->sections[plan->sections_count++] = section;
+    return 0;
+}
+
+static int count_loop(struct ht_trace_reader *reader, const char *path, const struct ht_trace_facts *facts,
+                      struct loop_plan *plan, struct ht_error *error) {
+    struct census census = {
+        .plan = plan, .facts = facts, .played = calloc((size_t)plan->slots + 1, sizeof(bool))};
+    if (!census.played) return no_memory(path, error);
+    for (unsigned op = 0; op < 256; op++) census.shape[op] = ht_op_shape((uint8_t)op);
+    for (uint32_t slot = 1; slot <= plan->slots; slot++) census.played[slot] = plan->play[slot] != 0;
+    for (uint32_t i = 0; i < plan->threads_count; i++) plan->threads[i].first_row = UINT64_MAX;
+    int status = 0;
+    for (size_t i = 0; i < ht_trace_sections(reader) && !status; i++) {
+        const struct ht_section_place *place = ht_trace_section(reader, i);
+        if (place->kind != HT_SECTION_EVENTS || place->first_event + place->rows <= plan->from_event)
+            continue;
+        if (place->first_event >= plan->end_event) break;
+        status = count_section(&census, reader, path, i, error);
+    }
+    free(census.played);
+    return status;
+}
+
+// ---- all of it ----
+
+static int plan_blocks(struct ht_trace_reader *reader, const char *path, const struct steady_stretch *stretch,
+                       struct loop_plan *plan, struct ht_error *error) {
+    struct matching matching = {0};
+    int status = stretch_blocks_read(reader, path, plan, &matching, error);
+    if (!status && !match_blocks(&matching)) status = no_memory(path, error);
+    if (!status && stretch->grows) {
+        double bytes = stretch->live.step * (double)(plan->until_ns - plan->from_ns);
+        plan->grown_bytes = match_grow(&matching, bytes > 0 ? (uint64_t)llround(bytes) : 0);
+    }
+    if (!status) note_result(plan, &matching);
+    if (!status && (!know_levels(plan, &matching) || !keep_matching(plan, &matching)))
+        status = no_memory(path, error);
+    if (!status) status = mark_left_out(reader, path, plan, &matching, error);
+    matching_free(&matching);
+    return status;
+}
+
+int loop_plan_make(struct ht_trace_reader *reader, const char *path, const struct steady_stretch *stretch,
+                   const struct ht_trace_facts *facts, uint64_t to_ns, struct loop_plan *plan,
+                   struct ht_error *error) {
+    struct stretch_ends ends;
+    *plan = (struct loop_plan){.to_ns = to_ns, .threads_count = (uint32_t)facts->threads_count};
+    if (stretch_ends_find(reader, path, stretch, &ends, error)) return -1;
+    plan->from_event = ends.from_event;
+    plan->end_event = ends.end_event;
+    uint32_t unit_ns = ht_trace_time_unit_ns(reader);
+    plan->from_ns = ends.from_ns / unit_ns * unit_ns;
+    plan->until_ns = ends.until_ns;
+    plan->slots = ends.slots;
+    assert(plan->until_ns > plan->from_ns && to_ns > plan->until_ns);
+    uint64_t length_ns = plan->until_ns - plan->from_ns;
+    plan->loops = (to_ns - plan->until_ns + length_ns - 1) / length_ns;
+    plan->cut_ns = plan->from_ns + (to_ns - plan->until_ns - (plan->loops - 1) * length_ns);
+    plan->threads = calloc((size_t)plan->threads_count + 1, sizeof *plan->threads);
+    int status = plan->threads ? plan_blocks(reader, path, stretch, plan, error) : no_memory(path, error);
+    if (!status) loop_threads_plan(plan, facts);
+    if (!status) status = count_loop(reader, path, facts, plan, error);
+    if (status) loop_plan_free(plan);
+    return status;
+}

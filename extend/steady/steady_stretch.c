@@ -1,0 +1,327 @@
+#include "steady_stretch.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    GROUPS_MAX = 64,  // values that a line is put through
+    GROUPS_MIN = 20,
+    QUARTERS = 4,
+    GRID = 64,          // places at which a stretch that is searched may begin
+    START_UP_MAX = 32,  // of these: half of the trace
+    END_TRIED = 4       // and end: behind the last of these places a program ends
+};
+
+static const double CALLS_MIN = 2000;
+static const double LIVE_CHANGE = 0.005;     // of live bytes over the stretch: less is none
+static const double SLOPE_EVEN = 0.10;       // of a slope: halves that differ from it by less are alike
+static const double LIVE_UNRESOLVED = 0.10;  // the same, of the interval's half width
+static const double BLOCKS_CHANGE = 0.03;    // the same, of the number of live blocks
+static const double RATE_SPREAD = 0.15;
+static const double SIZES_DISTANCE = 0.10;
+static const double FOREIGN_SHARE = 0.01;
+static const double OTHER_PHASE = 0.25;  // of rate or live bytes outside the stretch
+
+// The values of a stretch, window by window or of so many together.
+struct series {
+    size_t count;
+    double step_ns;
+    double live[GROUPS_MAX], blocks[GROUPS_MAX], calls[GROUPS_MAX];
+};
+
+static struct series series_of(const struct steady_windows *windows, size_t first, size_t end) {
+    size_t together = (end - first + GROUPS_MAX - 1) / GROUPS_MAX;
+    struct series series = {.step_ns = (double)(together * windows->window_ns)};
+    for (size_t at = first; at + together <= end; at += together) {
+        double live = 0, blocks = 0, calls = 0;
+        for (size_t i = at; i < at + together; i++) {
+            live += windows->list[i].live_bytes;
+            blocks += windows->list[i].live_objects;
+            calls += (double)windows->list[i].calls;
+        }
+        series.live[series.count] = live / (double)together;
+        series.blocks[series.count] = blocks / (double)together;
+        series.calls[series.count++] = calls;
+    }
+    assert(series.count <= GROUPS_MAX);
+    return series;
+}
+
+static struct slope per_ns(struct slope slope, double step_ns) {
+    slope.step /= step_ns;
+    slope.low /= step_ns;
+    slope.high /= step_ns;
+    return slope;
+}
+
+static double mean_of(const double *values, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += values[i];
+    return sum / (double)count;
+}
+
+static double calls_between(const struct steady_windows *windows, size_t first, size_t end) {
+    double calls = 0;
+    for (size_t i = first; i < end; i++) calls += (double)windows->list[i].calls;
+    return calls;
+}
+
+// Half the sum of what the shares of the classes differ by: 0 if the mixes are alike, 1 if they have no class in common. What
+// two draws from one mix would differ by is taken off.
+static double sizes_distance(const struct steady_windows *windows, size_t first, size_t middle, size_t end) {
+    double count[2][STEADY_SIZE_CLASSES] = {{0}}, all[2] = {0}, distance = 0, chance = 0;
+    for (size_t i = first; i < end; i++) {
+        for (size_t class = 0; class < STEADY_SIZE_CLASSES; class ++) {
+            count[i >= middle][class] += windows->list[i].sizes[class];
+            all[i >= middle] += windows->list[i].sizes[class];
+        }
+    }
+    if (all[0] == 0 || all[1] == 0) return all[0] == all[1] ? 0 : 1;
+    for (size_t class = 0; class < STEADY_SIZE_CLASSES; class ++) {
+        double share = (count[0][class] + count[1][class]) / (all[0] + all[1]);
+        distance += fabs(count[0][class] / all[0] - count[1][class] / all[1]) / 2;
+        chance += sqrt(share * (1 - share) * (1 / all[0] + 1 / all[1])) / 2;
+    }
+    return fmax(distance - 2 * chance, 0);
+}
+
+static const char *time_words(char text[32], uint64_t ns) {
+    double seconds = (double)ns / 1e9;
+    if (seconds < 60) snprintf(text, 32, "%.3g s", seconds);
+    else snprintf(text, 32, "%llu:%04.1f", (unsigned long long)(ns / 60000000000ull), fmod(seconds, 60));
+    return text;
+}
+
+static double mb_per_hour(double bytes_per_ns) { return bytes_per_ns * 3600e9 / 1e6; }
+
+#define SAY(stretch, ...) snprintf((stretch)->words, sizeof(stretch)->words, __VA_ARGS__)
+
+// How far the quarters of the stretch are from the mean rate, and whether it is on its way in either half.
+static bool rate_changes(struct steady_stretch *stretch, const struct series *series) {
+    double mean = mean_of(series->calls, series->count), worst = 0;
+    for (size_t i = 0; i < QUARTERS; i++) {
+        size_t from = series->count * i / QUARTERS, end = series->count * (i + 1) / QUARTERS;
+        double quarter = mean_of(series->calls + from, end - from), squares = 0;
+        for (size_t k = from; k < end; k++) squares += pow(series->calls[k] - quarter, 2);
+        double error = sqrt(squares) / (double)(end - from);
+        double spread = (fabs(quarter - mean) - 2 * error) / mean;
+        if (spread > worst) worst = spread;
+    }
+    stretch->rate_spread = worst;
+    size_t half = series->count / 2;
+    for (size_t i = 0; i < 2; i++) {
+        struct slope slope = slope_of(series->calls + i * (series->count - half), half);
+        double least = slope.low > 0 ? slope.low : slope.high < 0 ? -slope.high : 0;
+        if (least * (double)half > RATE_SPREAD / 2 * mean) worst = 1;
+    }
+    if (worst <= RATE_SPREAD) return false;
+    SAY(stretch, "the rate of calls changes: quarters of the stretch are up to %.0f %% from its mean",
+        100 * stretch->rate_spread);
+    stretch->verdict = STEADY_RATE_CHANGES;
+    return true;
+}
+
+static bool within(double value, const struct slope *slope) {
+    return value >= slope->low && value <= slope->high;
+}
+
+// Live bytes: flat, growing along a line, or neither.
+static bool live_changes(struct steady_stretch *stretch, const struct series *series) {
+    size_t half = series->count / 2;
+    double length_ns = series->step_ns * (double)series->count;
+    stretch->live = per_ns(slope_of(series->live, series->count), series->step_ns);
+    stretch->early = per_ns(slope_of(series->live, half), series->step_ns);
+    stretch->late = per_ns(slope_of(series->live + series->count - half, half), series->step_ns);
+    const struct slope *live = &stretch->live, *early = &stretch->early, *late = &stretch->late;
+    double one = fmax(live->mean, 1) / length_ns;  // a slope by which the bytes double
+    bool resolved = slope_resolved(live);
+    double unlike = fabs(early->step - late->step) / 2;
+    bool even = unlike <= SLOPE_EVEN * fabs(live->step);
+    bool apart = !even && slopes_differ(early, late) && unlike > LIVE_CHANGE * one;
+    bool material = fabs(live->step) > LIVE_CHANGE * one;
+    // A step in the middle makes a slope that neither half has.
+    bool both = even || (within(live->step, early) && within(live->step, late));
+    if (apart || (resolved && material && !both)) {
+        SAY(stretch,
+            "live bytes do not change evenly: %+.3g MB/hour [%.3g, %.3g] in the first half, %+.3g [%.3g, %.3g] in the second",
+            mb_per_hour(early->step), mb_per_hour(early->low), mb_per_hour(early->high),
+            mb_per_hour(late->step), mb_per_hour(late->low), mb_per_hour(late->high));
+        stretch->verdict = STEADY_UNEVEN;
+        return true;
+    }
+    if ((live->high - live->low) / 2 > LIVE_UNRESOLVED * one) {
+        SAY(stretch,
+            "live bytes scatter too much to see whether they grow: %+.3g MB/hour [%.3g, %.3g], of %.3g MB",
+            mb_per_hour(live->step), mb_per_hour(live->low), mb_per_hour(live->high), live->mean / 1e6);
+        stretch->verdict = STEADY_UNRESOLVED;
+        return true;
+    }
+    if (resolved && material && live->step < 0) {
+        SAY(stretch, "live bytes fall by %.3g MB/hour [%.3g, %.3g], which cannot go on",
+            -mb_per_hour(live->step), -mb_per_hour(live->high), -mb_per_hour(live->low));
+        stretch->verdict = STEADY_FALLS;
+        return true;
+    }
+    stretch->grows = resolved && both && live->step > 0;
+    return false;
+}
+
+// A cache whose bytes are limited goes on exchanging large blocks for small ones: it is not at its end yet.
+static bool blocks_change(struct steady_stretch *stretch, const struct series *series) {
+    struct slope blocks = slope_of(series->blocks, series->count);
+    double change = blocks.step * (double)series->count / fmax(blocks.mean, 1);
+    if (stretch->grows || !slope_resolved(&blocks) || fabs(change) <= BLOCKS_CHANGE) return false;
+    SAY(stretch, "live bytes do not grow, but the number of live blocks changes by %+.0f %%", 100 * change);
+    stretch->verdict = STEADY_BLOCKS_CHANGE;
+    return true;
+}
+
+static bool sizes_change(struct steady_stretch *stretch, const struct steady_windows *windows) {
+    size_t middle = (stretch->first + stretch->end) / 2;
+    stretch->sizes_distance = sizes_distance(windows, stretch->first, middle, stretch->end);
+    if (stretch->sizes_distance <= SIZES_DISTANCE) return false;
+    SAY(stretch, "the mix of sizes changes: %.0f %% of the allocations are of other sizes in the second half",
+        100 * stretch->sizes_distance);
+    stretch->verdict = STEADY_SIZES_CHANGE;
+    return true;
+}
+
+static bool frees_foreign(struct steady_stretch *stretch, const struct steady_windows *windows) {
+    double foreign = 0, frees = 0;
+    for (size_t i = stretch->first; i < stretch->end; i++) {
+        foreign += (double)windows->list[i].foreign_frees;
+        frees += (double)windows->list[i].frees;
+    }
+    stretch->foreign_share = frees > 0 ? foreign / frees : 0;
+    if (stretch->foreign_share <= FOREIGN_SHARE) return false;
+    SAY(stretch,
+        "%.1f %% of its frees are of blocks from before the recording: what takes their place is unknown",
+        100 * stretch->foreign_share);
+    stretch->verdict = STEADY_FOREIGN;
+    return true;
+}
+
+// Judges a stretch by what is in it.
+static void judge_inside(const struct steady_windows *windows, struct steady_stretch *stretch) {
+    stretch->from_ns = stretch->first * windows->window_ns;
+    stretch->until_ns = stretch->end * windows->window_ns;
+    stretch->verdict = STEADY_YES;
+    double calls = calls_between(windows, stretch->first, stretch->end);
+    char text[32];
+    if (stretch->end < stretch->first + GROUPS_MIN || calls < CALLS_MIN) {
+        stretch->verdict = STEADY_TOO_SHORT;
+        SAY(stretch, "too short: %s with %.0f calls; expected %d windows of %.3g ms and %.0f calls",
+            time_words(text, stretch->until_ns - stretch->from_ns), calls, (int)GROUPS_MIN,
+            (double)windows->window_ns / 1e6, CALLS_MIN);
+        return;
+    }
+    stretch->calls_per_s = calls / ((double)(stretch->until_ns - stretch->from_ns) / 1e9);
+    struct series series = series_of(windows, stretch->first, stretch->end);
+    if (frees_foreign(stretch, windows) || live_changes(stretch, &series) ||
+        blocks_change(stretch, &series) || rate_changes(stretch, &series) || sizes_change(stretch, windows))
+        return;
+    SAY(stretch, "live bytes %s: %+.3g MB/hour [%.3g, %.3g] around %.4g MB; %.4g calls/s",
+        stretch->grows ? "grow evenly" : "do not change", mb_per_hour(stretch->live.step),
+        mb_per_hour(stretch->live.low), mb_per_hour(stretch->live.high), stretch->live.mean / 1e6,
+        stretch->calls_per_s);
+}
+
+static double live_mean(const struct steady_windows *windows, size_t first, size_t end) {
+    double sum = 0;
+    for (size_t i = first; i < end; i++) sum += windows->list[i].live_bytes;
+    return sum / (double)(end - first);
+}
+
+// Is a part of the trace behind the stretch another phase? Parts as long as the stretch are compared.
+static bool is_other_phase(const struct steady_windows *windows, struct steady_stretch *stretch, size_t first,
+                           size_t end) {
+    char from[32], until[32];
+    double seconds = (double)((end - first) * windows->window_ns) / 1e9;
+    double rate = calls_between(windows, first, end) / seconds;
+    double live = live_mean(windows, first, end);
+    double passed_ns =
+        (double)((first + end) - (stretch->first + stretch->end)) / 2 * (double)windows->window_ns;
+    double expected = stretch->live.mean + (stretch->grows ? stretch->live.step * passed_ns : 0);
+    double doubt = passed_ns * (stretch->live.high - stretch->live.low) / 2;
+    bool other_rate = fabs(rate / stretch->calls_per_s - 1) > OTHER_PHASE;
+    bool other_live = fabs(live - expected) > OTHER_PHASE * expected + fmin(doubt, OTHER_PHASE * expected);
+    if (!other_rate && !other_live) return false;
+    stretch->verdict = STEADY_ONE_PHASE;
+    time_words(from, first * windows->window_ns);
+    time_words(until, end * windows->window_ns);
+    if (other_rate)
+        SAY(stretch, "one phase of several: %.4g calls/s in it, %.4g from %s to %s", stretch->calls_per_s,
+            rate, from, until);
+    else
+        SAY(stretch, "one phase of several: live bytes from %s to %s are %.4g MB, not %.4g", from, until,
+            live / 1e6, expected / 1e6);
+    return true;
+}
+
+// What follows must be alike, but for the last part, in which the program ends.
+static void judge_rest(const struct steady_windows *windows, struct steady_stretch *stretch) {
+    size_t length = stretch->end - stretch->first;
+    size_t ends = windows->count - windows->count * END_TRIED / GRID;
+    for (size_t first = stretch->end; first < ends; first += length) {
+        size_t end = first + length < ends ? first + length : ends;
+        if ((end - first) * 4 >= length && is_other_phase(windows, stretch, first, end)) return;
+    }
+}
+
+// A line that was flatter before the stretch is the last piece of a curve.
+static void judge_before(const struct steady_windows *windows, struct steady_stretch *stretch) {
+    size_t length = stretch->end - stretch->first;
+    size_t first = stretch->first > length ? stretch->first - length : 0;
+    if (!stretch->grows || stretch->first < first + GROUPS_MIN) return;
+    struct series series = series_of(windows, first, stretch->first);
+    struct slope before = per_ns(slope_of(series.live, series.count), series.step_ns);
+    double change = (stretch->live.step - before.step) * series.step_ns * (double)series.count;
+    if (stretch->live.step <= before.step || !slopes_differ(&stretch->live, &before) ||
+        change < LIVE_CHANGE * stretch->live.mean)
+        return;
+    stretch->verdict = STEADY_ACCELERATES;
+    SAY(stretch,
+        "live bytes grow faster and faster: %+.3g MB/hour [%.3g, %.3g] in it, %+.3g [%.3g, %.3g] before",
+        mb_per_hour(stretch->live.step), mb_per_hour(stretch->live.low), mb_per_hour(stretch->live.high),
+        mb_per_hour(before.step), mb_per_hour(before.low), mb_per_hour(before.high));
+}
+
+static void judge(const struct steady_windows *windows, struct steady_stretch *stretch) {
+    judge_inside(windows, stretch);
+    if (stretch->verdict == STEADY_YES) judge_before(windows, stretch);
+    if (stretch->verdict == STEADY_YES) judge_rest(windows, stretch);
+}
+
+void steady_stretch_judge(const struct steady_windows *windows, uint64_t from_ns, uint64_t until_ns,
+                          struct steady_stretch *stretch) {
+    *stretch = (struct steady_stretch){.given = true};
+    stretch->first = (from_ns + windows->window_ns - 1) / windows->window_ns;
+    stretch->end = until_ns / windows->window_ns;
+    if (stretch->end > windows->count) stretch->end = windows->count;
+    if (stretch->first > stretch->end) stretch->first = stretch->end;
+    judge(windows, stretch);
+}
+
+void steady_stretch_find(const struct steady_windows *windows, size_t from_window,
+                         struct steady_stretch *stretch) {
+    size_t step = windows->count / GRID, length = 0;
+    struct steady_stretch half = {.first = windows->count / 2, .end = windows->count};
+    *stretch = half;
+    if (step == 0) {
+        judge(windows, stretch);
+        return;
+    }
+    for (size_t i = 0; i <= START_UP_MAX; i++) {
+        for (size_t k = 0; k <= END_TRIED; k++) {
+            struct steady_stretch tried = {.first = i * step, .end = windows->count - k * step};
+            if (tried.first < from_window || tried.end - tried.first <= length) continue;
+            judge(windows, &tried);
+            if (tried.verdict != STEADY_YES) continue;
+            length = tried.end - tried.first;
+            *stretch = tried;
+        }
+    }
+    if (length == 0) judge(windows, stretch);
+}

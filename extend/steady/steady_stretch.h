@@ -1,0 +1,46 @@
+// The stretch of a trace in which its load is steady, so that it can be repeated: live bytes, calls per second and the mix
+// of sizes do not change, or live bytes grow evenly.
+//
+// docs/reference/extend.md states the tests.
+#ifndef HEAPTAPE_STEADY_STRETCH_H
+#define HEAPTAPE_STEADY_STRETCH_H
+
+#include "slope.h"
+#include "steady_windows.h"
+
+enum steady_verdict {
+    STEADY_YES,
+    STEADY_TOO_SHORT,
+    STEADY_UNEVEN,        // live bytes change, and not along a line
+    STEADY_ACCELERATES,   // they grow faster than before the stretch
+    STEADY_FALLS,         // they fall, which cannot go on
+    STEADY_UNRESOLVED,    // they scatter so much that a growth would not be seen
+    STEADY_RATE_CHANGES,  // calls per second
+    STEADY_SIZES_CHANGE,
+    STEADY_BLOCKS_CHANGE,  // live bytes do not, but their number does
+    STEADY_FOREIGN,        // blocks from before the recording are freed
+    STEADY_ONE_PHASE       // of several: the rest of the recording is different
+};
+
+struct steady_stretch {
+    size_t first, end;  // windows
+    uint64_t from_ns, until_ns;
+    bool given;  // by the user
+    enum steady_verdict verdict;
+    struct slope live;         // bytes per ns, its mean in bytes
+    struct slope early, late;  // of its halves
+    bool grows;                // live bytes do, evenly: along `live`
+    double calls_per_s, rate_spread, sizes_distance, foreign_share;
+    char words[512];  // why it is not steady, or what it rests upon
+};
+
+// Finds the longest steady stretch that begins at that window or later. If there is none, the verdict is of the second half of the
+// trace.
+void steady_stretch_find(const struct steady_windows *windows, size_t from_window,
+                         struct steady_stretch *stretch);
+
+// Judges the stretch between two times.
+void steady_stretch_judge(const struct steady_windows *windows, uint64_t from_ns, uint64_t until_ns,
+                          struct steady_stretch *stretch);
+
+#endif
