@@ -53,6 +53,12 @@ struct ht_statistic {
     const char *help;
 };
 
+// Parts of the heap that threads are divided among. HT_FIGURE_UNKNOWN: it does not report it.
+struct ht_arena_counts {
+    uint64_t used;  // that there are
+    uint64_t most;  // that there can be
+};
+
 // What is known to be wrong with some versions.
 struct ht_fault {
     const char *since, *last;  // versions; NULL: open
@@ -139,7 +145,11 @@ struct ht_allocator {
     enum ht_knob_state (*read_knob)(const struct ht_server *server, const struct ht_knob *knob, char *text,
                                     size_t room);
 
-    const char *environment;        // VARIABLE=value that it needs to be what it is; NULL: none
+    const char *environment;  // VARIABLE=value that it needs to be what it is; NULL: none
+    // What it makes of the number of processors, in half a sentence; NULL: not known.
+    const char *by_processors;
+    // NULL: it reports none. May allocate: only asked when nothing is measured any more.
+    void (*read_arenas)(const struct ht_server *server, struct ht_arena_counts *arenas);
     const char *clock;              // where it takes the time from for giving memory back; NULL: from nowhere
     const struct ht_fault *faults;  // one without a sentence ends them
 };

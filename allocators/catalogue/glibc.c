@@ -37,6 +37,21 @@ static void read_values(const struct ht_server *server, uint64_t *values) {
     values[4] = info.keepcost;
 }
 
+// malloc_info lists them, and there is no other way to learn how many there are.
+static void read_arenas(const struct ht_server *server, struct ht_arena_counts *arenas) {
+    int (*malloc_info)(int, FILE *) = (int (*)(int, FILE *))dlsym(RTLD_DEFAULT, "malloc_info");
+    char *text = NULL;
+    size_t bytes = 0;
+    (void)server;
+    FILE *file = malloc_info ? open_memstream(&text, &bytes) : NULL;
+    if (!file) return;
+    bool listed = malloc_info(0, file) == 0;
+    if (fclose(file) || !listed) return free(text);
+    arenas->used = 0;
+    for (const char *at = text; (at = strstr(at, "<heap nr=")); at++) arenas->used++;
+    free(text);
+}
+
 // The path of the loader that this process runs under.
 static bool find_loader(char *path, size_t room) {
     uintptr_t inside = (uintptr_t)dlsym(RTLD_DEFAULT, "__tls_get_addr"), from, to;
@@ -165,6 +180,8 @@ const struct ht_allocator ht_allocator_glibc = {
     .read = read_values,
     .purge_call = "malloc_trim(0)",
     .purge = ht_trim,
+    .by_processors = "8 arenas for each processor, counted once there are 8",
+    .read_arenas = read_arenas,
     .knobs = knobs,
     .knobs_variable = "GLIBC_TUNABLES",
     .knobs_format = "glibc.malloc.%s=%s",

@@ -69,6 +69,24 @@ static enum ht_knob_state read_knob(const struct ht_server *server, const struct
     return HT_KNOB_REPORTED;
 }
 
+static void read_arenas(const struct ht_server *server, struct ht_arena_counts *arenas) {
+    mallctl_function *mallctl = mallctl_of(server);
+    unsigned most = 0, all = 0;
+    size_t bytes = sizeof most;
+    char name[64];
+    if (mallctl("opt.narenas", &most, &bytes, NULL, 0)) return;
+    arenas->most = most;
+    bytes = sizeof all;
+    if (mallctl("arenas.narenas", &all, &bytes, NULL, 0)) return;
+    arenas->used = 0;
+    for (unsigned i = 0; i < all; i++) {
+        bool there = false;
+        bytes = sizeof there;
+        snprintf(name, sizeof name, "arena.%u.initialized", i);
+        if (mallctl(name, &there, &bytes, NULL, 0) == 0) arenas->used += there;
+    }
+}
+
 static const struct ht_knob knobs[] = {
     {.name = "narenas",
      .range = {1, 4094},
@@ -202,6 +220,8 @@ const struct ht_allocator ht_allocator_jemalloc = {
     .knobs_separator = ',',
     .knobs_always = "abort_conf:true",
     .read_knob = read_knob,
+    .by_processors = "4 arenas for each processor; one processor: one arena",
+    .read_arenas = read_arenas,
     .clock = "clock_gettime",
     .faults = faults,
 };

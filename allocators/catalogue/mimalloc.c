@@ -65,6 +65,7 @@ const struct ht_allocator ht_allocator_mimalloc = {
     .knobs = ht_mimalloc_knobs,
     .knobs_prefix = "MIMALLOC_",
     .read_knob = ht_mimalloc_read_knob,
+    .by_processors = "nothing in 2.0: it divides memory by thread and NUMA node",
     .clock = "clock_gettime",
     .faults = faults,
 };

@@ -114,4 +114,5 @@ const struct ht_allocator ht_allocator_tcmalloc = {
     .knobs = knobs,
     .knobs_prefix = "TCMALLOC_",
     .read_knob = read_knob,
+    .by_processors = "only whether threads that wait for a lock spin: no memory depends on it",
 };

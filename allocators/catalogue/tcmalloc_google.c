@@ -60,5 +60,8 @@ const struct ht_allocator ht_allocator_tcmalloc_google = {
     .purge_call = "ReleaseMemoryToSystem",
     .purge = purge,
     .environment = "GLIBC_TUNABLES=glibc.pthread.rseq=0",
+    .by_processors =
+        "a cache for each, by the number that the kernel writes into the thread (rseq): no other number than the "
+        "machine's can be shown there",
     .clock = "the cycle counter",
 };
